@@ -1,4 +1,5 @@
-// Checks and timings of attention against the definition in fp64: o = softmax(scale q kᵀ, masked) v, and its gradients.
+// Checks and timings of attention against the definition in fp64: o = softmax(scale q kᵀ, masked) v, and its
+// gradients.
 #include "kernels/attention/cuda.h"
 
 #include <cmath>
@@ -54,18 +55,21 @@ struct Inputs {
 };
 
 // Query token t sees key tokens [first, last).
-void reference_row(const Case& which, const Inputs& in, double scale, int64_t t, int64_t h, int64_t first, int64_t last, Reference& out) {
+void reference_row(const Case& which, const Inputs& in, double scale, int64_t t, int64_t h, int64_t first,
+                   int64_t last, Reference& out) {
   const auto at = [](int64_t token, int64_t heads, int64_t head, int64_t width) {
     return static_cast<size_t>((token * heads + head) * width);
   };
   const int64_t key_head = h / (which.heads / which.key_heads);
-  const size_t q = at(t, which.heads, h, which.keys), o = at(t, which.heads, h, which.values), row = at(t, which.heads, h, 1);
+  const size_t q = at(t, which.heads, h, which.keys), o = at(t, which.heads, h, which.values),
+               row = at(t, which.heads, h, 1);
   std::vector<double> p(static_cast<size_t>(last - first));
   double largest = -std::numeric_limits<double>::infinity(), sum = 0, common = -in.d_logsumexp[row];
   for (int64_t s = first; s < last; ++s) {
     double score = 0;
     for (int c = 0; c < which.keys; ++c)
-      score += in.q[q + static_cast<size_t>(c)] * in.k[at(s, which.key_heads, key_head, which.keys) + static_cast<size_t>(c)];
+      score += in.q[q + static_cast<size_t>(c)] *
+               in.k[at(s, which.key_heads, key_head, which.keys) + static_cast<size_t>(c)];
     p[static_cast<size_t>(s - first)] = scale * score;
     largest = std::max(largest, scale * score);
   }
@@ -80,7 +84,8 @@ void reference_row(const Case& which, const Inputs& in, double scale, int64_t t,
     common += total * in.d_o[o + d];
   }
   for (int64_t s = first; s < last; ++s) {
-    const size_t k = at(s, which.key_heads, key_head, which.keys), v = at(s, which.key_heads, key_head, which.values);
+    const size_t k = at(s, which.key_heads, key_head, which.keys),
+                 v = at(s, which.key_heads, key_head, which.values);
     double d_score = -common;
     for (size_t d = 0; d < static_cast<size_t>(which.values); ++d) {
       d_score += in.d_o[o + d] * in.v[v + d];
@@ -97,21 +102,26 @@ void reference_row(const Case& which, const Inputs& in, double scale, int64_t t,
 void check_case(Session& session, const Case& which) {
   const double scale = 1 / std::sqrt(static_cast<double>(which.keys));
   const std::vector<int64_t> offsets = boundaries(which.lengths),
-                             key_offsets = boundaries(which.key_lengths.empty() ? which.lengths : which.key_lengths);
+                             key_offsets =
+                                 boundaries(which.key_lengths.empty() ? which.lengths : which.key_lengths);
   const int64_t tokens = offsets.back(), key_tokens = key_offsets.back();
   Buffer<Bf16> q(random_bf16(session, tokens * which.heads * which.keys)),
       k(random_bf16(session, key_tokens * which.key_heads * which.keys)),
-      v(random_bf16(session, key_tokens * which.key_heads * which.values)), d_o(random_bf16(session, tokens * which.heads * which.values));
+      v(random_bf16(session, key_tokens * which.key_heads * which.values)),
+      d_o(random_bf16(session, tokens * which.heads * which.values));
   Buffer<float> d_logsumexp(random_fp32(session, tokens * which.heads, which.d_logsumexp ? 1 : 0));
-  const Inputs in{widened(q.host), widened(k.host), widened(v.host), widened(d_o.host), widened(d_logsumexp.host)};
+  const Inputs in{widened(q.host), widened(k.host), widened(v.host), widened(d_o.host),
+                  widened(d_logsumexp.host)};
   const auto zeros = [](int64_t count) { return std::vector<double>(static_cast<size_t>(count), 0); };
-  Reference want{zeros(d_o.size()), zeros(tokens * which.heads), zeros(q.size()), zeros(k.size()), zeros(v.size())};
+  Reference want{zeros(d_o.size()), zeros(tokens * which.heads), zeros(q.size()), zeros(k.size()),
+                 zeros(v.size())};
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     const int64_t shift = key_offsets[n + 1] - key_offsets[n] - (offsets[n + 1] - offsets[n]);
     for (int64_t t = offsets[n]; t < offsets[n + 1]; ++t) {
       const int64_t last = std::max<int64_t>(0, t - offsets[n] + shift + 1),
                     first = which.window > 0 ? std::max<int64_t>(0, last - which.window) : 0;
-      for (int64_t h = 0; h < which.heads; ++h) reference_row(which, in, scale, t, h, key_offsets[n] + first, key_offsets[n] + last, want);
+      for (int64_t h = 0; h < which.heads; ++h)
+        reference_row(which, in, scale, t, h, key_offsets[n] + first, key_offsets[n] + last, want);
     }
   }
 
@@ -125,19 +135,20 @@ void check_case(Session& session, const Case& which) {
   const auto tiles = [](const Buffer<AttentionTile>& table) {
     return kernels::cuda::AttentionTiles{table.device(), static_cast<int>(table.size())};
   };
-  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()),
-       d_v = Buffer<Bf16>::output(v.size());
+  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()),
+       d_k = Buffer<Bf16>::output(k.size()), d_v = Buffer<Bf16>::output(v.size());
   auto logsumexp = Buffer<float>::output(tokens * which.heads);
   auto delta = Buffer<float>::output(tokens * which.heads);
   const kernels::cuda::AttentionGradientPointers gradients{logsumexp.device(), delta.device(), d_o.device(),
                                                            d_q.device(),       d_k.device(),   d_v.device()};
   kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
-  kernels::cuda::attention_delta(o.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr, delta.device(),
-                                 tokens * which.heads, which.values, nullptr);
+  kernels::cuda::attention_delta(o.device(), d_o.device(), which.d_logsumexp ? d_logsumexp.device() : nullptr,
+                                 delta.device(), tokens * which.heads, which.values, nullptr);
   kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, nullptr);
   kernels::cuda::runtime::synchronize();
   const char* op = "attention";
-  // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about twice that of one rounding.
+  // Gradients: p, ds and o are rounded to bf16 on the way, and do·o − do·v cancels, so their error is about
+  // twice that of one rounding.
   session.compare(op, which.name, "o", o, want.o, kBf16);
   session.compare(op, which.name, "logsumexp", logsumexp, want.logsumexp, kFp32);
   // One visible key: the softmax is constant and its gradient zero.
@@ -160,7 +171,8 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
       v(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * values));
   const auto page_table = [&](const Buffer<Bf16>& memory, int channels) {
     std::vector<const Bf16*> addresses;
-    for (const int32_t page : table) addresses.push_back(memory.device() + static_cast<int64_t>(page) * kPage * key_heads * channels);
+    for (const int32_t page : table)
+      addresses.push_back(memory.device() + static_cast<int64_t>(page) * kPage * key_heads * channels);
     return Buffer<const Bf16*>(addresses);
   };
   const Buffer<const Bf16*> k_pages = page_table(k, keys), v_pages = page_table(v, values);
@@ -196,35 +208,42 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
     Inputs in{widened(q.host), zeros(k.size()), zeros(v.size()), no_gradient, no_logsumexp_gradient};
     for (int s = 0; s < lengths[static_cast<size_t>(n)]; ++s) {
       for (int h = 0; h < key_heads; ++h) {
-        const int64_t row = (static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * key_heads + h) * kPage + s % kPage;
+        const int64_t row =
+            (static_cast<int64_t>(table[static_cast<size_t>(n * width + s / kPage)]) * key_heads + h) *
+                kPage +
+            s % kPage;
         const int64_t to = static_cast<int64_t>(s) * key_heads + h;
         std::copy_n(wide_k.begin() + row * keys, keys, in.k.begin() + to * keys);
         std::copy_n(wide_v.begin() + row * values, values, in.v.begin() + to * values);
       }
     }
-    const int64_t last = lengths[static_cast<size_t>(n)], first = window > 0 ? std::max<int64_t>(0, last - window) : 0;
+    const int64_t last = lengths[static_cast<size_t>(n)],
+                  first = window > 0 ? std::max<int64_t>(0, last - window) : 0;
     for (int h = 0; h < heads; ++h) reference_row(which, in, scale, n, h, first, last, want);
   }
-  const std::string name =
-      "paged decoding, " + std::to_string(keys) + " × " + std::to_string(values) + ", window " + std::to_string(window);
+  const std::string name = "paged decoding, " + std::to_string(keys) + " × " + std::to_string(values) +
+                           ", window " + std::to_string(window);
   session.compare("attention decode", name, "o", o, want.o, kBf16);
   session.compare("attention decode", name, "logsumexp", logsumexp, want.logsumexp, kFp32);
-  session.expect("attention decode", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+  session.expect("attention decode", name, "workspace", workspace.guards_hold(),
+                 "wrote outside the workspace");
 }
 
 void time_case(Session& session, int64_t length, int heads, int key_heads, int head) {
   const Case which{"", {length}, {}, heads, key_heads, head, head, 0};
   const std::vector<int64_t> offsets = {0, length};
-  Buffer<Bf16> q(random_bf16(session, length * heads * head)), k(random_bf16(session, length * key_heads * head)),
-      v(random_bf16(session, length * key_heads * head)), d_o(random_bf16(session, length * heads * head));
-  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()), d_k = Buffer<Bf16>::output(k.size()),
-       d_v = Buffer<Bf16>::output(v.size());
+  Buffer<Bf16> q(random_bf16(session, length * heads * head)),
+      k(random_bf16(session, length * key_heads * head)), v(random_bf16(session, length * key_heads * head)),
+      d_o(random_bf16(session, length * heads * head));
+  auto o = Buffer<Bf16>::output(d_o.size()), d_q = Buffer<Bf16>::output(q.size()),
+       d_k = Buffer<Bf16>::output(k.size()), d_v = Buffer<Bf16>::output(v.size());
   auto logsumexp = Buffer<float>::output(length * heads);
-  const Attention problem{length,     length,     heads,     key_heads, head, head, 0, 1 / std::sqrt(static_cast<float>(head)),
+  const Attention problem{length,     length,     heads,     key_heads,
+                          head,       head,       0,         1 / std::sqrt(static_cast<float>(head)),
                           q.device(), k.device(), v.device()};
   auto delta = Buffer<float>::output(length * heads);
-  Buffer<AttentionTile> forward(
-      kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::query_rows(kernels::cuda::padded_head(head, head)), false)),
+  Buffer<AttentionTile> forward(kernels::cuda::attention_tiles(
+      offsets, offsets, kernels::cuda::query_rows(kernels::cuda::padded_head(head, head)), false)),
       queries(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kBackwardRows, false)),
       keys(kernels::cuda::attention_tiles(offsets, offsets, kernels::cuda::kKeyRows, true));
   const auto tiles = [](const Buffer<AttentionTile>& table) {
@@ -232,14 +251,16 @@ void time_case(Session& session, int64_t length, int heads, int key_heads, int h
   };
   const double n = static_cast<double>(length), flops = 2 * n * n * heads * head,
                bytes = 2 * n * head * (2 * heads + 2 * key_heads);  // causal: half of 4 n² d
-  const std::string shape = "1 × " + std::to_string(length) + ", " + std::to_string(heads) + "/" + std::to_string(key_heads) + " heads × " +
-                            std::to_string(head) + ", causal";
+  const std::string shape = "1 × " + std::to_string(length) + ", " + std::to_string(heads) + "/" +
+                            std::to_string(key_heads) + " heads × " + std::to_string(head) + ", causal";
   const kernels::cuda::AttentionGradientPointers gradients{logsumexp.device(), delta.device(), d_o.device(),
                                                            d_q.device(),       d_k.device(),   d_v.device()};
-  session.time("attention forward", shape, bytes, flops,
-               [&] { kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr); });
+  session.time("attention forward", shape, bytes, flops, [&] {
+    kernels::cuda::attention_forward(problem, tiles(forward), o.device(), logsumexp.device(), nullptr);
+  });
   session.time("attention backward", shape, 2 * bytes, 2.5 * flops, [&] {
-    kernels::cuda::attention_delta(o.device(), d_o.device(), nullptr, delta.device(), length * heads, head, nullptr);
+    kernels::cuda::attention_delta(o.device(), d_o.device(), nullptr, delta.device(), length * heads, head,
+                                   nullptr);
     kernels::cuda::attention_backward(problem, tiles(queries), tiles(keys), gradients, nullptr);
   });
 }
@@ -262,15 +283,28 @@ void time_decode(Session& session, int sequences, int32_t length, int heads, int
   const Buffer<const Bf16*> k_pages = page_table(k), v_pages = page_table(v);
   auto o = Buffer<Bf16>::output(q.size());
   auto logsumexp = Buffer<float>::output(static_cast<int64_t>(sequences) * heads);
-  const kernels::cuda::AttentionDecode problem{
-      sequences,        heads,           key_heads, head, head, 0, kPage, width, length, 0.1f, q.device(), k_pages.device(),
-      v_pages.device(), lengths.device()};
+  const kernels::cuda::AttentionDecode problem{sequences,
+                                               heads,
+                                               key_heads,
+                                               head,
+                                               head,
+                                               0,
+                                               kPage,
+                                               width,
+                                               length,
+                                               0.1f,
+                                               q.device(),
+                                               k_pages.device(),
+                                               v_pages.device(),
+                                               lengths.device()};
   Memory workspace(kernels::cuda::decode_workspace_bytes(problem));
-  session.time("attention decode",
-               std::to_string(sequences) + " sequences of " + std::to_string(length) + ", " + std::to_string(heads) + "/" +
-                   std::to_string(key_heads) + " heads × " + std::to_string(head),
-               4 * static_cast<double>(cached), 4 * static_cast<double>(cached) * heads / key_heads,
-               [&] { kernels::cuda::attention_decode(problem, o.device(), logsumexp.device(), workspace.data(), nullptr); });
+  session.time(
+      "attention decode",
+      std::to_string(sequences) + " sequences of " + std::to_string(length) + ", " + std::to_string(heads) +
+          "/" + std::to_string(key_heads) + " heads × " + std::to_string(head),
+      4 * static_cast<double>(cached), 4 * static_cast<double>(cached) * heads / key_heads, [&] {
+        kernels::cuda::attention_decode(problem, o.device(), logsumexp.device(), workspace.data(), nullptr);
+      });
 }
 
 }  // namespace

@@ -11,7 +11,9 @@ namespace {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 size_t at(int64_t i) { return static_cast<size_t>(i); }
-std::string size_name(int64_t rows, int64_t width) { return std::to_string(rows) + " × " + std::to_string(width); }
+std::string size_name(int64_t rows, int64_t width) {
+  return std::to_string(rows) + " × " + std::to_string(width);
+}
 
 void check_swiglu(Session& session, int64_t rows, int64_t width) {
   Buffer<Bf16> x(random_bf16(session, rows * 2 * width, 2)), d_y(random_bf16(session, rows * width));
@@ -58,17 +60,20 @@ void check_bias_gelu(Session& session, int64_t rows, int64_t width, bool with_bi
   std::vector<double> want(in.size()), want_d(in.size()), want_bias = widened(d_bias.host);
   const double root = std::sqrt(2 / M_PI);
   for (int64_t i = 0; i < rows * width; ++i) {
-    const double u = in[at(i)] + (with_bias ? b[at(i % width)] : 0), t = std::tanh(root * (u + 0.044715 * u * u * u));
+    const double u = in[at(i)] + (with_bias ? b[at(i % width)] : 0),
+                 t = std::tanh(root * (u + 0.044715 * u * u * u));
     want[at(i)] = 0.5 * u * (1 + t);
     want_d[at(i)] = g[at(i)] * (0.5 * (1 + t) + 0.5 * u * (1 - t * t) * root * (1 + 3 * 0.044715 * u * u));
     want_bias[at(i % width)] += want_d[at(i)];
   }
   const float* given = with_bias ? bias.device() : nullptr;
   kernels::cuda::bias_gelu_forward(x.device(), given, y.device(), rows, width, nullptr);
-  kernels::cuda::bias_gelu_backward(x.device(), given, d_y.device(), d_x.device(), with_bias ? d_bias.device() : nullptr,
-                                    workspace.device(), rows, width, nullptr);
+  kernels::cuda::bias_gelu_backward(x.device(), given, d_y.device(), d_x.device(),
+                                    with_bias ? d_bias.device() : nullptr, workspace.device(), rows, width,
+                                    nullptr);
   kernels::cuda::runtime::synchronize();
-  const std::string name = size_name(rows, width) + (with_bias ? "" : " without bias") + (spread > 10 ? ", saturated" : "");
+  const std::string name =
+      size_name(rows, width) + (with_bias ? "" : " without bias") + (spread > 10 ? ", saturated" : "");
   session.compare("bias_gelu", name, "y", y, want, kBf16);
   session.compare("bias_gelu", name, "d_x", d_x, want_d, kBf16);
   if (with_bias) session.compare("bias_gelu", name, "d_bias", d_bias, want_bias, kFp32);
@@ -79,7 +84,8 @@ void check_rotary(Session& session, int64_t tokens, int heads, int width, int pa
   Buffer<Bf16> x(random_bf16(session, tokens * heads * width));
   std::vector<float> cosines(at(tokens * pairs)), sines(at(tokens * pairs));
   for (int64_t i = 0; i < tokens * pairs; ++i) {
-    const double angle = static_cast<double>(i / pairs * 7) * std::pow(10000.0, -static_cast<double>(i % pairs) / pairs);
+    const double angle =
+        static_cast<double>(i / pairs * 7) * std::pow(10000.0, -static_cast<double>(i % pairs) / pairs);
     cosines[at(i)] = static_cast<float>(std::cos(angle));
     sines[at(i)] = static_cast<float>(std::sin(angle));
   }
@@ -98,11 +104,11 @@ void check_rotary(Session& session, int64_t tokens, int heads, int width, int pa
     }
     Buffer<Bf16>& out = inverse ? back : y;
     const int64_t stride = heads * width;
-    kernels::cuda::rotary(x.device(), stride, cos.device(), sin.device(), out.device(), stride, tokens, heads, width, pairs, inverse,
-                          nullptr);
+    kernels::cuda::rotary(x.device(), stride, cos.device(), sin.device(), out.device(), stride, tokens, heads,
+                          width, pairs, inverse, nullptr);
     kernels::cuda::runtime::synchronize();
-    session.compare("rotary", size_name(tokens, width) + ", " + std::to_string(pairs) + " pairs", inverse ? "inverse" : "y", out, want,
-                    kBf16);
+    session.compare("rotary", size_name(tokens, width) + ", " + std::to_string(pairs) + " pairs",
+                    inverse ? "inverse" : "y", out, want, kBf16);
   }
 }
 
@@ -122,9 +128,10 @@ void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t v
     want[at(i)] = rows[from];
     want_sink[from] += g[at(i)];
   }
-  kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), nullptr, nullptr, out.device(), tokens, hidden, nullptr);
-  kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(), d_out.device(), sink.device(),
-                                    hidden, nullptr);
+  kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), nullptr, nullptr, out.device(),
+                                   tokens, hidden, nullptr);
+  kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(),
+                                    d_out.device(), sink.device(), hidden, nullptr);
   kernels::cuda::runtime::synchronize();
   session.compare("embedding", size_name(tokens, hidden), "out", out, want, kExact);
   session.compare("embedding", size_name(tokens, hidden), "gradient", sink, want_sink, kFp32);
@@ -152,22 +159,27 @@ void time_fused(Session& session) {
   const std::string shape = size_name(rows, width);
   session.time("swiglu forward", shape, 6 * values, 0,
                [&] { kernels::cuda::swiglu_forward(x.device(), y.device(), rows, width, nullptr); });
-  session.time("swiglu backward", shape, 10 * values, 0,
-               [&] { kernels::cuda::swiglu_backward(x.device(), d_y.device(), d_x.device(), rows, width, nullptr); });
-  session.time("silu forward", shape, 4 * values, 0, [&] { kernels::cuda::silu_forward(x.device(), y.device(), count, nullptr); });
+  session.time("swiglu backward", shape, 10 * values, 0, [&] {
+    kernels::cuda::swiglu_backward(x.device(), d_y.device(), d_x.device(), rows, width, nullptr);
+  });
+  session.time("silu forward", shape, 4 * values, 0,
+               [&] { kernels::cuda::silu_forward(x.device(), y.device(), count, nullptr); });
   session.time("silu backward", shape, 6 * values, 0,
                [&] { kernels::cuda::silu_backward(x.device(), d_y.device(), d_x.device(), count, nullptr); });
   Buffer<float> bias(random_fp32(session, width)), d_bias(random_fp32(session, width));
-  Buffer<unsigned char> workspace(std::vector<unsigned char>(at(kernels::cuda::bias_gelu_workspace_bytes(rows, width))));
-  session.time("bias_gelu forward", shape, 4 * values, 0,
-               [&] { kernels::cuda::bias_gelu_forward(x.device(), bias.device(), y.device(), rows, width, nullptr); });
+  Buffer<unsigned char> workspace(
+      std::vector<unsigned char>(at(kernels::cuda::bias_gelu_workspace_bytes(rows, width))));
+  session.time("bias_gelu forward", shape, 4 * values, 0, [&] {
+    kernels::cuda::bias_gelu_forward(x.device(), bias.device(), y.device(), rows, width, nullptr);
+  });
   session.time("bias_gelu backward", shape, 6 * values, 0, [&] {
-    kernels::cuda::bias_gelu_backward(x.device(), bias.device(), d_y.device(), d_x.device(), d_bias.device(), workspace.device(), rows,
-                                      width, nullptr);
+    kernels::cuda::bias_gelu_backward(x.device(), bias.device(), d_y.device(), d_x.device(), d_bias.device(),
+                                      workspace.device(), rows, width, nullptr);
   });
   Buffer<float> angles(random_fp32(session, rows * 32));
   session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0, [&] {
-    kernels::cuda::rotary(x.device(), 32 * 128, angles.device(), angles.device(), y.device(), 32 * 128, rows, 32, 128, 32, false, nullptr);
+    kernels::cuda::rotary(x.device(), 32 * 128, angles.device(), angles.device(), y.device(), 32 * 128, rows,
+                          32, 128, 32, false, nullptr);
   });
   std::vector<int64_t> ids(at(rows));
   for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % 50257);
@@ -175,10 +187,12 @@ void time_fused(Session& session) {
   Buffer<int64_t> distinct(plan.ids);
   Buffer<int32_t> order(plan.tokens), starts(plan.starts);
   Buffer<float> sink(std::vector<float>(at(50257 * 1024)));
-  session.time("embedding gradient", "16384 × 1024, 50257 ids", static_cast<double>(rows * 1024 * 2 + distinct.size() * 1024 * 8), 0, [&] {
-    kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(), d_y.device(), sink.device(),
-                                      1024, nullptr);
-  });
+  session.time("embedding gradient", "16384 × 1024, 50257 ids",
+               static_cast<double>(rows * 1024 * 2 + distinct.size() * 1024 * 8), 0, [&] {
+                 kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(),
+                                                   distinct.size(), d_y.device(), sink.device(), 1024,
+                                                   nullptr);
+               });
 }
 
 }  // namespace longhaul::gpu_check

@@ -1,4 +1,5 @@
-// The recurrence of linear_recurrence.cpp's checks itself, token by token in fp64, with its gates (kernels/linear_recurrence/op.h).
+// The recurrence of linear_recurrence.cpp's checks itself, token by token in fp64, with its gates
+// (kernels/linear_recurrence/op.h).
 #pragma once
 
 #include <cmath>
@@ -19,13 +20,15 @@ struct RecurrenceCase {
   double steepest;
   bool reverse = false, states = false;  // states: initial state given, gradient of the final one not zero
   int64_t segment_tokens = 128;
-  bool tied = false;                                    // k = 1 − λ, one for each head of q
-  RecurrenceGateKind gate = RecurrenceGateKind::kNone;  // bf16 logits, of standard deviation `steepest`, make λ; τ = 2
+  bool tied = false;  // k = 1 − λ, one for each head of q
+  // bf16 logits, of standard deviation `steepest`, make λ; τ = 2
+  RecurrenceGateKind gate = RecurrenceGateKind::kNone;
   bool gated() const { return gate != RecurrenceGateKind::kNone; }
 };
 constexpr double kGateDivisor = 2;
 
-struct RecurrenceReference {                                                  // [T, heads …] as the kernels have them
+// [T, heads …] as the kernels have them
+struct RecurrenceReference {
   std::vector<double> o, final_state, d_q, d_k, d_v, d_log_decay, d_initial;  // d_log_decay: or of the logits
   std::vector<double> d_bound;
 };
@@ -39,14 +42,18 @@ struct RecurrenceInputs {
 // S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t, o_t = scale · q_t S_t, and its adjoint, of one head of one document.
 class HeadReference {
  public:
-  HeadReference(const RecurrenceCase& which, const RecurrenceInputs& in, double scale, RecurrenceReference& out)
+  HeadReference(const RecurrenceCase& which, const RecurrenceInputs& in, double scale,
+                RecurrenceReference& out)
       : case_(which), in_(in), scale_(scale), out_(out) {}
 
   void run(int64_t n, int64_t h) {
     const int64_t length = in_.offsets[static_cast<size_t>(n) + 1] - in_.offsets[static_cast<size_t>(n)];
-    const int64_t rows = case_.keys, cols = case_.values, area = rows * cols, base = (n * case_.heads + h) * area;
-    std::vector<std::vector<double>> states(static_cast<size_t>(length) + 1, std::vector<double>(static_cast<size_t>(area), 0));
-    for (int64_t i = 0; i < area; ++i) states[0][size(i)] = in_.initial.empty() ? 0 : in_.initial[size(base + i)];
+    const int64_t rows = case_.keys, cols = case_.values, area = rows * cols,
+                  base = (n * case_.heads + h) * area;
+    std::vector<std::vector<double>> states(static_cast<size_t>(length) + 1,
+                                            std::vector<double>(static_cast<size_t>(area), 0));
+    for (int64_t i = 0; i < area; ++i)
+      states[0][size(i)] = in_.initial.empty() ? 0 : in_.initial[size(base + i)];
     for (int64_t i = 0; i < length; ++i) {
       const int64_t t = token(n, i);
       for (int64_t d = 0; d < cols; ++d) {
@@ -64,7 +71,8 @@ class HeadReference {
       out_.final_state[size(base + i)] = states[size(length)][size(i)];
       adjoint[size(i)] = in_.d_final.empty() ? 0 : in_.d_final[size(base + i)];
     }
-    for (int64_t i = length - 1; i >= 0; --i) step_back(token(n, i), h, states[size(i)], states[size(i) + 1], adjoint);
+    for (int64_t i = length - 1; i >= 0; --i)
+      step_back(token(n, i), h, states[size(i)], states[size(i) + 1], adjoint);
     for (int64_t i = 0; i < area; ++i) out_.d_initial[size(base + i)] = adjoint[size(i)];
   }
 
@@ -72,17 +80,26 @@ class HeadReference {
   static size_t size(int64_t i) { return static_cast<size_t>(i); }
   int64_t group() const { return case_.heads / case_.key_heads; }
   size_t q_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.heads + h) * case_.keys + c); }
-  size_t k_at(int64_t t, int64_t h, int64_t c) const { return size((t * case_.key_heads + h / group()) * case_.keys + c); }
-  size_t v_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.key_heads + h / group()) * case_.values + d); }
-  size_t o_at(int64_t t, int64_t h, int64_t d) const { return size((t * case_.heads + h) * case_.values + d); }
+  size_t k_at(int64_t t, int64_t h, int64_t c) const {
+    return size((t * case_.key_heads + h / group()) * case_.keys + c);
+  }
+  size_t v_at(int64_t t, int64_t h, int64_t d) const {
+    return size((t * case_.key_heads + h / group()) * case_.values + d);
+  }
+  size_t o_at(int64_t t, int64_t h, int64_t d) const {
+    return size((t * case_.heads + h) * case_.values + d);
+  }
   size_t decay_at(int64_t t, int64_t h, int64_t c) const {
-    return case_.kind == DecayKind::kHead ? size(h) : case_.kind == DecayKind::kHeadToken ? size(t * case_.heads + h) : q_at(t, h, c);
+    return case_.kind == DecayKind::kHead        ? size(h)
+           : case_.kind == DecayKind::kHeadToken ? size(t * case_.heads + h)
+                                                 : q_at(t, h, c);
   }
   static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
   double logit(int64_t t, int64_t h, int64_t c) const { return in_.logits[decay_at(t, h, c)]; }
   double bound(int64_t h, int64_t c) const { return in_.bound[size(h * case_.keys + c)]; }
   double log_decay(int64_t t, int64_t h, int64_t c) const {
-    if (case_.gate == RecurrenceGateKind::kLogSigmoid) return -std::log1p(std::exp(-logit(t, h, c))) / kGateDivisor;
+    if (case_.gate == RecurrenceGateKind::kLogSigmoid)
+      return -std::log1p(std::exp(-logit(t, h, c))) / kGateDivisor;
     return case_.kind == DecayKind::kNone ? 0 : in_.log_decay[decay_at(t, h, c)];
   }
   double lambda(int64_t t, int64_t h, int64_t c) const {
@@ -91,21 +108,27 @@ class HeadReference {
   }
   double key(int64_t t, int64_t h, int64_t c) const {
     if (!case_.tied) return in_.k[k_at(t, h, c)];
-    return case_.gate == RecurrenceGateKind::kLowerBounded ? (1 - bound(h, c)) * sigmoid(-logit(t, h, c)) : -std::expm1(log_decay(t, h, c));
+    return case_.gate == RecurrenceGateKind::kLowerBounded ? (1 - bound(h, c)) * sigmoid(-logit(t, h, c))
+                                                           : -std::expm1(log_decay(t, h, c));
   }
   // Adds what ∂λ gives log λ, or the gate.
   void add_decay(int64_t t, int64_t h, int64_t c, double d_lambda) {
     double slope = lambda(t, h, c);
     if (case_.gated()) {
       const double x = logit(t, h, c), rest = sigmoid(-x);
-      if (case_.gate == RecurrenceGateKind::kLowerBounded) out_.d_bound[size(h * case_.keys + c)] += d_lambda * rest;
-      slope = case_.gate == RecurrenceGateKind::kLowerBounded ? (1 - bound(h, c)) * sigmoid(x) * rest : slope * rest / kGateDivisor;
+      if (case_.gate == RecurrenceGateKind::kLowerBounded)
+        out_.d_bound[size(h * case_.keys + c)] += d_lambda * rest;
+      slope = case_.gate == RecurrenceGateKind::kLowerBounded ? (1 - bound(h, c)) * sigmoid(x) * rest
+                                                              : slope * rest / kGateDivisor;
     }
     out_.d_log_decay[decay_at(t, h, c)] += d_lambda * slope;
   }
-  int64_t token(int64_t n, int64_t i) const { return case_.reverse ? in_.offsets[size(n) + 1] - 1 - i : in_.offsets[size(n)] + i; }
+  int64_t token(int64_t n, int64_t i) const {
+    return case_.reverse ? in_.offsets[size(n) + 1] - 1 - i : in_.offsets[size(n)] + i;
+  }
 
-  void step_back(int64_t t, int64_t h, const std::vector<double>& before, const std::vector<double>& now, std::vector<double>& adjoint) {
+  void step_back(int64_t t, int64_t h, const std::vector<double>& before, const std::vector<double>& now,
+                 std::vector<double>& adjoint) {
     for (int64_t c = 0; c < case_.keys; ++c) {
       const double decay = lambda(t, h, c);
       double d_lambda = 0;

@@ -1,6 +1,6 @@
-// gpu-check: checks every CUDA kernel of Longhaul against references compiled into this program, then times them. No LibTorch, no
-// libraries beside the CUDA runtime, which is linked in. Exit status: 0 all checks passed, 1 one failed, 64 a wrong argument,
-// 71 no GPU that can be used, or CUDA failed.
+// gpu-check: checks every CUDA kernel of Longhaul against references compiled into this program, then times
+// them. No LibTorch, no libraries beside the CUDA runtime, which is linked in. Exit status: 0 all checks
+// passed, 1 one failed, 64 a wrong argument, 71 no GPU that can be used, or CUDA failed.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -12,7 +12,8 @@ namespace {
 
 using namespace longhaul::gpu_check;
 
-constexpr int kDone = 0, kCheckFailed = 1, kUsage = 64, kDevice = 71;  // as everywhere in Longhaul: docs/reference/exit-codes.md
+// as everywhere in Longhaul: docs/reference/exit-codes.md
+constexpr int kDone = 0, kCheckFailed = 1, kUsage = 64, kDevice = 71;
 
 constexpr const char* kHelp =
     "gpu-check: check the CUDA kernels against fp64 references, then time them\n"
@@ -57,14 +58,15 @@ int run(const Options& options) {
   Session session(longhaul::kernels::cuda::runtime::machine());
   const auto& machine = session.machine;
   if (!machine.usable) {
-    std::fprintf(
-        stderr,
-        "gpu-check: no GPU can be used here: %s\n  nothing was checked and nothing was timed; run it on a machine with an NVIDIA GPU of sm_80 or later\n",
-        machine.reason.c_str());
+    std::fprintf(stderr,
+                 "gpu-check: no GPU can be used here: %s\n  nothing was checked and nothing was timed; run "
+                 "it on a machine with an NVIDIA GPU of sm_80 or later\n",
+                 machine.reason.c_str());
     return kDevice;
   }
-  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.0f GiB, driver for CUDA %d.%d\n", machine.name.c_str(), machine.major,
-              machine.minor, machine.multiprocessors, static_cast<double>(machine.memory_bytes) / (1 << 30), machine.driver_version / 1000,
+  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.0f GiB, driver for CUDA %d.%d\n",
+              machine.name.c_str(), machine.major, machine.minor, machine.multiprocessors,
+              static_cast<double>(machine.memory_bytes) / (1 << 30), machine.driver_version / 1000,
               machine.driver_version % 1000 / 10);
   for (const Operator& op : operators()) {
     if (!options.checks || (!options.only.empty() && options.only != op.name)) continue;

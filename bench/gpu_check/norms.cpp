@@ -56,8 +56,8 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
     out.h[base + c] = in.x[base + c];
     // Rounded as the kernel rounds, so that both normalise the same numbers.
     if (which.residual)
-      out.h[base + c] = kernels::cuda::to_float(
-          kernels::cuda::to_bf16(static_cast<float>(which.alpha * in.x[base + c] + which.beta * in.residual[base + c])));
+      out.h[base + c] = kernels::cuda::to_float(kernels::cuda::to_bf16(
+          static_cast<float>(which.alpha * in.x[base + c] + which.beta * in.residual[base + c])));
     if (which.centred) mean += out.h[base + c] / which.channels;
   }
   for (size_t c = 0; c < count; ++c) squares += (out.h[base + c] - mean) * (out.h[base + c] - mean);
@@ -77,7 +77,8 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
     mean_dot += d[c] * n[c] / which.channels;
   }
   for (size_t c = 0; c < count; ++c) {
-    const double d_h = inverse * (d[c] - mean_d - n[c] * mean_dot) + (which.residual ? in.d_residual[base + c] : 0);
+    const double d_h =
+        inverse * (d[c] - mean_d - n[c] * mean_dot) + (which.residual ? in.d_residual[base + c] : 0);
     out.d_x[base + c] = which.alpha * d_h;
     out.d_branch[base + c] = which.beta * d_h;
   }
@@ -85,8 +86,9 @@ void reference_row(const Case& which, const Inputs& in, double eps, int64_t row,
 
 void check_case(Session& session, const Case& which) {
   const int64_t count = which.rows * which.channels;
-  Buffer<Bf16> x(random_bf16(session, count)), residual(random_bf16(session, count)), gate(random_bf16(session, count)),
-      d_y(random_bf16(session, count)), d_residual(random_bf16(session, count));
+  Buffer<Bf16> x(random_bf16(session, count)), residual(random_bf16(session, count)),
+      gate(random_bf16(session, count)), d_y(random_bf16(session, count)),
+      d_residual(random_bf16(session, count));
   Buffer<float> weight(random_fp32(session, which.channels)), bias(random_fp32(session, which.channels));
   Buffer<float> d_weight(random_fp32(session, which.channels)), d_bias(random_fp32(session, which.channels));
   auto h = Buffer<Bf16>::output(count), y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count),
@@ -124,7 +126,8 @@ void check_case(Session& session, const Case& which) {
                                              d_weight.device(),
                                              which.bias ? d_bias.device() : nullptr,
                                              partial.device()};
-  (which.centred ? kernels::cuda::layer_norm_backward : kernels::cuda::rms_norm_backward)(norm, gradient, nullptr);
+  (which.centred ? kernels::cuda::layer_norm_backward : kernels::cuda::rms_norm_backward)(norm, gradient,
+                                                                                          nullptr);
   kernels::cuda::runtime::synchronize();
   const std::string op = which.centred ? "layer_norm" : "rms_norm";
   if (which.residual) session.compare(op, which.name, "h", h, want.h, kExact);
@@ -134,7 +137,8 @@ void check_case(Session& session, const Case& which) {
   if (which.gate != GateKind::kNone) session.compare(op, which.name, "d_gate", d_gate, want.d_gate, kBf16);
   session.compare(op, which.name, "d_weight", d_weight, want.d_weight, kFp32);
   if (which.bias) session.compare(op, which.name, "d_bias", d_bias, want.d_bias, kFp32);
-  session.expect(op, which.name, "workspace", partial.guards_hold() && mean.guards_hold() && inverse.guards_hold(),
+  session.expect(op, which.name, "workspace",
+                 partial.guards_hold() && mean.guards_hold() && inverse.guards_hold(),
                  "wrote outside a tensor");
 }
 
@@ -151,24 +155,44 @@ void time_norms(Session& session) {
   const auto input = [&] { return Buffer<Bf16>(random_bf16(session, count)); };
   Buffer<Bf16> x = input(), gate = input(), d_y = input();
   Buffer<float> weight(random_fp32(session, channels)), d_weight(random_fp32(session, channels));
-  auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count), d_gate = Buffer<Bf16>::output(count);
+  auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count),
+       d_gate = Buffer<Bf16>::output(count);
   auto mean = Buffer<float>::output(rows), inverse = Buffer<float>::output(rows),
        partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(rows, channels) / 4);
-  kernels::cuda::Norm norm{
-      rows,       channels,      1e-6f,           1, 1, x.device(), nullptr, nullptr, weight.device(), nullptr, GateKind::kNone, nullptr,
-      y.device(), mean.device(), inverse.device()};
-  const kernels::cuda::NormGradient gradient{d_y.device(),    nullptr,           d_x.device(), nullptr,
-                                             d_gate.device(), d_weight.device(), nullptr,      partial.device()};
+  kernels::cuda::Norm norm{rows,
+                           channels,
+                           1e-6f,
+                           1,
+                           1,
+                           x.device(),
+                           nullptr,
+                           nullptr,
+                           weight.device(),
+                           nullptr,
+                           GateKind::kNone,
+                           nullptr,
+                           y.device(),
+                           mean.device(),
+                           inverse.device()};
+  const kernels::cuda::NormGradient gradient{d_y.device(), nullptr,         d_x.device(),
+                                             nullptr,      d_gate.device(), d_weight.device(),
+                                             nullptr,      partial.device()};
   const std::string shape = "16384 × 4096";
   const double values = static_cast<double>(count);
-  session.time("rms_norm forward", shape, 4 * values, 0, [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
-  session.time("rms_norm backward", shape, 6 * values, 0, [&] { kernels::cuda::rms_norm_backward(norm, gradient, nullptr); });
-  session.time("layer_norm forward", shape, 4 * values, 0, [&] { kernels::cuda::layer_norm_forward(norm, nullptr); });
-  session.time("layer_norm backward", shape, 6 * values, 0, [&] { kernels::cuda::layer_norm_backward(norm, gradient, nullptr); });
+  session.time("rms_norm forward", shape, 4 * values, 0,
+               [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
+  session.time("rms_norm backward", shape, 6 * values, 0,
+               [&] { kernels::cuda::rms_norm_backward(norm, gradient, nullptr); });
+  session.time("layer_norm forward", shape, 4 * values, 0,
+               [&] { kernels::cuda::layer_norm_forward(norm, nullptr); });
+  session.time("layer_norm backward", shape, 6 * values, 0,
+               [&] { kernels::cuda::layer_norm_backward(norm, gradient, nullptr); });
   norm.gate_kind = GateKind::kSigmoid;
   norm.gate = gate.device();
-  session.time("rms_norm gated forward", shape, 6 * values, 0, [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
-  session.time("rms_norm gated backward", shape, 10 * values, 0, [&] { kernels::cuda::rms_norm_backward(norm, gradient, nullptr); });
+  session.time("rms_norm gated forward", shape, 6 * values, 0,
+               [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
+  session.time("rms_norm gated backward", shape, 10 * values, 0,
+               [&] { kernels::cuda::rms_norm_backward(norm, gradient, nullptr); });
 }
 
 }  // namespace longhaul::gpu_check

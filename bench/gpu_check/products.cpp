@@ -1,4 +1,5 @@
-// Checks and timings of the matrix product in all its forms, of linear_cross_entropy, and of experts, against loops in fp64.
+// Checks and timings of the matrix product in all its forms, of linear_cross_entropy, and of experts, against
+// loops in fp64.
 #include <algorithm>
 #include <cmath>
 
@@ -14,11 +15,13 @@ using kernels::cuda::Matmul;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-double element(const std::vector<double>& x, int64_t row, int64_t col, int64_t rows, int64_t cols, bool transposed) {
+double element(const std::vector<double>& x, int64_t row, int64_t col, int64_t rows, int64_t cols,
+               bool transposed) {
   return transposed ? x[at(col * rows + row)] : x[at(row * cols + col)];
 }
 
-void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, bool fp32) {
+void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed,
+                  bool fp32) {
   Buffer<Bf16> a(random_bf16(session, m * k)), b(random_bf16(session, k * n));
   auto c = Buffer<Bf16>::output(m * n);
   Buffer<float> wide(random_fp32(session, m * n));
@@ -26,7 +29,8 @@ void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_tran
   std::vector<double> want = fp32 ? widened(wide.host) : std::vector<double>(at(m * n), 0);
   for (int64_t i = 0; i < m * n; ++i) {
     for (int64_t j = 0; j < k; ++j)
-      want[at(i)] += element(left, i / n, j, m, k, a_transposed) * element(right, j, i % n, k, n, b_transposed);
+      want[at(i)] +=
+          element(left, i / n, j, m, k, a_transposed) * element(right, j, i % n, k, n, b_transposed);
   }
   Matmul p;
   p.m = m, p.n = n, p.k = k;
@@ -36,8 +40,8 @@ void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_tran
   if (fp32) p.c_fp32 = wide.device(), p.accumulate = true;
   kernels::cuda::matmul(p, nullptr);
   kernels::cuda::runtime::synchronize();
-  const std::string name = std::to_string(m) + " × " + std::to_string(n) + " × " + std::to_string(k) + (a_transposed ? " Aᵀ" : " A") +
-                           (b_transposed ? "Bᵀ" : "B");
+  const std::string name = std::to_string(m) + " × " + std::to_string(n) + " × " + std::to_string(k) +
+                           (a_transposed ? " Aᵀ" : " A") + (b_transposed ? "Bᵀ" : "B");
   if (fp32) {
     session.compare("matmul", name, "c += (fp32)", wide, want, kFp32);
   } else {
@@ -53,16 +57,20 @@ struct LossCase {
 void check_loss(Session& session, const LossCase& which) {
   const auto [tokens, hidden, vocabulary, chunk, z_loss] = which;
   const double scale = 0.25;
-  Buffer<Bf16> h(random_bf16(session, tokens * hidden)), weight(random_bf16(session, vocabulary * hidden, 0.3));
+  Buffer<Bf16> h(random_bf16(session, tokens * hidden)),
+      weight(random_bf16(session, vocabulary * hidden, 0.3));
   std::vector<int64_t> labels(at(tokens));
   for (int64_t t = 0; t < tokens; ++t)
-    labels[at(t)] = t % 5 == 3 ? -1 : t == 0 ? vocabulary - 1 : static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
+    labels[at(t)] = t % 5 == 3 ? -1
+                    : t == 0   ? vocabulary - 1
+                               : static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
   Buffer<int64_t> labels_on_device(labels);
   Buffer<float> d_weight(random_fp32(session, vocabulary * hidden, 0.1));
   auto loss = Buffer<float>::output(tokens);
   auto d_h = Buffer<Bf16>::output(tokens * hidden);
   const std::vector<double> in = widened(h.host), w = widened(weight.host);
-  std::vector<double> want_loss(at(tokens), 0), want_d_h(in.size(), 0), want_d_weight = widened(d_weight.host), z(at(vocabulary));
+  std::vector<double> want_loss(at(tokens), 0), want_d_h(in.size(), 0),
+      want_d_weight = widened(d_weight.host), z(at(vocabulary));
   for (int64_t t = 0; t < tokens; ++t) {
     if (labels[at(t)] < 0) continue;
     double largest = -1e300, sum = 0;
@@ -75,7 +83,8 @@ void check_loss(Session& session, const LossCase& which) {
     const double lse = largest + std::log(sum);
     want_loss[at(t)] = lse - z[at(labels[at(t)])] + z_loss * lse * lse;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      const double d = scale * (std::exp(z[at(v)] - lse) * (1 + 2 * z_loss * lse) - (v == labels[at(t)] ? 1 : 0));
+      const double d =
+          scale * (std::exp(z[at(v)] - lse) * (1 + 2 * z_loss * lse) - (v == labels[at(t)] ? 1 : 0));
       for (int64_t c = 0; c < hidden; ++c) {
         want_d_h[at(t * hidden + c)] += d * w[at(v * hidden + c)];
         want_d_weight[at(v * hidden + c)] += d * in[at(t * hidden + c)];
@@ -94,11 +103,13 @@ void check_loss(Session& session, const LossCase& which) {
                                             loss.device(),
                                             d_h.device(),
                                             d_weight.device()};
-  auto workspace = Buffer<unsigned char>::output(kernels::cuda::linear_cross_entropy_workspace_bytes(problem));
+  auto workspace =
+      Buffer<unsigned char>::output(kernels::cuda::linear_cross_entropy_workspace_bytes(problem));
   kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr);
   kernels::cuda::runtime::synchronize();
-  const std::string op = "linear_cross_entropy", name = std::to_string(tokens) + " × " + std::to_string(hidden) + " × " +
-                                                        std::to_string(vocabulary) + ", chunks of " + std::to_string(chunk);
+  const std::string op = "linear_cross_entropy",
+                    name = std::to_string(tokens) + " × " + std::to_string(hidden) + " × " +
+                           std::to_string(vocabulary) + ", chunks of " + std::to_string(chunk);
   session.compare(op, name, "loss", loss, want_loss, kFp32);
   session.compare(op, name, "d_hidden", d_h, want_d_h, kBf16);
   session.compare(op, name, "d_weight", d_weight, want_d_weight, kBf16);  // d_logits are rounded to bf16
@@ -118,14 +129,15 @@ void check_loss_padding(Session& session) {
   Buffer<int64_t> labels(std::vector<int64_t>{20, -1, 0});
   auto loss = Buffer<float>::output(kRows);
   auto d_logits = Buffer<Bf16>::output(kRows * kStride);
-  kernels::cuda::loss_of_rows(logits.device(), labels.device(), loss.device(), d_logits.device(), kRows, kVocabulary, kStride, 0, 1,
-                              nullptr);
+  kernels::cuda::loss_of_rows(logits.device(), labels.device(), loss.device(), d_logits.device(), kRows,
+                              kVocabulary, kStride, 0, 1, nullptr);
   kernels::cuda::runtime::synchronize();
   d_logits.download();
   bool zero = true;
   for (int64_t i = 0; i < kRows * kStride; ++i)
     zero = zero && (i % kStride < kVocabulary || kernels::cuda::to_float(d_logits.host[at(i)]) == 0);
-  session.expect("linear_cross_entropy", "padded rows", "zeros in the padding", zero && d_logits.guards_hold());
+  session.expect("linear_cross_entropy", "padded rows", "zeros in the padding",
+                 zero && d_logits.guards_hold());
 }
 
 struct Assignment {
@@ -171,20 +183,26 @@ std::vector<T> downloaded(Buffer<T>& buffer) {
 }
 
 // One layer's way there and back: route, assign, permute, grouped product, combine, and the gradients.
-void check_experts(Session& session, int64_t tokens, int experts, int choices, int64_t hidden, int64_t width, bool one_sided) {
-  const std::string op = "experts", name = std::to_string(tokens) + " tokens, " + std::to_string(choices) + " of " +
-                                           std::to_string(experts) + (one_sided ? ", most experts idle" : "");
+void check_experts(Session& session, int64_t tokens, int experts, int choices, int64_t hidden, int64_t width,
+                   bool one_sided) {
+  const std::string op = "experts", name = std::to_string(tokens) + " tokens, " + std::to_string(choices) +
+                                           " of " + std::to_string(experts) +
+                                           (one_sided ? ", most experts idle" : "");
   Buffer<float> logits(random_fp32(session, tokens * experts));
   for (int64_t i = 0; one_sided && i < logits.size(); ++i)
     logits.host[at(i)] = i % experts < choices ? 5.f : 0.f;  // ties, and experts without tokens
   logits.upload();
   const int64_t rows = tokens * choices;
-  auto choice = Buffer<int32_t>::output(rows), source = Buffer<int32_t>::output(rows), place = Buffer<int32_t>::output(rows);
-  auto weight = Buffer<float>::output(rows), d_logits = Buffer<float>::output(tokens * experts), d_weight_out = Buffer<float>::output(rows);
+  auto choice = Buffer<int32_t>::output(rows), source = Buffer<int32_t>::output(rows),
+       place = Buffer<int32_t>::output(rows);
+  auto weight = Buffer<float>::output(rows), d_logits = Buffer<float>::output(tokens * experts),
+       d_weight_out = Buffer<float>::output(rows);
   auto offsets = Buffer<int64_t>::output(experts + 1);
   const Assignment want = reference_assignment(logits.host, tokens, experts, choices);
-  kernels::cuda::route_forward(logits.device(), choice.device(), weight.device(), tokens, experts, choices, nullptr);
-  kernels::cuda::assign_experts(choice.device(), offsets.device(), source.device(), place.device(), tokens, experts, choices, nullptr);
+  kernels::cuda::route_forward(logits.device(), choice.device(), weight.device(), tokens, experts, choices,
+                               nullptr);
+  kernels::cuda::assign_experts(choice.device(), offsets.device(), source.device(), place.device(), tokens,
+                                experts, choices, nullptr);
   kernels::cuda::runtime::synchronize();
   session.expect(op, name, "choice", downloaded(choice) == want.choice && choice.guards_hold());
   session.compare(op, name, "weight", weight, want.weight, kFp32);
@@ -200,16 +218,19 @@ void check_experts(Session& session, int64_t tokens, int experts, int choices, i
        product = Buffer<Bf16>::output(rows * width);
   Buffer<float> d_w(random_fp32(session, experts * hidden * width));
   kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr);
-  kernels::cuda::combine_forward(y.device(), weight.device(), place.device(), out.device(), tokens, choices, hidden, nullptr);
-  kernels::cuda::combine_backward(y.device(), weight.device(), place.device(), d_out.device(), d_y.device(), d_weight_out.device(), tokens,
-                                  choices, hidden, nullptr);
-  kernels::cuda::combine_forward(y.device(), nullptr, place.device(), back.device(), tokens, choices, hidden, nullptr);
-  kernels::cuda::route_backward(choice.device(), weight.device(), d_weight_out.device(), d_logits.device(), tokens, experts, choices,
-                                nullptr);
+  kernels::cuda::combine_forward(y.device(), weight.device(), place.device(), out.device(), tokens, choices,
+                                 hidden, nullptr);
+  kernels::cuda::combine_backward(y.device(), weight.device(), place.device(), d_out.device(), d_y.device(),
+                                  d_weight_out.device(), tokens, choices, hidden, nullptr);
+  kernels::cuda::combine_forward(y.device(), nullptr, place.device(), back.device(), tokens, choices, hidden,
+                                 nullptr);
+  kernels::cuda::route_backward(choice.device(), weight.device(), d_weight_out.device(), d_logits.device(),
+                                tokens, experts, choices, nullptr);
   Matmul forward;  // rows [R, hidden] · W_eᵀ, W_e [width, hidden]
   forward.m = rows, forward.n = width, forward.k = hidden;
   forward.a = permuted.device(), forward.a_stride = hidden;
-  forward.b = w.device(), forward.b_stride = hidden, forward.b_transposed = true, forward.b_group = width * hidden;
+  forward.b = w.device(), forward.b_stride = hidden, forward.b_transposed = true,
+  forward.b_group = width * hidden;
   forward.c = product.device(), forward.c_stride = width;
   forward.grouping = Matmul::Grouping::kRows, forward.groups = experts, forward.offsets = offsets.device();
   kernels::cuda::matmul(forward, nullptr);
@@ -217,16 +238,19 @@ void check_experts(Session& session, int64_t tokens, int experts, int choices, i
   gradient.m = width, gradient.n = hidden, gradient.k = rows;
   gradient.a = d_rows.device(), gradient.a_stride = width, gradient.a_transposed = true;
   gradient.b = permuted.device(), gradient.b_stride = hidden;
-  gradient.c_fp32 = d_w.device(), gradient.c_stride = hidden, gradient.c_group = width * hidden, gradient.accumulate = true;
-  gradient.grouping = Matmul::Grouping::kDepth, gradient.groups = experts, gradient.offsets = offsets.device();
+  gradient.c_fp32 = d_w.device(), gradient.c_stride = hidden, gradient.c_group = width * hidden,
+  gradient.accumulate = true;
+  gradient.grouping = Matmul::Grouping::kDepth, gradient.groups = experts,
+  gradient.offsets = offsets.device();
   std::vector<double> want_d_w = widened(d_w.host);
   kernels::cuda::matmul(gradient, nullptr);
   kernels::cuda::runtime::synchronize();
 
-  const std::vector<double> in = widened(x.host), rows_in = widened(y.host), g = widened(d_out.host), weights = widened(w.host),
-                            d_r = widened(d_rows.host);
-  std::vector<double> want_permuted(at(rows * hidden)), want_out(at(tokens * hidden), 0), want_back(at(tokens * hidden), 0),
-      want_d_y(at(rows * hidden)), want_d_weight(at(rows), 0), want_product(at(rows * width), 0), want_d_logits(at(tokens * experts), 0);
+  const std::vector<double> in = widened(x.host), rows_in = widened(y.host), g = widened(d_out.host),
+                            weights = widened(w.host), d_r = widened(d_rows.host);
+  std::vector<double> want_permuted(at(rows * hidden)), want_out(at(tokens * hidden), 0),
+      want_back(at(tokens * hidden), 0), want_d_y(at(rows * hidden)), want_d_weight(at(rows), 0),
+      want_product(at(rows * width), 0), want_d_logits(at(tokens * experts), 0);
   int64_t expert = 0;
   for (int64_t r = 0; r < rows; ++r) {
     while (want.offsets[at(expert + 1)] <= r) ++expert;
@@ -249,8 +273,10 @@ void check_experts(Session& session, int64_t tokens, int experts, int choices, i
   }
   for (int64_t i = 0; i < rows; ++i) {
     double mean = 0;
-    for (int64_t k = i / choices * choices; k < (i / choices + 1) * choices; ++k) mean += want.weight[at(k)] * want_d_weight[at(k)];
-    want_d_logits[at(i / choices * experts + want.choice[at(i)])] = want.weight[at(i)] * (want_d_weight[at(i)] - mean);
+    for (int64_t k = i / choices * choices; k < (i / choices + 1) * choices; ++k)
+      mean += want.weight[at(k)] * want_d_weight[at(k)];
+    want_d_logits[at(i / choices * experts + want.choice[at(i)])] =
+        want.weight[at(i)] * (want_d_weight[at(i)] - mean);
   }
   session.compare(op, name, "permuted", permuted, want_permuted, kExact);
   session.compare(op, name, "combined", out, want_out, kBf16);
@@ -292,26 +318,42 @@ void time_products(Session& session) {
   p.m = p.n = p.k = p.a_stride = p.b_stride = p.c_stride = n;
   p.a = a.device(), p.b = b.device(), p.c = c.device(), p.b_transposed = true;
   const double size = static_cast<double>(n);
-  session.time("matmul A Bᵀ", "8192³", 6 * size * size, 2 * size * size * size, [&] { kernels::cuda::matmul(p, nullptr); });
+  session.time("matmul A Bᵀ", "8192³", 6 * size * size, 2 * size * size * size,
+               [&] { kernels::cuda::matmul(p, nullptr); });
   p.b_transposed = false;
-  session.time("matmul A B", "8192³", 6 * size * size, 2 * size * size * size, [&] { kernels::cuda::matmul(p, nullptr); });
+  session.time("matmul A B", "8192³", 6 * size * size, 2 * size * size * size,
+               [&] { kernels::cuda::matmul(p, nullptr); });
   p.a_transposed = true;
-  session.time("matmul Aᵀ B", "8192³", 6 * size * size, 2 * size * size * size, [&] { kernels::cuda::matmul(p, nullptr); });
+  session.time("matmul Aᵀ B", "8192³", 6 * size * size, 2 * size * size * size,
+               [&] { kernels::cuda::matmul(p, nullptr); });
 
   const int64_t tokens = 8192, hidden = 768, vocabulary = 50257;
-  Buffer<Bf16> h(random_bf16(session, tokens * hidden)), weight(random_bf16(session, vocabulary * hidden, 0.02));
+  Buffer<Bf16> h(random_bf16(session, tokens * hidden)),
+      weight(random_bf16(session, vocabulary * hidden, 0.02));
   std::vector<int64_t> labels(at(tokens));
-  for (int64_t& label : labels) label = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
+  for (int64_t& label : labels)
+    label = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
   Buffer<int64_t> labels_on_device(labels);
   Buffer<float> d_weight(std::vector<float>(at(vocabulary * hidden)));
   auto loss = Buffer<float>::output(tokens);
   auto d_h = Buffer<Bf16>::output(tokens * hidden);
-  const kernels::cuda::LinearCrossEntropy problem{
-      tokens,        hidden,       vocabulary,       2048, 0, 1, h.device(), weight.device(), labels_on_device.device(),
-      loss.device(), d_h.device(), d_weight.device()};
-  Buffer<unsigned char> workspace(std::vector<unsigned char>(at(kernels::cuda::linear_cross_entropy_workspace_bytes(problem))));
+  const kernels::cuda::LinearCrossEntropy problem{tokens,
+                                                  hidden,
+                                                  vocabulary,
+                                                  2048,
+                                                  0,
+                                                  1,
+                                                  h.device(),
+                                                  weight.device(),
+                                                  labels_on_device.device(),
+                                                  loss.device(),
+                                                  d_h.device(),
+                                                  d_weight.device()};
+  Buffer<unsigned char> workspace(
+      std::vector<unsigned char>(at(kernels::cuda::linear_cross_entropy_workspace_bytes(problem))));
   const double logits = static_cast<double>(tokens) * static_cast<double>(vocabulary);
-  session.time("linear_cross_entropy with gradients", "8192 × 768 × 50257", logits * 14, logits * static_cast<double>(hidden) * 6,
+  session.time("linear_cross_entropy with gradients", "8192 × 768 × 50257", logits * 14,
+               logits * static_cast<double>(hidden) * 6,
                [&] { kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr); });
 }
 
@@ -319,26 +361,32 @@ void time_experts(Session& session) {
   const int64_t tokens = 16384, hidden = 2048, rows = tokens * 2;
   const int experts = 32, choices = 2;
   Buffer<float> logits(random_fp32(session, tokens * experts));
-  auto choice = Buffer<int32_t>::output(rows), source = Buffer<int32_t>::output(rows), place = Buffer<int32_t>::output(rows);
+  auto choice = Buffer<int32_t>::output(rows), source = Buffer<int32_t>::output(rows),
+       place = Buffer<int32_t>::output(rows);
   auto weight = Buffer<float>::output(rows), d_weight = Buffer<float>::output(rows);
   auto offsets = Buffer<int64_t>::output(experts + 1);
   Buffer<Bf16> x(random_bf16(session, tokens * hidden));
   auto permuted = Buffer<Bf16>::output(rows * hidden), out = Buffer<Bf16>::output(tokens * hidden),
        d_y = Buffer<Bf16>::output(rows * hidden);
   const std::string shape = "16384 tokens × 2048, 2 of 32";
-  const double values = static_cast<double>(rows * hidden), tokens_values = static_cast<double>(tokens * hidden);
+  const double values = static_cast<double>(rows * hidden),
+               tokens_values = static_cast<double>(tokens * hidden);
   session.time("experts route and assign", shape, static_cast<double>(tokens * experts * 4), 0, [&] {
-    kernels::cuda::route_forward(logits.device(), choice.device(), weight.device(), tokens, experts, choices, nullptr);
-    kernels::cuda::assign_experts(choice.device(), offsets.device(), source.device(), place.device(), tokens, experts, choices, nullptr);
+    kernels::cuda::route_forward(logits.device(), choice.device(), weight.device(), tokens, experts, choices,
+                                 nullptr);
+    kernels::cuda::assign_experts(choice.device(), offsets.device(), source.device(), place.device(), tokens,
+                                  experts, choices, nullptr);
   });
-  session.time("experts permute", shape, 4 * values, 0,
-               [&] { kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr); });
+  session.time("experts permute", shape, 4 * values, 0, [&] {
+    kernels::cuda::permute_forward(x.device(), source.device(), permuted.device(), rows, hidden, nullptr);
+  });
   session.time("experts combine", shape, 2 * values + 2 * tokens_values, 0, [&] {
-    kernels::cuda::combine_forward(permuted.device(), weight.device(), place.device(), out.device(), tokens, choices, hidden, nullptr);
+    kernels::cuda::combine_forward(permuted.device(), weight.device(), place.device(), out.device(), tokens,
+                                   choices, hidden, nullptr);
   });
   session.time("experts combine backward", shape, 6 * values, 0, [&] {
-    kernels::cuda::combine_backward(permuted.device(), weight.device(), place.device(), x.device(), d_y.device(), d_weight.device(), tokens,
-                                    choices, hidden, nullptr);
+    kernels::cuda::combine_backward(permuted.device(), weight.device(), place.device(), x.device(),
+                                    d_y.device(), d_weight.device(), tokens, choices, hidden, nullptr);
   });
 }
 

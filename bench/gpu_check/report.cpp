@@ -39,7 +39,8 @@ std::string line(const char* format, Values... values) {
 
 // Columns: UTF-8 letters such as × are two bytes and one place wide.
 std::string padded(const std::string& text, int width) {
-  const auto places = std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
+  const auto places = std::count_if(text.begin(), text.end(),
+                                    [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
   return text + std::string(static_cast<size_t>(std::max<int64_t>(0, width - places)), ' ');
 }
 
@@ -66,45 +67,54 @@ std::string Session::table() const {
   }
   for (const CheckResult& check : checks) {
     if (check.passed) continue;
-    out += line("  FAILED %s, %s: %s   rms %.2e (allowed %.0e)   worst %.2e (allowed %.0e)   %s", check.op.c_str(), check.case_name.c_str(),
-                check.tensor.c_str(), check.rms, check.tolerance.rms, check.worst, check.tolerance.worst, check.note.c_str());
+    out += line("  FAILED %s, %s: %s   rms %.2e (allowed %.0e)   worst %.2e (allowed %.0e)   %s",
+                check.op.c_str(), check.case_name.c_str(), check.tensor.c_str(), check.rms,
+                check.tolerance.rms, check.worst, check.tolerance.worst, check.note.c_str());
   }
   if (timings.empty()) return out;
-  out += line("\ntimings; limits measured here: copy %.2f TB/s, mma.sync bf16 %.0f TFLOP/s (matrix)", copy_bytes_per_s / 1e12,
-              matrix_flops_per_s / 1e12);
-  out += "  " + padded("kernel", 36) + padded("shape", 52) + "       ms  spread      GB    TB/s    GFLOP  TFLOP/s  share of limit\n";
+  out += line("\ntimings; limits measured here: copy %.2f TB/s, mma.sync bf16 %.0f TFLOP/s (matrix)",
+              copy_bytes_per_s / 1e12, matrix_flops_per_s / 1e12);
+  out += "  " + padded("kernel", 36) + padded("shape", 52) +
+         "       ms  spread      GB    TB/s    GFLOP  TFLOP/s  share of limit\n";
   for (const TimingResult& timing : timings) {
-    out += line("  %s%s%9.4f  %5.1f%%%8.3f%8.3f%9.1f%9.1f   %5.1f%% of %s", padded(timing.op, 36).c_str(), padded(timing.shape, 52).c_str(),
-                timing.ms, timing.spread * 100, timing.bytes / 1e9, timing.bytes / timing.ms / 1e9, timing.flops / 1e9,
-                timing.flops / timing.ms / 1e9, timing.share * 100, timing.limit.c_str());
+    out += line("  %s%s%9.4f  %5.1f%%%8.3f%8.3f%9.1f%9.1f   %5.1f%% of %s", padded(timing.op, 36).c_str(),
+                padded(timing.shape, 52).c_str(), timing.ms, timing.spread * 100, timing.bytes / 1e9,
+                timing.bytes / timing.ms / 1e9, timing.flops / 1e9, timing.flops / timing.ms / 1e9,
+                timing.share * 100, timing.limit.c_str());
   }
   return out;
 }
 
 std::string Session::json() const {
-  std::string out =
-      "{\"name\": \"gpu-check\", \"passed\": " + std::string(passed() ? "true" : "false") +
-      ",\n \"machine\": {\"name\": " + quoted(machine.name) + ", \"emulated\": " + (machine.emulated ? "true" : "false") +
-      ", \"compute_capability\": \"" + std::to_string(machine.major) + "." + std::to_string(machine.minor) +
-      "\", \"multiprocessors\": " + std::to_string(machine.multiprocessors) +
-      ", \"memory_bytes\": " + std::to_string(machine.memory_bytes) + ", \"cache_bytes\": " + std::to_string(machine.cache_bytes) +
-      ", \"driver_version\": " + std::to_string(machine.driver_version) + ", \"copy_bytes_per_s\": " + number(copy_bytes_per_s) +
-      ", \"matrix_flops_per_s\": " + number(matrix_flops_per_s) + "},\n \"checks\": [";
+  std::string out = "{\"name\": \"gpu-check\", \"passed\": " + std::string(passed() ? "true" : "false") +
+                    ",\n \"machine\": {\"name\": " + quoted(machine.name) +
+                    ", \"emulated\": " + (machine.emulated ? "true" : "false") +
+                    ", \"compute_capability\": \"" + std::to_string(machine.major) + "." +
+                    std::to_string(machine.minor) +
+                    "\", \"multiprocessors\": " + std::to_string(machine.multiprocessors) +
+                    ", \"memory_bytes\": " + std::to_string(machine.memory_bytes) +
+                    ", \"cache_bytes\": " + std::to_string(machine.cache_bytes) +
+                    ", \"driver_version\": " + std::to_string(machine.driver_version) +
+                    ", \"copy_bytes_per_s\": " + number(copy_bytes_per_s) +
+                    ", \"matrix_flops_per_s\": " + number(matrix_flops_per_s) + "},\n \"checks\": [";
   const char* separator = "\n";
   for (const CheckResult& check : checks) {
     out += separator;
-    out += "  {\"op\": " + quoted(check.op) + ", \"case\": " + quoted(check.case_name) + ", \"tensor\": " + quoted(check.tensor) +
-           ", \"passed\": " + (check.passed ? "true" : "false") + ", \"rms\": " + number(check.rms) +
-           ", \"worst\": " + number(check.worst) + ", \"allowed_rms\": " + number(check.tolerance.rms) +
-           ", \"allowed_worst\": " + number(check.tolerance.worst) + ", \"note\": " + quoted(check.note) + "}";
+    out += "  {\"op\": " + quoted(check.op) + ", \"case\": " + quoted(check.case_name) +
+           ", \"tensor\": " + quoted(check.tensor) + ", \"passed\": " + (check.passed ? "true" : "false") +
+           ", \"rms\": " + number(check.rms) + ", \"worst\": " + number(check.worst) +
+           ", \"allowed_rms\": " + number(check.tolerance.rms) +
+           ", \"allowed_worst\": " + number(check.tolerance.worst) + ", \"note\": " + quoted(check.note) +
+           "}";
     separator = ",\n";
   }
   out += "],\n \"timings\": [";
   separator = "\n";
   for (const TimingResult& timing : timings) {
     out += separator;
-    out += "  {\"name\": " + quoted(timing.op) + ", \"shape\": " + quoted(timing.shape) + ", \"milliseconds\": " + number(timing.ms) +
-           ", \"spread\": " + number(timing.spread) + ", \"bytes\": " + number(timing.bytes) + ", \"flops\": " + number(timing.flops) +
+    out += "  {\"name\": " + quoted(timing.op) + ", \"shape\": " + quoted(timing.shape) +
+           ", \"milliseconds\": " + number(timing.ms) + ", \"spread\": " + number(timing.spread) +
+           ", \"bytes\": " + number(timing.bytes) + ", \"flops\": " + number(timing.flops) +
            ", \"limit\": " + quoted(timing.limit) + ", \"share\": " + number(timing.share) + "}";
     separator = ",\n";
   }

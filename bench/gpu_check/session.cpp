@@ -28,14 +28,16 @@ bool Memory::guards_hold() const {
   return std::all_of(seen.begin(), seen.end(), [](unsigned char c) { return c == kGuardByte; });
 }
 
-void Session::record(const std::string& op, const std::string& case_name, const std::string& tensor, const std::vector<double>& values,
-                     const std::vector<double>& reference, Tolerance tolerance, bool guards_hold) {
+void Session::record(const std::string& op, const std::string& case_name, const std::string& tensor,
+                     const std::vector<double>& values, const std::vector<double>& reference,
+                     Tolerance tolerance, bool guards_hold) {
   CheckResult result{op, case_name, tensor, 0, 0, tolerance, false, ""};
   double error = 0, size = 0, largest = 0, worst = 0;
   size_t strange = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     if (values[i] == reference[i]) {  // infinities too
-      if (std::isfinite(reference[i])) size += reference[i] * reference[i], largest = std::max(largest, std::abs(reference[i]));
+      if (std::isfinite(reference[i]))
+        size += reference[i] * reference[i], largest = std::max(largest, std::abs(reference[i]));
       continue;
     }
     if (!std::isfinite(values[i]) || !std::isfinite(reference[i])) {
@@ -53,20 +55,23 @@ void Session::record(const std::string& op, const std::string& case_name, const 
   const double infinite = std::numeric_limits<double>::infinity();
   result.rms = error == 0 ? 0 : size == 0 ? infinite : std::sqrt(error / size);
   result.worst = worst == 0 ? 0 : largest == 0 ? infinite : worst / largest;
-  result.passed =
-      strange == 0 && guards_hold && values.size() == reference.size() && result.rms <= tolerance.rms && result.worst <= tolerance.worst;
+  result.passed = strange == 0 && guards_hold && values.size() == reference.size() &&
+                  result.rms <= tolerance.rms && result.worst <= tolerance.worst;
   if (values.size() != reference.size()) result.note = "sizes differ";
   if (strange > 0)
-    result.note = std::to_string(strange) + " of " + std::to_string(reference.size()) + " values are NaN or infinite and should not be";
+    result.note = std::to_string(strange) + " of " + std::to_string(reference.size()) +
+                  " values are NaN or infinite and should not be";
   if (!guards_hold) result.note = "wrote outside the tensor";
   checks.push_back(result);
 }
 
-void Session::expect(const std::string& op, const std::string& case_name, const std::string& what, bool passed, const std::string& note) {
+void Session::expect(const std::string& op, const std::string& case_name, const std::string& what,
+                     bool passed, const std::string& note) {
   checks.push_back({op, case_name, what, 0, 0, kExact, passed, passed ? "" : note});
 }
 
-void Session::time(const std::string& op, const std::string& shape, double bytes, double flops, const std::function<void()>& body) {
+void Session::time(const std::string& op, const std::string& shape, double bytes, double flops,
+                   const std::function<void()>& body) {
   if (machine.emulated) return;
   TimingResult result{op, shape, 0, 0, bytes, flops, "", 0};
   body();
@@ -122,7 +127,9 @@ void Session::measure_limits() {
   copy_bytes_per_s = 2.0 * kBytes / fastest([&] { runtime::copy_on_device(to.data(), from.data(), kBytes); });
   const double flops = kernels::cuda::matrix_rate_flops(machine.multiprocessors);
   matrix_flops_per_s =
-      flops / fastest([&] { kernels::cuda::matrix_rate_kernel(machine.multiprocessors, static_cast<float*>(to.data()), nullptr); });
+      flops / fastest([&] {
+        kernels::cuda::matrix_rate_kernel(machine.multiprocessors, static_cast<float*>(to.data()), nullptr);
+      });
 }
 
 bool Session::passed() const {
@@ -149,7 +156,8 @@ std::vector<float> random_log_decay(Session& session, int64_t count, double stee
 }
 std::vector<double> widened(const std::vector<Bf16>& x) {
   std::vector<double> wide(x.size());
-  std::transform(x.begin(), x.end(), wide.begin(), [](Bf16 value) { return static_cast<double>(kernels::cuda::to_float(value)); });
+  std::transform(x.begin(), x.end(), wide.begin(),
+                 [](Bf16 value) { return static_cast<double>(kernels::cuda::to_float(value)); });
   return wide;
 }
 std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }

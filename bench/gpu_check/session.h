@@ -1,7 +1,8 @@
 // One run of gpu-check: checks, timings, and what they are made with.
 //
-// A Buffer is an array on the host and its copy on the device between two guard bands; an output starts as NaN. A check compares what
-// a kernel left on the device with a reference in fp64 over the same rounded inputs. Where the kernels are emulated nothing is timed.
+// A Buffer is an array on the host and its copy on the device between two guard bands; an output starts as
+// NaN. A check compares what a kernel left on the device with a reference in fp64 over the same rounded
+// inputs. Where the kernels are emulated nothing is timed.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,10 @@ class Memory {  // device memory between guard bands
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(std::vector<T> values) : host(std::move(values)), memory_(static_cast<int64_t>(host.size() * sizeof(T))) { upload(); }
+  explicit Buffer(std::vector<T> values)
+      : host(std::move(values)), memory_(static_cast<int64_t>(host.size() * sizeof(T))) {
+    upload();
+  }
   static Buffer output(int64_t count) {
     Buffer buffer{std::vector<T>(static_cast<size_t>(count))};
     buffer.memory_.poison();
@@ -61,13 +65,17 @@ class Buffer {
   Memory memory_;
 };
 
-// Largest allowed errors. `rms`: ‖x − reference‖ / ‖reference‖; `worst`: of one value, relative to the largest of the reference.
+// Largest allowed errors. `rms`: ‖x − reference‖ / ‖reference‖; `worst`: of one value, relative to the
+// largest of the reference.
 struct Tolerance {
   double rms, worst;
-  double floor = 0;  // values of the reference count as at least this large: for results that are zero but for rounding
+  // values of the reference count as at least this large: for results that are zero but for rounding
+  double floor = 0;
 };
-constexpr Tolerance kBf16{5e-3, 2e-2};  // operands and results rounded to 8 bits: one rounding is 1.7e-3 in the mean, 3.9e-3 at worst
-constexpr Tolerance kFp32{2e-5, 1e-4};  // sums of a few thousand fp32 terms; exp2 of the device is good to 2 ulp
+// operands and results rounded to 8 bits: one rounding is 1.7e-3 in the mean, 3.9e-3 at worst
+constexpr Tolerance kBf16{5e-3, 2e-2};
+// sums of a few thousand fp32 terms; exp2 of the device is good to 2 ulp
+constexpr Tolerance kFp32{2e-5, 1e-4};
 constexpr Tolerance kExact{0, 0};
 
 struct CheckResult {
@@ -91,20 +99,23 @@ class Session {
   explicit Session(kernels::cuda::runtime::Machine which) : machine(std::move(which)) {}
 
   template <class T>
-  void compare(const std::string& op, const std::string& case_name, const std::string& tensor, Buffer<T>& buffer,
-               const std::vector<double>& reference, Tolerance tolerance) {
+  void compare(const std::string& op, const std::string& case_name, const std::string& tensor,
+               Buffer<T>& buffer, const std::vector<double>& reference, Tolerance tolerance) {
     buffer.download();
     std::vector<double> values(buffer.host.size());
     for (size_t i = 0; i < values.size(); ++i) values[i] = kernels::cuda::to_float(buffer.host[i]);
     record(op, case_name, tensor, values, reference, tolerance, buffer.guards_hold());
   }
-  void record(const std::string& op, const std::string& case_name, const std::string& tensor, const std::vector<double>& values,
-              const std::vector<double>& reference, Tolerance tolerance, bool guards_hold);
-  void expect(const std::string& op, const std::string& case_name, const std::string& what, bool passed, const std::string& note = "");
+  void record(const std::string& op, const std::string& case_name, const std::string& tensor,
+              const std::vector<double>& values, const std::vector<double>& reference, Tolerance tolerance,
+              bool guards_hold);
+  void expect(const std::string& op, const std::string& case_name, const std::string& what, bool passed,
+              const std::string& note = "");
 
-  // Runs `body` in rounds of several calls; `bytes` and `flops` are what the task needs at least. Share: of the larger of the two
-  // times that the measured limits allow. Nothing where kernels are emulated.
-  void time(const std::string& op, const std::string& shape, double bytes, double flops, const std::function<void()>& body);
+  // Runs `body` in rounds of several calls; `bytes` and `flops` are what the task needs at least. Share: of
+  // the larger of the two times that the measured limits allow. Nothing where kernels are emulated.
+  void time(const std::string& op, const std::string& shape, double bytes, double flops,
+            const std::function<void()>& body);
   void measure_limits();  // copy bandwidth, matrix rate of our own products: what shares are of
 
   bool passed() const;
@@ -120,7 +131,8 @@ class Session {
 
 std::vector<Bf16> random_bf16(Session& session, int64_t count, double scale = 1);  // normal
 std::vector<float> random_fp32(Session& session, int64_t count, double scale = 1);
-std::vector<float> random_log_decay(Session& session, int64_t count, double steepest);  // uniform in [−steepest, 0]
+// uniform in [−steepest, 0]
+std::vector<float> random_log_decay(Session& session, int64_t count, double steepest);
 std::vector<double> widened(const std::vector<Bf16>& x);
 std::vector<double> widened(const std::vector<float>& x);
 

@@ -1,6 +1,7 @@
-// nccl-check: a group of one rank on the first GPU, through the NCCL that LibTorch loads: all_reduce, reduce_scatter, all_gather and
-// broadcast of fp32 and bf16, outputs poisoned before, every value compared. One rank proves that library, driver and runtime fit each
-// other and that calls reach the GPU in stream order; it proves nothing about links between GPUs.
+// nccl-check: a group of one rank on the first GPU, through the NCCL that LibTorch loads: all_reduce,
+// reduce_scatter, all_gather and broadcast of fp32 and bf16, outputs poisoned before, every value compared.
+// One rank proves that library, driver and runtime fit each other and that calls reach the GPU in stream
+// order; it proves nothing about links between GPUs.
 //
 // Exit status: 0 all values right, 1 a wrong value, 70 a call failed, 71 no GPU.
 #include <cuda_runtime_api.h>
@@ -42,17 +43,21 @@ Group make_group() {
   return group;
 }
 
-// Sends `values` through one operation; true when they come back bit for bit, as they must from a group of one.
+// Sends `values` through one operation; true when they come back bit for bit, as they must from a group of
+// one.
 bool comes_back(const char* name, const std::vector<uint8_t>& values, bool in_place, const Group& group,
                 const std::function<ncclResult_t(const void* from, void* to)>& operation) {
   void *from = nullptr, *to = nullptr;
   require(cudaMalloc(&from, values.size()), "cudaMalloc");
   require(cudaMalloc(&to, values.size()), "cudaMalloc");
-  require(cudaMemcpyAsync(from, values.data(), values.size(), cudaMemcpyHostToDevice, group.stream), "copy to the GPU");
+  require(cudaMemcpyAsync(from, values.data(), values.size(), cudaMemcpyHostToDevice, group.stream),
+          "copy to the GPU");
   require(cudaMemsetAsync(to, 0xff, values.size(), group.stream), "cudaMemset");  // NaN in both types
   require(operation(from, in_place ? from : to), name);
   std::vector<uint8_t> result(values.size());
-  require(cudaMemcpyAsync(result.data(), in_place ? from : to, values.size(), cudaMemcpyDeviceToHost, group.stream), "copy from the GPU");
+  require(cudaMemcpyAsync(result.data(), in_place ? from : to, values.size(), cudaMemcpyDeviceToHost,
+                          group.stream),
+          "copy from the GPU");
   require(cudaStreamSynchronize(group.stream), name);
   require(cudaFree(from), "cudaFree");
   require(cudaFree(to), "cudaFree");
@@ -67,7 +72,8 @@ std::vector<uint8_t> numbers(size_t bytes) {
   uint32_t state = 1;
   for (size_t i = 0; i < bytes; ++i) {
     state = state * 1664525u + 1013904223u;
-    values[i] = i % 2 == 1 ? static_cast<uint8_t>(0x3f | ((state >> 24) & 0x80)) : static_cast<uint8_t>(state >> 24);
+    values[i] =
+        i % 2 == 1 ? static_cast<uint8_t>(0x3f | ((state >> 24) & 0x80)) : static_cast<uint8_t>(state >> 24);
   }
   return values;
 }
@@ -102,7 +108,8 @@ int main() {
   }
   require(ncclGetVersion(&version), "ncclGetVersion");
   require(cudaSetDevice(0), "cudaSetDevice");
-  std::printf("NCCL %d.%d.%d, one rank, %zu values\n", version / 10000, version / 100 % 100, version % 100, kCount);
+  std::printf("NCCL %d.%d.%d, one rank, %zu values\n", version / 10000, version / 100 % 100, version % 100,
+              kCount);
   const Group group = make_group();
   std::printf("fp32\n");
   bool right = check(group, ncclFloat32, 4);

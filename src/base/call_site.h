@@ -10,7 +10,9 @@ namespace longhaul {
 struct CallSite {
   const char* file = "";
   unsigned line = 0;
-  static constexpr CallSite here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) { return {file, line}; }
+  static constexpr CallSite here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
 };
 
 }  // namespace longhaul

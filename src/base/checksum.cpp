@@ -33,7 +33,8 @@ constexpr auto make_tables() {
     table[0][byte] = value;
   }
   for (size_t k = 1; k < 8; ++k)
-    for (size_t byte = 0; byte < 256; ++byte) table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 0xff];
+    for (size_t byte = 0; byte < 256; ++byte)
+      table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 0xff];
   return table;
 }
 constexpr auto kTables = make_tables();
@@ -42,7 +43,9 @@ constexpr auto kTables = make_tables();
 #if defined(__x86_64__)
 #define LONGHAUL_CRC_TARGET __attribute__((target("sse4.2")))
 bool has_crc_instructions() { return __builtin_cpu_supports("sse4.2"); }
-LONGHAUL_CRC_TARGET uint32_t crc_of_word(uint32_t crc, uint64_t word) { return static_cast<uint32_t>(_mm_crc32_u64(crc, word)); }
+LONGHAUL_CRC_TARGET uint32_t crc_of_word(uint32_t crc, uint64_t word) {
+  return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
+}
 LONGHAUL_CRC_TARGET uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
 #elif defined(__aarch64__)
 #define LONGHAUL_CRC_TARGET __attribute__((target("+crc")))
@@ -91,7 +94,9 @@ uint32_t crc32c(std::span<const std::byte> data, uint32_t previous) {
   return crc32c_tables(data, previous);
 }
 
-uint32_t crc32c(std::string_view data, uint32_t previous) { return crc32c(std::as_bytes(std::span(data.data(), data.size())), previous); }
+uint32_t crc32c(std::string_view data, uint32_t previous) {
+  return crc32c(std::as_bytes(std::span(data.data(), data.size())), previous);
+}
 
 uint64_t xxh3(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
 uint64_t xxh3(std::string_view data) { return XXH3_64bits(data.data(), data.size()); }
@@ -119,7 +124,8 @@ void Sha256::update(std::span<const std::byte> data) {
 std::string Sha256::hex() {
   std::array<unsigned char, 32> digest{};
   unsigned int length = 0;
-  const bool ended = EVP_DigestFinal_ex(state_->context, digest.data(), &length) == 1 && length == digest.size();
+  const bool ended =
+      EVP_DigestFinal_ex(state_->context, digest.data(), &length) == 1 && length == digest.size();
   LONGHAUL_ASSERT(ended, "SHA-256 ended twice");
   std::string text;
   for (unsigned char byte : digest) text += fmt::format("{:02x}", byte);

@@ -23,8 +23,8 @@ std::string wall_time_text(double unix_s) {
   const auto whole = static_cast<time_t>(std::floor(unix_s));
   tm parts{};
   gmtime_r(&whole, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour,
-                     parts.tm_min, parts.tm_sec);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 std::string duration_text(double seconds) {

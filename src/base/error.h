@@ -2,7 +2,8 @@
 // came from and what to type next; its exit code is the process's exit status (specs:
 // docs/reference/exit-codes.md).
 //
-//   throw Error({.code = ExitCode::kData, .what = "cannot read the corpus", .expected = "a folder or a .jsonl file",
+//   throw Error({.code = ExitCode::kData, .what = "cannot read the corpus",
+//       .expected = "a folder or a .jsonl file",
 //                .found = "no such file", .where = path, .hint = "set data.source to an existing folder"});
 //
 // Broken invariants of our own code are reported by LONGHAUL_ASSERT: exit code 70, with file and line.
@@ -59,7 +60,8 @@ class Error : public std::exception {
 
 std::string_view name_of(ExitCode code);  // "data"
 
-[[noreturn]] void assertion_failed(const char* condition, const char* file, int line, const std::string& message);
+[[noreturn]] void assertion_failed(const char* condition, const char* file, int line,
+                                   const std::string& message);
 
 }  // namespace longhaul
 

@@ -54,12 +54,15 @@ std::string amount_text(double amount, Progress::Unit unit) {
 }
 
 std::string rate_text(double rate, Progress::Unit unit) {
-  return (unit == Progress::Unit::kCount && rate < 10 ? fmt::format("{:.2g}", rate) : amount_text(rate, unit)) + "/s";
+  return (unit == Progress::Unit::kCount && rate < 10 ? fmt::format("{:.2g}", rate)
+                                                      : amount_text(rate, unit)) +
+         "/s";
 }
 
 }  // namespace
 
-std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s, bool bar) {
+std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit,
+                          double elapsed_s, bool bar) {
   const double rate = elapsed_s > 0 ? static_cast<double>(done) / elapsed_s : 0;
   std::string text = label;
   if (total > 0) {
@@ -73,7 +76,8 @@ std::string progress_text(const std::string& label, int64_t done, int64_t total,
   text += "  " + amount_text(static_cast<double>(done), unit);
   if (total > 0) text += " of " + amount_text(static_cast<double>(total), unit);
   text += "  " + rate_text(rate, unit);
-  if (total > done && rate > 0) text += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
+  if (total > done && rate > 0)
+    text += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
   return text;
 }
 
@@ -106,7 +110,8 @@ struct Progress::State {
   }
 };
 
-Progress::Progress(std::string label, int64_t total, Unit unit) : state_(std::make_unique<State>(std::move(label), total, unit)) {}
+Progress::Progress(std::string label, int64_t total, Unit unit)
+    : state_(std::make_unique<State>(std::move(label), total, unit)) {}
 
 Progress::~Progress() {
   if (!state_->shown) return;
@@ -115,7 +120,8 @@ Progress::~Progress() {
   const std::lock_guard lock(screen().mutex);
   if (screen().owner == state_.get()) screen().bar.clear();
   write_error_stream(fmt::format("{}{}: {} in {} ({})\n", state_->terminal ? "\r\033[K" : "", state_->label,
-                                 amount_text(done, state_->unit), duration_text(elapsed_s), rate_text(done / elapsed_s, state_->unit)));
+                                 amount_text(done, state_->unit), duration_text(elapsed_s),
+                                 rate_text(done / elapsed_s, state_->unit)));
 }
 
 void Progress::advance(int64_t amount) {

@@ -36,7 +36,8 @@ class ProgressPause {
 };
 
 // The text of a bar or a line: "tokenizing 42%  19.5 MB of 46.4 MB  3.8 MB/s  7.1 s left".
-std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit, double elapsed_s, bool bar);
+std::string progress_text(const std::string& label, int64_t done, int64_t total, Progress::Unit unit,
+                          double elapsed_s, bool bar);
 std::string bytes_text(int64_t bytes);  // "46.4 MB" (decimal)
 std::string count_text(int64_t count);  // "2,285"
 

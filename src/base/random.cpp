@@ -40,7 +40,8 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 }
 
 RandomStream::RandomStream(uint64_t seed, std::string_view name) {
-  std::string text(reinterpret_cast<const char*>(&seed), sizeof seed);  // little-endian machines only, as everywhere
+  // little-endian machines only, as everywhere
+  std::string text(reinterpret_cast<const char*>(&seed), sizeof seed);
   text += name;
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   key_ = {static_cast<uint32_t>(hash.low64), static_cast<uint32_t>(hash.low64 >> 32)};
@@ -48,7 +49,8 @@ RandomStream::RandomStream(uint64_t seed, std::string_view name) {
 }
 
 std::array<uint32_t, 4> RandomStream::block(uint64_t index) const {
-  return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), high_[0], high_[1]}, key_);
+  return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), high_[0], high_[1]},
+                    key_);
 }
 
 uint64_t RandomStream::bits(uint64_t index) const {
@@ -60,7 +62,8 @@ double RandomStream::uniform(uint64_t index) const { return unit_interval(bits(i
 
 double RandomStream::normal(uint64_t index) const {
   const auto words = block(index);
-  const double radius_uniform = 1.0 - unit_interval(join(words[0], words[1]));  // (0, 1]: the logarithm is finite
+  // (0, 1]: the logarithm is finite
+  const double radius_uniform = 1.0 - unit_interval(join(words[0], words[1]));
   const double angle_uniform = unit_interval(join(words[2], words[3]));
   return std::sqrt(-2.0 * std::log(radius_uniform)) * std::cos(2.0 * std::numbers::pi * angle_uniform);
 }
@@ -76,7 +79,8 @@ uint64_t permutation_at(const RandomStream& stream, uint64_t size, uint64_t inde
   if (size <= kShuffledSize) {
     std::array<uint8_t, kShuffledSize> order;
     std::iota(order.begin(), order.end(), uint8_t{0});
-    for (uint64_t last = size - 1; last > 0; --last) std::swap(order[last], order[stream.below(last, last + 1)]);
+    for (uint64_t last = size - 1; last > 0; --last)
+      std::swap(order[last], order[stream.below(last, last + 1)]);
     return order[index];
   }
   const int half_bits = (std::bit_width(size - 1) + 1) / 2;

@@ -25,7 +25,8 @@ void write_stream(std::FILE* stream, std::string_view text) {
 
 bool say(std::FILE* stream, std::string_view text) noexcept {
   const BrokenPipesAreErrors no_signal;
-  const bool said = std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+  const bool said =
+      std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
   std::clearerr(stream);
   return said;
 }

@@ -56,8 +56,10 @@ struct Request {
   bool peer = false;
 };
 
-// Runs `work` until budget_s is used up and at least three times, after one run that is not counted; `before` is not timed.
-Timing time_of(const std::function<void()>& work, double budget_s = 0.5, const std::function<void()>& before = {});
+// Runs `work` until budget_s is used up and at least three times, after one run that is not counted; `before`
+// is not timed.
+Timing time_of(const std::function<void()>& work, double budget_s = 0.5,
+               const std::function<void()>& before = {});
 
 // The share of the machine's limit that is reached: FLOPs against its matrix products in this dtype, bytes
 // against its memory; the larger of both.

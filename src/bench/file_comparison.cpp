@@ -18,7 +18,9 @@ using nlohmann::json;
 
 bool lower_is_better(const std::string& figure) { return figure.starts_with("milliseconds"); }
 
-bool is_compared(const std::string& figure) { return lower_is_better(figure) || figure.ends_with("_per_second"); }
+bool is_compared(const std::string& figure) {
+  return lower_is_better(figure) || figure.ends_with("_per_second");
+}
 
 std::vector<json> read_results(const std::filesystem::path& path) {
   std::vector<json> results;
@@ -28,7 +30,8 @@ std::vector<json> read_results(const std::filesystem::path& path) {
     ++number;
     if (line.empty()) continue;
     json result = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!result.is_object() || !result.contains("name") || !result["name"].is_string() || !result.contains("shape")) {
+    if (!result.is_object() || !result.contains("name") || !result["name"].is_string() ||
+        !result.contains("shape")) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "not an output of bench --json",
                    .expected = "one JSON object a line with name and shape",
@@ -48,7 +51,8 @@ std::string shape_of(const json& result) {
 
 std::string key_of(const json& result) {
   const std::string dtype = result.value("dtype", "");
-  return fmt::format("{}, {}{}{}", result["name"].get<std::string>(), shape_of(result), dtype.empty() ? "" : ", ", dtype);
+  return fmt::format("{}, {}{}{}", result["name"].get<std::string>(), shape_of(result),
+                     dtype.empty() ? "" : ", ", dtype);
 }
 
 void add_once(std::vector<std::string>& list, const std::string& entry) {
@@ -60,17 +64,27 @@ void add_once(std::vector<std::string>& list, const std::string& entry) {
 double ComparedFigure::times_faster() const { return lower_is_better(figure) ? a / b : b / a; }
 
 nlohmann::ordered_json ComparedFigure::json() const {
-  return {{"name", name}, {"shape", shape}, {"dtype", dtype}, {"figure", figure}, {"a", a}, {"b", b}, {"times_faster", times_faster()}};
+  return {{"name", name},
+          {"shape", shape},
+          {"dtype", dtype},
+          {"figure", figure},
+          {"a", a},
+          {"b", b},
+          {"times_faster", times_faster()}};
 }
 
 observe::Table FileComparison::table() const {
   using observe::Align;
-  observe::Table table(
-      "A and B",
-      {{"name"}, {"shape"}, {"dtype"}, {"figure"}, {"A", Align::kRight}, {"B", Align::kRight}, {"B is times faster", Align::kRight}});
+  observe::Table table("A and B", {{"name"},
+                                   {"shape"},
+                                   {"dtype"},
+                                   {"figure"},
+                                   {"A", Align::kRight},
+                                   {"B", Align::kRight},
+                                   {"B is times faster", Align::kRight}});
   for (const ComparedFigure& each : figures) {
-    table.row({each.name, each.shape, each.dtype, each.figure, fmt::format("{:.4g}", each.a), fmt::format("{:.4g}", each.b),
-               fmt::format("{:.2f}", each.times_faster())});
+    table.row({each.name, each.shape, each.dtype, each.figure, fmt::format("{:.4g}", each.a),
+               fmt::format("{:.4g}", each.b), fmt::format("{:.2f}", each.times_faster())});
   }
   return table;
 }
@@ -80,8 +94,8 @@ std::string FileComparison::remarks() const {
   for (const std::string& each : only_in_a) text += "only in A: " + each + "\n";
   for (const std::string& each : only_in_b) text += "only in B: " + each + "\n";
   if (machines_a != machines_b) {
-    text +=
-        fmt::format("measured on other machines:\n  A  {}\n  B  {}\n", fmt::join(machines_a, "\n     "), fmt::join(machines_b, "\n     "));
+    text += fmt::format("measured on other machines:\n  A  {}\n  B  {}\n", fmt::join(machines_a, "\n     "),
+                        fmt::join(machines_b, "\n     "));
   }
   return text;
 }
@@ -110,9 +124,11 @@ FileComparison compare_files(const std::filesystem::path& a, const std::filesyst
     add_once(comparison.machines_a, before.value("machine", ""));
     add_once(comparison.machines_b, after.value("machine", ""));
     for (const auto& [figure, value] : after.items()) {
-      if (!is_compared(figure) || !value.is_number() || !before.contains(figure) || !before[figure].is_number()) continue;
-      comparison.figures.push_back(
-          {after["name"], shape_of(after), after.value("dtype", ""), figure, before[figure].get<double>(), value.get<double>()});
+      if (!is_compared(figure) || !value.is_number() || !before.contains(figure) ||
+          !before[figure].is_number())
+        continue;
+      comparison.figures.push_back({after["name"], shape_of(after), after.value("dtype", ""), figure,
+                                    before[figure].get<double>(), value.get<double>()});
     }
   }
   if (comparison.figures.empty()) {

@@ -51,7 +51,8 @@ class ThrottledDisk {
 // A reader's way to its batches: through the disk, by others' readings where they share.
 class FromDisk final : public data::BatchShare {
  public:
-  FromDisk(ThrottledDisk& disk, std::shared_ptr<data::BatchShare> shared) : disk_(disk), shared_(std::move(shared)) {}
+  FromDisk(ThrottledDisk& disk, std::shared_ptr<data::BatchShare> shared)
+      : disk_(disk), shared_(std::move(shared)) {}
   data::Batch get(int64_t first, int64_t rows, const std::function<data::Batch()>& make) override {
     const auto read = [&] {
       disk_.read(kTokenBytes * static_cast<double>(rows * kLoaderSequence));
@@ -81,12 +82,14 @@ LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& dat
   ThrottledDisk disk(kTokenBytes * kLoaderRows * kLoaderSequence / (request.read * request.step_s));
   std::vector<double> waited(static_cast<size_t>(request.readers)), stalls;
   std::atomic<bool> same = true;
-  std::barrier all_have(request.readers, [&]() noexcept { stalls.push_back(*std::ranges::max_element(waited)); });
+  std::barrier all_have(request.readers,
+                        [&]() noexcept { stalls.push_back(*std::ranges::max_element(waited)); });
   std::barrier all_computed(request.readers);
   const auto reader = [&](int64_t rank) {
     data::LoaderOptions own = options();
     own.index_folder = folder.path();
-    own.share = std::make_shared<FromDisk>(disk, shared ? data::share_in_folder(folder / "shared", request.readers) : nullptr);
+    own.share = std::make_shared<FromDisk>(
+        disk, shared ? data::share_in_folder(folder / "shared", request.readers) : nullptr);
     data::Loader loader(data.train(), own);
     for (int64_t step = 0; step < request.steps; ++step) {
       const Stopwatch watch;
@@ -127,18 +130,25 @@ std::vector<LoaderRow> measure_loader(const LoaderRequest& request) {
 }
 
 nlohmann::ordered_json to_json(const LoaderRequest& request, const LoaderRow& row) {
-  return {{"name", "loader"},   {"readers", request.readers}, {"steps", request.steps}, {"shared", row.shared},
-          {"bytes", row.bytes}, {"stall_s", row.stall_s},     {"wall_s", row.wall_s},   {"same_batches", row.same_batches}};
+  return {{"name", "loader"},       {"readers", request.readers},
+          {"steps", request.steps}, {"shared", row.shared},
+          {"bytes", row.bytes},     {"stall_s", row.stall_s},
+          {"wall_s", row.wall_s},   {"same_batches", row.same_batches}};
 }
 
 observe::Table table_of(const LoaderRequest& request, const std::vector<LoaderRow>& rows) {
   using observe::Align;
-  observe::Table table(
-      fmt::format("{} readers of the same rows, {} steps of {:.0f} ms", request.readers, request.steps, 1e3 * request.step_s),
-      {{"they read"}, {"bytes", Align::kRight}, {"stall, ms", Align::kRight}, {"all, s", Align::kRight}, {"batches"}});
+  observe::Table table(fmt::format("{} readers of the same rows, {} steps of {:.0f} ms", request.readers,
+                                   request.steps, 1e3 * request.step_s),
+                       {{"they read"},
+                        {"bytes", Align::kRight},
+                        {"stall, ms", Align::kRight},
+                        {"all, s", Align::kRight},
+                        {"batches"}});
   for (const LoaderRow& row : rows) {
     table.row({row.shared ? "once, through memory" : "each for itself", fmt::format("{:.0f}", row.bytes),
-               fmt::format("{:.1f}", 1e3 * row.stall_s), fmt::format("{:.2f}", row.wall_s), row.same_batches ? "the same" : "DIFFER"});
+               fmt::format("{:.1f}", 1e3 * row.stall_s), fmt::format("{:.2f}", row.wall_s),
+               row.same_batches ? "the same" : "DIFFER"});
   }
   return table;
 }

@@ -9,14 +9,18 @@
 namespace longhaul::bench {
 
 void bench_gemm(const Request&, Results& into) {
-  constexpr std::array<std::array<int64_t, 3>, 4> kShapes = {{{512, 512, 512}, {1024, 1024, 1024}, {4096, 512, 512}, {4096, 1024, 512}}};
+  constexpr std::array<std::array<int64_t, 3>, 4> kShapes = {
+      {{512, 512, 512}, {1024, 1024, 1024}, {4096, 512, 512}, {4096, 1024, 512}}};
   const double block = block_rate_bf16();
   for (const char* dtype : {"fp32", "bf16"}) {
     for (const auto& [m, n, k] : kShapes) {
       const GemmRate rate = measured_gemm(m, n, k, dtype, 0.3);
-      Result result{.name = "gemm", .shape = fmt::format("{}x{}x{}", m, n, k), .dtype = dtype, .implementation = "libtorch"};
-      result.passes.push_back(
-          {.time = {rate.milliseconds, rate.milliseconds, rate.milliseconds, rate.runs}, .flops = 2.0 * static_cast<double>(m * n * k)});
+      Result result{.name = "gemm",
+                    .shape = fmt::format("{}x{}x{}", m, n, k),
+                    .dtype = dtype,
+                    .implementation = "libtorch"};
+      result.passes.push_back({.time = {rate.milliseconds, rate.milliseconds, rate.milliseconds, rate.runs},
+                               .flops = 2.0 * static_cast<double>(m * n * k)});
       if (result.dtype == "bf16") result.figures.emplace_back("of_block_rate", rate.flops_per_second / block);
       into.push_back(result);
     }

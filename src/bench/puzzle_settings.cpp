@@ -16,7 +16,8 @@ struct Row {
   const char* peer = "";
 };
 
-// Settings that public generators were measured at, as near as a level or knobs of ours come to them; `says` is what they were.
+// Settings that public generators were measured at, as near as a level or knobs of ours come to them; `says`
+// is what they were.
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {"arrow_maze", "5 x 5", 1, {}, 5000},
@@ -32,12 +33,26 @@ const std::vector<Row>& rows() {
       {"dyck_language", "20 brackets", 3, {{"length", 20}, {"kinds", 4}, {"missing", 5}}, 500'000},
       {"dyck_language_errors", "30 brackets", 4, {{"length", 30}, {"kinds", 4}}, 500'000},
       {"dyck_language_reasoning_errors", "15 brackets", 2, {}, 200'000},
-      {"futoshiki", "side 5, 10 signs, 5 given", 3, {{"side", 5}, {"signs", 10}, {"given_percent", 20}}, 10'000, "futoshiki"},
+      {"futoshiki",
+       "side 5, 10 signs, 5 given",
+       3,
+       {{"side", 5}, {"signs", 10}, {"given_percent", 20}},
+       10'000,
+       "futoshiki"},
       {"goods_exchange", "20 people, 50 steps", 5, {}, 50'000},
       {"kukurasu", "4 x 4", 2, {{"rows", 4}, {"columns", 4}, {"marked_percent", 30}}, 50'000, "kakurasu 4"},
       {"kukurasu", "6 x 6", 6, {{"rows", 6}, {"columns", 6}, {"marked_percent", 30}}, 10'000, "kakurasu 6"},
-      {"mathador", "4 numbers", 3, {{"numbers", 4}, {"largest", 9}, {"least_target", 24}, {"largest_target", 24}}, 20'000, "puzzle24"},
-      {"mathador", "5 numbers", 6, {{"numbers", 5}, {"largest", 9}, {"least_target", 24}, {"largest_target", 24}}, 8000},
+      {"mathador",
+       "4 numbers",
+       3,
+       {{"numbers", 4}, {"largest", 9}, {"least_target", 24}, {"largest_target", 24}},
+       20'000,
+       "puzzle24"},
+      {"mathador",
+       "5 numbers",
+       6,
+       {{"numbers", 5}, {"largest", 9}, {"least_target", 24}, {"largest_target", 24}},
+       8000},
       {"math_path", "10 operators", 7, {}, 200'000},
       {"minesweeper", "side 8", 3, {}, 10'000},
       {"minesweeper", "side 16", 10, {}, 1000},
@@ -76,7 +91,8 @@ std::vector<PuzzleSetting> puzzle_settings() {
   for (const puzzles::TaskEntry* task : puzzles::tasks()) {
     const size_t before = settings.size();
     for (const Row& row : rows()) {
-      if (row.task == task->key) settings.push_back({std::string(task->key), row.says, row.level, row.changes, row.goal, row.peer});
+      if (row.task == task->key)
+        settings.push_back({std::string(task->key), row.says, row.level, row.changes, row.goal, row.peer});
     }
     if (settings.size() == before) settings.push_back({.task = std::string(task->key)});
   }

@@ -22,13 +22,16 @@ namespace longhaul::bench {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kJudgingNs = 20e6;  // that answers are judged for at least, so that a clock's steps do not matter
+// that answers are judged for at least, so that a clock's steps do not matter
+constexpr double kJudgingNs = 20e6;
 
 struct PeerRates {
   double made = 0, judged = 0;
 };
 
-double rate_of(int64_t count, int64_t nanoseconds) { return static_cast<double>(count) * 1e9 / static_cast<double>(nanoseconds); }
+double rate_of(int64_t count, int64_t nanoseconds) {
+  return static_cast<double>(count) * 1e9 / static_cast<double>(nanoseconds);
+}
 
 double percentile(std::vector<double>& sorted, double share) {
   return sorted[std::min(sorted.size() - 1, static_cast<size_t>(share * static_cast<double>(sorted.size())))];
@@ -37,7 +40,8 @@ double percentile(std::vector<double>& sorted, double share) {
 // The stored answer, and one with its first digit or letter changed.
 std::vector<std::string> answers_to(const puzzles::Puzzle& puzzle) {
   std::string changed = puzzle.solution;
-  const auto at = std::ranges::find_if(changed, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
+  const auto at =
+      std::ranges::find_if(changed, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
   if (at != changed.end()) *at = *at == '1' ? '2' : '1';
   return {puzzle.solution, changed};
 }
@@ -53,8 +57,10 @@ void judge(const puzzles::TaskEntry& task, const std::vector<puzzles::Puzzle>& m
       for (const std::string& answer : answers[i]) {
         const auto from = std::chrono::steady_clock::now();
         const puzzles::Verdict verdict = task.verify(made[i].given, answer);
-        each_us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - from).count());
-        LONGHAUL_ASSERT(&answer != &answers[i][0] || verdict.accepted(), "{} refuses its own solution", task.key);
+        each_us.push_back(
+            std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - from).count());
+        LONGHAUL_ASSERT(&answer != &answers[i][0] || verdict.accepted(), "{} refuses its own solution",
+                        task.key);
         ++judged;
       }
     }
@@ -68,7 +74,8 @@ void judge(const puzzles::TaskEntry& task, const std::vector<puzzles::Puzzle>& m
 
 PuzzleRate measured(const PuzzleSetting& setting, int64_t count) {
   const puzzles::TaskEntry& task = puzzles::task_named(setting.task);
-  const puzzles::KnobValues knobs = puzzles::with_changes(task.knobs, puzzles::at_level(task.knobs, setting.level), setting.changes);
+  const puzzles::KnobValues knobs =
+      puzzles::with_changes(task.knobs, puzzles::at_level(task.knobs, setting.level), setting.changes);
   PuzzleRate rate{.setting = setting};
   const bool peak_known = reset_peak_resident_bytes() >= 0;
   // The first puzzles of a task fill its tables, once in a process.
@@ -85,7 +92,8 @@ PuzzleRate measured(const PuzzleSetting& setting, int64_t count) {
   const int64_t spent = thread_processor_ns() - begin;
   rate.puzzles = static_cast<int64_t>(made.size());
   if (made.empty())
-    throw Error({.code = ExitCode::kUsage, .what = fmt::format("{} makes no puzzle at the setting that is measured", task.key)});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = fmt::format("{} makes no puzzle at the setting that is measured", task.key)});
   rate.made_per_s = rate_of(rate.puzzles, std::max(spent, int64_t{1}));
   judge(task, made, rate);
   rate.peak_mib = peak_known ? static_cast<double>(peak_resident_bytes()) / (1 << 20) : -1;
@@ -108,7 +116,8 @@ fs::path peer_script() {
 
 // scripts/peer-python finds or makes a Python with the packages, and runs the script.
 std::map<std::string, PeerRates> measured_peers(const std::vector<std::string>& names, int64_t count) {
-  const fs::path script = peer_script(), python = script.parent_path().parent_path().parent_path() / "scripts/peer-python";
+  const fs::path script = peer_script(),
+                 python = script.parent_path().parent_path().parent_path() / "scripts/peer-python";
   std::vector<std::string> command = {python.string(), script.string(), "--count", std::to_string(count)};
   command.insert(command.end(), names.begin(), names.end());
   const ProcessResult result = run_process(command, {}, 3600);
@@ -125,16 +134,20 @@ std::map<std::string, PeerRates> measured_peers(const std::vector<std::string>& 
   return rates;
 }
 
-std::string number_text(double value) { return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value); }
+std::string number_text(double value) {
+  return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
 
 }  // namespace
 
-std::vector<PuzzleRate> measure_puzzles(const PuzzleRatesRequest& request, const std::function<void()>& advance) {
+std::vector<PuzzleRate> measure_puzzles(const PuzzleRatesRequest& request,
+                                        const std::function<void()>& advance) {
   for (const std::string& name : request.tasks) puzzles::task_named(name);
   std::vector<PuzzleRate> rates;
   std::vector<std::string> peers;
   for (const PuzzleSetting& setting : puzzle_settings()) {
-    if (!request.tasks.empty() && std::ranges::find(request.tasks, setting.task) == request.tasks.end()) continue;
+    if (!request.tasks.empty() && std::ranges::find(request.tasks, setting.task) == request.tasks.end())
+      continue;
     rates.push_back(measured(setting, request.count));
     if (!setting.peer.empty()) peers.push_back(setting.peer);
     if (advance) advance();
@@ -160,11 +173,17 @@ double geometric_mean_of_ratios(const std::vector<PuzzleRate>& rates) {
 }
 
 nlohmann::ordered_json to_json(const PuzzleRate& rate) {
-  nlohmann::ordered_json json = {
-      {"name", rate.setting.task},           {"setting", rate.setting.says},      {"level", rate.setting.level},
-      {"knobs", rate.setting.changes},       {"puzzles", rate.puzzles},           {"made_per_s", rate.made_per_s},
-      {"goal_per_s", rate.setting.goal},     {"judged_per_s", rate.judged_per_s}, {"judged_p50_us", rate.judged_p50_us},
-      {"judged_p99_us", rate.judged_p99_us}, {"peak_mib", rate.peak_mib}};
+  nlohmann::ordered_json json = {{"name", rate.setting.task},
+                                 {"setting", rate.setting.says},
+                                 {"level", rate.setting.level},
+                                 {"knobs", rate.setting.changes},
+                                 {"puzzles", rate.puzzles},
+                                 {"made_per_s", rate.made_per_s},
+                                 {"goal_per_s", rate.setting.goal},
+                                 {"judged_per_s", rate.judged_per_s},
+                                 {"judged_p50_us", rate.judged_p50_us},
+                                 {"judged_p99_us", rate.judged_p99_us},
+                                 {"peak_mib", rate.peak_mib}};
   if (rate.peer_made_per_s > 0) {
     json["peer"] = "reasoning-gym " + rate.setting.peer;
     json["peer_made_per_s"] = rate.peer_made_per_s;
@@ -188,14 +207,15 @@ observe::Table table_of(const std::vector<PuzzleRate>& rates) {
   if (peer) columns.insert(columns.end(), {{"peer made/s", Align::kRight}, {"ratio", Align::kRight}});
   observe::Table table("puzzles, a core", columns);
   for (const PuzzleRate& rate : rates) {
-    std::vector<std::string> row = {rate.setting.task,
-                                    rate.setting.says.empty() ? fmt::format("level {}", rate.setting.level) : rate.setting.says,
-                                    number_text(rate.made_per_s),
-                                    rate.setting.goal > 0 ? number_text(rate.setting.goal) : "-",
-                                    number_text(rate.judged_per_s),
-                                    fmt::format("{:.2f}", rate.judged_p50_us),
-                                    fmt::format("{:.2f}", rate.judged_p99_us),
-                                    rate.peak_mib < 0 ? "-" : fmt::format("{:.0f}", rate.peak_mib)};
+    std::vector<std::string> row = {
+        rate.setting.task,
+        rate.setting.says.empty() ? fmt::format("level {}", rate.setting.level) : rate.setting.says,
+        number_text(rate.made_per_s),
+        rate.setting.goal > 0 ? number_text(rate.setting.goal) : "-",
+        number_text(rate.judged_per_s),
+        fmt::format("{:.2f}", rate.judged_p50_us),
+        fmt::format("{:.2f}", rate.judged_p99_us),
+        rate.peak_mib < 0 ? "-" : fmt::format("{:.0f}", rate.peak_mib)};
     if (peer) {
       const bool has = rate.peer_made_per_s > 0;
       row.push_back(has ? number_text(rate.peer_made_per_s) : "-");

@@ -20,7 +20,8 @@ struct PuzzleSetting {
   int64_t level = 3;
   std::map<std::string, int64_t, std::less<>> changes;  // of the level's knobs
   double goal = 0;                                      // puzzles a second
-  std::string peer;                                     // the name of the same setting in bench/peers/puzzles.py; empty: it has none
+  // the name of the same setting in bench/peers/puzzles.py; empty: it has none
+  std::string peer;
 };
 
 // Of every task at least one: those with a goal, and level 3 of others.
@@ -30,7 +31,8 @@ struct PuzzleRate {
   PuzzleSetting setting;
   int64_t puzzles = 0;
   double made_per_s = 0, judged_per_s = 0;
-  double judged_p50_us = 0, judged_p99_us = 0;        // of one answer, right and wrong ones in turn, on the clock
+  // of one answer, right and wrong ones in turn, on the clock
+  double judged_p50_us = 0, judged_p99_us = 0;
   double peak_mib = 0;                                // of the process while it measured this; -1: not known
   double peer_made_per_s = 0, peer_judged_per_s = 0;  // 0: no peer
 };
@@ -41,7 +43,8 @@ struct PuzzleRatesRequest {
   bool peer = false;
 };
 // kUsage: no such task; no Python with the peer's packages (the error says what to type).
-std::vector<PuzzleRate> measure_puzzles(const PuzzleRatesRequest& request, const std::function<void()>& advance = {});
+std::vector<PuzzleRate> measure_puzzles(const PuzzleRatesRequest& request,
+                                        const std::function<void()>& advance = {});
 
 // The geometric mean of ours over theirs, of the settings that have a peer; 0: none has.
 double geometric_mean_of_ratios(const std::vector<PuzzleRate>& rates);

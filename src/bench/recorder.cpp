@@ -1,6 +1,8 @@
-// What a rank pays for telling where it is (observe/board/rank_board.h): a phase, and a call of a communicator with its record, each with a board and
-// without, checked by reading back what was written; then whole steps of a small model on two ranks, with boards (phases, flight recorder, the thread that
-// beats) and with nothing of the kind, in turns: ratios of neighbouring steps, and the quartiles between which half of them lie.
+// What a rank pays for telling where it is (observe/board/rank_board.h): a phase, and a call of a
+// communicator with its record, each with a board and without, checked by reading back what was written; then
+// whole steps of a small model on two ranks, with boards (phases, flight recorder, the thread that beats) and
+// with nothing of the kind, in turns: ratios of neighbouring steps, and the quartiles between which half of
+// them lie.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +51,8 @@ void bench_with(observe::BoardWriter& board, const observe::BoardReader* reader,
   const Tensor numbers = at::ones({4});
   const auto call = [&] { traced.all_reduce(numbers, comm::Reduction::kSum, {"numbers"}).wait(); };
   call();
-  into.push_back(result_of("call of a group of one, " + with, call, reader == nullptr || reader->calls().calls.back().name == "numbers"));
+  into.push_back(result_of("call of a group of one, " + with, call,
+                           reader == nullptr || reader->calls().calls.back().name == "numbers"));
 }
 
 // One rank's model; with a board, or without calls and phases being noted anywhere.
@@ -82,7 +85,8 @@ struct Stepping {
 
 void bench_steps(const std::filesystem::path& folder, Results& into) {
   constexpr int64_t kPairs = 60;
-  const recipe::Recipe recipe = recipe::load_defaults({"model.preset=first-run", "model.layers=2", "train.dtype=bf16"}).recipe;
+  const recipe::Recipe recipe =
+      recipe::load_defaults({"model.preset=first-run", "model.layers=2", "train.dtype=bf16"}).recipe;
   std::vector<double> ratios, with, without;
   int64_t told = -1;
   comm::run_ranks(2, [&](comm::Communicator& world) {
@@ -90,12 +94,14 @@ void bench_steps(const std::filesystem::path& folder, Results& into) {
     observe::BoardWriter board(file, {.rank = world.rank()});
     board.enter(observe::RankPhase::kIdle);
     // A world for each: calls past a wrapper would be counted twice.
-    const auto worlds = world.split({{.name = "noted", .groups = {{0, 1}}}, {.name = "plain", .groups = {{0, 1}}}});
+    const auto worlds =
+        world.split({{.name = "noted", .groups = {{0, 1}}}, {.name = "plain", .groups = {{0, 1}}}});
     Stepping noted(*worlds[0], recipe, &board), plain(*worlds[1], recipe, nullptr);
     for (int64_t pair = 0; pair <= kPairs; ++pair) {
       const bool first = pair % 2 == 0;
       double times[2];
-      for (const bool is_noted : {first, !first}) times[is_noted ? 1 : 0] = (is_noted ? noted : plain).milliseconds(world, pair + 1);
+      for (const bool is_noted : {first, !first})
+        times[is_noted ? 1 : 0] = (is_noted ? noted : plain).milliseconds(world, pair + 1);
       if (pair == 0 || world.rank() != 0) continue;  // memory is taken
       without.push_back(times[0]);
       with.push_back(times[1]);
@@ -105,12 +111,19 @@ void bench_steps(const std::filesystem::path& folder, Results& into) {
   });
   std::ranges::sort(ratios);
   std::ranges::sort(with);
-  Result result{
-      .name = "recorder", .shape = "steps of 2 ranks, with boards over without", .dtype = "bf16", .error = told == kPairs + 1 ? -1.0 : 1.0};
-  result.passes.push_back({.name = "", .time = {median(with), with.front(), with.back(), static_cast<int64_t>(with.size())}});
-  const auto at = [&](double share) { return ratios[static_cast<size_t>(share * static_cast<double>(ratios.size() - 1))]; };
-  result.figures = {
-      {"without_milliseconds", median(without)}, {"ratio", at(0.5)}, {"ratio_quarter", at(0.25)}, {"ratio_three_quarters", at(0.75)}};
+  Result result{.name = "recorder",
+                .shape = "steps of 2 ranks, with boards over without",
+                .dtype = "bf16",
+                .error = told == kPairs + 1 ? -1.0 : 1.0};
+  result.passes.push_back(
+      {.name = "", .time = {median(with), with.front(), with.back(), static_cast<int64_t>(with.size())}});
+  const auto at = [&](double share) {
+    return ratios[static_cast<size_t>(share * static_cast<double>(ratios.size() - 1))];
+  };
+  result.figures = {{"without_milliseconds", median(without)},
+                    {"ratio", at(0.5)},
+                    {"ratio_quarter", at(0.25)},
+                    {"ratio_three_quarters", at(0.75)}};
   into.push_back(std::move(result));
 }
 

@@ -16,7 +16,8 @@ void bench_linear_cross_entropy(const Request& request, Results& into);
 void bench_linear_recurrence(const Request& request, Results& into);
 void bench_grid(const Request& request, Results& into);
 void bench_attention(const Request& request, Results& into);
-void bench_norm(const Request& request, Results& into);  // and the other operators bound by memory: elementwise.cpp
+// and the other operators bound by memory: elementwise.cpp
+void bench_norm(const Request& request, Results& into);
 void bench_activation(const Request& request, Results& into);
 void bench_heads(const Request& request, Results& into);
 void bench_embedding(const Request& request, Results& into);

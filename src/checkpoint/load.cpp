@@ -11,8 +11,8 @@
 namespace longhaul::checkpoint {
 namespace {
 
-[[noreturn]] void refuse(const storage::Checkpoint& checkpoint, const std::string& name, const char* what, std::string expected,
-                         std::string found) {
+[[noreturn]] void refuse(const storage::Checkpoint& checkpoint, const std::string& name, const char* what,
+                         std::string expected, std::string found) {
   throw Error({.code = ExitCode::kCheckpoint,
                .what = what,
                .expected = std::move(expected),
@@ -21,48 +21,55 @@ namespace {
                .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
 }
 
-// That the tensor is there, of this shape, and holds numbers that one of type `wanted` can take. The dtype it is stored in.
-ScalarType check_readable(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, ScalarType wanted) {
+// That the tensor is there, of this shape, and holds numbers that one of type `wanted` can take. The dtype it
+// is stored in.
+ScalarType check_readable(const storage::Checkpoint& checkpoint, const std::string& name,
+                          const layout::Shape& shape, ScalarType wanted) {
   const storage::ManifestTensor& stored = checkpoint.at(name);
   if (stored.shape != shape) {
-    refuse(checkpoint, name, "a tensor of the checkpoint has another shape than the model's", layout::shape_text(shape),
-           layout::shape_text(stored.shape));
+    refuse(checkpoint, name, "a tensor of the checkpoint has another shape than the model's",
+           layout::shape_text(shape), layout::shape_text(stored.shape));
   }
   const ScalarType type = scalar_type(stored.dtype, name);
   if (type != wanted && !(at::isFloatingType(type) && at::isFloatingType(wanted))) {
-    refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's", std::string(name_of(wanted)),
-           std::string(name_of(type)));
+    refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's",
+           std::string(name_of(wanted)), std::string(name_of(type)));
   }
   return type;
 }
 
 // The box `held` of a stored tensor, as it is stored.
-Tensor read(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Rectangle& held, ScalarType type) {
+Tensor read(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Rectangle& held,
+            ScalarType type) {
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   Tensor buffer = at::empty(held.length, type);
-  checkpoint.read(name, held, {static_cast<std::byte*>(buffer.mutable_data_ptr()), static_cast<size_t>(buffer.nbytes())});
+  checkpoint.read(name, held,
+                  {static_cast<std::byte*>(buffer.mutable_data_ptr()), static_cast<size_t>(buffer.nbytes())});
   return buffer;
 }
 
 // Copies it into `view` (any strides). Floating-point numbers become those of its dtype.
-void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
-               const Tensor& view) {
+void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape,
+               const layout::Rectangle& held, const Tensor& view) {
   const ScalarType type = check_readable(checkpoint, name, shape, view.scalar_type());
   if (!held.empty()) view.copy_(read(checkpoint, name, held, type));
 }
 
 // Tensors of the checkpoint (of the role "weight" alone, or all) that no rank of the group has a place for.
-void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::set<std::string>& known, bool weights_only,
-                            comm::Communicator* group) {
+void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::set<std::string>& known,
+                            bool weights_only, comm::Communicator* group) {
   const auto& tensors = checkpoint.manifest().tensors;
   const Tensor taken = at::zeros({static_cast<int64_t>(tensors.size())}, at::kByte);
   auto* at = taken.mutable_data_ptr<uint8_t>();
   for (const auto& [name, tensor] : tensors)
-    *at++ = known.contains(name) || (weights_only && (tensor.role != kWeightRole || name.starts_with(kAheadPrefix)));
-  if (group != nullptr) group->all_reduce(taken, comm::Reduction::kMax, {.name = "tensors that were read"}).wait();
+    *at++ = known.contains(name) ||
+            (weights_only && (tensor.role != kWeightRole || name.starts_with(kAheadPrefix)));
+  if (group != nullptr)
+    group->all_reduce(taken, comm::Reduction::kMax, {.name = "tensors that were read"}).wait();
   at = taken.mutable_data_ptr<uint8_t>();
   for (const auto& [name, tensor] : tensors) {
-    if (*at++ == 0) refuse(checkpoint, name, "the checkpoint holds a tensor that the model has no place for", "", name);
+    if (*at++ == 0)
+      refuse(checkpoint, name, "the checkpoint holds a tensor that the model has no place for", "", name);
   }
 }
 
@@ -80,7 +87,8 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
         parameter->write_int8(i, read(checkpoint, logical.name, part.held, type));
         continue;
       }
-      read_into(checkpoint, logical.name, logical.global_shape, part.held, parameter->part_of(parameter->value.detach(), i));
+      read_into(checkpoint, logical.name, logical.global_shape, part.held,
+                parameter->part_of(parameter->value.detach(), i));
     }
     parameter->written();
   }
@@ -102,8 +110,11 @@ void load_training_state(const storage::Checkpoint& checkpoint, Providers state,
     check_readable(checkpoint, entry.name, entry.shape, entry.view.scalar_type());
   }
   refuse_unknown_tensors(checkpoint, known, /*weights_only=*/false, group);
-  SharedReads(group, entries).run([&](const StateEntry& entry) { read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view); });
-  const SavedFacts facts{checkpoint.manifest().state, (checkpoint.folder() / storage::kManifestName).string()};
+  SharedReads(group, entries).run([&](const StateEntry& entry) {
+    read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view);
+  });
+  const SavedFacts facts{checkpoint.manifest().state,
+                         (checkpoint.folder() / storage::kManifestName).string()};
   for (StateProvider* provider : state) provider->restore(facts);
 }
 

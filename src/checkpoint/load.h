@@ -20,7 +20,8 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
 // a place on one of the ranks. kFresh: optimizer states are not read; they may belong to another optimizer
 // than this run's.
 enum class OptimizerStates { kRead, kFresh };
-void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group = nullptr,
+void load_training_state(const storage::Checkpoint& checkpoint, Providers state,
+                         comm::Communicator* group = nullptr,
                          OptimizerStates optimizer_states = OptimizerStates::kRead);
 
 }  // namespace longhaul::checkpoint

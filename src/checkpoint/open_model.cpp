@@ -31,9 +31,11 @@ void say_what_experts_hold(const model::Decoder& decoder) {
   for (const auto& parameter : decoder.parameters().all()) {
     if (!parameter->int8) continue;
     narrow += parameter->int8->bytes();
-    wide += layout::volume(parameter->sizes) * static_cast<int64_t>(at::elementSize(decoder.precision().compute));
+    wide +=
+        layout::volume(parameter->sizes) * static_cast<int64_t>(at::elementSize(decoder.precision().compute));
   }
-  log_info("experts: {} as int8, {} as {}", bytes_text(narrow), bytes_text(wide), name_of(decoder.precision().compute));
+  log_info("experts: {} as int8, {} as {}", bytes_text(narrow), bytes_text(wide),
+           name_of(decoder.precision().compute));
 }
 
 }  // namespace
@@ -43,18 +45,23 @@ std::filesystem::path folder_to_open(const std::filesystem::path& path) {
   return storage::open_checkpoint(files, path, storage::Depth::kSizes, kWeightRole).folder();
 }
 
-OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device, const std::string& experts) {
+OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device,
+                     const std::string& experts) {
   const storage::LocalFileSystem files;
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
-  OpenModel model{.recipe = saved_recipe(checkpoint), .folder = checkpoint.folder(), .step = checkpoint.manifest().step};
+  const storage::Checkpoint checkpoint =
+      storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
+  OpenModel model{
+      .recipe = saved_recipe(checkpoint), .folder = checkpoint.folder(), .step = checkpoint.manifest().step};
   const auto& position = checkpoint.manifest().data_position;
   if (position.is_object()) model.tokenizer_sha256 = position.value("tokenizer_sha256", "");
-  model.tokenizer = std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
+  model.tokenizer =
+      std::filesystem::weakly_canonical(model.folder).parent_path().parent_path() / "tokenizer.json";
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
   const std::string precision = dtype.empty() ? std::string(recipe::name_of_value(saved_dtype)) : dtype;
   model.recipe.recipe.model.predict_ahead = 0;  // trained only
   const model::Use use = use_of(experts, model);
-  model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, use);
+  model.decoder =
+      std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, use);
   load_weights(checkpoint, model.decoder->parameters());
   if (use == model::Use::kInt8Experts) say_what_experts_hold(*model.decoder);
   return model;
@@ -65,11 +72,14 @@ void require_next_token(const OpenModel& model, const std::string& what) {
   if (recipe.train.objective == recipe::Objective::kNext && recipe.model.causal) return;
   throw Error(
       {.code = ExitCode::kUsage,
-       .what = fmt::format("{} needs a model that predicts the next token, and this one fills in masked tokens", what),
+       .what = fmt::format(
+           "{} needs a model that predicts the next token, and this one fills in masked tokens", what),
        .expected = "a checkpoint trained with train.objective = next",
-       .found = fmt::format("train.objective = {}, model.causal = {}", recipe::name_of_value(recipe.train.objective), recipe.model.causal),
+       .found = fmt::format("train.objective = {}, model.causal = {}",
+                            recipe::name_of_value(recipe.train.objective), recipe.model.causal),
        .where = model.folder.string(),
-       .hint = program_command(fmt::format("evaluate {} --data PATH", model.folder.string())) + " says how well it does that"});
+       .hint = program_command(fmt::format("evaluate {} --data PATH", model.folder.string())) +
+               " says how well it does that"});
 }
 
 }  // namespace longhaul::checkpoint

@@ -14,8 +14,9 @@ namespace longhaul::checkpoint {
 
 struct OpenModel {
   recipe::LoadedRecipe recipe;
-  std::filesystem::path folder;     // the checkpoint's folder
-  std::filesystem::path tokenizer;  // run folder's tokenizer.json; may be missing when the checkpoint was moved
+  std::filesystem::path folder;  // the checkpoint's folder
+  // run folder's tokenizer.json; may be missing when the checkpoint was moved
+  std::filesystem::path tokenizer;
   // The hash of the tokenizer that it was trained with; empty when the checkpoint does not say.
   std::string tokenizer_sha256;
   int64_t step = 0;
@@ -26,8 +27,8 @@ struct OpenModel {
 // "bf16", "fp32", "fp64"; empty: the recipe's. experts: "int8", or empty for the dtype; the log says how
 // many bytes the int8 weights take. Every byte of the weights is verified first; the other files need not
 // exist. Throws kCheckpoint errors, and kUsage for int8 when the model has no experts.
-OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU,
-                     const std::string& experts = "");
+OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "",
+                     at::Device device = at::kCPU, const std::string& experts = "");
 
 // The folder of the checkpoint that open_model(path) would open now. Only sizes of files are looked at.
 std::filesystem::path folder_to_open(const std::filesystem::path& path);

@@ -47,7 +47,8 @@ StateEntry OuterState::of_worker(const optim::StateTensor& tensor) const {
 std::vector<StateEntry> OuterState::tensors() {
   std::vector<StateEntry> entries;
   const bool first_worker = ranks_.worker() == 0;
-  const auto of_all = [&](const optim::StateTensor& tensor, const char* file, const std::string& prefix, const std::string& role) {
+  const auto of_all = [&](const optim::StateTensor& tensor, const char* file, const std::string& prefix,
+                          const std::string& role) {
     entries.push_back({.name = prefix + tensor.name,
                        .file = file,
                        .role = role,
@@ -97,7 +98,8 @@ nlohmann::json OuterState::facts() {
 
 void OuterState::expect(const nlohmann::json& state) {
   const auto found = state.find(kWorkers);
-  if (found == state.end() || !found->is_number_integer() || found->get<int64_t>() < 1) return;  // of a run without an outer loop
+  // of a run without an outer loop
+  if (found == state.end() || !found->is_number_integer() || found->get<int64_t>() < 1) return;
   workers_ = found->get<int64_t>();
   worker_ = ranks_.worker() % workers_;
 }
@@ -116,7 +118,8 @@ void OuterState::restore(const SavedFacts& facts) {
   if (others) {
     if (ranks_.rank() == 0) {
       log_info(
-          "the checkpoint is of {} workers, and {} go on: a round begins at the weights they had agreed on, what was on its way is dropped",
+          "the checkpoint is of {} workers, and {} go on: a round begins at the weights they had agreed on, "
+          "what was on its way is dropped",
           workers_, ranks_.workers());
     }
     loop_.begin_anew();

@@ -32,6 +32,7 @@ struct RunDifference {
 
 // first_step: the first step whose events differ; 0: none. Checkpoints that are equal before that step say
 // nothing about it, so commands are given when no step at or after it has a checkpoint in both runs.
-RunDifference compare_runs(const std::filesystem::path& first_run, const std::filesystem::path& second_run, int64_t first_step);
+RunDifference compare_runs(const std::filesystem::path& first_run, const std::filesystem::path& second_run,
+                           int64_t first_step);
 
 }  // namespace longhaul::checkpoint

@@ -40,20 +40,24 @@ data::TokenRoles roles_beside(const fs::path& folder) {
 
 class FromPublished final : public StartingPoint {
  public:
-  explicit FromPublished(const fs::path& path) : published_(PublishedModel::open(storage::local_file_system(), path)) {
+  explicit FromPublished(const fs::path& path)
+      : published_(PublishedModel::open(storage::local_file_system(), path)) {
     path_ = home_ = beside_ = path;
     model_ = published_.config();
     if (fs::exists(path / "tokenizer.json")) {
       tokenizer_ = path / "tokenizer.json";
       roles_ = roles_beside(path);
     }
-    origin_ = {{"imported_family", published_.family().name}, {"imported_layout", published_.layout()}, {"started_from", path.string()}};
+    origin_ = {{"imported_family", published_.family().name},
+               {"imported_layout", published_.layout()},
+               {"started_from", path.string()}};
   }
 
  private:
   Tensor read(const std::string& logical, const layout::Rectangle& box) const override {
     Tensor all = published_.read(logical);
-    for (size_t d = 0; d < box.offset.size(); ++d) all = all.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
+    for (size_t d = 0; d < box.offset.size(); ++d)
+      all = all.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
     return all;
   }
   PublishedModel published_;
@@ -62,7 +66,8 @@ class FromPublished final : public StartingPoint {
 class FromCheckpoint final : public StartingPoint {
  public:
   explicit FromCheckpoint(const fs::path& path)
-      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kSizes, kWeightRole)) {
+      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kSizes,
+                                             kWeightRole)) {
     path_ = path;
     const recipe::Recipe saved = saved_recipe(checkpoint_).recipe;
     model_ = saved.model;
@@ -80,8 +85,8 @@ class FromCheckpoint final : public StartingPoint {
 
   void verify(const Writers& together) const override {
     const fs::path folder = checkpoint_.folder().parent_path();
-    const std::string damage =
-        damage_of(storage::local_file_system(), folder, checkpoint_.folder().filename().string(), together, kWeightRole);
+    const std::string damage = damage_of(storage::local_file_system(), folder,
+                                         checkpoint_.folder().filename().string(), together, kWeightRole);
     if (damage.empty()) return;
     throw Error({.code = ExitCode::kCheckpoint,
                  .what = "the checkpoint that the run was to begin with is damaged",
@@ -93,15 +98,16 @@ class FromCheckpoint final : public StartingPoint {
  private:
   Tensor read(const std::string& logical, const layout::Rectangle& box) const override {
     const Tensor out = at::empty(box.length, scalar_type(checkpoint_.at(logical).dtype, logical));
-    checkpoint_.read(logical, box, {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
+    checkpoint_.read(logical, box,
+                     {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
     return out;
   }
   storage::Checkpoint checkpoint_;
 };
 
 // tokenizer: as a recipe says it; empty: nothing is said of it, nor of the roles of its tokens.
-recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string& tokenizer, const data::TokenRoles& roles,
-                            const std::string& origin) {
+recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string& tokenizer,
+                            const data::TokenRoles& roles, const std::string& origin) {
   recipe::FirstWords words{.origin = origin};
   words.recipe.model = model;
   words.recipe.model.preset.clear();
@@ -113,7 +119,8 @@ recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string&
     const bool of_tokenizer = option.name == "data.tokenizer" ||
                               (option.name == "data.end_of_document" && !roles.end_of_document.empty()) ||
                               (option.name == "data.stop_tokens" && !roles.stop.empty());
-    if ((of_tokenizer && !tokenizer.empty()) || (option.section() == "model" && option.name != "model.preset"))
+    if ((of_tokenizer && !tokenizer.empty()) ||
+        (option.section() == "model" && option.name != "model.preset"))
       words.keys.push_back(option.name);
   }
   return words;
@@ -128,7 +135,8 @@ void require_converted_layers(const recipe::ModelConfig& converted, const recipe
   wanted.model = converted;
   throw Error({.code = ExitCode::kUsage,
                .what = "both the recipe and the conversion say what the layers are",
-               .expected = fmt::format("{} = {}, as the conversion has it", key, recipe::options_of(wanted).find(key)->get().toml()),
+               .expected = fmt::format("{} = {}, as the conversion has it", key,
+                                       recipe::options_of(wanted).find(key)->get().toml()),
                .found = fmt::format("another value ({})", loaded.origin(key).text()),
                .where = fmt::format("{} and --convert", key),
                .hint = fmt::format("leave {} out of the recipe, or begin with recipes/train-on.toml", key)});
@@ -142,9 +150,11 @@ std::optional<recipe::FirstWords> words_of_run(const fs::path& run_folder) {
   const auto newest = storage::Checkpoint::open_unchecked(storage::local_file_system(), found.front().path);
   const recipe::LoadedRecipe saved = saved_recipe(newest);
   const fs::path tokenizer = run_folder / "tokenizer.json";
-  const bool own = fs::exists(tokenizer) && saved.recipe.data.tokenizer != "train" && saved.recipe.data.tokenizer != "bytes";
+  const bool own = fs::exists(tokenizer) && saved.recipe.data.tokenizer != "train" &&
+                   saved.recipe.data.tokenizer != "bytes";
   return words_of(saved.recipe.model, own ? tokenizer.string() : saved.recipe.data.tokenizer,
-                  {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens}, found.front().path.string());
+                  {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens},
+                  found.front().path.string());
 }
 
 std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path, const std::string& rules) {
@@ -154,7 +164,8 @@ std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path, c
   } else {
     point = std::make_shared<FromCheckpoint>(path);
   }
-  for (const auto& spec : layout::parameters(point->model_)) point->shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
+  for (const auto& spec : layout::parameters(point->model_))
+    point->shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
   if (rules.empty()) return point;
   const recipe::Conversion conversion = recipe::read_conversion(rules);
   point->converted_ = recipe::converted(point->model_, conversion);
@@ -185,29 +196,38 @@ std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) c
   if (grows) compared.vocabulary = model_.vocabulary;
   require_same_tensors(loaded, compared);
   if (!grows) return upcycling ? upcycling->text() : "";
-  return fmt::format("the vocabulary grows from {} to {} rows: each new one begins with the mean of the {} that are trained",
-                     count_text(model_.vocabulary), count_text(loaded.recipe.model.vocabulary), count_text(model_.vocabulary));
+  return fmt::format(
+      "the vocabulary grows from {} to {} rows: each new one begins with the mean of the {} that are trained",
+      count_text(model_.vocabulary), count_text(loaded.recipe.model.vocabulary),
+      count_text(model_.vocabulary));
 }
 
-bool StartingPoint::grows_vocabulary(const recipe::ModelConfig& model) const { return !converted_ && model.vocabulary > model_.vocabulary; }
+bool StartingPoint::grows_vocabulary(const recipe::ModelConfig& model) const {
+  return !converted_ && model.vocabulary > model_.vocabulary;
+}
 
 // Adapters that are not there begin as they are drawn; those that are there go on, or would be lost.
 void StartingPoint::require_fitting_adapters(const recipe::AdapterOptions& lora) const {
   if (!model_.lora.wanted() || model_.lora == lora) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "the weights to begin with have adapters that the run would not go on with",
-               .expected = fmt::format("[lora] as it is there: rank {}, alpha {}, kind {}, targets {}", model_.lora.rank, model_.lora.alpha,
-                                       recipe::names_of(model_.lora.kind)[static_cast<size_t>(model_.lora.kind)],
-                                       fmt::join(model_.lora.targets, ", ")),
-               .found = lora.wanted() ? "another [lora]" : "no [lora]",
-               .where = fmt::format("--from {}", path_.string()),
-               .hint = program_command(fmt::format("checkpoint merge {} DIR", path_.string())) + ", then --from DIR"});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "the weights to begin with have adapters that the run would not go on with",
+       .expected = fmt::format("[lora] as it is there: rank {}, alpha {}, kind {}, targets {}",
+                               model_.lora.rank, model_.lora.alpha,
+                               recipe::names_of(model_.lora.kind)[static_cast<size_t>(model_.lora.kind)],
+                               fmt::join(model_.lora.targets, ", ")),
+       .found = lora.wanted() ? "another [lora]" : "no [lora]",
+       .where = fmt::format("--from {}", path_.string()),
+       .hint =
+           program_command(fmt::format("checkpoint merge {} DIR", path_.string())) + ", then --from DIR"});
 }
 
-void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, const recipe::ModelConfig& model) const {
+void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded,
+                                         const recipe::ModelConfig& model) const {
   recipe::Recipe theirs, ours = loaded.recipe;
   ours.model = model;
-  if (model_.predict_ahead == 0) ours.model.predict_ahead = 0, ours.model.predict_ahead_weight = model_.predict_ahead_weight;
+  if (model_.predict_ahead == 0)
+    ours.model.predict_ahead = 0, ours.model.predict_ahead_weight = model_.predict_ahead_weight;
   ours.model.lora = model_.lora;  // adapters of its own begin anew
   theirs.model = model_;
   std::string differing;
@@ -215,17 +235,19 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, con
   for (size_t i = 0; i < of_theirs.all().size(); ++i) {
     const recipe::Option &a = of_theirs.all()[i], &b = of_ours.all()[i];
     if (a.section() != "model" || a.name == "model.preset" || a.get() == b.get()) continue;
-    differing += fmt::format("{}{} = {} there, {} here ({})", differing.empty() ? "" : "\n  ", a.name, a.get().toml(), b.get().toml(),
-                             loaded.origin(a.name).text());
+    differing += fmt::format("{}{} = {} there, {} here ({})", differing.empty() ? "" : "\n  ", a.name,
+                             a.get().toml(), b.get().toml(), loaded.origin(a.name).text());
   }
   if (differing.empty()) return;
   const auto tensors_of_model = [](const recipe::ModelConfig& of) {
     std::vector<std::pair<std::string, layout::Shape>> list;
-    for (const auto& spec : layout::parameters(of)) list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
+    for (const auto& spec : layout::parameters(of))
+      list.emplace_back(spec.tensor.name, spec.tensor.global_shape);
     return list;
   };
   if (tensors_of_model(model_) == tensors_of_model(ours.model)) {
-    log_warning("the weights of {} begin a model that computes something else with them:\n  {}", path_.string(), differing);
+    log_warning("the weights of {} begin a model that computes something else with them:\n  {}",
+                path_.string(), differing);
     return;
   }
   throw Error({.code = ExitCode::kUsage,
@@ -269,12 +291,15 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
 
 void StartingPoint::read_growing(const StateEntry& entry) const {
   const layout::Shape& there = shapes_.at(entry.name);
-  LONGHAUL_ASSERT(there.size() == entry.shape.size() && there[0] < entry.shape[0], "{} is no table of the vocabulary", entry.name);
+  LONGHAUL_ASSERT(there.size() == entry.shape.size() && there[0] < entry.shape[0],
+                  "{} is no table of the vocabulary", entry.name);
   const Tensor trained = read(entry.name, layout::Rectangle::whole(there));
-  const int64_t first = entry.held.offset[0], rows = entry.held.length[0], old = std::clamp<int64_t>(there[0] - first, 0, rows);
+  const int64_t first = entry.held.offset[0], rows = entry.held.length[0],
+                old = std::clamp<int64_t>(there[0] - first, 0, rows);
   // The part of a table that this rank holds, but for its rows.
   const auto held = [&](Tensor table) {
-    for (size_t d = 1; d < there.size(); ++d) table = table.narrow(static_cast<int64_t>(d), entry.held.offset[d], entry.held.length[d]);
+    for (size_t d = 1; d < there.size(); ++d)
+      table = table.narrow(static_cast<int64_t>(d), entry.held.offset[d], entry.held.length[d]);
     return table;
   };
   const Tensor view = entry.view;
@@ -303,7 +328,8 @@ void StartingPoint::read_converted(const StateEntry& entry, const ConversionWeig
     return;
   }
   const bool whole = source->repeats > 1;
-  const Tensor there = read(source->name, whole ? layout::Rectangle::whole(shapes_.at(source->name)) : entry.held);
+  const Tensor there =
+      read(source->name, whole ? layout::Rectangle::whole(shapes_.at(source->name)) : entry.held);
   const layout::Rectangle box = whole ? entry.held : layout::Rectangle::whole(entry.held.length);
   view.copy_(ConversionWeights::box_of(there, *source, box));
 }

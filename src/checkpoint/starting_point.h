@@ -1,7 +1,7 @@
 // StartingPoint: trained weights from which a new run begins (`train RECIPE --from DIR|CKPT`): a public
 // folder or a checkpoint. The run's own model must have the same tensors, or have experts where the trained
-// one is dense (upcycling.h), or other mixers where a conversion was asked for (conversion_weights.h), or more rows
-// of the vocabulary.
+// one is dense (upcycling.h), or other mixers where a conversion was asked for (conversion_weights.h), or
+// more rows of the vocabulary.
 // Optimizer, step and data begin anew. Several ranks may read at the same time.
 #pragma once
 
@@ -28,9 +28,10 @@ inline constexpr const char* kOriginKeys[] = {"imported_family", "imported_layou
 class StartingPoint {
  public:
   // If `path` is a checkpoint, only its files of weights are looked at; verify() reads them.
-  // `rules` (recipe/architecture/conversion.h): the layers become others; empty: they stay. kUsage: rules that are
-  // not understood, or a model that cannot be converted by them.
-  static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path, const std::string& rules = "");
+  // `rules` (recipe/architecture/conversion.h): the layers become others; empty: they stay. kUsage: rules
+  // that are not understood, or a model that cannot be converted by them.
+  static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path,
+                                                   const std::string& rules = "");
   virtual ~StartingPoint() = default;
 
   const std::filesystem::path& path() const { return path_; }

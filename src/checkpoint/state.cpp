@@ -27,7 +27,8 @@ std::vector<StateEntry> tensors_of(Providers providers) {
   std::vector<StateEntry> all;
   for (StateProvider* provider : providers) {
     for (StateEntry& entry : provider->tensors()) {
-      LONGHAUL_ASSERT(!entry.shape.empty() && entry.held.inside(entry.shape) && entry.view.sizes() == at::IntArrayRef(entry.held.length),
+      LONGHAUL_ASSERT(!entry.shape.empty() && entry.held.inside(entry.shape) &&
+                          entry.view.sizes() == at::IntArrayRef(entry.held.length),
                       "'{}' holds {} of {}", entry.name, entry.held.text(), layout::shape_text(entry.shape));
       entry.view = entry.view.detach();
       all.push_back(std::move(entry));

@@ -37,9 +37,12 @@ struct CheckpointArguments {
   bool dry_run = false, tensors = false, json = false;
 };
 
-std::vector<storage::CheckpointSummary> listed(const fs::path& folder) { return storage::list_checkpoints(local_file_system(), folder); }
+std::vector<storage::CheckpointSummary> listed(const fs::path& folder) {
+  return storage::list_checkpoints(local_file_system(), folder);
+}
 
-// The checkpoints of a run, and the folder they are in; Error (66) when there are none, or when `path` is one of them.
+// The checkpoints of a run, and the folder they are in; Error (66) when there are none, or when `path` is one
+// of them.
 std::pair<fs::path, std::vector<storage::CheckpointSummary>> all_of(const std::string& path) {
   const auto [folder, is_one] = storage::resolve(local_file_system(), path);
   auto summaries = is_one ? std::vector<storage::CheckpointSummary>() : listed(folder);
@@ -55,7 +58,8 @@ std::string marks_of(const storage::CheckpointSummary& summary) {
   std::vector<std::string> marks;
   if (summary.is_latest) marks.emplace_back("latest");
   if (summary.is_protected) marks.emplace_back("protected");
-  if (!summary.usable()) marks.push_back("unusable: " + summary.defect.substr(0, summary.defect.find('\n')));  // --json has all of it
+  // --json has all of it
+  if (!summary.usable()) marks.push_back("unusable: " + summary.defect.substr(0, summary.defect.find('\n')));
   return fmt::format("{}", fmt::join(marks, ", "));
 }
 
@@ -88,8 +92,9 @@ void add_list_checkpoints(Command& group) {
                       {"protected", summary.is_protected},
                       {"usable", summary.usable()},
                       {"defect", summary.defect}});
-      table.row({summary.path.filename().string(), count_text(summary.name.step), count_text(summary.generation), bytes_text(summary.bytes),
-                 count_text(summary.tensors), summary.wall_time, marks_of(summary)});
+      table.row({summary.path.filename().string(), count_text(summary.name.step),
+                 count_text(summary.generation), bytes_text(summary.bytes), count_text(summary.tensors),
+                 summary.wall_time, marks_of(summary)});
     }
     if (arguments->json) {
       print_json({{"folder", folder.string()}, {"checkpoints", json}});
@@ -125,7 +130,9 @@ ordered_json json_of(const storage::Manifest& manifest) {
 }
 
 // A value of the free sections: text as it is, everything else as JSON.
-std::string cell(const nlohmann::json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string cell(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 observe::Table table_of(const storage::Checkpoint& checkpoint) {
   const storage::Manifest& manifest = checkpoint.manifest();
@@ -134,8 +141,10 @@ observe::Table table_of(const storage::Checkpoint& checkpoint) {
   table.row({"step", count_text(manifest.step)});
   table.row({"generation", count_text(manifest.generation)});
   if (manifest.parent_step >= 0) table.row({"resumed from step", count_text(manifest.parent_step)});
-  table.row({"saved", fmt::format("{} by {}", manifest.wall_time, counted(manifest.world, "process", "processes"))});
-  table.row({"size", fmt::format("{} in {}", bytes_text(manifest.bytes()), counted(static_cast<int64_t>(manifest.files.size()), "file"))});
+  table.row({"saved",
+             fmt::format("{} by {}", manifest.wall_time, counted(manifest.world, "process", "processes"))});
+  table.row({"size", fmt::format("{} in {}", bytes_text(manifest.bytes()),
+                                 counted(static_cast<int64_t>(manifest.files.size()), "file"))});
   std::map<std::string, std::pair<int64_t, int64_t>> roles;  // tensors and values
   for (const auto& [name, tensor] : manifest.tensors) {
     auto& [tensors, values] = roles[tensor.role];
@@ -143,7 +152,8 @@ observe::Table table_of(const storage::Checkpoint& checkpoint) {
     values += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
   }
   for (const auto& [role, counts] : roles) {
-    table.row({"tensors, " + role, fmt::format("{} of {}", count_text(counts.first), counted(counts.second, "value"))});
+    table.row({"tensors, " + role,
+               fmt::format("{} of {}", count_text(counts.first), counted(counts.second, "value"))});
   }
   for (const auto* section : {&manifest.state, &manifest.environment}) {
     for (const auto& [name, value] : section->items()) table.row({name, cell(value)});
@@ -153,10 +163,11 @@ observe::Table table_of(const storage::Checkpoint& checkpoint) {
 
 void add_show_checkpoint(Command& group) {
   auto arguments = std::make_shared<CheckpointArguments>();
-  Command show = group.add("show", "what one checkpoint holds: where it came from, its tensors",
-                           {{"the newest of a run", "checkpoint show runs/first-run"},
-                            {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
-                            {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
+  Command show =
+      group.add("show", "what one checkpoint holds: where it came from, its tensors",
+                {{"the newest of a run", "checkpoint show runs/first-run"},
+                 {"with every tensor", "checkpoint show runs/first-run/checkpoints/step-000000200 --tensors"},
+                 {"with recipe and environment, for a script", "checkpoint show runs/first-run --json"}});
   show.option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: its newest").required();
   show.flag("--tensors", arguments->tensors, "list every tensor");
   show.json_flag(arguments->json);
@@ -173,7 +184,8 @@ void add_show_checkpoint(Command& group) {
     if (!arguments->tensors) return ExitCode::kDone;
     observe::Table table("tensors", {{"name"}, {"dtype"}, {"shape"}, {"role"}});
     for (const auto& [name, tensor] : manifest.tensors) {
-      table.row({name, std::string(storage::name_of(tensor.dtype)), fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.role});
+      table.row({name, std::string(storage::name_of(tensor.dtype)),
+                 fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.role});
     }
     print(table.text(colours_wanted(stdout)));
     return ExitCode::kDone;
@@ -183,17 +195,20 @@ void add_show_checkpoint(Command& group) {
 // Every byte of one checkpoint; the first defect is an Error (66) that names file and tensor.
 void verify_one(const fs::path& path) {
   const auto checkpoint = storage::Checkpoint::open(local_file_system(), path);
-  Progress progress("verifying " + path.filename().string(), checkpoint.manifest().bytes(), Progress::Unit::kBytes);
+  Progress progress("verifying " + path.filename().string(), checkpoint.manifest().bytes(),
+                    Progress::Unit::kBytes);
   checkpoint.verify([&](int64_t bytes) { progress.advance(bytes); });
 }
 
 void add_verify_checkpoint(Command& group) {
   auto arguments = std::make_shared<CheckpointArguments>();
-  Command verify = group.add("verify", "read every byte and compare checksums (exit 66 names file and tensor)",
-                             {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
-                              {"all of a run", "checkpoint verify runs/first-run"},
-                              {"for a script", "checkpoint verify runs/first-run --json"}});
-  verify.option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: all of its checkpoints").required();
+  Command verify =
+      group.add("verify", "read every byte and compare checksums (exit 66 names file and tensor)",
+                {{"one checkpoint", "checkpoint verify runs/first-run/checkpoints/step-000000200"},
+                 {"all of a run", "checkpoint verify runs/first-run"},
+                 {"for a script", "checkpoint verify runs/first-run --json"}});
+  verify.option("PATH", arguments->path, "a checkpoint, `latest`, or a run folder: all of its checkpoints")
+      .required();
   verify.json_flag(arguments->json);
   verify.on_run([arguments] {
     const auto [folder, is_one] = storage::resolve(local_file_system(), arguments->path);
@@ -225,10 +240,12 @@ void add_verify_checkpoint(Command& group) {
 
 void add_diff_checkpoints(Command& group) {
   auto arguments = std::make_shared<CheckpointArguments>();
-  Command diff = group.add("diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
-                           {{"two checkpoints", "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
-                            {"the newest of two runs", "checkpoint diff runs/a runs/b"},
-                            {"for a script", "checkpoint diff runs/a runs/b --json"}});
+  Command diff =
+      group.add("diff", "the tensors in which two checkpoints differ (exit 1 when they do)",
+                {{"two checkpoints",
+                  "checkpoint diff runs/a/checkpoints/step-000000200 runs/b/checkpoints/step-000000200"},
+                 {"the newest of two runs", "checkpoint diff runs/a runs/b"},
+                 {"for a script", "checkpoint diff runs/a runs/b --json"}});
   diff.option("FIRST", arguments->path, "a checkpoint, `latest`, or a run folder: its newest").required();
   diff.option("SECOND", arguments->second, "another").required();
   diff.json_flag(arguments->json);
@@ -239,16 +256,20 @@ void add_diff_checkpoints(Command& group) {
     if (arguments->json) {
       print_json(cli::json_of(difference));
     } else {
-      observe::Table table("tensors that differ",
-                           {{"name"}, {"how"}, {"elements", observe::Align::kRight}, {"largest", observe::Align::kRight}});
+      observe::Table table(
+          "tensors that differ",
+          {{"name"}, {"how"}, {"elements", observe::Align::kRight}, {"largest", observe::Align::kRight}});
       for (const auto& tensor : difference.tensors) {
         const bool values = tensor.kind == storage::TensorDifference::Kind::kValues;
-        table.row({tensor.name, values ? "values" : fmt::format("{} {} {}", name_of(tensor.kind), tensor.left, tensor.right),
-                   values ? fmt::format("{} of {}", count_text(tensor.different), count_text(tensor.elements)) : "",
-                   values ? fmt::format("{:.3g}", tensor.maximum) : ""});
+        table.row(
+            {tensor.name,
+             values ? "values" : fmt::format("{} {} {}", name_of(tensor.kind), tensor.left, tensor.right),
+             values ? fmt::format("{} of {}", count_text(tensor.different), count_text(tensor.elements)) : "",
+             values ? fmt::format("{:.3g}", tensor.maximum) : ""});
       }
       if (!difference.same()) print(table.text(colours_wanted(stdout)));
-      print(fmt::format("{} equal in every bit, {} differ\n", counted(difference.equal, "tensor"), difference.tensors.size()));
+      print(fmt::format("{} equal in every bit, {} differ\n", counted(difference.equal, "tensor"),
+                        difference.tensors.size()));
     }
     return difference.same() ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
@@ -256,13 +277,19 @@ void add_diff_checkpoints(Command& group) {
 
 void add_prune_checkpoints(Command& group) {
   auto arguments = std::make_shared<CheckpointArguments>();
-  Command prune = group.add("prune", "remove old checkpoints, once a newer one has been verified",
-                            {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
-                             {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
-                             {"for a script", "checkpoint prune runs/first-run --json"}});
+  Command prune = group.add(
+      "prune", "remove old checkpoints, once a newer one has been verified",
+      {{"what would go, keeping three", "checkpoint prune runs/first-run --keep 3 --dry-run"},
+       {"keep two, and every thousandth step", "checkpoint prune runs/first-run --keep 2 --keep-every 1000"},
+       {"for a script", "checkpoint prune runs/first-run --json"}});
   prune.option("PATH", arguments->path, "a run folder or its checkpoints folder").required();
-  prune.option("--keep", arguments->keep, "newest checkpoints kept").default_shown().at_least(1).at_most(1e12);
-  prune.option("--keep-every", arguments->keep_every, "besides, keep steps that are a multiple of this; 0: none")
+  prune.option("--keep", arguments->keep, "newest checkpoints kept")
+      .default_shown()
+      .at_least(1)
+      .at_most(1e12);
+  prune
+      .option("--keep-every", arguments->keep_every,
+              "besides, keep steps that are a multiple of this; 0: none")
       .default_shown()
       .at_least(0);
   prune.flag("--dry-run", arguments->dry_run, "only say what would be removed");
@@ -272,31 +299,40 @@ void add_prune_checkpoints(Command& group) {
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
     storage::ReadBack read_back;
-    const auto report =
-        storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every}, generation,
-                       wall_time_s(), read_back, arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
+    const auto report = storage::prune(
+        local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every},
+        generation, wall_time_s(), read_back,
+        arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
     ordered_json removed = ordered_json::array(), kept = ordered_json::array();
     for (const auto& path : report.removed) removed.push_back(path.string());
-    for (const auto& each : report.kept) kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});
+    for (const auto& each : report.kept)
+      kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});
     if (arguments->json) {
       print_json({{"removed", removed}, {"kept", kept}, {"dry_run", arguments->dry_run}});
       return ExitCode::kDone;
     }
-    for (const auto& path : report.removed) print(fmt::format("{}  {}\n", arguments->dry_run ? "would remove" : "removed", path.string()));
-    for (const auto& each : report.kept) print(fmt::format("kept  {}  ({})\n", each.path.string(), each.reason));
+    for (const auto& path : report.removed)
+      print(fmt::format("{}  {}\n", arguments->dry_run ? "would remove" : "removed", path.string()));
+    for (const auto& each : report.kept)
+      print(fmt::format("kept  {}  ({})\n", each.path.string(), each.reason));
     return ExitCode::kDone;
   });
 }
 
 void add_merge_checkpoint(Command& group) {
   auto arguments = std::make_shared<CheckpointArguments>();
-  Command merge = group.add("merge", "add a run's adapters into the weights: a checkpoint that everything else reads",
-                            {{"the newest of a run", "checkpoint merge runs/lora runs/merged"},
-                             {"keeping what bf16 would round away", "checkpoint merge runs/lora runs/merged --dtype fp32"},
-                             {"for a script", "checkpoint merge runs/lora runs/merged --json"}});
+  Command merge = group.add(
+      "merge", "add a run's adapters into the weights: a checkpoint that everything else reads",
+      {{"the newest of a run", "checkpoint merge runs/lora runs/merged"},
+       {"keeping what bf16 would round away", "checkpoint merge runs/lora runs/merged --dtype fp32"},
+       {"for a script", "checkpoint merge runs/lora runs/merged --json"}});
   merge.option("RUN", arguments->path, "a run with adapters ([lora]), or one of its checkpoints").required();
-  merge.option("DIR", arguments->second, "folder to make: what sample, serve, evaluate, export and train --from take").required();
-  merge.option("--dtype", arguments->dtype, "of the weights that had an adapter (default: as they were)").one_of({"bf16", "fp32"});
+  merge
+      .option("DIR", arguments->second,
+              "folder to make: what sample, serve, evaluate, export and train --from take")
+      .required();
+  merge.option("--dtype", arguments->dtype, "of the weights that had an adapter (default: as they were)")
+      .one_of({"bf16", "fp32"});
   merge.json_flag(arguments->json);
   merge.on_run([arguments] {
     std::optional<ScalarType> dtype;
@@ -304,10 +340,11 @@ void add_merge_checkpoint(Command& group) {
     checkpoint::MergeReport report;
     {
       std::optional<Progress> bar;
-      report = checkpoint::merge_adapters(arguments->path, arguments->second, dtype, [&](int64_t done, int64_t total) {
-        if (!bar) bar.emplace("merging", total, Progress::Unit::kBytes);
-        bar->advance(done);
-      });
+      report = checkpoint::merge_adapters(arguments->path, arguments->second, dtype,
+                                          [&](int64_t done, int64_t total) {
+                                            if (!bar) bar.emplace("merging", total, Progress::Unit::kBytes);
+                                            bar->advance(done);
+                                          });
     }
     if (arguments->json) {
       print_json({{"out", arguments->second},
@@ -317,8 +354,8 @@ void add_merge_checkpoint(Command& group) {
                   {"bytes", report.bytes}});
       return ExitCode::kDone;
     }
-    print(fmt::format("step {}: {} added into the weights, {} written to {}\n", report.step, counted(report.adapters, "adapter"),
-                      bytes_text(report.bytes), arguments->second));
+    print(fmt::format("step {}: {} added into the weights, {} written to {}\n", report.step,
+                      counted(report.adapters, "adapter"), bytes_text(report.bytes), arguments->second));
     return ExitCode::kDone;
   });
 }

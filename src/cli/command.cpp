@@ -24,26 +24,31 @@ constexpr const char* kOverrides = "key=value";
 
 std::string footer_of(const std::vector<Example>& examples) {
   std::string text = "Examples:\n";
-  for (const Example& example : examples) text += fmt::format("  # {}\n  {}\n", example.explanation, program_command(example.typed));
+  for (const Example& example : examples)
+    text += fmt::format("  # {}\n  {}\n", example.explanation, program_command(example.typed));
   return text;
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
   return names;
 }
 
 std::string typed_before(const CLI::App& app) {  // "longhaul checkpoint"
-  return app.get_parent() == nullptr ? app.get_name() : typed_before(*app.get_parent()) + " " + app.get_name();
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : typed_before(*app.get_parent()) + " " + app.get_name();
 }
 
 bool takes_words(const CLI::App& command) {
   const auto options = command.get_options();
-  return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->get_positional(); });
+  return std::any_of(options.begin(), options.end(),
+                     [](const CLI::Option* option) { return option->get_positional(); });
 }
 
-// The command that the words name as far as they do. A word that names none, where one must stand, is refused with the nearest.
+// The command that the words name as far as they do. A word that names none, where one must stand, is refused
+// with the nearest.
 const CLI::App& command_of(const CLI::App& program, const std::vector<std::string>& words) {
   const CLI::App* at = &program;
   for (const std::string& word : words) {
@@ -53,11 +58,12 @@ const CLI::App& command_of(const CLI::App& program, const std::vector<std::strin
     if (named.empty() && takes_words(*at)) break;
     if (named.empty()) {
       const std::string nearest = nearest_spelling(word, names);
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "unknown command",
-                   .expected = fmt::format("{}", fmt::join(names, ", ")),
-                   .found = fmt::format("{} {}", typed_before(*at), word),
-                   .hint = nearest.empty() ? typed_before(*at) + " --help" : typed_before(*at) + " " + nearest});
+      throw Error(
+          {.code = ExitCode::kUsage,
+           .what = "unknown command",
+           .expected = fmt::format("{}", fmt::join(names, ", ")),
+           .found = fmt::format("{} {}", typed_before(*at), word),
+           .hint = nearest.empty() ? typed_before(*at) + " --help" : typed_before(*at) + " " + nearest});
     }
     at = named.front();
   }
@@ -81,7 +87,8 @@ std::string override_meant(const std::vector<std::string>& words, size_t i) {
   return meant;
 }
 
-Error usage_error(const CLI::App& command, const std::vector<std::string>& words, const CLI::ParseError& error) {
+Error usage_error(const CLI::App& command, const std::vector<std::string>& words,
+                  const CLI::ParseError& error) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
@@ -139,12 +146,15 @@ struct Option::State {
   std::string expected() const {
     const std::string text = type == "FLOAT" ? "a number" : "a whole number";
     const std::optional<double> from = !least && type == "UINT" ? 0 : least;
-    if (from && most) return text + fmt::format(fmt::runtime(least_allowed ? " from {} to {}" : " above {} and at most {}"), *from, *most);
+    if (from && most)
+      return text + fmt::format(fmt::runtime(least_allowed ? " from {} to {}" : " above {} and at most {}"),
+                                *from, *most);
     if (from) return text + fmt::format(fmt::runtime(least_allowed ? " of at least {}" : " above {}"), *from);
     return most ? text + fmt::format(" of at most {}", *most) : text;
   }
 
-  // Every character counts: "1x", "-1" where no sign belongs and what 64 bits do not hold are refused. What is wrong, or nothing.
+  // Every character counts: "1x", "-1" where no sign belongs and what 64 bits do not hold are refused. What
+  // is wrong, or nothing.
   template <class Number>
   std::string read(const std::string& text, Number& into) const {
     Number number{};
@@ -152,7 +162,8 @@ struct Option::State {
     if (failed == std::errc::result_out_of_range) return text + " does not fit into 64 bits";
     const auto value = static_cast<double>(number);
     const bool whole = failed == std::errc() && end == text.data() + text.size() && std::isfinite(value);
-    const bool in_range = (!most || value <= *most) && (!least || (least_allowed ? value >= *least : value > *least));
+    const bool in_range =
+        (!most || value <= *most) && (!least || (least_allowed ? value >= *least : value > *least));
     if (!whole || !in_range) return fmt::format("{} is not {}", text, expected());
     into = number;
     return "";
@@ -206,7 +217,8 @@ Option& Option::may_be_empty() {
   return *this;
 }
 
-Command Command::add(const std::string& name, const std::string& purpose, const std::vector<Example>& examples) {
+Command Command::add(const std::string& name, const std::string& purpose,
+                     const std::vector<Example>& examples) {
   CLI::App* app = app_->add_subcommand(name, purpose);
   app->footer(footer_of(examples));
   app->require_subcommand(0, 1);
@@ -214,7 +226,8 @@ Command Command::add(const std::string& name, const std::string& purpose, const 
   return {app, shared_};
 }
 
-Command Command::add_group(const std::string& name, const std::string& purpose, const std::vector<Example>& examples) {
+Command Command::add_group(const std::string& name, const std::string& purpose,
+                           const std::vector<Example>& examples) {
   Command group = add(name, purpose, examples);
   group.app_->require_subcommand(1);
   return group;
@@ -223,8 +236,11 @@ Command Command::add_group(const std::string& name, const std::string& purpose, 
 void Command::heading(const std::string& text) { shared_->heading = text; }
 
 Option Command::option(const std::string& name, std::string& into, const std::string& help) {
-  auto state = std::make_shared<Option::State>(Option::State{.option = app_->add_option(name, into, help), .initial = into});
-  const auto wrong = [state](const std::string& text) { return text.empty() && !state->may_be_empty ? "it is empty" : ""; };
+  auto state = std::make_shared<Option::State>(
+      Option::State{.option = app_->add_option(name, into, help), .initial = into});
+  const auto wrong = [state](const std::string& text) {
+    return text.empty() && !state->may_be_empty ? "it is empty" : "";
+  };
   state->option->check(CLI::Validator(wrong, ""));
   return Option(std::move(state));
 }
@@ -235,7 +251,8 @@ Option Command::option(const std::string& name, std::vector<std::string>& into, 
 
 template <class Number>
 Option Command::number(const std::string& name, const char* type, Number& into, const std::string& help) {
-  auto state = std::make_shared<Option::State>(Option::State{.type = type, .initial = fmt::format("{}", into)});
+  auto state =
+      std::make_shared<Option::State>(Option::State{.type = type, .initial = fmt::format("{}", into)});
   const auto read = [state, &into](const CLI::results_t& typed) {
     const std::string wrong = state->read(typed.front(), into);
     return wrong.empty() ? true : throw CLI::ValidationError(state->option->get_name(), wrong);
@@ -245,9 +262,15 @@ Option Command::number(const std::string& name, const char* type, Number& into, 
   return Option(std::move(state));
 }
 
-Option Command::option(const std::string& name, int64_t& into, const std::string& help) { return number(name, "INT", into, help); }
-Option Command::option(const std::string& name, uint64_t& into, const std::string& help) { return number(name, "UINT", into, help); }
-Option Command::option(const std::string& name, double& into, const std::string& help) { return number(name, "FLOAT", into, help); }
+Option Command::option(const std::string& name, int64_t& into, const std::string& help) {
+  return number(name, "INT", into, help);
+}
+Option Command::option(const std::string& name, uint64_t& into, const std::string& help) {
+  return number(name, "UINT", into, help);
+}
+Option Command::option(const std::string& name, double& into, const std::string& help) {
+  return number(name, "FLOAT", into, help);
+}
 
 Option Command::option(const std::string& name, std::optional<double>& into, const std::string& help) {
   auto state = std::make_shared<Option::State>(Option::State{.type = "FLOAT"});
@@ -260,11 +283,14 @@ Option Command::option(const std::string& name, std::optional<double>& into, con
   return Option(std::move(state));
 }
 
-void Command::flag(const std::string& name, bool& into, const std::string& help) { app_->add_flag(name, into, help); }
+void Command::flag(const std::string& name, bool& into, const std::string& help) {
+  app_->add_flag(name, into, help);
+}
 void Command::json_flag(bool& json, const std::string& help) { flag("--json", json, help); }
 
 void Command::recipe(std::string& path, std::vector<std::string>& words) {
-  option("RECIPE", path, "a recipe file (TOML), or the name of one that comes with Longhaul: first-run").required();
+  option("RECIPE", path, "a recipe file (TOML), or the name of one that comes with Longhaul: first-run")
+      .required();
   overrides(words);
 }
 
@@ -282,11 +308,15 @@ void Command::on_run(std::function<ExitCode()> run) {
 
 void Command::before_reading(Look look) { shared_->looks[app_] = std::move(look); }
 
-Program::Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version)
-    : app_(std::make_unique<CLI::App>(purpose, program_name())), root_(app_.get(), std::make_shared<Command::Shared>()) {
+Program::Program(const std::string& purpose, const std::vector<Example>& examples,
+                 std::function<std::string()> version)
+    : app_(std::make_unique<CLI::App>(purpose, program_name())),
+      root_(app_.get(), std::make_shared<Command::Shared>()) {
   app_->require_subcommand(1);
-  app_->set_version_flag("--version", std::move(version), "print version, commit, compiler, LibTorch and CPU features");
-  app_->footer(footer_of(examples) + "\nEvery command has --help with examples. Exit codes: docs/reference/exit-codes.md\n");
+  app_->set_version_flag("--version", std::move(version),
+                         "print version, commit, compiler, LibTorch and CPU features");
+  app_->footer(footer_of(examples) +
+               "\nEvery command has --help with examples. Exit codes: docs/reference/exit-codes.md\n");
 }
 
 Program::~Program() = default;

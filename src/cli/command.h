@@ -70,7 +70,8 @@ class Command {
   // Adds a subcommand. --help of every command ends with its examples: three of them.
   Command add(const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
   // Adds a command that only groups others (`checkpoint`): a subcommand must follow.
-  Command add_group(const std::string& name, const std::string& purpose, const std::vector<Example>& examples);
+  Command add_group(const std::string& name, const std::string& purpose,
+                    const std::vector<Example>& examples);
   void heading(const std::string& text);  // commands added from here on appear under this heading in --help
 
   // A name with dashes ("--out") declares an option with a value, one without ("PATH") a positional word.
@@ -79,7 +80,8 @@ class Command {
   Option option(const std::string& name, int64_t& into, const std::string& help);
   Option option(const std::string& name, uint64_t& into, const std::string& help);
   Option option(const std::string& name, double& into, const std::string& help);
-  Option option(const std::string& name, std::optional<double>& into, const std::string& help);  // none: not given
+  // none: not given
+  Option option(const std::string& name, std::optional<double>& into, const std::string& help);
   void flag(const std::string& name, bool& into, const std::string& help);
   void json_flag(bool& json, const std::string& help = "print JSON for machines");
   // The positional RECIPE with its overrides: `RECIPE [key=value …]`.
@@ -90,7 +92,8 @@ class Command {
   void on_run(std::function<ExitCode()> run);
   // A function that sees the words after the command's name before they are parsed, and the names of the
   // program's commands. It throws when it can explain better than the parser why the words are wrong.
-  using Look = std::function<void(const std::vector<std::string>& words, const std::vector<std::string>& commands)>;
+  using Look =
+      std::function<void(const std::vector<std::string>& words, const std::vector<std::string>& commands)>;
   void before_reading(Look look);
 
  private:
@@ -108,7 +111,8 @@ class Command {
 class Program {
  public:
   // Its name is program_name() (base/text/text.h).
-  Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version);
+  Program(const std::string& purpose, const std::vector<Example>& examples,
+          std::function<std::string()> version);
   ~Program();
   Command& root() { return root_; }
 

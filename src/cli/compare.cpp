@@ -1,4 +1,5 @@
-// `longhaul compare`: two runs: the first step whose numbers differ, and the first tensor where their checkpoints do.
+// `longhaul compare`: two runs: the first step whose numbers differ, and the first tensor where their
+// checkpoints do.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +23,8 @@ struct CompareArguments {
   bool json = false;
 };
 
-ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDifference& checkpoints, bool equal) {
+ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDifference& checkpoints,
+                     bool equal) {
   ordered_json fields = ordered_json::array();
   for (const auto& field : events.differences) {
     fields.push_back({{"field", field.field},
@@ -56,13 +58,15 @@ std::string text_of(const storage::TensorDifference& tensor) {
   if (tensor.kind != storage::TensorDifference::Kind::kValues) {
     return fmt::format("{} ({} {} {})", tensor.name, name_of(tensor.kind), tensor.left, tensor.right);
   }
-  return fmt::format("{} ({} of {} elements, by {:.3g} at most)", tensor.name, tensor.different, tensor.elements, tensor.maximum);
+  return fmt::format("{} ({} of {} elements, by {:.3g} at most)", tensor.name, tensor.different,
+                     tensor.elements, tensor.maximum);
 }
 
 std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) {
   std::string text;
   if (!found.equal_steps.empty())
-    text += fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
+    text +=
+        fmt::format("checkpoints of step {} are equal in every bit\n", fmt::join(found.equal_steps, ", "));
   if (found.step) {
     text += fmt::format("checkpoints differ at step {}, in {}; in the order of the model:\n", *found.step,
                         counted(static_cast<int64_t>(found.difference.tensors.size()), "tensor"));
@@ -74,9 +78,10 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
     add("first of task", found.first_task());
     add("largest", found.largest());
   } else if (!found.commands.empty()) {
-    text +=
-        fmt::format("no step from {} on has a checkpoint in both runs, so the tensor is not known. To find it (Ctrl-C once it is saved):\n",
-                    first_step);
+    text += fmt::format(
+        "no step from {} on has a checkpoint in both runs, so the tensor is not known. To find it (Ctrl-C "
+        "once it is saved):\n",
+        first_step);
     for (const std::string& command : found.commands) text += "  " + command + "\n";
   } else if (found.equal_steps.empty()) {
     text += "no step has a checkpoint in both runs\n";
@@ -88,16 +93,18 @@ std::string text_of(const checkpoint::RunDifference& found, int64_t first_step) 
 
 void add_compare(Command& program) {
   auto arguments = std::make_shared<CompareArguments>();
-  Command compare = program.add("compare", "two runs: the first step and tensor that differ (exit 1 when one does)",
-                                {{"was the resumed run the same?", "compare runs/whole runs/resumed"},
-                                 {"two seeds", "compare runs/seed-0 runs/seed-1"},
-                                 {"for a script", "compare runs/a runs/b --json"}});
+  Command compare =
+      program.add("compare", "two runs: the first step and tensor that differ (exit 1 when one does)",
+                  {{"was the resumed run the same?", "compare runs/whole runs/resumed"},
+                   {"two seeds", "compare runs/seed-0 runs/seed-1"},
+                   {"for a script", "compare runs/a runs/b --json"}});
   compare.option("RUN_A", arguments->first, "a run folder").required();
   compare.option("RUN_B", arguments->second, "another").required();
   compare.json_flag(arguments->json);
   compare.on_run([arguments] {
     const observe::Comparison events = observe::compare(arguments->first, arguments->second);
-    const auto checkpoints = checkpoint::compare_runs(arguments->first, arguments->second, events.first_step());
+    const auto checkpoints =
+        checkpoint::compare_runs(arguments->first, arguments->second, events.first_step());
     const bool equal = events.equal() && !checkpoints.step;
     if (arguments->json) {
       print_json(json_of(events, checkpoints, equal));

@@ -27,10 +27,11 @@ struct ConfigArguments {
 
 void add_check(Command& group) {
   auto arguments = std::make_shared<ConfigArguments>();
-  Command check = group.add("check", "refuse unknown keys, wrong values and impossible combinations",
-                            {{"is this recipe in order?", "config check recipes/first-run.toml"},
-                             {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
-                             {"for a script", "config check recipes/first-run.toml --json"}});
+  Command check =
+      group.add("check", "refuse unknown keys, wrong values and impossible combinations",
+                {{"is this recipe in order?", "config check recipes/first-run.toml"},
+                 {"with one value set otherwise", "config check recipes/first-run.toml train.sequence=4096"},
+                 {"for a script", "config check recipes/first-run.toml --json"}});
   check.recipe(arguments->recipe, arguments->overrides);
   check.json_flag(arguments->json);
   check.on_run([arguments] {
@@ -39,7 +40,8 @@ void add_check(Command& group) {
     if (arguments->json) {
       print_json({{"recipe", arguments->recipe}, {"ok", true}, {"options_set", loaded.origins.size()}});
     } else {
-      print(fmt::format("{} is in order: {} set\n", arguments->recipe, counted(static_cast<int64_t>(loaded.origins.size()), "option")));
+      print(fmt::format("{} is in order: {} set\n", arguments->recipe,
+                        counted(static_cast<int64_t>(loaded.origins.size()), "option")));
     }
     return ExitCode::kDone;
   });
@@ -47,10 +49,12 @@ void add_check(Command& group) {
 
 void add_show_config(Command& group) {
   auto arguments = std::make_shared<ConfigArguments>();
-  Command show = group.add("show", "every option with its value and where it comes from",
-                           {{"all options, as a recipe file", "config show recipes/first-run.toml"},
-                            {"with overrides, as `train` would run it", "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
-                            {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
+  Command show =
+      group.add("show", "every option with its value and where it comes from",
+                {{"all options, as a recipe file", "config show recipes/first-run.toml"},
+                 {"with overrides, as `train` would run it",
+                  "config show recipes/first-run.toml train.steps=20 optim.lr=1e-3"},
+                 {"one value, for a script", "config show recipes/first-run.toml --json | jq .train.steps"}});
   show.recipe(arguments->recipe, arguments->overrides);
   show.json_flag(arguments->json);
   show.on_run([arguments] {
@@ -75,15 +79,18 @@ ordered_json json_of(const recipe::Difference& difference) {
 
 void add_diff_config(Command& group) {
   auto arguments = std::make_shared<ConfigArguments>();
-  Command diff = group.add("diff", "the options in which two recipes differ (exit 1 when they do)",
-                           {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
-                            {"a recipe and what a run was started with", "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
-                            {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
+  Command diff =
+      group.add("diff", "the options in which two recipes differ (exit 1 when they do)",
+                {{"two recipe files", "config diff recipes/first-run.toml mine.toml"},
+                 {"a recipe and what a run was started with",
+                  "config diff recipes/first-run.toml runs/first-run/recipe.toml"},
+                 {"two runs, for a script", "config diff runs/a/recipe.toml runs/b/recipe.toml --json"}});
   diff.option("FIRST", arguments->recipe, "a recipe file").required();
   diff.option("SECOND", arguments->second, "another").required();
   diff.json_flag(arguments->json);
   diff.on_run([arguments] {
-    const recipe::LoadedRecipe first = recipe::load(arguments->recipe), second = recipe::load(arguments->second);
+    const recipe::LoadedRecipe first = recipe::load(arguments->recipe),
+                               second = recipe::load(arguments->second);
     const auto differences = recipe::differences(first, second);
     if (arguments->json) {
       ordered_json list = ordered_json::array();
@@ -105,15 +112,17 @@ ExitCode explain(ConfigArguments arguments) {
   if (without_recipe) arguments.key = std::exchange(arguments.recipe, "");
   const bool recipe_alone = without_recipe && arguments.key.ends_with(".toml");
   if (arguments.key.empty() || recipe_alone) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "there is nothing to explain",
-                 .expected = "an option or a section, as optim.lr or train",
-                 .found = recipe_alone ? "a recipe alone" : "none",
-                 .where = arguments.key,
-                 .hint = program_command("config explain " + (recipe_alone ? shell_quoted(arguments.key) + " " : "") + "optim.lr")});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "there is nothing to explain",
+         .expected = "an option or a section, as optim.lr or train",
+         .found = recipe_alone ? "a recipe alone" : "none",
+         .where = arguments.key,
+         .hint = program_command("config explain " + (recipe_alone ? shell_quoted(arguments.key) + " " : "") +
+                                 "optim.lr")});
   }
-  const recipe::LoadedRecipe loaded =
-      without_recipe ? recipe::load_defaults(arguments.overrides) : recipe::load(arguments.recipe, arguments.overrides);
+  const recipe::LoadedRecipe loaded = without_recipe ? recipe::load_defaults(arguments.overrides)
+                                                     : recipe::load(arguments.recipe, arguments.overrides);
   const std::string text = recipe::explain(loaded, arguments.key);
   if (arguments.json) {
     print_json({{"key", arguments.key}, {"origin", loaded.origin(arguments.key).text()}, {"text", text}});
@@ -125,10 +134,11 @@ ExitCode explain(ConfigArguments arguments) {
 
 void add_config_explain(Command& group) {
   auto arguments = std::make_shared<ConfigArguments>();
-  Command command = group.add("explain", "what an option means, its range, its value here and who set it",
-                              {{"one option", "config explain optim.lr"},
-                               {"a whole section, as a recipe has it", "config explain recipes/first-run.toml train"},
-                               {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
+  Command command = group.add(
+      "explain", "what an option means, its range, its value here and who set it",
+      {{"one option", "config explain optim.lr"},
+       {"a whole section, as a recipe has it", "config explain recipes/first-run.toml train"},
+       {"under an override", "config explain recipes/first-run.toml model.layers model.preset=gpt2-124m"}});
   command.option("RECIPE", arguments->recipe, "a recipe file (TOML); may be left out");
   command.option("KEY", arguments->key, "an option or a section, as optim.lr or train");
   command.overrides(arguments->overrides);

@@ -49,7 +49,8 @@ struct DiagnoseArguments {
 
 // For all of what a rank waits for others in: they have their own checks to make.
 std::chrono::seconds patience_of(const DiagnoseArguments& arguments) {
-  return std::chrono::seconds(static_cast<int64_t>(arguments.deep ? control::kStopTime_s : control::kPreFlight_s) + 60);
+  return std::chrono::seconds(
+      static_cast<int64_t>(arguments.deep ? control::kStopTime_s : control::kPreFlight_s) + 60);
 }
 
 fs::path this_program() { return fs::canonical("/proc/self/exe"); }
@@ -79,23 +80,29 @@ CheckFinding finding_of(const std::string& name, const control::CheckContext& co
 }
 
 ExitCode run_one(const DiagnoseArguments& arguments) {
-  const control::CheckContext context{
-      .folder = arguments.folder, .limits = limits_of(arguments), .deep = arguments.deep, .plant = arguments.plant == arguments.one};
+  const control::CheckContext context{.folder = arguments.folder,
+                                      .limits = limits_of(arguments),
+                                      .deep = arguments.deep,
+                                      .plant = arguments.plant == arguments.one};
   print_json(finding_of(arguments.one, context).to_json());
   return ExitCode::kDone;
 }
 
 void print_nodes(const control::NodesReport& report) {
-  observe::Table table(fmt::format("{} diagnosed", counted(static_cast<int64_t>(report.nodes.size()), "node")),
-                       {{""}, {"node"}, {"check"}, {"found"}});
+  observe::Table table(
+      fmt::format("{} diagnosed", counted(static_cast<int64_t>(report.nodes.size()), "node")),
+      {{""}, {"node"}, {"check"}, {"found"}});
   for (const SelfCheckReport& node : report.nodes) {
-    table.row({node.passed() ? "passed" : "failed", node.node, counted(static_cast<int64_t>(node.results.size()), "check"),
-               duration_text(node.seconds)});
+    table.row({node.passed() ? "passed" : "failed", node.node,
+               counted(static_cast<int64_t>(node.results.size()), "check"), duration_text(node.seconds)});
   }
   for (const control::PairResult& pair : report.pairs) {
     table.row({pair.correct ? "passed" : "failed",
-               report.nodes[static_cast<size_t>(pair.a)].node + " and " + report.nodes[static_cast<size_t>(pair.b)].node, "pairs",
-               fmt::format("{:.0f} MB/s, {}", pair.bytes_per_second / 1e6, pair.correct ? "all as sent" : "other bytes than were sent")});
+               report.nodes[static_cast<size_t>(pair.a)].node + " and " +
+                   report.nodes[static_cast<size_t>(pair.b)].node,
+               "pairs",
+               fmt::format("{:.0f} MB/s, {}", pair.bytes_per_second / 1e6,
+                           pair.correct ? "all as sent" : "other bytes than were sent")});
   }
   for (const control::NodeFinding& finding : report.findings) {
     table.row({std::string(control::name_of(finding.status)), finding.node, finding.check, finding.found});
@@ -109,7 +116,8 @@ void print_nodes(const control::NodesReport& report) {
 void print_machine(const SelfCheckReport& report) {
   observe::Table table(report.node, {{""}, {"check"}, {"found"}, {"took"}});
   for (const CheckFinding& finding : report.results) {
-    table.row({std::string(control::name_of(finding.status)), finding.name, finding.found, duration_text(finding.seconds)});
+    table.row({std::string(control::name_of(finding.status)), finding.name, finding.found,
+               duration_text(finding.seconds)});
     if (!finding.limit.empty()) table.row({"", "", "expected: " + finding.limit, ""});
     if (!finding.advice.empty()) table.row({"", "", "→ " + finding.advice, ""});
   }
@@ -163,7 +171,8 @@ ExitCode diagnose(const DiagnoseArguments& arguments) {
     report = {.node = fmt::format("{} rank {}", machine().host, place.rank), .boot = machine().boot};
   if (place.size == 1) {
     if (!arguments.peers.empty()) {
-      comm::diagnose_with_peers(report, arguments.peers, limits, {.plant = plant == "pairs", .timeout = patience_of(arguments)});
+      comm::diagnose_with_peers(report, arguments.peers, limits,
+                                {.plant = plant == "pairs", .timeout = patience_of(arguments)});
     }
     if (arguments.json)
       print_json(report.to_json());
@@ -172,8 +181,8 @@ ExitCode diagnose(const DiagnoseArguments& arguments) {
     return report.passed() ? ExitCode::kDone : ExitCode::kCheckFailed;
   }
   const auto world = comm::join_world();
-  const control::NodesReport all =
-      comm::diagnose_nodes(*world, report, limits, {.plant = plant == "pairs", .timeout = patience_of(arguments)});
+  const control::NodesReport all = comm::diagnose_nodes(
+      *world, report, limits, {.plant = plant == "pairs", .timeout = patience_of(arguments)});
   if (place.rank == 0) {
     if (arguments.json)
       print_json(all.to_json());
@@ -209,7 +218,8 @@ ExitCode blocked(const BlockedArguments& arguments) {
   } else {
     observe::Table table("blocked hosts", {{"host"}, {"until"}, {"generation"}, {"why"}});
     for (const control::BlockedHost& entry : list.entries(now)) {
-      table.row({entry.host, entry.until_s == control::kUntilLifted ? "lifted by hand" : wall_time_text(entry.until_s),
+      table.row({entry.host,
+                 entry.until_s == control::kUntilLifted ? "lifted by hand" : wall_time_text(entry.until_s),
                  fmt::format("{}", entry.generation), printable(entry.reason)});
     }
     print(table.text(colours_wanted(stdout)));
@@ -237,16 +247,20 @@ void add_spares(Command& group) {
     bool json = false;
   };
   auto arguments = std::make_shared<SparesArguments>();
-  Command command = group.add("spares", "how many machines are to stand by",
-                              {{"for a run of 128", "diagnose spares --machines 128"},
-                               {"of machines that fail once in 100 days", "diagnose spares --machines 128 --probability 0.01"},
-                               {"for a script", "diagnose spares --machines 1024 --json"}});
+  Command command = group.add(
+      "spares", "how many machines are to stand by",
+      {{"for a run of 128", "diagnose spares --machines 128"},
+       {"of machines that fail once in 100 days", "diagnose spares --machines 128 --probability 0.01"},
+       {"for a script", "diagnose spares --machines 1024 --json"}});
   command.option("--machines", arguments->machines, "that the run uses").required().at_least(1);
-  command.option("--probability", arguments->probability, "that one machine fails on one day").default_shown();
-  command.option("--confidence", arguments->confidence, "with which no more fail on a day than stand by").default_shown();
+  command.option("--probability", arguments->probability, "that one machine fails on one day")
+      .default_shown();
+  command.option("--confidence", arguments->confidence, "with which no more fail on a day than stand by")
+      .default_shown();
   command.json_flag(arguments->json);
   command.on_run([arguments] {
-    const int64_t spares = plan::spares_needed(arguments->machines, arguments->probability, arguments->confidence);
+    const int64_t spares =
+        plan::spares_needed(arguments->machines, arguments->probability, arguments->confidence);
     if (arguments->json)
       print_json({{"machines", arguments->machines}, {"spares", spares}});
     else
@@ -259,22 +273,33 @@ void add_spares(Command& group) {
 
 void add_diagnose(Command& program) {
   auto arguments = std::make_shared<DiagnoseArguments>();
-  Command command =
-      program.add("diagnose", "whether this machine, or each of several, can be trusted with a run (exit 1: not)",
-                  {{"this machine, before a run (a minute at most)", "diagnose"},
-                   {"four processes that stand for four nodes", "diagnose --ranks 4"},
-                   {"each node of a job, and their links", "diagnose --json        # under srun or torchrun, one rank a node"}});
+  Command command = program.add(
+      "diagnose", "whether this machine, or each of several, can be trusted with a run (exit 1: not)",
+      {{"this machine, before a run (a minute at most)", "diagnose"},
+       {"four processes that stand for four nodes", "diagnose --ranks 4"},
+       {"each node of a job, and their links",
+        "diagnose --json        # under srun or torchrun, one rank a node"}});
   std::vector<std::string> names;
   for (const control::Check& check : control::all_checks()) names.push_back(check.name);
-  command.option("--ranks", arguments->ranks, "processes of this machine that diagnose each other as nodes would").at_least(1).at_most(64);
-  command.option("--check", arguments->only, "only these: " + fmt::format("{}", fmt::join(names, ", "))).one_of(names);
+  command
+      .option("--ranks", arguments->ranks,
+              "processes of this machine that diagnose each other as nodes would")
+      .at_least(1)
+      .at_most(64);
+  command.option("--check", arguments->only, "only these: " + fmt::format("{}", fmt::join(names, ", ")))
+      .one_of(names);
   command.option("--folder", arguments->folder, "whose disk is measured").default_shown();
-  command.option("--limit", arguments->limits, "NAME=VALUE: another limit than the usual one; docs/guides/operations.md lists them");
-  command.flag("--deep", arguments->deep, "more memory and more patience: what is looked at when a run stands still");
+  command.option("--limit", arguments->limits,
+                 "NAME=VALUE: another limit than the usual one; docs/guides/operations.md lists them");
+  command.flag("--deep", arguments->deep,
+               "more memory and more patience: what is looked at when a run stands still");
   command.option("--suite", arguments->suite, "stop_time is --deep: as the driver of a run asks for it")
       .one_of({"preflight", "stop_time"})
       .hidden();
-  command.option("--peer", arguments->peers, "address of a node that diagnoses itself now, this one's too, in one order on all").hidden();
+  command
+      .option("--peer", arguments->peers,
+              "address of a node that diagnoses itself now, this one's too, in one order on all")
+      .hidden();
   command.option("--one", arguments->one, "run one check in this process").one_of(names).hidden();
   command.option("--plant", arguments->plant, "CHECK[@RANK] finds a fault that is not there").hidden();
   command.json_flag(arguments->json);

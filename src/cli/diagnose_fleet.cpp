@@ -47,7 +47,8 @@ ExitCode tell_hosts(const HostsArguments& arguments) {
       parts.push_back(fmt::format("{} {}", name, score.counts[i]));
     }
     all.push_back({{"host", host}, {"events", events}, {"signals", score.signals}, {"lemon", score.lemon()}});
-    text += fmt::format("{:<24} {}{}\n", printable(host), fmt::join(parts, ", "), score.lemon() ? "; used last" : "");
+    text += fmt::format("{:<24} {}{}\n", printable(host), fmt::join(parts, ", "),
+                        score.lemon() ? "; used last" : "");
   }
   if (arguments.json)
     print_json(all);
@@ -80,12 +81,14 @@ std::vector<int64_t> groups_typed(const std::vector<std::string>& typed, const c
   return numbers;
 }
 
-// Without results: which machines replay together. With them: who it is; exit 1 where the rounds contradict each other.
+// Without results: which machines replay together. With them: who it is; exit 1 where the rounds contradict
+// each other.
 ExitCode tell_replay(const ReplayArguments& arguments) {
   const control::ReplayGroups groups = control::replay_groups(arguments.machines, arguments.replica);
   const bool asks = arguments.first.empty() && arguments.second.empty();
-  const std::vector<int64_t> found = control::suspects(groups, groups_typed(arguments.first, "--first", groups.groups),
-                                                       groups_typed(arguments.second, "--second", groups.groups));
+  const std::vector<int64_t> found =
+      control::suspects(groups, groups_typed(arguments.first, "--first", groups.groups),
+                        groups_typed(arguments.second, "--second", groups.groups));
   nlohmann::ordered_json json;
   std::string text;
   const auto round = [&](const char* name, const auto& members) {
@@ -102,8 +105,9 @@ ExitCode tell_replay(const ReplayArguments& arguments) {
     text += "then: longhaul diagnose replay … --first GROUP --second GROUP (those whose results differ)\n";
   } else {
     json["suspects"] = found;
-    text = found.empty() ? std::string("in one of the rounds nothing differed: the fault did not show, replay again\n")
-                         : fmt::format("machine {} stands where the groups meet\n", fmt::join(found, ", "));
+    text = found.empty()
+               ? std::string("in one of the rounds nothing differed: the fault did not show, replay again\n")
+               : fmt::format("machine {} stands where the groups meet\n", fmt::join(found, ", "));
   }
   if (arguments.json)
     print_json(json);
@@ -116,26 +120,35 @@ ExitCode tell_replay(const ReplayArguments& arguments) {
 
 void add_diagnose_hosts(Command& group) {
   auto arguments = std::make_shared<HostsArguments>();
-  Command command = group.add("hosts", "what hosts did in four weeks of runs with --listen, and which are used last",
-                              {{"all that are known", "diagnose hosts"},
-                               {"of a cluster's file", "diagnose hosts --history /shared/hosts.jsonl"},
-                               {"for a script", "diagnose hosts --json"}});
-  command.option("--history", arguments->history, "the file (launch --host-history; default: hosts.jsonl of your cache)");
+  Command command =
+      group.add("hosts", "what hosts did in four weeks of runs with --listen, and which are used last",
+                {{"all that are known", "diagnose hosts"},
+                 {"of a cluster's file", "diagnose hosts --history /shared/hosts.jsonl"},
+                 {"for a script", "diagnose hosts --json"}});
+  command.option("--history", arguments->history,
+                 "the file (launch --host-history; default: hosts.jsonl of your cache)");
   command.json_flag(arguments->json);
   command.on_run([arguments] { return tell_hosts(*arguments); });
 }
 
 void add_diagnose_replay(Command& group) {
   auto arguments = std::make_shared<ReplayArguments>();
-  Command command =
-      group.add("replay", "which of many machines miscalculates: two rounds of the real job on small groups, and where they meet",
-                {{"24 machines, two a replica: the groups", "diagnose replay --machines 24 --replica 2"},
-                 {"group 3 of the first round and 1 of the second gave other results",
-                  "diagnose replay --machines 24 --replica 2 --first 3 --second 1"},
-                 {"for a script", "diagnose replay --machines 24 --replica 2 --json"}});
-  command.option("--machines", arguments->machines, "how many there are, numbered from 0").required().at_least(1).at_most(1 << 20);
-  command.option("--replica", arguments->replica, "machines of one replica of the model").at_least(1).default_shown();
-  command.option("--first", arguments->first, "groups of the first round whose results differ from the others'");
+  Command command = group.add(
+      "replay",
+      "which of many machines miscalculates: two rounds of the real job on small groups, and where they meet",
+      {{"24 machines, two a replica: the groups", "diagnose replay --machines 24 --replica 2"},
+       {"group 3 of the first round and 1 of the second gave other results",
+        "diagnose replay --machines 24 --replica 2 --first 3 --second 1"},
+       {"for a script", "diagnose replay --machines 24 --replica 2 --json"}});
+  command.option("--machines", arguments->machines, "how many there are, numbered from 0")
+      .required()
+      .at_least(1)
+      .at_most(1 << 20);
+  command.option("--replica", arguments->replica, "machines of one replica of the model")
+      .at_least(1)
+      .default_shown();
+  command.option("--first", arguments->first,
+                 "groups of the first round whose results differ from the others'");
   command.option("--second", arguments->second, "groups of the second");
   command.json_flag(arguments->json);
   command.on_run([arguments] { return tell_replay(*arguments); });

@@ -1,4 +1,5 @@
-// Reads the command line, runs the subcommand that was typed, and turns every failure into a message and an exit code.
+// Reads the command line, runs the subcommand that was typed, and turns every failure into a message and an
+// exit code.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -49,7 +50,10 @@ int guarded(int count, char** arguments) {
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     control::tell_engine(ExitCode::kInternal, error.what());
-    say(stderr, fmt::format("error: {}\n  this is a bug in Longhaul: please report it with the command that led here\n", error.what()));
+    say(stderr,
+        fmt::format(
+            "error: {}\n  this is a bug in Longhaul: please report it with the command that led here\n",
+            error.what()));
     return static_cast<int>(ExitCode::kInternal);
   }
 }
@@ -63,6 +67,8 @@ int main(int count, char** arguments) {
   longhaul::forbid_core_dumps();
   longhaul::let_waiting_threads_sleep(arguments);
   // A rank of `launch` tells what to type as it was typed there.
-  if (count > 0) longhaul::set_program_name(longhaul::control::variable(longhaul::control::kTypedAs).value_or(arguments[0]));
+  if (count > 0)
+    longhaul::set_program_name(
+        longhaul::control::variable(longhaul::control::kTypedAs).value_or(arguments[0]));
   return longhaul::cli::guarded(count, arguments);
 }

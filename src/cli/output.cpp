@@ -18,7 +18,8 @@ void print_json(const nlohmann::ordered_json& json) {
 void report(const Error& error) {
   control::tell_engine(error.code(), error.what());
   const std::string page = troubleshooting_of(error.code());
-  say(stderr, fmt::format("error: {}\n{}", error.what(), page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page)));
+  say(stderr, fmt::format("error: {}\n{}", error.what(),
+                          page.empty() ? "" : fmt::format("  {:<9} {}\n", "read", page)));
 }
 
 std::string troubleshooting_of(ExitCode code) {

@@ -1,4 +1,5 @@
-// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`; `plan scaling` stands in plan_scaling.cpp.
+// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`; `plan scaling` stands in
+// plan_scaling.cpp.
 #include <fmt/format.h>
 
 #include <memory>
@@ -41,19 +42,24 @@ plan::PlanReport report_of(const PlanArguments& a) {
   const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
   const recipe::Recipe& recipe = loaded.recipe;
   plan::PlanReport report{
-      .recipe = a.recipe, .cluster = a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus), .work = {}};
+      .recipe = a.recipe,
+      .cluster = a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus),
+      .work = {}};
   if (!a.calibrate.empty()) report.cluster.efficiency = plan::calibrated(a.calibrate, report.cluster);
   report.work = plan::work_of(recipe.model, recipe.train.sequence);
   report.batch = recipe.train.batch;
-  report.tokens = a.tokens > 0 ? a.tokens : static_cast<double>(recipe.train.tokens_per_step()) * static_cast<double>(recipe.train.steps);
+  report.tokens = a.tokens > 0 ? a.tokens
+                               : static_cast<double>(recipe.train.tokens_per_step()) *
+                                     static_cast<double>(recipe.train.steps);
   if (a.own) {
     plan::PlanLayout layout = plan::layout_of_recipe(recipe);
     layout.dp = std::max<int64_t>(1, report.cluster.gpus / (layout.tp * layout.pp * layout.cp));
     if (report.batch % (layout.dp * layout.micro_batch) != 0 || layout.world() != report.cluster.gpus) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the recipe's layout cannot be on this cluster",
-                   .expected = fmt::format("a multiple of tp · pp · cp = {} devices, and a batch that dp · micro-batch divides",
-                                           layout.tp * layout.pp * layout.cp),
+                   .expected = fmt::format(
+                       "a multiple of tp · pp · cp = {} devices, and a batch that dp · micro-batch divides",
+                       layout.tp * layout.pp * layout.cp),
                    .found = fmt::format("{} devices, batch {}", report.cluster.gpus, report.batch),
                    .where = "--own"});
     }
@@ -68,14 +74,19 @@ plan::PlanReport report_of(const PlanArguments& a) {
 void declare_plan(Command& command, PlanArguments& a) {
   command.option("RECIPE", a.recipe, "a recipe file (TOML)");
   command.overrides(a.overrides);
-  command.option("--cluster", a.cluster, "an accelerator's name, a TOML file (docs/guides/plan.md), or local: this machine as measured")
+  command
+      .option("--cluster", a.cluster,
+              "an accelerator's name, a TOML file (docs/guides/plan.md), or local: this machine as measured")
       .default_shown();
   command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(1);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
-  command.option("--trace", a.trace,
-                 "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
-  command.option("--page", a.page, "a file: layouts, their time by part and memory by purpose, and why others fell, as a page to look at");
+  command.option(
+      "--trace", a.trace,
+      "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
+  command.option(
+      "--page", a.page,
+      "a file: layouts, their time by part and memory by purpose, and why others fell, as a page to look at");
   command.json_flag(a.json);
 }
 
@@ -89,17 +100,21 @@ void write_plan_page(const PlanArguments& a, const plan::PlanReport& report) {
 void write_planned_trace(const PlanArguments& a, const plan::PlanReport& report) {
   if (a.trace.empty() || report.found.best.empty()) return;
   const plan::PlanCandidate& best = report.found.best.front();
-  write_trace(plan::predicted_trace(best.layout, report.batch, best.parts, plan::ranks_of_stages(best.layout), 1, 0), a.trace);
+  write_trace(
+      plan::predicted_trace(best.layout, report.batch, best.parts, plan::ranks_of_stages(best.layout), 1, 0),
+      a.trace);
   if (!a.json)
-    print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace, best.layout.text()));
+    print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace,
+                      best.layout.text()));
 }
 
 void add_plan_explain(Command& plan) {
   auto arguments = std::make_shared<PlanArguments>();
-  Command explain = plan.add("explain", "where time and memory of a plan go, and what the next change would gain",
-                             {{"of the fastest layout", "plan explain recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
-                              {"of the layout that the recipe has", "plan explain recipes/gpt2-124m.toml --own --gpus 8"},
-                              {"for a script", "plan explain recipes/gpt2-124m.toml --cluster a100 --json"}});
+  Command explain =
+      plan.add("explain", "where time and memory of a plan go, and what the next change would gain",
+               {{"of the fastest layout", "plan explain recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
+                {"of the layout that the recipe has", "plan explain recipes/gpt2-124m.toml --own --gpus 8"},
+                {"for a script", "plan explain recipes/gpt2-124m.toml --cluster a100 --json"}});
   declare_plan(explain, *arguments);
   explain.flag("--own", arguments->own, "the layout of the recipe's [parallel], not the fastest");
   explain.on_run([arguments] {
@@ -126,10 +141,12 @@ struct ValidateArguments {
 
 void add_validate(Command& plan) {
   auto arguments = std::make_shared<ValidateArguments>();
-  Command validate = plan.add("validate", "published steps beside what the model says of them, row by row",
-                              {{"every row, and the errors of those held out, on a page too", "plan validate --page validate.html"},
-                               {"for a script", "plan validate --json"},
-                               {"the rows that constants were not fitted on", "plan validate --json | jq '.rows[] | select(.held_out)'"}});
+  Command validate = plan.add(
+      "validate", "published steps beside what the model says of them, row by row",
+      {{"every row, and the errors of those held out, on a page too", "plan validate --page validate.html"},
+       {"for a script", "plan validate --json"},
+       {"the rows that constants were not fitted on",
+        "plan validate --json | jq '.rows[] | select(.held_out)'"}});
   validate.option("--page", arguments->page, "a file: published beside predicted as a page to look at");
   validate.json_flag(arguments->json);
   validate.on_run([arguments] {
@@ -151,13 +168,14 @@ void add_validate(Command& plan) {
 
 void add_plan(Command& program) {
   auto arguments = std::make_shared<PlanArguments>();
-  Command plan = program.add("plan", "before a run: layouts on a cluster, their time, memory, failures, price and energy",
-                             {{"a recipe on 64 H100s, as a page, and the fastest layout's step as a trace",
-                               "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64 --page plan.html --trace step.json"},
-                              {"a 175B model on 12,288 A100s",
-                               "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
-                               "train.micro_batch=1 --cluster a100 --gpus 12288"},
-                              {"for a script", "plan recipes/gpt2-124m.toml --cluster mine.toml --json"}});
+  Command plan = program.add(
+      "plan", "before a run: layouts on a cluster, their time, memory, failures, price and energy",
+      {{"a recipe on 64 H100s, as a page, and the fastest layout's step as a trace",
+        "plan recipes/gpt2-124m.toml --cluster h100 --gpus 64 --page plan.html --trace step.json"},
+       {"a 175B model on 12,288 A100s",
+        "plan recipes/first-run.toml model.preset=megascale-175b train.sequence=2048 train.batch=6144 "
+        "train.micro_batch=1 --cluster a100 --gpus 12288"},
+       {"for a script", "plan recipes/gpt2-124m.toml --cluster mine.toml --json"}});
   declare_plan(plan, *arguments);
   plan.option("--keep", arguments->keep, "layouts shown").at_least(1).default_shown();
   plan.on_run([arguments] {

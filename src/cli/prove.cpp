@@ -32,12 +32,15 @@ struct ProveArguments {
 };
 
 nlohmann::ordered_json json_of(const prove::Proof& proof, recipe::Dtype working) {
-  nlohmann::ordered_json json = {
-      {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", proof.status_name()}, {"reason", proof.reason}};
+  nlohmann::ordered_json json = {{"layout", proof.layout},
+                                 {"ranks", proof.ranks},
+                                 {"status", proof.status_name()},
+                                 {"reason", proof.reason}};
   if (proof.status != prove::Proof::Status::kTried) return json;
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
-  if (working != recipe::Dtype::kFp64) json[fmt::format("worst_{}", recipe::name_of_value(working))] = proof.worst_working;
+  if (working != recipe::Dtype::kFp64)
+    json[fmt::format("worst_{}", recipe::name_of_value(working))] = proof.worst_working;
   if (working == recipe::Dtype::kFp32) json["one_process_fp32"] = proof.of_one_process;
   json["tensor"] = proof.tensor;
   json["resumed_from"] = proof.resumed_from;
@@ -72,7 +75,8 @@ std::string text_of(const std::vector<prove::Proof>& proofs, recipe::Dtype worki
     table.row(row);
   }
   std::string sums;
-  for (const auto& [result, count] : counts) sums += fmt::format("{}{} {}", sums.empty() ? "" : ", ", count, result);
+  for (const auto& [result, count] : counts)
+    sums += fmt::format("{}{} {}", sums.empty() ? "" : ", ", count, result);
   return table.text(colours_wanted(stdout)) + fmt::format("\n{} layouts: {}\n", proofs.size(), sums);
 }
 
@@ -106,14 +110,16 @@ std::vector<prove::ProofLayout> layouts_of(const ProveArguments& arguments, cons
   return chosen;
 }
 
-// Who asks for a layout, by its name or by the recipe's [parallel], wants it tried; of a list of many some are refused for any model.
+// Who asks for a layout, by its name or by the recipe's [parallel], wants it tried; of a list of many some
+// are refused for any model.
 bool asked_for(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::string& layout) {
   if (arguments.layouts == "all" || arguments.layouts == "processes") return false;
   const prove::ProofLayout own = prove::own_layout(recipe);
   return arguments.layouts != "usual" || (own.parallel.world() > 1 && layout == own.name);
 }
 
-void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::vector<prove::Proof>& proofs) {
+void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe,
+                   const std::vector<prove::Proof>& proofs) {
   bool none = true;
   for (const prove::Proof& proof : proofs) {
     const bool tried = proof.status == prove::Proof::Status::kTried;
@@ -140,7 +146,8 @@ prove::ProofProcess process_of(const ProveArguments& arguments) {
   return [&arguments](const prove::ProofLayout& layout, const std::filesystem::path& folder) {
     std::vector<std::string> words = {"prove", arguments.recipe};
     words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
-    words.insert(words.end(), {"--ranks", std::to_string(arguments.ranks), "--layouts", layout.name, "--as-rank", folder.string()});
+    words.insert(words.end(), {"--ranks", std::to_string(arguments.ranks), "--layouts", layout.name,
+                               "--as-rank", folder.string()});
     return words;
   };
 }
@@ -175,10 +182,11 @@ ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe&
                  .where = "--break " + mistake.name,
                  .hint = "longhaul prove --break list"});
   }
-  const std::vector<prove::Proof> proofs = prove::prove({.model = recipe.model,
-                                                         .optim = recipe.optim,
-                                                         .layouts = {prove::proof_layout(mistake.layout), prove::planted(mistake)},
-                                                         .dtype = recipe.train.dtype});
+  const std::vector<prove::Proof> proofs =
+      prove::prove({.model = recipe.model,
+                    .optim = recipe.optim,
+                    .layouts = {prove::proof_layout(mistake.layout), prove::planted(mistake)},
+                    .dtype = recipe.train.dtype});
   const prove::Proof &sound = proofs[0], &proof = proofs[1];
   const bool found = !proof.holds && sound.holds && sound.status == prove::Proof::Status::kTried;
   if (arguments.json) {
@@ -209,25 +217,31 @@ ExitCode run(const ProveArguments& arguments) {
     prove::prove_as_process(prove::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
     return ExitCode::kDone;
   }
-  for (const prove::ProofLayout& layout : layouts) {  // before minutes go into the others: `train` would refuse it with the same words
+  // before minutes go into the others: `train` would refuse it with the same words
+  for (const prove::ProofLayout& layout : layouts) {
     if (asked_for(arguments, recipe, layout.name)) prove::require_dealt_out(recipe.model, layout);
   }
-  const std::vector<prove::Proof> proofs = prove_with_progress(
-      {.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
+  const std::vector<prove::Proof> proofs = prove_with_progress({.model = recipe.model,
+                                                                .optim = recipe.optim,
+                                                                .layouts = layouts,
+                                                                .dtype = recipe.train.dtype,
+                                                                .process = process_of(arguments)});
   if (arguments.json) {
     for (const prove::Proof& proof : proofs) print(json_of(proof, recipe.train.dtype).dump() + "\n");
   } else {
     print(text_of(proofs, recipe.train.dtype));
     if (recipe.optim.outer.method != recipe::Outer::kNone) {
       print(fmt::format(
-          "\noptim.outer = {} itself is not proved: what workers make of other documents has no equal in one process. Layouts with "
+          "\noptim.outer = {} itself is not proved: what workers make of other documents has no equal in one "
+          "process. Layouts with "
           "workers are of workers that see the same, and {} behind each step.\n",
           recipe::name_of_value(recipe.optim.outer.method),
           recipe.optim.outer.method == recipe::Outer::kDelayCorrected ? "correct their weights, a step late,"
                                                                       : "take the mean of their weights"));
     }
     if (arguments.layouts == "all") {
-      for (const std::string& pair : prove::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
+      for (const std::string& pair : prove::pairs_left_out(layouts))
+        print("  in none of them, because none can: " + pair + "\n");
     }
   }
   if (!std::ranges::all_of(proofs, &prove::Proof::holds)) return ExitCode::kCheckFailed;
@@ -241,15 +255,21 @@ void add_prove(Command& program) {
   auto arguments = std::make_shared<ProveArguments>();
   Command prove = program.add(
       "prove",
-      "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not, 64 when that could not be tried)",
-      {{"the usual layouts, and that of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
+      "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not, 64 "
+      "when that could not be tried)",
+      {{"the usual layouts, and that of [parallel]",
+        "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
        {"every mesh of up to 8 ranks", "prove recipes/first-run.toml --layouts all --ranks 8"},
        {"a known bug, planted: is it found?", "prove recipes/first-run.toml --break document-reset-lost"}});
   prove.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   prove.overrides(arguments->overrides);
-  prove.option("--layouts", arguments->layouts, "usual, all, processes (some whose ranks are processes), or names with commas between");
-  prove.option("--ranks", arguments->ranks, "of `all`: meshes of 1, 2, 4 … up to so many").at_least(1).at_most(64);
-  prove.option("--break", arguments->mistake, "plant this mistake; exit 1 when it is found, 0 when not. list: their names");
+  prove.option("--layouts", arguments->layouts,
+               "usual, all, processes (some whose ranks are processes), or names with commas between");
+  prove.option("--ranks", arguments->ranks, "of `all`: meshes of 1, 2, 4 … up to so many")
+      .at_least(1)
+      .at_most(64);
+  prove.option("--break", arguments->mistake,
+               "plant this mistake; exit 1 when it is found, 0 when not. list: their names");
   prove.option("--as-rank", arguments->as_rank, "").hidden();
   prove.json_flag(arguments->json);
   prove.on_run([arguments] { return run(*arguments); });

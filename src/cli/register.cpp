@@ -46,9 +46,14 @@ struct Group {
 
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
-      {"Train and use", {add_train, add_launch, add_node, add_sample, add_chat, add_serve, add_score, add_rewards, add_evaluate}},
-      {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export, add_convert}},
-      {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_rollouts, add_detect, add_prove, add_footprint}},
+      {"Train and use",
+       {add_train, add_launch, add_node, add_sample, add_chat, add_serve, add_score, add_rewards,
+        add_evaluate}},
+      {"Prepare",
+       {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export, add_convert}},
+      {"Look after runs",
+       {add_watch, add_checkpoint, add_compare, add_trace, add_rollouts, add_detect, add_prove,
+        add_footprint}},
       {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
   };
   return all;

@@ -10,7 +10,8 @@
 
 namespace longhaul::cli {
 
-void refuse_secret(const std::string& what, std::string expected, std::string found, const std::string& path, std::string hint) {
+void refuse_secret(const std::string& what, std::string expected, std::string found, const std::string& path,
+                   std::string hint) {
   throw Error({.code = ExitCode::kUsage,
                .what = what + " is not used",
                .expected = std::move(expected),
@@ -31,10 +32,12 @@ std::string secret_in(const std::string& path, const std::string& what, const st
 
 std::string token_in(const std::string& path) {
   if (path.empty()) return "";
-  const std::string hint = fmt::format("chmod 600 {0}; head -c 24 /dev/urandom | base64 > {0}", shell_quoted(path));
+  const std::string hint =
+      fmt::format("chmod 600 {0}; head -c 24 /dev/urandom | base64 > {0}", shell_quoted(path));
   std::string token = secret_in(path, "this token", hint);
   if (token.size() >= 16) return token;
-  refuse_secret("this token", "at least 16 characters", fmt::format("{} characters", token.size()), path, hint);
+  refuse_secret("this token", "at least 16 characters", fmt::format("{} characters", token.size()), path,
+                hint);
 }
 
 }  // namespace longhaul::cli

@@ -1,4 +1,5 @@
-// `longhaul trace RUN [--out FILE] [--steps A-B] [--planned] [--stragglers]`, `longhaul trace RUN --hang [--out FILE.svg]`
+// `longhaul trace RUN [--out FILE] [--steps A-B] [--planned] [--stragglers]`, `longhaul trace RUN --hang
+// [--out FILE.svg]`
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,16 +45,20 @@ struct PlannedBeside {
 PlannedBeside planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
-  // The machine's peaks are measured for a number of threads, of which this process may have others than the run had.
-  if (const auto start = observe::read_run(run).start; start && start->threads > 0) set_threads(static_cast<int>(start->threads));
-  const plan::StepParts parts = plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
-                                                 run::local_cluster(layout.world()), plan::default_practice(layout));
+  // The machine's peaks are measured for a number of threads, of which this process may have others than the
+  // run had.
+  if (const auto start = observe::read_run(run).start; start && start->threads > 0)
+    set_threads(static_cast<int>(start->threads));
+  const plan::StepParts parts =
+      plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
+                       run::local_cluster(layout.world()), plan::default_practice(layout));
   const auto last = observe::steps_of(ranks).back();
   int64_t begin_ns = std::numeric_limits<int64_t>::max();
   for (const observe::StepOfRank& rank : last) begin_ns = std::min(begin_ns, rank.step->begin_ns);
   std::vector<observe::TraceRank> shown;
   for (const observe::RankTrace& rank : ranks) shown.push_back(rank.rank);
-  return {plan::predicted_trace(layout, recipe.train.batch, parts, shown, last.front().step->step, begin_ns), parts.total()};
+  return {plan::predicted_trace(layout, recipe.train.batch, parts, shown, last.front().step->step, begin_ns),
+          parts.total()};
 }
 
 // What differs between machines, in words.
@@ -77,7 +82,8 @@ ExitCode run_hang(const TraceArguments& arguments) {
                  .hint = "for a process that hangs by itself: kill -USR2 PID writes what its threads do"});
   }
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
-  const std::filesystem::path out = arguments.out.empty() ? run / "trace" / "hang.svg" : std::filesystem::path(arguments.out);
+  const std::filesystem::path out =
+      arguments.out.empty() ? run / "trace" / "hang.svg" : std::filesystem::path(arguments.out);
   const int64_t world = std::max(recipe.parallel.world(), report.ranks.back() + 1);
   write_text_atomically(out, detect::hang_picture(report, detect::mesh_axes(recipe.parallel, world)).svg());
   if (arguments.json) {
@@ -91,7 +97,8 @@ ExitCode run_hang(const TraceArguments& arguments) {
 }
 
 nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
-  nlohmann::ordered_json stragglers = nlohmann::ordered_json::array(), groups = nlohmann::ordered_json::array();
+  nlohmann::ordered_json stragglers = nlohmann::ordered_json::array(),
+                         groups = nlohmann::ordered_json::array();
   for (const detect::Straggler& each : report.stragglers) {
     stragglers.push_back({{"rank", each.rank},
                           {"cause", detect::name_of(each.cause)},
@@ -102,7 +109,8 @@ nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
                           {"lost_seconds", each.lost_s}});
   }
   for (const detect::SlowGroup& each : report.groups) {
-    groups.push_back({{"group", each.group}, {"kind", each.kind}, {"longer", each.longer}, {"ranks", each.ranks}});
+    groups.push_back(
+        {{"group", each.group}, {"kind", each.kind}, {"longer", each.longer}, {"ranks", each.ranks}});
   }
   nlohmann::ordered_json json{{"steps", report.steps}, {"stragglers", stragglers}, {"groups", groups}};
   if (report.change) json["change"] = {{"step", report.change_step}, {"slower", report.change->slower()}};
@@ -112,7 +120,8 @@ nlohmann::ordered_json json_of(const detect::StragglerReport& report) {
 // Recorded steps are few, and none of them is the first of a start unless all are recorded.
 ExitCode show_stragglers(const std::vector<observe::RankTrace>& ranks, bool json) {
   constexpr int64_t kLeastSteps = 5;
-  const detect::StragglerReport report = detect::find_stragglers(detect::step_times(ranks), {.warm_up = 1, .least = kLeastSteps});
+  const detect::StragglerReport report =
+      detect::find_stragglers(detect::step_times(ranks), {.warm_up = 1, .least = kLeastSteps});
   if (json)
     print_json(json_of(report));
   else
@@ -140,8 +149,9 @@ ExitCode run_trace(const TraceArguments& arguments) {
   observe::require_steps(ranks, arguments.run, arguments.steps);
   if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
-  const std::filesystem::path out =
-      arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
+  const std::filesystem::path out = arguments.out.empty()
+                                        ? std::filesystem::path(arguments.run) / "trace" / "trace.json"
+                                        : std::filesystem::path(arguments.out);
   std::vector<observe::TimeUse> planned;
   double planned_s = 0;
   if (arguments.planned) {
@@ -162,15 +172,19 @@ ExitCode run_trace(const TraceArguments& arguments) {
     double measured = 0;
     for (const observe::TimeUse& each : use)
       measured = std::max(measured, static_cast<double>(each.wall_ns) / static_cast<double>(each.steps));
-    print(fmt::format(
-        "\nA step as planned for this machine takes {} (of which {} are drawn: passes and exchanges), measured {}; it lies beside the last step shown.\n",
-        observe::milliseconds_text(1e3 * planned_s), observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
-        observe::milliseconds_text(1e-6 * measured)));
+    print(
+        fmt::format("\nA step as planned for this machine takes {} (of which {} are drawn: passes and "
+                    "exchanges), measured {}; it lies beside the last step shown.\n",
+                    observe::milliseconds_text(1e3 * planned_s),
+                    observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
+                    observe::milliseconds_text(1e-6 * measured)));
   }
-  print(fmt::format(
-      "\nMeans of {}. Exposed: all ranks had come, and nothing hid the call. Idle: others had not come, data was waited for, or nothing\n"
-      "that is recorded went on. {}\n\n{}: open it at https://ui.perfetto.dev (it stays on your machine) or chrome://tracing\n",
-      counted(use.front().steps, "step"), clocks_of(ranks), out.string()));
+  print(
+      fmt::format("\nMeans of {}. Exposed: all ranks had come, and nothing hid the call. Idle: others had "
+                  "not come, data was waited for, or nothing\n"
+                  "that is recorded went on. {}\n\n{}: open it at https://ui.perfetto.dev (it stays on your "
+                  "machine) or chrome://tracing\n",
+                  counted(use.front().steps, "step"), clocks_of(ranks), out.string()));
   return ExitCode::kDone;
 }
 
@@ -178,21 +192,28 @@ ExitCode run_trace(const TraceArguments& arguments) {
 
 void add_trace(Command& program) {
   auto arguments = std::make_shared<TraceArguments>();
-  Command trace = program.add("trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
-                              {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
-                               {"steps 20 to 40, as a small file for Perfetto", "trace runs/first-run --steps 20-40 --out run.pftrace"},
-                               {"the last step beside the one that the planner predicts", "trace runs/first-run --steps 40 --planned"},
-                               {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
-                               {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
+  Command trace = program.add(
+      "trace", "who did what when: the recorded steps of a run, for Perfetto, and where their time went",
+      {{"all recorded steps of a run (train … observe.trace_every=10)", "trace runs/first-run"},
+       {"steps 20 to 40, as a small file for Perfetto",
+        "trace runs/first-run --steps 20-40 --out run.pftrace"},
+       {"the last step beside the one that the planner predicts",
+        "trace runs/first-run --steps 40 --planned"},
+       {"which ranks the others wait for, and why", "trace runs/first-run --stragglers"},
+       {"a run that stands still: which rank keeps it, and in what", "trace runs/first-run --hang"}});
   trace.option("RUN", arguments->run, "a run folder").required();
-  trace.option(
-      "--out", arguments->out,
-      "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON (default: trace/trace.json in the run folder)");
-  trace.option("--steps", arguments->steps, "a step, or the first and the last of some: 20-40 (default: all)");
-  trace.flag("--hang", arguments->hang, "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
+  trace.option("--out", arguments->out,
+               "the file to write: Perfetto's protobuf where it ends in .pftrace, else Chrome's JSON "
+               "(default: trace/trace.json in the run folder)");
+  trace.option("--steps", arguments->steps,
+               "a step, or the first and the last of some: 20-40 (default: all)");
+  trace.flag(
+      "--hang", arguments->hang,
+      "who waits for whom now, or did when the run failed; --out is a picture (default: trace/hang.svg)");
   trace.flag("--stragglers", arguments->stragglers,
              "instead say which ranks the others wait for: slow, with more work, late data, slow links");
-  trace.flag("--planned", arguments->planned, "also the step that the planner predicts for this machine, beside the last one shown");
+  trace.flag("--planned", arguments->planned,
+             "also the step that the planner predicts for this machine, beside the last one shown");
   trace.json_flag(arguments->json);
   trace.on_run([arguments] { return run_trace(*arguments); });
 }

@@ -36,8 +36,8 @@ struct TrainArguments {
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find_first_of(" =")); }
 
-// What continues this run: the command that was typed; of a finished one with twice the steps. `launch` puts its own number of threads
-// before the overrides that were typed.
+// What continues this run: the command that was typed; of a finished one with twice the steps. `launch` puts
+// its own number of threads before the overrides that were typed.
 std::string next_command(const TrainArguments& arguments, const run::RunRequest& request, bool finished) {
   const std::optional<std::string> launched = comm::variable(comm::kLaunched);
   std::string words = (launched ? "launch " + *launched + " " : "train ") + shell_quoted(arguments.recipe);
@@ -51,22 +51,26 @@ std::string next_command(const TrainArguments& arguments, const run::RunRequest&
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
-// Messages, as all that a training run prints: its result is what lies in the run folder, and that is committed by now.
-void say_where_things_lie(const TrainArguments& arguments, const run::RunRequest& request, const train::Outcome& outcome,
-                          const comm::Placement& place) {
+// Messages, as all that a training run prints: its result is what lies in the run folder, and that is
+// committed by now.
+void say_where_things_lie(const TrainArguments& arguments, const run::RunRequest& request,
+                          const train::Outcome& outcome, const comm::Placement& place) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
   say(stdout, fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run));
-  const std::pair<const char*, std::string> things[] = {{"report.html", "the curves, to look at in a browser"},
-                                                        {"events.jsonl", "every step, one JSON object a line"},
-                                                        {"checkpoints", "what sample, evaluate and a resumed run read"},
-                                                        {"tensorboard", "tensorboard --logdir " + shell_quoted(run + "/tensorboard")}};
+  const std::pair<const char*, std::string> things[] = {
+      {"report.html", "the curves, to look at in a browser"},
+      {"events.jsonl", "every step, one JSON object a line"},
+      {"checkpoints", "what sample, evaluate and a resumed run read"},
+      {"tensorboard", "tensorboard --logdir " + shell_quoted(run + "/tensorboard")}};
   for (const auto& [name, what] : things) {
     const std::filesystem::path path = request.run_folder / name;
     if (!std::filesystem::exists(path)) continue;  // observe.report, observe.tensorboard
-    say(stdout, fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
+    say(stdout, fmt::format("  {:<15} {}\n",
+                            std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
   }
-  if (const std::string line = run::planned_against_measured(request.run_folder, request.recipe.recipe); !line.empty())
+  if (const std::string line = run::planned_against_measured(request.run_folder, request.recipe.recipe);
+      !line.empty())
     say(stdout, "\n" + line);
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
@@ -75,7 +79,8 @@ void say_where_things_lie(const TrainArguments& arguments, const run::RunRequest
   std::string next = next_command(arguments, request, finished);
   if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
   say(stdout, "\nNext:\n");
-  for (const std::string& command : {program_command(use), next, program_command("checkpoint list " + shell_quoted(run))}) {
+  for (const std::string& command :
+       {program_command(use), next, program_command("checkpoint list " + shell_quoted(run))}) {
     say(stdout, "  " + command + "\n");
   }
 }
@@ -88,23 +93,28 @@ ExitCode run_as(const comm::Placement& place, run::RunRequest& request, const Tr
   const std::string values = recipe::to_toml({.recipe = recipe});  // wherever each rank has them from
   const std::string backend(recipe::names_of(mine.backend)[static_cast<size_t>(mine.backend)]);
   const bool nccl = mine.backend == recipe::Backend::kNccl && place.size > 1;
-  const auto world = comm::join_world(
-      {.identity = {{"recipe", sha256_hex(values), recipe::option_values(recipe)}, {"back end", backend, {{"parallel.backend", backend}}}},
-       .join_timeout = comm::Timeout(std::llround(1000 * recipe.parallel.join_timeout)),
-       .timeout = comm::Timeout(std::llround(1000 * recipe.parallel.timeout)),
-       .gpu = nccl ? std::optional(mine.device) : std::nullopt},
-      place);
+  const auto world =
+      comm::join_world({.identity = {{"recipe", sha256_hex(values), recipe::option_values(recipe)},
+                                     {"back end", backend, {{"parallel.backend", backend}}}},
+                        .join_timeout = comm::Timeout(std::llround(1000 * recipe.parallel.join_timeout)),
+                        .timeout = comm::Timeout(std::llround(1000 * recipe.parallel.timeout)),
+                        .gpu = nccl ? std::optional(mine.device) : std::nullopt},
+                       place);
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
-  set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));
-  const train::Outcome outcome = run::run_training(request, tasks(), world->size() > 1 ? world.get() : nullptr);
+  set_diagnostics_file(request.run_folder /
+                       (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));
+  const train::Outcome outcome =
+      run::run_training(request, tasks(), world->size() > 1 ? world.get() : nullptr);
   const bool signalled = outcome.reason == "signal";
   if (!outcome.saved) {
-    throw Error({.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
-                 .what = "the last state of the run is not saved",
-                 .found = fmt::format("the checkpoint of step {} failed (the alarm above says why)", outcome.step),
-                 .where = request.run_folder.string(),
-                 .hint = "make room, then go on from the last good checkpoint: " + next_command(arguments, request, /*finished=*/false)});
+    throw Error(
+        {.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
+         .what = "the last state of the run is not saved",
+         .found = fmt::format("the checkpoint of step {} failed (the alarm above says why)", outcome.step),
+         .where = request.run_folder.string(),
+         .hint = "make room, then go on from the last good checkpoint: " +
+                 next_command(arguments, request, /*finished=*/false)});
   }
   if (!request.quiet) say_where_things_lie(arguments, request, outcome, place);
   return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
@@ -115,7 +125,8 @@ ExitCode run(const TrainArguments& arguments) {
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   run::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
-  request.run_folder = arguments.run.empty() ? run::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  request.run_folder = arguments.run.empty() ? run::default_run_folder(arguments.recipe)
+                                             : std::filesystem::path(arguments.run);
   require_something_to_convert(arguments.from, arguments.convert);
   if (arguments.from.empty()) {
     request.recipe = recipe::load(arguments.recipe, arguments.overrides);
@@ -128,7 +139,8 @@ ExitCode run(const TrainArguments& arguments) {
     }
     request.recipe = recipe::load(arguments.recipe, arguments.overrides, &*first);
   }
-  // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
+  // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for
+  // all.
   const comm::Placement place = comm::find_place();
   observe::BoardWriter board = observe::BoardWriter::from_environment(place.rank);
   request.board = &board;
@@ -144,7 +156,8 @@ ExitCode run(const TrainArguments& arguments) {
   } catch (const std::exception& failure) {
     const auto* const error = dynamic_cast<const Error*>(&failure);
     const bool consequence = dynamic_cast<const comm::Aborted*>(&failure) != nullptr;
-    board.failed(static_cast<int64_t>(error != nullptr ? error->code() : ExitCode::kInternal), failure.what(), consequence);
+    board.failed(static_cast<int64_t>(error != nullptr ? error->code() : ExitCode::kInternal), failure.what(),
+                 consequence);
     board.ended();
     throw;
   }
@@ -156,18 +169,24 @@ ExitCode run(const TrainArguments& arguments) {
 
 void add_train(Command& program) {
   auto arguments = std::make_shared<TrainArguments>();
-  Command train = program.add(
-      "train", "train the model a recipe describes; a second start continues the run",
-      {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
-       {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
-       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"}});
+  Command train =
+      program.add("train", "train the model a recipe describes; a second start continues the run",
+                  {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
+                   {"another folder of text, and twice the steps",
+                    "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
+                   {"weights of a published model, and its tokenizer",
+                    "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"}});
   train.recipe(arguments->recipe, arguments->overrides);
   train.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
-  train.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, which also gives [model]");
-  train.option("--convert", arguments->convert, "what the layers of --from become: a list, or a TOML file (`convert --list`)");
+  train.option(
+      "--from", arguments->from,
+      "begin with the weights of a Hugging Face folder or of a checkpoint, which also gives [model]");
+  train.option("--convert", arguments->convert,
+               "what the layers of --from become: a list, or a TOML file (`convert --list`)");
   train.flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
   train.flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
-  train.flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");
+  train.flag("--explain-dispatch", arguments->explain_dispatch,
+             "say which implementation of each operator was chosen, and why");
   train.on_run([arguments] { return run(*arguments); });
 }
 

@@ -10,8 +10,8 @@ namespace longhaul::cli {
 
 std::string version_text() {
   const BuildVersion& build = build_version();
-  return fmt::format("longhaul {}\ncommit {}\ncompiler {}\nLibTorch {}\nCPU features {}", build.version, build.commit, build.compiler,
-                     libtorch_version(), fmt::join(machine().features, " "));
+  return fmt::format("longhaul {}\ncommit {}\ncompiler {}\nLibTorch {}\nCPU features {}", build.version,
+                     build.commit, build.compiler, libtorch_version(), fmt::join(machine().features, " "));
 }
 
 }  // namespace longhaul::cli

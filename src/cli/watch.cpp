@@ -30,21 +30,24 @@ struct WatchArguments {
   bool once = false, json = false, metrics_by_rank = false;
 };
 
-// The address of a webhook is a password as a rule: whoever has it may post there. So it need not stand in a command line, which all users of a machine
-// see, and one that is wrong is not said where it came from elsewhere.
+// The address of a webhook is a password as a rule: whoever has it may post there. So it need not stand in a
+// command line, which all users of a machine see, and one that is wrong is not said where it came from
+// elsewhere.
 std::string webhook_of(const WatchArguments& arguments) {
   if (!arguments.webhook.empty()) return arguments.webhook;
   const char* const variable = std::getenv("LONGHAUL_WEBHOOK");
   const std::string where = arguments.webhook_file.empty() ? "LONGHAUL_WEBHOOK" : arguments.webhook_file;
   const std::string hint = "chmod 600 " + shell_quoted(arguments.webhook_file);
-  std::string address = !arguments.webhook_file.empty() ? secret_in(arguments.webhook_file, "this webhook", hint)
-                        : variable != nullptr           ? variable
-                                                        : "";
+  std::string address = !arguments.webhook_file.empty()
+                            ? secret_in(arguments.webhook_file, "this webhook", hint)
+                        : variable != nullptr ? variable
+                                              : "";
   if (address.empty() && arguments.webhook_file.empty()) return "";
   try {
     http_address(address);
   } catch (const Error& error) {
-    refuse_secret("this webhook", error.fields().expected, fmt::format("{} characters that are none", address.size()), where, "");
+    refuse_secret("this webhook", error.fields().expected,
+                  fmt::format("{} characters that are none", address.size()), where, "");
   }
   return address;
 }
@@ -61,7 +64,8 @@ class Watch {
     if (!arguments_.serve.empty()) return serve();
     if (arguments_.once || arguments_.json || !is_terminal(stdout)) {
       look_again_where_clocks_may_differ();
-      show(TerminalSize{.columns = is_terminal(stdout) ? terminal_size(stdout).columns : 160, .rows = 1000}, false);
+      show(TerminalSize{.columns = is_terminal(stdout) ? terminal_size(stdout).columns : 160, .rows = 1000},
+           false);
       return ExitCode::kDone;
     }
     return follow();
@@ -118,8 +122,10 @@ class Watch {
       if (arguments_.json)
         text += observe::summary_json(site_.run(i), site_.firing(i));
       else
-        text += (i > 0 ? "\n" : "") + observe::watch_screen(site_.run(i), site_.firing(i),
-                                                            {.columns = size.columns, .rows = rows, .colours = colours_wanted(stdout)});
+        text +=
+            (i > 0 ? "\n" : "") +
+            observe::watch_screen(site_.run(i), site_.firing(i),
+                                  {.columns = size.columns, .rows = rows, .colours = colours_wanted(stdout)});
     }
     print(in_place ? "\x1b[H\x1b[2J" + text : text);
   }
@@ -133,24 +139,33 @@ class Watch {
 
 void add_watch(Command& program) {
   auto arguments = std::make_shared<WatchArguments>();
-  Command watch = program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
-                              {{"in the terminal", "watch runs/first-run"},
-                               {"a page at http://127.0.0.1:8080/, metrics at /metrics", "watch --serve 8080 runs/first-run runs/second"},
-                               {"tell somebody when it stands still",
-                                "watch --serve 8080 runs/big --webhook-file ~/webhook --alert-command 'mail -s \"$LONGHAUL_ALERT\" me'"}});
+  Command watch =
+      program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
+                  {{"in the terminal", "watch runs/first-run"},
+                   {"a page at http://127.0.0.1:8080/, metrics at /metrics",
+                    "watch --serve 8080 runs/first-run runs/second"},
+                   {"tell somebody when it stands still",
+                    "watch --serve 8080 runs/big --webhook-file ~/webhook --alert-command 'mail -s "
+                    "\"$LONGHAUL_ALERT\" me'"}});
   watch.option("RUN", arguments->runs, "run folders").required();
-  watch.option("--serve", arguments->serve, "[HOST:]PORT to serve the page and the metrics at; without a host this machine alone can ask");
-  watch.option("--name", arguments->names, "another name by which the page may be called (a proxy's); repeat for more");
+  watch.option("--serve", arguments->serve,
+               "[HOST:]PORT to serve the page and the metrics at; without a host this machine alone can ask");
+  watch.option("--name", arguments->names,
+               "another name by which the page may be called (a proxy's); repeat for more");
   watch.option("--token-file", arguments->token_file,
-               "file with a token that whoever asks must send (as password of the user longhaul, or as a bearer token)");
-  watch.option("--webhook", arguments->webhook, "http:// or https:// address that alerts are posted to, in Alertmanager's form");
+               "file with a token that whoever asks must send (as password of the user longhaul, or as a "
+               "bearer token)");
+  watch.option("--webhook", arguments->webhook,
+               "http:// or https:// address that alerts are posted to, in Alertmanager's form");
+  watch.option("--webhook-file", arguments->webhook_file,
+               "file with that address, which you alone may read; or the variable LONGHAUL_WEBHOOK: others "
+               "see what stands in a command line");
   watch.option(
-      "--webhook-file", arguments->webhook_file,
-      "file with that address, which you alone may read; or the variable LONGHAUL_WEBHOOK: others see what stands in a command line");
-  watch.option("--alert-command", arguments->command,
-               "command run for each alert, which stands in LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS, …_SUMMARY, …_JSON");
+      "--alert-command", arguments->command,
+      "command run for each alert, which stands in LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS, …_SUMMARY, …_JSON");
   watch.option("--every", arguments->every_s, "seconds between looks").above(0).default_shown();
-  watch.flag("--metrics-by-rank", arguments->metrics_by_rank, "metrics of each rank instead of the worst of each node");
+  watch.flag("--metrics-by-rank", arguments->metrics_by_rank,
+             "metrics of each rank instead of the worst of each node");
   watch.flag("--once", arguments->once, "print how it stands and end");
   watch.json_flag(arguments->json);
   watch.on_run([arguments] {

@@ -30,7 +30,8 @@ std::string kinds_text(const std::vector<layout::GroupKind>& kinds) {
 std::string transfers_text(const std::vector<Transfer>& transfers) {
   std::string text;
   for (const Transfer& transfer : transfers) {
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", transfer.direction == Direction::kSend ? "send" : "receive",
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ",
+                        transfer.direction == Direction::kSend ? "send" : "receive",
                         describe(transfer.tensor), transfer.direction == Direction::kSend ? "to " : "from ");
     text += std::to_string(transfer.peer);
   }
@@ -40,42 +41,50 @@ std::string transfers_text(const std::vector<Transfer>& transfers) {
 // What check() has seen so far; `require` throws what it has not.
 class Checker {
  public:
-  Checker(const Call& call, int64_t rank, int64_t size, const std::string& group) : call_(call), rank_(rank), size_(size), group_(group) {}
+  Checker(const Call& call, int64_t rank, int64_t size, const std::string& group)
+      : call_(call), rank_(rank), size_(size), group_(group) {}
 
   void require(bool holds, std::string expected, std::string found) const {
     if (holds) return;
-    throw Error({.code = ExitCode::kInternal,
-                 .what = fmt::format("{} '{}' cannot be carried out", name_of(call_.kind), call_.options.name),
-                 .expected = std::move(expected),
-                 .found = std::move(found),
-                 .where = fmt::format("rank {} of '{}'", rank_, group_)});
+    throw Error(
+        {.code = ExitCode::kInternal,
+         .what = fmt::format("{} '{}' cannot be carried out", name_of(call_.kind), call_.options.name),
+         .expected = std::move(expected),
+         .found = std::move(found),
+         .where = fmt::format("rank {} of '{}'", rank_, group_)});
   }
 
   void tensor(const Tensor& tensor, const char* role) const {
     require(tensor.defined(), fmt::format("a tensor as {}", role), "none");
-    require(tensor.layout() == at::kStrided && !tensor.is_quantized(), fmt::format("a dense {}", role), describe(tensor));
+    require(tensor.layout() == at::kStrided && !tensor.is_quantized(), fmt::format("a dense {}", role),
+            describe(tensor));
     require(tensor.is_contiguous(), fmt::format("a contiguous {}", role),
             fmt::format("{} with strides {}", describe(tensor), sizes_text(tensor.strides())));
-    require(!tensor.is_conj() && !tensor.is_neg(), fmt::format("a resolved {}", role), "a tensor whose values are yet to be negated");
+    require(!tensor.is_conj() && !tensor.is_neg(), fmt::format("a resolved {}", role),
+            "a tensor whose values are yet to be negated");
   }
 
   // Input and output of one dtype and device, cut along dimension 0.
   void pair(const Tensor& input, const Tensor& output) const {
     tensor(input, "input");
     tensor(output, "output");
-    require(input.scalar_type() == output.scalar_type() && input.device() == output.device(), "input and output of one dtype and device",
-            fmt::format("{} on {} and {} on {}", describe(input), input.device().str(), describe(output), output.device().str()));
+    require(input.scalar_type() == output.scalar_type() && input.device() == output.device(),
+            "input and output of one dtype and device",
+            fmt::format("{} on {} and {} on {}", describe(input), input.device().str(), describe(output),
+                        output.device().str()));
     require(input.dim() > 0 && output.dim() > 0 && input.sizes().slice(1) == output.sizes().slice(1),
             "input and output with rows of one shape", describe(input) + " and " + describe(output));
   }
 
   // `rows` cuts the dimension 0 of `whole` into a part for each rank.
   void cut(const Rows& rows, const Tensor& whole, const char* role) const {
-    require(static_cast<int64_t>(rows.size()) == size_, fmt::format("a number of rows of the {} for each of {} ranks", role, size_),
+    require(static_cast<int64_t>(rows.size()) == size_,
+            fmt::format("a number of rows of the {} for each of {} ranks", role, size_),
             fmt::format("{} numbers", rows.size()));
-    require(std::all_of(rows.begin(), rows.end(), [](int64_t count) { return count >= 0; }), "no negative number of rows",
-            fmt::format("rows {}", fmt::join(rows, " ")));
-    require(std::accumulate(rows.begin(), rows.end(), int64_t{0}) == whole.size(0), fmt::format("an {} of as many rows as its parts", role),
+    require(std::all_of(rows.begin(), rows.end(), [](int64_t count) { return count >= 0; }),
+            "no negative number of rows", fmt::format("rows {}", fmt::join(rows, " ")));
+    require(std::accumulate(rows.begin(), rows.end(), int64_t{0}) == whole.size(0),
+            fmt::format("an {} of as many rows as its parts", role),
             fmt::format("{} cut as {}", describe(whole), fmt::join(rows, " ")));
   }
 
@@ -91,12 +100,13 @@ class Checker {
   }
 
   void peer(int64_t rank, const char* role) const {
-    require(rank >= 0 && rank < size_, fmt::format("a rank from 0 to {} as {}", size_ - 1, role), std::to_string(rank));
+    require(rank >= 0 && rank < size_, fmt::format("a rank from 0 to {} as {}", size_ - 1, role),
+            std::to_string(rank));
   }
 
   void reduction(const Tensor& tensor) const {
-    require(can_combine(tensor.scalar_type(), call_.reduction), fmt::format("a dtype that has a {}", name_of(call_.reduction)),
-            describe(tensor));
+    require(can_combine(tensor.scalar_type(), call_.reduction),
+            fmt::format("a dtype that has a {}", name_of(call_.reduction)), describe(tensor));
   }
 
   void transfers() const {
@@ -106,7 +116,8 @@ class Checker {
       tensor(list[i].tensor, "tensor");
       for (size_t j = 0; j < i; ++j) {
         if (list[i].direction == Direction::kSend && list[j].direction == Direction::kSend) continue;
-        require(!overlap(list[i].tensor, list[j].tensor), "received tensors apart from all others", transfers_text({list[j], list[i]}));
+        require(!overlap(list[i].tensor, list[j].tensor), "received tensors apart from all others",
+                transfers_text({list[j], list[i]}));
       }
     }
   }
@@ -120,7 +131,8 @@ class Checker {
         for (const int64_t rank : group) {
           if (rank < 0 || rank >= size_) peer(rank, "member");
           if (seen[static_cast<size_t>(rank)])
-            require(false, "each rank in one group of a kind", fmt::format("rank {} in several: {}", rank, kinds_text({kind})));
+            require(false, "each rank in one group of a kind",
+                    fmt::format("rank {} in several: {}", rank, kinds_text({kind})));
           seen[static_cast<size_t>(rank)] = true;
         }
       }
@@ -133,11 +145,15 @@ class Checker {
   const std::string& group_;
 };
 
-bool same_type_and_sizes(const Tensor& a, const Tensor& b) { return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes(); }
+bool same_type_and_sizes(const Tensor& a, const Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
+}
 
 bool same_kinds(const std::vector<layout::GroupKind>& a, const std::vector<layout::GroupKind>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const layout::GroupKind& x, const layout::GroupKind& y) { return x.name == y.name && x.groups == y.groups; });
+                    [](const layout::GroupKind& x, const layout::GroupKind& y) {
+                      return x.name == y.name && x.groups == y.groups;
+                    });
 }
 
 }  // namespace
@@ -150,7 +166,8 @@ Transfer receive_from(int64_t peer, const Tensor& tensor) { return {Direction::k
 std::string label(const Call& call) { return label(call.kind, call.options.name, call.sequence); }
 
 std::string describe(const Tensor& tensor) {
-  return tensor.defined() ? fmt::format("{} {}", name_of(tensor.scalar_type()), sizes_text(tensor.sizes())) : "no tensor";
+  return tensor.defined() ? fmt::format("{} {}", name_of(tensor.scalar_type()), sizes_text(tensor.sizes()))
+                          : "no tensor";
 }
 
 std::string describe(const Call& call) {
@@ -159,11 +176,13 @@ std::string describe(const Call& call) {
     case CallKind::kAllReduce:
       return fmt::format("{} ({}, {})", head, name_of(call.reduction), describe(call.input));
     case CallKind::kReduceScatter:
-      return fmt::format("{} ({}, {}, rows {})", head, name_of(call.reduction), describe(call.input), fmt::join(call.input_rows, " "));
+      return fmt::format("{} ({}, {}, rows {})", head, name_of(call.reduction), describe(call.input),
+                         fmt::join(call.input_rows, " "));
     case CallKind::kAllGather:
       return fmt::format("{} ({}, rows {})", head, describe(call.output), fmt::join(call.output_rows, " "));
     case CallKind::kAllToAll:
-      return fmt::format("{} ({} rows of {})", head, name_of(call.input.scalar_type()), sizes_text(call.input.sizes().slice(1)));
+      return fmt::format("{} ({} rows of {})", head, name_of(call.input.scalar_type()),
+                         sizes_text(call.input.sizes().slice(1)));
     case CallKind::kBroadcast:
       return fmt::format("{} ({} of rank {})", head, describe(call.input), call.root);
     case CallKind::kExchange:
@@ -182,11 +201,13 @@ bool agree(const Call& a, const Call& b) {
     case CallKind::kAllReduce:
       return a.reduction == b.reduction && same_type_and_sizes(a.input, b.input);
     case CallKind::kReduceScatter:
-      return a.reduction == b.reduction && same_type_and_sizes(a.input, b.input) && a.input_rows == b.input_rows;
+      return a.reduction == b.reduction && same_type_and_sizes(a.input, b.input) &&
+             a.input_rows == b.input_rows;
     case CallKind::kAllGather:
       return same_type_and_sizes(a.output, b.output) && a.output_rows == b.output_rows;
     case CallKind::kAllToAll:
-      return a.input.scalar_type() == b.input.scalar_type() && a.input.sizes().slice(1) == b.input.sizes().slice(1);
+      return a.input.scalar_type() == b.input.scalar_type() &&
+             a.input.sizes().slice(1) == b.input.sizes().slice(1);
     case CallKind::kBroadcast:
       return a.root == b.root && same_type_and_sizes(a.input, b.input);
     case CallKind::kBarrier:
@@ -234,7 +255,9 @@ void check(const Call& call, int64_t rank, int64_t size, const std::string& grou
 void check_on_cpu(const Call& call, int64_t rank, const std::string& group) {
   const Checker checker(call, rank, 0, group);
   const auto look_at = [&](const Tensor& tensor) {
-    if (tensor.defined()) checker.require(tensor.is_cpu(), "tensors on the CPU", describe(tensor) + " on " + tensor.device().str());
+    if (tensor.defined())
+      checker.require(tensor.is_cpu(), "tensors on the CPU",
+                      describe(tensor) + " on " + tensor.device().str());
   };
   look_at(call.input);
   look_at(call.output);
@@ -242,7 +265,8 @@ void check_on_cpu(const Call& call, int64_t rank, const std::string& group) {
 }
 
 bool overlap(const Tensor& a, const Tensor& b) {
-  if (a.numel() == 0 || b.numel() == 0 || a.is_meta() || b.is_meta() || a.device() != b.device()) return false;
+  if (a.numel() == 0 || b.numel() == 0 || a.is_meta() || b.is_meta() || a.device() != b.device())
+    return false;
   const auto* first = static_cast<const std::byte*>(a.const_data_ptr());
   const auto* second = static_cast<const std::byte*>(b.const_data_ptr());
   return std::less<>()(first, second + b.nbytes()) && std::less<>()(second, first + a.nbytes());
@@ -250,7 +274,8 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 std::vector<Tensor> written_by(const Call& call, int64_t rank) {
   std::vector<Tensor> written;
-  if (call.output.defined() && !(call.kind == CallKind::kBroadcast && call.root == rank)) written.push_back(call.output);
+  if (call.output.defined() && !(call.kind == CallKind::kBroadcast && call.root == rank))
+    written.push_back(call.output);
   for (const Transfer& transfer : call.transfers) {
     if (transfer.direction == Direction::kReceive) written.push_back(transfer.tensor);
   }

@@ -48,19 +48,22 @@ Transfer receive_from(int64_t peer, const Tensor& tensor);
 
 struct Call {
   CallKind kind = CallKind::kBarrier;
-  int64_t sequence = 0;  // number of this call among the communicator's collective calls, or among its exchanges
+  // number of this call among the communicator's collective calls, or among its exchanges
+  int64_t sequence = 0;
   CallOptions options{};
   Reduction reduction = Reduction::kSum;
-  int64_t root = 0;                        // broadcast
-  Tensor input{}, output{};                // the same tensor in all_reduce and broadcast
-  std::vector<int64_t> input_rows{};       // how dimension 0 of the input is cut by rank: reduce_scatter, all_to_all
+  int64_t root = 0;          // broadcast
+  Tensor input{}, output{};  // the same tensor in all_reduce and broadcast
+  // how dimension 0 of the input is cut by rank: reduce_scatter, all_to_all
+  std::vector<int64_t> input_rows{};
   std::vector<int64_t> output_rows{};      // and of the output: all_gather, all_to_all
   std::vector<Transfer> transfers{};       // exchange
   std::vector<layout::GroupKind> kinds{};  // split
 };
 
-std::string label(const Call& call);         // "all_reduce 'loss' (call 5)"
-std::string describe(const Call& call);      // "all_reduce 'loss' (sum, fp32 [3, 4])": what ranks have to agree on
+std::string label(const Call& call);  // "all_reduce 'loss' (call 5)"
+// "all_reduce 'loss' (sum, fp32 [3, 4])": what ranks have to agree on
+std::string describe(const Call& call);
 std::string describe(const Tensor& tensor);  // "fp32 [3, 4]"
 
 // Whether calls of two ranks with the same number belong together. The row counts of all_to_all differ by
@@ -73,7 +76,8 @@ void check(const Call& call, int64_t rank, int64_t size, const std::string& grou
 // For back ends that support no other device.
 void check_on_cpu(const Call& call, int64_t rank, const std::string& group);
 
-bool overlap(const Tensor& a, const Tensor& b);                  // whether they share bytes of memory
-std::vector<Tensor> written_by(const Call& call, int64_t rank);  // the tensors that this rank's part of the call writes to
+bool overlap(const Tensor& a, const Tensor& b);  // whether they share bytes of memory
+// the tensors that this rank's part of the call writes to
+std::vector<Tensor> written_by(const Call& call, int64_t rank);
 
 }  // namespace longhaul::comm

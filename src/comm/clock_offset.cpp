@@ -20,7 +20,8 @@ ClockOffset measured(Communicator& world, const std::function<int64_t()>& now_ns
   return best;
 }
 
-void answer_all(Communicator& world, const std::vector<int64_t>& askers, const std::function<int64_t()>& now_ns) {
+void answer_all(Communicator& world, const std::vector<int64_t>& askers,
+                const std::function<int64_t()>& now_ns) {
   const Tensor asked = at::zeros({1}, at::kLong);
   for (const int64_t rank : askers) {
     for (int64_t round = 0; round < kRounds; ++round) {
@@ -32,9 +33,11 @@ void answer_all(Communicator& world, const std::vector<int64_t>& askers, const s
 
 }  // namespace
 
-ClockOffset clock_offset(Communicator& world, const std::string& clock_of, const std::function<int64_t()>& now_ns) {
+ClockOffset clock_offset(Communicator& world, const std::string& clock_of,
+                         const std::function<int64_t()>& now_ns) {
   const Tensor clocks = at::empty({world.size()}, at::kLong);
-  world.all_gather(at::full({1}, static_cast<int64_t>(xxh3(clock_of)), at::kLong), clocks, {.name = "clocks"}).wait();
+  world.all_gather(at::full({1}, static_cast<int64_t>(xxh3(clock_of)), at::kLong), clocks, {.name = "clocks"})
+      .wait();
   const auto* const clock = clocks.const_data_ptr<int64_t>();
   std::vector<int64_t> others;
   for (int64_t rank = 1; rank < world.size(); ++rank) {

@@ -17,7 +17,9 @@ struct ClockOffset {
   int64_t error_ns = 0;   // upper bound of the error: half of the quickest round
 };
 
-// A collective call. `clock_of`: names the clock, the same on ranks that share one (base/machine/machine.h: boot).
-ClockOffset clock_offset(Communicator& world, const std::string& clock_of, const std::function<int64_t()>& now_ns);
+// A collective call. `clock_of`: names the clock, the same on ranks that share one (base/machine/machine.h:
+// boot).
+ClockOffset clock_offset(Communicator& world, const std::string& clock_of,
+                         const std::function<int64_t()>& now_ns);
 
 }  // namespace longhaul::comm

@@ -13,7 +13,8 @@ std::vector<int64_t> even_rows(const Tensor& whole, int64_t size) {
 
 }  // namespace
 
-Communicator::Communicator(std::string name, int64_t rank, int64_t size) : name_(std::move(name)), rank_(rank), size_(size) {
+Communicator::Communicator(std::string name, int64_t rank, int64_t size)
+    : name_(std::move(name)), rank_(rank), size_(size) {
   LONGHAUL_ASSERT(rank >= 0 && rank < size, "rank {} of {}", rank, size);
 }
 
@@ -35,11 +36,15 @@ Work Communicator::issue(Call call) {
 }
 
 Work Communicator::all_reduce(const Tensor& values, Reduction reduction, CallOptions options) {
-  return issue({.kind = CallKind::kAllReduce, .options = std::move(options), .reduction = reduction, .input = values, .output = values});
+  return issue({.kind = CallKind::kAllReduce,
+                .options = std::move(options),
+                .reduction = reduction,
+                .input = values,
+                .output = values});
 }
 
-Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction, CallOptions options,
-                                  std::vector<int64_t> rows) {
+Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction,
+                                  CallOptions options, std::vector<int64_t> rows) {
   if (rows.empty()) rows = even_rows(input, size_);
   return issue({.kind = CallKind::kReduceScatter,
                 .options = std::move(options),
@@ -49,14 +54,18 @@ Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, Red
                 .input_rows = std::move(rows)});
 }
 
-Work Communicator::all_gather(const Tensor& input, const Tensor& output, CallOptions options, std::vector<int64_t> rows) {
+Work Communicator::all_gather(const Tensor& input, const Tensor& output, CallOptions options,
+                              std::vector<int64_t> rows) {
   if (rows.empty()) rows = even_rows(output, size_);
-  return issue(
-      {.kind = CallKind::kAllGather, .options = std::move(options), .input = input, .output = output, .output_rows = std::move(rows)});
+  return issue({.kind = CallKind::kAllGather,
+                .options = std::move(options),
+                .input = input,
+                .output = output,
+                .output_rows = std::move(rows)});
 }
 
-Work Communicator::all_to_all(const Tensor& input, const Tensor& output, std::vector<int64_t> send_rows, std::vector<int64_t> receive_rows,
-                              CallOptions options) {
+Work Communicator::all_to_all(const Tensor& input, const Tensor& output, std::vector<int64_t> send_rows,
+                              std::vector<int64_t> receive_rows, CallOptions options) {
   return issue({.kind = CallKind::kAllToAll,
                 .options = std::move(options),
                 .input = input,
@@ -66,16 +75,24 @@ Work Communicator::all_to_all(const Tensor& input, const Tensor& output, std::ve
 }
 
 Work Communicator::broadcast(const Tensor& values, int64_t root, CallOptions options) {
-  return issue({.kind = CallKind::kBroadcast, .options = std::move(options), .root = root, .input = values, .output = values});
+  return issue({.kind = CallKind::kBroadcast,
+                .options = std::move(options),
+                .root = root,
+                .input = values,
+                .output = values});
 }
 
 Work Communicator::exchange(std::vector<Transfer> transfers, CallOptions options) {
-  return issue({.kind = CallKind::kExchange, .options = std::move(options), .transfers = std::move(transfers)});
+  return issue(
+      {.kind = CallKind::kExchange, .options = std::move(options), .transfers = std::move(transfers)});
 }
 
-Work Communicator::barrier(CallOptions options) { return issue({.kind = CallKind::kBarrier, .options = std::move(options)}); }
+Work Communicator::barrier(CallOptions options) {
+  return issue({.kind = CallKind::kBarrier, .options = std::move(options)});
+}
 
-std::vector<std::unique_ptr<Communicator>> Communicator::split(std::vector<layout::GroupKind> kinds, CallOptions options) {
+std::vector<std::unique_ptr<Communicator>> Communicator::split(std::vector<layout::GroupKind> kinds,
+                                                               CallOptions options) {
   Call call{.kind = CallKind::kSplit, .options = std::move(options), .kinds = std::move(kinds)};
   prepare(call);
   std::vector<std::unique_ptr<Communicator>> groups = start_split(std::move(call));

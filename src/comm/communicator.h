@@ -61,15 +61,18 @@ class Communicator {
   // output ← this rank's rows of the reduction of the inputs of all ranks. input is [rows of all ranks, …]
   // on every rank; output [own rows, …]. `rows`: how many rows each rank gets, the same list on all ranks,
   // zeros allowed; empty: evenly. In place: output is this rank's rows of input.
-  Work reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction, CallOptions options, std::vector<int64_t> rows = {});
+  Work reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction, CallOptions options,
+                      std::vector<int64_t> rows = {});
 
-  // output [rows of all ranks, …] ← the inputs [own rows, …] in the order of ranks. `rows` as above. In place: input is this rank's rows of
-  // output.
-  Work all_gather(const Tensor& input, const Tensor& output, CallOptions options, std::vector<int64_t> rows = {});
+  // output [rows of all ranks, …] ← the inputs [own rows, …] in the order of ranks. `rows` as above. In
+  // place: input is this rank's rows of output.
+  Work all_gather(const Tensor& input, const Tensor& output, CallOptions options,
+                  std::vector<int64_t> rows = {});
 
-  // The first send_rows[0] rows of input go to rank 0, the next send_rows[1] to rank 1, …; output gets receive_rows[0] rows of rank 0, …
-  Work all_to_all(const Tensor& input, const Tensor& output, std::vector<int64_t> send_rows, std::vector<int64_t> receive_rows,
-                  CallOptions options);
+  // The first send_rows[0] rows of input go to rank 0, the next send_rows[1] to rank 1, …; output gets
+  // receive_rows[0] rows of rank 0, …
+  Work all_to_all(const Tensor& input, const Tensor& output, std::vector<int64_t> send_rows,
+                  std::vector<int64_t> receive_rows, CallOptions options);
 
   // values ← values of rank `root`.
   Work broadcast(const Tensor& values, int64_t root, CallOptions options);
@@ -87,25 +90,27 @@ class Communicator {
   // Rank i of a group is the i-th of its list; its name is the kind and the group's number, "tp 3". A
   // collective call, finished when it returns; all ranks give the same kinds. A failure in one group makes
   // all of them fail.
-  std::vector<std::unique_ptr<Communicator>> split(std::vector<layout::GroupKind> kinds, CallOptions options = {.name = "split"});
+  std::vector<std::unique_ptr<Communicator>> split(std::vector<layout::GroupKind> kinds,
+                                                   CallOptions options = {.name = "split"});
 
   // Makes the group fail, and with it all groups that fail together with it: every rank that waits in one,
   // or calls it later, gets an Aborted with the reason. Only the first failure counts. Never blocks.
   virtual void abort(const std::string& reason) = 0;
 
-  // Whether the calls of one rank are carried out one after the other, as NCCL does: an exchange whose partner
-  // has not come holds up all calls that this rank starts after it on this communicator. A sender and a
-  // receiver that must not wait for other messages use a communicator of their own then
+  // Whether the calls of one rank are carried out one after the other, as NCCL does: an exchange whose
+  // partner has not come holds up all calls that this rank starts after it on this communicator. A sender and
+  // a receiver that must not wait for other messages use a communicator of their own then
   // (parallel/pipeline/message_ways.h).
   virtual bool in_order() const { return false; }
 
-  // Throws the group's failure if this rank knows of one by now; never waits. For whoever has read values that
-  // a GPU computed: a back end that is aborted lets the stream go on, and what it wrote is undefined.
+  // Throws the group's failure if this rank knows of one by now; never waits. For whoever has read values
+  // that a GPU computed: a back end that is aborted lets the stream go on, and what it wrote is undefined.
   virtual void require_well() {}
 
-  // These link two back ends over the same ranks (comm/c10d/by_device.h). A function that does as abort() does
-  // and may outlive the communicator; and `tell`, which is called once, from any thread, when this rank learns
-  // that the group has failed. By default neither does anything: ranks that are threads have one back end.
+  // These link two back ends over the same ranks (comm/c10d/by_device.h). A function that does as abort()
+  // does and may outlive the communicator; and `tell`, which is called once, from any thread, when this rank
+  // learns that the group has failed. By default neither does anything: ranks that are threads have one back
+  // end.
   using Tell = std::function<void(const std::string& reason)>;
   virtual Tell aborter() {
     return [](const std::string&) {};

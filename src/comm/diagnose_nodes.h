@@ -18,15 +18,16 @@ struct DiagnoseOptions {
   Timeout timeout = std::chrono::seconds(120);  // for the slowest node's own checks, and for each exchange
 };
 
-std::vector<std::string> gather_texts(Communicator& world, const std::string& own, const std::string& name, Timeout timeout);
+std::vector<std::string> gather_texts(Communicator& world, const std::string& own, const std::string& name,
+                                      Timeout timeout);
 std::vector<control::PairResult> measure_pairs(Communicator& world, const DiagnoseOptions& options);
-control::NodesReport diagnose_nodes(Communicator& world, const control::SelfCheckReport& own, const control::Limits& limits,
-                                    const DiagnoseOptions& options = {});
+control::NodesReport diagnose_nodes(Communicator& world, const control::SelfCheckReport& own,
+                                    const control::Limits& limits, const DiagnoseOptions& options = {});
 
 // The same for a node that knows its peers by their addresses, given in the same order on all of them. It
 // joins them and adds what they find about this node (pairs, clock) to its own report. If peers share an
 // address or do not come, the check is skipped with the reason, because that is no fault of this node.
-void diagnose_with_peers(control::SelfCheckReport& own, const std::vector<std::string>& peers, const control::Limits& limits,
-                         const DiagnoseOptions& options = {});
+void diagnose_with_peers(control::SelfCheckReport& own, const std::vector<std::string>& peers,
+                         const control::Limits& limits, const DiagnoseOptions& options = {});
 
 }  // namespace longhaul::comm

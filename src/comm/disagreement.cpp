@@ -34,7 +34,8 @@ std::string ranks_text(const std::vector<int64_t>& ranks) {
 
 class GroupComparison {
  public:
-  GroupComparison(const std::string& path, const std::vector<MemberCalls>& members, std::vector<Disagreement>& found)
+  GroupComparison(const std::string& path, const std::vector<MemberCalls>& members,
+                  std::vector<Disagreement>& found)
       : path_(path), members_(members), found_(found) {}
 
   void run() {
@@ -54,8 +55,8 @@ class GroupComparison {
     for (const MemberCalls& member : members_) {
       if (member.place->top_ranks == members_[0].place->top_ranks) continue;
       add(Kind::kMembers, "", {members_[0].of->rank, member.of->rank},
-          fmt::format("rank {} has {} members, rank {} other ones", members_[0].of->rank, members_[0].place->top_ranks.size(),
-                      member.of->rank));
+          fmt::format("rank {} has {} members, rank {} other ones", members_[0].of->rank,
+                      members_[0].place->top_ranks.size(), member.of->rank));
       return false;
     }
     return true;
@@ -98,14 +99,16 @@ class GroupComparison {
     }
     if (call == nullptr) return false;  // nobody came: what follows was refused too
     if (!missing.empty()) {
-      add(Kind::kMissing, label(*call), missing, fmt::format("{} never came to {}", ranks_text(missing), label(*call)));
+      add(Kind::kMissing, label(*call), missing,
+          fmt::format("{} never came to {}", ranks_text(missing), label(*call)));
       return false;
     }
     return call->kind != CallKind::kAllToAll || rows_fit(sequence);
   }
 
   void add_different_calls(int64_t sequence, const std::map<std::string, std::vector<int64_t>>& by_text) {
-    const auto most = std::ranges::max_element(by_text, {}, [](const auto& each) { return each.second.size(); });
+    const auto most =
+        std::ranges::max_element(by_text, {}, [](const auto& each) { return each.second.size(); });
     std::vector<int64_t> others;
     std::string text = fmt::format("call {} is {} on {}", sequence, most->first, ranks_text(most->second));
     for (auto each = by_text.begin(); each != by_text.end(); ++each) {
@@ -124,7 +127,8 @@ class GroupComparison {
         const int64_t sent = sends.send_rows.at(b.position), received = receives.receive_rows.at(a.position);
         if (sent == received) continue;
         add(Kind::kSizes, label(sends), {a.of->rank, b.of->rank},
-            fmt::format("{}: rank {} sends {} rows to rank {}, which receives {}", label(sends), a.of->rank, sent, b.of->rank, received));
+            fmt::format("{}: rank {} sends {} rows to rank {}, which receives {}", label(sends), a.of->rank,
+                        sent, b.of->rank, received));
         return false;
       }
     }
@@ -139,38 +143,45 @@ class GroupComparison {
     std::vector<Message> list;
     for (const CallRecord* call : of.exchanges) {
       for (const MessageRecord& each : call->messages) {
-        if (each.direction == direction && each.peer == static_cast<int64_t>(peer.position)) list.push_back({call, &each});
+        if (each.direction == direction && each.peer == static_cast<int64_t>(peer.position))
+          list.push_back({call, &each});
       }
     }
     return list;
   }
 
   void compare_messages() {
-    const bool any = std::ranges::any_of(members_, [](const MemberCalls& member) { return !member.exchanges.empty(); });
+    const bool any =
+        std::ranges::any_of(members_, [](const MemberCalls& member) { return !member.exchanges.empty(); });
     for (size_t a = 0; any && a < members_.size(); ++a) {
       for (size_t b = 0; b < members_.size(); ++b) {
         // A ring that lost calls no longer tells which message of one is which of the other.
-        if (members_[a].of->dropped == 0 && members_[b].of->dropped == 0 && !messages_fit(members_[a], members_[b])) return;
+        if (members_[a].of->dropped == 0 && members_[b].of->dropped == 0 &&
+            !messages_fit(members_[a], members_[b]))
+          return;
       }
     }
   }
 
   bool messages_fit(const MemberCalls& from, const MemberCalls& to) {
-    const std::vector<Message> sent = messages(from, Direction::kSend, to), received = messages(to, Direction::kReceive, from);
+    const std::vector<Message> sent = messages(from, Direction::kSend, to),
+                               received = messages(to, Direction::kReceive, from);
     for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i) {
       if (sent[i].record->tensor == received[i].record->tensor) continue;
       add(Kind::kSizes, label(*sent[i].call), {from.of->rank, to.of->rank},
-          fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", from.of->rank, sent[i].record->tensor, label(*sent[i].call),
-                      to.of->rank, received[i].record->tensor, label(*received[i].call)));
+          fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", from.of->rank,
+                      sent[i].record->tensor, label(*sent[i].call), to.of->rank, received[i].record->tensor,
+                      label(*received[i].call)));
       return false;
     }
     if (sent.size() == received.size()) return true;
     const bool more_sent = sent.size() > received.size();
     const Message& alone = more_sent ? sent[received.size()] : received[sent.size()];
-    const int64_t came = more_sent ? from.of->rank : to.of->rank, missing = more_sent ? to.of->rank : from.of->rank;
+    const int64_t came = more_sent ? from.of->rank : to.of->rank,
+                  missing = more_sent ? to.of->rank : from.of->rank;
     add(Kind::kPartner, label(*alone.call), {missing},
-        fmt::format("rank {} {} {} in {}, and rank {} never {} it", came, more_sent ? "sends" : "expects", alone.record->tensor,
-                    label(*alone.call), missing, more_sent ? "receives" : "sends"));
+        fmt::format("rank {} {} {} in {}, and rank {} never {} it", came, more_sent ? "sends" : "expects",
+                    alone.record->tensor, label(*alone.call), missing, more_sent ? "receives" : "sends"));
     return false;
   }
 
@@ -184,7 +195,8 @@ std::map<std::string, std::vector<MemberCalls>> by_group(const std::vector<RankR
   for (const RankRecords& rank : ranks) {
     std::vector<MemberCalls> own;
     for (const GroupPlace& place : rank.groups) {
-      const auto position = static_cast<size_t>(std::ranges::find(place.top_ranks, rank.rank) - place.top_ranks.begin());
+      const auto position =
+          static_cast<size_t>(std::ranges::find(place.top_ranks, rank.rank) - place.top_ranks.begin());
       own.push_back({.of = &rank, .place = &place, .position = position});
     }
     for (const CallRecord& call : rank.calls) {
@@ -205,8 +217,9 @@ void name_suspects(const std::vector<RankRecords>& ranks, Comparison& comparison
   }
   for (const RankRecords& rank : ranks) {
     // Whoever waited until a call failed had come to it.
-    const bool waits = std::ranges::any_of(
-        rank.calls, [](const CallRecord& call) { return call.blocks() || (call.state == CallState::kFailed && call.started_ns != 0); });
+    const bool waits = std::ranges::any_of(rank.calls, [](const CallRecord& call) {
+      return call.blocks() || (call.state == CallState::kFailed && call.started_ns != 0);
+    });
     if (waits) waiting.insert(rank.rank);
   }
   std::ranges::set_difference(missing, waiting, std::back_inserter(comparison.suspects));
@@ -231,7 +244,8 @@ std::string Comparison::text() const {
   if (agreed()) return fmt::format("{} calls in {} groups agree", calls, groups);
   std::string text;
   for (const Disagreement& each : disagreements) text += each.text + "\n";
-  if (!suspects.empty()) text += fmt::format("look first at {}: nothing there waits for others\n", ranks_text(suspects));
+  if (!suspects.empty())
+    text += fmt::format("look first at {}: nothing there waits for others\n", ranks_text(suspects));
   if (circle) text += "all ranks that are missing wait for others themselves, in a circle\n";
   return text;
 }
@@ -241,7 +255,8 @@ std::string summary_of_calls(const std::filesystem::path& run_folder) {
   if (ranks.empty()) return "";
   std::string text = compare_records(ranks).text();
   if (!text.ends_with('\n')) text += "\n";
-  return fmt::format("{}The last calls of {} lie in {}", text, counted(std::ssize(ranks), "rank"), calls_folder(run_folder).string());
+  return fmt::format("{}The last calls of {} lie in {}", text, counted(std::ssize(ranks), "rank"),
+                     calls_folder(run_folder).string());
 }
 
 }  // namespace longhaul::comm

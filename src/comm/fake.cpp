@@ -15,7 +15,9 @@ void fill_rows(const Tensor& into, const Tensor& part) {
   into.narrow(0, rows, into.size(0) - rows).zero_();
 }
 
-int64_t first_row(const std::vector<int64_t>& rows, int64_t rank) { return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0}); }
+int64_t first_row(const std::vector<int64_t>& rows, int64_t rank) {
+  return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
+}
 
 // Every part of the output ← the same rows.
 void repeat_rows(const Call& call, const Tensor& rows) {
@@ -32,14 +34,16 @@ void pretend(const Call& call, int64_t rank, int64_t size) {
       if (call.reduction == Reduction::kSum) Tensor(call.output).mul_(size);
       return;
     case CallKind::kReduceScatter: {
-      const Tensor own = call.input.narrow(0, first_row(call.input_rows, rank), call.input_rows[static_cast<size_t>(rank)]);
+      const Tensor own =
+          call.input.narrow(0, first_row(call.input_rows, rank), call.input_rows[static_cast<size_t>(rank)]);
       Tensor(call.output).copy_(own.mul(size));
       return;
     }
     case CallKind::kAllGather:
       return repeat_rows(call, call.input.clone());
     case CallKind::kAllToAll:  // what each of the others has for this rank
-      return repeat_rows(call, call.input.narrow(0, first_row(call.input_rows, rank), call.input_rows[static_cast<size_t>(rank)]));
+      return repeat_rows(call, call.input.narrow(0, first_row(call.input_rows, rank),
+                                                 call.input_rows[static_cast<size_t>(rank)]));
     default:
       return;
   }
@@ -63,7 +67,8 @@ std::vector<std::unique_ptr<Communicator>> Fake::start_split(Call call) {
       const std::vector<int64_t>& members = kind.groups[number];
       const auto place = std::ranges::find(members, rank());
       if (place == members.end()) continue;
-      mine = std::make_unique<Fake>(place - members.begin(), static_cast<int64_t>(members.size()), fmt::format("{} {}", kind.name, number));
+      mine = std::make_unique<Fake>(place - members.begin(), static_cast<int64_t>(members.size()),
+                                    fmt::format("{} {}", kind.name, number));
     }
   }
   return groups;

@@ -17,7 +17,8 @@ void copy_to(const Tensor& source, const Tensor& target) {
 // The n-th message sent is the n-th received.
 void deliver(const Call& call) {
   std::vector<Tensor> sent, received;
-  for (const Transfer& transfer : call.transfers) (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
+  for (const Transfer& transfer : call.transfers)
+    (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
   bool fits = sent.size() == received.size();
   for (size_t i = 0; fits && i < sent.size(); ++i) {
     fits = sent[i].scalar_type() == received[i].scalar_type() && sent[i].sizes() == received[i].sizes();
@@ -40,7 +41,8 @@ struct Single::Fate {
 };
 
 Single::Single(std::string name) : Single(std::move(name), std::make_shared<Fate>()) {}
-Single::Single(std::string name, std::shared_ptr<Fate> fate) : Communicator(std::move(name), 0, 1), fate_(std::move(fate)) {}
+Single::Single(std::string name, std::shared_ptr<Fate> fate)
+    : Communicator(std::move(name), 0, 1), fate_(std::move(fate)) {}
 Single::~Single() = default;
 
 void Single::abort(const std::string& reason) {
@@ -71,7 +73,8 @@ std::vector<std::unique_ptr<Communicator>> Single::start_split(Call call) {
   refuse_after_abort(call);
   std::vector<std::unique_ptr<Communicator>> groups;
   for (const layout::GroupKind& kind : call.kinds) {
-    groups.push_back(kind.groups.empty() ? nullptr : std::unique_ptr<Communicator>(new Single(kind.name + " 0", fate_)));
+    groups.push_back(
+        kind.groups.empty() ? nullptr : std::unique_ptr<Communicator>(new Single(kind.name + " 0", fate_)));
   }
   return groups;
 }

@@ -33,7 +33,8 @@ class [[nodiscard]] Work {
     ended_ns_ = state_->ended_ns();
     state_.reset();
   }
-  bool done() { return !state_ || state_->done(); }  // whether wait() would return (or throw) at once; never blocks
+  // whether wait() would return (or throw) at once; never blocks
+  bool done() { return !state_ || state_->done(); }
   // After wait(): monotonic_ns() of the end, if the back end knows it, else 0.
   int64_t ended_ns() const { return ended_ns_; }
 

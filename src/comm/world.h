@@ -30,7 +30,8 @@ struct JoinOptions {
   std::vector<Identity> identity{};
   Timeout join_timeout = std::chrono::minutes(5);  // for all ranks to come
   Timeout timeout = std::chrono::minutes(10);      // for calls that have none of their own
-  std::optional<at::Device> gpu{};                 // its tensors go over NCCL (comm/c10d/nccl.h); none: all go over Gloo
+  // its tensors go over NCCL (comm/c10d/nccl.h); none: all go over Gloo
+  std::optional<at::Device> gpu{};
 };
 
 std::unique_ptr<Communicator> join_world(const JoinOptions& options = {});

@@ -10,8 +10,9 @@
 namespace longhaul::control {
 namespace {
 
-constexpr JsonRules kBlocklistRules{
-    .code = ExitCode::kUsage, .what = "malformed list of blocked hosts", .hint = "mend the file, or remove it to block none"};
+constexpr JsonRules kBlocklistRules{.code = ExitCode::kUsage,
+                                    .what = "malformed list of blocked hosts",
+                                    .hint = "mend the file, or remove it to block none"};
 
 double time_in(const JsonView& object, const std::string& key, double otherwise) {
   if (!object.has(key)) return otherwise;
@@ -50,9 +51,10 @@ Blocklist Blocklist::from_json(const nlohmann::json& json, const std::string& wh
 nlohmann::ordered_json Blocklist::to_json() const {
   auto blocked = nlohmann::ordered_json::array();
   for (const auto& [name, entry] : by_host_) {
-    nlohmann::ordered_json json = {{"host", entry.host},     {"boot_id", entry.boot_id},       {"node", entry.node},
-                                   {"reason", entry.reason}, {"generation", entry.generation}, {"since", entry.since_s},
-                                   {"until", nullptr}};
+    nlohmann::ordered_json json = {
+        {"host", entry.host},     {"boot_id", entry.boot_id},       {"node", entry.node},
+        {"reason", entry.reason}, {"generation", entry.generation}, {"since", entry.since_s},
+        {"until", nullptr}};
     if (std::isfinite(entry.until_s)) json["until"] = entry.until_s;
     blocked.push_back(std::move(json));
   }

@@ -46,8 +46,10 @@ class Blocklist {
   nlohmann::ordered_json to_json() const;
   void write(const std::filesystem::path& path) const;  // atomically
 
-  void block(BlockedHost entry);                                         // if a host has two entries, the one that lasts longer counts
-  bool lift(const std::string& host);                                    // false: the host was not in the list
+  // if a host has two entries, the one that lasts longer counts
+  void block(BlockedHost entry);
+  // false: the host was not in the list
+  bool lift(const std::string& host);
   const BlockedHost* find(const std::string& host, double now_s) const;  // null: the host is free
   Standing standing(const std::string& host, const std::string& boot_id, double now_s) const;
   std::vector<BlockedHost> entries(double now_s) const;  // the entries that hold now, sorted by host

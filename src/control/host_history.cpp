@@ -11,8 +11,9 @@
 namespace longhaul::control {
 namespace {
 
-constexpr std::array<std::string_view, 7> kEventNames = {"excluded",          "device error",     "ticket",          "out of service",
-                                                         "many-node failure", "one-node failure", "one-node success"};
+constexpr std::array<std::string_view, 7> kEventNames = {
+    "excluded",          "device error",     "ticket",          "out of service",
+    "many-node failure", "one-node failure", "one-node success"};
 // The count of each event within kHostMemory_s from which it speaks against a host. A ticket is a person's
 // judgement. A failure in a run on one node cannot be caused by another host; a failure in a run of many
 // nodes can.
@@ -39,15 +40,17 @@ std::vector<HostRecord> read_records(const std::filesystem::path& file) {
   std::istringstream lines(read_text(file, ExitCode::kDisk));
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("time") || !json["time"].is_number() || !json.contains("host") || !json["host"].is_string())
+    if (!json.is_object() || !json.contains("time") || !json["time"].is_number() || !json.contains("host") ||
+        !json["host"].is_string())
       continue;
     if (!json.contains("event") || !json["event"].is_string()) continue;
     const auto name = std::find(kEventNames.begin(), kEventNames.end(), json["event"].get<std::string>());
     if (name == kEventNames.end()) continue;
-    records.push_back({.time_s = json["time"].get<double>(),
-                       .host = json["host"].get<std::string>(),
-                       .event = static_cast<HostEvent>(name - kEventNames.begin()),
-                       .run = json.contains("run") && json["run"].is_string() ? json["run"].get<std::string>() : ""});
+    records.push_back(
+        {.time_s = json["time"].get<double>(),
+         .host = json["host"].get<std::string>(),
+         .event = static_cast<HostEvent>(name - kEventNames.begin()),
+         .run = json.contains("run") && json["run"].is_string() ? json["run"].get<std::string>() : ""});
   }
   return records;
 }
@@ -64,18 +67,21 @@ LemonScore lemon_score(const std::vector<HostRecord>& records, const std::string
   }
   for (size_t i = 0; i < score.counts.size(); ++i) score.signals += score.counts[i] >= kEventThresholds[i];
   const int64_t failures = score.counts[static_cast<size_t>(HostEvent::kOneNodeFailure)];
-  if (failures + successes > 0) score.one_node_failure_rate = static_cast<double>(failures) / static_cast<double>(failures + successes);
+  if (failures + successes > 0)
+    score.one_node_failure_rate = static_cast<double>(failures) / static_cast<double>(failures + successes);
   score.signals += failures + successes >= kRunsForARate && score.one_node_failure_rate >= kRateThreshold;
   return score;
 }
 
-std::vector<std::string> order_of_use(std::vector<std::string> hosts, const std::vector<HostRecord>& records, double now_s) {
+std::vector<std::string> order_of_use(std::vector<std::string> hosts, const std::vector<HostRecord>& records,
+                                      double now_s) {
   std::map<std::string, int64_t> against;
   for (const std::string& host : hosts) {
     const LemonScore score = lemon_score(records, host, now_s);
     against[host] = score.lemon() ? score.signals : 0;
   }
-  std::stable_sort(hosts.begin(), hosts.end(), [&](const auto& a, const auto& b) { return against[a] < against[b]; });
+  std::stable_sort(hosts.begin(), hosts.end(),
+                   [&](const auto& a, const auto& b) { return against[a] < against[b]; });
   return hosts;
 }
 

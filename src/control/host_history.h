@@ -53,6 +53,7 @@ struct LemonScore {
 LemonScore lemon_score(const std::vector<HostRecord>& records, const std::string& host, double now_s);
 
 // Orders hosts for use: as given, but lemons last, the worst of them at the very end.
-std::vector<std::string> order_of_use(std::vector<std::string> hosts, const std::vector<HostRecord>& records, double now_s);
+std::vector<std::string> order_of_use(std::vector<std::string> hosts, const std::vector<HostRecord>& records,
+                                      double now_s);
 
 }  // namespace longhaul::control

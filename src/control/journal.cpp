@@ -9,10 +9,11 @@
 namespace longhaul::control {
 namespace {
 
-constexpr JsonRules kJournalRules{
-    .code = ExitCode::kDisk,
-    .what = "the driver's journal is damaged",
-    .hint = "move RUN/control/journal.jsonl away: the run goes on from its newest checkpoint, with its history forgotten"};
+constexpr JsonRules kJournalRules{.code = ExitCode::kDisk,
+                                  .what = "the driver's journal is damaged",
+                                  .hint =
+                                      "move RUN/control/journal.jsonl away: the run goes on from its newest "
+                                      "checkpoint, with its history forgotten"};
 constexpr std::string_view kChecksumKey = ",\"crc32c\":\"";
 constexpr size_t kChecksumDigits = 8;
 
@@ -50,10 +51,12 @@ JournalEntry entry_from_line(std::string_view line, const std::string& where) {
   const JsonView whole(json, where + ":", kJournalRules);
   whole.require(json.is_object(), "one JSON object a line");
   const size_t checked = line.rfind(kChecksumKey);
-  whole.require(checked != std::string_view::npos && line.size() == checked + kChecksumKey.size() + kChecksumDigits + 2,
-                "a checksum at its end");
+  whole.require(
+      checked != std::string_view::npos && line.size() == checked + kChecksumKey.size() + kChecksumDigits + 2,
+      "a checksum at its end");
   const std::string expected = fmt::format("{:08x}", crc32c(line.substr(0, checked)));
-  whole.require(line.substr(checked + kChecksumKey.size(), kChecksumDigits) == expected, "checksum " + expected);
+  whole.require(line.substr(checked + kChecksumKey.size(), kChecksumDigits) == expected,
+                "checksum " + expected);
 
   JournalEntry entry;
   entry.sequence = whole.at("sequence").integer(1);
@@ -67,7 +70,9 @@ JournalEntry entry_from_line(std::string_view line, const std::string& where) {
     found = true;
     read_record(view, entry.body.emplace<T>());
   };
-  [&]<size_t... i>(std::index_sequence<i...>) { (try_kind.template operator()<std::variant_alternative_t<i, JournalBody>>(), ...); }
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (try_kind.template operator()<std::variant_alternative_t<i, JournalBody>>(), ...);
+  }
   (std::make_index_sequence<std::variant_size_v<JournalBody>>{});
   view.require(found, "an entry that this version knows");
   return entry;
@@ -79,8 +84,10 @@ std::string to_line(const JournalEntry& entry) {
   nlohmann::ordered_json json;
   json["sequence"] = entry.sequence;
   json["at_s"] = entry.at_s;
-  json["entry"] = std::string(std::visit([](const auto& body) { return kEntry<std::remove_cvref_t<decltype(body)>>; }, entry.body));
-  const nlohmann::json body = std::visit([](const auto& fields) { return record_to_json(fields); }, entry.body);
+  json["entry"] = std::string(
+      std::visit([](const auto& body) { return kEntry<std::remove_cvref_t<decltype(body)>>; }, entry.body));
+  const nlohmann::json body =
+      std::visit([](const auto& fields) { return record_to_json(fields); }, entry.body);
   for (const auto& [key, value] : body.items()) json[key] = value;
   std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.pop_back();

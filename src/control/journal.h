@@ -143,8 +143,9 @@ struct RunEnded {
   static constexpr auto fields();
 };
 
-using JournalBody = std::variant<DriverBegan, StateChanged, NodeChanged, GenerationBegan, GenerationResumed, StepCommitted, IncidentOpened,
-                                 IncidentDiagnosed, IncidentClosed, SearchChanged, SamplesSkipped, GenerationEnded, RunEnded>;
+using JournalBody = std::variant<DriverBegan, StateChanged, NodeChanged, GenerationBegan, GenerationResumed,
+                                 StepCommitted, IncidentOpened, IncidentDiagnosed, IncidentClosed,
+                                 SearchChanged, SamplesSkipped, GenerationEnded, RunEnded>;
 
 struct JournalEntry {
   int64_t sequence = 0;  // from 1, without gaps
@@ -163,15 +164,18 @@ Journal journal_from_text(std::string_view text, const std::string& where);
 
 constexpr auto DriverBegan::fields() {
   using D = DriverBegan;
-  return std::tuple{observe::Field{"version", &D::version}, observe::Field{"run", &D::run}, observe::Field{"recipe", &D::recipe}};
+  return std::tuple{observe::Field{"version", &D::version}, observe::Field{"run", &D::run},
+                    observe::Field{"recipe", &D::recipe}};
 }
 constexpr auto StateChanged::fields() {
-  return std::tuple{observe::Field{"state", &StateChanged::state}, observe::Field{"reason", &StateChanged::reason}};
+  return std::tuple{observe::Field{"state", &StateChanged::state},
+                    observe::Field{"reason", &StateChanged::reason}};
 }
 constexpr auto NodeChanged::fields() {
   using N = NodeChanged;
-  return std::tuple{observe::Field{"node", &N::node},       observe::Field{"host", &N::host},      observe::Field{"boot_id", &N::boot_id},
-                    observe::Field{"state", &N::state},     observe::Field{"reason", &N::reason},  observe::Field{"slots", &N::slots},
+  return std::tuple{observe::Field{"node", &N::node},       observe::Field{"host", &N::host},
+                    observe::Field{"boot_id", &N::boot_id}, observe::Field{"state", &N::state},
+                    observe::Field{"reason", &N::reason},   observe::Field{"slots", &N::slots},
                     observe::Field{"until_s", &N::until_s}, observe::Field{"leaving", &N::leaving}};
 }
 constexpr auto NodeRanks::fields() {
@@ -183,7 +187,8 @@ constexpr auto GenerationBegan::fields() {
                     observe::Field{"placement", &G::placement}, observe::Field{"planned", &G::planned}};
 }
 constexpr auto GenerationResumed::fields() {
-  return std::tuple{observe::Field{"generation", &GenerationResumed::generation}, observe::Field{"step", &GenerationResumed::step}};
+  return std::tuple{observe::Field{"generation", &GenerationResumed::generation},
+                    observe::Field{"step", &GenerationResumed::step}};
 }
 constexpr auto StepCommitted::fields() { return std::tuple{observe::Field{"step", &StepCommitted::step}}; }
 constexpr auto IncidentOpened::fields() {
@@ -218,7 +223,8 @@ constexpr auto IncidentDiagnosed::fields() {
 }
 constexpr auto IncidentClosed::fields() {
   using I = IncidentClosed;
-  return std::tuple{observe::Field{"id", &I::id}, observe::Field{"lost_steps", &I::lost_steps}, observe::Field{"recovered", &I::recovered},
+  return std::tuple{observe::Field{"id", &I::id}, observe::Field{"lost_steps", &I::lost_steps},
+                    observe::Field{"recovered", &I::recovered},
                     observe::Field{"recovered_milliseconds", &I::recovered_milliseconds}};
 }
 constexpr auto SearchChanged::fields() {
@@ -234,13 +240,17 @@ constexpr auto SearchChanged::fields() {
 }
 constexpr auto SamplesSkipped::fields() {
   using S = SamplesSkipped;
-  return std::tuple{observe::Field{"begin", &S::begin}, observe::Field{"end", &S::end}, observe::Field{"reason", &S::reason}};
+  return std::tuple{observe::Field{"begin", &S::begin}, observe::Field{"end", &S::end},
+                    observe::Field{"reason", &S::reason}};
 }
 constexpr auto GenerationEnded::fields() {
   using G = GenerationEnded;
   return std::tuple{observe::Field{"generation", &G::generation}, observe::Field{"step", &G::step},
-                    observe::Field{"productive_s", &G::productive_s}, observe::Field{"longest_s", &G::longest_s}};
+                    observe::Field{"productive_s", &G::productive_s},
+                    observe::Field{"longest_s", &G::longest_s}};
 }
-constexpr auto RunEnded::fields() { return std::tuple{observe::Field{"code", &RunEnded::code}, observe::Field{"text", &RunEnded::text}}; }
+constexpr auto RunEnded::fields() {
+  return std::tuple{observe::Field{"code", &RunEnded::code}, observe::Field{"text", &RunEnded::text}};
+}
 
 }  // namespace longhaul::control

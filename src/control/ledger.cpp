@@ -8,9 +8,10 @@ namespace {
 // The faults that a machine causes: each removes a machine, so they end by themselves and say nothing about
 // the program.
 bool blames_a_machine(FaultClass fault) {
-  return fault == FaultClass::kDevice || fault == FaultClass::kDeviceDegraded || fault == FaultClass::kNetwork ||
-         fault == FaultClass::kMachine || fault == FaultClass::kNodeDaemon || fault == FaultClass::kOperator ||
-         fault == FaultClass::kFailedCheck || fault == FaultClass::kDriver || fault == FaultClass::kFailSlow;
+  return fault == FaultClass::kDevice || fault == FaultClass::kDeviceDegraded ||
+         fault == FaultClass::kNetwork || fault == FaultClass::kMachine || fault == FaultClass::kNodeDaemon ||
+         fault == FaultClass::kOperator || fault == FaultClass::kFailedCheck ||
+         fault == FaultClass::kDriver || fault == FaultClass::kFailSlow;
 }
 
 class Applying {
@@ -38,7 +39,9 @@ class Applying {
     l_.resumed_s = at_s_;
     l_.committed_step = std::max(l_.committed_step, resumed.step);
   }
-  void operator()(const StepCommitted& committed) { l_.committed_step = std::max(l_.committed_step, committed.step); }
+  void operator()(const StepCommitted& committed) {
+    l_.committed_step = std::max(l_.committed_step, committed.step);
+  }
 
   void operator()(const IncidentOpened& opened) {
     l_.incidents.push_back({.opened = opened, .at_s = at_s_, .diagnosed = {}, .closed = {}});
@@ -78,8 +81,9 @@ class Applying {
     l_.ended_step = ended.step;
     for (const auto& [phase, seconds] : ended.longest_s) {
       const auto found = l_.longest_s.find(phase);
-      l_.longest_s[phase] =
-          found == l_.longest_s.end() ? seconds : policy_.progress_average * found->second + (1 - policy_.progress_average) * seconds;
+      l_.longest_s[phase] = found == l_.longest_s.end() ? seconds
+                                                        : policy_.progress_average * found->second +
+                                                              (1 - policy_.progress_average) * seconds;
     }
   }
   void operator()(const RunEnded& ended) { l_.ended = ended; }
@@ -97,7 +101,8 @@ FaultClass IncidentRecord::fault() const {
 }
 
 observe::IncidentReport IncidentRecord::report() const {
-  observe::IncidentReport report{.id = opened.id, .fault = opened.fault, .rank = rank(), .node = node(), .evidence = {opened.evidence}};
+  observe::IncidentReport report{
+      .id = opened.id, .fault = opened.fault, .rank = rank(), .node = node(), .evidence = {opened.evidence}};
   report.suspects = opened.suspects;
   report.action = opened.action;
   report.ended_generation = opened.generation;
@@ -127,7 +132,8 @@ void Ledger::apply(const JournalEntry& entry, const Policy& policy) {
 }
 
 IncidentRecord* Ledger::open_incident(int64_t id) {
-  const auto found = std::ranges::find_if(incidents, [&](const IncidentRecord& incident) { return incident.opened.id == id; });
+  const auto found = std::ranges::find_if(
+      incidents, [&](const IncidentRecord& incident) { return incident.opened.id == id; });
   return found == incidents.end() ? nullptr : &*found;
 }
 

@@ -77,7 +77,8 @@ struct Ledger {
   template <class Predicate>
   int64_t count(double now_s, double window_s, Predicate&& predicate) const {
     int64_t found = 0;
-    for (const IncidentRecord& incident : incidents) found += incident.at_s >= now_s - window_s && predicate(incident) ? 1 : 0;
+    for (const IncidentRecord& incident : incidents)
+      found += incident.at_s >= now_s - window_s && predicate(incident) ? 1 : 0;
     return found;
   }
   double budget_left(double now_s, const Policy& policy) const;

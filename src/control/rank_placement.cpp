@@ -10,12 +10,14 @@ namespace longhaul::control {
 namespace {
 
 int64_t ranks_in(const std::vector<NodeRanks>& placement) {
-  return std::accumulate(placement.begin(), placement.end(), int64_t{0},
-                         [](int64_t sum, const NodeRanks& node) { return sum + static_cast<int64_t>(node.ranks.size()); });
+  return std::accumulate(
+      placement.begin(), placement.end(), int64_t{0},
+      [](int64_t sum, const NodeRanks& node) { return sum + static_cast<int64_t>(node.ranks.size()); });
 }
 
 // Nodes that remain keep their ranks; the ranks of the others go, piece by piece, to nodes with free slots.
-std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& places, const std::vector<NodeRanks>& before) {
+std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& places,
+                                                  const std::vector<NodeRanks>& before) {
   std::vector<Place> free = places;
   std::vector<NodeRanks> kept;
   std::deque<std::vector<int64_t>> homeless;
@@ -33,7 +35,8 @@ std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& plac
     homeless.pop_front();
     const auto needed = static_cast<int64_t>(ranks.size());
     auto room = std::ranges::find_if(free, [&](const Place& place) { return place.slots >= needed; });
-    if (room == free.end()) room = std::ranges::find_if(free, [](const Place& place) { return place.slots > 0; });
+    if (room == free.end())
+      room = std::ranges::find_if(free, [](const Place& place) { return place.slots > 0; });
     if (room == free.end()) return std::nullopt;
     const int64_t taken = std::min(needed, room->slots);
     const auto cut = ranks.begin() + taken;
@@ -47,7 +50,8 @@ std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& plac
 // A node may have got several pieces; nodes are in the order of their first ranks.
 std::vector<NodeRanks> in_order(const std::vector<NodeRanks>& pieces) {
   std::map<std::string, std::vector<int64_t>> by_node;
-  for (const NodeRanks& piece : pieces) by_node[piece.node].insert(by_node[piece.node].end(), piece.ranks.begin(), piece.ranks.end());
+  for (const NodeRanks& piece : pieces)
+    by_node[piece.node].insert(by_node[piece.node].end(), piece.ranks.begin(), piece.ranks.end());
   std::vector<NodeRanks> placement;
   for (auto& [node, ranks] : by_node) {
     std::ranges::sort(ranks);
@@ -59,7 +63,8 @@ std::vector<NodeRanks> in_order(const std::vector<NodeRanks>& pieces) {
 
 }  // namespace
 
-std::optional<std::vector<NodeRanks>> place_ranks(int64_t world, const std::vector<Place>& places, const std::vector<NodeRanks>& before) {
+std::optional<std::vector<NodeRanks>> place_ranks(int64_t world, const std::vector<Place>& places,
+                                                  const std::vector<NodeRanks>& before) {
   if (ranks_in(before) == world) {
     if (const auto kept = keep_places(places, before)) return in_order(*kept);
     return std::nullopt;

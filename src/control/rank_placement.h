@@ -20,7 +20,8 @@ struct Place {
 // Assigns ranks 0 … world-1 to the nodes. If `before` had the same number of ranks, its nodes keep theirs;
 // otherwise the nodes are filled in the order of `places`, one whole node after the other. Returns nothing
 // where there are too few slots.
-std::optional<std::vector<NodeRanks>> place_ranks(int64_t world, const std::vector<Place>& places, const std::vector<NodeRanks>& before);
+std::optional<std::vector<NodeRanks>> place_ranks(int64_t world, const std::vector<Place>& places,
+                                                  const std::vector<NodeRanks>& before);
 
 std::string node_of(const std::vector<NodeRanks>& placement, int64_t rank);  // empty: no node has the rank
 

@@ -2,7 +2,8 @@
 // until it succeeds, and nobody has to wait for it. Only one thread may use the object.
 //
 //   files.write("blocked.json", [=] { list.write(path); });   // throws nothing
-//   files.again();                                            // repeats failed writes; call it every second or so
+//   // repeats failed writes; call it every second or so
+//   files.again();
 #pragma once
 
 #include <functional>

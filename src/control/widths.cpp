@@ -28,7 +28,9 @@ int64_t micro_batch_for(const recipe::Recipe& recipe, int64_t replicas) {
   return fixed && micro_batch != recipe.train.micro_batch ? 0 : micro_batch;
 }
 
-bool has_outer_loop(const recipe::Recipe& recipe) { return recipe.optim.outer.method != recipe::Outer::kNone; }
+bool has_outer_loop(const recipe::Recipe& recipe) {
+  return recipe.optim.outer.method != recipe::Outer::kNone;
+}
 
 // The number of islands of parallel.workers among `ranks` of `all` ranks: fewer islands of the same size, at
 // least two; else the same number of smaller ones; 0: neither is possible.
@@ -45,23 +47,31 @@ std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks, int64
   const recipe::ParallelOptions& parallel = recipe.parallel;
   if (workers == 0) return std::nullopt;
   try {
-    const layout::Mesh mesh(
-        ranks / workers,
-        {.pp = parallel.pp, .cp = parallel.cp, .tp = parallel.tp, .ep = parallel.ep, .etp = parallel.etp, .copies = parallel.zero_copies});
+    const layout::Mesh mesh(ranks / workers, {.pp = parallel.pp,
+                                              .cp = parallel.cp,
+                                              .tp = parallel.tp,
+                                              .ep = parallel.ep,
+                                              .etp = parallel.etp,
+                                              .copies = parallel.zero_copies});
     const int64_t replicas = workers * mesh.size(Axis::kDp), micro_batch = micro_batch_for(recipe, replicas);
     if (micro_batch == 0) return std::nullopt;
     Width width{.ranks = ranks, .overrides = {}, .mesh = {}};
     for (const BatchSize& batch : batches_of(recipe)) {
-      layout::passes_of(layout::Pipeline(parallel.pp, parallel.pipeline), batch.samples / replicas / micro_batch);
+      layout::passes_of(layout::Pipeline(parallel.pp, parallel.pipeline),
+                        batch.samples / replicas / micro_batch);
     }
-    if (micro_batch != recipe.train.micro_batch) width.overrides.push_back(fmt::format("train.micro_batch={}", micro_batch));
-    if (parallel.ranks > 0 && parallel.ranks != ranks) width.overrides.push_back(fmt::format("parallel.ranks={}", ranks));
-    if (parallel.workers > 0 && parallel.workers != workers) width.overrides.push_back(fmt::format("parallel.workers={}", workers));
+    if (micro_batch != recipe.train.micro_batch)
+      width.overrides.push_back(fmt::format("train.micro_batch={}", micro_batch));
+    if (parallel.ranks > 0 && parallel.ranks != ranks)
+      width.overrides.push_back(fmt::format("parallel.ranks={}", ranks));
+    if (parallel.workers > 0 && parallel.workers != workers)
+      width.overrides.push_back(fmt::format("parallel.workers={}", workers));
     if (workers > 1) width.mesh.push_back({"workers", workers});
     for (const Axis axis : {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp})
       width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
     if (mesh.size(Axis::kEp) > 1 || mesh.size(Axis::kEtp) > 1) {
-      for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp}) width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
+      for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp})
+        width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
     }
     return width;
   } catch (const Error&) {  // the mesh or the schedule does not allow it

@@ -26,8 +26,10 @@ struct RunData {
   Corpus corpus;
   Tokenizer tokenizer;
   std::vector<PreparedSource> sources;
-  std::shared_ptr<const chat::ChatFormat> chat_format{};  // with which conversations were written; null: there are none
-  std::map<std::string, std::string> files{};             // texts that belong beside the checkpoints of the run, by name
+  // with which conversations were written; null: there are none
+  std::shared_ptr<const chat::ChatFormat> chat_format{};
+  // texts that belong beside the checkpoints of the run, by name
+  std::map<std::string, std::string> files{};
 
   std::vector<const TokenDataset*> train() const;  // those that contain documents
   // false: some sources are token files without text.
@@ -40,9 +42,11 @@ struct RunData {
 std::filesystem::path cache_folder(const recipe::DataOptions& options);
 
 // Trains or loads the tokenizer, or uses bytes, as options.tokenizer says.
-Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const std::filesystem::path& cache);
+Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus,
+                         const std::filesystem::path& cache);
 
-RunData open_run_data(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder, const std::filesystem::path& cache);
+RunData open_run_data(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder,
+                      const std::filesystem::path& cache);
 
 // The loader's options that the recipe's [data] determines; sequence and schedule are set by the caller.
 LoaderOptions loader_options(const recipe::DataOptions& options, int64_t sequence);

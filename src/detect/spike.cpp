@@ -20,7 +20,8 @@ void keep(std::vector<double>& window, double value) {
 
 std::optional<Spike> SpikeWatch::judge(double loss, double gradient_norm) const {
   if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) {
-    return Spike{.text = fmt::format("the loss is {}, the gradient norm {}", loss, gradient_norm), .finite = false};
+    return Spike{.text = fmt::format("the loss is {}, the gradient norm {}", loss, gradient_norm),
+                 .finite = false};
   }
   if (state_.losses.size() < kLeast) return std::nullopt;
   const double middle = median(state_.losses);
@@ -30,13 +31,15 @@ std::optional<Spike> SpikeWatch::judge(double loss, double gradient_norm) const 
   if (first_over && state_.first_most > 0) limit = std::min(limit, kTimesFirst * state_.first_most);
   limit = std::max(limit, middle + kLeastRise * std::abs(state_.first_most));
   if (loss > limit) {
-    return Spike{.text = fmt::format("the loss is {:.4g}, the median of the last {} steps {:.4g}, the limit {:.4g}", loss,
-                                     state_.losses.size(), middle, limit)};
+    return Spike{
+        .text = fmt::format("the loss is {:.4g}, the median of the last {} steps {:.4g}, the limit {:.4g}",
+                            loss, state_.losses.size(), middle, limit)};
   }
   const double norms = median(state_.norms), most = std::max(kTimesMedian * norms, state_.first_norm);
   if (first_over && gradient_norm > most && norms > 0) {
-    return Spike{.text = fmt::format("the gradient norm is {:.4g}, the median of the last {} steps {:.4g}, the limit {:.4g}", gradient_norm,
-                                     state_.norms.size(), norms, most)};
+    return Spike{.text = fmt::format(
+                     "the gradient norm is {:.4g}, the median of the last {} steps {:.4g}, the limit {:.4g}",
+                     gradient_norm, state_.norms.size(), norms, most)};
   }
   return std::nullopt;
 }

@@ -32,7 +32,8 @@ class Answers {
   virtual std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) = 0;
   // Continues the prompt with the likeliest next token, `tokens` times, or until one of `stops` follows,
   // which is left out.
-  virtual std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) = 0;
+  virtual std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens,
+                                        std::span<const int64_t> stops) = 0;
 };
 
 }  // namespace longhaul::evaluate

@@ -14,12 +14,15 @@ int64_t characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
-int64_t first_largest(const std::vector<double>& values) { return std::ranges::max_element(values) - values.begin(); }
+int64_t first_largest(const std::vector<double>& values) {
+  return std::ranges::max_element(values) - values.begin();
+}
 
 Passage passage_of(const EncodedPair& pair) {
   Passage passage{.ids = pair.ids, .targets = {}};
   const auto length = static_cast<int64_t>(pair.ids.size());
-  for (int64_t t = length - pair.scored; t < length; ++t) passage.targets.push_back({t - 1, pair.ids[static_cast<size_t>(t)]});
+  for (int64_t t = length - pair.scored; t < length; ++t)
+    passage.targets.push_back({t - 1, pair.ids[static_cast<size_t>(t)]});
   passage.ids.pop_back();  // nothing is asked of what follows the last
   return passage;
 }
@@ -41,11 +44,14 @@ struct Joined {
 
 std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
-// As the harness: a template's tokens, unless the text spells them itself. A tokenizer made here has no template, and begins every document alike.
-std::vector<int64_t> before_context(const data::Tokenizer& tokenizer, const std::string& context, ChoicePrefix prefix) {
+// As the harness: a template's tokens, unless the text spells them itself. A tokenizer made here has no
+// template, and begins every document alike.
+std::vector<int64_t> before_context(const data::Tokenizer& tokenizer, const std::string& context,
+                                    ChoicePrefix prefix) {
   const auto separator = tokenizer.end_of_document();
   const bool made_here = separator && tokenizer.token_of(*separator) == data::kEndOfDocument;
-  if (prefix == ChoicePrefix::kSeparator || (made_here && prefix == ChoicePrefix::kTemplate && tokenizer.before().empty()))
+  if (prefix == ChoicePrefix::kSeparator ||
+      (made_here && prefix == ChoicePrefix::kTemplate && tokenizer.before().empty()))
     return separator ? std::vector<int64_t>{*separator} : std::vector<int64_t>();
   if (prefix == ChoicePrefix::kNone) return {};
   const std::vector<int32_t> own = tokenizer.encode(context), prompt = tokenizer.encode_prompt(context);
@@ -53,11 +59,13 @@ std::vector<int64_t> before_context(const data::Tokenizer& tokenizer, const std:
   return wide(tokenizer.before());
 }
 
-Joined join(const data::Tokenizer& tokenizer, std::string context, std::string continuation, ChoicePrefix prefix) {
+Joined join(const data::Tokenizer& tokenizer, std::string context, std::string continuation,
+            ChoicePrefix prefix) {
   const size_t end = context.find_last_not_of(" \t\n\v\f\r") + 1;  // of nothing but spaces: 0
   continuation = context.substr(end) + continuation;
   context.resize(end);
-  return {before_context(tokenizer, context, prefix), tokenizer.encode(context), tokenizer.encode(context + continuation)};
+  return {before_context(tokenizer, context, prefix), tokenizer.encode(context),
+          tokenizer.encode(context + continuation)};
 }
 
 // A token is judged by what stands before it: where that is nothing, a text begins.
@@ -67,7 +75,8 @@ void require_something_before(const data::Tokenizer& tokenizer, EncodedPair& pai
   if (beginning.empty()) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has nothing to begin a text with",
-                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>)", data::kEndOfDocument),
+                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>)",
+                                         data::kEndOfDocument),
                  .found = "none",
                  .hint = "data.end_of_document in the checkpoint's recipe names it"});
   }
@@ -81,26 +90,31 @@ ChoicePrefix choice_prefix(const std::string& name) {
   return name == "none" ? ChoicePrefix::kNone : ChoicePrefix::kTemplate;
 }
 
-EncodedPair encode_pair(const data::Tokenizer& tokenizer, const std::string& context, const std::string& continuation,
-                        ChoicePrefix prefix) {
+EncodedPair encode_pair(const data::Tokenizer& tokenizer, const std::string& context,
+                        const std::string& continuation, ChoicePrefix prefix) {
   const Joined joined = join(tokenizer, context, continuation, prefix);
   EncodedPair pair{.ids = joined.before, .scored = 0};
   pair.ids.insert(pair.ids.end(), joined.alone.begin(), joined.alone.end());
   if (joined.whole.size() > joined.alone.size())
-    pair.ids.insert(pair.ids.end(), joined.whole.begin() + static_cast<ptrdiff_t>(joined.alone.size()), joined.whole.end());
+    pair.ids.insert(pair.ids.end(), joined.whole.begin() + static_cast<ptrdiff_t>(joined.alone.size()),
+                    joined.whole.end());
   pair.scored = static_cast<int64_t>(pair.ids.size() - joined.before.size() - joined.alone.size());
   require_something_before(tokenizer, pair);
   return pair;
 }
 
-std::vector<EncodedPair> encode_choices(const data::Tokenizer& tokenizer, const ChoiceItem& item, ChoicePrefix prefix) {
+std::vector<EncodedPair> encode_choices(const data::Tokenizer& tokenizer, const ChoiceItem& item,
+                                        ChoicePrefix prefix) {
   const auto context = [&](size_t c) { return item.contexts[item.contexts.size() == 1 ? 0 : c]; };
   std::vector<EncodedPair> pairs;
-  for (size_t c = 0; c < item.continuations.size(); ++c) pairs.push_back(encode_pair(tokenizer, context(c), item.continuations[c], prefix));
+  for (size_t c = 0; c < item.continuations.size(); ++c)
+    pairs.push_back(encode_pair(tokenizer, context(c), item.continuations[c], prefix));
   if (std::ranges::none_of(pairs, [](const EncodedPair& pair) { return pair.scored == 0; })) return pairs;
   std::vector<Joined> joined;
-  for (size_t c = 0; c < pairs.size(); ++c) joined.push_back(join(tokenizer, context(c), item.continuations[c], prefix));
-  const size_t first = std::ranges::min(joined, {}, &Joined::agree).agree();  // one place of the text for all choices of a context
+  for (size_t c = 0; c < pairs.size(); ++c)
+    joined.push_back(join(tokenizer, context(c), item.continuations[c], prefix));
+  // one place of the text for all choices of a context
+  const size_t first = std::ranges::min(joined, {}, &Joined::agree).agree();
   for (size_t c = 0; c < pairs.size(); ++c) {
     const Joined& own = joined[c];
     const size_t from = item.contexts.size() == 1 ? first : own.agree();
@@ -154,11 +168,13 @@ struct ScoredItem {
   bool cut = false;
 };
 
-ScoredItem score(Answers& answers, const data::Tokenizer& tokenizer, const ChoiceItem& item, const ChoiceSettings& settings) {
+ScoredItem score(Answers& answers, const data::Tokenizer& tokenizer, const ChoiceItem& item,
+                 const ChoiceSettings& settings) {
   ScoredItem scored;
   std::vector<EncodedPair> pairs = encode_choices(tokenizer, item, settings.prefix);
   const size_t count = pairs.size();
-  for (const std::string& continuation : item.continuations) pairs.push_back(encode_pair(tokenizer, "", continuation, settings.prefix));
+  for (const std::string& continuation : item.continuations)
+    pairs.push_back(encode_pair(tokenizer, "", continuation, settings.prefix));
   std::vector<Passage> passages;
   for (EncodedPair& pair : pairs) {
     scored.cut = cut_to(pair, settings.positions, item) || scored.cut;
@@ -176,10 +192,12 @@ ScoredItem score(Answers& answers, const data::Tokenizer& tokenizer, const Choic
 
 }  // namespace
 
-ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer, const std::vector<ChoiceItem>& items,
-                           const ChoiceSettings& settings, const std::function<void()>& progress, const EvaluationShare& share) {
+ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer,
+                           const std::vector<ChoiceItem>& items, const ChoiceSettings& settings,
+                           const std::function<void()>& progress, const EvaluationShare& share) {
   ChoiceResult result{.items = static_cast<int64_t>(items.size())};
-  std::vector<double> sums(5, 0.0);  // right by each of the four scores, and cut, of the items that are this rank's
+  // right by each of the four scores, and cut, of the items that are this rank's
+  std::vector<double> sums(5, 0.0);
   for (size_t i = 0; i < items.size(); ++i) {
     const auto choices = static_cast<int64_t>(items[i].continuations.size());
     if (share.has(static_cast<int64_t>(i))) {
@@ -192,10 +210,13 @@ ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer, c
     if (progress) progress();
   }
   share.complete(sums);
-  result.acc = sums[0], result.acc_norm = sums[1], result.acc_bytes = sums[2], result.acc_mutual_info = sums[3];
+  result.acc = sums[0], result.acc_norm = sums[1], result.acc_bytes = sums[2],
+  result.acc_mutual_info = sums[3];
   result.cut = static_cast<int64_t>(sums[4]);
   const auto n = static_cast<double>(items.size());
-  for (double* mean : {&result.acc, &result.acc_norm, &result.acc_bytes, &result.acc_mutual_info, &result.chance}) *mean /= n;
+  for (double* mean :
+       {&result.acc, &result.acc_norm, &result.acc_bytes, &result.acc_mutual_info, &result.chance})
+    *mean /= n;
   const auto error = [n](double p) { return n > 1 ? std::sqrt(p * (1 - p) / (n - 1)) : 0.0; };
   result.acc_error = error(result.acc);
   result.acc_norm_error = error(result.acc_norm);

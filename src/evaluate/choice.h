@@ -60,26 +60,28 @@ ChoiceOutcome outcome_of(const ChoiceItem& item, const ChoiceScores& scores);
 struct ChoiceResult {
   int64_t items = 0, choices = 0;
   double acc = 0, acc_norm = 0, acc_bytes = 0, acc_mutual_info = 0;
-  double acc_error = 0, acc_norm_error = 0;  // standard errors of the means, as the harness gives them: √(p(1−p)/(n−1))
-  double chance = 0;                         // the expected accuracy of guessing
+  // standard errors of the means, as the harness gives them: √(p(1−p)/(n−1))
+  double acc_error = 0, acc_norm_error = 0;
+  double chance = 0;  // the expected accuracy of guessing
   // Questions that did not fit completely into the model's positions.
   int64_t cut = 0;
 };
 
 // kData errors name the question: no token of a choice is left, or a choice alone is longer than the
 // model's positions.
-ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer, const std::vector<ChoiceItem>& items,
-                           const ChoiceSettings& settings = {}, const std::function<void()>& progress = {},
-                           const EvaluationShare& share = {});
+ChoiceResult score_choices(Answers& answers, const data::Tokenizer& tokenizer,
+                           const std::vector<ChoiceItem>& items, const ChoiceSettings& settings = {},
+                           const std::function<void()>& progress = {}, const EvaluationShare& share = {});
 
 // The ids of context and continuation, and how many of them belong to the continuation.
 struct EncodedPair {
   std::vector<int64_t> ids;
   int64_t scored = 0;
 };
-EncodedPair encode_pair(const data::Tokenizer& tokenizer, const std::string& context, const std::string& continuation,
-                        ChoicePrefix prefix = ChoicePrefix::kTemplate);
+EncodedPair encode_pair(const data::Tokenizer& tokenizer, const std::string& context,
+                        const std::string& continuation, ChoicePrefix prefix = ChoicePrefix::kTemplate);
 // The encoded pair of each of an item's choices.
-std::vector<EncodedPair> encode_choices(const data::Tokenizer& tokenizer, const ChoiceItem& item, ChoicePrefix prefix);
+std::vector<EncodedPair> encode_choices(const data::Tokenizer& tokenizer, const ChoiceItem& item,
+                                        ChoicePrefix prefix);
 
 }  // namespace longhaul::evaluate

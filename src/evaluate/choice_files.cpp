@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr JsonRules kRules{.what = "unusable question", .hint = "docs/guides/evaluate.md lists the formats; --format names one"};
+constexpr JsonRules kRules{.what = "unusable question",
+                           .hint = "docs/guides/evaluate.md lists the formats; --format names one"};
 
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\n\v\f\r"), end = text.find_last_not_of(" \t\n\v\f\r");
@@ -23,7 +24,8 @@ std::string trimmed(const std::string& text) {
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
   return text;
 }
 
@@ -53,16 +55,20 @@ std::vector<std::string> strings(const JsonView& list) {
 int64_t number_of(const JsonView& value) {
   if (!value.is_string()) return value.integer(0, 1 << 20);
   const std::string& text = value.string();
-  value.require(!text.empty() && text.size() < 7 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }),
+  value.require(!text.empty() && text.size() < 7 &&
+                    std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }),
                 "a whole number");
   return std::stoll(text);
 }
 
-ChoiceItem item_of(std::string context, std::vector<std::string> choices, int64_t gold, const JsonView& where) {
+ChoiceItem item_of(std::string context, std::vector<std::string> choices, int64_t gold,
+                   const JsonView& where) {
   where.require(choices.size() >= 2, "at least two choices");
   where.require(std::ranges::none_of(choices, &std::string::empty), "choices that are not empty");
-  where.require(gold >= 0 && gold < static_cast<int64_t>(choices.size()), "a right answer that is one of the choices");
-  ChoiceItem item{.contexts = {std::move(context)}, .continuations = {}, .choices = std::move(choices), .gold = gold};
+  where.require(gold >= 0 && gold < static_cast<int64_t>(choices.size()),
+                "a right answer that is one of the choices");
+  ChoiceItem item{
+      .contexts = {std::move(context)}, .continuations = {}, .choices = std::move(choices), .gold = gold};
   for (const std::string& choice : item.choices) item.continuations.push_back(" " + choice);
   return item;
 }
@@ -71,7 +77,8 @@ ChoiceItem hellaswag(const JsonView& line) {
   const std::string context = line.at("ctx_a").string() + " " + capitalised(line.at("ctx_b").string());
   std::vector<std::string> endings = strings(line.at("endings"));
   for (std::string& ending : endings) ending = without_marks(ending);
-  return item_of(without_marks(line.at("activity_label").string() + ": " + context), endings, number_of(line.at("label")), line);
+  return item_of(without_marks(line.at("activity_label").string() + ": " + context), endings,
+                 number_of(line.at("label")), line);
 }
 
 ChoiceItem lettered(const JsonView& line, const std::string& context) {
@@ -83,12 +90,14 @@ ChoiceItem lettered(const JsonView& line, const std::string& context) {
   return item_of(context, std::move(choices), gold - letters.begin(), line);
 }
 
-ChoiceItem arc(const JsonView& line) { return lettered(line, "Question: " + line.at("question").string() + "\nAnswer:"); }
+ChoiceItem arc(const JsonView& line) {
+  return lettered(line, "Question: " + line.at("question").string() + "\nAnswer:");
+}
 ChoiceItem openbookqa(const JsonView& line) { return lettered(line, line.at("question_stem").string()); }
 
 ChoiceItem piqa(const JsonView& line) {
-  return item_of("Question: " + line.at("goal").string() + "\nAnswer:", {line.at("sol1").string(), line.at("sol2").string()},
-                 number_of(line.at("label")), line);
+  return item_of("Question: " + line.at("goal").string() + "\nAnswer:",
+                 {line.at("sol1").string(), line.at("sol2").string()}, number_of(line.at("label")), line);
 }
 
 ChoiceItem mmlu(const JsonView& line) {
@@ -99,18 +108,20 @@ ChoiceItem mmlu(const JsonView& line) {
     context = fmt::format("The following are multiple choice questions (with answers) about {}.\n\n",
                           replaced(line.at("subject").string(), "_", " "));
   }
-  context += fmt::format("{}\nA. {}\nB. {}\nC. {}\nD. {}\nAnswer:", trimmed(line.at("question").string()), choices[0], choices[1],
-                         choices[2], choices[3]);
+  context += fmt::format("{}\nA. {}\nB. {}\nC. {}\nD. {}\nAnswer:", trimmed(line.at("question").string()),
+                         choices[0], choices[1], choices[2], choices[3]);
   return item_of(context, {"A", "B", "C", "D"}, number_of(line.at("answer")), line);
 }
 
-// The harness puts each option into the sentence and scores what follows; its lengths are those of the contexts, so acc alone means something.
+// The harness puts each option into the sentence and scores what follows; its lengths are those of the
+// contexts, so acc alone means something.
 ChoiceItem winogrande(const JsonView& line) {
   const std::string& sentence = line.at("sentence").string();
   const size_t blank = sentence.find('_');
   line.require(blank != std::string::npos, "a sentence with _");
   ChoiceItem item;
-  for (const char* option : {"option1", "option2"}) item.contexts.push_back(sentence.substr(0, blank) + line.at(option).string());
+  for (const char* option : {"option1", "option2"})
+    item.contexts.push_back(sentence.substr(0, blank) + line.at(option).string());
   item.choices = item.contexts;
   item.continuations.assign(2, " " + trimmed(sentence.substr(blank + 1)));
   item.gold = number_of(line.at("answer")) - 1;
@@ -119,7 +130,8 @@ ChoiceItem winogrande(const JsonView& line) {
 }
 
 ChoiceItem boolq(const JsonView& line) {
-  const std::string context = line.at("passage").string() + "\nQuestion: " + line.at("question").string() + "?\nAnswer:";
+  const std::string context =
+      line.at("passage").string() + "\nQuestion: " + line.at("question").string() + "?\nAnswer:";
   const int64_t gold = line.has("label") ? number_of(line.at("label")) : line.at("answer").boolean() ? 1 : 0;
   return item_of(context, {"no", "yes"}, gold, line);
 }
@@ -135,14 +147,15 @@ struct Format {
 };
 
 const std::vector<Format>& formats() {
-  static const std::vector<Format> all = {{"hellaswag", {"ctx_a", "ctx_b", "endings"}, hellaswag},
-                                          {"piqa", {"goal", "sol1", "sol2"}, piqa},
-                                          {"winogrande", {"sentence", "option1", "option2"}, winogrande},
-                                          {"boolq", {"passage", "question"}, boolq},
-                                          {"openbookqa", {"question_stem", "choices", "answerKey"}, openbookqa},
-                                          {"arc", {"question", "choices", "answerKey"}, arc},
-                                          {"mmlu", {"question", "choices", "answer"}, mmlu},
-                                          {"longhaul", {"context", "choices", "gold"}, own}};
+  static const std::vector<Format> all = {
+      {"hellaswag", {"ctx_a", "ctx_b", "endings"}, hellaswag},
+      {"piqa", {"goal", "sol1", "sol2"}, piqa},
+      {"winogrande", {"sentence", "option1", "option2"}, winogrande},
+      {"boolq", {"passage", "question"}, boolq},
+      {"openbookqa", {"question_stem", "choices", "answerKey"}, openbookqa},
+      {"arc", {"question", "choices", "answerKey"}, arc},
+      {"mmlu", {"question", "choices", "answer"}, mmlu},
+      {"longhaul", {"context", "choices", "gold"}, own}};
   return all;
 }
 
@@ -185,7 +198,8 @@ std::string format_by_fields(const fs::path& file) {
   const Line line = lines_of(file, 1).front();
   const json first = parse_json(line.text, line.where, kRules);
   for (const Format& format : formats()) {
-    if (first.is_object() && std::ranges::all_of(format.fields, [&](const std::string& field) { return first.contains(field); }))
+    if (first.is_object() &&
+        std::ranges::all_of(format.fields, [&](const std::string& field) { return first.contains(field); }))
       return std::string(format.name);
   }
   throw Error({.code = ExitCode::kData,

@@ -25,6 +25,7 @@ std::vector<std::string> choice_formats();
 // The format that has the first line's fields; kData when none has them.
 std::string format_by_fields(const std::filesystem::path& file);
 // Reads the first `limit` items (0: all).
-std::vector<ChoiceItem> read_choices(const std::filesystem::path& file, const std::string& format, int64_t limit = 0);
+std::vector<ChoiceItem> read_choices(const std::filesystem::path& file, const std::string& format,
+                                     int64_t limit = 0);
 
 }  // namespace longhaul::evaluate

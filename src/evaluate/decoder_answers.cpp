@@ -24,7 +24,8 @@ Judged judged_row(const double* row, int64_t vocabulary, int64_t id, int64_t pre
   for (int64_t v = 1; v < vocabulary; ++v) most = std::max(most, row[v]);
   double sum = 0;
   for (int64_t v = 0; v < vocabulary; ++v) sum += std::exp(row[v] - most);
-  return {.log_probability = row[id] - most - std::log(sum), .predicted = std::max_element(row, row + predictable) - row};
+  return {.log_probability = row[id] - most - std::log(sum),
+          .predicted = std::max_element(row, row + predictable) - row};
 }
 
 }  // namespace
@@ -37,8 +38,8 @@ std::vector<Judged> judge_logits(const Tensor& logits, std::span<const Target> t
   parallel_for(0, static_cast<int64_t>(targets.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<size_t>(i);
-      judged[at] =
-          judged_row(rows + i * vocabulary, vocabulary, targets[at].id, predictable > 0 ? std::min(predictable, vocabulary) : vocabulary);
+      judged[at] = judged_row(rows + i * vocabulary, vocabulary, targets[at].id,
+                              predictable > 0 ? std::min(predictable, vocabulary) : vocabulary);
     }
   });
   return judged;
@@ -65,7 +66,8 @@ void DecoderAnswers::require_fits(std::span<const int64_t> ids, int64_t more) co
 }
 
 // `first`: the position of the first row of hidden_td, of which the targets are.
-std::vector<Judged> DecoderAnswers::judge_rows(const Tensor& hidden_td, std::span<const Target> targets, int64_t first) {
+std::vector<Judged> DecoderAnswers::judge_rows(const Tensor& hidden_td, std::span<const Target> targets,
+                                               int64_t first) {
   const auto at_once = static_cast<size_t>(logit_rows_at_once(decoder_.config().vocabulary));
   std::vector<Judged> judged;
   for (size_t begin = 0; begin < targets.size(); begin += at_once) {
@@ -83,14 +85,16 @@ std::vector<std::vector<Judged>> DecoderAnswers::judge_together(std::span<const 
   std::vector<int64_t> ids, lengths;
   std::vector<Target> targets;
   for (const Passage& passage : passages) {
-    for (const Target& target : passage.targets) targets.push_back({static_cast<int64_t>(ids.size()) + target.position, target.id});
+    for (const Target& target : passage.targets)
+      targets.push_back({static_cast<int64_t>(ids.size()) + target.position, target.id});
     ids.insert(ids.end(), passage.ids.begin(), passage.ids.end());
     lengths.push_back(static_cast<int64_t>(passage.ids.size()));
   }
   model::LocalOps ops;
   model::Context context(ops, decoder_.precision());
   context.training = false;
-  const Tensor hidden_td = decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout::make_packed(lengths));
+  const Tensor hidden_td =
+      decoder_.hidden(context, to_tensor(ids, decoder_.device()), layout::make_packed(lengths));
   const std::vector<Judged> all = judge_rows(hidden_td, targets, 0);
   std::vector<std::vector<Judged>> result;
   auto next = all.begin();
@@ -116,7 +120,8 @@ std::vector<Judged> DecoderAnswers::judge_in_pieces(const Passage& passage) {
     const auto ids = std::span(passage.ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     const auto view = layout::make_packed(std::vector<int64_t>{count}, std::vector<int64_t>{first});
     const Tensor hidden_td = decoder_.hidden(context, to_tensor(ids, decoder_.device()), view, &rows);
-    const auto after = std::ranges::find_if(targets, [&](const Target& target) { return target.position >= first + count; });
+    const auto after =
+        std::ranges::find_if(targets, [&](const Target& target) { return target.position >= first + count; });
     const auto here = targets.first(static_cast<size_t>(after - targets.begin()));
     const std::vector<Judged> of_piece = judge_rows(hidden_td, here, first);
     judged.insert(judged.end(), of_piece.begin(), of_piece.end());
@@ -137,7 +142,8 @@ std::vector<std::vector<Judged>> DecoderAnswers::judge(std::span<const Passage> 
       if (end > begin && tokens + length > options_.tokens_per_pass) break;
       require_fits(passage.ids, 0);
       for (const Target& target : passage.targets) {
-        LONGHAUL_ASSERT(target.position >= 0 && target.position < length, "target {} of a passage of {}", target.position, length);
+        LONGHAUL_ASSERT(target.position >= 0 && target.position < length, "target {} of a passage of {}",
+                        target.position, length);
         require_fits({&target.id, 1}, 0);
       }
       tokens += length;
@@ -154,7 +160,8 @@ std::vector<std::vector<Judged>> DecoderAnswers::judge(std::span<const Passage> 
   return result;
 }
 
-std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) {
+std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, int64_t tokens,
+                                              std::span<const int64_t> stops) {
   require_fits(prompt, tokens - 1);
   model::DecoderState state = decoder_.make_state();
   const int64_t row = state.add();
@@ -164,11 +171,13 @@ std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, i
     Tensor logits;
     for (size_t begin = 0; begin < fresh.size(); begin += static_cast<size_t>(options_.tokens_per_pass)) {
       const size_t end = std::min(fresh.size(), begin + static_cast<size_t>(options_.tokens_per_pass));
-      const generate::Continuation piece{row, {fresh.begin() + static_cast<ptrdiff_t>(begin), fresh.begin() + static_cast<ptrdiff_t>(end)}};
+      const generate::Continuation piece{
+          row, {fresh.begin() + static_cast<ptrdiff_t>(begin), fresh.begin() + static_cast<ptrdiff_t>(end)}};
       logits = generate::advance(decoder_, {&piece, 1}, state);
     }
     if (!options_.never.empty())
-      logits.index_fill_(1, to_tensor(options_.never, decoder_.device()), -std::numeric_limits<double>::infinity());
+      logits.index_fill_(1, to_tensor(options_.never, decoder_.device()),
+                         -std::numeric_limits<double>::infinity());
     const Target any{0, 0};
     const int64_t id = judge_logits(logits, {&any, 1}, options_.vocabulary).front().predicted;
     if (std::ranges::find(stops, id) != stops.end()) break;

@@ -16,15 +16,18 @@ class DecoderAnswers final : public Answers {
  public:
   struct Options {
     int64_t tokens_per_pass = 4096;
-    int64_t vocabulary = 0;           // only ids below this are predicted or drawn; 0: all of the model's rows
+    // only ids below this are predicted or drawn; 0: all of the model's rows
+    int64_t vocabulary = 0;
     std::vector<int64_t> never = {};  // ids that are never drawn, because they stand for nothing
   };
   DecoderAnswers(model::Decoder& decoder, Options options)
       : decoder_(decoder), options_(std::move(options)) {}  // the decoder must outlive it
 
-  // A passage that is longer than the model's learned positions is a kUsage error; an id outside its vocabulary kData.
+  // A passage that is longer than the model's learned positions is a kUsage error; an id outside its
+  // vocabulary kData.
   std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) override;
-  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) override;
+  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens,
+                                std::span<const int64_t> stops) override;
 
  private:
   void require_fits(std::span<const int64_t> ids, int64_t more) const;
@@ -37,7 +40,9 @@ class DecoderAnswers final : public Answers {
 };
 
 // The number of rows of logits that may exist at once: 64 MiB of them in fp32.
-inline int64_t logit_rows_at_once(int64_t vocabulary) { return std::max<int64_t>(1, (int64_t{16} << 20) / vocabulary); }
+inline int64_t logit_rows_at_once(int64_t vocabulary) {
+  return std::max<int64_t>(1, (int64_t{16} << 20) / vocabulary);
+}
 
 // The result for each of the rows of logits [rows, vocabulary] (fp32 or fp64), in fp64.
 std::vector<Judged> judge_logits(const Tensor& logits, std::span<const Target> targets, int64_t predictable);

@@ -13,11 +13,16 @@ namespace longhaul::evaluate {
 class Dice {
  public:
   Dice(uint64_t seed, const std::string& name) : stream_(seed, name) {}
-  int64_t below(int64_t bound) { return static_cast<int64_t>(stream_.below(at_++, static_cast<uint64_t>(bound))); }  // [0, bound)
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }                                 // both included
+  // [0, bound)
+  int64_t below(int64_t bound) {
+    return static_cast<int64_t>(stream_.below(at_++, static_cast<uint64_t>(bound)));
+  }
+  // both included
+  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
   template <class Value>
   void shuffle(std::vector<Value>& values) {
-    for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
+    for (size_t i = values.size(); i > 1; --i)
+      std::swap(values[i - 1], values[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
   }
 
  private:

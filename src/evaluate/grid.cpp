@@ -15,16 +15,20 @@ namespace {
 constexpr int64_t kSpareTokens = 8;  // of an answer, for words around it
 
 int64_t answer_tokens(const Question& made, const data::Tokenizer& tokenizer) {
-  return static_cast<int64_t>(tokenizer.encode(fmt::format(" {}.", fmt::join(made.answers, ", "))).size()) + kSpareTokens;
+  return static_cast<int64_t>(tokenizer.encode(fmt::format(" {}.", fmt::join(made.answers, ", "))).size()) +
+         kSpareTokens;
 }
 
-// Not even the shortest question of the kind, with its answer, is so short. Answers differ by a few tokens from question to question.
+// Not even the shortest question of the kind, with its answer, is so short. Answers differ by a few tokens
+// from question to question.
 bool too_short(QuestionRequest question, const data::Tokenizer& tokenizer, int64_t length) {
   question.tokens = fewest_tokens(question, tokenizer);
-  return length < question.tokens + answer_tokens(make_question(question, tokenizer), tokenizer) + 2 * kSpareTokens;
+  return length <
+         question.tokens + answer_tokens(make_question(question, tokenizer), tokenizer) + 2 * kSpareTokens;
 }
 
-double score_of(Answers& answers, const data::Tokenizer& tokenizer, QuestionRequest question, int64_t length) {
+double score_of(Answers& answers, const data::Tokenizer& tokenizer, QuestionRequest question,
+                int64_t length) {
   const std::vector<int32_t> beginning = tokenizer.beginning(), stop_ids = tokenizer.stop_ids();
   const std::vector<int64_t> stops(stop_ids.begin(), stop_ids.end());
   // How long the answer is decides how much is left for the question; of one kind all are about as long.
@@ -39,9 +43,11 @@ double score_of(Answers& answers, const data::Tokenizer& tokenizer, QuestionRequ
 
 // The means of entries, a row of lengths for each of `questions`; NaN where left_out(question, length).
 template <class LeftOut>
-std::vector<std::vector<double>> mean_scores(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
-                                             const std::vector<QuestionRequest>& questions, const LeftOut& left_out,
-                                             const std::function<void()>& progress, const EvaluationShare& share) {
+std::vector<std::vector<double>> mean_scores(Answers& answers, const data::Tokenizer& tokenizer,
+                                             const GridRequest& request,
+                                             const std::vector<QuestionRequest>& questions,
+                                             const LeftOut& left_out, const std::function<void()>& progress,
+                                             const EvaluationShare& share) {
   std::vector<double> scores;  // of every question in turn; 0 where another rank has it
   std::vector<bool> asked;     // of entries
   for (QuestionRequest question : questions) {
@@ -52,7 +58,9 @@ std::vector<std::vector<double>> mean_scores(Answers& answers, const data::Token
       for (int64_t s = 0; s < request.samples; ++s) {
         question.index = s;
         if (asked.back())
-          scores.push_back(share.has(static_cast<int64_t>(scores.size())) ? score_of(answers, tokenizer, question, length) : 0);
+          scores.push_back(share.has(static_cast<int64_t>(scores.size()))
+                               ? score_of(answers, tokenizer, question, length)
+                               : 0);
         if (progress) progress();
       }
     }
@@ -88,8 +96,9 @@ double Grid::mean() const {
   return sum / static_cast<double>(count);
 }
 
-Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
-                 const std::vector<double>& depths, const std::function<void()>& progress, const EvaluationShare& share) {
+Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
+                 const std::string& kind, const std::vector<double>& depths,
+                 const std::function<void()>& progress, const EvaluationShare& share) {
   Grid grid{.rows = {}, .columns = length_names(request), .values = {}};
   std::vector<QuestionRequest> questions;
   for (const double depth : depths) {
@@ -101,8 +110,9 @@ Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridR
   return grid;
 }
 
-Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
-                const std::function<void()>& progress, const EvaluationShare& share) {
+Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
+                const std::vector<std::string>& kinds, const std::function<void()>& progress,
+                const EvaluationShare& share) {
   Grid grid{.rows = kinds, .columns = length_names(request), .values = {}};
   std::vector<QuestionRequest> questions;
   for (const std::string& kind : kinds) questions.push_back({.kind = kind});
@@ -124,7 +134,8 @@ double weighted_score(const Grid& grid, double alpha) {
   double sum = 0, weights = 0;
   for (size_t l = 0; l < grid.columns.size(); ++l) {
     int64_t runs = 1;
-    for (size_t d = 1; d < grid.rows.size(); ++d) runs += (grid.values[d][l] >= 0.5) != (grid.values[d - 1][l] >= 0.5);
+    for (size_t d = 1; d < grid.rows.size(); ++d)
+      runs += (grid.values[d][l] >= 0.5) != (grid.values[d - 1][l] >= 0.5);
     const double consistency = std::exp2(static_cast<double>(1 - runs) / 2);
     for (size_t d = 0; d < grid.rows.size(); ++d) {
       const double weight = std::pow(alpha, static_cast<double>(d + l));

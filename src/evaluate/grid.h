@@ -28,11 +28,14 @@ struct GridRequest {
 
 // progress is called after each question, whichever rank has it. Error (64) when the text of a needle, or
 // all of RULER's texts, would be longer than requested.
-Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
-                 const std::vector<double>& depths, const std::function<void()>& progress = {},
+Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
+                 const std::string& kind, const std::vector<double>& depths,
+                 const std::function<void()>& progress = {},
                  const EvaluationShare& share = {});  // rows: depths; columns: lengths
-Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
-                const std::function<void()>& progress = {}, const EvaluationShare& share = {});  // rows: kinds; columns: lengths
+Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request,
+                const std::vector<std::string>& kinds,
+                // rows: kinds; columns: lengths
+                const std::function<void()>& progress = {}, const EvaluationShare& share = {});
 
 // The weighted score of 2406.16690 (docs/sources/linear-attention.md §6): entries count more the longer and
 // the deeper they are, by powers of alpha, and the score of a length is multiplied by 2^((1 − n)/2), where

@@ -29,7 +29,11 @@ int64_t right_of(const model::Decoder& decoder, const Tensor& hidden_td, const T
   int64_t right = 0;
   for (int64_t begin = 0; begin < tokens; begin += rows) {
     const int64_t end = std::min(tokens, begin + rows);
-    right += decoder.logits(hidden_td.slice(0, begin, end)).argmax(1).eq(labels_t.slice(0, begin, end)).sum().item<int64_t>();
+    right += decoder.logits(hidden_td.slice(0, begin, end))
+                 .argmax(1)
+                 .eq(labels_t.slice(0, begin, end))
+                 .sum()
+                 .item<int64_t>();
   }
   return right;
 }
@@ -37,12 +41,13 @@ int64_t right_of(const model::Decoder& decoder, const Tensor& hidden_td, const T
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress, Accuracy accuracy,
-                                         const EvaluationShare& share) {
+                                         const std::function<bool(int64_t tokens)>& progress,
+                                         Accuracy accuracy, const EvaluationShare& share) {
   const at::NoGradGuard no_gradient;
   model::LocalOps ops;
   EvaluationResult result;
-  std::vector<double> of_batches;  // the nats of each batch, then how many labels were right; 0 where another rank has it
+  // the nats of each batch, then how many labels were right; 0 where another rank has it
+  std::vector<double> of_batches;
   int64_t right = 0;
   while (const std::optional<data::Batch> batch = reader.next()) {
     const bool own = share.has(static_cast<int64_t>(of_batches.size()));
@@ -50,7 +55,8 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
     if (own) {
       model::Context context(ops, decoder.precision());
       context.training = false;
-      const Tensor hidden_td = decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
+      const Tensor hidden_td =
+          decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
       const Tensor labels_t = to_tensor(batch->labels, decoder.device());
       of_batches.back() = sum_of(decoder.loss_each(hidden_td, labels_t));
       if (accuracy == Accuracy::kYes) right += right_of(decoder, hidden_td, labels_t);
@@ -71,12 +77,14 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
 EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes, bool any_text) {
   EvaluationResult result{.tokens = tokens, .bytes = bytes};
   if (result.tokens == 0 && any_text) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "no token of the held-out text was masked, so there is nothing to evaluate",
-                 .expected = "at least one",
-                 .found = "none",
-                 .where = "train.masked_share",
-                 .hint = "raise train.masked_share, or evaluate on more text (data.held_out_percent, data.validation)"});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "no token of the held-out text was masked, so there is nothing to evaluate",
+         .expected = "at least one",
+         .found = "none",
+         .where = "train.masked_share",
+         .hint =
+             "raise train.masked_share, or evaluate on more text (data.held_out_percent, data.validation)"});
   }
   if (result.tokens == 0) {
     throw Error({.code = ExitCode::kData,

@@ -34,7 +34,8 @@ enum class Accuracy { kNo, kYes };
 // it returns false, reading stops and there is no result: it must then return false on all ranks. If there
 // are no targets, that is a kData error.
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
-                                         const std::function<bool(int64_t tokens)>& progress = {}, Accuracy accuracy = Accuracy::kNo,
+                                         const std::function<bool(int64_t tokens)>& progress = {},
+                                         Accuracy accuracy = Accuracy::kNo,
                                          const EvaluationShare& share = {});
 
 // The result for the sum of the losses of all targets. If there are no targets, that is a kData error;

@@ -22,7 +22,8 @@ constexpr int64_t kLongList = 8192;  // tokens from which on words repeat more o
 using Build = std::function<Question(int64_t amount)>;
 
 const std::vector<std::string>& noise() {
-  static const std::vector<std::string> sentences = {"The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.",
+  static const std::vector<std::string> sentences = {"The grass is green.", "The sky is blue.",
+                                                     "The sun is yellow.", "Here we go.",
                                                      "There and back again."};
   return sentences;
 }
@@ -31,7 +32,8 @@ std::vector<std::string> hay(const QuestionRequest& request, Dice& dice, int64_t
   const auto sentences = request.haystack.empty() ? std::span<const std::string>(noise()) : request.haystack;
   const int64_t begin = request.haystack.empty() ? 0 : dice.below(static_cast<int64_t>(sentences.size()));
   std::vector<std::string> hay;
-  for (int64_t i = 0; i < count; ++i) hay.push_back(sentences[static_cast<size_t>(begin + i) % sentences.size()]);
+  for (int64_t i = 0; i < count; ++i)
+    hay.push_back(sentences[static_cast<size_t>(begin + i) % sentences.size()]);
   return hay;
 }
 
@@ -41,13 +43,15 @@ int64_t place(const QuestionRequest& request, Dice& dice, int64_t count) {
 }
 
 // Sentences among others: the i-th stands before sentence at[i].
-std::string mixed(const std::vector<std::string>& sentences, const std::vector<std::pair<int64_t, std::string>>& inserted) {
+std::string mixed(const std::vector<std::string>& sentences,
+                  const std::vector<std::pair<int64_t, std::string>>& inserted) {
   auto sorted = inserted;
   std::ranges::stable_sort(sorted, {}, &std::pair<int64_t, std::string>::first);
   std::vector<std::string> all;
   size_t next = 0;
   for (size_t i = 0; i <= sentences.size(); ++i) {
-    for (; next < sorted.size() && sorted[next].first <= static_cast<int64_t>(i); ++next) all.push_back(sorted[next].second);
+    for (; next < sorted.size() && sorted[next].first <= static_cast<int64_t>(i); ++next)
+      all.push_back(sorted[next].second);
     if (i < sentences.size()) all.push_back(sentences[i]);
   }
   return fmt::format("{}", fmt::join(all, " "));
@@ -69,9 +73,11 @@ Question needles(const QuestionRequest& request, int64_t count) {
   }
   const bool one = question.answers.size() == 1;
   const std::string of = all_asked ? listed(words) : words.front();
-  const std::string subject = fmt::format("special magic number{} for {}", one ? "" : "s", of), is = one ? "is" : "are";
+  const std::string subject = fmt::format("special magic number{} for {}", one ? "" : "s", of),
+                    is = one ? "is" : "are";
   question.prompt = fmt::format(
-      "Some special magic numbers are hidden in the following text. Remember them.\n{}\nQuestion: What {} the {} in the text?\nAnswer: The {} {}",
+      "Some special magic numbers are hidden in the following text. Remember them.\n{}\nQuestion: What {} "
+      "the {} in the text?\nAnswer: The {} {}",
       mixed(hay(request, dice, count), hidden), is, subject, subject, is);
   return question;
 }
@@ -84,10 +90,12 @@ Question rounds(const QuestionRequest& request, int64_t count) {
   for (int64_t r = 0; r < count; ++r) {
     std::vector<std::string> said;
     for (int64_t w = 0; w < 3; ++w) said.push_back(coded_word(dice, 6, 'a'));
-    question.prompt += fmt::format("User: Make up three words for {}.\nAssistant: {}.\n", topics[static_cast<size_t>(r)], listed(said));
+    question.prompt += fmt::format("User: Make up three words for {}.\nAssistant: {}.\n",
+                                   topics[static_cast<size_t>(r)], listed(said));
     if (r == asked) question.answers = said;
   }
-  question.prompt += fmt::format("User: Which three words did you make up for {}?\nAssistant:", topics[static_cast<size_t>(asked)]);
+  question.prompt += fmt::format("User: Which three words did you make up for {}?\nAssistant:",
+                                 topics[static_cast<size_t>(asked)]);
   return question;
 }
 
@@ -108,7 +116,8 @@ Question variables(const QuestionRequest& request, int64_t count) {
     assignments.emplace_back(places[h], fmt::format("VAR {} = {}.", question.answers[h], right));
   }
   question.prompt = fmt::format(
-      "Follow the assignments of variables that are hidden in the following text.\n{}\nQuestion: Which variables have the value {} in the "
+      "Follow the assignments of variables that are hidden in the following text.\n{}\nQuestion: Which "
+      "variables have the value {} in the "
       "text?\nAnswer: The {} variables with the value {} are",
       mixed(hay({.kind = "variables"}, dice, count), assignments), value, kHops + 1, value);
   return question;
@@ -127,7 +136,9 @@ Question common_words(const QuestionRequest& request, int64_t count) {
   dice.shuffle(list);
   question.prompt = "Some words of this list stand in it more often than others.\n";
   for (size_t i = 0; i < list.size(); ++i) question.prompt += fmt::format("{}. {} ", i + 1, list[i]);
-  question.prompt += "\nQuestion: What are the 10 most common words of the list?\nAnswer: The 10 most common words of the list are";
+  question.prompt +=
+      "\nQuestion: What are the 10 most common words of the list?\nAnswer: The 10 most common words of the "
+      "list are";
   return question;
 }
 
@@ -137,7 +148,8 @@ Question frequent_words(const QuestionRequest& request, int64_t count) {
   std::vector<std::string> list;
   Question question;
   for (int64_t rank = 1;; ++rank) {
-    const auto times = static_cast<int64_t>(static_cast<double>(count) / (kZeta2 * static_cast<double>(rank * rank)));
+    const auto times =
+        static_cast<int64_t>(static_cast<double>(count) / (kZeta2 * static_cast<double>(rank * rank)));
     if (times == 0) break;
     const std::string word = rank == 1 ? "..." : coded_word(dice, 6, 'a');
     if (rank >= 2 && rank <= 4) question.answers.push_back(word);
@@ -145,7 +157,8 @@ Question frequent_words(const QuestionRequest& request, int64_t count) {
   }
   dice.shuffle(list);
   question.prompt = fmt::format(
-      "Count the coded words of the following text; dots are no words. {}\nQuestion: What are the three most frequent words?\nAnswer: The three "
+      "Count the coded words of the following text; dots are no words. {}\nQuestion: What are the three most "
+      "frequent words?\nAnswer: The three "
       "most frequent words are",
       fmt::join(list, " "));
   return question;
@@ -196,7 +209,8 @@ std::vector<std::string> sentences_of(std::string_view text) {
   std::vector<std::string> sentences;
   std::string sentence;
   const auto end = [&] {
-    if (sentence.find_first_not_of(' ') != std::string::npos) sentences.push_back(sentence.substr(sentence.find_first_not_of(' ')));
+    if (sentence.find_first_not_of(' ') != std::string::npos)
+      sentences.push_back(sentence.substr(sentence.find_first_not_of(' ')));
     sentence.clear();
   };
   for (size_t i = 0; i < text.size(); ++i) {
@@ -219,7 +233,9 @@ int64_t fewest_tokens(const QuestionRequest& request, const data::Tokenizer& tok
 
 Question make_question(const QuestionRequest& request, const data::Tokenizer& tokenizer) {
   const Kind* const kind = &kind_named(request.kind);
-  const auto tokens_of = [&](int64_t amount) { return static_cast<int64_t>(tokenizer.encode(kind->make(request, amount).prompt).size()); };
+  const auto tokens_of = [&](int64_t amount) {
+    return static_cast<int64_t>(tokenizer.encode(kind->make(request, amount).prompt).size());
+  };
   int64_t fits = kind->least;
   if (const int64_t least = tokens_of(fits); least > request.tokens) {
     throw Error({.code = ExitCode::kUsage,
@@ -246,8 +262,8 @@ double share_matched(std::string_view output, const std::vector<std::string>& an
     return result;
   };
   const std::string said = lower(output);
-  const auto found =
-      std::ranges::count_if(answers, [&](const std::string& answer) { return said.find(lower(answer)) != std::string::npos; });
+  const auto found = std::ranges::count_if(
+      answers, [&](const std::string& answer) { return said.find(lower(answer)) != std::string::npos; });
   return static_cast<double>(found) / static_cast<double>(answers.size());
 }
 

@@ -53,7 +53,8 @@ Question make_question(const QuestionRequest& request, const data::Tokenizer& to
 
 std::string listed(const std::vector<std::string>& words);  // "a, b and c"
 
-// RULER's string_match_all: the share of answers that occur in the output, whatever the case of ASCII letters.
+// RULER's string_match_all: the share of answers that occur in the output, whatever the case of ASCII
+// letters.
 double share_matched(std::string_view output, const std::vector<std::string>& answers);
 
 }  // namespace longhaul::evaluate

@@ -12,15 +12,17 @@ constexpr int64_t kTogether = 16;  // sequences handed over at once
 Passage passage_of(const data::RecallRow& row) {
   Passage passage{.ids = row.inputs, .targets = {}};
   for (size_t t = 0; t < row.labels.size(); ++t) {
-    if (row.labels[t] != layout::kIgnoreLabel) passage.targets.push_back({static_cast<int64_t>(t), row.labels[t]});
+    if (row.labels[t] != layout::kIgnoreLabel)
+      passage.targets.push_back({static_cast<int64_t>(t), row.labels[t]});
   }
   return passage;
 }
 
 }  // namespace
 
-std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed, int64_t sequences,
-                                        const std::function<bool()>& go_on, const EvaluationShare& share) {
+std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed,
+                                        int64_t sequences, const std::function<bool()>& go_on,
+                                        const EvaluationShare& share) {
   RecallScore score{.sequences = sequences};
   struct OfSequence {
     double right = 0, asked = 0, nats = 0;

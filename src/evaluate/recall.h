@@ -23,7 +23,8 @@ inline int64_t held_out_index(int64_t i) { return -1 - i; }
 
 // go_on is called after every few sequences. Returns nothing if it returned false; it must then return
 // false on all ranks.
-std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed, int64_t sequences,
-                                        const std::function<bool()>& go_on = {}, const EvaluationShare& share = {});
+std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed,
+                                        int64_t sequences, const std::function<bool()>& go_on = {},
+                                        const EvaluationShare& share = {});
 
 }  // namespace longhaul::evaluate

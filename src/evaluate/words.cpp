@@ -7,15 +7,17 @@ namespace longhaul::evaluate {
 namespace {
 
 constexpr auto kAdjectives = std::to_array<const char*>(
-    {"amber", "bold",  "brave",  "bright", "calm",   "clever", "cold",   "coral",  "cosmic", "crisp",  "daring", "dusty",
-     "eager", "early", "fancy",  "fierce", "frosty", "gentle", "golden", "happy",  "hidden", "hollow", "humble", "icy",
-     "jolly", "keen",  "lively", "loyal",  "lunar",  "mellow", "misty",  "modest", "noble",  "pale",   "plain",  "polite",
-     "proud", "quiet", "rapid",  "royal",  "rustic", "shiny",  "silent", "solar",  "steady", "sunny",  "tidy",   "warm"});
+    {"amber",  "bold",   "brave",  "bright", "calm",   "clever", "cold",   "coral",  "cosmic", "crisp",
+     "daring", "dusty",  "eager",  "early",  "fancy",  "fierce", "frosty", "gentle", "golden", "happy",
+     "hidden", "hollow", "humble", "icy",    "jolly",  "keen",   "lively", "loyal",  "lunar",  "mellow",
+     "misty",  "modest", "noble",  "pale",   "plain",  "polite", "proud",  "quiet",  "rapid",  "royal",
+     "rustic", "shiny",  "silent", "solar",  "steady", "sunny",  "tidy",   "warm"});
 constexpr auto kNouns = std::to_array<const char*>(
-    {"anchor", "apple",  "badger",  "basket", "beacon", "bridge", "cactus",  "candle",  "canyon", "castle", "cedar",   "clock",
-     "cloud",  "comet",  "dolphin", "drum",   "eagle",  "engine", "falcon",  "feather", "forest", "garden", "glacier", "guitar",
-     "hammer", "harbor", "island",  "jacket", "kettle", "ladder", "lantern", "lemon",   "magnet", "maple",  "meadow",  "mirror",
-     "needle", "ocean",  "orchid",  "otter",  "paddle", "pepper", "pillow",  "planet",  "rocket", "saddle", "temple",  "violin"});
+    {"anchor",  "apple",  "badger",  "basket", "beacon",  "bridge", "cactus", "candle", "canyon", "castle",
+     "cedar",   "clock",  "cloud",   "comet",  "dolphin", "drum",   "eagle",  "engine", "falcon", "feather",
+     "forest",  "garden", "glacier", "guitar", "hammer",  "harbor", "island", "jacket", "kettle", "ladder",
+     "lantern", "lemon",  "magnet",  "maple",  "meadow",  "mirror", "needle", "ocean",  "orchid", "otter",
+     "paddle",  "pepper", "pillow",  "planet", "rocket",  "saddle", "temple", "violin"});
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// mean_hidden: a vector for each text: the mean of the model's final normed hidden states over its tokens, in fp32. It is
-// not scaled to length one.
+// mean_hidden: a vector for each text: the mean of the model's final normed hidden states over its tokens, in
+// fp32. It is not scaled to length one.
 #pragma once
 
 #include <span>

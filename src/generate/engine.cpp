@@ -14,24 +14,32 @@
 namespace longhaul::generate {
 namespace {
 
-Tensor on_host(const Tensor& logits) { return (logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat)).cpu().contiguous(); }
+Tensor on_host(const Tensor& logits) {
+  return (logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat)).cpu().contiguous();
+}
 
 }  // namespace
 
 Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
-    : decoder_(decoder), options_(options), state_(decoder.make_state()), prefixes_(state_, options.prefix_bytes) {
-  LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens && options.prompt_tokens % PrefixCache::kTokens == 0);
+    : decoder_(decoder),
+      options_(options),
+      state_(decoder.make_state()),
+      prefixes_(state_, options.prefix_bytes) {
+  LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens &&
+                  options.prompt_tokens % PrefixCache::kTokens == 0);
   if (options.bytes == 0) return;
   LONGHAUL_ASSERT(options.sequences > 0, "a limit of bytes needs one of sequences");
-  const int64_t rows = options.sequences + prefixes_.most(), least = rows * state_.row_bytes() + 2 * state_.page_bytes();
+  const int64_t rows = options.sequences + prefixes_.most(),
+                least = rows * state_.row_bytes() + 2 * state_.page_bytes();
   if (least > options.bytes) {
-    throw Error(
-        {.code = ExitCode::kOutOfMemory,
-         .what = "the states of the sequences do not fit into their memory",
-         .expected = fmt::format("at least {} for {} and {}", bytes_text(least), counted(options.sequences, "sequence"),
-                                 counted(prefixes_.most(), "kept prefix", "kept prefixes")),
-         .found = bytes_text(options.bytes),
-         .hint = fmt::format("give more memory, or have fewer sequences at once: a state takes {}", bytes_text(state_.row_bytes()))});
+    throw Error({.code = ExitCode::kOutOfMemory,
+                 .what = "the states of the sequences do not fit into their memory",
+                 .expected = fmt::format("at least {} for {} and {}", bytes_text(least),
+                                         counted(options.sequences, "sequence"),
+                                         counted(prefixes_.most(), "kept prefix", "kept prefixes")),
+                 .found = bytes_text(options.bytes),
+                 .hint = fmt::format("give more memory, or have fewer sequences at once: a state takes {}",
+                                     bytes_text(state_.row_bytes()))});
   }
   state_.reserve(rows);
 }
@@ -42,12 +50,15 @@ int64_t Engine::page_bytes_of(int64_t tokens) const {
   return (tokens + PrefixCache::kTokens - 1) / PrefixCache::kTokens * state_.page_bytes();
 }
 
-int64_t Engine::page_limit() const { return options_.bytes - (options_.sequences + prefixes_.most()) * state_.row_bytes(); }
+int64_t Engine::page_limit() const {
+  return options_.bytes - (options_.sequences + prefixes_.most()) * state_.row_bytes();
+}
 
 int64_t Engine::limit_of_tokens() const {
   const int64_t positions = recipe::sequence_limit(decoder_.config()).tokens, page = state_.page_bytes();
   if (options_.bytes == 0 || page == 0) return positions;
-  return std::min(positions, (page_limit() / page - 1) * PrefixCache::kTokens);  // a page for the copy of a shared one
+  // a page for the copy of a shared one
+  return std::min(positions, (page_limit() / page - 1) * PrefixCache::kTokens);
 }
 
 int64_t Engine::submit(Request request) {
@@ -58,7 +69,8 @@ int64_t Engine::submit(Request request) {
   require_possible(request, options_.sequences, limit_of_tokens());
   const bool idle = waiting_.empty() && reading_.empty() && writing_.empty() && parked_.empty();
   if (idle) records_routes_ = request.settings.records_routes;
-  LONGHAUL_ASSERT(records_routes_ == request.settings.records_routes, "routes are recorded of all requests or of none");
+  LONGHAUL_ASSERT(records_routes_ == request.settings.records_routes,
+                  "routes are recorded of all requests or of none");
   LONGHAUL_ASSERT(!records_routes_ || (!prefixes_.keeps() && options_.bytes == 0),
                   "nobody knows where beginnings that are not read again went");
   auto job = std::make_shared<Job>();
@@ -130,15 +142,17 @@ Engine::Part Engine::begin_part(const JobPointer& job) {
   return {job, unread < most + PrefixCache::kLeast ? unread : most};
 }
 
-int64_t Engine::most_of_part() const { return prefixes_.keeps() ? PrefixCache::kTokens : options_.prompt_tokens; }
+int64_t Engine::most_of_part() const {
+  return prefixes_.keeps() ? PrefixCache::kTokens : options_.prompt_tokens;
+}
 
 // Prompts are read in the order in which they came.
 std::vector<Engine::Part> Engine::next_parts() {
   std::vector<Part> parts;
   int64_t left = options_.prompts_tokens > 0 ? options_.prompts_tokens : std::numeric_limits<int64_t>::max();
   for (const JobPointer& job : reading_) {
-    // One that has not begun looks into the prefix cache when its first part is read, and not before: what is read until
-    // then may be a prefix of it.
+    // One that has not begun looks into the prefix cache when its first part is read, and not before: what is
+    // read until then may be a prefix of it.
     const int64_t unread = job->tokens() - (job->row >= 0 ? state_.tokens(job->row) : 0);
     if (!parts.empty() && std::min(unread, most_of_part() + PrefixCache::kLeast - 1) > left) break;
     parts.push_back(begin_part(job));
@@ -177,9 +191,13 @@ bool Engine::give_way(std::vector<Part>& parts) {
     return std::pair(a->job->number, a->index) < std::pair(b->job->number, b->index);
   };
   const auto last = std::ranges::max_element(writing_, younger);
-  const auto begun = std::ranges::find_if(reading_.rbegin(), reading_.rend(), [](const JobPointer& job) { return job->row >= 0; });
+  const auto begun = std::ranges::find_if(reading_.rbegin(), reading_.rend(),
+                                          [](const JobPointer& job) { return job->row >= 0; });
   const bool reads = begun != reading_.rend();
-  if (std::ssize(writing_) + std::ranges::count_if(reading_, [](const JobPointer& job) { return job->row >= 0; }) < 2) return false;
+  if (std::ssize(writing_) +
+          std::ranges::count_if(reading_, [](const JobPointer& job) { return job->row >= 0; }) <
+      2)
+    return false;
   if (reads && (last == writing_.end() || (*begun)->number > (*last)->job->number)) {
     const JobPointer job = *begun;
     drop_prompt(*job);
@@ -277,7 +295,8 @@ void Engine::draw_one(Sequence& sequence) const {
   const GenerateSettings& settings = sequence.job->request.settings;
   const auto drawn = std::ssize(sequence.generation.ids);
   const int64_t vocabulary = sequence.logits_v.numel();
-  const auto drawable = static_cast<size_t>(settings.vocabulary > 0 ? std::min(settings.vocabulary, vocabulary) : vocabulary);
+  const auto drawable =
+      static_cast<size_t>(settings.vocabulary > 0 ? std::min(settings.vocabulary, vocabulary) : vocabulary);
   const bool changes = sequence.history.changes(settings, drawn);
   const auto changed_row = [&]<class Logit>(std::vector<Logit>& own) -> std::span<const Logit> {
     const std::span<const Logit> row(sequence.logits_v.const_data_ptr<Logit>(), drawable);
@@ -289,7 +308,8 @@ void Engine::draw_one(Sequence& sequence) const {
   const auto measure = [&](const auto& row) {
     if (!settings.wants_log_probabilities()) return;
     sequence.log_probability = log_probability(row, sequence.drawn, settings.temperature);
-    if (settings.top_log_probabilities > 0) sequence.top = likeliest_tokens(row, settings.top_log_probabilities, settings.temperature);
+    if (settings.top_log_probabilities > 0)
+      sequence.top = likeliest_tokens(row, settings.top_log_probabilities, settings.temperature);
   };
   const SamplerSettings sampler = settings.sampler(static_cast<uint64_t>(sequence.index));
   thread_local std::vector<float> narrow;
@@ -348,7 +368,8 @@ std::optional<Finish> Engine::take(Sequence& sequence) {
   sequence.history.add(id);
   sequence.next = id;
   sequence.sure = sequence.log_probability > std::log(settings.loop_probability) ? sequence.sure + 1 : 0;
-  if (request.on_token && !request.on_token({sequence.index, id, sequence.log_probability, sequence.top})) return Finish::kStop;
+  if (request.on_token && !request.on_token({sequence.index, id, sequence.log_probability, sequence.top}))
+    return Finish::kStop;
   if (std::ssize(generation.ids) == settings.tokens) return Finish::kTokens;
   if (settings.loop_tokens > 0 && sequence.sure >= settings.loop_tokens) return Finish::kLoop;
   if (state_.tokens(sequence.row) >= limit_of_tokens()) return Finish::kPositions;
@@ -363,7 +384,8 @@ void Engine::end(Sequence& sequence, Finish finish) {
   }
   sequence.parked.reset();
   sequence.generation.finish = finish;
-  if (sequence.job->request.on_end) sequence.job->request.on_end(sequence.index, std::move(sequence.generation));
+  if (sequence.job->request.on_end)
+    sequence.job->request.on_end(sequence.index, std::move(sequence.generation));
 }
 
 // A request of which no sequence has begun.
@@ -378,10 +400,12 @@ void Engine::end_job(Job& job, Finish finish, const std::exception_ptr& error) {
   }
 }
 
-void Engine::cancel_if(const std::function<bool(const Job&)>& which, Finish finish, const std::exception_ptr& error) {
+void Engine::cancel_if(const std::function<bool(const Job&)>& which, Finish finish,
+                       const std::exception_ptr& error) {
   for (auto* const queue : {&waiting_, &reading_}) {
     std::vector<JobPointer> ended;
-    std::ranges::copy_if(*queue, std::back_inserter(ended), [&](const JobPointer& job) { return which(*job); });
+    std::ranges::copy_if(*queue, std::back_inserter(ended),
+                         [&](const JobPointer& job) { return which(*job); });
     std::erase_if(*queue, [&](const JobPointer& job) { return which(*job); });
     for (const JobPointer& job : ended) end_job(*job, finish, error);
   }

@@ -1,17 +1,18 @@
-// Engine: generates the texts of many requests at once with one decoder (docs/design/decoding.md). Requests enter
-// and leave between any two passes: each pass reads one token of every sequence that is being written, and parts of
-// prompts beside them. A sequence has the same tokens and log probabilities, bit for bit, whatever is beside it,
-// whether its prompt was found in the prefix cache, and whether it was preempted (bf16 and fp32 on a CPU).
+// Engine: generates the texts of many requests at once with one decoder (docs/design/decoding.md). Requests
+// enter and leave between any two passes: each pass reads one token of every sequence that is being written,
+// and parts of prompts beside them. A sequence has the same tokens and log probabilities, bit for bit,
+// whatever is beside it, whether its prompt was found in the prefix cache, and whether it was preempted (bf16
+// and fp32 on a CPU).
 //
 //   Engine engine(decoder, {.sequences = 16, .bytes = 2 << 30, .prefix_bytes = 512 << 20});
 //   engine.submit({.prompt = ids, .settings = {.tokens = 50}, .on_token = …, .on_end = …});
 //   while (engine.step()) {}
 //
-// Memory: with `bytes`, states of all sequences are allocated when the engine is made, and pages of keys and values
-// are taken only while they fit. A prompt begins when its pages fit. Where a pass needs more, kept prefixes are
-// dropped first; then the youngest request gives way: a prompt that is half read goes back into the queue, and a
-// sequence that is being written is parked: its state is copied to a file without a name, and read back when there
-// is room. The oldest request always goes on, so all end.
+// Memory: with `bytes`, states of all sequences are allocated when the engine is made, and pages of keys and
+// values are taken only while they fit. A prompt begins when its pages fit. Where a pass needs more, kept
+// prefixes are dropped first; then the youngest request gives way: a prompt that is half read goes back into
+// the queue, and a sequence that is being written is parked: its state is copied to a file without a name,
+// and read back when there is room. The oldest request always goes on, so all end.
 //
 // Not thread-safe: submit, cancel and step are called by one thread, and not from within on_token and on_end.
 #pragma once
@@ -35,7 +36,8 @@
 namespace longhaul::generate {
 
 // kUsage: the prompt is empty, or longer than the model's learned positions. `where`: its name in the error.
-void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config, const std::string& where);
+void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config,
+                      const std::string& where);
 
 // The next tokens to read for one sequence of a decoder state.
 struct Continuation {
@@ -44,8 +46,8 @@ struct Continuation {
 };
 // One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances
 // the state. `recorder`, if any, records the routes.
-Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state,
-               RouteRecorder* recorder = nullptr);
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
+               model::DecoderState& state, RouteRecorder* recorder = nullptr);
 
 // A token that was drawn and belongs to the text.
 struct Drawn {
@@ -66,13 +68,15 @@ struct Request {
 };
 
 struct EngineOptions {
-  int64_t sequences = 0;           // at most this many at once; 0: any number
-  int64_t prompt_tokens = 4096;    // of one prompt in a pass, at most
-  int64_t prompts_tokens = 0;      // of all prompts in a pass together, about; 0: any number
-  int64_t bytes = 0;               // of states and pages, kept prefixes included; 0: no limit. Needs `sequences`
-  int64_t prefix_bytes = 0;        // of them for prefixes of prompts; 0: none are kept
-  bool keeps_prompts = false;      // also keeps whole prompts with their logits
-  std::filesystem::path folder{};  // where parked sequences lie; empty: the system's folder for temporary files
+  int64_t sequences = 0;         // at most this many at once; 0: any number
+  int64_t prompt_tokens = 4096;  // of one prompt in a pass, at most
+  int64_t prompts_tokens = 0;    // of all prompts in a pass together, about; 0: any number
+  // of states and pages, kept prefixes included; 0: no limit. Needs `sequences`
+  int64_t bytes = 0;
+  int64_t prefix_bytes = 0;    // of them for prefixes of prompts; 0: none are kept
+  bool keeps_prompts = false;  // also keeps whole prompts with their logits
+  // where parked sequences lie; empty: the system's folder for temporary files
+  std::filesystem::path folder{};
 };
 
 class Engine {
@@ -96,7 +100,8 @@ class Engine {
   Counts counts() const;
   const PrefixCache& prefixes() const { return prefixes_; }
   const model::DecoderState& state() const { return state_; }
-  int64_t limit_of_tokens() const;  // of prompt and text together that a request may have: memory's and positions'
+  // of prompt and text together that a request may have: memory's and positions'
+  int64_t limit_of_tokens() const;
 
  private:
   struct Job;
@@ -126,7 +131,8 @@ class Engine {
   std::optional<Finish> take(Sequence& sequence);
   void end(Sequence& sequence, Finish finish);
   void end_job(Job& job, Finish finish, const std::exception_ptr& error);
-  void cancel_if(const std::function<bool(const Job&)>& which, Finish finish, const std::exception_ptr& error);
+  void cancel_if(const std::function<bool(const Job&)>& which, Finish finish,
+                 const std::exception_ptr& error);
 
   model::Decoder& decoder_;
   EngineOptions options_;

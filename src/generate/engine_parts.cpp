@@ -26,7 +26,8 @@ void for_each_tensor(model::DecoderState::Saved& saved, const std::function<void
 
 }  // namespace
 
-ParkedSequence::ParkedSequence(const model::DecoderState::Saved& saved, kernels::SavedTensors& file) : tokens(saved.tokens), shape_(saved) {
+ParkedSequence::ParkedSequence(const model::DecoderState::Saved& saved, kernels::SavedTensors& file)
+    : tokens(saved.tokens), shape_(saved) {
   for_each_tensor(shape_, [&](Tensor& tensor) {
     tensors_.emplace_back(tensor, &file);
     tensor = Tensor();
@@ -76,7 +77,8 @@ void require_possible(const Request& request, int64_t sequences, int64_t tokens)
                .where = request.where});
 }
 
-void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config, const std::string& where) {
+void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config,
+                      const std::string& where) {
   if (prompt.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "there is nothing to continue",
@@ -86,17 +88,20 @@ void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelCon
                  .hint = "give a prompt"});
   }
   const auto tokens = std::ssize(prompt);
-  const recipe::SequenceLimit limit = recipe::sequence_limit(config);  // learned positions end, rotary ones do not
+  // learned positions end, rotary ones do not
+  const recipe::SequenceLimit limit = recipe::sequence_limit(config);
   if (tokens <= limit.tokens) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "the prompt is longer than the model's positions",
-               .expected = fmt::format("at most {} tokens, what begins a text included ({})", limit.tokens, limit.option),
+               .expected = fmt::format("at most {} tokens, what begins a text included ({})", limit.tokens,
+                                       limit.option),
                .found = counted(tokens, "token"),
                .where = where,
                .hint = "shorten the prompt, or use a model without such a limit"});
 }
 
-Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state, RouteRecorder* recorder) {
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
+               model::DecoderState& state, RouteRecorder* recorder) {
   const at::NoGradGuard no_gradient;
   std::vector<int64_t> ids, lengths, firsts, last;
   model::DecoderRows rows{state, {}};
@@ -112,9 +117,11 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
   model::Context context(ops, decoder.precision());
   context.training = false;
   if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
-  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
+  const Tensor hidden_td =
+      decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
   if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
-  return decoder.logits(last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
+  return decoder.logits(
+      last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
 }
 
 }  // namespace longhaul::generate

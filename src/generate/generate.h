@@ -24,9 +24,9 @@ class Generator {
 
   explicit Generator(model::Decoder& decoder, int64_t prefix_bytes = 0);
 
-  // Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new token as soon as it is drawn.
-  // Settings out of range, a prompt that does not fit the model's learned positions, or an empty one, are kUsage errors;
-  // ids outside the vocabulary are kData.
+  // Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new
+  // token as soon as it is drawn. Settings out of range, a prompt that does not fit the model's learned
+  // positions, or an empty one, are kUsage errors; ids outside the vocabulary are kData.
   std::vector<Generation> run(std::span<const std::vector<int64_t>> prompts, const GenerateSettings& settings,
                               const std::function<void(int64_t sequence, int64_t id)>& on_token = {});
   const PrefixCache& prefixes() const { return engine_.prefixes(); }
@@ -38,11 +38,11 @@ class Generator {
 };
 
 // Generates with a new Generator.
-std::vector<Generation> generate_batch(model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts,
-                                       const GenerateSettings& settings,
-                                       const std::function<void(int64_t sequence, int64_t id)>& on_token = {});
+std::vector<Generation> generate_batch(
+    model::Decoder& decoder, std::span<const std::vector<int64_t>> prompts, const GenerateSettings& settings,
+    const std::function<void(int64_t sequence, int64_t id)>& on_token = {});
 // Generates one sequence.
-Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids, const GenerateSettings& settings,
-                    const std::function<void(int64_t id)>& on_token = {});
+Generation generate(model::Decoder& decoder, const std::vector<int64_t>& prompt_ids,
+                    const GenerateSettings& settings, const std::function<void(int64_t id)>& on_token = {});
 
 }  // namespace longhaul::generate

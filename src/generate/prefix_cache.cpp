@@ -8,7 +8,8 @@ namespace longhaul::generate {
 namespace {
 
 std::vector<int64_t> tokens_of_page(std::span<const int64_t> ids, int64_t page) {
-  const auto own = ids.subspan(static_cast<size_t>(page * PrefixCache::kTokens), static_cast<size_t>(PrefixCache::kTokens));
+  const auto own = ids.subspan(static_cast<size_t>(page * PrefixCache::kTokens),
+                               static_cast<size_t>(PrefixCache::kTokens));
   return {own.begin(), own.end()};
 }
 
@@ -74,17 +75,19 @@ void PrefixCache::add(Node& above, std::span<const int64_t> rest, int64_t row, i
 
 void PrefixCache::keep(std::span<const int64_t> ids, int64_t row) {
   const auto tokens = std::ssize(ids);
-  LONGHAUL_ASSERT(tokens > 0 && tokens % kTokens == 0 && state_.tokens(row) == tokens, "{} tokens, of which the sequence has {}", tokens,
-                  state_.tokens(row));
+  LONGHAUL_ASSERT(tokens > 0 && tokens % kTokens == 0 && state_.tokens(row) == tokens,
+                  "{} tokens, of which the sequence has {}", tokens, state_.tokens(row));
   const int64_t pages = tokens / kTokens;
   Node* const above = found(ids, pages);
   const int64_t has = above->row < 0 ? 0 : state_.tokens(above->row);
-  if (has != tokens - kTokens || !make_room(bytes_of_one_, above)) return;  // it is there, or the shorter one had no room
+  // it is there, or the shorter one had no room
+  if (has != tokens - kTokens || !make_room(bytes_of_one_, above)) return;
   add(*above, ids.subspan(static_cast<size_t>(tokens - kTokens)), row, bytes_of_one_);
 }
 
 void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v) {
-  LONGHAUL_ASSERT(state_.tokens(row) == std::ssize(ids), "{} tokens, of which the sequence has {}", ids.size(), state_.tokens(row));
+  LONGHAUL_ASSERT(state_.tokens(row) == std::ssize(ids), "{} tokens, of which the sequence has {}",
+                  ids.size(), state_.tokens(row));
   const int64_t pages = pages_before_end(ids);
   Node* const above = found(ids, pages);
   if ((above->row < 0 ? 0 : state_.tokens(above->row)) != pages * kTokens) return;
@@ -96,7 +99,8 @@ void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const T
     if (!make_room(bytes, above)) return;
     add(*above, ids.subspan(static_cast<size_t>(pages * kTokens)), row, bytes);
     above->longer.find(end_of(ids, pages))->second->logits_v = logits_v.clone();
-  } else if (!there->second->logits_v.defined()) {  // a prompt that ends with a page, which was kept as a prefix
+  } else if (!there->second->logits_v.defined()) {
+    // a prompt that ends with a page, which was kept as a prefix
     there->second->logits_v = logits_v.clone();
     there->second->bytes += logit_bytes;
     bytes_ += logit_bytes;

@@ -64,7 +64,8 @@ class PrefixCache {
     int64_t last_used = 0, bytes = 0;
     Tensor logits_v;  // of a whole prompt
     Node* above = nullptr;
-    std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;  // by the tokens of one more page, or of a prompt's end
+    // by the tokens of one more page, or of a prompt's end
+    std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;
   };
   Node* found(std::span<const int64_t> ids, int64_t pages);  // the longest prefix of at most that many pages
   void add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes);

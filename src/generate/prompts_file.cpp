@@ -14,14 +14,17 @@ namespace longhaul::generate {
 namespace {
 
 bool are_ids(const nlohmann::json& list) {
-  return list.is_array() && !list.empty() && std::ranges::all_of(list, [](const nlohmann::json& id) { return id.is_number_unsigned(); });
+  return list.is_array() && !list.empty() &&
+         std::ranges::all_of(list, [](const nlohmann::json& id) { return id.is_number_unsigned(); });
 }
 
 Prompt prompt_of(const std::string& line, const std::string& where) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (json.is_string()) return {.text = json.get<std::string>()};
-  if (json.is_object() && json.contains("prompt") && json["prompt"].is_string()) return {.text = json["prompt"].get<std::string>()};
-  if (json.is_object() && json.contains("ids") && are_ids(json["ids"])) return {.text = {}, .ids = json["ids"].get<std::vector<int64_t>>()};
+  if (json.is_object() && json.contains("prompt") && json["prompt"].is_string())
+    return {.text = json["prompt"].get<std::string>()};
+  if (json.is_object() && json.contains("ids") && are_ids(json["ids"]))
+    return {.text = {}, .ids = json["ids"].get<std::vector<int64_t>>()};
   throw Error({.code = ExitCode::kData,
                .what = "a line is no prompt",
                .expected = "a JSON text, {\"prompt\": \"…\"}, or {\"ids\": [1, 2]} with one id or more",

@@ -18,6 +18,7 @@ struct Prompt {
   std::string where{};                        // file and line
 };
 
-std::vector<Prompt> read_prompts(const std::filesystem::path& path);  // kData: no such file, a bad line, or no prompt in it
+// kData: no such file, a bad line, or no prompt in it
+std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 }  // namespace longhaul::generate

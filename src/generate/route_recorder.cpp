@@ -9,7 +9,8 @@ void RouteRecorder::read(std::span<const Continuation> continuations, const mode
   for (const auto& [row, ids] : continuations) {
     Sequence& sequence = of_rows_[row];
     sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.end());
-    for (const auto& [block, choice_tk] : routes) sequence.choices[block].push_back(choice_tk.narrow(0, first, std::ssize(ids)));
+    for (const auto& [block, choice_tk] : routes)
+      sequence.choices[block].push_back(choice_tk.narrow(0, first, std::ssize(ids)));
     first += std::ssize(ids);
   }
 }

@@ -18,13 +18,16 @@ constexpr const char* kIds = "ids";
 constexpr const char* kOffsets = "offsets";
 
 storage::TensorData data_of(const std::string& name, storage::DType dtype, const Tensor& tensor) {
-  return {
-      name, dtype, tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())}};
+  return {name,
+          dtype,
+          tensor.sizes().vec(),
+          {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())}};
 }
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& path, const recipe::ModelConfig& config) : path_(path), config_(config), file_(open(path)) {}
+  Reader(const std::filesystem::path& path, const recipe::ModelConfig& config)
+      : path_(path), config_(config), file_(open(path)) {}
 
   std::vector<RoutedSequence> sequences() const {
     const std::vector<std::string> blocks = model::blocks_with_routers(config_);
@@ -46,8 +49,14 @@ class Reader {
  private:
   static constexpr const char* kHint = "write it anew: longhaul sample CKPT … --routes FILE";
 
-  [[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found) const {
-    throw Error({.code = ExitCode::kData, .what = what, .expected = expected, .found = found, .where = path_.string(), .hint = kHint});
+  [[noreturn]] void refuse(const std::string& what, const std::string& expected,
+                           const std::string& found) const {
+    throw Error({.code = ExitCode::kData,
+                 .what = what,
+                 .expected = expected,
+                 .found = found,
+                 .where = path_.string(),
+                 .hint = kHint});
   }
 
   static storage::SafetensorsFile open(const std::filesystem::path& path) {
@@ -69,12 +78,15 @@ class Reader {
 
   void check_model(std::vector<std::string> blocks) const {
     if (metadata(kFormat) != kVersion)
-      refuse("the file holds no routes", fmt::format("metadata {} = {}, as `sample --routes` writes it", kFormat, kVersion),
+      refuse("the file holds no routes",
+             fmt::format("metadata {} = {}, as `sample --routes` writes it", kFormat, kVersion),
              metadata(kFormat));
-    const std::pair<const char*, int64_t> numbers[] = {{"experts", config_.experts}, {"experts_per_token", config_.experts_per_token}};
+    const std::pair<const char*, int64_t> numbers[] = {{"experts", config_.experts},
+                                                       {"experts_per_token", config_.experts_per_token}};
     for (const auto& [key, expected] : numbers) {
       if (metadata(key) != std::to_string(expected))
-        refuse("the routes are of another model", fmt::format("{} = {}, as this one has", key, expected), metadata(key));
+        refuse("the routes are of another model", fmt::format("{} = {}, as this one has", key, expected),
+               metadata(key));
     }
     std::vector<std::string> found;
     for (const storage::TensorInfo& tensor : file_.tensors()) {
@@ -83,7 +95,8 @@ class Reader {
     std::ranges::sort(blocks);
     std::ranges::sort(found);
     if (blocks != found)
-      refuse("the routes are of another model", fmt::format("{}", fmt::join(blocks, ", ")), fmt::format("{}", fmt::join(found, ", ")));
+      refuse("the routes are of another model", fmt::format("{}", fmt::join(blocks, ", ")),
+             fmt::format("{}", fmt::join(found, ", ")));
   }
 
   void check_offsets(const Tensor& offsets, int64_t tokens) const {
@@ -105,12 +118,13 @@ class Reader {
     const Tensor sorted = std::get<0>(choice.sort(1));
     const int64_t least = sorted.min().item<int64_t>(), most = sorted.max().item<int64_t>();
     if (least < 0 || most >= config_.experts) {
-      refuse(fmt::format("{} names an expert that there is not", block), fmt::format("0 to {}", config_.experts - 1),
-             fmt::format("{}", least < 0 ? least : most));
+      refuse(fmt::format("{} names an expert that there is not", block),
+             fmt::format("0 to {}", config_.experts - 1), fmt::format("{}", least < 0 ? least : most));
     }
     const int64_t k = config_.experts_per_token;
     if (sorted.narrow(1, 1, k - 1).eq(sorted.narrow(1, 0, k - 1)).any().item<bool>())
-      refuse(fmt::format("{} sends a token to an expert twice", block), fmt::format("{} different experts a token", k), "equal ones");
+      refuse(fmt::format("{} sends a token to an expert twice", block),
+             fmt::format("{} different experts a token", k), "equal ones");
     return choice;
   }
 
@@ -129,13 +143,16 @@ class Reader {
         case storage::DType::kI64:
           return at::kLong;
         default:
-          refuse(fmt::format("{} holds no whole numbers", name), "I16, I32, I64 or U8", std::string(storage::name_of(info->dtype)));
+          refuse(fmt::format("{} holds no whole numbers", name), "I16, I32, I64 or U8",
+                 std::string(storage::name_of(info->dtype)));
       }
     }();
     if (std::ssize(info->shape) != dimensions)
-      refuse(fmt::format("{} has another shape", name), fmt::format("{} axes", dimensions), fmt::format("{}", info->shape.size()));
+      refuse(fmt::format("{} has another shape", name), fmt::format("{} axes", dimensions),
+             fmt::format("{}", info->shape.size()));
     const Tensor tensor = at::empty(info->shape, type);
-    file_.read(*info, 0, {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<size_t>(tensor.nbytes())});
+    file_.read(*info, 0,
+               {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<size_t>(tensor.nbytes())});
     return tensor.to(at::kLong);
   }
 
@@ -146,8 +163,8 @@ class Reader {
 
 }  // namespace
 
-void write_routes(const std::filesystem::path& path, std::span<const RoutedSequence> sequences, const recipe::ModelConfig& config,
-                  const std::map<std::string, std::string>& about) {
+void write_routes(const std::filesystem::path& path, std::span<const RoutedSequence> sequences,
+                  const recipe::ModelConfig& config, const std::map<std::string, std::string>& about) {
   std::vector<int64_t> ids, offsets = {0};
   std::map<std::string, std::vector<Tensor>> choices;
   for (const RoutedSequence& sequence : sequences) {
@@ -157,7 +174,8 @@ void write_routes(const std::filesystem::path& path, std::span<const RoutedSeque
   }
   const Tensor id = to_tensor(ids).to(at::kInt), offset = to_tensor(offsets);
   std::vector<Tensor> held;  // as long as they are written
-  std::vector<storage::TensorData> tensors = {data_of(kIds, storage::DType::kI32, id), data_of(kOffsets, storage::DType::kI64, offset)};
+  std::vector<storage::TensorData> tensors = {data_of(kIds, storage::DType::kI32, id),
+                                              data_of(kOffsets, storage::DType::kI64, offset)};
   for (const auto& [block, parts] : choices) {
     held.push_back(at::cat(parts).to(at::kShort).contiguous());  // model.experts is 2¹³ at most
     tensors.push_back(data_of(block, storage::DType::kI16, held.back()));
@@ -170,7 +188,8 @@ void write_routes(const std::filesystem::path& path, std::span<const RoutedSeque
   storage::write_safetensors(files, path, tensors, metadata);
 }
 
-std::vector<RoutedSequence> read_routes(const std::filesystem::path& path, const recipe::ModelConfig& config) {
+std::vector<RoutedSequence> read_routes(const std::filesystem::path& path,
+                                        const recipe::ModelConfig& config) {
   return Reader(path, config).sequences();
 }
 

@@ -22,8 +22,8 @@ struct RoutedSequence {
 };
 
 // about: further information for readers, in the file's metadata ("checkpoint", "step").
-void write_routes(const std::filesystem::path& path, std::span<const RoutedSequence> sequences, const recipe::ModelConfig& config,
-                  const std::map<std::string, std::string>& about);
+void write_routes(const std::filesystem::path& path, std::span<const RoutedSequence> sequences,
+                  const recipe::ModelConfig& config, const std::map<std::string, std::string>& about);
 
 // Reads the routes of a model with the same layers with routers, experts and experts per token as this one.
 // kData errors: the file does not exist, has no routes, or those of another model; lists that do not fit

@@ -26,17 +26,20 @@ namespace {
 float largest_of(std::span<const float> logits) {
   const float largest = kernels::largest_logit(logits.data(), static_cast<int64_t>(logits.size()));
   if (logits.empty() || !std::isfinite(largest)) {
-    const auto at = std::ranges::find_if(logits, [&](float x) { return std::isnan(largest) ? std::isnan(x) : x == largest; });
-    throw Error({.code = ExitCode::kNumeric,
-                 .what = "the model's logits are not numbers",
-                 .expected = "a finite largest logit",
-                 .found = logits.empty() ? "no logits" : fmt::format("{} at token {}", largest, at - logits.begin()),
-                 .hint = "the weights hold NaN or infinity: use an earlier checkpoint"});
+    const auto at = std::ranges::find_if(
+        logits, [&](float x) { return std::isnan(largest) ? std::isnan(x) : x == largest; });
+    throw Error(
+        {.code = ExitCode::kNumeric,
+         .what = "the model's logits are not numbers",
+         .expected = "a finite largest logit",
+         .found = logits.empty() ? "no logits" : fmt::format("{} at token {}", largest, at - logits.begin()),
+         .hint = "the weights hold NaN or infinity: use an earlier checkpoint"});
   }
   return largest;
 }
 
-// e^((logit − largest) / temperature) of each token, and their sums by blocks. Kept by a thread from draw to draw.
+// e^((logit − largest) / temperature) of each token, and their sums by blocks. Kept by a thread from draw to
+// draw.
 struct Weights {
   std::vector<float> each;
   std::vector<double> sums;
@@ -44,13 +47,15 @@ struct Weights {
   void make(std::span<const float> logits, float largest, double temperature) {
     each.resize(logits.size());
     sums.resize((logits.size() + kernels::kDrawBlock - 1) / kernels::kDrawBlock);
-    kernels::draw_weights(logits.data(), static_cast<int64_t>(logits.size()), largest, temperature, each.data(), sums.data());
+    kernels::draw_weights(logits.data(), static_cast<int64_t>(logits.size()), largest, temperature,
+                          each.data(), sums.data());
   }
   // The largest weight is 1.
   void leave_out_below(float least) {
     for (size_t b = 0; b < sums.size(); ++b) {
       sums[b] = 0;
-      for (size_t i = b * kernels::kDrawBlock; i < std::min(each.size(), (b + 1) * kernels::kDrawBlock); ++i) {
+      for (size_t i = b * kernels::kDrawBlock; i < std::min(each.size(), (b + 1) * kernels::kDrawBlock);
+           ++i) {
         if (each[i] < least) each[i] = 0;
         sums[b] += static_cast<double>(each[i]);
       }
@@ -61,9 +66,11 @@ struct Weights {
     const double target = share * std::accumulate(sums.begin(), sums.end(), 0.0);
     double sum = 0;
     size_t block = 0, last = 0;
-    for (; block < sums.size() && !(target < sum + sums[block]); sum += sums[block++]) last = sums[block] > 0 ? block : last;
+    for (; block < sums.size() && !(target < sum + sums[block]); sum += sums[block++])
+      last = sums[block] > 0 ? block : last;
     if (block == sums.size()) sum -= sums[block = last];
-    const size_t begin = block * kernels::kDrawBlock, end = std::min(each.size(), begin + kernels::kDrawBlock);
+    const size_t begin = block * kernels::kDrawBlock,
+                 end = std::min(each.size(), begin + kernels::kDrawBlock);
     size_t drawn = begin;
     for (size_t i = begin; i < end; ++i) {
       if (each[i] == 0) continue;
@@ -89,7 +96,8 @@ void keep_likeliest(std::vector<float>& weights, std::span<const float> logits, 
   std::for_each(end, ids.end(), [&](int64_t id) { weights[static_cast<size_t>(id)] = 0; });
 }
 
-// The tokens in order of their logits, by places of equal width; only a place that is looked into is sorted. Kept by a thread from draw to draw.
+// The tokens in order of their logits, by places of equal width; only a place that is looked into is sorted.
+// Kept by a thread from draw to draw.
 class Ranking {
  public:
   void make(std::span<const float> logits, float largest, const std::vector<float>& weights) {
@@ -97,7 +105,8 @@ class Ranking {
     places_.resize(logits.size());
     kernels::draw_places(logits.data(), static_cast<int64_t>(logits.size()), largest, places_.data());
     sums_.fill(0);
-    for (size_t i = 0; i < weights.size(); ++i) sums_[static_cast<size_t>(places_[i])] += static_cast<double>(weights[i]);
+    for (size_t i = 0; i < weights.size(); ++i)
+      sums_[static_cast<size_t>(places_[i])] += static_cast<double>(weights[i]);
     total_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
   }
   double total() const { return total_; }
@@ -111,7 +120,8 @@ class Ranking {
   Found first_with(const Enough& enough) const {
     double sum = 0;
     size_t place = 0, last = 0;
-    for (; place < sums_.size() && !enough(sum + sums_[place]); sum += sums_[place++]) last = sums_[place] > 0 ? place : last;
+    for (; place < sums_.size() && !enough(sum + sums_[place]); sum += sums_[place++])
+      last = sums_[place] > 0 ? place : last;
     if (place == sums_.size()) sum -= sums_[place = last];
     Found found{0, sum};
     for (const int64_t id : sorted(static_cast<int32_t>(place))) {
@@ -147,7 +157,8 @@ class Ranking {
 }  // namespace
 
 void check(const SamplerSettings& settings) {
-  if (!(settings.temperature >= 0) || std::isinf(settings.temperature)) refuse("temperature", "0 or more", settings.temperature);
+  if (!(settings.temperature >= 0) || std::isinf(settings.temperature))
+    refuse("temperature", "0 or more", settings.temperature);
   if (settings.top_k < 0) refuse("top_k", "0 (all) or more", static_cast<double>(settings.top_k));
   if (!(settings.min_p >= 0 && settings.min_p <= 1)) refuse("min_p", "0 to 1", settings.min_p);
   if (!(settings.top_p > 0 && settings.top_p <= 1)) refuse("top_p", "above 0, at most 1", settings.top_p);
@@ -169,7 +180,9 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
   thread_local Ranking ranking;
   ranking.make(logits, largest, weights.each);
   const double total = ranking.total();
-  const double kept = settings.top_p < 1 ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum : total;
+  const double kept = settings.top_p < 1
+                          ? ranking.first_with([&](double sum) { return sum >= settings.top_p * total; }).sum
+                          : total;
   const double target = std::min(share * kept, std::nextafter(kept, 0.0));
   return ranking.first_with([&](double sum) { return sum > target; }).id;
 }
@@ -192,12 +205,15 @@ class LogSoftmax {
     for (const Logit logit : logits) sum += std::exp((static_cast<double>(logit) - largest_) / scale_);
     log_sum_ = std::log(sum);
   }
-  double of(int64_t id) const { return (static_cast<double>(logits_[static_cast<size_t>(id)]) - largest_) / scale_ - log_sum_; }
+  double of(int64_t id) const {
+    return (static_cast<double>(logits_[static_cast<size_t>(id)]) - largest_) / scale_ - log_sum_;
+  }
 
   std::vector<TokenProbability> likeliest(int64_t count) const {
     std::vector<int64_t> ids(logits_.size());
     std::iota(ids.begin(), ids.end(), int64_t{0});
-    const auto end = ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<int64_t>(count, 0, std::ssize(logits_)));
+    const auto end =
+        ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<int64_t>(count, 0, std::ssize(logits_)));
     std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
       const Logit of_a = logits_[static_cast<size_t>(a)], of_b = logits_[static_cast<size_t>(b)];
       return of_a > of_b || (of_a == of_b && a < b);
@@ -221,10 +237,12 @@ double log_probability(std::span<const double> logits, int64_t id, double temper
   return LogSoftmax<double>(logits, temperature).of(id);
 }
 
-std::vector<TokenProbability> likeliest_tokens(std::span<const float> logits, int64_t count, double temperature) {
+std::vector<TokenProbability> likeliest_tokens(std::span<const float> logits, int64_t count,
+                                               double temperature) {
   return LogSoftmax<float>(logits, temperature).likeliest(count);
 }
-std::vector<TokenProbability> likeliest_tokens(std::span<const double> logits, int64_t count, double temperature) {
+std::vector<TokenProbability> likeliest_tokens(std::span<const double> logits, int64_t count,
+                                               double temperature) {
   return LogSoftmax<double>(logits, temperature).likeliest(count);
 }
 

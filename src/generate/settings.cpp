@@ -17,8 +17,10 @@ void check(const GenerateSettings& settings) {
   };
   if (!(settings.repetition_penalty > 0) || std::isinf(settings.repetition_penalty))
     refuse("repetition_penalty", "above 0", settings.repetition_penalty);
-  if (!std::isfinite(settings.frequency_penalty)) refuse("frequency_penalty", "a finite number", settings.frequency_penalty);
-  if (!std::isfinite(settings.presence_penalty)) refuse("presence_penalty", "a finite number", settings.presence_penalty);
+  if (!std::isfinite(settings.frequency_penalty))
+    refuse("frequency_penalty", "a finite number", settings.frequency_penalty);
+  if (!std::isfinite(settings.presence_penalty))
+    refuse("presence_penalty", "a finite number", settings.presence_penalty);
   for (const auto& [id, bias] : settings.logit_bias) {
     if (!std::isfinite(bias)) refuse("logit_bias", "finite numbers", bias);
   }

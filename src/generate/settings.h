@@ -20,12 +20,13 @@ struct GenerateSettings {
   double top_p = 0.95;
   double min_p = 0;
   // Changes of the logits before the temperature divides them (token_history.h).
-  double repetition_penalty = 1;  // of every token of prompt and text: positive logits are divided by it, others multiplied
-  double frequency_penalty = 0;   // subtracted for each time that the token stands in the text
-  double presence_penalty = 0;    // subtracted once, if the token stands in the text
+  // of every token of prompt and text: positive logits are divided by it, others multiplied
+  double repetition_penalty = 1;
+  double frequency_penalty = 0;  // subtracted for each time that the token stands in the text
+  double presence_penalty = 0;   // subtracted once, if the token stands in the text
   std::vector<std::pair<int64_t, double>> logit_bias = {};  // token and what is added
-  // The text ends after so many tokens in a row each of which had a probability above loop_probability under the
-  // temperature (arXiv 2506.13585 §5.1: 3,000 above 0.99); 0: whatever it repeats.
+  // The text ends after so many tokens in a row each of which had a probability above loop_probability under
+  // the temperature (arXiv 2506.13585 §5.1: 3,000 above 0.99); 0: whatever it repeats.
   int64_t loop_tokens = 0;
   double loop_probability = 0.99;
   uint64_t seed = 0;  // sequence i of a call draws with seed + i
@@ -39,15 +40,19 @@ struct GenerateSettings {
   int64_t top_log_probabilities = 0;   // and those of so many of the likeliest tokens in each one's place
   std::vector<int64_t> never = {};     // ids that are never drawn, because they stand for nothing
   std::vector<int64_t> stop_ids = {};  // drawing one of them ends the text
-  SamplerSettings sampler(uint64_t sequence) const { return {temperature, top_k, top_p, min_p, seed + sequence}; }
-  bool wants_log_probabilities() const { return log_probabilities || top_log_probabilities > 0 || loop_tokens > 0; }
+  SamplerSettings sampler(uint64_t sequence) const {
+    return {temperature, top_k, top_p, min_p, seed + sequence};
+  }
+  bool wants_log_probabilities() const {
+    return log_probabilities || top_log_probabilities > 0 || loop_tokens > 0;
+  }
 };
 
 // kUsage for settings that are out of range or contradict each other.
 void check(const GenerateSettings& settings);
 
-// All tokens drawn; a stop token drawn, or the caller had enough; learned positions used up; the text went round
-// in a loop; the request was withdrawn; an error.
+// All tokens drawn; a stop token drawn, or the caller had enough; learned positions used up; the text went
+// round in a loop; the request was withdrawn; an error.
 enum class Finish { kTokens, kStop, kPositions, kLoop, kCancelled, kError };
 std::string_view name_of(Finish finish);  // "tokens", "stop", "positions", "loop", "cancelled", "error"
 

@@ -1,5 +1,5 @@
-// StopStrings: ends a text that comes piece by piece at the first of some strings, wherever tokens were cut. What may
-// be the beginning of one of them is held back until it is known not to be.
+// StopStrings: ends a text that comes piece by piece at the first of some strings, wherever tokens were cut.
+// What may be the beginning of one of them is held back until it is known not to be.
 //
 //   StopStrings stops({"\n\n", "User:"});
 //   say(stops.add(fresh));
@@ -16,7 +16,8 @@ namespace longhaul::generate {
 class StopStrings {
  public:
   // keeps: the string that was found stays at the end of the text.
-  explicit StopStrings(std::vector<std::string> stops, bool keeps = false) : stops_(std::move(stops)), keeps_(keeps) {}
+  explicit StopStrings(std::vector<std::string> stops, bool keeps = false)
+      : stops_(std::move(stops)), keeps_(keeps) {}
 
   std::string add(std::string_view fresh);  // the text that can be shown now; nothing after one was found
   std::string rest();                       // what was held back

@@ -6,12 +6,14 @@ namespace longhaul::generate {
 namespace {
 
 bool has_penalty(const GenerateSettings& settings) {
-  return settings.repetition_penalty != 1 || settings.frequency_penalty != 0 || settings.presence_penalty != 0;
+  return settings.repetition_penalty != 1 || settings.frequency_penalty != 0 ||
+         settings.presence_penalty != 0;
 }
 
 }  // namespace
 
-TokenHistory::TokenHistory(const std::vector<int64_t>& prompt, const GenerateSettings& settings) : counts_(has_penalty(settings)) {
+TokenHistory::TokenHistory(const std::vector<int64_t>& prompt, const GenerateSettings& settings)
+    : counts_(has_penalty(settings)) {
   if (settings.repetition_penalty == 1) return;
   for (const int64_t id : prompt) seen_[id];
 }
@@ -21,17 +23,21 @@ void TokenHistory::add(int64_t id) {
 }
 
 bool TokenHistory::changes(const GenerateSettings& settings, int64_t drawn) const {
-  return counts_ || !settings.logit_bias.empty() || !settings.never.empty() || (drawn < settings.min_tokens && !settings.stop_ids.empty());
+  return counts_ || !settings.logit_bias.empty() || !settings.never.empty() ||
+         (drawn < settings.min_tokens && !settings.stop_ids.empty());
 }
 
 template <class Logit>
 void TokenHistory::change(std::span<Logit> logits, const GenerateSettings& settings, int64_t drawn) const {
-  const auto of = [&](int64_t id) -> Logit* { return id >= 0 && id < std::ssize(logits) ? &logits[static_cast<size_t>(id)] : nullptr; };
+  const auto of = [&](int64_t id) -> Logit* {
+    return id >= 0 && id < std::ssize(logits) ? &logits[static_cast<size_t>(id)] : nullptr;
+  };
   for (const auto& [id, count] : seen_) {
     Logit* const logit = of(id);
     if (logit == nullptr) continue;
     double changed = *logit > 0 ? *logit / settings.repetition_penalty : *logit * settings.repetition_penalty;
-    if (count > 0) changed -= settings.frequency_penalty * static_cast<double>(count) + settings.presence_penalty;
+    if (count > 0)
+      changed -= settings.frequency_penalty * static_cast<double>(count) + settings.presence_penalty;
     *logit = static_cast<Logit>(changed);
   }
   for (const auto& [id, bias] : settings.logit_bias) {

@@ -1,6 +1,7 @@
 // TokenHistory: the tokens of one sequence so far, counted for the penalties that change its next logits:
 //
-//   logit > 0:  logit / repetition, else logit · repetition    of every token of prompt and text (arXiv 1909.05858)
+//   logit > 0:  logit / repetition, else logit · repetition    of every token of prompt and text (arXiv
+//                                                              1909.05858)
 //   logit − frequency · count − presence                       of every token of the text
 //   logit + bias                                               of the tokens that the request names
 //

@@ -27,12 +27,14 @@ std::vector<Tensor> meta_results(const std::vector<Tensor>& inputs, const std::v
                           [sinks](const BackwardCall& call) {
                             for (const GradientSink& sink : sinks) sink.add([](const Tensor&) {});
                             std::vector<Tensor> gradients = call.saved;
-                            for (Tensor& each : gradients) each = each.defined() ? at::empty(each.sizes(), each.options()) : each;
+                            for (Tensor& each : gradients)
+                              each = each.defined() ? at::empty(each.sizes(), each.options()) : each;
                             return gradients;
                           },
                       .sinks = sinks};
     for (const MetaResult& each : results)
-      recorded.results.push_back(at::empty(each.sizes, at::TensorOptions().dtype(each.type).device(at::kMeta)));
+      recorded.results.push_back(
+          at::empty(each.sizes, at::TensorOptions().dtype(each.type).device(at::kMeta)));
     return recorded;
   });
 }

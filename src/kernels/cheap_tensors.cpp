@@ -12,8 +12,8 @@ class MadeAgainStorage final : public SavedStorage {
  protected:
   Tensor restore() override {
     Tensor made = make_();
-    LONGHAUL_ASSERT(static_cast<int64_t>(made.storage().nbytes()) == bytes_, "{} bytes were made again of {}", made.storage().nbytes(),
-                    bytes_);
+    LONGHAUL_ASSERT(static_cast<int64_t>(made.storage().nbytes()) == bytes_, "{} bytes were made again of {}",
+                    made.storage().nbytes(), bytes_);
     make_ = nullptr;  // what it read is free
     return made;
   }
@@ -32,10 +32,12 @@ std::shared_ptr<SavedStorage> CheapTensors::take(const Tensor& x) {
 }
 
 void CheapTensors::can_be_made_again(const Tensor& x, std::function<Tensor()> make) {
-  LONGHAUL_ASSERT(x.storage_offset() == 0 && x.is_contiguous(), "a tensor that is a part of another cannot be made again");
+  LONGHAUL_ASSERT(x.storage_offset() == 0 && x.is_contiguous(),
+                  "a tensor that is a part of another cannot be made again");
   known_.insert_or_assign(
       x.storage().unsafeGetStorageImpl(),
-      Known{SeenStorage(x), std::make_shared<MadeAgainStorage>(static_cast<int64_t>(x.storage().nbytes()), std::move(make))});
+      Known{SeenStorage(x),
+            std::make_shared<MadeAgainStorage>(static_cast<int64_t>(x.storage().nbytes()), std::move(make))});
 }
 
 }  // namespace longhaul::kernels

@@ -19,7 +19,8 @@ using torch::autograd::AutogradContext;
 thread_local int passes_made_again = 0;
 
 // What `backward` gives, the end of an operator's backward pass.
-std::vector<Tensor> once_differentiable(const char* op, const std::function<std::vector<Tensor>()>& backward) {
+std::vector<Tensor> once_differentiable(const char* op,
+                                        const std::function<std::vector<Tensor>()>& backward) {
   std::vector<Tensor> gradients;
   {
     const at::NoGradGuard guard;
@@ -29,8 +30,8 @@ std::vector<Tensor> once_differentiable(const char* op, const std::function<std:
   for (Tensor& gradient : gradients) {
     if (gradient.defined()) gradient = gradient.detach().requires_grad_(true);
   }
-  const auto node = std::make_shared<torch::autograd::DelayedError>(fmt::format("{} has no second derivative", op),
-                                                                    static_cast<int64_t>(gradients.size()));
+  const auto node = std::make_shared<torch::autograd::DelayedError>(
+      fmt::format("{} has no second derivative", op), static_cast<int64_t>(gradients.size()));
   return (*node)(std::move(gradients));
 }
 
@@ -65,7 +66,8 @@ void hand_over(Recorded& recorded, RecordedPass& record) {
 
 class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
  public:
-  static std::vector<Tensor> forward(AutogradContext* context, at::TensorList inputs, const std::function<Recorded()>& run,
+  static std::vector<Tensor> forward(AutogradContext* context, at::TensorList inputs,
+                                     const std::function<Recorded()>& run,
                                      const c10::intrusive_ptr<RecordedPass>& record) {
     OperatorFrame frame(record->op, "forward");
     Recorded recorded = run();
@@ -87,7 +89,8 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
   }
 
   static std::vector<Tensor> backward(AutogradContext* context, std::vector<Tensor> gradients) {
-    const auto record = c10::static_intrusive_pointer_cast<RecordedPass>(context->saved_data.at("record").toCapsule());
+    const auto record =
+        c10::static_intrusive_pointer_cast<RecordedPass>(context->saved_data.at("record").toCapsule());
     return once_differentiable(record->op.c_str(), [&] {
       BackwardCall call{context->get_saved_variables(), std::move(gradients), {}};
       // A product that waits (gradient_sink.h) holds what it reads, and shall not hold the graph behind that.
@@ -97,14 +100,15 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
       for (const auto& [i, saved] : record->taken) call.saved[i] = saved.get();
       record->taken.clear();
       size_t edge = 0;
-      for (const bool defined : record->defined) call.wanted.push_back(defined && context->needs_input_grad(edge++));
+      for (const bool defined : record->defined)
+        call.wanted.push_back(defined && context->needs_input_grad(edge++));
       OperatorFrame frame(record->op, "backward");
       const std::vector<Tensor> all = record->backward(call);
       frame.moves(call.saved);
       frame.moves(call.gradients);
       frame.moves(all);
-      LONGHAUL_ASSERT(all.size() == record->defined.size(), "{}: {} gradients for {} inputs", record->op, all.size(),
-                      record->defined.size());
+      LONGHAUL_ASSERT(all.size() == record->defined.size(), "{}: {} gradients for {} inputs", record->op,
+                      all.size(), record->defined.size());
       std::vector<Tensor> result;
       for (size_t i = 0; i < all.size(); ++i) {
         if (record->defined[i]) result.push_back(all[i]);
@@ -120,7 +124,8 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
 MadeAgain::MadeAgain() { ++passes_made_again; }
 MadeAgain::~MadeAgain() { --passes_made_again; }
 
-std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward) {
+std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs,
+                                   const std::function<Recorded()>& forward) {
   const auto record = c10::make_intrusive<RecordedPass>();
   record->op = op;
   std::vector<Tensor> defined;
@@ -128,8 +133,9 @@ std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& in
     record->defined.push_back(input.defined());
     if (input.defined()) defined.push_back(input);
   }
-  const bool recorded =
-      at::GradMode::is_enabled() && std::ranges::any_of(defined, [](const Tensor& input) { return input.requires_grad(); });
+  const bool recorded = at::GradMode::is_enabled() && std::ranges::any_of(defined, [](const Tensor& input) {
+                          return input.requires_grad();
+                        });
   std::vector<Tensor> results = RecordedFunction::apply(at::TensorList(defined), forward, record);
   if (recorded && passes_made_again == 0) {
     for (const GradientSink& sink : record->sinks) sink.announce();

@@ -3,7 +3,8 @@
 //
 //   differentiable("swiglu", {x}, [&] -> Recorded {
 //     const Tensor y = …;
-//     return {.results = {y}, .saved = {x}, .backward = [](const BackwardCall& call) { return …one gradient an input…; }};
+//     return {.results = {y}, .saved = {x}, .backward = [](const BackwardCall& call) {
+//         return …one gradient an input…; }};
 //   });
 //
 // LibTorch's own way needs one class for each operator (torch::autograd::Function), and each class costs
@@ -61,8 +62,9 @@ class MadeAgain {
   MadeAgain& operator=(const MadeAgain&) = delete;
 };
 
-// Returns the results. `op`: the name in errors and in times (operator_clock.h). `inputs` (some may be undefined) are all tensors that may want gradients; nothing is
-// recorded if none of them does.
-std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward);
+// Returns the results. `op`: the name in errors and in times (operator_clock.h). `inputs` (some may be
+// undefined) are all tensors that may want gradients; nothing is recorded if none of them does.
+std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs,
+                                   const std::function<Recorded()>& forward);
 
 }  // namespace longhaul::kernels

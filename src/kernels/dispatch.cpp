@@ -36,7 +36,8 @@ Choice choice_of(std::string_view op, const Record& record) {
 
 void print_once(const Choice& choice) {
   std::string line = choice.op + " → " + choice.chosen;
-  for (const auto& [implementation, reason] : choice.refusals) line += "\n    " + implementation + " refused: " + reason;
+  for (const auto& [implementation, reason] : choice.refusals)
+    line += "\n    " + implementation + " refused: " + reason;
   static std::mutex mutex;
   static std::set<std::string> printed;
   const std::lock_guard lock(mutex);
@@ -58,7 +59,8 @@ size_t Dispatcher::choose(Refusal (*refuse)(const void*, size_t), const void* co
     return i;
   }
   std::string reasons;
-  for (const auto& [name, reason] : record.reasons()) reasons += (reasons.empty() ? "" : "; ") + name + ": " + reason;
+  for (const auto& [name, reason] : record.reasons())
+    reasons += (reasons.empty() ? "" : "; ") + name + ": " + reason;
   throw Error({.code = ExitCode::kUsage,
                .what = "no implementation of " + std::string(op_) + " takes this call",
                .found = reasons.empty() ? "no implementation of that name" : reasons});

@@ -24,7 +24,8 @@ namespace longhaul::kernels {
 class Refusal {
  public:
   constexpr Refusal() = default;
-  constexpr Refusal(const char* reason) : reason_(reason) {}  // NOLINT(google-explicit-constructor): a literal is a reason
+  constexpr Refusal(const char* reason)
+      : reason_(reason) {}  // NOLINT(google-explicit-constructor): a literal is a reason
   constexpr bool empty() const { return reason_.empty(); }
   constexpr std::string_view reason() const { return reason_; }
 
@@ -45,7 +46,8 @@ class Dispatcher {
   static constexpr size_t kMostImplementations = 8;
 
   template <size_t N>
-  constexpr Dispatcher(const char* op, const std::string_view (&implementations)[N]) : op_(op), implementations_(implementations) {
+  constexpr Dispatcher(const char* op, const std::string_view (&implementations)[N])
+      : op_(op), implementations_(implementations) {
     static_assert(N <= kMostImplementations);
   }
   // Tries the implementations in order; refuse(i) is the Refusal of implementation i. Returns the index of
@@ -53,11 +55,16 @@ class Dispatcher {
   // one tried, and its refusal is an error.
   template <class Refuse>
   size_t choose(const Refuse& refuse) const {
-    return choose([](const void* context, size_t i) -> Refusal { return (*static_cast<const Refuse*>(context))(i); }, &refuse);
+    return choose(
+        [](const void* context, size_t i) -> Refusal { return (*static_cast<const Refuse*>(context))(i); },
+        &refuse);
   }
-  static Choice last(std::string_view op);                                              // of this thread; empty names: none so far
-  static void force(const std::string& op, std::optional<std::string> implementation);  // of this thread; tests and benchmarks
-  static void explain(bool on);                                                         // whole process: log each new choice once
+  // of this thread; empty names: none so far
+  static Choice last(std::string_view op);
+  // of this thread; tests and benchmarks
+  static void force(const std::string& op, std::optional<std::string> implementation);
+  // whole process: log each new choice once
+  static void explain(bool on);
 
  private:
   size_t choose(Refusal (*refuse)(const void*, size_t), const void* context) const;

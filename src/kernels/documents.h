@@ -13,7 +13,8 @@ namespace longhaul::kernels {
 std::vector<int64_t> document_offsets(const Tensor& offsets, int64_t tokens, const char* op);
 
 // Throws a kUsage error that names the operator, the argument, what was expected and what was found.
-[[noreturn]] void refuse_argument(const char* op, const char* argument, const std::string& expected, const std::string& found);
+[[noreturn]] void refuse_argument(const char* op, const char* argument, const std::string& expected,
+                                  const std::string& found);
 std::string shape_text(const Tensor& tensor);  // "[4, 2, 64] bf16 on cuda:0"
 
 }  // namespace longhaul::kernels

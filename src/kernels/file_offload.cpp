@@ -8,8 +8,10 @@ namespace longhaul::kernels {
 
 struct FileOffload::Space {
   File file;
-  int64_t end = 0, lying = 0, most = 0;                      // behind the last bytes; storages that lie there; the largest `end`
-  std::unordered_map<int64_t, std::vector<int64_t>> free{};  // places by their size: those of one pass are those of the next
+  // behind the last bytes; storages that lie there; the largest `end`
+  int64_t end = 0, lying = 0, most = 0;
+  // places by their size: those of one pass are those of the next
+  std::unordered_map<int64_t, std::vector<int64_t>> free{};
 
   int64_t take(int64_t bytes) {
     ++lying;
@@ -45,7 +47,10 @@ std::span<std::byte> span_of(const Tensor& bytes) {
 class InFile final : public SavedStorage {
  public:
   InFile(std::shared_ptr<FileOffload::Space> space, const c10::Storage& storage, at::Device device)
-      : space_(std::move(space)), device_(device), bytes_(static_cast<int64_t>(storage.nbytes())), offset_(space_->take(bytes_)) {
+      : space_(std::move(space)),
+        device_(device),
+        bytes_(static_cast<int64_t>(storage.nbytes())),
+        offset_(space_->take(bytes_)) {
     try {
       space_->file.write_at(offset_, span_of(flat_bytes(storage, device).cpu()));
     } catch (...) {
@@ -70,7 +75,8 @@ class InFile final : public SavedStorage {
 
 }  // namespace
 
-FileOffload::FileOffload(const std::filesystem::path& folder, int64_t least_bytes, const std::vector<Tensor>& stays)
+FileOffload::FileOffload(const std::filesystem::path& folder, int64_t least_bytes,
+                         const std::vector<Tensor>& stays)
     : least_bytes_(least_bytes), space_(std::make_shared<Space>()) {
   space_->file = unnamed_file(folder);
   for (const Tensor& tensor : stays) stays_.insert(tensor.storage().unsafeGetStorageImpl());

@@ -50,8 +50,10 @@ class GradientFlow {
 
 class GradientSink {
  public:
-  GradientSink() = default;                                                                               // absent
-  GradientSink(Tensor buffer, GradientFlow* flow = nullptr) : buffer_(std::move(buffer)), flow_(flow) {}  // NOLINT: a tensor is a sink
+  // absent
+  GradientSink() = default;
+  GradientSink(Tensor buffer, GradientFlow* flow = nullptr)
+      : buffer_(std::move(buffer)), flow_(flow) {}  // NOLINT: a tensor is a sink
 
   // The same sink, but its products wait in `queue` if the phase has no queue of its own; null: unchanged.
   GradientSink into(std::shared_ptr<Postponed> queue) const {
@@ -61,7 +63,8 @@ class GradientSink {
   }
 
   bool wanted() const { return buffer_.defined(); }
-  const Tensor& buffer() const { return buffer_; }  // shaped like the weight, in the precision of main gradients; undefined: absent
+  // shaped like the weight, in the precision of main gradients; undefined: absent
+  const Tensor& buffer() const { return buffer_; }
 
   void announce() const {
     if (wanted() && flow_ != nullptr) flow_->announce();
@@ -69,10 +72,12 @@ class GradientSink {
 
   // Adds product(buffer) to the buffer, now or later; dropped if the sink is absent.
   void add(std::function<void(const Tensor& buffer)> product) const {
-    if (wanted()) add_together(*this, {}, [buffer = buffer_, product = std::move(product)] { product(buffer); });
+    if (wanted())
+      add_together(*this, {}, [buffer = buffer_, product = std::move(product)] { product(buffer); });
   }
   // Adds a product that writes both a weight's gradient and its bias'. At least one of them must be wanted.
-  static void add_together(const GradientSink& first, const GradientSink& second, std::function<void()> product);
+  static void add_together(const GradientSink& first, const GradientSink& second,
+                           std::function<void()> product);
 
  private:
   Tensor buffer_;

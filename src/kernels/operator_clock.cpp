@@ -38,9 +38,11 @@ void add_to_innermost(double flops, double bytes) {
 
 }  // namespace
 
-OperatorClock::OperatorClock(at::Device device) : recording_(new Recording{.device = device, .mutex = {}, .entries = {}}) {
+OperatorClock::OperatorClock(at::Device device)
+    : recording_(new Recording{.device = device, .mutex = {}, .entries = {}}) {
   OperatorClock::Recording* none = nullptr;
-  LONGHAUL_ASSERT(running.compare_exchange_strong(none, recording_.get()), "two clocks of operators run at once");
+  LONGHAUL_ASSERT(running.compare_exchange_strong(none, recording_.get()),
+                  "two clocks of operators run at once");
 }
 
 OperatorClock::~OperatorClock() { running = nullptr; }
@@ -70,7 +72,8 @@ std::vector<OperatorTime> OperatorClock::rows() const {
   return rows;
 }
 
-OperatorFrame::OperatorFrame(std::string_view op, std::string_view pass) : recording_(running.load(std::memory_order_relaxed)) {
+OperatorFrame::OperatorFrame(std::string_view op, std::string_view pass)
+    : recording_(running.load(std::memory_order_relaxed)) {
   if (recording_ == nullptr) return;
   const std::lock_guard lock(recording_->mutex);
   outer_ = innermost;
@@ -115,7 +118,8 @@ void count_bytes(double bytes) { add_to_innermost(0, bytes); }
 
 void count_product(const Tensor& rows, const Tensor& weight) {
   if (!operators_are_timed()) return;
-  count_flops(2.0 * static_cast<double>(rows.size(0)) * static_cast<double>(weight.size(-2) * weight.size(-1)));
+  count_flops(2.0 * static_cast<double>(rows.size(0)) *
+              static_cast<double>(weight.size(-2) * weight.size(-1)));
 }
 
 }  // namespace longhaul::kernels

@@ -25,8 +25,8 @@ struct OperatorTime {
   std::string op, pass;  // "linear", "backward"; pass empty: there is only one
   int64_t calls = 0;
   double milliseconds = 0;  // without what operators inside it take
-  // As src/plan/flops.h counts them (a multiply-add is 2; what is made again does not count), without the small
-  // products of routers; 0: not counted.
+  // As src/plan/flops.h counts them (a multiply-add is 2; what is made again does not count), without the
+  // small products of routers; 0: not counted.
   double flops = 0;
   // The tensors that it reads and writes, each once per call: the least that it moves.
   double bytes = 0;
@@ -68,7 +68,8 @@ class OperatorFrame {
 
 // Add to the innermost frame of this thread; nothing where no clock runs.
 void count_flops(double flops);
-void count_product(const Tensor& rows, const Tensor& weight);  // each row with one matrix [.., out, in], of experts too
+// each row with one matrix [.., out, in], of experts too
+void count_product(const Tensor& rows, const Tensor& weight);
 void count_bytes(double bytes);
 bool operators_are_timed();  // where finding out what to count takes time itself
 

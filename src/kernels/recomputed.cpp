@@ -76,7 +76,8 @@ void keep_for_second_run(std::vector<Tensor> tensors) {
 }
 
 std::vector<Tensor> kept_by_first_run() {
-  LONGHAUL_ASSERT(runs_again() && between_runs->next < between_runs->kept.size(), "the first run kept nothing here");
+  LONGHAUL_ASSERT(runs_again() && between_runs->next < between_runs->kept.size(),
+                  "the first run kept nothing here");
   return std::move(between_runs->kept[between_runs->next++]);
 }
 
@@ -117,8 +118,8 @@ std::vector<Tensor> recomputed(const char* op, const RecomputedPart& part) {
         const at::AutoGradMode record(true);
         const MadeAgain again;
         results = run_again(leaves);
-        LONGHAUL_ASSERT(second_run.next == second_run.kept.size(), "{} of {} were asked for again", second_run.next,
-                        second_run.kept.size());
+        LONGHAUL_ASSERT(second_run.next == second_run.kept.size(), "{} of {} were asked for again",
+                        second_run.next, second_run.kept.size());
       }
       std::vector<Tensor> gradients = gradients_of(results, call.gradients, leaves);
       gradients.emplace_back();  // of the one that stands for weights

@@ -16,7 +16,9 @@ const c10::Storage& SavedStorage::whole() {
   return restored_.storage();
 }
 
-SavedTensorsScope::SavedTensorsScope(SavedTensors* keeper) : before_(current_keeper) { current_keeper = keeper; }
+SavedTensorsScope::SavedTensorsScope(SavedTensors* keeper) : before_(current_keeper) {
+  current_keeper = keeper;
+}
 SavedTensorsScope::~SavedTensorsScope() { current_keeper = before_; }
 SavedTensors* SavedTensorsScope::current() { return current_keeper; }
 
@@ -37,7 +39,9 @@ SavedTensor::SavedTensor(const Tensor& x, SavedTensors* keeper) {
 Tensor SavedTensor::get() const {
   if (storage_ == nullptr) return x_;
   const at::NoGradGuard no_gradient;
-  return at::empty({0}, x_.options()).set_(storage_->whole(), offset_, sizes_, strides_).requires_grad_(wants_gradient_);
+  return at::empty({0}, x_.options())
+      .set_(storage_->whole(), offset_, sizes_, strides_)
+      .requires_grad_(wants_gradient_);
 }
 
 }  // namespace longhaul::kernels

@@ -74,7 +74,9 @@ class SavedTensor {
 class SeenStorage {
  public:
   explicit SeenStorage(const Tensor& x) : seen_(x.storage().getWeakStorageImpl()) {}
-  bool is(const Tensor& x) const { return !seen_.expired() && seen_._unsafe_get_target() == x.storage().unsafeGetStorageImpl(); }
+  bool is(const Tensor& x) const {
+    return !seen_.expired() && seen_._unsafe_get_target() == x.storage().unsafeGetStorageImpl();
+  }
 
  private:
   c10::weak_intrusive_ptr<c10::StorageImpl> seen_;

@@ -35,7 +35,8 @@ class Scratch {
   Tensor memory_;
 };
 
-std::byte* thread_buffer(size_t bytes);  // at least this many, aligned to 64; valid until this thread's next call
+// at least this many, aligned to 64; valid until this thread's next call
+std::byte* thread_buffer(size_t bytes);
 
 class Arena {
  public:

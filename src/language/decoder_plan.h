@@ -21,7 +21,8 @@ class DecoderPlan : public train::ModelPlan {
   plan::DecodingState decoding_state() const override;
   parallel::Arrangement arrange(int64_t world) const override;
   void require_possible(const parallel::Arrangement& arrangement) const override;
-  // Where all sequences of a step share the experts' room, or are balanced together, they pass the layers at once.
+  // Where all sequences of a step share the experts' room, or are balanced together, they pass the layers at
+  // once.
   void require_batch(const std::string& where, int64_t batch, int64_t replicas) const override;
   plan::MemoryPlan memory(const plan::MemoryRequest& request, const plan::RankRequest* rank) const override;
 

@@ -24,10 +24,12 @@ namespace {
 using layout::Axis;
 
 // The schedule outlives the loader, which asks it again where the batch has grown.
-data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder,
-                                   const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share) {
+data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule,
+                                   const std::filesystem::path& folder, const parallel::Ranks& ranks,
+                                   std::shared_ptr<data::BatchShare> share) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
-  options.first_position = [&schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
+  // the loader counts from 0
+  options.first_position = [&schedule](int64_t step) { return schedule.first_sample(step + 1); };
   options.index_folder = folder;
   options.replica = ranks.replica();
   options.replicas = ranks.replicas();
@@ -35,8 +37,8 @@ data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::Tr
   return options;
 }
 
-// The first tokens of a held-out document, at most half of it, in whole characters: of the first document that is long enough, else of the
-// longest. Empty where nothing is held out.
+// The first tokens of a held-out document, at most half of it, in whole characters: of the first document
+// that is long enough, else of the longest. Empty where nothing is held out.
 std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_tokens) {
   const data::TokenDataset* from = nullptr;
   int64_t document = 0, length = 0;
@@ -45,9 +47,11 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
       if (dataset->length(d) > length) from = dataset, document = d, length = dataset->length(d);
     }
   }
-  // A template of several tokens has all but its first one in the documents: what begins a text is put in front again.
+  // A template of several tokens has all but its first one in the documents: what begins a text is put in
+  // front again.
   const auto front = std::max<int64_t>(1, static_cast<int64_t>(data.tokenizer.beginning().size())) - 1;
-  std::vector<int64_t> ids(static_cast<size_t>(std::clamp<int64_t>((length - front + 1) / 2, 0, most_tokens)));
+  std::vector<int64_t> ids(
+      static_cast<size_t>(std::clamp<int64_t>((length - front + 1) / 2, 0, most_tokens)));
   if (from != nullptr) from->read(document, std::min(front, length), ids);
   data::Continuation shown(data.tokenizer, {});
   size_t whole = 0;
@@ -61,12 +65,15 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
 // Tokens; what begins a text stands before them.
 int64_t longest_prompt(const recipe::ModelConfig& model, const data::Tokenizer& tokenizer) {
   const int64_t limit = recipe::sequence_limit(model).tokens;
-  return limit < std::numeric_limits<int64_t>::max() ? limit - static_cast<int64_t>(tokenizer.beginning().size()) : limit;
+  return limit < std::numeric_limits<int64_t>::max()
+             ? limit - static_cast<int64_t>(tokenizer.beginning().size())
+             : limit;
 }
 
 std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
-// The next batches of an evaluation, one for each replica; those who get none go along with the first, of which nothing counts.
+// The next batches of an evaluation, one for each replica; those who get none go along with the first, of
+// which nothing counts.
 std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replicas) {
   std::vector<data::Batch> round;
   while (static_cast<int64_t>(round.size()) < replicas) {
@@ -91,11 +98,13 @@ void require_grids(const recipe::ModelConfig& model, const std::vector<const dat
     for (int64_t d = 0; d < dataset->documents(); ++d) {
       if (dataset->length(d) == tokens) continue;
       throw Error({.code = ExitCode::kData,
-                   .what = fmt::format("document {} is no grid of model.lightnet.grid = [{}]", d + 1, fmt::join(model.lightnet.grid, ", ")),
+                   .what = fmt::format("document {} is no grid of model.lightnet.grid = [{}]", d + 1,
+                                       fmt::join(model.lightnet.grid, ", ")),
                    .expected = fmt::format("{} tokens", tokens),
                    .found = std::to_string(dataset->length(d)),
                    .where = dataset->folder().string(),
-                   .hint = "documents of one size, and a tokenizer that leaves it so (data.tokenizer=bytes), or model.lightnet.grid=[]"});
+                   .hint = "documents of one size, and a tokenizer that leaves it so (data.tokenizer=bytes), "
+                           "or model.lightnet.grid=[]"});
     }
   }
 }
@@ -105,12 +114,15 @@ void Pretrain::require_rows() const {
   const int64_t rows = recipe_.model.vocabulary, entries = data_.tokenizer.vocabulary();
   const int64_t wanted = masked() ? data::rows_with_mask(data_.tokenizer) : entries;
   const std::string hint = fmt::format(
-      "model.vocabulary={}; of a model that begins with trained weights (--from) the new rows get the mean of the others", wanted);
+      "model.vocabulary={}; of a model that begins with trained weights (--from) the new rows get the mean "
+      "of the others",
+      wanted);
   const std::string where = "data.tokenizer and model.vocabulary";
   if (wanted > rows && masked()) {
     throw Error({.code = ExitCode::kData,
-                 .what = wanted > entries ? "the tokenizer's entries and a mask token are more than the model has rows"
-                                          : "the tokenizer has more entries than the model has rows",
+                 .what = wanted > entries
+                             ? "the tokenizer's entries and a mask token are more than the model has rows"
+                             : "the tokenizer has more entries than the model has rows",
                  .expected = fmt::format("at most {}", rows),
                  .found = std::to_string(wanted),
                  .where = where,
@@ -127,20 +139,23 @@ void Pretrain::require_rows() const {
                  .hint = "sample.prompt="});
   }
   const int64_t without = data::require_rows(data_.tokenizer, rows, where, hint);
-  log_info("the model has no row for {} of the tokenizer: the data are read to see that they hold none", counted(without, "token"));
+  log_info("the model has no row for {} of the tokenizer: the data are read to see that they hold none",
+           counted(without, "token"));
   for (const auto& datasets : {data_.train(), data_.held_out()}) {
     for (const data::TokenDataset* dataset : datasets) data::require_ids_below(*dataset, rows, hint);
   }
 }
 
-Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
-                   const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share)
+Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data,
+                   const std::filesystem::path& index_folder, at::Device device, const parallel::Ranks& ranks,
+                   std::shared_ptr<data::BatchShare> share)
     : recipe_(recipe),
       data_(data),
       ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
       loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks, std::move(share))),
-      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
+      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
+               model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
   require_rows();
@@ -176,7 +191,8 @@ void Pretrain::refuse_weights(const data::RunData& data) {
 
 data::Batch Pretrain::with_objective(data::Batch batch) const {
   if (!masked()) return batch;
-  return data::with_masks(std::move(batch), data::training_masks(data_.tokenizer, recipe_.train.masked_share, recipe_.train.seed));
+  return data::with_masks(std::move(batch), data::training_masks(data_.tokenizer, recipe_.train.masked_share,
+                                                                 recipe_.train.seed));
 }
 
 train::StepWork Pretrain::prepare(int64_t step) {
@@ -204,12 +220,16 @@ Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Ten
   return stage_.forward(context, text_of(micro_batch), entering);
 }
 
-train::StageInput Pretrain::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
+train::StageInput Pretrain::stage_input(int64_t micro_batch) const {
+  return stage_.input(text_of(micro_batch));
+}
 
-std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on) {
+std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::EvaluationReader& reader,
+                                                                      const std::function<bool()>& go_on) {
   int64_t tokens = 0, bytes = 0;
   std::vector<double> nats;
-  for (auto round = round_of(reader, ranks_.replicas()); !round.empty(); round = round_of(reader, ranks_.replicas())) {
+  for (auto round = round_of(reader, ranks_.replicas()); !round.empty();
+       round = round_of(reader, ranks_.replicas())) {
     for (const data::Batch& batch : round) {
       tokens += batch.target_tokens;
       bytes += batch.target_bytes;
@@ -221,10 +241,12 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
     if (!go_on()) return std::nullopt;
   }
   const std::string name = "loss of an evaluation";
-  const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
-                                              : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
+  const double sum = ranks_.tree() != nullptr
+                         ? ranks_.tree()->sum_of_rounds(nats, name)
+                         : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   // Every tensor rank has the whole loss of its tokens.
-  return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes, !nats.empty());
+  return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes,
+                             !nats.empty());
 }
 
 std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {
@@ -240,23 +262,31 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
                           ? evaluate_on_ranks(reader, go_on)
                           : evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
   if (!result) return std::nullopt;
-  if (masked()) return observe::Metrics{{"loss", result->loss}, {"bits_per_masked_token", result->bits_per_token()}};
-  return observe::Metrics{{"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
+  if (masked())
+    return observe::Metrics{{"loss", result->loss}, {"bits_per_masked_token", result->bits_per_token()}};
+  return observe::Metrics{
+      {"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
 }
 
-nlohmann::json Pretrain::data_position(int64_t step) const { return data::to_json(loader_.position_before(step - 1)); }
+nlohmann::json Pretrain::data_position(int64_t step) const {
+  return data::to_json(loader_.position_before(step - 1));
+}
 
 void Pretrain::require_same_data(const nlohmann::json& saved, int64_t step) const {
   data::require_same_data(data::data_position_from_json(saved), loader_.position_before(step - 1));
 }
 
 bool Pretrain::holds_whole_model() {
-  if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();  // all ranks together
+  // all ranks together
+  if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();
   // Replicas and context ranks hold the whole model, and one of them is enough.
-  const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
-                                                                    [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
+  const bool whole = ranks_.place().zero < 3 &&
+                     std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
+                                         [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
   if (ranks_.rank() > 0) return false;
-  if (!whole) log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
+  if (!whole)
+    log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint",
+             ranks_.place().mesh.text());
   return whole;
 }
 
@@ -277,25 +307,33 @@ std::optional<train::TaskSample> Pretrain::sample() {
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
   if (masked()) {
-    if (ranks_.rank() == 0) log_info("no sample: a model that was trained on masked tokens (train.objective = masked) does not write on");
+    if (ranks_.rank() == 0)
+      log_info(
+          "no sample: a model that was trained on masked tokens (train.objective = masked) does not write "
+          "on");
     return std::nullopt;
   }
   if (!holds_whole_model()) return std::nullopt;
   const bool given = !options.prompt.empty();
-  const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model, data_.tokenizer) - options.tokens));
-  const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
+  const int64_t fits = std::max<int64_t>(
+      1, std::min<int64_t>(32, longest_prompt(recipe_.model, data_.tokenizer) - options.tokens));
+  const std::vector<int32_t> prompt =
+      given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
   data::Continuation text(data_.tokenizer, prompt);
-  std::vector<int64_t> ids = given ? wide(data_.tokenizer.encode_prompt(options.prompt)) : wide(data_.tokenizer.beginning());
+  std::vector<int64_t> ids =
+      given ? wide(data_.tokenizer.encode_prompt(options.prompt)) : wide(data_.tokenizer.beginning());
   if (!given) ids.insert(ids.end(), prompt.begin(), prompt.end());
   generate::GenerateSettings settings = sample_settings();
   settings.min_tokens = options.tokens;  // a short document would show little of how the model writes
-  const auto generation = generate::generate(decoder_, ids, settings, [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
+  const auto generation =
+      generate::generate(decoder_, ids, settings, [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
   if (generation.finish == generate::Finish::kPositions) {
     const recipe::SequenceLimit limit = recipe::sequence_limit(recipe_.model);
-    log_warning("the sample ends after {} of {} tokens: the model's positions are used up ({} = {})", generation.ids.size(), options.tokens,
-                limit.option, limit.tokens);
+    log_warning("the sample ends after {} of {} tokens: the model's positions are used up ({} = {})",
+                generation.ids.size(), options.tokens, limit.option, limit.tokens);
   }
-  return train::TaskSample{given ? options.prompt : data_.tokenizer.decode(prompt), text.text() + text.rest()};
+  return train::TaskSample{given ? options.prompt : data_.tokenizer.decode(prompt),
+                           text.text() + text.rest()};
 }
 
 }  // namespace longhaul::language

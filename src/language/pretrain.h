@@ -23,15 +23,17 @@
 
 namespace longhaul::language {
 
-// Refuses (kData) documents that are not grids where the model's positions are places on a grid (model.lightnet.grid).
+// Refuses (kData) documents that are not grids where the model's positions are places on a grid
+// (model.lightnet.grid).
 void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets);
 
 class Pretrain : public train::Task {
  public:
-  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) data with a token
-  // for which the model has no row.
-  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
-           const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share = nullptr);
+  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see
+  // TaskRequest. Refuses (kData) data with a token for which the model has no row.
+  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder,
+           at::Device device, const parallel::Ranks& ranks,
+           std::shared_ptr<data::BatchShare> share = nullptr);
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
@@ -56,13 +58,14 @@ class Pretrain : public train::Task {
     return loader_.samples_of(first_step - 1, last_step - 1);
   }
   void pass_over(const std::vector<data::SampleRange>& ranges) override { loader_.pass_over(ranges); }
-  double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
+  // the loader's next step is step + 1 of the trainer
+  double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }
 
  protected:  // for tasks that learn from other data, and show other samples
   const recipe::Recipe& recipe() const { return recipe_; }
   const data::RunData& data() const { return data_; }
-  // Whether this rank is to make a sample: the first, if it holds the whole model. All ranks call it, and gather
-  // their weights if they share them.
+  // Whether this rank is to make a sample: the first, if it holds the whole model. All ranks call it, and
+  // gather their weights if they share them.
   bool holds_whole_model();
   generate::GenerateSettings sample_settings() const;  // of [sample]
 
@@ -70,9 +73,11 @@ class Pretrain : public train::Task {
   bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
   void require_rows() const;
   static void refuse_weights(const data::RunData& data);
-  data::Batch with_objective(data::Batch batch) const;  // sets the labels and inputs of the recipe's objective
+  // sets the labels and inputs of the recipe's objective
+  data::Batch with_objective(data::Batch batch) const;
   PackedText text_of(int64_t micro_batch) const;
-  std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);
+  std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader,
+                                                              const std::function<bool()>& go_on);
 
   recipe::Recipe recipe_;
   const data::RunData& data_;

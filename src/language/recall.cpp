@@ -24,7 +24,8 @@ Recall::Recall(const recipe::Recipe& recipe, at::Device device, const parallel::
       shape_(recall_shape(recipe)),
       ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
-      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
+      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
+               model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
   data::recall_row(shape_, 0, 0);  // refuses now, and not when data are prepared
@@ -33,7 +34,8 @@ Recall::Recall(const recipe::Recipe& recipe, at::Device device, const parallel::
 Recall::Rows Recall::rows(int64_t count, const std::function<int64_t(int64_t)>& index) const {
   Rows rows{.layout = layout::make_batch(count, shape_.sequence)};
   for (int64_t r = 0; r < count; ++r) {
-    const data::RecallRow row = data::recall_row(shape_, static_cast<uint64_t>(recipe_.recall.seed), index(r));
+    const data::RecallRow row =
+        data::recall_row(shape_, static_cast<uint64_t>(recipe_.recall.seed), index(r));
     rows.inputs.insert(rows.inputs.end(), row.inputs.begin(), row.inputs.end());
     rows.labels.insert(rows.labels.end(), row.labels.begin(), row.labels.end());
   }
@@ -43,7 +45,8 @@ Recall::Rows Recall::rows(int64_t count, const std::function<int64_t(int64_t)>& 
 
 // Of this replica's part of the step's sequences.
 std::vector<Recall::Rows> Recall::micro_batches_of(int64_t step, int64_t replica) const {
-  const int64_t begin = schedule_.first_sample(step), own = (schedule_.first_sample(step + 1) - begin) / ranks_.replicas();
+  const int64_t begin = schedule_.first_sample(step),
+                own = (schedule_.first_sample(step + 1) - begin) / ranks_.replicas();
   const int64_t examples = recipe_.recall.examples, each = recipe_.train.micro_batch;
   std::vector<Rows> all;
   for (int64_t first = begin + replica * own; first < begin + (replica + 1) * own; first += each) {
@@ -77,12 +80,15 @@ Tensor Recall::forward(model::Context& context, int64_t micro_batch, const Tenso
   return stage_.forward(context, text_of(micro_batch), entering);
 }
 
-train::StageInput Recall::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
+train::StageInput Recall::stage_input(int64_t micro_batch) const {
+  return stage_.input(text_of(micro_batch));
+}
 
 std::optional<observe::Metrics> Recall::evaluate_on_ranks(const std::function<bool()>& go_on) {
   const int64_t replicas = ranks_.replicas(), replica = ranks_.replica();
   const int64_t each = recipe_.train.micro_batch;
-  const int64_t rounds = (recipe_.recall.held_out + replicas * each - 1) / (replicas * each);  // whole ones: a few sequences more
+  // whole ones: a few sequences more
+  const int64_t rounds = (recipe_.recall.held_out + replicas * each - 1) / (replicas * each);
   std::vector<double> nats;
   for (int64_t round = 0; round < rounds; ++round) {
     const int64_t first = (round * replicas + replica) * each;
@@ -93,8 +99,9 @@ std::optional<observe::Metrics> Recall::evaluate_on_ranks(const std::function<bo
     if (!go_on()) return std::nullopt;
   }
   const std::string name = "loss of an evaluation";
-  const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
-                                              : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
+  const double sum = ranks_.tree() != nullptr
+                         ? ranks_.tree()->sum_of_rounds(nats, name)
+                         : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   const auto labels = static_cast<double>(rounds * replicas * each * shape_.pairs);
   return observe::Metrics{{"loss", sum / static_cast<double>(ranks_.ops().tensor_ranks()) / labels}};
 }
@@ -102,8 +109,10 @@ std::optional<observe::Metrics> Recall::evaluate_on_ranks(const std::function<bo
 std::optional<observe::Metrics> Recall::evaluate(bool /*whole*/, const std::function<bool()>& go_on) {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   if (ranks_.world() != nullptr || ranks_.tree() != nullptr) return evaluate_on_ranks(go_on);
-  evaluate::DecoderAnswers answers(decoder_, {.tokens_per_pass = recipe_.train.micro_batch * shape_.sequence});
-  const auto score = evaluate::score_recall(answers, shape_, static_cast<uint64_t>(recipe_.recall.seed), recipe_.recall.held_out, go_on);
+  evaluate::DecoderAnswers answers(decoder_,
+                                   {.tokens_per_pass = recipe_.train.micro_batch * shape_.sequence});
+  const auto score = evaluate::score_recall(answers, shape_, static_cast<uint64_t>(recipe_.recall.seed),
+                                            recipe_.recall.held_out, go_on);
   if (!score) return std::nullopt;
   return observe::Metrics{{"loss", score->loss}, {"accuracy", score->accuracy}};
 }

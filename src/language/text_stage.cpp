@@ -39,21 +39,25 @@ bool weigh_one(const PackedText& text) {
 
 }  // namespace
 
-Tensor TextStage::through(model::Context& context, const PackedText& text, const Tensor& entering, const layout::SequenceView& view,
+Tensor TextStage::through(model::Context& context, const PackedText& text, const Tensor& entering,
+                          const layout::SequenceView& view,
                           const std::function<Tensor(Tensor)>& at_end) const {
   const bool first = decoder_.first(context), last = decoder_.last(context);
   const auto ids = [&] { return to_tensor(own_of(text.inputs, view), decoder_.device()); };
   if (first && last) return at_end(decoder_.hidden(context, ids(), view));
-  // The head adds to its gradient in the forward pass. Of a pair that has both ends of the model the embedding, which may be the same tensor, comes behind it,
-  // as where the forward pass runs first.
-  const Tensor hidden = first ? parallel::last_in_turn(decoder_.embed(context, ids(), view), ranks_.turns()) : entering;
+  // The head adds to its gradient in the forward pass. Of a pair that has both ends of the model the
+  // embedding, which may be the same tensor, comes behind it, as where the forward pass runs first.
+  const Tensor hidden =
+      first ? parallel::last_in_turn(decoder_.embed(context, ids(), view), ranks_.turns()) : entering;
   const Tensor leaving = decoder_.layers(context, hidden, view);
   return last ? at_end(decoder_.normed(leaving)) : leaving;
 }
 
 Tensor TextStage::forward(model::Context& context, const PackedText& text, const Tensor& entering) const {
   const layout::SequenceView view = view_of(text);
-  const auto own = [&](const std::vector<int64_t>& row) { return to_tensor(own_of(row, view), decoder_.device()); };
+  const auto own = [&](const std::vector<int64_t>& row) {
+    return to_tensor(own_of(row, view), decoder_.device());
+  };
   const bool weighed = text.weights != nullptr && !weigh_one(text);
   const auto weights = [&](int64_t places) {
     return weighed ? at::tensor(own_of(weights_ahead(text, places), view)).to(decoder_.device()) : Tensor();

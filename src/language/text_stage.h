@@ -22,23 +22,26 @@ struct PackedText {
 
 class TextStage {
  public:
-  TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}  // both arguments must outlive it
+  // both arguments must outlive it
+  TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}
 
-  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering) const;  // as Task::forward
-  // The same with another loss, made of the log-probabilities of the labels. `loss` is called in the last stage
-  // with what the options ask for, [tokens] each, of those tokens of the row that this context rank has
-  // (view.token_index), and returns a scalar; all tensor ranks must return the same. text.weights are not read,
-  // and modules that predict further ahead are not trained.
-  using TokenLoss = std::function<Tensor(const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view)>;
-  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering, const kernels::LogProbabilityOptions& options,
-                 const TokenLoss& loss) const;
+  // as Task::forward
+  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering) const;
+  // The same with another loss, made of the log-probabilities of the labels. `loss` is called in the last
+  // stage with what the options ask for, [tokens] each, of those tokens of the row that this context rank has
+  // (view.token_index), and returns a scalar; all tensor ranks must return the same. text.weights are not
+  // read, and modules that predict further ahead are not trained.
+  using TokenLoss =
+      std::function<Tensor(const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view)>;
+  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering,
+                 const kernels::LogProbabilityOptions& options, const TokenLoss& loss) const;
   train::StageInput input(const PackedText& text) const;  // as Task::stage_input
 
  private:
   layout::SequenceView view_of(const PackedText& text) const { return {text.layout, ranks_.share()}; }
   // Returns the stage's result; in the last stage at_end makes it from the last hidden states, normed.
-  Tensor through(model::Context& context, const PackedText& text, const Tensor& entering, const layout::SequenceView& view,
-                 const std::function<Tensor(Tensor hidden)>& at_end) const;
+  Tensor through(model::Context& context, const PackedText& text, const Tensor& entering,
+                 const layout::SequenceView& view, const std::function<Tensor(Tensor hidden)>& at_end) const;
 
   model::Decoder& decoder_;
   const parallel::Ranks& ranks_;

@@ -23,7 +23,8 @@ std::string named_beside(std::string_view tensor, std::string_view what) {
 bool fits(const std::string& pattern, const ParameterSpec& spec) {
   if (pattern == recipe::kAllLinear) return can_be_adapted(spec);
   const bool of_word = pattern.find('.') == std::string::npos;
-  return matches_glob(pattern, spec.tensor.name) || (of_word && matches_glob(pattern, last_word(spec.tensor.name)));
+  return matches_glob(pattern, spec.tensor.name) ||
+         (of_word && matches_glob(pattern, last_word(spec.tensor.name)));
 }
 
 // A cut of the matrix's other side is none of this one's.
@@ -32,7 +33,8 @@ SplitRule split_of(const SplitRule& matrix, int64_t dimension) {
   return {.experts = matrix.experts};
 }
 
-ParameterSpec beside(const ParameterSpec& base, std::string name, Shape shape, Role role, Init init, SplitRule split, double scale) {
+ParameterSpec beside(const ParameterSpec& base, std::string name, Shape shape, Role role, Init init,
+                     SplitRule split, double scale) {
   return {.tensor = {std::move(name), std::move(shape), role},
           .init = init,
           .split = split,
@@ -82,7 +84,8 @@ bool can_be_adapted(const ParameterSpec& spec) {
 
 bool is_adapted(const recipe::AdapterOptions& options, const ParameterSpec& spec) {
   return options.wanted() && can_be_adapted(spec) &&
-         std::ranges::any_of(options.targets, [&](const std::string& pattern) { return fits(pattern, spec); });
+         std::ranges::any_of(options.targets,
+                             [&](const std::string& pattern) { return fits(pattern, spec); });
 }
 
 void add_adapters(std::vector<ParameterSpec>& list, const recipe::AdapterOptions& options) {
@@ -95,9 +98,11 @@ void add_adapters(std::vector<ParameterSpec>& list, const recipe::AdapterOptions
     if (!is_adapted(options, spec)) continue;
     const int64_t out = spec.tensor.global_shape[0], in = spec.tensor.global_shape[1];
     const Init zeros{.kind = Init::Kind::kZeros};
-    const Init even{.kind = Init::Kind::kUniform, .fan_in = in, .std = 1 / std::sqrt(3 * static_cast<double>(in))};
+    const Init even{
+        .kind = Init::Kind::kUniform, .fan_in = in, .std = 1 / std::sqrt(3 * static_cast<double>(in))};
     const auto add = [&](std::string name, Shape shape, Role role, const Init& init, int64_t dimension) {
-      all.push_back(beside(spec, std::move(name), std::move(shape), role, init, split_of(spec.split, dimension), options.scale()));
+      all.push_back(beside(spec, std::move(name), std::move(shape), role, init,
+                           split_of(spec.split, dimension), options.scale()));
     };
     add(adapter_down_name(spec.tensor.name), {options.rank, in}, Role::kAdapterDown, even, 1);
     add(adapter_up_name(spec.tensor.name), {out, options.rank}, Role::kAdapterUp, zeros, 0);
@@ -114,14 +119,18 @@ void require_adaptable(const std::vector<ParameterSpec>& list, const recipe::Ada
   std::ranges::copy_if(list, std::back_inserter(can), can_be_adapted);
   for (const std::string& pattern : options.targets) {
     if (std::ranges::any_of(can, [&](const ParameterSpec& spec) { return fits(pattern, spec); })) continue;
-    const bool other = std::ranges::any_of(list, [&](const ParameterSpec& spec) { return fits(pattern, spec); });
+    const bool other =
+        std::ranges::any_of(list, [&](const ParameterSpec& spec) { return fits(pattern, spec); });
     throw Error(
         {.code = ExitCode::kUsage,
-         .what = other ? "a target of adapters names tensors that can have none" : "a target of adapters fits no tensor of the model",
-         .expected = "matrices of linear layers, no tables, norms, routers or convolutions; near are: " + near_names(can, pattern),
+         .what = other ? "a target of adapters names tensors that can have none"
+                       : "a target of adapters fits no tensor of the model",
+         .expected = "matrices of linear layers, no tables, norms, routers or convolutions; near are: " +
+                     near_names(can, pattern),
          .found = fmt::format("\"{}\"", pattern),
          .where = "lora.targets",
-         .hint = "lora.targets=all-linear, or the names of a run's tensors: `longhaul checkpoint show RUN --tensors`"});
+         .hint = "lora.targets=all-linear, or the names of a run's tensors: `longhaul checkpoint show RUN "
+                 "--tensors`"});
   }
 }
 

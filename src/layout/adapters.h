@@ -19,13 +19,15 @@
 
 namespace longhaul::layout {
 
-std::string adapter_down_name(std::string_view tensor);  // "layers.0.mixer.query.lora_a.weight" of "layers.0.mixer.query.weight"
+// "layers.0.mixer.query.lora_a.weight" of "layers.0.mixer.query.weight"
+std::string adapter_down_name(std::string_view tensor);
 std::string adapter_up_name(std::string_view tensor);
 std::string adapter_magnitude_name(std::string_view tensor);
 bool is_adapter_name(std::string_view tensor);
 std::string last_word(std::string_view tensor);  // "query" of "layers.0.mixer.query.weight"
 
-bool can_be_adapted(const ParameterSpec& spec);  // a matrix of a linear layer: no table, router or convolution
+// a matrix of a linear layer: no table, router or convolution
+bool can_be_adapted(const ParameterSpec& spec);
 bool is_adapted(const recipe::AdapterOptions& options, const ParameterSpec& spec);
 
 // Freezes the tensors of the list and puts the adapters into it.

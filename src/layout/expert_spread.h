@@ -11,7 +11,9 @@ namespace longhaul::layout {
 inline double chance_of_any(int64_t experts, int64_t of_rank, int64_t chosen) {
   double none = 1;
   for (int64_t i = 0; i < chosen; ++i)
-    none *= i < experts - of_rank ? static_cast<double>(experts - of_rank - i) / static_cast<double>(experts - i) : 0;
+    none *= i < experts - of_rank
+                ? static_cast<double>(experts - of_rank - i) / static_cast<double>(experts - i)
+                : 0;
   return 1 - none;
 }
 

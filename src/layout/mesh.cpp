@@ -25,8 +25,9 @@ struct AxisInParts {
   Axis whole;
   AxisSet parts;
 };
-constexpr AxisInParts kInParts[] = {
-    {Axis::kDp, {Axis::kDpr, Axis::kDps}}, {Axis::kTp, {Axis::kTps, Axis::kTpr}}, {Axis::kEdp, {Axis::kEdpr, Axis::kEdps}}};
+constexpr AxisInParts kInParts[] = {{Axis::kDp, {Axis::kDpr, Axis::kDps}},
+                                    {Axis::kTp, {Axis::kTps, Axis::kTpr}},
+                                    {Axis::kEdp, {Axis::kEdpr, Axis::kEdps}}};
 
 Order order_of(AxisSet axes) {
   const AxisSet side = side_of(axes);
@@ -46,15 +47,18 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> sizes) {
 }
 
 // world / (a·b·pp), or an error that shows the product.
-int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t outer_size, Axis inner, int64_t inner_size, int64_t pp) {
+int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t outer_size, Axis inner,
+                      int64_t inner_size, int64_t pp) {
   const std::optional<int64_t> product = product_of({pp, outer_size, inner_size});
   if (product && *product <= world && world % *product == 0) return world / *product;
-  throw Error({.code = ExitCode::kUsage,
-               .what = fmt::format("the {} do not fit on {} ranks", side, world),
-               .expected = fmt::format("pp·{}·{} divides the number of ranks", name_of(outer), name_of(inner)),
-               .found = fmt::format("{}·{}·{} = {}, and {} is not a multiple of it", pp, outer_size, inner_size,
-                                    product ? std::to_string(*product) : "more than 2^63", world),
-               .hint = fmt::format("lower pp, {} or {}, or start a multiple of their product", name_of(outer), name_of(inner))});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = fmt::format("the {} do not fit on {} ranks", side, world),
+       .expected = fmt::format("pp·{}·{} divides the number of ranks", name_of(outer), name_of(inner)),
+       .found = fmt::format("{}·{}·{} = {}, and {} is not a multiple of it", pp, outer_size, inner_size,
+                            product ? std::to_string(*product) : "more than 2^63", world),
+       .hint = fmt::format("lower pp, {} or {}, or start a multiple of their product", name_of(outer),
+                           name_of(inner))});
 }
 
 }  // namespace
@@ -97,10 +101,16 @@ std::string AxisSet::text() const {
 
 Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
   if (world < 1) {
-    throw Error({.code = ExitCode::kUsage, .what = "a mesh needs ranks", .expected = "at least 1", .found = std::to_string(world)});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a mesh needs ranks",
+                 .expected = "at least 1",
+                 .found = std::to_string(world)});
   }
-  const std::pair<Axis, int64_t> chosen[] = {
-      {Axis::kPp, shape.pp}, {Axis::kCp, shape.cp}, {Axis::kTp, shape.tp}, {Axis::kEp, shape.ep}, {Axis::kEtp, shape.etp}};
+  const std::pair<Axis, int64_t> chosen[] = {{Axis::kPp, shape.pp},
+                                             {Axis::kCp, shape.cp},
+                                             {Axis::kTp, shape.tp},
+                                             {Axis::kEp, shape.ep},
+                                             {Axis::kEtp, shape.etp}};
   for (const auto& [axis, length] : chosen) {
     if (length < 1) {
       throw Error({.code = ExitCode::kUsage,
@@ -110,22 +120,26 @@ Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
     }
     size_[at(axis)] = length;
   }
-  size_[at(Axis::kDp)] = rest_of_world(world, "dense layers", Axis::kCp, shape.cp, Axis::kTp, shape.tp, shape.pp);
-  size_[at(Axis::kEdp)] = rest_of_world(world, "experts", Axis::kEp, shape.ep, Axis::kEtp, shape.etp, shape.pp);
+  size_[at(Axis::kDp)] =
+      rest_of_world(world, "dense layers", Axis::kCp, shape.cp, Axis::kTp, shape.tp, shape.pp);
+  size_[at(Axis::kEdp)] =
+      rest_of_world(world, "experts", Axis::kEp, shape.ep, Axis::kEtp, shape.etp, shape.pp);
   if (shape.copies < 1 || size(Axis::kDp) % shape.copies != 0) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "copies of the shares do not come out even",
                  .expected = fmt::format("a divisor of the {} data ranks", size(Axis::kDp)),
                  .found = std::to_string(shape.copies),
                  .where = "parallel.zero_copies",
-                 .hint = fmt::format("parallel.zero_copies={}", std::gcd(size(Axis::kDp), std::max<int64_t>(1, shape.copies)))});
+                 .hint = fmt::format("parallel.zero_copies={}",
+                                     std::gcd(size(Axis::kDp), std::max<int64_t>(1, shape.copies)))});
   }
   size_[at(Axis::kDpr)] = shape.copies;
   // Experts may have fewer copies than there are.
   size_[at(Axis::kEdpr)] = std::gcd(size(Axis::kEdp), shape.copies);
   size_[at(Axis::kDps)] = size(Axis::kDp) / size(Axis::kDpr);
   size_[at(Axis::kEdps)] = size(Axis::kEdp) / size(Axis::kEdpr);
-  LONGHAUL_ASSERT(shape.key_copies >= 1 && shape.tp % shape.key_copies == 0, "{} copies of key heads on tp {}", shape.key_copies, shape.tp);
+  LONGHAUL_ASSERT(shape.key_copies >= 1 && shape.tp % shape.key_copies == 0,
+                  "{} copies of key heads on tp {}", shape.key_copies, shape.tp);
   size_[at(Axis::kTpr)] = shape.key_copies;
   size_[at(Axis::kTps)] = shape.tp / shape.key_copies;
   for (const Order& order : {Order(kDenseOrder), Order(kExpertOrder)}) {
@@ -231,14 +245,19 @@ std::vector<GroupKind> Mesh::group_kinds() const {
   using enum Axis;
   std::vector<GroupKind> kinds;
   const auto add = [&](AxisSet axes) { kinds.push_back({axes.text(), groups(axes)}); };
-  for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
+  for (AxisSet axes :
+       {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}})
+    add(axes);
   for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
-  for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
+  for (AxisSet axes :
+       {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}})
+    add(axes);
   const bool key_copies = size(kTpr) > 1 && size(kTps) > 1;
   if (key_copies) add({kDp, kCp, kTpr}), add({kTps});
   if (size(kDpr) == 1) return kinds;
   if (key_copies) add({kDps, kCp, kTpr});
-  for (AxisSet axes : {AxisSet{kDps}, AxisSet{kDps, kCp}, AxisSet{kDps, kTp}, AxisSet{kDps, kCp, kTp}}) add(axes);
+  for (AxisSet axes : {AxisSet{kDps}, AxisSet{kDps, kCp}, AxisSet{kDps, kTp}, AxisSet{kDps, kCp, kTp}})
+    add(axes);
   for (AxisSet axes : {AxisSet{kDpr}, AxisSet{kEdps}, AxisSet{kEdpr}}) add(axes);
   return kinds;
 }
@@ -250,14 +269,16 @@ AxisSet Mesh::shared_over(AxisSet copies) const {
 
 AxisSet Mesh::shares_copied_over(AxisSet copies) const {
   if (size(Axis::kDpr) == 1) return {};
-  return (copies.contains(Axis::kDp) ? AxisSet{Axis::kDpr} : AxisSet{}) | (copies.contains(Axis::kEdp) ? AxisSet{Axis::kEdpr} : AxisSet{});
+  return (copies.contains(Axis::kDp) ? AxisSet{Axis::kDpr} : AxisSet{}) |
+         (copies.contains(Axis::kEdp) ? AxisSet{Axis::kEdpr} : AxisSet{});
 }
 
 std::string Mesh::text() const {
-  const std::string copies = size(Axis::kTpr) > 1 ? fmt::format(" ({} ranks a key head)", size(Axis::kTpr)) : "";
-  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}{}, experts pp {} × edp {} × ep {} × etp {}", world_, size(Axis::kPp),
-                     size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), copies, size(Axis::kPp), size(Axis::kEdp), size(Axis::kEp),
-                     size(Axis::kEtp));
+  const std::string copies =
+      size(Axis::kTpr) > 1 ? fmt::format(" ({} ranks a key head)", size(Axis::kTpr)) : "";
+  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}{}, experts pp {} × edp {} × ep {} × etp {}",
+                     world_, size(Axis::kPp), size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), copies,
+                     size(Axis::kPp), size(Axis::kEdp), size(Axis::kEp), size(Axis::kEtp));
 }
 
 }  // namespace longhaul::layout

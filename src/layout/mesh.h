@@ -7,7 +7,8 @@
 // head and are contiguous, like the query heads that read it.
 //
 //   Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 4});      // dp 2 and edp 2 follow
-//   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense weights
+//   // {1, 3, 5, 7}: the ranks that hold rank 5's dense weights
+//   mesh.group_of(5, {Axis::kDp, Axis::kCp});
 #pragma once
 
 #include <array>
@@ -37,17 +38,27 @@ class AxisSet {
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool contains(AxisSet other) const { return (bits_ & other.bits_) == other.bits_; }
   constexpr bool empty() const { return bits_ == 0; }
-  constexpr AxisSet operator|(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ | other.bits_)); }
-  constexpr AxisSet operator&(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ & other.bits_)); }
-  constexpr AxisSet operator-(AxisSet other) const { return AxisSet(static_cast<unsigned>(bits_ & ~other.bits_)); }
+  constexpr AxisSet operator|(AxisSet other) const {
+    return AxisSet(static_cast<unsigned>(bits_ | other.bits_));
+  }
+  constexpr AxisSet operator&(AxisSet other) const {
+    return AxisSet(static_cast<unsigned>(bits_ & other.bits_));
+  }
+  constexpr AxisSet operator-(AxisSet other) const {
+    return AxisSet(static_cast<unsigned>(bits_ & ~other.bits_));
+  }
   constexpr bool operator==(const AxisSet&) const = default;
-  constexpr AxisSet with(AxisSet instead, Axis of) const { return contains(of) ? (*this - AxisSet{of}) | instead : *this; }
+  constexpr AxisSet with(AxisSet instead, Axis of) const {
+    return contains(of) ? (*this - AxisSet{of}) | instead : *this;
+  }
   std::vector<Axis> axes() const;  // slowest first
   std::string text() const;        // "dp-cp"; "none" when empty
 
  private:
   constexpr explicit AxisSet(unsigned bits) : bits_(static_cast<uint16_t>(bits)) {}
-  static constexpr uint16_t bit(Axis axis) { return static_cast<uint16_t>(1U << static_cast<unsigned>(axis)); }
+  static constexpr uint16_t bit(Axis axis) {
+    return static_cast<uint16_t>(1U << static_cast<unsigned>(axis));
+  }
   uint16_t bits_ = 0;
 };
 

@@ -21,7 +21,8 @@ namespace longhaul::layout {
 enum class SetIs { kTrained, kFrozenCopy };
 
 // The name has lower-case letters, digits and "_", and begins with a letter.
-std::vector<ParameterSpec> named_set(const std::string& name, std::vector<ParameterSpec> list, SetIs is = SetIs::kTrained);
+std::vector<ParameterSpec> named_set(const std::string& name, std::vector<ParameterSpec> list,
+                                     SetIs is = SetIs::kTrained);
 void append(std::vector<ParameterSpec>& list, std::vector<ParameterSpec> more);
 
 }  // namespace longhaul::layout

@@ -22,7 +22,9 @@ namespace {
 using recipe::ModelConfig;
 
 // Weights through which a layer adds to the residual stream.
-bool writes_residual(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
+bool writes_residual(Role role) {
+  return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
+}
 
 // The matrices whose Xavier gain DeepNorm scales by beta: those that determine the size of a branch's output.
 // Queries, keys and gates only steer it.
@@ -54,7 +56,8 @@ class Builder {
   void bias(const std::string& name, int64_t channels, SplitRule split);
   // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; with a cut of the
   // columns it is added once, after the sum.
-  void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias, double xavier_gain = 0);
+  void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias,
+              double xavier_gain = 0);
   void add(const std::string& prefix, const recipe::MixerTensor& tensor);
   void mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors);
   void layer(const std::string& prefix, int64_t like);  // the tensors of the model's layer `like`
@@ -84,7 +87,8 @@ Init Builder::matrix_init(Role role, int64_t out, int64_t in, double xavier_gain
     return init;
   }
   const auto layers = static_cast<double>(config_.layers);
-  const bool own_gain = xavier_gain > 0, xavier = own_gain || config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
+  const bool own_gain = xavier_gain > 0,
+             xavier = own_gain || config_.initialisation == recipe::Initialisation::kXavierDeepnorm;
   if (own_gain) {
     init.gain = xavier_gain;
   } else if (xavier && config_.wiring == recipe::Wiring::kPostNorm) {
@@ -103,7 +107,9 @@ Init Builder::matrix_init(Role role, int64_t out, int64_t in, double xavier_gain
 }
 
 void Builder::norm(const std::string& name, int64_t channels, SplitRule split) {
-  append({.tensor = {name + ".weight", {channels}, Role::kNorm}, .init = {.kind = Init::Kind::kOnes}, .split = split});
+  append({.tensor = {name + ".weight", {channels}, Role::kNorm},
+          .init = {.kind = Init::Kind::kOnes},
+          .split = split});
 }
 
 Init::Kind kind_of(recipe::Fill fill) {
@@ -133,7 +139,8 @@ Init::Kind kind_of(recipe::Fill fill) {
 void Builder::coefficients(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split) {
   Init init{.kind = kind_of(tensor.fill)};
   if (tensor.fill == recipe::Fill::kTenths) init.std = 0.1;
-  append({.tensor = {name + ".weight", tensor.matrix() ? Shape{tensor.out, tensor.in} : Shape{tensor.out}, tensor.role},
+  append({.tensor = {name + ".weight", tensor.matrix() ? Shape{tensor.out, tensor.in} : Shape{tensor.out},
+                     tensor.role},
           .init = init,
           .split = split});
 }
@@ -145,14 +152,22 @@ void Builder::norm_of_hidden(const std::string& name) {
 }
 
 void Builder::bias(const std::string& name, int64_t channels, SplitRule split) {
-  append({.tensor = {name + ".bias", {channels}, Role::kBias}, .init = {.kind = Init::Kind::kZeros}, .split = split});
+  append({.tensor = {name + ".bias", {channels}, Role::kBias},
+          .init = {.kind = Init::Kind::kZeros},
+          .split = split});
 }
 
-void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias, double xavier_gain) {
+void Builder::linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split,
+                     bool with_bias, double xavier_gain) {
   if (role == Role::kLowerBound) {  // equal: bounds rise evenly with depth
-    return append({.tensor = {name + ".weight", {out, in}, role}, .init = {.kind = Init::Kind::kZeros}, .split = split});
+    return append({.tensor = {name + ".weight", {out, in}, role},
+                   .init = {.kind = Init::Kind::kZeros},
+                   .split = split});
   }
-  append({.tensor = {name + ".weight", {out, in}, role}, .init = matrix_init(role, out, in, xavier_gain), .split = split, .decay = true});
+  append({.tensor = {name + ".weight", {out, in}, role},
+          .init = matrix_init(role, out, in, xavier_gain),
+          .split = split,
+          .decay = true});
   if (with_bias) bias(name, out, split.dimension == 0 ? split : SplitRule{});
 }
 
@@ -168,18 +183,22 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
   }
   if (tensor.of_expert) split.experts = config_.experts;
   if (tensor.without_gradient) {
-    return append(
-        {.tensor = {prefix + tensor.name + ".bias", {tensor.out}, tensor.role}, .init = {.kind = Init::Kind::kZeros}, .trainable = false});
+    return append({.tensor = {prefix + tensor.name + ".bias", {tensor.out}, tensor.role},
+                   .init = {.kind = Init::Kind::kZeros},
+                   .trainable = false});
   }
-  if (!tensor.matrix() || tensor.role == Role::kCoefficient) return coefficients(prefix + tensor.name, tensor, split);
-  const bool with_bias = tensor.own_bias || (config_.bias && !tensor.of_expert && tensor.role != Role::kRouter);
+  if (!tensor.matrix() || tensor.role == Role::kCoefficient)
+    return coefficients(prefix + tensor.name, tensor, split);
+  const bool with_bias =
+      tensor.own_bias || (config_.bias && !tensor.of_expert && tensor.role != Role::kRouter);
   linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias, tensor.xavier_gain);
 }
 
 // All tensors of one expert come together, then those of the next one.
 void Builder::mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors) {
   const auto of_expert = [](const recipe::MixerTensor& each) { return each.of_expert; };
-  const auto begin = std::ranges::find_if(tensors, of_expert), end = std::find_if_not(begin, tensors.end(), of_expert);
+  const auto begin = std::ranges::find_if(tensors, of_expert),
+             end = std::find_if_not(begin, tensors.end(), of_expert);
   for (auto each = tensors.begin(); each != begin; ++each) add(layer, *each);
   if (begin != end) {
     for (expert_ = 0; expert_ < config_.experts; ++expert_) {
@@ -230,43 +249,51 @@ std::vector<ParameterSpec> Builder::build() {
   for (layer_ = 0; layer_ < config_.layers; ++layer_) layer(fmt::format("layers.{}.", layer_), layer_);
   layer_ = -1;
   norm_of_hidden("norm");
-  if (!config_.tie_embeddings) linear("head", Role::kHead, config_.vocabulary, config_.hidden, vocabulary, false);
+  if (!config_.tie_embeddings)
+    linear("head", Role::kHead, config_.vocabulary, config_.hidden, vocabulary, false);
   for (ahead_ = 0; ahead_ < config_.predict_ahead; ++ahead_) prediction(fmt::format("ahead.{}.", ahead_));
   return std::move(list_);
 }
 
 // For a tensor that layers share: the stages that have a layer with its mixer.
-std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
+std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config,
+                                       const Pipeline& pipeline) {
   std::vector<int64_t> found;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const auto shared = recipe::entry_of(config.mixer(layer)).shared;
     if (shared == nullptr) continue;
     const auto tensors = shared(config);
-    if (std::ranges::none_of(tensors, [&](const auto& each) { return each.name + ".weight" == spec.tensor.name; })) continue;
+    if (std::ranges::none_of(tensors,
+                             [&](const auto& each) { return each.name + ".weight" == spec.tensor.name; }))
+      continue;
     found.push_back(pipeline.stage_with(layer, config.layers));
   }
   return found;
 }
 
 // The stages whose modules use a parameter.
-std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
+std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& config,
+                               const Pipeline& pipeline) {
   const int64_t last = pipeline.stages() - 1;
   if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
   if (spec.ahead >= 0) return {last};
   const bool beside = !spec.adapter_of.tensor.empty();
   const Role role = beside ? spec.adapter_of.role : spec.tensor.role;
   if (role == Role::kPosition || recipe::of_toeplitz(spec.tensor.name)) return {0};
-  if (role == Role::kLowerBound || role == Role::kCoefficient) return stages_that_share(spec, config, pipeline);
+  if (role == Role::kLowerBound || role == Role::kCoefficient)
+    return stages_that_share(spec, config, pipeline);
   if (role != Role::kEmbedding) return {last};
-  return config.tie_embeddings || config.predict_ahead > 0 ? std::vector<int64_t>{0, last} : std::vector<int64_t>{0};
+  return config.tie_embeddings || config.predict_ahead > 0 ? std::vector<int64_t>{0, last}
+                                                           : std::vector<int64_t>{0};
 }
 
 }  // namespace
 
 bool kept_wide(const ParameterSpec& spec) {
   const Role role = spec.tensor.role;
-  return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound || role == Role::kCoefficient ||
-         role == Role::kAdapterMagnitude || (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+  return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound ||
+         role == Role::kCoefficient || role == Role::kAdapterMagnitude ||
+         (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
 }
 
 std::vector<ParameterSpec> parameters(const ModelConfig& config) {
@@ -296,7 +323,8 @@ int64_t activated_parameter_count(const ModelConfig& config) {
   return count;
 }
 
-std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
+std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const ModelConfig& config,
+                                       const Pipeline& pipeline) {
   std::set<int64_t> ranks;
   for (const int64_t stage : stages_of(spec, config, pipeline)) {
     for (const int64_t rank : pipeline.ranks_of(stage)) ranks.insert(rank);
@@ -309,7 +337,8 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& config, const MeshRa
   const Pipeline pipeline = place.pipeline();
   for (ParameterSpec& spec : parameters(config)) {
     spec.pipeline_ranks = pipeline_ranks_of(spec, config, pipeline);
-    if (std::ranges::find(spec.pipeline_ranks, place.coordinate(Axis::kPp)) != spec.pipeline_ranks.end()) held.push_back(std::move(spec));
+    if (std::ranges::find(spec.pipeline_ranks, place.coordinate(Axis::kPp)) != spec.pipeline_ranks.end())
+      held.push_back(std::move(spec));
   }
   return held;
 }
@@ -318,12 +347,16 @@ int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
   int64_t copies = 1, heads = 0;
   for (const recipe::Mixer mixer : recipe::mixers_used(config)) {
     for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(config)) {
-      if (!tensor.grouped || tensor.heads == 1 || tensor.heads >= tensor_ranks || tensor_ranks % tensor.heads != 0) continue;
+      if (!tensor.grouped || tensor.heads == 1 || tensor.heads >= tensor_ranks ||
+          tensor_ranks % tensor.heads != 0)
+        continue;
       if (copies > 1 && tensor.heads != heads) {
         throw Error(
             {.code = ExitCode::kUsage,
-             .what = "mixers of different numbers of key heads, both fewer than the tensor ranks, would need copies on different ranks",
-             .expected = fmt::format("parallel.tp of at most {}, or one number of key heads", std::max(heads, tensor.heads)),
+             .what = "mixers of different numbers of key heads, both fewer than the tensor ranks, would need "
+                     "copies on different ranks",
+             .expected = fmt::format("parallel.tp of at most {}, or one number of key heads",
+                                     std::max(heads, tensor.heads)),
              .found = fmt::format("parallel.tp = {}, {} and {} key heads", tensor_ranks, heads, tensor.heads),
              .where = "parallel.tp and model.kv_heads, model.gla.key_heads, model.gated_deltanet.key_heads",
              .hint = fmt::format("parallel.tp={}", std::max(heads, tensor.heads))});
@@ -359,9 +392,10 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
                    .hint = fmt::format("parallel.ep={}", most_that_divides(split.experts, ep))});
     }
     placement.pins.push_back({Axis::kEp, even_owner(split.experts, ep, spec.expert)});
-    // Adapters that the ranks of an expert would hold whole: where it has one rank, that is no axis of copies,
-    // and their gradients are summed with those of the expert.
-    if (split.over == SplitOver::kNothing && mesh.size(Axis::kEtp) == 1) placement.dimensions[0].push_back({Axis::kEtp, 1});
+    // Adapters that the ranks of an expert would hold whole: where it has one rank, that is no axis of
+    // copies, and their gradients are summed with those of the expert.
+    if (split.over == SplitOver::kNothing && mesh.size(Axis::kEtp) == 1)
+      placement.dimensions[0].push_back({Axis::kEtp, 1});
   }
   if (split.over != SplitOver::kNothing) {
     Axis axis = split.over == SplitOver::kExpertTensor ? Axis::kEtp : Axis::kTp;
@@ -376,7 +410,8 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
       throw Error(
           {.code = ExitCode::kUsage,
            .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
-           .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what, split.grouped ? ", or is a multiple of it" : ""),
+           .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what,
+                                   split.grouped ? ", or is a multiple of it" : ""),
            .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
            .where = spec.tensor.name,
            .hint = fmt::format("parallel.{}={}", name_of(axis), most_that_divides(units, mesh.size(axis)))});

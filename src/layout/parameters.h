@@ -29,7 +29,18 @@ struct LogicalTensor {
 // Init: the initial values with all numbers resolved: ones, zeros, normal(0, std), or those of recipe::Fill.
 // For Xavier, std = gain · sqrt(2 / (fan_in + fan_out)).
 struct Init {
-  enum class Kind { kOnes, kZeros, kNormal, kFrequencies, kLogRates, kSteps, kLogRows, kMean, kTimescales, kUniform };
+  enum class Kind {
+    kOnes,
+    kZeros,
+    kNormal,
+    kFrequencies,
+    kLogRates,
+    kSteps,
+    kLogRows,
+    kMean,
+    kTimescales,
+    kUniform
+  };
   Kind kind = Kind::kZeros;
   double gain = 1;     // DeepNorm's beta, GPT-2's 1/sqrt(2·layers), else 1; already included in std
   int64_t fan_in = 0;  // 0 where std does not depend on fans
@@ -44,7 +55,8 @@ struct SplitRule {
   SplitOver over = SplitOver::kNothing;
   int64_t dimension = 0;  // the dimension that is cut
   int64_t unit = 1;       // elements that stay together: head_dim where heads are distributed
-  bool even = false;      // every rank must get the same number of units (heads: queries must be with their keys)
+  // every rank must get the same number of units (heads: queries must be with their keys)
+  bool even = false;
   // A unit serves a group of heads: if there are more ranks than units, the ranks of a group hold copies of
   // the unit (key_copies).
   bool grouped = false;
@@ -68,8 +80,9 @@ struct ParameterSpec {
   int64_t expert = -1;  // -1: not in an expert
   int64_t ahead = -1;   // Index of the module that predicts further ahead (model/decoder.h); -1: in none.
   bool trainable = true;
-  bool frozen = false;                        // by train.freeze: nothing changes it, and it is not trainable
-  std::string set;                            // of the task's sets of tensors (layout/parameter_sets.h); empty: the main one
+  bool frozen = false;  // by train.freeze: nothing changes it, and it is not trainable
+  // of the task's sets of tensors (layout/parameter_sets.h); empty: the main one
+  std::string set;
   std::string drawn_as;                       // the tensor whose initial values it has; empty: its own
   std::vector<int64_t> pipeline_ranks = {0};  // pipeline ranks that use it, ascending (parameters_of)
   // How the tensor grows in a wider model; under muP its initialisation and learning rate follow from it
@@ -100,7 +113,8 @@ int64_t activated_parameter_count(const recipe::ModelConfig& config);           
 
 // The pipeline ranks whose modules use a parameter, ascending: those with its layer's stage; a tied embedding
 // is used by the first stage and the last.
-std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const recipe::ModelConfig& config, const Pipeline& pipeline);
+std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const recipe::ModelConfig& config,
+                                       const Pipeline& pipeline);
 // The parameters that the modules of a rank's stages use, with `pipeline_ranks` set.
 std::vector<ParameterSpec> parameters_of(const recipe::ModelConfig& config, const MeshRank& place);
 

@@ -11,7 +11,10 @@ namespace longhaul::layout {
 namespace {
 
 [[noreturn]] void refuse(std::string what, std::string expected, std::string found) {
-  throw Error({.code = ExitCode::kUsage, .what = std::move(what), .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = std::move(what),
+               .expected = std::move(expected),
+               .found = std::move(found)});
 }
 
 // Every piece of a cut must consist of whole units: the dimension is a multiple of the unit, and so is every
@@ -23,7 +26,8 @@ void check_dimension(const std::vector<Cut>& cuts, int64_t length) {
     if (!whole_units) {
       refuse(fmt::format("a dimension cannot be cut over {} by units of {}", name_of(cut.axis), cut.unit),
              "a unit that divides the dimension and the unit of the cut before it",
-             kept == 0 ? fmt::format("length {}", length) : fmt::format("length {}, cut before by units of {}", length, kept));
+             kept == 0 ? fmt::format("length {}", length)
+                       : fmt::format("length {}, cut before by units of {}", length, kept));
     }
     kept = cut.unit;
   }
@@ -31,7 +35,9 @@ void check_dimension(const std::vector<Cut>& cuts, int64_t length) {
 
 }  // namespace
 
-Placement Placement::replicated(size_t dimension_count) { return {std::vector<std::vector<Cut>>(dimension_count), {}}; }
+Placement Placement::replicated(size_t dimension_count) {
+  return {std::vector<std::vector<Cut>>(dimension_count), {}};
+}
 
 AxisSet Placement::axes() const {
   AxisSet used;
@@ -58,13 +64,15 @@ std::string Placement::text() const {
 
 void check(const Placement& placement, const Mesh& mesh, const Shape& global_shape) {
   if (placement.dimensions.empty() || placement.dimensions.size() != global_shape.size()) {
-    refuse("a placement does not fit its tensor", "one list of cuts for each dimension, at least one dimension",
+    refuse("a placement does not fit its tensor",
+           "one list of cuts for each dimension, at least one dimension",
            fmt::format("{} for shape {}", placement.text(), shape_text(global_shape)));
   }
   AxisSet used;
   const auto use = [&](Axis axis) {
     if (!(parts_of(used) & parts_of({axis})).empty())
-      refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once", "twice");
+      refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once",
+             "twice");
     used = used | AxisSet{axis};
   };
   for (size_t d = 0; d < global_shape.size(); ++d) {
@@ -75,7 +83,8 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
     use(pin.axis);
     if (pin.coordinate < 0 || pin.coordinate >= mesh.size(pin.axis)) {
       refuse(fmt::format("placement {} names a place outside the mesh", placement.text()),
-             fmt::format("{} below {}", name_of(pin.axis), mesh.size(pin.axis)), std::to_string(pin.coordinate));
+             fmt::format("{} below {}", name_of(pin.axis), mesh.size(pin.axis)),
+             std::to_string(pin.coordinate));
     }
   }
   if (side_of(used).empty()) {
@@ -84,7 +93,8 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
   }
 }
 
-Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t rank, const Shape& global_shape) {
+Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t rank,
+                       const Shape& global_shape) {
   check(placement, mesh, global_shape);
   for (const Pin& pin : placement.pins) {
     if (mesh.coordinate(rank, pin.axis) != pin.coordinate) {

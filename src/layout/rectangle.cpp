@@ -13,7 +13,8 @@ namespace longhaul::layout {
 int64_t volume(const Shape& shape) {
   int64_t product = 1;
   for (int64_t length : shape) {
-    LONGHAUL_ASSERT(length >= 0 && !__builtin_mul_overflow(product, length, &product), "shape {}", shape_text(shape));
+    LONGHAUL_ASSERT(length >= 0 && !__builtin_mul_overflow(product, length, &product), "shape {}",
+                    shape_text(shape));
   }
   return product;
 }
@@ -28,7 +29,8 @@ bool Rectangle::contains(const Rectangle& inner) const {
   LONGHAUL_ASSERT(offset.size() == inner.offset.size(), "{} and {}", text(), inner.text());
   if (inner.empty()) return true;
   for (size_t d = 0; d < offset.size(); ++d) {
-    if (inner.offset[d] < offset[d] || inner.offset[d] + inner.length[d] > offset[d] + length[d]) return false;
+    if (inner.offset[d] < offset[d] || inner.offset[d] + inner.length[d] > offset[d] + length[d])
+      return false;
   }
   return true;
 }
@@ -37,7 +39,8 @@ bool Rectangle::inside(const Shape& shape) const {
   if (offset.size() != shape.size() || length.size() != shape.size()) return false;
   for (size_t d = 0; d < shape.size(); ++d) {
     // Compared without adding: offsets may come from a damaged file and overflow.
-    if (offset[d] < 0 || length[d] < 0 || offset[d] > shape[d] || length[d] > shape[d] - offset[d]) return false;
+    if (offset[d] < 0 || length[d] < 0 || offset[d] > shape[d] || length[d] > shape[d] - offset[d])
+      return false;
   }
   return true;
 }
@@ -47,7 +50,8 @@ std::string Rectangle::text() const {
   for (size_t d = 0; d < offset.size(); ++d) {
     int64_t end = 0;  // of a rectangle from a damaged file it may overflow
     const bool overflows = __builtin_add_overflow(offset[d], length[d], &end);
-    ranges.push_back(overflows ? fmt::format("{}:{}+{}", offset[d], offset[d], length[d]) : fmt::format("{}:{}", offset[d], end));
+    ranges.push_back(overflows ? fmt::format("{}:{}+{}", offset[d], offset[d], length[d])
+                               : fmt::format("{}:{}", offset[d], end));
   }
   return fmt::format("[{}]", fmt::join(ranges, ", "));
 }
@@ -68,7 +72,8 @@ namespace {
 
 // The dimension with the most distinct offsets: sorted along it, a rectangle has the fewest neighbours with
 // which it must be compared.
-size_t sweep_dimension(size_t dimensions, std::span<const Rectangle> rectangles, const std::vector<size_t>& order) {
+size_t sweep_dimension(size_t dimensions, std::span<const Rectangle> rectangles,
+                       const std::vector<size_t>& order) {
   size_t best = 0;
   size_t best_count = 0;
   for (size_t d = 0; d < dimensions; ++d) {
@@ -97,8 +102,9 @@ std::optional<std::string> covering_defect(const Shape& shape, std::span<const R
     order.push_back(i);
   }
   const size_t axis = sweep_dimension(shape.size(), rectangles, order);
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return std::pair(rectangles[a].offset[axis], a) < std::pair(rectangles[b].offset[axis], b); });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(rectangles[a].offset[axis], a) < std::pair(rectangles[b].offset[axis], b);
+  });
   for (size_t i = 0; i < order.size(); ++i) {
     const Rectangle& rectangle = rectangles[order[i]];
     const int64_t end = rectangle.offset[axis] + rectangle.length[axis];
@@ -110,7 +116,9 @@ std::optional<std::string> covering_defect(const Shape& shape, std::span<const R
     held += rectangle.volume();  // disjoint and inside, so this never exceeds the shape's volume
   }
   const int64_t missing = volume(shape) - held;
-  if (missing != 0) return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape), shape_text(shape));
+  if (missing != 0)
+    return fmt::format("{} of {} elements of shape {} are missing", missing, volume(shape),
+                       shape_text(shape));
   return std::nullopt;
 }
 
@@ -150,9 +158,12 @@ std::vector<CopyRun> copy_plan(const Rectangle& source, const Rectangle& target,
   plan.reserve(static_cast<size_t>(runs));
   std::vector<int64_t> index(inner, 0);
   for (int64_t i = 0; i < runs; ++i) {
-    const int64_t source_element = std::inner_product(index.begin(), index.end(), source_strides.begin(), source_start);
-    const int64_t target_element = std::inner_product(index.begin(), index.end(), target_strides.begin(), target_start);
-    plan.push_back({source_element * bytes_per_element, target_element * bytes_per_element, run * bytes_per_element});
+    const int64_t source_element =
+        std::inner_product(index.begin(), index.end(), source_strides.begin(), source_start);
+    const int64_t target_element =
+        std::inner_product(index.begin(), index.end(), target_strides.begin(), target_start);
+    plan.push_back(
+        {source_element * bytes_per_element, target_element * bytes_per_element, run * bytes_per_element});
     for (size_t d = inner; d-- > 0;) {
       if (++index[d] < common.length[d]) break;
       index[d] = 0;

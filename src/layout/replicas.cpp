@@ -29,7 +29,10 @@ int64_t partner_on_mesh(const Mesh& mesh, int64_t rank, int64_t copy, int64_t co
     return (mesh.coordinate(rank, axis) + copy * size / (copies + 1)) % size;
   };
   using enum Axis;
-  return mesh.rank_at({{kPp, moved(kPp)}, {kDp, moved(kDp)}, {kCp, mesh.coordinate(rank, kCp)}, {kTp, mesh.coordinate(rank, kTp)}});
+  return mesh.rank_at({{kPp, moved(kPp)},
+                       {kDp, moved(kDp)},
+                       {kCp, mesh.coordinate(rank, kCp)},
+                       {kTp, mesh.coordinate(rank, kTp)}});
 }
 
 // Empty where some rank would have two copies on one node.
@@ -48,7 +51,8 @@ Holders by_mesh(const Mesh& mesh, std::span<const int64_t> node_of_rank, int64_t
 }
 
 // The ranks `distance` nodes further on, each at the same place of its node.
-std::vector<int64_t> further_on(const std::vector<std::vector<int64_t>>& nodes, size_t ranks, size_t distance) {
+std::vector<int64_t> further_on(const std::vector<std::vector<int64_t>>& nodes, size_t ranks,
+                                size_t distance) {
   std::vector<int64_t> partners(ranks);
   for (size_t node = 0; node < nodes.size(); ++node) {
     const auto& there = nodes[(node + distance) % nodes.size()];
@@ -59,7 +63,8 @@ std::vector<int64_t> further_on(const std::vector<std::vector<int64_t>>& nodes, 
   return partners;
 }
 
-Holders by_node(const Mesh& mesh, const std::vector<std::vector<int64_t>>& nodes, size_t ranks, int64_t copies) {
+Holders by_node(const Mesh& mesh, const std::vector<std::vector<int64_t>>& nodes, size_t ranks,
+                int64_t copies) {
   const bool knows_groups = static_cast<size_t>(mesh.world()) == ranks;
   struct Distance {
     SharedGroups shared;  // all ranks' together
@@ -75,7 +80,8 @@ Holders by_node(const Mesh& mesh, const std::vector<std::vector<int64_t>>& nodes
       next.shared.others += shared.others;
     }
   }
-  std::ranges::stable_sort(distances, [](const Distance& a, const Distance& b) { return a.shared < b.shared; });
+  std::ranges::stable_sort(distances,
+                           [](const Distance& a, const Distance& b) { return a.shared < b.shared; });
   Holders holders(ranks);
   for (size_t copy = 0; copy < static_cast<size_t>(copies); ++copy) {
     const std::vector<int64_t> partners = further_on(nodes, ranks, distances[copy].nodes);
@@ -91,7 +97,8 @@ SharedGroups shared_groups(const Mesh& mesh, int64_t a, int64_t b) {
   SharedGroups shared;
   for (const AxisSet side : {kDenseAxes, kExpertAxes}) {
     std::vector<Axis> along = side.axes();
-    std::erase_if(along, [&](Axis axis) { return of_a[static_cast<size_t>(axis)] == of_b[static_cast<size_t>(axis)]; });
+    std::erase_if(
+        along, [&](Axis axis) { return of_a[static_cast<size_t>(axis)] == of_b[static_cast<size_t>(axis)]; });
     if (along.size() > 1) continue;
     const bool copies = along.empty() || along[0] == Axis::kDp || along[0] == Axis::kEdp;
     ++(copies ? shared.of_copies : shared.others);
@@ -99,7 +106,8 @@ SharedGroups shared_groups(const Mesh& mesh, int64_t a, int64_t b) {
   return shared;
 }
 
-std::vector<std::vector<int64_t>> replica_holders(const Mesh& mesh, std::span<const int64_t> node_of_rank, int64_t copies) {
+std::vector<std::vector<int64_t>> replica_holders(const Mesh& mesh, std::span<const int64_t> node_of_rank,
+                                                  int64_t copies) {
   const auto nodes = ranks_by_node(node_of_rank);
   copies = std::min(copies, static_cast<int64_t>(nodes.size()) - 1);
   if (copies <= 0) return Holders(node_of_rank.size());

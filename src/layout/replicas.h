@@ -20,7 +20,8 @@ namespace longhaul::layout {
 // For each rank the ranks that keep its copies: `copies` of them, or as many as there are other nodes; all
 // are on different nodes, and none on the rank's. node_of_rank: numbers that say which ranks are on one node.
 // A mesh with fewer ranks (one of several islands) says nothing about groups.
-std::vector<std::vector<int64_t>> replica_holders(const Mesh& mesh, std::span<const int64_t> node_of_rank, int64_t copies);
+std::vector<std::vector<int64_t>> replica_holders(const Mesh& mesh, std::span<const int64_t> node_of_rank,
+                                                  int64_t copies);
 
 // SharedGroups: the groups of the mesh that contain both of two ranks: groups of ranks that differ along one
 // axis, of the dense side or the experts'. Groups other than data parallel count first, because what the

@@ -12,18 +12,22 @@ namespace longhaul::layout {
 namespace {
 
 [[noreturn]] void refuse(std::string expected, std::string found) {
-  throw Error(
-      {.code = ExitCode::kUsage, .what = "a sequence layout is inconsistent", .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "a sequence layout is inconsistent",
+               .expected = std::move(expected),
+               .found = std::move(found)});
 }
 
 // For documents or rows.
 void check_offsets(const char* what, std::span<const int64_t> offsets) {
   if (offsets.empty() || offsets.front() != 0) {
-    refuse(fmt::format("{} offsets that begin with 0", what), offsets.empty() ? "no offsets" : std::to_string(offsets.front()));
+    refuse(fmt::format("{} offsets that begin with 0", what),
+           offsets.empty() ? "no offsets" : std::to_string(offsets.front()));
   }
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {
-      refuse(fmt::format("ascending {} offsets", what), fmt::format("{} after {} at {} {}", offsets[i], offsets[i - 1], what, i - 1));
+      refuse(fmt::format("ascending {} offsets", what),
+             fmt::format("{} after {} at {} {}", offsets[i], offsets[i - 1], what, i - 1));
     }
   }
 }
@@ -31,11 +35,13 @@ void check_offsets(const char* what, std::span<const int64_t> offsets) {
 void check_rows(const SequenceLayout& layout) {
   check_offsets("row", layout.row_offsets);
   if (layout.row_offsets.back() != layout.tokens()) {
-    refuse(fmt::format("rows of {} tokens together", layout.tokens()), std::to_string(layout.row_offsets.back()));
+    refuse(fmt::format("rows of {} tokens together", layout.tokens()),
+           std::to_string(layout.row_offsets.back()));
   }
   for (const int64_t offset : layout.row_offsets) {
     if (!std::binary_search(layout.document_offsets.begin(), layout.document_offsets.end(), offset)) {
-      refuse("rows that end where documents end", fmt::format("a document that reaches over token {}, where a row ends", offset));
+      refuse("rows that end where documents end",
+             fmt::format("a document that reaches over token {}, where a row ends", offset));
     }
   }
 }
@@ -51,7 +57,8 @@ Range SequenceLayout::document(int64_t index) const {
 int64_t SequenceLayout::document_of(int64_t token) const {
   LONGHAUL_ASSERT(token >= 0 && token < tokens(), "token {} of {}", token, tokens());
   // The first offset beyond the token ends its document, so empty documents before it are stepped over.
-  return std::upper_bound(document_offsets.begin(), document_offsets.end(), token) - document_offsets.begin() - 1;
+  return std::upper_bound(document_offsets.begin(), document_offsets.end(), token) -
+         document_offsets.begin() - 1;
 }
 
 std::span<const int64_t> SequenceLayout::positions_of_axis(int64_t axis) const {
@@ -64,10 +71,12 @@ void SequenceLayout::validate() const {
   if (!row_offsets.empty()) check_rows(*this);
   if (position_axes < 1) refuse("at least one position axis", std::to_string(position_axes));
   if (static_cast<int64_t>(positions.size()) != position_axes * tokens()) {
-    refuse(fmt::format("{} positions: {} axes of {} tokens", position_axes * tokens(), position_axes, tokens()),
-           std::to_string(positions.size()));
+    refuse(
+        fmt::format("{} positions: {} axes of {} tokens", position_axes * tokens(), position_axes, tokens()),
+        std::to_string(positions.size()));
   }
-  const auto negative = std::find_if(positions.begin(), positions.end(), [](int64_t position) { return position < 0; });
+  const auto negative =
+      std::find_if(positions.begin(), positions.end(), [](int64_t position) { return position < 0; });
   if (negative != positions.end()) {
     refuse("positions of at least 0", fmt::format("{} at index {}", *negative, negative - positions.begin()));
   }
@@ -77,9 +86,11 @@ SequenceLayout make_packed(std::span<const int64_t> document_lengths) {
   return make_packed(document_lengths, std::vector<int64_t>(document_lengths.size(), 0));
 }
 
-SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions) {
+SequenceLayout make_packed(std::span<const int64_t> document_lengths,
+                           std::span<const int64_t> first_positions) {
   if (first_positions.size() != document_lengths.size()) {
-    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()), std::to_string(first_positions.size()));
+    refuse(fmt::format("a first position for each of {} documents", document_lengths.size()),
+           std::to_string(first_positions.size()));
   }
   SequenceLayout layout;
   for (size_t i = 0; i < document_lengths.size(); ++i) {
@@ -110,12 +121,14 @@ SequenceLayout in_rows(SequenceLayout layout, int64_t sequence) {
   return layout;
 }
 
-std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens, std::span<const int64_t> next_tokens) {
+std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<const int64_t> tokens,
+                                    std::span<const int64_t> next_tokens) {
   if (static_cast<int64_t>(tokens.size()) != layout.tokens()) {
     refuse(fmt::format("{} token ids", layout.tokens()), std::to_string(tokens.size()));
   }
   if (!next_tokens.empty() && static_cast<int64_t>(next_tokens.size()) != layout.documents()) {
-    refuse(fmt::format("a next token for each of {} documents", layout.documents()), std::to_string(next_tokens.size()));
+    refuse(fmt::format("a next token for each of {} documents", layout.documents()),
+           std::to_string(next_tokens.size()));
   }
   std::vector<int64_t> labels(tokens.size(), kIgnoreLabel);
   for (int64_t i = 0; i < layout.documents(); ++i) {
@@ -123,20 +136,23 @@ std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<cons
     if (document.length == 0) continue;
     const auto begin = static_cast<size_t>(document.begin);
     const auto last = static_cast<size_t>(document.end()) - 1;
-    std::copy(tokens.begin() + static_cast<ptrdiff_t>(begin) + 1, tokens.begin() + static_cast<ptrdiff_t>(last) + 1,
+    std::copy(tokens.begin() + static_cast<ptrdiff_t>(begin) + 1,
+              tokens.begin() + static_cast<ptrdiff_t>(last) + 1,
               labels.begin() + static_cast<ptrdiff_t>(begin));
     if (!next_tokens.empty()) labels[last] = next_tokens[static_cast<size_t>(i)];
   }
   return labels;
 }
 
-std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row, int64_t places) {
-  LONGHAUL_ASSERT(static_cast<int64_t>(row.size()) == layout.tokens() && places >= 0, "{} numbers of {} tokens", row.size(),
-                  layout.tokens());
+std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row,
+                                        int64_t places) {
+  LONGHAUL_ASSERT(static_cast<int64_t>(row.size()) == layout.tokens() && places >= 0,
+                  "{} numbers of {} tokens", row.size(), layout.tokens());
   std::vector<int64_t> ahead(row.size(), kIgnoreLabel);
   for (int64_t d = 0; d < layout.documents(); ++d) {
     const Range document = layout.document(d);
-    for (int64_t t = document.begin; t + places < document.end(); ++t) ahead[static_cast<size_t>(t)] = row[static_cast<size_t>(t + places)];
+    for (int64_t t = document.begin; t + places < document.end(); ++t)
+      ahead[static_cast<size_t>(t)] = row[static_cast<size_t>(t + places)];
   }
   return ahead;
 }
@@ -169,7 +185,8 @@ std::vector<int64_t> inverse_permutation(std::span<const int64_t> permutation) {
   std::vector<int64_t> inverse(permutation.size(), -1);
   for (size_t i = 0; i < permutation.size(); ++i) {
     const int64_t element = permutation[i];
-    const bool fresh = element >= 0 && element < static_cast<int64_t>(permutation.size()) && inverse[static_cast<size_t>(element)] < 0;
+    const bool fresh = element >= 0 && element < static_cast<int64_t>(permutation.size()) &&
+                       inverse[static_cast<size_t>(element)] < 0;
     LONGHAUL_ASSERT(fresh, "element {} of {}", element, permutation.size());
     inverse[static_cast<size_t>(element)] = static_cast<int64_t>(i);
   }

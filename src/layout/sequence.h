@@ -39,7 +39,8 @@ struct SequenceLayout {
 
 SequenceLayout make_packed(std::span<const int64_t> document_lengths);  // positions 0, 1, … in every document
 // The same for documents that began in an earlier row: document i starts at position first_positions[i].
-SequenceLayout make_packed(std::span<const int64_t> document_lengths, std::span<const int64_t> first_positions);
+SequenceLayout make_packed(std::span<const int64_t> document_lengths,
+                           std::span<const int64_t> first_positions);
 SequenceLayout make_single(int64_t tokens);
 SequenceLayout make_batch(int64_t batch, int64_t sequence);  // each sequence is a document and a row
 // The same documents in rows of `sequence` tokens each; a document that crosses the end of a row is a kUsage
@@ -54,7 +55,8 @@ std::vector<int64_t> shifted_labels(const SequenceLayout& layout, std::span<cons
 
 // For each token the value in `row` of the token `places` further in its document; kIgnoreLabel where there
 // is none.
-std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row, int64_t places);
+std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<const int64_t> row,
+                                        int64_t places);
 
 using recipe::ContextSplit;
 

@@ -21,7 +21,8 @@ struct RowShare {
 
 struct SequenceView {
   SequenceView() = default;
-  SequenceView(SequenceLayout whole, const RowShare& of = {});  // NOLINT: a layout is the view of the only rank
+  SequenceView(SequenceLayout whole,
+               const RowShare& of = {});  // NOLINT: a layout is the view of the only rank
 
   SequenceLayout layout;  // of the whole row
   RowShare share;

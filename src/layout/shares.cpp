@@ -23,7 +23,8 @@ std::vector<Range> shares_of(std::span<const RowsInArena> tensors, int64_t eleme
   std::vector<Range> shares;
   int64_t begin = 0;
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    const int64_t end = rank + 1 == ranks ? elements : nearest_row(tensors, even_part(elements, ranks, rank).end());
+    const int64_t end =
+        rank + 1 == ranks ? elements : nearest_row(tensors, even_part(elements, ranks, rank).end());
     shares.push_back({begin, end - begin});
     begin = end;
   }

@@ -7,7 +7,9 @@
 
 namespace longhaul::layout {
 
-SumTree::SumTree(int64_t leaves) : leaves_(leaves) { LONGHAUL_ASSERT(leaves >= 1, "a tree over {} micro-batches", leaves); }
+SumTree::SumTree(int64_t leaves) : leaves_(leaves) {
+  LONGHAUL_ASSERT(leaves >= 1, "a tree over {} micro-batches", leaves);
+}
 
 SumTree::Joined SumTree::join(std::span<const TreeNode> waiting, TreeNode next) const {
   Joined result{0, next};
@@ -18,7 +20,8 @@ SumTree::Joined SumTree::join(std::span<const TreeNode> waiting, TreeNode next) 
     if (left && (node.index + 1) << node.level < leaves_) break;  // it waits for its right neighbour
     if (!left) {
       const TreeNode neighbour{node.level, node.index - 1};
-      if (result.joined == waiting.size() || waiting[waiting.size() - 1 - result.joined] != neighbour) break;  // elsewhere
+      // elsewhere
+      if (result.joined == waiting.size() || waiting[waiting.size() - 1 - result.joined] != neighbour) break;
       ++result.joined;
     }
     node = {node.level + 1, node.index / 2};

@@ -15,28 +15,32 @@ Width width_of(const ParameterSpec& spec, const Shape& wider) {
   const Role role = spec.tensor.role;
   if (role == Role::kEmbedding || role == Role::kPosition) return Width::kInput;
   if (role == Role::kHead) return Width::kHead;
-  if (shape.size() != 2 || role == Role::kCoefficient || role == Role::kConvolution || role == Role::kLowerBound) return Width::kVector;
+  if (shape.size() != 2 || role == Role::kCoefficient || role == Role::kConvolution ||
+      role == Role::kLowerBound)
+    return Width::kVector;
   return wider[1] > shape[1] ? Width::kHidden : Width::kInput;
 }
 
 }  // namespace
 
 recipe::ModelConfig widened(recipe::ModelConfig config, int64_t factor) {
-  for (int64_t* const size :
-       {&config.hidden, &config.heads, &config.intermediate, &config.dense_intermediate, &config.shared_intermediate,
-        &config.softmax.kv_heads, &config.gla.key_heads, &config.gated_deltanet.heads, &config.gated_deltanet.key_heads}) {
+  for (int64_t* const size : {&config.hidden, &config.heads, &config.intermediate, &config.dense_intermediate,
+                              &config.shared_intermediate, &config.softmax.kv_heads, &config.gla.key_heads,
+                              &config.gated_deltanet.heads, &config.gated_deltanet.key_heads}) {
     *size *= factor;
   }
   config.mup_base_hidden = 0;
   return config;
 }
 
-void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSpec>& wider, const recipe::ModelConfig& config) {
+void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSpec>& wider,
+                 const recipe::ModelConfig& config) {
   LONGHAUL_ASSERT(list.size() == wider.size(), "{} tensors, {} when wider", list.size(), wider.size());
   const double m = config.width_factor();
   for (size_t i = 0; i < list.size(); ++i) {
     ParameterSpec& spec = list[i];
-    LONGHAUL_ASSERT(spec.tensor.name == wider[i].tensor.name, "{} is {} when wider", spec.tensor.name, wider[i].tensor.name);
+    LONGHAUL_ASSERT(spec.tensor.name == wider[i].tensor.name, "{} is {} when wider", spec.tensor.name,
+                    wider[i].tensor.name);
     spec.width = width_of(spec, wider[i].tensor.global_shape);
     spec.width_factor = m;
     Init& init = spec.init;
@@ -45,8 +49,10 @@ void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSp
     if (spec.width == Width::kHidden && !from_fans) init.std /= std::sqrt(m);
     if (spec.width == Width::kHidden || !from_fans) continue;
     // For input and head: the growing side at the base.
-    const bool table = spec.tensor.role == Role::kEmbedding || spec.tensor.role == Role::kPosition || spec.tensor.role == Role::kHead;
-    const double in = static_cast<double>(init.fan_in) / (table ? m : 1), out = static_cast<double>(init.fan_out) / (table ? 1 : m);
+    const bool table = spec.tensor.role == Role::kEmbedding || spec.tensor.role == Role::kPosition ||
+                       spec.tensor.role == Role::kHead;
+    const double in = static_cast<double>(init.fan_in) / (table ? m : 1),
+                 out = static_cast<double>(init.fan_out) / (table ? 1 : m);
     init.std = init.gain * std::sqrt(2 / (in + out));
   }
 }

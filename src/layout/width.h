@@ -4,9 +4,11 @@
 //
 //                                            initial values   AdamW and similar   SGD
 //   vectors (norms, biases, coefficients)    unchanged        1                   m
-//   input: only the output side grows        as at the base   1                   m    embedding; from a low rank
+//   input: only the output side grows        as at the base   1                   m
+//   embedding; from a low rank
 //   hidden: the input side grows             · 1/√m           1/m                 1
-//   head                                     as at the base   1                   m    logits are divided by m
+//   head                                     as at the base   1                   m    logits are divided by
+//                                                                                      m
 //                                                                                     (model/decoder.h)
 //
 // Which side of a matrix grows is found by comparison with the list of a model twice as wide: hidden, heads
@@ -25,7 +27,8 @@ recipe::ModelConfig widened(recipe::ModelConfig config, int64_t factor);  // wit
 
 // Sets for each tensor of `list` how it grows, and scales its initial values. `wider`: the list of
 // widened(config, 2).
-void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSpec>& wider, const recipe::ModelConfig& config);
+void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSpec>& wider,
+                 const recipe::ModelConfig& config);
 
 // Factor of the learning rate of a tensor whose width is `width`, under this optimizer
 // (recipe/sections/optimizers.h has its rule; an optimizer without one is a bug here).

@@ -11,10 +11,12 @@
 namespace longhaul::model {
 namespace {
 
-int64_t padded(const Parameter& parameter) { return (layout::volume(parameter.sizes) + kArenaStep - 1) / kArenaStep * kArenaStep; }
+int64_t padded(const Parameter& parameter) {
+  return (layout::volume(parameter.sizes) + kArenaStep - 1) / kArenaStep * kArenaStep;
+}
 
-// Tensors of these shapes in one flat tensor. Each counts its changes for itself (variable_data): autograd must not take a change of one for
-// a change of its neighbours.
+// Tensors of these shapes in one flat tensor. Each counts its changes for itself (variable_data): autograd
+// must not take a change of one for a change of its neighbours.
 struct Flat {
   Tensor all;
   std::vector<Tensor> parts;
@@ -25,7 +27,8 @@ Flat flat(const std::vector<Parameter*>& parameters, at::TensorOptions options) 
   for (const Parameter* parameter : parameters) elements += padded(*parameter);
   Flat result{at::zeros({elements}, options), {}};
   for (const Parameter* parameter : parameters) {
-    result.parts.push_back(result.all.narrow(0, begin, layout::volume(parameter->sizes)).view(parameter->sizes).variable_data());
+    result.parts.push_back(
+        result.all.narrow(0, begin, layout::volume(parameter->sizes)).view(parameter->sizes).variable_data());
     begin += padded(*parameter);
   }
   return result;
@@ -47,7 +50,8 @@ std::vector<layout::RowsInArena> rows_of(const Arena& arena) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const layout::Shape& held = parameter->parts[i].held.length;
       const int64_t row = held[0] == 0 ? 1 : layout::volume(held) / held[0];
-      rows.push_back({begin + parameter->own_run_of(i).begin, std::max<int64_t>(row, 1), row == 0 ? 0 : held[0]});
+      rows.push_back(
+          {begin + parameter->own_run_of(i).begin, std::max<int64_t>(row, 1), row == 0 ? 0 : held[0]});
     }
     begin += padded(*parameter);
   }
@@ -67,10 +71,12 @@ void deal_out(Arena& arena, const layout::Range& share, const layout::MeshRank& 
       Part& part = parameter->parts[i];
       part.own = part.held;
       if (!arena.cut()) continue;
-      const int64_t row = part.held.length[0] == 0 ? 1 : std::max<int64_t>(1, part.held.volume() / part.held.length[0]);
+      const int64_t row =
+          part.held.length[0] == 0 ? 1 : std::max<int64_t>(1, part.held.volume() / part.held.length[0]);
       const layout::Range run = parameter->own_run_of(i);
       const int64_t before = std::clamp<int64_t>(parameter->own.begin - whole[i].begin, 0, whole[i].length);
-      LONGHAUL_ASSERT(run.length % row == 0 && before % row == 0, "{} is cut inside a row", part.spec.tensor.name);
+      LONGHAUL_ASSERT(run.length % row == 0 && before % row == 0, "{} is cut inside a row",
+                      part.spec.tensor.name);
       part.own.offset[0] += before / row;
       part.own.length[0] = run.length / row;
       part.first_copy = place.coordinate(layout::Axis::kPp) == part.spec.pipeline_ranks.front() &&
@@ -81,7 +87,8 @@ void deal_out(Arena& arena, const layout::Range& share, const layout::MeshRank& 
         part.cuts[0].first = part.cuts[0].first && place.coordinate(axis) == 0;
       }
       part.cuts[0].over =
-          layout::joined(part.cuts[0].over);  // rows of heads, over all tensor ranks: sums go together with others' over these
+          // rows of heads, over all tensor ranks: sums go together with others' over these
+          layout::joined(part.cuts[0].over);
     }
     begin += padded(*parameter);
   }
@@ -95,7 +102,8 @@ std::vector<int64_t> shares_of_training(const Arena& arena) {
     int64_t begin = 0, own = 0;
     for (const Parameter* parameter : arena.parameters) {
       const int64_t end = begin + padded(*parameter);
-      if (!parameter->frozen) own += std::max<int64_t>(0, std::min(end, share_begin + length) - std::max(begin, share_begin));
+      if (!parameter->frozen)
+        own += std::max<int64_t>(0, std::min(end, share_begin + length) - std::max(begin, share_begin));
       begin = end;
     }
     shares.push_back(own);
@@ -106,7 +114,8 @@ std::vector<int64_t> shares_of_training(const Arena& arena) {
 
 // Views of `own`, flat, for what each parameter has in it.
 template <class Set>
-void hand_out(const std::vector<Parameter*>& parameters, const layout::Range& share, const Tensor& own, const Set& set) {
+void hand_out(const std::vector<Parameter*>& parameters, const layout::Range& share, const Tensor& own,
+              const Set& set) {
   int64_t begin = 0;
   for (Parameter* parameter : parameters) {
     const int64_t first = std::clamp<int64_t>(begin + parameter->own.begin - share.begin, 0, own.numel());
@@ -140,7 +149,8 @@ void Arena::forget_gradients() const {
 
 void Arena::zero_others() const {
   if (!cut() || !trains() || gradients_come) return;
-  const int64_t begin = own_gradients.storage_offset() - gradients.storage_offset(), end = begin + own_gradients.numel();
+  const int64_t begin = own_gradients.storage_offset() - gradients.storage_offset(),
+                end = begin + own_gradients.numel();
   gradients.narrow(0, 0, begin).zero_();
   gradients.narrow(0, end, gradients.numel() - end).zero_();
 }
@@ -158,15 +168,19 @@ void Arena::forget_values() const {
 
 Arena& ParameterSet::arena_of(Parameter& parameter) {
   // An expert rank without an expert of this layer holds nothing here.
-  const layout::ParameterSpec spec = parameter.parts.empty() ? layout::ParameterSpec{} : parameter.parts[0].spec;
+  const layout::ParameterSpec spec =
+      parameter.parts.empty() ? layout::ParameterSpec{} : parameter.parts[0].spec;
   const std::string where = spec.layer < 0 ? "outside the layers" : fmt::format("layers.{}", spec.layer);
   std::string stages;  // those that share it must have the same arena, and cut it in the same places
-  for (const int64_t rank : spec.pipeline_ranks) stages += fmt::format("{}{}", stages.empty() ? " and stages " : "-", rank);
+  for (const int64_t rank : spec.pipeline_ranks)
+    stages += fmt::format("{}{}", stages.empty() ? " and stages " : "-", rank);
   const std::string of_set = spec.set.empty() ? "" : spec.set + ".";
-  const std::string name = of_set +
-                           fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
-                                       spec.pipeline_ranks.size() > 1 ? stages : "", layout::kept_wide(spec) ? ", wide" : "") +
-                           (spec.frozen ? ", frozen" : "");  // apart, so that what trains is cut into even shares
+  const std::string name =
+      of_set +
+      fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
+                  spec.pipeline_ranks.size() > 1 ? stages : "", layout::kept_wide(spec) ? ", wide" : "") +
+      // apart, so that what trains is cut into even shares
+      (spec.frozen ? ", frozen" : "");
   const auto found = std::ranges::find_if(arenas_, [&](const auto& arena) { return arena->name == name; });
   if (found != arenas_.end()) return **found;
   return *arenas_.emplace_back(std::make_unique<Arena>(Arena{.name = name, .layer = spec.layer}));
@@ -191,8 +205,10 @@ void ParameterSet::allocate() {
 
 void ParameterSet::allocate_values(Arena& arena) {
   const MemoryPurposeScope scope(MemoryPurpose::kParameters);
-  std::ranges::stable_sort(arena.parameters, {}, [](const Parameter* parameter) {  // several stages make them in another order
-    return !parameter->parts.empty() && parameter->parts[0].spec.pipeline_ranks.size() > 1 ? parameter->name : std::string();
+  // several stages make them in another order
+  std::ranges::stable_sort(arena.parameters, {}, [](const Parameter* parameter) {
+    return !parameter->parts.empty() && parameter->parts[0].spec.pipeline_ranks.size() > 1 ? parameter->name
+                                                                                           : std::string();
   });
   const Parameter& any = *arena.parameters[0];
   const bool wide = !any.parts.empty() && layout::kept_wide(any.parts[0].spec);
@@ -206,12 +222,14 @@ void ParameterSet::allocate_values(Arena& arena) {
   arena.value_shares.clear();
   for (const layout::Range& share : layout::shares_of(rows_of(arena), arena.values.numel(), ranks))
     arena.value_shares.push_back(share.length);
-  const layout::Range share = lengths_before(arena.value_shares, arena.cut() ? place_.mesh.index_in_group(place_.rank, arena.sharers) : 0);
+  const layout::Range share = lengths_before(
+      arena.value_shares, arena.cut() ? place_.mesh.index_in_group(place_.rank, arena.sharers) : 0);
   deal_out(arena, share, place_);
   arena.values_come = arena.cut() && place_.zero >= 3;
-  arena.own_values =
-      arena.values_come ? at::zeros({share.length}, arena.values.options()) : arena.values.narrow(0, share.begin, share.length);
-  hand_out(arena.parameters, share, arena.own_values, [](Parameter& parameter, const Tensor& own) { parameter.own_value = own; });
+  arena.own_values = arena.values_come ? at::zeros({share.length}, arena.values.options())
+                                       : arena.values.narrow(0, share.begin, share.length);
+  hand_out(arena.parameters, share, arena.own_values,
+           [](Parameter& parameter, const Tensor& own) { parameter.own_value = own; });
   arena.forget_values();
 }
 
@@ -232,12 +250,13 @@ void ParameterSet::allocate_gradients() {
     for (size_t i = 0; i < training.size(); ++i) training[i]->grad = memory.parts[i];
 
     arena->gradient_shares = shares_of_training(*arena);
-    const layout::Range share =
-        lengths_before(arena->gradient_shares, arena->cut() ? place_.mesh.index_in_group(place_.rank, arena->sharers) : 0);
+    const layout::Range share = lengths_before(
+        arena->gradient_shares, arena->cut() ? place_.mesh.index_in_group(place_.rank, arena->sharers) : 0);
     arena->gradients_come = arena->cut() && arena->layer >= 0 && place_.gradients_leave();
     arena->own_gradients = arena->gradients_come ? at::zeros({share.length}, arena->gradients.options())
                                                  : arena->gradients.narrow(0, share.begin, share.length);
-    hand_out(training, share, arena->own_gradients, [](Parameter& parameter, const Tensor& own) { parameter.own_grad = own; });
+    hand_out(training, share, arena->own_gradients,
+             [](Parameter& parameter, const Tensor& own) { parameter.own_grad = own; });
     if (arena->gradients_come) release_memory(arena->gradients);
   }
 }

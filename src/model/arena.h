@@ -17,17 +17,23 @@ struct Arena {
   std::string name;  // "layers.3 over dp"
   int64_t layer = -1;
   std::vector<Parameter*> parameters{};
-  Tensor values{};      // flat: all values one after the other, each starting at a multiple of kArenaStep elements, with zeros in between
+  // flat: all values one after the other, each starting at a multiple of kArenaStep elements, with zeros in
+  // between
+  Tensor values{};
   Tensor gradients{};   // the same for the parameters that train; undefined: none does
   int64_t awaited = 0;  // gradients of this step that are still missing
   std::vector<int64_t> value_shares{0},
-      gradient_shares{0};                // the elements of each rank that holds a copy, in the order of ranks; one entry: nothing is cut
-  Tensor own_values{}, own_gradients{};  // this rank's share: views of the tensors above, or memory of their own
+      // the elements of each rank that holds a copy, in the order of ranks; one entry: nothing is cut
+      gradient_shares{0};
+  // this rank's share: views of the tensors above, or memory of their own
+  Tensor own_values{}, own_gradients{};
   bool values_come = false,
-       gradients_come = false;  // true: the share has memory of its own, and the tensors above have memory only while they are used
+       // true: the share has memory of its own, and the tensors above have memory only while they are used
+      gradients_come = false;
 
   layout::AxisSet copies() const { return parameters.front()->gradient_partial_over; }
-  layout::AxisSet sharers{}, share_copies{};  // among these, the ranks that each have a share, and the ranks that hold copies of one share
+  // among these, the ranks that each have a share, and the ranks that hold copies of one share
+  layout::AxisSet sharers{}, share_copies{};
   bool cut() const { return value_shares.size() > 1; }
   bool trains() const { return gradients.defined() && gradients.numel() > 0; }
   bool frozen() const;            // no step changes a value of it

@@ -8,11 +8,14 @@ namespace longhaul::model {
 
 namespace {
 
-Tensor reported(const Tensor& loss, double scale) { return scale == 1 ? loss.detach() : loss.detach().mul(scale); }
+Tensor reported(const Tensor& loss, double scale) {
+  return scale == 1 ? loss.detach() : loss.detach().mul(scale);
+}
 
 }  // namespace
 
-Tensor Context::join_weighted_loss(const std::string& block, const Tensor& activation, const Tensor& loss, double scale) {
+Tensor Context::join_weighted_loss(const std::string& block, const Tensor& activation, const Tensor& loss,
+                                   double scale) {
   auxiliary_losses[block] = reported(loss, scale);
   return kernels::differentiable("join_auxiliary_loss", {activation, loss}, [&]() -> kernels::Recorded {
     return {.results = {activation.view_as(activation)},

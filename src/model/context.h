@@ -24,48 +24,58 @@
 
 namespace longhaul::model {
 
-// Statistics of experts: the load of the busiest expert divided by the mean load, and the share of choices that were dropped.
+// Statistics of experts: the load of the busiest expert divided by the mean load, and the share of choices
+// that were dropped.
 inline constexpr const char* kBusiestOverMean = "router/busiest_over_mean";
 inline constexpr const char* kDroppedShare = "router/dropped_share";
 
 struct Context {
-  explicit Context(ParallelOps& parallel_ops, Precision run_precision = {}) : ops(parallel_ops), precision(run_precision) {}
+  explicit Context(ParallelOps& parallel_ops, Precision run_precision = {})
+      : ops(parallel_ops), precision(run_precision) {}
 
   ParallelOps& ops;
   Precision precision;
   bool training = true;
 
-  // The key of random numbers for operators like dropout. Micro-batches of a step are numbered over all replicas, one replica after the
-  // other, and all have equally many sequences, so every sequence has a number in the step.
+  // The key of random numbers for operators like dropout. Micro-batches of a step are numbered over all
+  // replicas, one replica after the other, and all have equally many sequences, so every sequence has a
+  // number in the step.
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t micro_batch = 0;
-  int64_t first_sequence(const layout::SequenceView& view) const;  // the number in the step of this micro-batch's first sequence
+  // the number in the step of this micro-batch's first sequence
+  int64_t first_sequence(const layout::SequenceView& view) const;
 
   int64_t chunk = 0;  // which of this rank's pipeline stages runs
 
   std::shared_ptr<RotaryTables> rotary = std::make_shared<RotaryTables>();
 
-  // Returns the activation; its backward pass also runs that of `loss`. `loss`: a scalar that includes its coefficient and is a sum over the
-  // tokens. Its value is recorded under the block's name; a block that is recomputed records the same value again.
+  // Returns the activation; its backward pass also runs that of `loss`. `loss`: a scalar that includes its
+  // coefficient and is a sum over the tokens. Its value is recorded under the block's name; a block that is
+  // recomputed records the same value again.
   Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss) {
     return join_weighted_loss(block, activation, loss, auxiliary_scale);
   }
   // The same, with this gradient: 1 for a loss whose tokens weigh as they do in the main loss.
-  Tensor join_weighted_loss(const std::string& block, const Tensor& activation, const Tensor& loss, double scale);
+  Tensor join_weighted_loss(const std::string& block, const Tensor& activation, const Tensor& loss,
+                            double scale);
   // Reports a loss, or a further one of the block, whose gradient is handled elsewhere.
   void tell_auxiliary_loss(const std::string& block, const Tensor& loss);
-  // The gradient of auxiliary losses, set before the forward pass: what a token of this micro-batch weighs in the main loss, on average over all
-  // its tokens, times the gradient with which the backward pass begins. The same on all ranks that share the micro-batch.
+  // The gradient of auxiliary losses, set before the forward pass: what a token of this micro-batch weighs in
+  // the main loss, on average over all its tokens, times the gradient with which the backward pass begins.
+  // The same on all ranks that share the micro-batch.
   double auxiliary_scale = 1;
-  // By block, times the scale, as the Step divides it like the main loss; without gradient. Reading a value waits for the device.
+  // By block, times the scale, as the Step divides it like the main loss; without gradient. Reading a value
+  // waits for the device.
   std::map<std::string, Tensor> auxiliary_losses;
   std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
-  // What the updates of the routers' biases need from this rank's tokens, by the names of the biases: int64 [experts] counts of choices (router_bias.h), or quantiles (router_quantile.h).
+  // What the updates of the routers' biases need from this rank's tokens, by the names of the biases: int64
+  // [experts] counts of choices (router_bias.h), or quantiles (router_quantile.h).
   std::map<std::string, Tensor> choices_of_routers;
 
-  // The choices of the step's micro-batches so far, for routers whose balance loss covers several of them (model/experts/experts.h). The caller that runs the
-  // micro-batches keeps it, and makes a new one in every step.
+  // The choices of the step's micro-batches so far, for routers whose balance loss covers several of them
+  // (model/experts/experts.h). The caller that runs the micro-batches keeps it, and makes a new one in every
+  // step.
   struct ChoicesSoFar {
     std::map<std::string, Tensor> count_e;  // by block, of all replicas
     std::map<std::pair<std::string, int64_t>, Tensor>
@@ -78,15 +88,16 @@ struct Context {
   };
   std::shared_ptr<ChoicesSoFar> choices_so_far = std::make_shared<ChoicesSoFar>();
 
-  // The experts to which the routers send the tokens of this pass (model/experts/routes.h): recorded in `recorded_routes` and taken from `replayed_routes`, where set.
+  // The experts to which the routers send the tokens of this pass (model/experts/routes.h): recorded in
+  // `recorded_routes` and taken from `replayed_routes`, where set.
   std::shared_ptr<Routes> recorded_routes;
   std::shared_ptr<const Routes> replayed_routes;
 
   // Where set, it is called with (block name, output); the numeric guard uses it to find the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;
 
-  // A context for a block that is recomputed in the backward pass: it has the same random streams and tables, and what the block reports a second time
-  // is discarded.
+  // A context for a block that is recomputed in the backward pass: it has the same random streams and tables,
+  // and what the block reports a second time is discarded.
   Context again() const;
 };
 

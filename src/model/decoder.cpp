@@ -30,7 +30,8 @@ struct Decoder::Layer {
   std::unique_ptr<ChannelMixer> channel;  // null: none
 };
 
-// The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in the same pass.
+// The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in
+// the same pass.
 struct Decoder::Stream {
   Tensor residual_td, branch_td;  // no branch: nothing to join
   recipe::ModelConfig::ResidualFactors factors{};
@@ -54,7 +55,8 @@ struct Decoder::Stage {
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
-Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use, const layout::MeshRank& place)
+Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use,
+                 const layout::MeshRank& place)
     : config_(config),
       precision_(precision),
       parameters_(layout::parameters_of(config, place), precision, device, use, place),
@@ -69,23 +71,27 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   }
   if (first || (last && (config.tie_embeddings || config.predict_ahead > 0)))
     embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
-  if (first && config.position == recipe::Position::kLearned) position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
+  if (first && config.position == recipe::Position::kLearned)
+    position_ = &parameters_.add_stacked("position.weight", {"position.weight"});
   if (first && config.toeplitz > 0) toeplitz_ = std::make_unique<ToeplitzPositions>(config, parameters_);
   for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
     Stage& stage = stages_[static_cast<size_t>(chunk)];
     const layout::Range own = pipeline.layers_of(place.stage_of(chunk), config.layers);
     stage.first_layer = own.begin;
-    for (int64_t l = own.begin; l < own.end(); ++l) stage.layers.push_back(make_layer(fmt::format("layers.{}", l), l));
+    for (int64_t l = own.begin; l < own.end(); ++l)
+      stage.layers.push_back(make_layer(fmt::format("layers.{}", l), l));
   }
   if (last) {
     norm_ = std::make_unique<Norm>(parameters_, "norm", config);
     head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
     for (int64_t k = 0; k < config.predict_ahead; ++k) {
       const std::string name = fmt::format("ahead.{}", k);
-      Norm hidden_norm(parameters_, name + ".hidden_norm", config), token_norm(parameters_, name + ".token_norm", config);
+      Norm hidden_norm(parameters_, name + ".hidden_norm", config),
+          token_norm(parameters_, name + ".token_norm", config);
       Linear join(parameters_, name, "join", {"join"}, config.bias);
       Layer layer = make_layer(name, config.layers - 1);
-      predictions_.push_back({name, hidden_norm, token_norm, join, std::move(layer), Norm(parameters_, name + ".norm", config)});
+      predictions_.push_back(
+          {name, hidden_norm, token_norm, join, std::move(layer), Norm(parameters_, name + ".norm", config)});
     }
   }
   parameters_.allocate();
@@ -99,14 +105,21 @@ Decoder::Layer Decoder::make_layer(const std::string& prefix, int64_t layer) {
     channel_norm.emplace(parameters_, prefix + ".channel_norm", config_);
   }
   auto channel = make_channel_mixer(config_.channel_mixer(layer), config_, {layer, prefix}, parameters_);
-  return {config_.mixer_factors(layer), config_.channel_factors(), mixer_norm, std::move(mixer), channel_norm, std::move(channel)};
+  return {config_.mixer_factors(layer),
+          config_.channel_factors(),
+          mixer_norm,
+          std::move(mixer),
+          channel_norm,
+          std::move(channel)};
 }
 
 void Decoder::use_outside_layers() const {
   if (ParameterWatch* watch = parameters_.watched_by()) watch->before_forward(-1);
 }
 
-bool Decoder::first(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].first; }
+bool Decoder::first(const Context& context) const {
+  return stages_[static_cast<size_t>(context.chunk)].first;
+}
 bool Decoder::last(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].last; }
 
 VocabularyShare Decoder::share_of(Parameter& table) const {
@@ -115,11 +128,14 @@ VocabularyShare Decoder::share_of(Parameter& table) const {
           .first_row = table.parts[0].held.offset[0]};
 }
 
-Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
+Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view,
+                      const DecoderRows* rows) {
   LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
-  const kernels::EmbeddingTable positions =
-      position_ != nullptr ? kernels::EmbeddingTable{position_->value, position_->sink()} : kernels::EmbeddingTable{};
-  Tensor hidden = context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
+  const kernels::EmbeddingTable positions = position_ != nullptr
+                                                ? kernels::EmbeddingTable{position_->value, position_->sink()}
+                                                : kernels::EmbeddingTable{};
+  Tensor hidden =
+      context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
   if (toeplitz_ != nullptr && rows == nullptr) {
     hidden = toeplitz_->forward(context, hidden, view, nullptr);
   } else if (toeplitz_ != nullptr) {
@@ -137,19 +153,21 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
     if (post) stream.residual_td = normed;
     return normed;
   }
-  const auto [joined, normed] = norm.forward_joined(stream.residual_td, stream.branch_td, stream.factors.residual, stream.factors.branch);
+  const auto [joined, normed] = norm.forward_joined(stream.residual_td, stream.branch_td,
+                                                    stream.factors.residual, stream.factors.branch);
   if (context.inspect) context.inspect(*stream.writer, joined);
   stream = {.residual_td = post ? normed : joined};
   return normed;
 }
 
-void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const {
+void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view,
+                        const MixerRows* state) const {
   const Tensor h = read(context, layer.mixer_norm, stream);
   run_blocks(context, layer, h, stream, view, state);
 }
 
-void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream, const layout::SequenceView& view,
-                         const MixerRows* state) const {
+void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream,
+                         const layout::SequenceView& view, const MixerRows* state) const {
   if (layer.channel == nullptr) {
     stream.branch_td = layer.mixer->forward(context, h, view, state);
     stream.factors = layer.mixer_factors;
@@ -175,7 +193,8 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
   stream.writer = &layer.channel->name();
 }
 
-void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows) {
+void Decoder::run_layers(Context& context, Stream& stream, const layout::SequenceView& view,
+                         const DecoderRows* rows) {
   Stage& stage = stages_[static_cast<size_t>(context.chunk)];
   std::vector<Layer>& layers = stage.layers;
   if (rows == nullptr) {
@@ -191,19 +210,21 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
     }
     return;
   }
-  LONGHAUL_ASSERT(view.layout.documents() == static_cast<int64_t>(rows->rows.size()), "{} sequences, {} documents", rows->rows.size(),
-                  view.layout.documents());
+  LONGHAUL_ASSERT(view.layout.documents() == static_cast<int64_t>(rows->rows.size()),
+                  "{} sequences, {} documents", rows->rows.size(), view.layout.documents());
   LONGHAUL_ASSERT(stages_.size() == 1, "a decoding state of {} stages", stages_.size());
   for (size_t l = 0; l < layers.size(); ++l) {
     const MixerRows of_layer{rows->state.layers()[l], rows->rows};
     run_layer(context, layers[l], stream, view, &of_layer);
   }
-  for (size_t i = 0; i < rows->rows.size(); ++i) rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
+  for (size_t i = 0; i < rows->rows.size(); ++i)
+    rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
 }
 
-// A part ends behind the norm with which the next layer begins, so that one tensor is kept of each: what was normed, or, where the residual goes on
-// from the norm, its result. The join before a norm rounds, and norms what it rounded: normed again it has the same bits.
-// So whoever watches a layer is told that it begins before the part in front of it, and that its gradients are there behind that one's backward.
+// A part ends behind the norm with which the next layer begins, so that one tensor is kept of each: what was
+// normed, or, where the residual goes on from the norm, its result. The join before a norm rounds, and norms
+// what it rounded: normed again it has the same bits. So whoever watches a layer is told that it begins
+// before the part in front of it, and that its gradients are there behind that one's backward.
 void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view) {
   Stage& stage = stages_[static_cast<size_t>(context.chunk)];
   std::vector<Layer>& layers = stage.layers;
@@ -220,8 +241,10 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
     const Norm* const next = l + 1 < layers.size() ? &layers[l + 1].mixer_norm : nullptr;
     if (next != nullptr) begin_layer(watch, number + 1, {post ? nullptr : &stream.residual_td, &h});
     if (post) stream.residual_td = h;
-    // {residual, h} → those of the next layer, or {residual, branch} of the last; post-norm: a residual that is h stands once.
-    const auto run = [this, &layer, next, post](Context& of, const layout::SequenceView& row, const std::vector<Tensor>& in) {
+    // {residual, h} → those of the next layer, or {residual, branch} of the last; post-norm: a residual that
+    // is h stands once.
+    const auto run = [this, &layer, next, post](Context& of, const layout::SequenceView& row,
+                                                const std::vector<Tensor>& in) {
       Stream inner{.residual_td = in.front()};
       run_blocks(of, layer, in.back(), inner, row, nullptr);
       if (next == nullptr) return std::vector<Tensor>{inner.residual_td, inner.branch_td};
@@ -229,16 +252,17 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
       return post ? std::vector<Tensor>{normed} : std::vector<Tensor>{inner.residual_td, normed};
     };
     const kernels::SavedTensorsScope scope(offload_);  // of what is kept
-    std::vector<Tensor> out =
-        kernels::recomputed(layer.mixer->name().c_str(),
-                            {.inputs = post ? std::vector<Tensor>{h} : std::vector<Tensor>{stream.residual_td, h},
-                             .kept = {stream.residual_td},
-                             .run = [&](const std::vector<Tensor>& in) { return run(context, view, in); },
-                             .inputs_again =
-                                 [&layer, post](const std::vector<Tensor>& kept) {
-                                   return post ? kept : std::vector<Tensor>{kept[0], layer.mixer_norm.forward(kept[0])};
-                                 },
-                             .run_again = [run, later, own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
+    std::vector<Tensor> out = kernels::recomputed(
+        layer.mixer->name().c_str(),
+        {.inputs = post ? std::vector<Tensor>{h} : std::vector<Tensor>{stream.residual_td, h},
+         .kept = {stream.residual_td},
+         .run = [&](const std::vector<Tensor>& in) { return run(context, view, in); },
+         .inputs_again =
+             [&layer, post](const std::vector<Tensor>& kept) {
+               return post ? kept : std::vector<Tensor>{kept[0], layer.mixer_norm.forward(kept[0])};
+             },
+         .run_again = [run, later,
+                       own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
     end_layer(watch, number, {&out.front(), out.size() > 1 ? &out.back() : nullptr});
     h = out.back();
     stream = {.residual_td = out.front(),
@@ -264,17 +288,21 @@ DecoderState Decoder::make_state() const {
       states.emplace_back(tensors, precision_, device(), tensor_ranks_);
     }
   }
-  if (toeplitz_ != nullptr) states.emplace_back(recipe::toeplitz_state(config_), precision_, device(), tensor_ranks_);  // behind the layers
+  // behind the layers
+  if (toeplitz_ != nullptr)
+    states.emplace_back(recipe::toeplitz_state(config_), precision_, device(), tensor_ranks_);
   return DecoderState(std::move(states));
 }
 
-Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::SequenceView& view, const DecoderRows* rows) {
+Tensor Decoder::layers(Context& context, const Tensor& hidden, const layout::SequenceView& view,
+                       const DecoderRows* rows) {
   Stream stream{.residual_td = hidden};
   run_layers(context, stream, view, rows);
   if (!stream.branch_td.defined()) return hidden;
   // As a norm's join does it: in the wide precision, rounded once.
   const ScalarType wide = precision_.reduce;
-  const Tensor joined = at::add(stream.residual_td.to(wide).mul(stream.factors.residual), stream.branch_td.to(wide), stream.factors.branch);
+  const Tensor joined = at::add(stream.residual_td.to(wide).mul(stream.factors.residual),
+                                stream.branch_td.to(wide), stream.factors.branch);
   const Tensor out = joined.to(hidden.scalar_type());
   if (context.inspect) context.inspect(*stream.writer, out);
   return out;
@@ -285,7 +313,8 @@ Tensor Decoder::normed(const Tensor& hidden) const {
   return norm_->forward(hidden);
 }
 
-Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view, const DecoderRows* rows) {
+Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view,
+                       const DecoderRows* rows) {
   Stream stream{.residual_td = embed(context, ids, view, rows)};
   run_layers(context, stream, view, rows);
   return read(context, *norm_, stream);  // the last join and the norm in one pass
@@ -297,11 +326,14 @@ Tensor Decoder::head_input(const Tensor& hidden) const {
   return factor == 1 ? hidden : hidden.mul(1 / factor);
 }
 
-Tensor Decoder::logits(const Tensor& hidden) const { return kernels::linear_wide(head_input(hidden), head_->value, head_->kept()); }
+Tensor Decoder::logits(const Tensor& hidden) const {
+  return kernels::linear_wide(head_input(hidden), head_->value, head_->kept());
+}
 
 Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::span<const TokensAhead> ahead,
                                  const layout::SequenceView& view) {
-  LONGHAUL_ASSERT(ahead.size() == predictions_.size(), "{} rows of tokens, {} modules", ahead.size(), predictions_.size());
+  LONGHAUL_ASSERT(ahead.size() == predictions_.size(), "{} rows of tokens, {} modules", ahead.size(),
+                  predictions_.size());
   const bool cheap_again = recompute_ == recipe::Recompute::kSelective && at::GradMode::is_enabled();
   kernels::CheapTensors cheap(offload_);
   const kernels::SavedTensorsScope scope(cheap_again ? &cheap : offload_);
@@ -312,35 +344,40 @@ Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::sp
     const Tensor there = ahead[k].ids_t.ge(0).narrow(0, view.own.begin, view.own.length).unsqueeze(1);
     const Tensor embedded = context.ops.embed(ahead[k].ids_t.clamp_min(0), table, nullptr, view);
     const Tensor token = embedded * there.to(embedded.options().requires_grad(false));
-    Stream stream{.residual_td = module.join.forward(at::cat({module.hidden_norm.forward(h), module.token_norm.forward(token)}, 1))};
+    Stream stream{.residual_td = module.join.forward(
+                      at::cat({module.hidden_norm.forward(h), module.token_norm.forward(token)}, 1))};
     run_layer(context, module.layer, stream, view, nullptr);
     h = read(context, module.norm, stream);
     const double weight = config_.predict_ahead_weight / static_cast<double>(predictions_.size());
     const Tensor loss = summed_loss(context, h, ahead[k].labels_t, ahead[k].weights_t, view).mul(weight);
     result = context.join_weighted_loss(module.name, result, loss, 1);
     // Every tensor rank has the whole of it, and what ranks report is added up.
-    context.auxiliary_losses[module.name] = context.auxiliary_losses[module.name].div(static_cast<double>(tensor_ranks_));
+    context.auxiliary_losses[module.name] =
+        context.auxiliary_losses[module.name].div(static_cast<double>(tensor_ranks_));
   }
   return result;
 }
 
-Tensor Decoder::summed_loss(Context& context, const Tensor& hidden, const Tensor& labels, const Tensor& weights,
-                            const layout::SequenceView& view) {
+Tensor Decoder::summed_loss(Context& context, const Tensor& hidden, const Tensor& labels,
+                            const Tensor& weights, const layout::SequenceView& view) {
   if (!weights.defined()) return context.ops.loss(head_input(hidden), share_of(*head_), labels, view);
   const auto each = context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, {});
   return each.log_probability_t.mul(weights.to(each.log_probability_t.scalar_type())).sum().neg();
 }
 
-Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels, const layout::SequenceView& view,
-                     const Tensor& weights) {
+Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels,
+                     const layout::SequenceView& view, const Tensor& weights) {
   const Tensor loss = summed_loss(context, hidden, labels, weights, view);
   if (context.inspect) context.inspect("loss", loss);
   return loss;
 }
 
-kernels::TokenLogProbabilities Decoder::log_probabilities(Context& context, const Tensor& hidden, const Tensor& labels,
-                                                          const kernels::LogProbabilityOptions& options, const layout::SequenceView& view) {
-  const auto each = context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, options);
+kernels::TokenLogProbabilities Decoder::log_probabilities(Context& context, const Tensor& hidden,
+                                                          const Tensor& labels,
+                                                          const kernels::LogProbabilityOptions& options,
+                                                          const layout::SequenceView& view) {
+  const auto each =
+      context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, options);
   if (context.inspect) context.inspect("loss", each.log_probability_t);
   return each;
 }

@@ -2,9 +2,12 @@
 // mixer) in pre-norm, post-norm (DeepNorm) or parallel wiring, final norm, head. A model family is a preset
 // and a table of names, never another decoder class.
 //
-//   pre:   x ← αx + β Mixer(Norm(x));         x ← αx + β Channel(Norm(x))                 (α and β are 1 unless a recipe says otherwise)
-//   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (docs/sources/minimax-01.md §2.1)
-//   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (docs/sources/megascale.md §2.1, §3.3)
+//   pre:   x ← αx + β Mixer(Norm(x));         x ← αx + β Channel(Norm(x))                 (α and β are 1
+//                                             unless a recipe says otherwise)
+//   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)
+//          (docs/sources/minimax-01.md §2.1)
+//   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once
+//              (docs/sources/megascale.md §2.1, §3.3)
 //
 // α and β may differ between the kinds of mixers.
 #pragma once
@@ -34,8 +37,9 @@ struct VocabularyShare;
 class Norm;
 class ToeplitzPositions;
 
-// For a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank: the token that stands as many places
-// later as the module's number (from 1 on), and the token after that, which the module predicts; −1: the document has none.
+// For a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank:
+// the token that stands as many places later as the module's number (from 1 on), and the token after that,
+// which the module predicts; −1: the document has none.
 struct TokensAhead {
   Tensor ids_t, labels_t;  // int64 [tokens]
   Tensor weights_t{};      // what the label weighs in the loss, [tokens]; undefined: 1
@@ -43,9 +47,10 @@ struct TokensAhead {
 
 class Decoder {
  public:
-  // Allocates parameters filled with zeros; initialise() or a checkpoint fills them. `place`: the rank whose share of the model is made.
-  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU, Use use = Use::kTraining,
-          const layout::MeshRank& place = {});
+  // Allocates parameters filled with zeros; initialise() or a checkpoint fills them. `place`: the rank whose
+  // share of the model is made.
+  Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU,
+          Use use = Use::kTraining, const layout::MeshRank& place = {});
   ~Decoder();
   Decoder(Decoder&&) noexcept;
 
@@ -55,43 +60,59 @@ class Decoder {
   const ParameterSet& parameters() const { return parameters_; }
   at::Device device() const { return parameters_.device(); }  // ids and labels must be given
 
-  // The parts of the model; a pipeline stage has some of them. Hidden states [own tokens, hidden] come in and go out. context.chunk: which of the rank's
-  // stages runs.
+  // The parts of the model; a pipeline stage has some of them. Hidden states [own tokens, hidden] come in and
+  // go out. context.chunk: which of the rank's stages runs.
   bool first(const Context& context) const;  // the stage is the model's first
   bool last(const Context& context) const;
-  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // first stage
-  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
+  // first stage
+  Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view,
+               const DecoderRows* rows = nullptr);
+  // its own
+  Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view,
+                const DecoderRows* rows = nullptr);
   Tensor normed(const Tensor& hidden_td) const;  // last stage
 
-  // Sets which activations of a layer training keeps for the backward pass; results have the same bits. The default is kNone.
+  // Sets which activations of a layer training keeps for the backward pass; results have the same bits. The
+  // default is kNone.
   void set_recompute(recipe::Recompute recompute) { recompute_ = recompute; }
-  // Tensors that the layers save for their backward pass are offered to `offload`, which must outlive them (kernels/saved_tensors.h); null: they stay in memory. With
-  // selective recomputation these are the kept tensors, with full recomputation the inputs of the layers.
+  // Tensors that the layers save for their backward pass are offered to `offload`, which must outlive them
+  // (kernels/saved_tensors.h); null: they stay in memory. With selective recomputation these are the kept
+  // tensors, with full recomputation the inputs of the layers.
   void set_offload(kernels::SavedTensors* offload) { offload_ = offload; }
 
-  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437 §2.2): module k = 1, 2, … makes of the final normed hidden states h⁰, and of what the module
-  // before it made,
-  //   hᵏ = Norm(Layer(P [RMSNorm(hᵏ⁻¹); RMSNorm(embedding of the token k places further)]))        logits = head(hᵏ), of the token behind that one
-  // with embedding and head of the model, a layer as its last one is, and weight / modules · Σ of the losses as an auxiliary loss that joins the
-  // hidden states which come out. Zeros stand in for tokens that the document does not have. Last stage. `ahead`: of each module.
-  Tensor with_predictions(Context& context, const Tensor& hidden_td, std::span<const TokensAhead> ahead, const layout::SequenceView& view);
+  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437 §2.2): module k = 1, 2, … makes of the final normed
+  // hidden states h⁰, and of what the module before it made,
+  //   hᵏ = Norm(Layer(P [RMSNorm(hᵏ⁻¹); RMSNorm(embedding of the token k places further)]))
+  //   logits = head(hᵏ), of the token behind that one
+  // with embedding and head of the model, a layer as its last one is, and weight / modules · Σ of the losses
+  // as an auxiliary loss that joins the hidden states which come out. Zeros stand in for tokens that the
+  // document does not have. Last stage. `ahead`: of each module.
+  Tensor with_predictions(Context& context, const Tensor& hidden_td, std::span<const TokensAhead> ahead,
+                          const layout::SequenceView& view);
 
-  // Runs the whole model (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state it continues these sequences; the
-  // view's positions must continue too.
-  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
-  DecoderState make_state() const;               // an empty state for this rank's layers; kUsage where the model is not causal
-  Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
-  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none), each times its weight where weights_t [tokens] is defined.
-  // Auxiliary losses are not in the number, but its backward pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is
-  // one rank.
-  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const layout::SequenceView& view = {},
-              const Tensor& weights_t = {});
-  // Of each token: the log-probability of its label, and what else the options ask for, [tokens], 0 where there is no label. Any loss is made of them
-  // outside, with a gradient for every token; all tensor ranks must make the same. Last stage. Auxiliary losses run as with loss(): where the loss is
-  // no sum over tokens with gradient 1, context.auxiliary_scale says so.
-  kernels::TokenLogProbabilities log_probabilities(Context& context, const Tensor& hidden_td, const Tensor& labels_t,
-                                                   const kernels::LogProbabilityOptions& options, const layout::SequenceView& view = {});
-  Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
+  // Runs the whole model (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state
+  // it continues these sequences; the view's positions must continue too.
+  Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view,
+                const DecoderRows* rows = nullptr);
+  // an empty state for this rank's layers; kUsage where the model is not causal
+  DecoderState make_state() const;
+  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
+  Tensor logits(const Tensor& hidden_td) const;
+  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none), each times its weight
+  // where weights_t [tokens] is defined. Auxiliary losses are not in the number, but its backward pass runs
+  // theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.
+  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t,
+              const layout::SequenceView& view = {}, const Tensor& weights_t = {});
+  // Of each token: the log-probability of its label, and what else the options ask for, [tokens], 0 where
+  // there is no label. Any loss is made of them outside, with a gradient for every token; all tensor ranks
+  // must make the same. Last stage. Auxiliary losses run as with loss(): where the loss is no sum over tokens
+  // with gradient 1, context.auxiliary_scale says so.
+  kernels::TokenLogProbabilities log_probabilities(Context& context, const Tensor& hidden_td,
+                                                   const Tensor& labels_t,
+                                                   const kernels::LogProbabilityOptions& options,
+                                                   const layout::SequenceView& view = {});
+  // [tokens], without auxiliary losses and gradient
+  Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;
 
  private:
   struct Layer;
@@ -99,14 +120,18 @@ class Decoder {
   struct Prediction;
   Layer make_layer(const std::string& prefix, int64_t layer);
   Tensor head_input(const Tensor& hidden_td) const;
-  Tensor summed_loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const Tensor& weights_t,
-                     const layout::SequenceView& view);
+  Tensor summed_loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t,
+                     const Tensor& weights_t, const layout::SequenceView& view);
   Tensor read(Context& context, const Norm& norm,
-              Stream& stream) const;  // adds the branch to the residual, and leaves the residual of the next addition
-  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
-  void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream, const layout::SequenceView& view,
+              // adds the branch to the residual, and leaves the residual of the next addition
+              Stream& stream) const;
+  void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view,
+                 const MixerRows* state) const;
+  void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream,
+                  const layout::SequenceView& view,
                   const MixerRows* state) const;  // after the layer's first norm
-  void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows);
+  void run_layers(Context& context, Stream& stream, const layout::SequenceView& view,
+                  const DecoderRows* rows);
   void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
   VocabularyShare share_of(Parameter& table) const;
   void use_outside_layers() const;  // their values are there

@@ -6,8 +6,8 @@
 
 namespace longhaul::model {
 
-Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
-               bool bias) {
+Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage,
+               const std::vector<std::string>& outputs, bool bias) {
   const auto names = [&](const char* suffix) {
     std::vector<std::string> result;
     for (const std::string& output : outputs) result.push_back(prefix + "." + output + suffix);
@@ -21,17 +21,20 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
 kernels::LinearWeights Linear::weights(size_t run) const {
   Parameter* const weight = weight_.runs[run];
   Parameter* const bias = bias_.runs.empty() ? nullptr : bias_.runs[run];
-  return {.weight = weight->value,
-          .bias = bias != nullptr ? bias->value : Tensor(),
-          .sinks = {.weight = weight->sink(), .bias = bias != nullptr ? bias->sink() : kernels::GradientSink()},
-          .kept = weight->kept()};
+  return {
+      .weight = weight->value,
+      .bias = bias != nullptr ? bias->value : Tensor(),
+      .sinks = {.weight = weight->sink(), .bias = bias != nullptr ? bias->sink() : kernels::GradientSink()},
+      .kept = weight->kept()};
 }
 
 bool Linear::adapted() const { return std::ranges::any_of(adapters_, &Adapters::any); }
 
 kernels::LinearWeights Linear::weights() const {
-  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
-  LONGHAUL_ASSERT(!adapted(), "{} has adapters, and an operator takes the weight alone", weight_.runs[0]->name);
+  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it",
+                  weight_.runs.back()->name);
+  LONGHAUL_ASSERT(!adapted(), "{} has adapters, and an operator takes the weight alone",
+                  weight_.runs[0]->name);
   return weights(0);
 }
 
@@ -40,7 +43,8 @@ std::pair<Tensor, uint64_t> Linear::merged() const {
     const kernels::LinearWeights own = weights();
     return {own.weight, own.kept.version};
   }
-  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
+  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it",
+                  weight_.runs.back()->name);
   const kernels::LinearWeights own = weights(0);
   return {adapters_[0].merged(own), adapters_[0].version() + own.kept.version};
 }
@@ -58,7 +62,8 @@ Tensor Linear::forward(const Tensor& x) const {
 
 // Takes the bias from `own` where ranks sum what they make of it.
 Summand Linear::once_biased(const Context& context, kernels::LinearWeights& own) const {
-  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
+  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it",
+                  weight_.runs.back()->name);
   Summand sum;
   if (context.ops.tensor_ranks() > 1) {
     own.bias = Tensor(), own.sinks.bias = {};
@@ -76,11 +81,15 @@ Summand Linear::summand(const Context& context, const Tensor& x) const {
 Summand Linear::summand_of(const Context& context, const std::function<Tensor(const Tensor&)>& before) const {
   kernels::LinearWeights own = weights(0);
   Summand sum = once_biased(context, own);
-  sum.product = [this, own, before](const Tensor& rows) { return product(before ? before(rows) : rows, 0, own); };
+  sum.product = [this, own, before](const Tensor& rows) {
+    return product(before ? before(rows) : rows, 0, own);
+  };
   return sum;
 }
 
-Summand Linear::summand(const Context& context, const std::function<Tensor(const Tensor&, const kernels::LinearWeights&)>& product) const {
+Summand Linear::summand(
+    const Context& context,
+    const std::function<Tensor(const Tensor&, const kernels::LinearWeights&)>& product) const {
   kernels::LinearWeights own = weights();
   Summand sum = once_biased(context, own);
   sum.product = [product, own](const Tensor& rows) { return product(rows, own); };

@@ -16,9 +16,10 @@ namespace longhaul::model {
 
 class Linear {
  public:
-  // prefix "layers.3.mixer", storage "qkv", outputs {"query", "key", "value"}: holds prefix.query.weight, … (and .bias).
-  Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
-         bool bias);
+  // prefix "layers.3.mixer", storage "qkv", outputs {"query", "key", "value"}: holds prefix.query.weight, …
+  // (and .bias).
+  Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage,
+         const std::vector<std::string>& outputs, bool bias);
   Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, sum of this rank's outputs]
   // For an operator that contains the product: for outputs that lie on the same ranks, without adapters.
   kernels::LinearWeights weights() const;
@@ -26,13 +27,16 @@ class Linear {
   // For an operator without gradients that contains the product: the weight with the adapter added to it, and
   // its version.
   std::pair<Tensor, uint64_t> merged() const;
-  // Where each tensor rank has a share of `in`, the partial results that they must sum: products without the bias, which is added once.
+  // Where each tensor rank has a share of `in`, the partial results that they must sum: products without the
+  // bias, which is added once.
   Summand summand(const Context& context, const Tensor& x_ti) const;
   // The same for rows of the block's input, of which `before` makes the product's input.
-  Summand summand_of(const Context& context, const std::function<Tensor(const Tensor& rows_td)>& before) const;
+  Summand summand_of(const Context& context,
+                     const std::function<Tensor(const Tensor& rows_td)>& before) const;
   // The same with an operator that contains the product, applied to the block's input; without adapters.
-  Summand summand(const Context& context,
-                  const std::function<Tensor(const Tensor& rows_td, const kernels::LinearWeights& own)>& product) const;
+  Summand summand(
+      const Context& context,
+      const std::function<Tensor(const Tensor& rows_td, const kernels::LinearWeights& own)>& product) const;
 
   // What this rank holds of output i.
   int64_t rows(size_t output) const { return weight_.part(output).held.length[0]; }

@@ -14,8 +14,8 @@
 
 namespace longhaul::model {
 
-// The place of a block: the prefix of its names ("layers.3.mixer", or "layers.3" for a channel mixer), and the layer for which
-// options of layers are read.
+// The place of a block: the prefix of its names ("layers.3.mixer", or "layers.3" for a channel mixer), and
+// the layer for which options of layers are read.
 struct BlockPlace {
   int64_t layer = 0;
   std::string name;
@@ -36,9 +36,12 @@ class Module {
 class SequenceMixer : public Module {
  public:
   using Module::Module;
-  // state: null in training; otherwise it is read and advanced, and each document of the layout continues one of its rows.
-  virtual Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) = 0;
-  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) {
+  // state: null in training; otherwise it is read and advanced, and each document of the layout continues one
+  // of its rows.
+  virtual Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view,
+                          const MixerRows* state) = 0;
+  Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view,
+                 const MixerRows* state) {
     BlockInput input{hidden_td};
     return context.ops.summed(input, {summand(context, input, view, state)}, view);
   }

@@ -11,7 +11,8 @@ Norm::Norm(ParameterSet& parameters, const std::string& prefix, const recipe::Mo
     return;
   }
   weight_ = &parameters.add_stacked(prefix + ".weight", {prefix + ".weight"});
-  if (kind_ == recipe::Norm::kLayer && config.bias) bias_ = &parameters.add_stacked(prefix + ".bias", {prefix + ".bias"});
+  if (kind_ == recipe::Norm::kLayer && config.bias)
+    bias_ = &parameters.add_stacked(prefix + ".bias", {prefix + ".bias"});
 }
 
 Tensor Norm::weight() const { return weight_ != nullptr ? weight_->use() : ones_; }
@@ -21,9 +22,11 @@ Tensor Norm::forward(const Tensor& x) const {
   return kernels::layer_norm(x, weight(), bias_ != nullptr ? bias_->use() : Tensor(), eps_);
 }
 
-kernels::JoinedNorm Norm::forward_joined(const Tensor& x, const Tensor& branch, double alpha, double beta) const {
+kernels::JoinedNorm Norm::forward_joined(const Tensor& x, const Tensor& branch, double alpha,
+                                         double beta) const {
   const auto kind = kind_ == recipe::Norm::kLayer ? kernels::NormKind::kLayer : kernels::NormKind::kRms;
-  return kernels::join_norm(kind, x, branch, alpha, beta, weight(), bias_ != nullptr ? bias_->use() : Tensor(), eps_);
+  return kernels::join_norm(kind, x, branch, alpha, beta, weight(),
+                            bias_ != nullptr ? bias_->use() : Tensor(), eps_);
 }
 
 }  // namespace longhaul::model

@@ -17,9 +17,12 @@ namespace longhaul::model {
 class Norm {
  public:
   Norm(ParameterSet& parameters, const std::string& prefix,
-       const recipe::ModelConfig& config);  // holds prefix.weight and prefix.bias where the kind of norm has them
+       // holds prefix.weight and prefix.bias where the kind of norm has them
+       const recipe::ModelConfig& config);
   Tensor forward(const Tensor& x_td) const;
-  kernels::JoinedNorm forward_joined(const Tensor& x_td, const Tensor& branch_td, double alpha, double beta) const;  // of α x + β branch
+  // of α x + β branch
+  kernels::JoinedNorm forward_joined(const Tensor& x_td, const Tensor& branch_td, double alpha,
+                                     double beta) const;
 
  private:
   recipe::Norm kind_;

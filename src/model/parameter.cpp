@@ -62,8 +62,8 @@ const Part& Stacked::part(size_t i) const {
 ParameterSet::~ParameterSet() = default;
 ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 
-ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use,
-                           layout::MeshRank place)
+ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device,
+                           Use use, layout::MeshRank place)
     : specs_(std::move(specs)), precision_(precision), device_(device), use_(use), place_(std::move(place)) {
   places_.reserve(specs_.size());
   for (size_t i = 0; i < specs_.size(); ++i) {
@@ -81,10 +81,11 @@ const layout::ParameterSpec& ParameterSet::take(const std::string& name) {
 }
 
 Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder) const {
-  const layout::Placement placement = layout::placement_of(spec, place_.mesh, place_.coordinate(layout::Axis::kPp));
+  const layout::Placement placement =
+      layout::placement_of(spec, place_.mesh, place_.coordinate(layout::Axis::kPp));
   const layout::AxisSet copies = layout::copied_over(placement);
-  LONGHAUL_ASSERT(holder.parts.empty() || holder.gradient_partial_over == copies, "{} lies beside tensors that are cut over other axes",
-                  spec.tensor.name);
+  LONGHAUL_ASSERT(holder.parts.empty() || holder.gradient_partial_over == copies,
+                  "{} lies beside tensors that are cut over other axes", spec.tensor.name);
   holder.gradient_partial_over = copies;
   std::vector<Part::Cut> cuts(spec.tensor.global_shape.size());
   for (size_t d = 0; d < cuts.size(); ++d) {
@@ -108,8 +109,9 @@ Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {
     for (const Part& part : parameter->parts) of_product.push_back(part.spec);
     layout::require_frozen_together(of_product);
   }
-  parameter->frozen =
-      use_ != Use::kTraining || std::ranges::none_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
+  parameter->frozen = use_ != Use::kTraining || std::ranges::none_of(parameter->parts, [](const Part& part) {
+                        return part.spec.trainable;
+                      });
   for (size_t part = 0; part < parameter->parts.size(); ++part) {
     Place& place = places_.at(parameter->parts[part].spec.tensor.name);
     place.holder = parameter.get();
@@ -147,7 +149,8 @@ Stacked ParameterSet::add_runs(const std::string& storage_name, const std::vecto
   const auto copies = [&](const std::string& name) {
     const auto found = places_.find(name);
     LONGHAUL_ASSERT(found != places_.end(), "no parameter is called {}", name);
-    return layout::copied_over(layout::placement_of(specs_[found->second.spec], place_.mesh, place_.coordinate(layout::Axis::kPp)));
+    return layout::copied_over(
+        layout::placement_of(specs_[found->second.spec], place_.mesh, place_.coordinate(layout::Axis::kPp)));
   };
   std::vector<std::vector<std::string>> runs;
   for (const std::string& name : names) {
@@ -155,11 +158,13 @@ Stacked ParameterSet::add_runs(const std::string& storage_name, const std::vecto
     runs.back().push_back(name);
   }
   Stacked stacked;
-  for (const auto& run : runs) stacked.runs.push_back(&add_stacked(runs.size() == 1 ? storage_name : run.front(), run));
+  for (const auto& run : runs)
+    stacked.runs.push_back(&add_stacked(runs.size() == 1 ? storage_name : run.front(), run));
   return stacked;
 }
 
-Parameter& ParameterSet::add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names) {
+Parameter& ParameterSet::add_experts(const std::string& storage_name,
+                                     const std::vector<std::vector<std::string>>& names) {
   auto parameter = std::make_unique<Parameter>();
   parameter->name = storage_name;
   int64_t experts = 0, rows = 0, columns = 0;
@@ -169,7 +174,9 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
       const layout::ParameterSpec& spec = take(name);
       // Of another expert rank: its box is empty, whatever its own axes are.
       const int64_t ranks = place_.mesh.size(layout::Axis::kEp);
-      if (ranks > 1 && layout::even_owner(spec.split.experts, ranks, spec.expert) != place_.coordinate(layout::Axis::kEp)) continue;
+      if (ranks > 1 &&
+          layout::even_owner(spec.split.experts, ranks, spec.expert) != place_.coordinate(layout::Axis::kEp))
+        continue;
       Part part = part_of(spec, *parameter);
       const std::vector<int64_t>& held = part.held.length;
       part.slice = {{experts, row, 0}, {1, held[0], held[1]}};
@@ -187,7 +194,8 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
 namespace {
 
 // What recipe::Fill names. Numbers drawn evenly from (0, 1) are normal ones by their distribution function.
-void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, const RandomStream& stream, const layout::Rectangle& held) {
+void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, const RandomStream& stream,
+                       const layout::Rectangle& held) {
   if (held.volume() == 0 || view.is_meta()) return;
   const int64_t first = held.offset[0], count = held.length[0];
   if (spec.init.kind == layout::Init::Kind::kLogRows) {
@@ -217,7 +225,8 @@ void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, co
 }
 
 // Numbers drawn evenly, as normal ones by their distribution function.
-void fill_evenly(const Tensor& view, const RandomStream& stream, const layout::ParameterSpec& spec, const layout::Rectangle& held) {
+void fill_evenly(const Tensor& view, const RandomStream& stream, const layout::ParameterSpec& spec,
+                 const layout::Rectangle& held) {
   if (held.volume() == 0 || view.is_meta()) return;
   const Tensor normal = at::empty(held.length, at::kDouble);
   fill_normal(normal, stream, 1, spec.tensor.global_shape, held);
@@ -251,16 +260,21 @@ void ParameterSet::initialise(uint64_t seed) {
         case layout::Init::Kind::kSteps:
         case layout::Init::Kind::kLogRows:
         case layout::Init::Kind::kTimescales:
-          fill_coefficients(view, spec, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
-                            whole ? parameter->parts[i].held : parameter->parts[i].own);
+          fill_coefficients(
+              view, spec,
+              RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
+              whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
         case layout::Init::Kind::kUniform:
-          fill_evenly(view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)), spec,
-                      whole ? parameter->parts[i].held : parameter->parts[i].own);
+          fill_evenly(
+              view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
+              spec, whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
         case layout::Init::Kind::kNormal:
-          fill_normal(view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)), spec.init.std,
-                      spec.tensor.global_shape, whole ? parameter->parts[i].held : parameter->parts[i].own);
+          fill_normal(
+              view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
+              spec.init.std, spec.tensor.global_shape,
+              whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
       }
       if (int8) parameter->write_int8(i, view);

@@ -1,19 +1,23 @@
-// Parameter: what this rank holds of one or several logical tensors. Several share a value where one matrix product serves them
-// all (query+key+value, gate+up, all experts of a layer); checkpoints, optimizers and public names see the logical tensors.
+// Parameter: what this rank holds of one or several logical tensors. Several share a value where one matrix
+// product serves them all (query+key+value, gate+up, all experts of a layer); checkpoints, optimizers and
+// public names see the logical tensors.
 //
-// `value` is in the working precision, `grad` in the precision of the main gradient; both are allocated once and only written. A parameter
-// trains if it has a `grad`: frozen ones, and all of a model made for inference, have none; then nothing computes a gradient of the weight,
-// while gradients of inputs flow on. Every product that makes a gradient adds it to sink(), which modules hand to their operators (Linear)
-// or reach through use(); so micro-batches add up in `grad` without a temporary.
+// `value` is in the working precision, `grad` in the precision of the main gradient; both are allocated once
+// and only written. A parameter trains if it has a `grad`: frozen ones, and all of a model made for
+// inference, have none; then nothing computes a gradient of the weight, while gradients of inputs flow on.
+// Every product that makes a gradient adds it to sink(), which modules hand to their operators (Linear) or
+// reach through use(); so micro-batches add up in `grad` without a temporary.
 //
-// Memory is made for whole arenas: what a layer's parameters, held by the same ranks, have of values lies together, and so do their
-// gradients. An arena is what is summed over ranks at once, and may be as soon as its last gradient of the step is there.
+// Memory is made for whole arenas: what a layer's parameters, held by the same ranks, have of values lies
+// together, and so do their gradients. An arena is what is summed over ranks at once, and may be as soon as
+// its last gradient of the step is there.
 //
-// Of a model made for inference with experts in eight bits (Use::kInt8Experts) the stacked experts have `int8` in place of a value: nothing
-// trains, saves or exports such a parameter.
+// Of a model made for inference with experts in eight bits (Use::kInt8Experts) the stacked experts have
+// `int8` in place of a value: nothing trains, saves or exports such a parameter.
 //
-// Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena, `own`, whose optimizer state it has
-// alone. Optimizers, norms and checkpoints see the own share of everything and nothing else; without ZeRO it is all.
+// Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena,
+// `own`, whose optimizer state it has alone. Optimizers, norms and checkpoints see the own share of
+// everything and nothing else; without ZeRO it is all.
 //
 //   parameters.begin_step([&](Arena& arena) { …start its reduction… });
 //   forward and backward of each micro-batch; before the last one goes backward: parameters.all_announced()
@@ -41,12 +45,14 @@ namespace longhaul::model {
 // One logical tensor inside a value.
 struct Part {
   layout::ParameterSpec spec;
-  layout::Rectangle held;   // the box of the logical tensor that this rank has
-  layout::Rectangle slice;  // where it lies in `value`; same volume as `held`, in the same order and without gaps
+  layout::Rectangle held;  // the box of the logical tensor that this rank has
+  // where it lies in `value`; same volume as `held`, in the same order and without gaps
+  layout::Rectangle slice;
   layout::Rectangle own{};  // of `held`, whole rows: this rank's share
-  bool first_copy = true;   // no rank before this one has the same share: it is counted, and written to checkpoints, here
-  // How each dimension of the logical tensor is cut into shares: over which axes, and whether this rank is the first of those that differ in
-  // them only.
+  // no rank before this one has the same share: it is counted, and written to checkpoints, here
+  bool first_copy = true;
+  // How each dimension of the logical tensor is cut into shares: over which axes, and whether this rank is
+  // the first of those that differ in them only.
   struct Cut {
     layout::AxisSet over;
     bool first = true;
@@ -60,20 +66,23 @@ struct Parameter {
   layout::AxisSet gradient_partial_over;  // axes over which the gradient is still a partial sum
   std::vector<int64_t> sizes;             // of the value
   bool frozen = false;
-  Tensor value, grad;                       // views into the arena; grad: undefined where nothing trains
-  uint64_t version = 0;                     // raised by written(): packed and gathered copies know when they are stale
-  kernels::PackedWeight packed;             // copies of `value` that products read
-  std::optional<kernels::Int8Weight> int8;  // experts in eight bits; then value, own_value and packed stay empty
+  Tensor value, grad;  // views into the arena; grad: undefined where nothing trains
+  // raised by written(): packed and gathered copies know when they are stale
+  uint64_t version = 0;
+  kernels::PackedWeight packed;  // copies of `value` that products read
+  // experts in eight bits; then value, own_value and packed stay empty
+  std::optional<kernels::Int8Weight> int8;
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
 
-  // This rank's share of it, without ZeRO all: a run of its elements, and views of that run. The views have memory at all times, which values
-  // and gradients that are cut over ranks do not.
+  // This rank's share of it, without ZeRO all: a run of its elements, and views of that run. The views have
+  // memory at all times, which values and gradients that are cut over ranks do not.
   layout::Range own;
-  Tensor own_value, own_grad;                                 // [own.length]
-  layout::Range own_run_of(size_t i) const;                   // where part i's share lies in them
-  Tensor own_part_of(const Tensor& storage, size_t i) const;  // a view of something like them, shaped as part i's own box
+  Tensor own_value, own_grad;                // [own.length]
+  layout::Range own_run_of(size_t i) const;  // where part i's share lies in them
+  // a view of something like them, shaped as part i's own box
+  Tensor own_part_of(const Tensor& storage, size_t i) const;
 
   // Part i of what is kept in eight bits becomes `wide`, shaped as its held box.
   void write_int8(size_t i, const Tensor& wide);
@@ -88,20 +97,23 @@ struct Parameter {
   kernels::GradientFlow flow;
   kernels::GradientSink sink() { return {grad, &flow}; }
 
-  // The value inside autograd: what flows back is added to `grad`. Outside a backward pass it is just the value.
+  // The value inside autograd: what flows back is added to `grad`. Outside a backward pass it is just the
+  // value.
   Tensor use();
 };
 
-// Tensors that stand one below the other, for one product: one parameter, or several where tensor ranks hold copies of some (key heads that they
-// outnumber), whose gradients are summed over other ranks than those of their neighbours.
+// Tensors that stand one below the other, for one product: one parameter, or several where tensor ranks hold
+// copies of some (key heads that they outnumber), whose gradients are summed over other ranks than those of
+// their neighbours.
 struct Stacked {
   std::vector<Parameter*> runs;
   Tensor use() const;  // the rows of all
   const Part& part(size_t i) const;
 };
 
-// Who has to know when the parameters of a layer (-1: what is outside the layers) are used: where they are cut over ranks their values come
-// before, and their gradients leave after. Told by the Decoder, in the order of the passes.
+// Who has to know when the parameters of a layer (-1: what is outside the layers) are used: where they are
+// cut over ranks their values come before, and their gradients leave after. Told by the Decoder, in the order
+// of the passes.
 class ParameterWatch {
  public:
   virtual ~ParameterWatch() = default;
@@ -120,51 +132,63 @@ enum class Use {
   kInt8Experts
 };  // inference: no gradients; int8 experts: inference with the weights of experts in eight bits
 
-// All parameters of a model in the order of layout::parameters. add_… while modules are made, then allocate(); nothing before that reads a
-// value.
+// All parameters of a model in the order of layout::parameters. add_… while modules are made, then
+// allocate(); nothing before that reads a value.
 class ParameterSet {
  public:
   ~ParameterSet();
   ParameterSet(ParameterSet&&) noexcept;
-  // What the rank `place` holds of `specs`, which are those of its stage (layout::parameters_of). Two specs of one name are a bug. A
-  // parameter all of whose specs are not trainable is frozen from the start.
-  ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device, Use use = Use::kTraining,
-               layout::MeshRank place = {});
-  // Makes a parameter whose value holds this rank's boxes of the logical tensors `names`, stacked along dimension 0 in the given order, and
-  // finds each in `specs`. Every spec may be taken once.
+  // What the rank `place` holds of `specs`, which are those of its stage (layout::parameters_of). Two specs
+  // of one name are a bug. A parameter all of whose specs are not trainable is frozen from the start.
+  ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device,
+               Use use = Use::kTraining, layout::MeshRank place = {});
+  // Makes a parameter whose value holds this rank's boxes of the logical tensors `names`, stacked along
+  // dimension 0 in the given order, and finds each in `specs`. Every spec may be taken once.
   Parameter& add_stacked(const std::string& storage_name, const std::vector<std::string>& names);
-  // The same of tensors that may lie on other ranks than their neighbours; where they do, a parameter is called as its first tensor.
+  // The same of tensors that may lie on other ranks than their neighbours; where they do, a parameter is
+  // called as its first tensor.
   Stacked add_runs(const std::string& storage_name, const std::vector<std::string>& names);
-  // Experts: value [experts of this rank, rows, columns]; names[e] are stacked along the rows of expert e, of all experts.
+  // Experts: value [experts of this rank, rows, columns]; names[e] are stacked along the rows of expert e, of
+  // all experts.
   Parameter& add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names);
   // Memory for all, zeros. Every spec must have found its module.
   void allocate();
-  // Those for which `which` holds do not train from now on: the memory of their gradients is given back. The others' gradients are zero.
+  // Those for which `which` holds do not train from now on: the memory of their gradients is given back. The
+  // others' gradients are zero.
   void freeze(const std::function<bool(const Parameter&)>& which);
 
   const std::vector<std::unique_ptr<Parameter>>& all() const { return parameters_; }
-  const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }  // in the order in which the model uses their first tensor
+  // in the order in which the model uses their first tensor
+  const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }
   const std::vector<layout::ParameterSpec>& specs() const { return specs_; }
   at::Device device() const { return device_; }
-  at::TensorOptions wide_options() const { return at::TensorOptions().device(device_).dtype(precision_.reduce); }  // of sums
+  // of sums
+  at::TensorOptions wide_options() const {
+    return at::TensorOptions().device(device_).dtype(precision_.reduce);
+  }
   const layout::MeshRank& place() const { return place_; }
-  // Fills every part from its own stream "init/<logical name>" of `seed`: the same numbers under any fusing or sharding.
+  // Fills every part from its own stream "init/<logical name>" of `seed`: the same numbers under any fusing
+  // or sharding.
   void initialise(uint64_t seed);
   void zero_gradients();
 
   void watch(std::unique_ptr<ParameterWatch> by) { watch_ = std::move(by); }
   ParameterWatch* watched_by() const { return watch_.get(); }  // null: one process
 
-  // One step: `ready` is called for each arena whose gradients of the whole step are there, in the backward pass of the last micro-batch.
+  // One step: `ready` is called for each arena whose gradients of the whole step are there, in the backward
+  // pass of the last micro-batch.
   void begin_step(std::function<void(Arena&)> ready);
-  void all_announced() { progress_->phase.all_announced = true; }  // the last forward pass of the step is over
+  // the last forward pass of the step is over
+  void all_announced() { progress_->phase.all_announced = true; }
   void end_step() { progress_->phase.all_announced = false; }
   // From now on weight gradients are products that wait in `queue`; null: they are computed at once.
   void postpone_gradients(kernels::Postponed* queue) { progress_->phase.postponed = queue; }
   bool postpones() const { return progress_->phase.postponed != nullptr; }
 
-  bool knows(const std::string& logical_name) const { return places_.contains(logical_name); }  // it is in the list
-  Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;          // null: unknown name
+  // it is in the list
+  bool knows(const std::string& logical_name) const { return places_.contains(logical_name); }
+  // null: unknown name
+  Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;
 
  private:
   struct Place {  // of a logical tensor

@@ -10,7 +10,8 @@ namespace longhaul::model {
 std::vector<int64_t> sequence_lengths(const layout::SequenceLayout& layout) {
   if (layout.row_offsets.size() < 2) return {layout.tokens()};
   std::vector<int64_t> lengths;
-  for (size_t s = 1; s < layout.row_offsets.size(); ++s) lengths.push_back(layout.row_offsets[s] - layout.row_offsets[s - 1]);
+  for (size_t s = 1; s < layout.row_offsets.size(); ++s)
+    lengths.push_back(layout.row_offsets[s] - layout.row_offsets[s - 1]);
   return lengths;
 }
 
@@ -40,14 +41,16 @@ Sharing sharing_of(const layout::SequenceView& view, const Parts& parts) {
         if (last == of_rank.end() || last->first != part) last = of_rank.emplace(part, 0).first;
         ++last->second;
       }
-      for (const auto& [part, tokens] : of_rank) sharing.whole = sharing.whole && tokens == parts.tokens[static_cast<size_t>(part)];
+      for (const auto& [part, tokens] : of_rank)
+        sharing.whole = sharing.whole && tokens == parts.tokens[static_cast<size_t>(part)];
     }
   }
   return sharing;
 }
 
 Tensor own_tokens_of(const layout::SequenceView& view, at::Device device) {
-  const auto own = std::span(view.token_index).subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
+  const auto own = std::span(view.token_index)
+                       .subspan(static_cast<size_t>(view.own.begin), static_cast<size_t>(view.own.length));
   return to_tensor(std::vector<int64_t>(own.begin(), own.end()), device);
 }
 
@@ -56,7 +59,8 @@ Tensor of_the_row(const Tensor& x, const layout::SequenceView& view, ParallelOps
   sizes[0] = view.layout.tokens();
   const auto options = x.options().dtype(at::kDouble).requires_grad(false);
   if (x.is_meta()) return ops.sum_statistics(at::empty(sizes, options));
-  return ops.sum_statistics(at::zeros(sizes, options).index_copy_(0, own_tokens_of(view, x.device()), x.detach().to(at::kDouble)));
+  return ops.sum_statistics(
+      at::zeros(sizes, options).index_copy_(0, own_tokens_of(view, x.device()), x.detach().to(at::kDouble)));
 }
 
 }  // namespace longhaul::model

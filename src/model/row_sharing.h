@@ -1,5 +1,6 @@
-// Who has what of the sequences of a row, where decisions are made for a whole sequence, or for a part of one: known to all ranks from the layout
-// alone. Those that need every token of a part gather the row where ranks cut one.
+// Who has what of the sequences of a row, where decisions are made for a whole sequence, or for a part of
+// one: known to all ranks from the layout alone. Those that need every token of a part gather the row where
+// ranks cut one.
 #pragma once
 
 #include <map>
@@ -28,8 +29,8 @@ Sharing sharing_of(const layout::SequenceView& view, const Parts& parts);
 // Of this rank's own tokens, where they stand in the row. int64
 Tensor own_tokens_of(const layout::SequenceView& view, at::Device device);
 
-// x [own tokens, …] of every rank that shares the row → [tokens of the row, …], whole on each of them: each puts its own among zeros. fp64, without a
-// gradient; of meta tensors only the call is made.
+// x [own tokens, …] of every rank that shares the row → [tokens of the row, …], whole on each of them: each
+// puts its own among zeros. fp64, without a gradient; of meta tensors only the call is made.
 Tensor of_the_row(const Tensor& x, const layout::SequenceView& view, ParallelOps& ops);
 
 }  // namespace longhaul::model

@@ -10,8 +10,8 @@
 
 namespace longhaul::model {
 
-MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device,
-                       int64_t tensor_ranks) {
+MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision,
+                       at::Device device, int64_t tensor_ranks) {
   std::map<std::string, std::vector<int64_t>, std::less<>> of_tokens;
   int64_t values_in_keys = 0;
   for (const recipe::MixerStateTensor& tensor : tensors) {
@@ -22,18 +22,21 @@ MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const 
       continue;
     }
     shape.insert(shape.begin(), 0);
-    tensors_[tensor.name] = at::empty(shape, at::TensorOptions().dtype(tensor.wide ? precision.reduce : precision.compute).device(device));
+    tensors_[tensor.name] = at::empty(
+        shape, at::TensorOptions().dtype(tensor.wide ? precision.reduce : precision.compute).device(device));
   }
   if (of_tokens.empty()) return;
   const auto keys = of_tokens.find("keys"), values = of_tokens.find("values");
   const bool in_keys = values_in_keys > 0;
-  LONGHAUL_ASSERT(of_tokens.size() == (in_keys ? 1 : 2) && keys != of_tokens.end() && (in_keys || values != of_tokens.end()),
+  LONGHAUL_ASSERT(of_tokens.size() == (in_keys ? 1 : 2) && keys != of_tokens.end() &&
+                      (in_keys || values != of_tokens.end()),
                   "what is kept of each token are keys and values, not {} tensors", of_tokens.size());
-  keys_values_.emplace(kernels::PageSizes{.heads = keys->second.at(0),
-                                          .key = keys->second.at(1),
-                                          .value = in_keys ? values_in_keys : values->second.at(1),
-                                          .values_in_keys = in_keys,
-                                          .options = at::TensorOptions().dtype(precision.compute).device(device)});
+  keys_values_.emplace(
+      kernels::PageSizes{.heads = keys->second.at(0),
+                         .key = keys->second.at(1),
+                         .value = in_keys ? values_in_keys : values->second.at(1),
+                         .values_in_keys = in_keys,
+                         .options = at::TensorOptions().dtype(precision.compute).device(device)});
 }
 
 const Tensor& MixerState::tensor(std::string_view name) const {
@@ -147,7 +150,8 @@ int64_t DecoderState::restore(const Saved& saved) {
 int64_t DecoderState::page_bytes_to_append(int64_t row, int64_t tokens) const {
   int64_t sum = 0;
   for (const MixerState& layer : layers_) {
-    if (layer.pages() != nullptr) sum += layer.pages()->pages_to_append(row, tokens) * layer.pages()->pool().page_bytes();
+    if (layer.pages() != nullptr)
+      sum += layer.pages()->pages_to_append(row, tokens) * layer.pages()->pool().page_bytes();
   }
   return sum;
 }
@@ -184,7 +188,8 @@ void DecoderState::drop(int64_t row) {
 }
 
 int64_t DecoderState::tokens(int64_t row) const {
-  const int64_t seen = row >= 0 && row < static_cast<int64_t>(tokens_.size()) ? tokens_[static_cast<size_t>(row)] : -1;
+  const int64_t seen =
+      row >= 0 && row < static_cast<int64_t>(tokens_.size()) ? tokens_[static_cast<size_t>(row)] : -1;
   LONGHAUL_ASSERT(seen >= 0, "row {} holds no sequence", row);
   return seen;
 }
@@ -197,7 +202,8 @@ int64_t DecoderState::row_bytes() const {
 
 int64_t DecoderState::page_bytes() const {
   int64_t sum = 0;
-  for (const MixerState& layer : layers_) sum += layer.pages() != nullptr ? layer.pages()->pool().page_bytes() : 0;
+  for (const MixerState& layer : layers_)
+    sum += layer.pages() != nullptr ? layer.pages()->pool().page_bytes() : 0;
   return sum;
 }
 
@@ -207,6 +213,8 @@ int64_t DecoderState::bytes() const {
   return sum;
 }
 
-void DecoderState::advance(int64_t row, int64_t count) { tokens_[static_cast<size_t>(row)] = tokens(row) + count; }
+void DecoderState::advance(int64_t row, int64_t count) {
+  tokens_[static_cast<size_t>(row)] = tokens(row) + count;
+}
 
 }  // namespace longhaul::model

@@ -1,10 +1,10 @@
-// What decoding keeps of the tokens it has seen, of many sequences at once. A mixer's state are named tensors [sequences, …], as its entry
-// in recipe/mixers/ lists them: an fp32 recurrence state, which does not grow, or keys and values, in pages that sequences with the same
-// beginning share (kernels/attention/page_pool.h).
+// What decoding keeps of the tokens it has seen, of many sequences at once. A mixer's state are named tensors
+// [sequences, …], as its entry in recipe/mixers/ lists them: an fp32 recurrence state, which does not grow,
+// or keys and values, in pages that sequences with the same beginning share (kernels/attention/page_pool.h).
 //
-// A sequence is a row of all these tensors. Rows of dropped sequences are used again; the others stay where they are, so that a sequence
-// is known by its row for as long as it lives. A pass of the decoder takes any of them: document i of its layout continues rows[i].
-// Not thread-safe.
+// A sequence is a row of all these tensors. Rows of dropped sequences are used again; the others stay where
+// they are, so that a sequence is known by its row for as long as it lives. A pass of the decoder takes any
+// of them: document i of its layout continues rows[i]. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,13 @@ namespace longhaul::model {
 class MixerState {
  public:
   // tensor_ranks: over how many the heads are dealt out; this is one rank's share.
-  MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device, int64_t tensor_ranks);
+  MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device,
+             int64_t tensor_ranks);
 
   const Tensor& tensor(std::string_view name) const;  // [rows, …] of those that do not grow
   kernels::KeyValueCache& keys_values();
-  const kernels::KeyValueCache* pages() const { return keys_values_ ? &*keys_values_ : nullptr; }  // null: it keeps nothing of tokens
+  // null: it keeps nothing of tokens
+  const kernels::KeyValueCache* pages() const { return keys_values_ ? &*keys_values_ : nullptr; }
 
   void grow(int64_t rows);  // what was there stays
   void clear(int64_t row);
@@ -92,7 +94,8 @@ class DecoderState {
   Saved save(int64_t row) const;
   int64_t restore(const Saved& saved);  // → its row
 
-  // Makes room for so many rows at once, so that add() and fork() need no other memory than pages until they are used up.
+  // Makes room for so many rows at once, so that add() and fork() need no other memory than pages until they
+  // are used up.
   void reserve(int64_t rows);
   // Bytes of the pages that a pass with so many more tokens of the row takes.
   int64_t page_bytes_to_append(int64_t row, int64_t tokens) const;

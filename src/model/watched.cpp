@@ -33,12 +33,14 @@ void mark(const char* name, std::initializer_list<Tensor*> tensors, std::functio
 void begin_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> entering) {
   if (watch == nullptr) return;
   watch->before_forward(layer);
-  if (watch->follows_backward()) mark("beginning of a layer", entering, [watch, layer] { watch->after_backward(layer); });
+  if (watch->follows_backward())
+    mark("beginning of a layer", entering, [watch, layer] { watch->after_backward(layer); });
 }
 
 void end_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> leaving) {
   if (watch == nullptr) return;
-  if (watch->follows_backward()) mark("end of a layer", leaving, [watch, layer] { watch->before_backward(layer); });
+  if (watch->follows_backward())
+    mark("end of a layer", leaving, [watch, layer] { watch->before_backward(layer); });
   watch->after_forward(layer);
 }
 

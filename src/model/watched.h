@@ -10,7 +10,8 @@
 
 namespace longhaul::model {
 
-// `entering` and `leaving`: all tensors through which gradients leave and enter the layer. Undefined tensors and empty lists are allowed.
+// `entering` and `leaving`: all tensors through which gradients leave and enter the layer. Undefined tensors
+// and empty lists are allowed.
 void begin_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> entering);
 void end_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> leaving);
 

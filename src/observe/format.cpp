@@ -36,7 +36,9 @@ std::string grouped(double value) {
   return count_text(std::llround(value));
 }
 
-std::string percent(double fraction) { return fixed(fraction * 100, std::abs(fraction) < 0.1 ? 2 : 1) + " %"; }
+std::string percent(double fraction) {
+  return fixed(fraction * 100, std::abs(fraction) < 0.1 ? 2 : 1) + " %";
+}
 
 std::string scientific(double value) {
   if (value == 0) return "0";

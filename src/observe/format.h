@@ -8,7 +8,8 @@
 
 namespace longhaul::observe {
 
-std::string compact(double value);                   // "812", "8.19 k", "46.4 M", "1.23 T"; three significant digits
+// "812", "8.19 k", "46.4 M", "1.23 T"; three significant digits
+std::string compact(double value);
 std::string fixed(double value, int decimals);       // "1.7124"; also "nan" and "inf"
 std::string grouped(double value);                   // "10,085", rounded
 std::string percent(double fraction);                // "41.2 %"

@@ -30,7 +30,8 @@ std::string number_of_metric(double value) {
 
 std::string label_text(const MetricLabels& labels) {
   std::string text;
-  for (const auto& [name, value] : labels) text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name, escaped_value(value));
+  for (const auto& [name, value] : labels)
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name, escaped_value(value));
   return text.empty() ? "" : "{" + text + "}";
 }
 
@@ -46,34 +47,41 @@ void MetricFamily::sample(const char* suffix, const MetricLabels& labels, double
 }
 
 MetricFamily& MetricFamily::add(const MetricLabels& labels, double value) {
-  LONGHAUL_ASSERT(type_ == Type::kGauge || type_ == Type::kCounter || type_ == Type::kInfo, "{} has samples of another form", name_);
+  LONGHAUL_ASSERT(type_ == Type::kGauge || type_ == Type::kCounter || type_ == Type::kInfo,
+                  "{} has samples of another form", name_);
   sample(type_ == Type::kCounter ? "_total" : type_ == Type::kInfo ? "_info" : "", labels, value);
   return *this;
 }
 
-MetricFamily& MetricFamily::add_histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const int64_t> counts,
-                                          double sum) {
-  LONGHAUL_ASSERT(type_ == Type::kHistogram && counts.size() == bounds.size() + 1, "{} has {} counts for {} bounds", name_, counts.size(),
-                  bounds.size());
+MetricFamily& MetricFamily::add_histogram(const MetricLabels& labels, std::span<const double> bounds,
+                                          std::span<const int64_t> counts, double sum) {
+  LONGHAUL_ASSERT(type_ == Type::kHistogram && counts.size() == bounds.size() + 1,
+                  "{} has {} counts for {} bounds", name_, counts.size(), bounds.size());
   int64_t so_far = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     so_far += counts[i];
     const std::string bound = i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf";
-    samples_.push_back({"_bucket", label_text(with(labels, "le", bound.find_first_of(".eI") == std::string::npos ? bound + ".0" : bound)),
-                        fmt::to_string(so_far)});
+    samples_.push_back(
+        {"_bucket",
+         label_text(
+             with(labels, "le", bound.find_first_of(".eI") == std::string::npos ? bound + ".0" : bound)),
+         fmt::to_string(so_far)});
   }
   samples_.push_back({"_count", label_text(labels), fmt::to_string(so_far)});
   sample("_sum", labels, sum);
   return *this;
 }
 
-MetricFamily& MetricFamily::add_states(const MetricLabels& labels, std::span<const std::string_view> states, std::string_view now) {
+MetricFamily& MetricFamily::add_states(const MetricLabels& labels, std::span<const std::string_view> states,
+                                       std::string_view now) {
   LONGHAUL_ASSERT(type_ == Type::kStateSet, "{} is no set of states", name_);
-  for (const std::string_view state : states) sample("", with(labels, name_, std::string(state)), state == now ? 1 : 0);
+  for (const std::string_view state : states)
+    sample("", with(labels, name_, std::string(state)), state == now ? 1 : 0);
   return *this;
 }
 
-MetricFamily& OpenMetrics::family(MetricFamily::Type type, std::string_view name, std::string_view unit, std::string_view help) {
+MetricFamily& OpenMetrics::family(MetricFamily::Type type, std::string_view name, std::string_view unit,
+                                  std::string_view help) {
   const auto known = std::ranges::find(families_, name, &MetricFamily::name_);
   if (known != families_.end()) return *known;
   LONGHAUL_ASSERT(unit.empty() || name.ends_with(unit), "{} must end in its unit {}", name, unit);
@@ -114,10 +122,13 @@ std::string OpenMetrics::text(bool open_metrics) const {
   return out + (open_metrics ? "# EOF\n" : "");
 }
 
-bool wants_open_metrics(std::string_view accept) { return accept.find("application/openmetrics-text") != std::string_view::npos; }
+bool wants_open_metrics(std::string_view accept) {
+  return accept.find("application/openmetrics-text") != std::string_view::npos;
+}
 
 std::string_view metrics_type(bool open_metrics) {
-  return open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8" : "text/plain; version=0.0.4; charset=utf-8";
+  return open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                      : "text/plain; version=0.0.4; charset=utf-8";
 }
 
 }  // namespace longhaul::observe

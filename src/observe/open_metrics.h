@@ -25,8 +25,10 @@ class MetricFamily {
   // For a counter: the total so far, without _total in the family's name.
   MetricFamily& add(const MetricLabels& labels, double value);
   // counts: for each bucket separately, one more than bounds.
-  MetricFamily& add_histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const int64_t> counts, double sum);
-  MetricFamily& add_states(const MetricLabels& labels, std::span<const std::string_view> states, std::string_view now);
+  MetricFamily& add_histogram(const MetricLabels& labels, std::span<const double> bounds,
+                              std::span<const int64_t> counts, double sum);
+  MetricFamily& add_states(const MetricLabels& labels, std::span<const std::string_view> states,
+                           std::string_view now);
   const std::string& name() const { return name_; }
 
  private:
@@ -50,7 +52,8 @@ class OpenMetrics {
   MetricFamily& counter(std::string_view name, std::string_view unit, std::string_view help) {
     return family(MetricFamily::Type::kCounter, name, unit, help);
   }
-  MetricFamily& family(MetricFamily::Type type, std::string_view name, std::string_view unit, std::string_view help);
+  MetricFamily& family(MetricFamily::Type type, std::string_view name, std::string_view unit,
+                       std::string_view help);
 
   std::string text(bool open_metrics) const;  // families without samples are left out
   const std::deque<MetricFamily>& families() const { return families_; }

@@ -1,6 +1,6 @@
-// ProtobufMessage: writes a message in the wire format of protocol buffers: of each field a key (field number and wire type), then a varint, four or
-// eight bytes in little-endian order, or a counted text. Callers leave out fields that hold their default, as proto3 does.
-// Source: protobuf.dev, "Encoding".
+// ProtobufMessage: writes a message in the wire format of protocol buffers: of each field a key (field number
+// and wire type), then a varint, four or eight bytes in little-endian order, or a counted text. Callers leave
+// out fields that hold their default, as proto3 does. Source: protobuf.dev, "Encoding".
 #pragma once
 
 #include <bit>

@@ -20,7 +20,8 @@ std::string styled(std::string_view text, std::string_view style, bool colours) 
 }
 
 std::string share(int64_t part, int64_t whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole)) : "";
+  return whole > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole))
+                   : "";
 }
 
 }  // namespace
@@ -31,7 +32,8 @@ std::string plan_difference(const MeasuredMemory& memory) {
   return fmt::format("{:+.1f} %", 100 * (static_cast<double>(memory.peak_bytes) - planned) / planned);
 }
 
-Table::Table(std::string title, std::vector<Column> columns) : title_(std::move(title)), columns_(std::move(columns)) {}
+Table::Table(std::string title, std::vector<Column> columns)
+    : title_(std::move(title)), columns_(std::move(columns)) {}
 
 void Table::row(std::vector<std::string> cells) {
   LONGHAUL_ASSERT(cells.size() == columns_.size(), "{} cells in {} columns", cells.size(), columns_.size());
@@ -84,7 +86,9 @@ std::string Table::markdown() const {
   };
   std::string text = fmt::format("**{}**\n\n", escaped(title_));
   text += line([&](size_t c) { return escaped(columns_[c].heading); });
-  text += line([&](size_t c) { return columns_[c].align == Align::kRight ? std::string("---:") : std::string("---"); });
+  text += line([&](size_t c) {
+    return columns_[c].align == Align::kRight ? std::string("---:") : std::string("---");
+  });
   for (const Row& row : rows_) {
     text += line([&](size_t c) {
       const std::string cell = escaped(row.cells[c]);
@@ -102,23 +106,29 @@ Table parameter_table(std::span<const ParameterGroup> groups) {
     all.values += group.values;
     all.values_per_token += group.values_per_token;
   }
-  std::vector<Column> columns = {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}};
+  std::vector<Column> columns = {
+      {"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}};
   if (all.frozen > 0) columns.push_back({"trained", Align::kRight});
   columns.push_back({"share", Align::kRight});
   const auto cells = [&](const ParameterGroup& group, const std::string& share_of_all) {
-    std::vector<std::string> row = {group.name, count_text(group.tensors), count_text(group.values), count_text(group.values_per_token)};
+    std::vector<std::string> row = {group.name, count_text(group.tensors), count_text(group.values),
+                                    count_text(group.values_per_token)};
     if (all.frozen > 0) row.push_back(count_text(group.values - group.frozen));
     row.push_back(share_of_all);
     return row;
   };
-  Table table("parameters; those that a token passes through: without embedding and head, chosen experts alone", std::move(columns));
+  Table table(
+      "parameters; those that a token passes through: without embedding and head, chosen experts alone",
+      std::move(columns));
   for (const auto& group : groups) table.row(cells(group, share(group.values, all.values)));
   table.total(cells(all, ""));
   return table;
 }
 
-Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment, int64_t available_bytes) {
-  Table table("memory, planned (most: " + moment + ")", {{"purpose"}, {"size", Align::kRight}, {"share of what is free", Align::kRight}});
+Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment,
+                   int64_t available_bytes) {
+  Table table("memory, planned (most: " + moment + ")",
+              {{"purpose"}, {"size", Align::kRight}, {"share of what is free", Align::kRight}});
   int64_t all = 0;
   for (const auto& purpose : purposes) {
     all += purpose.bytes;
@@ -130,13 +140,16 @@ Table memory_table(std::span<const PlannedMemory> purposes, const std::string& m
 }
 
 Table measured_memory_table(std::span<const MeasuredMemory> purposes) {
-  Table table(
-      "memory, planned and measured",
-      {{"purpose"}, {"planned", Align::kRight}, {"peak", Align::kRight}, {"difference", Align::kRight}, {"at the end", Align::kRight}});
+  Table table("memory, planned and measured", {{"purpose"},
+                                               {"planned", Align::kRight},
+                                               {"peak", Align::kRight},
+                                               {"difference", Align::kRight},
+                                               {"at the end", Align::kRight}});
   for (size_t i = 0; i < purposes.size(); ++i) {
     const MeasuredMemory& memory = purposes[i];
-    std::vector<std::string> cells{memory.purpose, memory.planned_bytes ? bytes_text(*memory.planned_bytes) : "",
-                                   bytes_text(memory.peak_bytes), plan_difference(memory), bytes_text(memory.bytes)};
+    std::vector<std::string> cells{
+        memory.purpose, memory.planned_bytes ? bytes_text(*memory.planned_bytes) : "",
+        bytes_text(memory.peak_bytes), plan_difference(memory), bytes_text(memory.bytes)};
     i + 1 < purposes.size() ? table.row(std::move(cells)) : table.total(std::move(cells));
   }
   return table;
@@ -150,9 +163,11 @@ Table data_table(std::span<const DataPart> parts) {
                        {"bytes per token", Align::kRight},
                        {"epochs", Align::kRight}});
   for (const auto& part : parts) {
-    const std::string ratio = part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
+    const std::string ratio =
+        part.tokens > 0 ? fixed(static_cast<double>(part.bytes) / static_cast<double>(part.tokens), 2) : "";
     table.row({part.name, count_text(part.documents), part.bytes > 0 ? bytes_text(part.bytes) : "",
-               part.tokens > 0 ? count_text(part.tokens) : "", ratio, part.epochs > 0 ? fixed(part.epochs, 2) : ""});
+               part.tokens > 0 ? count_text(part.tokens) : "", ratio,
+               part.epochs > 0 ? fixed(part.epochs, 2) : ""});
   }
   return table;
 }

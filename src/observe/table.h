@@ -53,7 +53,8 @@ struct PlannedMemory {
   int64_t bytes = 0;
 };
 // `moment`: when the peak is reached: "backward of layer 3, mixer".
-Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment, int64_t available_bytes);
+Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment,
+                   int64_t available_bytes);
 
 // The last entry is separated by a line. The difference is that between peak and plan, in percent of the
 // plan.
@@ -68,7 +69,8 @@ struct DataPart {
 Table data_table(std::span<const DataPart> parts);
 
 struct ExpectedWork {
-  double flops_per_token = 0;                 // forward and backward, attention counted causally; MFU is based on it
+  // forward and backward, attention counted causally; MFU is based on it
+  double flops_per_token = 0;
   double flops_per_token_full_attention = 0;  // the whole square of attention counted
   int64_t tokens_per_step = 0, steps = 0;
   double peak_flops_per_second = 0;                         // measured on this machine; 0: unknown

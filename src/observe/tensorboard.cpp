@@ -44,7 +44,8 @@ std::string tensorboard_version(double wall_time) {
   return event_head(wall_time, 0).text(3, "brain.Event:2").bytes();  // Event.file_version
 }
 
-std::string tensorboard_scalars(double wall_time, int64_t step, const std::vector<std::pair<std::string_view, double>>& scalars) {
+std::string tensorboard_scalars(double wall_time, int64_t step,
+                                const std::vector<std::pair<std::string_view, double>>& scalars) {
   ProtobufMessage summary;
   for (const auto& [tag, number] : scalars) {
     ProtobufMessage value;
@@ -55,7 +56,8 @@ std::string tensorboard_scalars(double wall_time, int64_t step, const std::vecto
 }
 
 std::string tensorboard_session_start(double wall_time, int64_t step) {
-  return event_head(wall_time, step).message(7, ProtobufMessage().number(1, 1)).bytes();  // Event.session_log {status = START}
+  // Event.session_log {status = START}
+  return event_head(wall_time, step).message(7, ProtobufMessage().number(1, 1)).bytes();
 }
 
 TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
@@ -65,7 +67,8 @@ TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folde
 void TensorBoard::open(double wall_time) {
   std::filesystem::path path;
   for (int serial = 0; path.empty() || std::filesystem::exists(path); ++serial) {
-    path = folder_ / fmt::format("events.out.tfevents.{:010}.{}.{:03}", static_cast<int64_t>(wall_time), machine().host, serial);
+    path = folder_ / fmt::format("events.out.tfevents.{:010}.{}.{:03}", static_cast<int64_t>(wall_time),
+                                 machine().host, serial);
   }
   file_ = File::open(path, File::Mode::kAppend);
   append(tensorboard_version(wall_time));
@@ -85,14 +88,16 @@ void TensorBoard::on(const Event& event) {
   const double now = event.common.wall_time;
   if (!file_) open(now);
   if (const auto* step = std::get_if<StepReport>(&event.body)) {
-    std::vector<std::pair<std::string_view, double>> scalars = {{"loss", step->loss},
-                                                                {"grad_norm", step->grad_norm},
-                                                                {"learning_rate", step->learning_rate},
-                                                                {"tokens_per_second", step->tokens_per_second}};
+    std::vector<std::pair<std::string_view, double>> scalars = {
+        {"loss", step->loss},
+        {"grad_norm", step->grad_norm},
+        {"learning_rate", step->learning_rate},
+        {"tokens_per_second", step->tokens_per_second}};
     if (step->mfu) scalars.emplace_back("mfu", *step->mfu);
     if (step->hfu) scalars.emplace_back("hfu", *step->hfu);
     if (step->taken_by_others) scalars.emplace_back("taken_by_others", *step->taken_by_others);
-    if (step->entry_skew_milliseconds) scalars.emplace_back("entry_skew_milliseconds", *step->entry_skew_milliseconds);
+    if (step->entry_skew_milliseconds)
+      scalars.emplace_back("entry_skew_milliseconds", *step->entry_skew_milliseconds);
     if (step->mfu_full_attention) scalars.emplace_back("mfu_full_attention", *step->mfu_full_attention);
     if (step->auxiliary_loss) scalars.emplace_back("auxiliary_loss", *step->auxiliary_loss);
     for (const auto& [name, value] : step->metrics) scalars.emplace_back(name, value);
@@ -103,7 +108,8 @@ void TensorBoard::on(const Event& event) {
     if (evaluation->loss) scalars.emplace_back("heldout_loss", *evaluation->loss);
     std::vector<std::string> tags;  // a step's metric may have the same name
     tags.reserve(evaluation->metrics.size());
-    for (const auto& [name, value] : evaluation->metrics) scalars.emplace_back(tags.emplace_back("heldout_" + name), value);
+    for (const auto& [name, value] : evaluation->metrics)
+      scalars.emplace_back(tags.emplace_back("heldout_" + name), value);
     append(tensorboard_scalars(now, evaluation->step, scalars));
   } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
     append(tensorboard_session_start(now, resume->step + 1));

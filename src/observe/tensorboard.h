@@ -21,10 +21,12 @@
 
 namespace longhaul::observe {
 
-uint32_t masked_crc32c(std::string_view data);             // rotated right by 15 and offset, as TFRecord requires
+// rotated right by 15 and offset, as TFRecord requires
+uint32_t masked_crc32c(std::string_view data);
 std::string tensorboard_record(std::string_view message);  // length, its crc, message, its crc
 std::string tensorboard_version(double wall_time);         // message of the first record
-std::string tensorboard_scalars(double wall_time, int64_t step, const std::vector<std::pair<std::string_view, double>>& scalars);
+std::string tensorboard_scalars(double wall_time, int64_t step,
+                                const std::vector<std::pair<std::string_view, double>>& scalars);
 std::string tensorboard_session_start(double wall_time, int64_t step);
 
 class TensorBoard : public EventReader {

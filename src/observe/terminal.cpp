@@ -39,7 +39,8 @@ std::string share(const std::optional<double>& value) { return value ? fixed(*va
 
 void Terminal::on(const Event& event) {
   const ProgressPause pause;
-  const bool is_alarm = std::holds_alternative<Alarm>(event.body) || std::holds_alternative<NonFinite>(event.body) ||
+  const bool is_alarm = std::holds_alternative<Alarm>(event.body) ||
+                        std::holds_alternative<NonFinite>(event.body) ||
                         std::holds_alternative<IncidentReport>(event.body);
   if (is_alarm || !options_.quiet) std::visit([this](const auto& body) { show(body); }, event.body);
 }
@@ -53,16 +54,20 @@ void Terminal::alarm_line(const char* tag, const std::string& text) {
 }
 
 std::string Terminal::position(int64_t step) const {
-  const std::string text = planned_steps_ > 0 ? fmt::format("{}/{}", step, planned_steps_) : fmt::to_string(step);
-  const size_t width = planned_steps_ > 0 ? std::max<size_t>(9, 2 * fmt::to_string(planned_steps_).size() + 1) : 9;
+  const std::string text =
+      planned_steps_ > 0 ? fmt::format("{}/{}", step, planned_steps_) : fmt::to_string(step);
+  const size_t width =
+      planned_steps_ > 0 ? std::max<size_t>(9, 2 * fmt::to_string(planned_steps_).size() + 1) : 9;
   return fmt::format("{:>{}}", text, width);
 }
 
 void Terminal::headings() {
   const std::string text =
-      fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "", kTagWidth, "step", position(0).size(),
-                  "loss", "grad norm", "rate", "time", "tokens/s", "MFU", "MFU full", "tokens", "data wait");
-  write_stream(options_.stream, fmt::format("{}{}{}\n", options_.colours ? kFaint : "", text, options_.colours ? kAsItWas : ""));
+      fmt::format("{:<{}} {:>{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}", "",
+                  kTagWidth, "step", position(0).size(), "loss", "grad norm", "rate", "time", "tokens/s",
+                  "MFU", "MFU full", "tokens", "data wait");
+  write_stream(options_.stream, fmt::format("{}{}{}\n", options_.colours ? kFaint : "", text,
+                                            options_.colours ? kAsItWas : ""));
 }
 
 void Terminal::show(const RunStart& start) {
@@ -76,13 +81,14 @@ void Terminal::show_machine(const StepReport& step) {
   taken_by_others_ = step.taken_by_others.value_or(taken_by_others_);
   if (taken_by_others_ >= kTakenByOthers && !std::exchange(told_of_others_, true)) {
     line(kCyan, "busy",
-         fmt::format("{}  {}: MFU with a * is of steps beside them, and would be higher without", position(step.step),
-                     others_text(taken_by_others_)));
+         fmt::format("{}  {}: MFU with a * is of steps beside them, and would be higher without",
+                     position(step.step), others_text(taken_by_others_)));
   }
   if (!step.peak_flops_per_second) return;
   line(kCyan, "peak",
-       fmt::format("{}  faster than the measured peak of {}FLOP/s: MFU is a share of {}FLOP/s from here on", position(step.step),
-                   compact(peak_flops_per_second_), compact(*step.peak_flops_per_second)));
+       fmt::format("{}  faster than the measured peak of {}FLOP/s: MFU is a share of {}FLOP/s from here on",
+                   position(step.step), compact(peak_flops_per_second_),
+                   compact(*step.peak_flops_per_second)));
   peak_flops_per_second_ = *step.peak_flops_per_second;
 }
 
@@ -90,16 +96,19 @@ void Terminal::show(const StepReport& step) {
   show_machine(step);
   const bool last = planned_steps_ > 0 && step.step == planned_steps_;
   const bool unusual = step.skipped.value_or(false) || !std::isfinite(step.loss);
-  if (options_.log_every > 1 && step.step % options_.log_every != 0 && step.step != 1 && !last && !unusual) return;
+  if (options_.log_every > 1 && step.step % options_.log_every != 0 && step.step != 1 && !last && !unusual)
+    return;
   if (lines_ % std::max<int64_t>(1, options_.headings_every) == 0) headings();
   ++lines_;
   line(unusual ? kRed : kBlue, "train",
-       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}{}", position(step.step), fixed(step.loss, 4),
-                   fixed(step.grad_norm, 3), scientific(step.learning_rate), milliseconds_text(step.milliseconds),
-                   grouped(step.tokens_per_second), share(step.mfu) + (step.mfu && taken_by_others_ >= kTakenByOthers ? "*" : ""),
+       fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}{}",
+                   position(step.step), fixed(step.loss, 4), fixed(step.grad_norm, 3),
+                   scientific(step.learning_rate), milliseconds_text(step.milliseconds),
+                   grouped(step.tokens_per_second),
+                   share(step.mfu) + (step.mfu && taken_by_others_ >= kTakenByOthers ? "*" : ""),
                    share(step.mfu_full_attention), compact(static_cast<double>(step.tokens)),
-                   step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-", metrics_text(step.metrics),
-                   step.skipped.value_or(false) ? "  skipped" : ""));
+                   step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-",
+                   metrics_text(step.metrics), step.skipped.value_or(false) ? "  skipped" : ""));
 }
 
 void Terminal::show(const OuterRound& round) {
@@ -117,22 +126,27 @@ void Terminal::show(const OuterRound& round) {
 
 void Terminal::show(const OuterEvery& chosen) {
   line(kCyan, "outer",
-       fmt::format("{}  rounds of {} steps from here on: {}", position(chosen.step), chosen.every, printable(chosen.reason)));
+       fmt::format("{}  rounds of {} steps from here on: {}", position(chosen.step), chosen.every,
+                   printable(chosen.reason)));
 }
 
 void Terminal::show(const BatchGrowth& growth) {
   line(kCyan, "batch",
-       fmt::format("{}  {} sequences a step from here on, {} before: the critical batch is about {} tokens", position(growth.step),
-                   growth.batch, growth.batch_before, compact(growth.critical_batch_tokens)));
+       fmt::format("{}  {} sequences a step from here on, {} before: the critical batch is about {} tokens",
+                   position(growth.step), growth.batch, growth.batch_before,
+                   compact(growth.critical_batch_tokens)));
 }
 
 void Terminal::show(const Evaluation& evaluation) {
-  std::string text = position(evaluation.step) + "  " + fmt::format("{:>9}", evaluation.loss ? fixed(*evaluation.loss, 4) : "");
-  if (evaluation.bits_per_byte) text += fmt::format("  {} bits per byte", fixed(*evaluation.bits_per_byte, 4));
+  std::string text = position(evaluation.step) + "  " +
+                     fmt::format("{:>9}", evaluation.loss ? fixed(*evaluation.loss, 4) : "");
+  if (evaluation.bits_per_byte)
+    text += fmt::format("  {} bits per byte", fixed(*evaluation.bits_per_byte, 4));
   if (evaluation.perplexity) text += fmt::format("   perplexity {}", fixed(*evaluation.perplexity, 2));
   text += metrics_text(evaluation.metrics);
   if (baseline_ && evaluation.bits_per_byte) {
-    text += fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4), fixed(baseline_->xz_bits_per_byte, 4));
+    text += fmt::format("   (gzip -9 {}, xz -9 {})", fixed(baseline_->gzip_bits_per_byte, 4),
+                        fixed(baseline_->xz_bits_per_byte, 4));
   }
   line(kGreen, "eval", text);
 }
@@ -152,30 +166,37 @@ void Terminal::show(const CheckpointSaved& checkpoint) {
 }
 
 void Terminal::show(const Resume& resume) {
-  line(kCyan, "resume", fmt::format("{}  going on from the checkpoint of step {}", position(resume.step), resume.step));
+  line(kCyan, "resume",
+       fmt::format("{}  going on from the checkpoint of step {}", position(resume.step), resume.step));
 }
 
 void Terminal::show(const Alarm& alarm) {
-  alarm_line("alarm", fmt::format("{}: {}", printable(alarm.kind), printable(alarm.message, LineEnds::kKept)));
+  alarm_line("alarm",
+             fmt::format("{}: {}", printable(alarm.kind), printable(alarm.message, LineEnds::kKept)));
 }
 
 void Terminal::show(const IncidentReport& incident) {
   const std::string of = incident.rank >= 0 ? fmt::format(" of rank {}", incident.rank) : "";
   alarm_line("fault", fmt::format("{}{}: {} -> {}", printable(incident.fault), of,
-                                  printable(fmt::format("{}", fmt::join(incident.evidence, "; "))), printable(incident.action)));
+                                  printable(fmt::format("{}", fmt::join(incident.evidence, "; "))),
+                                  printable(incident.action)));
 }
 
 void Terminal::show(const NonFinite& nonfinite) {
-  alarm_line("nan", fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase, printable(nonfinite.layer),
-                                printable(nonfinite.tensor)));
+  alarm_line("nan", fmt::format("{}  {} of {}: {} is not finite", position(nonfinite.step), nonfinite.phase,
+                                printable(nonfinite.layer), printable(nonfinite.tensor)));
 }
 
 void Terminal::show(const Sample& sample) {
   line(kGreen, "sample", fmt::format("{}  a prompt and how the model goes on:", position(sample.step)));
-  const std::string prompt = printable(sample.prompt, LineEnds::kKept), text = printable(sample.text, LineEnds::kKept);
-  write_stream(options_.stream, fmt::format("{}{}{}{}\n", options_.colours ? kFaint : "", prompt, options_.colours ? kAsItWas : "", text));
+  const std::string prompt = printable(sample.prompt, LineEnds::kKept),
+                    text = printable(sample.text, LineEnds::kKept);
+  write_stream(options_.stream, fmt::format("{}{}{}{}\n", options_.colours ? kFaint : "", prompt,
+                                            options_.colours ? kAsItWas : "", text));
 }
 
-void Terminal::show(const End& end) { line(kFaint, "end", fmt::format("{}  {}", position(end.step), end.reason)); }
+void Terminal::show(const End& end) {
+  line(kFaint, "end", fmt::format("{}  {}", position(end.step), end.reason));
+}
 
 }  // namespace longhaul::observe

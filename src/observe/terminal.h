@@ -2,7 +2,8 @@
 // begin with a word that names them. All of it is made from events, so a finished run can be shown again from
 // its file. Alarms (NaNs among them) have a stream of their own, standard error, and are always shown.
 //
-//   writer.add(std::make_shared<Terminal>(TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout)}));
+//   writer.add(std::make_shared<Terminal>(TerminalOptions{.stream = stdout, .colours = colours_wanted(
+//       stdout)}));
 //
 // Not thread-safe by itself; EventWriter calls readers one at a time. kDisk when a stream cannot be written.
 #pragma once

@@ -26,9 +26,14 @@ ApiError ApiError::of(const Error& error, const std::string& param) {
 }
 
 std::string ApiError::json() const {
-  const auto or_null = [](const std::string& text) { return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text); };
-  const nlohmann::ordered_json json = {
-      {"error", {{"message", message_}, {"type", type_of(status_)}, {"param", or_null(param_)}, {"code", or_null(code_)}}}};
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
+  };
+  const nlohmann::ordered_json json = {{"error",
+                                        {{"message", message_},
+                                         {"type", type_of(status_)},
+                                         {"param", or_null(param_)},
+                                         {"code", or_null(code_)}}}};
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -40,8 +45,9 @@ HttpReply ApiError::reply() const {
 
 HttpReply in_error_form(const HttpReply& refusal) {
   if (refusal.type == "application/json") return refusal;
-  HttpReply reply =
-      ApiError(refusal.status, std::string(trimmed(refusal.body)), "", refusal.status == 401 ? "invalid_api_key" : "").reply();
+  HttpReply reply = ApiError(refusal.status, std::string(trimmed(refusal.body)), "",
+                             refusal.status == 401 ? "invalid_api_key" : "")
+                        .reply();
   reply.headers.insert(reply.headers.end(), refusal.headers.begin(), refusal.headers.end());
   return reply;
 }

@@ -16,7 +16,8 @@ class ApiError : public std::exception {
   // param: the field of the request that is at fault; code: a name for programs. Both may be empty.
   ApiError(int status, std::string message, std::string param = "", std::string code = "")
       : status_(status), message_(std::move(message)), param_(std::move(param)), code_(std::move(code)) {}
-  // An error of the program as an answer: kUsage and kData are the client's mistakes (400), everything else is ours.
+  // An error of the program as an answer: kUsage and kData are the client's mistakes (400), everything else
+  // is ours.
   static ApiError of(const Error& error, const std::string& param = "");
 
   int status() const { return status_; }

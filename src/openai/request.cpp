@@ -15,7 +15,8 @@ void read_bias(RequestFields& fields, TextOptions& options) {
   if (!fields.has("logit_bias")) return;
   const nlohmann::json& biases = fields.at("logit_bias");
   if (!biases.is_object() || std::ssize(biases) > kMostBiases)
-    fields.refuse("logit_bias", fmt::format("an object of at most {} token ids with numbers", kMostBiases), biases.type_name());
+    fields.refuse("logit_bias", fmt::format("an object of at most {} token ids with numbers", kMostBiases),
+                  biases.type_name());
   for (const auto& [key, value] : biases.items()) {
     int64_t id = -1;
     const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -42,7 +43,8 @@ void read_stop(RequestFields& fields, TextOptions& options) {
     if (!each.is_string()) fields.refuse("stop", "strings", each.type_name());
     const auto& text = each.get_ref<const std::string&>();
     if (text.empty() || text.size() > kLongestStop)
-      fields.refuse("stop", fmt::format("strings of 1 to {} bytes", kLongestStop), fmt::format("one of {}", text.size()));
+      fields.refuse("stop", fmt::format("strings of 1 to {} bytes", kLongestStop),
+                    fmt::format("one of {}", text.size()));
     options.stop.push_back(text);
   }
 }
@@ -52,7 +54,9 @@ void read_stream(RequestFields& fields, TextOptions& options) {
   if (!fields.has("stream_options")) return;
   const nlohmann::json& wanted = fields.at("stream_options");
   if (!wanted.is_object()) fields.refuse("stream_options", "an object", wanted.type_name());
-  if (!options.stream) throw ApiError(400, "'stream_options' is only allowed with 'stream': true.", "stream_options", "invalid_value");
+  if (!options.stream)
+    throw ApiError(400, "'stream_options' is only allowed with 'stream': true.", "stream_options",
+                   "invalid_value");
   const auto usage = wanted.find("include_usage");
   if (usage != wanted.end() && usage->is_boolean()) options.stream_usage = usage->get<bool>();
 }
@@ -67,7 +71,8 @@ void read_options(RequestFields& fields, TextOptions& options) {
   int64_t top_k = 0;
   fields.integer("top_k", -1, kMostTokens, top_k);  // -1: all, as elsewhere
   options.top_k = std::max<int64_t>(0, top_k);
-  if (fields.has("repetition_penalty")) fields.number("repetition_penalty", 1e-3, 1e3, options.repetition_penalty);
+  if (fields.has("repetition_penalty"))
+    fields.number("repetition_penalty", 1e-3, 1e3, options.repetition_penalty);
   fields.number("frequency_penalty", -2, 2, options.frequency_penalty);
   fields.number("presence_penalty", -2, 2, options.presence_penalty);
   read_bias(fields, options);
@@ -81,7 +86,8 @@ void read_options(RequestFields& fields, TextOptions& options) {
   fields.integer("loop_tokens", 0, kMostTokens, options.loop_tokens);
   read_stream(fields, options);
   fields.only("response_format", {{"type", "text"}}, "texts are not held to a format yet");
-  fields.pass_over({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
+  fields.pass_over({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                    "prompt_cache_retention"});
 }
 
 void read_most(RequestFields& fields, const std::string& name, TextOptions& options) {
@@ -95,7 +101,8 @@ Prompt prompt_of(const std::string& field, const nlohmann::json& value) {
   if (value.is_string()) return {value.get<std::string>(), {}};
   Prompt prompt;
   for (const nlohmann::json& id : value) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > std::numeric_limits<int32_t>::max())
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
+        id.get<int64_t>() > std::numeric_limits<int32_t>::max())
       RequestFields::refuse(field, "token ids, which are integers from 0", id.dump().substr(0, 60));
     prompt.ids.push_back(id.get<int64_t>());
   }
@@ -104,16 +111,20 @@ Prompt prompt_of(const std::string& field, const nlohmann::json& value) {
 
 // A text, a list of ids, or a list of either.
 std::vector<Prompt> prompts_of(RequestFields& fields, const std::string& field) {
-  if (!fields.has(field)) throw ApiError(400, "Missing required parameter: '" + field + "'.", field, "missing_required_parameter");
+  if (!fields.has(field))
+    throw ApiError(400, "Missing required parameter: '" + field + "'.", field, "missing_required_parameter");
   const nlohmann::json& value = fields.at(field);
   if (value.is_string()) return {prompt_of(field, value)};
   if (!value.is_array() || value.empty())
-    fields.refuse(field, "a string, token ids, or a list of these", value.empty() ? "an empty list" : value.type_name());
+    fields.refuse(field, "a string, token ids, or a list of these",
+                  value.empty() ? "an empty list" : value.type_name());
   if (value.front().is_number()) return {prompt_of(field, value)};
-  if (std::ssize(value) > kMostPrompts) fields.refuse(field, fmt::format("at most {} prompts", kMostPrompts), std::to_string(value.size()));
+  if (std::ssize(value) > kMostPrompts)
+    fields.refuse(field, fmt::format("at most {} prompts", kMostPrompts), std::to_string(value.size()));
   std::vector<Prompt> prompts;
   for (const nlohmann::json& each : value) {
-    if (!each.is_string() && !each.is_array()) fields.refuse(field, "strings, or lists of token ids", each.type_name());
+    if (!each.is_string() && !each.is_array())
+      fields.refuse(field, "strings, or lists of token ids", each.type_name());
     prompts.push_back(prompt_of(field, each));
   }
   return prompts;
@@ -135,7 +146,8 @@ CompletionRequest read_completion_request(std::string_view body) {
     fields.integer("logprobs", 0, kMostTopTokens, request.options.top_logprobs);
   }
   if (request.echo && request.options.logprobs)
-    throw ApiError(400, "'echo' with 'logprobs' is not supported: probabilities are those of new tokens.", "echo", "unsupported_parameter");
+    throw ApiError(400, "'echo' with 'logprobs' is not supported: probabilities are those of new tokens.",
+                   "echo", "unsupported_parameter");
   if (fields.has("best_of")) {
     int64_t best_of = 1;
     fields.integer("best_of", 1, kMostChoices, best_of);
@@ -157,16 +169,19 @@ CompletionRequest read_chat_request(std::string_view body) {
   fields.flag("logprobs", request.options.logprobs);
   fields.integer("top_logprobs", 0, kMostTopTokens, request.options.top_logprobs);
   if (request.options.top_logprobs > 0 && !request.options.logprobs)
-    throw ApiError(400, "'top_logprobs' is only allowed with 'logprobs': true.", "top_logprobs", "invalid_value");
+    throw ApiError(400, "'top_logprobs' is only allowed with 'logprobs': true.", "top_logprobs",
+                   "invalid_value");
   request.messages = fields.in_order("messages");
   if (!request.messages.is_array() || request.messages.empty())
-    fields.refuse("messages", "a list of at least one message", request.messages.is_null() ? "nothing" : request.messages.type_name());
+    fields.refuse("messages", "a list of at least one message",
+                  request.messages.is_null() ? "nothing" : request.messages.type_name());
   for (const auto& message : request.messages) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       fields.refuse("messages", "objects with a \"role\"", message.type_name());
   }
   request.tools = fields.in_order("tools");
-  if (!request.tools.is_null() && !request.tools.is_array()) fields.refuse("tools", "a list", request.tools.type_name());
+  if (!request.tools.is_null() && !request.tools.is_array())
+    fields.refuse("tools", "a list", request.tools.type_name());
   if (fields.has("tool_choice") && fields.at("tool_choice") == "none") {
     request.tools = nullptr;
   } else {
@@ -174,8 +189,10 @@ CompletionRequest read_chat_request(std::string_view body) {
   }
   request.template_variables = fields.in_order("chat_template_kwargs");
   if (request.template_variables.is_null()) request.template_variables = nlohmann::ordered_json::object();
-  if (!request.template_variables.is_object()) fields.refuse("chat_template_kwargs", "an object", request.template_variables.type_name());
-  if (fields.has("reasoning_effort")) request.template_variables["reasoning_effort"] = fields.at("reasoning_effort");
+  if (!request.template_variables.is_object())
+    fields.refuse("chat_template_kwargs", "an object", request.template_variables.type_name());
+  if (fields.has("reasoning_effort"))
+    request.template_variables["reasoning_effort"] = fields.at("reasoning_effort");
   fields.flag("add_generation_prompt", request.add_generation_prompt);
   fields.flag("continue_final_message", request.continue_final_message);
   fields.only("modalities", nlohmann::json::array({"text"}), "the model writes text alone");
@@ -188,7 +205,8 @@ TokenizeRequest read_tokenize_request(std::string_view body) {
   RequestFields fields(body);
   TokenizeRequest request;
   fields.text("model", request.model);
-  if (!fields.has("prompt")) throw ApiError(400, "Missing required parameter: 'prompt'.", "prompt", "missing_required_parameter");
+  if (!fields.has("prompt"))
+    throw ApiError(400, "Missing required parameter: 'prompt'.", "prompt", "missing_required_parameter");
   fields.text("prompt", request.prompt);
   fields.flag("add_special_tokens", request.add_special_tokens);
   fields.finish();
@@ -199,7 +217,8 @@ DetokenizeRequest read_detokenize_request(std::string_view body) {
   RequestFields fields(body);
   DetokenizeRequest request;
   fields.text("model", request.model);
-  if (!fields.has("tokens")) throw ApiError(400, "Missing required parameter: 'tokens'.", "tokens", "missing_required_parameter");
+  if (!fields.has("tokens"))
+    throw ApiError(400, "Missing required parameter: 'tokens'.", "tokens", "missing_required_parameter");
   fields.integers("tokens", static_cast<int64_t>(kMostJsonValues), request.tokens);
   fields.finish();
   return request;
@@ -212,10 +231,12 @@ EmbeddingsRequest read_embeddings_request(std::string_view body) {
   request.inputs = prompts_of(fields, "input");
   std::string form = "float";
   fields.text("encoding_format", form);
-  if (form != "float" && form != "base64") fields.refuse("encoding_format", "\"float\" or \"base64\"", "\"" + form.substr(0, 60) + "\"");
+  if (form != "float" && form != "base64")
+    fields.refuse("encoding_format", "\"float\" or \"base64\"", "\"" + form.substr(0, 60) + "\"");
   request.base64 = form == "base64";
   if (fields.has("dimensions"))
-    throw ApiError(400, "'dimensions' is not supported: vectors are as long as hidden states.", "dimensions", "unsupported_parameter");
+    throw ApiError(400, "'dimensions' is not supported: vectors are as long as hidden states.", "dimensions",
+                   "unsupported_parameter");
   fields.pass_over({"user"});
   fields.finish();
   return request;

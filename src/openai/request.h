@@ -1,12 +1,12 @@
 // The requests of OpenAI's interface, read from their JSON: POST /v1/completions, /v1/chat/completions,
-// /v1/embeddings, and /tokenize and /detokenize as vLLM has them. Extensions of the same names as elsewhere: top_k,
-// min_p, repetition_penalty, stop_token_ids, min_tokens, ignore_eos, chat_template_kwargs, include_stop_str_in_output;
-// and loop_tokens of our own (generate/settings.h).
+// /v1/embeddings, and /tokenize and /detokenize as vLLM has them. Extensions of the same names as elsewhere:
+// top_k, min_p, repetition_penalty, stop_token_ids, min_tokens, ignore_eos, chat_template_kwargs,
+// include_stop_str_in_output; and loop_tokens of our own (generate/settings.h).
 //
-// What cannot be right is an ApiError (400) that names the field: wrong JSON, a field of another type or out of range,
-// fields that nobody knows, and fields that would change the answer and are not implemented. Fields that ask for
-// nothing that concerns the text (user, metadata, store …) are passed over. Pure; thread-safe. docs/guides/serve.md
-// lists all fields.
+// What cannot be right is an ApiError (400) that names the field: wrong JSON, a field of another type or out
+// of range, fields that nobody knows, and fields that would change the answer and are not implemented. Fields
+// that ask for nothing that concerns the text (user, metadata, store …) are passed over. Pure; thread-safe.
+// docs/guides/serve.md lists all fields.
 #pragma once
 
 #include <cstdint>

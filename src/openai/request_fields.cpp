@@ -9,10 +9,14 @@
 namespace longhaul::openai {
 namespace {
 
-constexpr JsonRules kBodyRules = {
-    .code = ExitCode::kData, .what = "the body is not the JSON of a request", .hint = "", .depth = 200, .string_bytes = 64 << 20};
+constexpr JsonRules kBodyRules = {.code = ExitCode::kData,
+                                  .what = "the body is not the JSON of a request",
+                                  .hint = "",
+                                  .depth = 200,
+                                  .string_bytes = 64 << 20};
 
-// No text of JSON holds more values than it has commas, colons and opening brackets outside its strings, and one.
+// No text of JSON holds more values than it has commas, colons and opening brackets outside its strings, and
+// one.
 size_t most_values_in(std::string_view text) {
   size_t count = 1;
   bool in_string = false;
@@ -37,17 +41,20 @@ std::string shown(const nlohmann::json& value) {
 
 RequestFields::RequestFields(std::string_view body) : body_(body) {
   if (!valid_utf8(body)) throw ApiError(400, "The body is not valid UTF-8.");
-  if (most_values_in(body) > kMostJsonValues) throw ApiError(400, fmt::format("The body has more than {} values.", kMostJsonValues));
+  if (most_values_in(body) > kMostJsonValues)
+    throw ApiError(400, fmt::format("The body has more than {} values.", kMostJsonValues));
   try {
     json_ = parse_json(body, "body", kBodyRules);
   } catch (const Error& error) {
     throw ApiError::of(error);
   }
-  if (!json_.is_object()) throw ApiError(400, "The body must be a JSON object, not " + std::string(json_.type_name()) + ".");
+  if (!json_.is_object())
+    throw ApiError(400, "The body must be a JSON object, not " + std::string(json_.type_name()) + ".");
 }
 
 void RequestFields::refuse(const std::string& name, const std::string& expected, const std::string& found) {
-  throw ApiError(400, fmt::format("Invalid value for '{}': expected {}, found {}.", name, expected, found), name, "invalid_value");
+  throw ApiError(400, fmt::format("Invalid value for '{}': expected {}, found {}.", name, expected, found),
+                 name, "invalid_value");
 }
 
 bool RequestFields::has(const std::string& name) {
@@ -70,13 +77,16 @@ void RequestFields::flag(const std::string& name, bool& into) {
 
 static bool is_integer_within(const nlohmann::json& value, int64_t least, int64_t most) {
   if (!value.is_number_integer()) return false;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return false;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    return false;
   return value.get<int64_t>() >= least && value.get<int64_t>() <= most;
 }
 
 void RequestFields::integer(const std::string& name, int64_t least, int64_t most, int64_t& into) {
   if (!has(name)) return;
-  if (!is_integer_within(json_[name], least, most)) refuse(name, fmt::format("an integer from {} to {}", least, most), shown(json_[name]));
+  if (!is_integer_within(json_[name], least, most))
+    refuse(name, fmt::format("an integer from {} to {}", least, most), shown(json_[name]));
   into = json_[name].get<int64_t>();
 }
 
@@ -92,9 +102,11 @@ void RequestFields::integers(const std::string& name, int64_t most, std::vector<
   if (!has(name)) return;
   const nlohmann::json& list = json_[name];
   constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
-  if (!list.is_array() || std::ssize(list) > most) refuse(name, fmt::format("a list of at most {} token ids", most), shown(list));
+  if (!list.is_array() || std::ssize(list) > most)
+    refuse(name, fmt::format("a list of at most {} token ids", most), shown(list));
   for (const nlohmann::json& value : list) {
-    if (!is_integer_within(value, 0, kHighest)) refuse(name, fmt::format("token ids from 0 to {}", kHighest), shown(value));
+    if (!is_integer_within(value, 0, kHighest))
+      refuse(name, fmt::format("token ids from 0 to {}", kHighest), shown(value));
     into.push_back(value.get<int64_t>());
   }
 }

@@ -1,4 +1,5 @@
-// RequestFields: the fields of a request by name and type, each of which must be known. Used by request.cpp alone.
+// RequestFields: the fields of a request by name and type, each of which must be known. Used by request.cpp
+// alone.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,10 +27,12 @@ class RequestFields {
   void pass_over(const std::vector<std::string>& names) { known_.insert(names.begin(), names.end()); }
   // Refuses the field unless it is absent, null or has the one value that changes nothing.
   void only(const std::string& name, const nlohmann::json& value, const std::string& why);
-  nlohmann::ordered_json in_order(const std::string& name);  // as the client wrote it; null where it is not there
-  void finish() const;                                       // refuses what was not asked for
+  // as the client wrote it; null where it is not there
+  nlohmann::ordered_json in_order(const std::string& name);
+  void finish() const;  // refuses what was not asked for
 
-  [[noreturn]] static void refuse(const std::string& name, const std::string& expected, const std::string& found);
+  [[noreturn]] static void refuse(const std::string& name, const std::string& expected,
+                                  const std::string& found);
 
  private:
   std::string_view body_;

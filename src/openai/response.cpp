@@ -29,14 +29,16 @@ Json chat_logprobs(const Choice& choice) {
   for (const TokenText& token : choice.tokens) {
     Json each = chat_token(token.bytes, token.log_probability);
     each["top_logprobs"] = Json::array();
-    for (const auto& [bytes, log_probability] : token.top) each["top_logprobs"].push_back(chat_token(bytes, log_probability));
+    for (const auto& [bytes, log_probability] : token.top)
+      each["top_logprobs"].push_back(chat_token(bytes, log_probability));
     content.push_back(each);
   }
   return {{"content", content}, {"refusal", nullptr}};
 }
 
 Json completion_logprobs(const Choice& choice) {
-  Json tokens = Json::array(), log_probabilities = Json::array(), tops = Json::array(), offsets = Json::array();
+  Json tokens = Json::array(), log_probabilities = Json::array(), tops = Json::array(),
+       offsets = Json::array();
   int64_t offset = choice.text_offset;
   for (const TokenText& token : choice.tokens) {
     tokens.push_back(token.bytes);
@@ -47,7 +49,10 @@ Json completion_logprobs(const Choice& choice) {
     offsets.push_back(offset);
     offset += std::ssize(token.bytes);
   }
-  return {{"tokens", tokens}, {"token_logprobs", log_probabilities}, {"top_logprobs", tops}, {"text_offset", offsets}};
+  return {{"tokens", tokens},
+          {"token_logprobs", log_probabilities},
+          {"top_logprobs", tops},
+          {"text_offset", offsets}};
 }
 
 Json logprobs_of(const AnswerHead& head, const Choice& choice) {
@@ -56,7 +61,11 @@ Json logprobs_of(const AnswerHead& head, const Choice& choice) {
 }
 
 Json head_json(const AnswerHead& head, const char* object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}, {"system_fingerprint", head.fingerprint}};
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created},
+          {"model", head.model},
+          {"system_fingerprint", head.fingerprint}};
 }
 
 Json usage_json(const Usage& usage) {
@@ -115,7 +124,8 @@ std::string usage_event(const AnswerHead& head, const Usage& usage) {
   return event(json);
 }
 
-std::string embeddings_answer(const std::string& model, const std::vector<std::vector<float>>& vectors, int64_t tokens, bool as_base64) {
+std::string embeddings_answer(const std::string& model, const std::vector<std::vector<float>>& vectors,
+                              int64_t tokens, bool as_base64) {
   Json data = Json::array();
   for (size_t i = 0; i < vectors.size(); ++i) {
     Json vector = vectors[i];

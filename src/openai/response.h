@@ -1,5 +1,5 @@
-// The answers of OpenAI's interface as JSON: whole, or piece by piece as server-sent events. Bytes that are not UTF-8
-// become U+FFFD in texts; "bytes" of a token's log probability has them as they are.
+// The answers of OpenAI's interface as JSON: whole, or piece by piece as server-sent events. Bytes that are
+// not UTF-8 become U+FFFD in texts; "bytes" of a token's log probability has them as they are.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ std::string answer_event(const AnswerHead& head, const Choice& choice, bool firs
 std::string usage_event(const AnswerHead& head, const Usage& usage);  // with no choices, the last one
 inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
 // A vector for each input. as_base64: of little-endian fp32 numbers.
-std::string embeddings_answer(const std::string& model, const std::vector<std::vector<float>>& vectors, int64_t tokens, bool as_base64);
+std::string embeddings_answer(const std::string& model, const std::vector<std::vector<float>>& vectors,
+                              int64_t tokens, bool as_base64);
 std::string error_event(const std::string& error_json);
 
 }  // namespace longhaul::openai

@@ -37,7 +37,8 @@ double squares(const Block& block) {
 std::vector<double> squared_norms(const std::vector<Block>& blocks, size_t tensors) {
   std::vector<double> block_sums(blocks.size());
   parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) block_sums[static_cast<size_t>(i)] = squares(blocks[static_cast<size_t>(i)]);
+    for (int64_t i = begin; i < end; ++i)
+      block_sums[static_cast<size_t>(i)] = squares(blocks[static_cast<size_t>(i)]);
   });
   std::vector<double> sums(tensors);
   for (size_t i = 0; i < blocks.size(); ++i) sums[blocks[i].tensor] += block_sums[i];
@@ -51,12 +52,14 @@ std::optional<double> norm_on_gpu(const model::ParameterSet& parameters) {
   for (const auto& parameter : parameters.all()) {
     if (!parameter->trainable()) continue;
     const Tensor& gradient = parameter->own_grad;
-    if (gradient.scalar_type() != at::kFloat || !kernels::refuse_cuda(gradient, /*bf16_only=*/false).empty()) return std::nullopt;
+    if (gradient.scalar_type() != at::kFloat || !kernels::refuse_cuda(gradient, /*bf16_only=*/false).empty())
+      return std::nullopt;
     any = gradient;
     for (size_t part = 0; part < parameter->parts.size(); ++part) {
       if (!parameter->parts[part].spec.trainable || !parameter->parts[part].first_copy) continue;
       const layout::Range run = parameter->own_run_of(part);
-      if (run.length > 0) tensors.push_back({.gradient = gradient.data_ptr<float>() + run.begin, .count = run.length});
+      if (run.length > 0)
+        tensors.push_back({.gradient = gradient.data_ptr<float>() + run.begin, .count = run.length});
     }
   }
   if (tensors.empty()) return std::nullopt;
@@ -92,8 +95,9 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
       const Tensor& gradient = parameter->own_grad;
       const layout::Range run = parameter->own_run_of(part);
       if (!gradient.device().is_cpu()) {
-        elsewhere.emplace_back(
-            names.size(), at::linalg_vector_norm(gradient.narrow(0, run.begin, run.length), 2, std::nullopt, false, at::kDouble).square());
+        elsewhere.emplace_back(names.size(), at::linalg_vector_norm(gradient.narrow(0, run.begin, run.length),
+                                                                    2, std::nullopt, false, at::kDouble)
+                                                 .square());
       } else {
         for (int64_t at = 0; at < run.length; at += kBlock) {
           blocks.push_back({&gradient, run.begin + at, std::min(kBlock, run.length - at), names.size()});
@@ -107,7 +111,8 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
     std::vector<Tensor> scalars;
     for (const auto& [index, sum] : elsewhere) scalars.push_back(sum);
     const Tensor fetched = at::stack(scalars).cpu();
-    for (size_t i = 0; i < elsewhere.size(); ++i) sums[elsewhere[i].first] = fetched.const_data_ptr<double>()[i];
+    for (size_t i = 0; i < elsewhere.size(); ++i)
+      sums[elsewhere[i].first] = fetched.const_data_ptr<double>()[i];
   }
 
   double total = 0;
@@ -119,6 +124,8 @@ GradientNorm gradient_norm(const model::ParameterSet& parameters, double scale, 
   return result;
 }
 
-double clip_factor(double norm, double clip_norm) { return clip_norm == 0 ? 1.0 : std::min(1.0, clip_norm / (norm + 1e-6)); }
+double clip_factor(double norm, double clip_norm) {
+  return clip_norm == 0 ? 1.0 : std::min(1.0, clip_norm / (norm + 1e-6));
+}
 
 }  // namespace longhaul::optim

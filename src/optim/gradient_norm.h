@@ -12,9 +12,10 @@
 namespace longhaul::optim {
 
 struct GradientNorm {
-  double norm = 0;              // NaN or infinite when `finite` is false
-  bool finite = true;           // over all ranks
-  std::string first_nonfinite;  // logical name of the first tensor of this rank with a NaN or Inf; empty: none here
+  double norm = 0;     // NaN or infinite when `finite` is false
+  bool finite = true;  // over all ranks
+  // logical name of the first tensor of this rank with a NaN or Inf; empty: none here
+  std::string first_nonfinite;
 };
 
 // The norm of the gradients times `scale` (1 / tokens). Frozen tensors are left out. `sum` adds up one

@@ -14,7 +14,8 @@ namespace {
 
 using layout::Axis;
 
-// Rows of one logical tensor that this rank has, and where their sums go: `pieces` behind each other of each row.
+// Rows of one logical tensor that this rank has, and where their sums go: `pieces` behind each other of each
+// row.
 struct Rows {
   const Tensor* gradient = nullptr;
   const std::string* name = nullptr;
@@ -25,8 +26,10 @@ struct Rows {
 double squares(const Tensor& gradient, int64_t begin, int64_t length) {
   const kernels::ElementLoops& loops = kernels::element_loops();
   LONGHAUL_ASSERT(gradient.device().is_cpu(), "a gradient on {}", gradient.device().str());
-  if (gradient.scalar_type() == at::kDouble) return loops.squares_fp64(gradient.const_data_ptr<double>() + begin, length);
-  LONGHAUL_ASSERT(gradient.scalar_type() == at::kFloat, "a main gradient in {}", name_of(gradient.scalar_type()));
+  if (gradient.scalar_type() == at::kDouble)
+    return loops.squares_fp64(gradient.const_data_ptr<double>() + begin, length);
+  LONGHAUL_ASSERT(gradient.scalar_type() == at::kFloat, "a main gradient in {}",
+                  name_of(gradient.scalar_type()));
   return loops.squares_fp32(gradient.const_data_ptr<float>() + begin, length);
 }
 
@@ -50,7 +53,8 @@ List list_of(const model::ParameterSet& parameters) {
   List list;
   for (const layout::ParameterSpec& spec : parameters.specs()) {
     size_t index = 0;
-    const model::Parameter* const holder = spec.trainable ? parameters.holder_of(spec.tensor.name, &index) : nullptr;
+    const model::Parameter* const holder =
+        spec.trainable ? parameters.holder_of(spec.tensor.name, &index) : nullptr;
     if (holder == nullptr || !holder->trainable()) continue;
     const model::Part& part = holder->parts[index];
     const auto [pieces, piece] = piece_of(part, parameters.place());
@@ -81,7 +85,8 @@ GradientNorm gradient_norm_by_rows(const model::ParameterSet& parameters, double
     const int64_t grain = std::max<int64_t>(1, 32768 / rows.length);
     parallel_for(0, rows.count, grain, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r)
-        places[rows.first_place + r * rows.pieces] = squares(*rows.gradient, rows.begin + r * rows.length, rows.length);
+        places[rows.first_place + r * rows.pieces] =
+            squares(*rows.gradient, rows.begin + r * rows.length, rows.length);
     });
     for (int64_t r = 0; r < rows.count && result.first_nonfinite.empty(); ++r) {
       if (!std::isfinite(places[rows.first_place + r * rows.pieces])) result.first_nonfinite = *rows.name;

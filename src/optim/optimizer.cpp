@@ -24,7 +24,8 @@
 
 namespace longhaul::optim {
 
-Members::Members(model::ParameterSet& set, Precision of, uint64_t seed_of_run) : parameters(set), precision(of), seed(seed_of_run) {
+Members::Members(model::ParameterSet& set, Precision of, uint64_t seed_of_run)
+    : parameters(set), precision(of), seed(seed_of_run) {
   for (const auto& parameter : set.all()) {
     const Tensor& value = parameter->own_value;
     const bool shared = !parameter->trainable() || value.scalar_type() == precision.master;
@@ -63,7 +64,8 @@ void Optimizer::refresh_members(const StepSettings& settings, Parts which) const
       if (!members_.has(spec) || (which == Parts::kFrozen && spec.trainable)) continue;
       const layout::Range run = parameter.own_run_of(part);
       const auto cut = [&](const Tensor& storage) { return storage.narrow(0, run.begin, run.length); };
-      if (!members_.masters[p].is_alias_of(parameter.own_value)) cut(parameter.own_value).copy_(cut(members_.masters[p]));
+      if (!members_.masters[p].is_alias_of(parameter.own_value))
+        cut(parameter.own_value).copy_(cut(members_.masters[p]));
       if (settings.zero_gradients) cut(parameter.own_grad).zero_();
     }
   }
@@ -77,8 +79,8 @@ std::vector<Shard> Optimizer::shards() const {
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
       if (!spec.trainable || !members_.has(spec)) continue;
-      result.push_back(
-          {&parameter, part, parameter.own_part_of(members_.masters[p], part), parameter.own_part_of(parameter.own_grad, part)});
+      result.push_back({&parameter, part, parameter.own_part_of(members_.masters[p], part),
+                        parameter.own_part_of(parameter.own_grad, part)});
     }
   }
   return result;
@@ -130,7 +132,8 @@ void Optimizer::append_masters(std::vector<StateTensor>& to, size_t parameter) c
   const model::Parameter& holder = *parameters()[parameter];
   for (size_t part = 0; part < holder.parts.size(); ++part) {
     if (!members_.has(holder.parts[part].spec)) continue;
-    to.push_back(state_of_part(holder, part, "master", holder.own_part_of(members_.masters[parameter], part)));
+    to.push_back(
+        state_of_part(holder, part, "master", holder.own_part_of(members_.masters[parameter], part)));
   }
 }
 
@@ -169,15 +172,20 @@ void take_width_factors(const recipe::OptimOptions& options, model::ParameterSet
     for (model::Part& part : parameter->parts) {
       layout::ParameterSpec& spec = part.spec;
       if (spec.width_factor == 1) continue;
-      const size_t rule = recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
-      spec.lr_factor = layout::lr_factor_of_width(spec.width, spec.width_factor, recipe::optim_rule(options, rule).options);
+      const size_t rule =
+          recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
+      spec.lr_factor = layout::lr_factor_of_width(spec.width, spec.width_factor,
+                                                  recipe::optim_rule(options, rule).options);
     }
   }
 }
 
 void require_wide_elsewhere(const recipe::OptimOptions& options, at::Device device) {
-  const auto narrow = [](const auto& each) { return !each.state_dtype.empty() && each.state_dtype != "float32"; };
-  const bool wanted = options.state_dtype != recipe::StateDtype::kFloat32 || std::ranges::any_of(options.groups, narrow);
+  const auto narrow = [](const auto& each) {
+    return !each.state_dtype.empty() && each.state_dtype != "float32";
+  };
+  const bool wanted =
+      options.state_dtype != recipe::StateDtype::kFloat32 || std::ranges::any_of(options.groups, narrow);
   if (!wanted || device.is_cpu()) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "narrow states have no implementation on this device",
@@ -189,12 +197,14 @@ void require_wide_elsewhere(const recipe::OptimOptions& options, at::Device devi
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision,
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options,
+                                          model::ParameterSet& parameters, Precision precision,
                                           uint64_t seed) {
   take_width_factors(options, parameters);
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   require_wide_elsewhere(options, parameters.device());
-  if (options.groups.empty() && options.name != "muon") return make_named(options, {parameters, precision, seed});
+  if (options.groups.empty() && options.name != "muon")
+    return make_named(options, {parameters, precision, seed});
   return std::make_unique<Grouped>(options, Members(parameters, precision, seed), make_named);
 }
 

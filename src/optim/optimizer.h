@@ -44,7 +44,8 @@ struct Phase {
 // The parameters that an optimizer works on: all of a set, or those that were assigned to it (a tensor has
 // one optimizer), and their masters, which the optimizers of one set share.
 struct Members {
-  Members(model::ParameterSet& parameters, Precision precision, uint64_t seed = 0);  // all parameters of a set
+  // all parameters of a set
+  Members(model::ParameterSet& parameters, Precision precision, uint64_t seed = 0);
   bool has(const layout::ParameterSpec& spec) const { return !takes || takes(spec); }
 
   model::ParameterSet& parameters;
@@ -73,8 +74,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One step. Raises the version of every trainable parameter. Do not call it with gradients that are not finite: the step is
-  // skipped by the caller and does not count.
+  // One step. Raises the version of every trainable parameter. Do not call it with gradients that are not
+  // finite: the step is skipped by the caller and does not count.
   void step(const StepSettings& settings, const Reducer& reduce = {});
 
   // The number of steps taken, t in the bias corrections. Skipped steps do not count, so it may be smaller
@@ -105,11 +106,15 @@ class Optimizer {
   // together.
   void adopt(Optimizer& of_some, double lr_factor);
   const Members& members() const { return members_; }
-  const std::vector<std::unique_ptr<model::Parameter>>& parameters() const { return members_.parameters.all(); }
-  Tensor& master(size_t parameter) { return members_.masters[parameter]; }  // of parameters()[parameter], shaped like its own_value
-  std::vector<Shard> shards() const;                                        // of all members that train, in their order
-  int64_t next_step() const { return steps_ + 1; }                          // t inside a step
-  void append_masters(std::vector<StateTensor>& to) const;                  // of all members
+  const std::vector<std::unique_ptr<model::Parameter>>& parameters() const {
+    return members_.parameters.all();
+  }
+  // of parameters()[parameter], shaped like its own_value
+  Tensor& master(size_t parameter) { return members_.masters[parameter]; }
+  // of all members that train, in their order
+  std::vector<Shard> shards() const;
+  int64_t next_step() const { return steps_ + 1; }          // t inside a step
+  void append_masters(std::vector<StateTensor>& to) const;  // of all members
   void append_masters(std::vector<StateTensor>& to, size_t parameter) const;
   // Finishes a step of shards(): working copies become the rounded masters, and gradients become zero where
   // that is wanted.
@@ -125,7 +130,8 @@ class Optimizer {
 
 // Makes the optimizer that optim.name asks for. kUsage for an unknown name, and for narrow states on a
 // device other than the CPU. `seed`: the run's seed.
-std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options, model::ParameterSet& parameters, Precision precision,
+std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options,
+                                          model::ParameterSet& parameters, Precision precision,
                                           uint64_t seed = 0);
 
 }  // namespace longhaul::optim

@@ -31,9 +31,11 @@ double risen(recipe::Rise rise, double begin, int64_t step, int64_t steps) {
 
 }  // namespace
 
-TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown)
+TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train,
+                             const std::vector<BatchGrowth>& grown)
     : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
-  if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential && optim.final_lr_fraction <= 0) {
+  if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential &&
+      optim.final_lr_fraction <= 0) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "a wsd schedule that falls exponentially never reaches 0",
                  .expected = "optim.final_lr_fraction above 0, or another optim.wsd_fall",
@@ -66,7 +68,8 @@ void TrainSchedule::grow(const BatchGrowth& growth) {
   StageState state = stages_.back();
   state.first_step = growth.first_step;
   state.batch = growth.batch;
-  state.peak_lr *= std::pow(static_cast<double>(growth.batch) / static_cast<double>(stages_.back().batch), optim_.batch_lr_power);
+  state.peak_lr *= std::pow(static_cast<double>(growth.batch) / static_cast<double>(stages_.back().batch),
+                            optim_.batch_lr_power);
   begin(state);
 }
 
@@ -89,7 +92,8 @@ void TrainSchedule::begin(StageState state) {
 const StageState& TrainSchedule::stage(int64_t step) const {
   LONGHAUL_ASSERT(step >= 1, "steps count from 1, this is {}", step);
   const auto after =
-      std::upper_bound(stages_.begin(), stages_.end(), step, [](int64_t s, const StageState& state) { return s < state.first_step; });
+      std::upper_bound(stages_.begin(), stages_.end(), step,
+                       [](int64_t s, const StageState& state) { return s < state.first_step; });
   return *(after - 1);
 }
 
@@ -154,7 +158,8 @@ double TrainSchedule::decay(int64_t step) const {
     length = steps_ - from;
   }
   if (step <= from) return 1;
-  const double done = length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - from) / static_cast<double>(length));
+  const double done =
+      length <= 0 ? 1.0 : std::min(1.0, static_cast<double>(step - from) / static_cast<double>(length));
   return fallen(done);
 }
 

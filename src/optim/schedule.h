@@ -36,7 +36,8 @@ class TrainSchedule {
   // Throws kUsage for a wsd schedule that decays exponentially to 0, which it would never reach, and for
   // stages out of order. `grown`: in the order of steps; peak learning rates grow with the batch as
   // optim.batch_lr_power says.
-  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown = {});
+  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train,
+                const std::vector<BatchGrowth>& grown = {});
 
   const StageState& stage(int64_t step) const;
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`

@@ -10,7 +10,8 @@ layout::AxisSet Shard::cut() const {
   return all;
 }
 
-StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind, const Tensor& shaped_as_box) {
+StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind,
+                          const Tensor& shaped_as_box) {
   const model::Part& of = parameter.parts[part];
   const layout::LogicalTensor& tensor = of.spec.tensor;
   return {tensor.name, kind, tensor.global_shape, of.own, of.first_copy, shaped_as_box};
@@ -35,16 +36,21 @@ Partials::Place Partials::reserve(layout::AxisSet over, int64_t count) {
 }
 
 void Partials::clear(at::Device device) {
-  for (Group& group : groups_) group.numbers = at::zeros({group.count}, at::TensorOptions().device(device).dtype(dtype_));
+  for (Group& group : groups_)
+    group.numbers = at::zeros({group.count}, at::TensorOptions().device(device).dtype(dtype_));
 }
 
 void Partials::release() {
   for (Group& group : groups_) group.numbers = Tensor();
 }
 
-Tensor Partials::operator[](const Place& place) const { return groups_[place.group].numbers.narrow(0, place.begin, place.count); }
+Tensor Partials::operator[](const Place& place) const {
+  return groups_[place.group].numbers.narrow(0, place.begin, place.count);
+}
 
-double* Partials::numbers(const Place& place) const { return groups_[place.group].numbers.mutable_data_ptr<double>() + place.begin; }
+double* Partials::numbers(const Place& place) const {
+  return groups_[place.group].numbers.mutable_data_ptr<double>() + place.begin;
+}
 
 double Partials::number(const Place& place) const {
   return groups_[place.group].numbers.is_cpu() ? *numbers(place) : (*this)[place].item<double>();

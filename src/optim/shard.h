@@ -17,7 +17,8 @@ namespace longhaul::optim {
 // Whether this rank has the tensor's first element and is the first of the ranks that have it. This is true
 // on exactly one of the ranks that share a tensor.
 inline bool holds_first(const model::Part& part) {
-  return part.first_copy && !part.own.empty() && std::ranges::all_of(part.own.offset, [](int64_t offset) { return offset == 0; });
+  return part.first_copy && !part.own.empty() &&
+         std::ranges::all_of(part.own.offset, [](int64_t offset) { return offset == 0; });
 }
 
 struct Shard {
@@ -47,7 +48,8 @@ struct StateTensor {
   bool first_copy = true;  // no rank before this one has the same box
   Tensor view;             // writable; shaped as the box
 };
-StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind, const Tensor& shaped_as_box);
+StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind,
+                          const Tensor& shaped_as_box);
 // The state of a vector along one dimension of a matrix: the row means of [n, m] are along dimension 0.
 StateTensor state_along(const Shard& shard, size_t dimension, const std::string& kind, const Tensor& vector);
 
@@ -65,7 +67,8 @@ class Partials {
     size_t group = 0;
     int64_t begin = 0, count = 0;
   };
-  explicit Partials(comm::Reduction how = comm::Reduction::kSum, ScalarType dtype = at::kDouble) : how_(how), dtype_(dtype) {}
+  explicit Partials(comm::Reduction how = comm::Reduction::kSum, ScalarType dtype = at::kDouble)
+      : how_(how), dtype_(dtype) {}
   Place reserve(layout::AxisSet over, int64_t count);
   void clear(at::Device device);                // sets zeros, before a step's numbers are written
   void release();                               // frees the memory of the numbers, when they are large

@@ -9,7 +9,8 @@
 
 namespace longhaul::optim {
 
-StepMeasures::StepMeasures(Optimizer& optimizer, model::ParameterSet& parameters) : optimizer_(optimizer), parameters_(parameters) {
+StepMeasures::StepMeasures(Optimizer& optimizer, model::ParameterSet& parameters)
+    : optimizer_(optimizer), parameters_(parameters) {
   const MemoryPurposeScope scope(MemoryPurpose::kOther);
   const at::NoGradGuard no_grad;
   for (size_t p = 0; p < parameters.all().size(); ++p)
@@ -17,7 +18,8 @@ StepMeasures::StepMeasures(Optimizer& optimizer, model::ParameterSet& parameters
 }
 
 Tensor StepMeasures::sums_of_roles() const {
-  const Tensor sums = at::zeros({static_cast<int64_t>(recipe::names_of(recipe::Role{}).size()), 3}, at::kDouble);
+  const Tensor sums =
+      at::zeros({static_cast<int64_t>(recipe::names_of(recipe::Role{}).size()), 3}, at::kDouble);
   auto* const at = sums.mutable_data_ptr<double>();
   const auto squares = [](const Tensor& x) {
     const double norm = at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).item<double>();
@@ -28,7 +30,8 @@ Tensor StepMeasures::sums_of_roles() const {
     for (size_t part = 0; part < parameter.parts.size() && before_[p].defined(); ++part) {
       const model::Part& of = parameter.parts[part];
       if (!of.spec.trainable || !of.first_copy || of.own.empty()) continue;
-      const Tensor now = parameter.own_part_of(optimizer_.masters()[p], part), before = parameter.own_part_of(before_[p], part);
+      const Tensor now = parameter.own_part_of(optimizer_.masters()[p], part),
+                   before = parameter.own_part_of(before_[p], part);
       double* const row = at + 3 * static_cast<int64_t>(of.spec.tensor.role);
       row[0] += static_cast<double>(now.numel());
       row[1] += squares(now);
@@ -43,11 +46,15 @@ std::map<std::string, double> StepMeasures::of_step(const Reduce& reduce) const 
   const std::vector<std::string_view> roles = recipe::names_of(recipe::Role{});
   const auto& told = kOfTensors;
   const Tensor of_roles = sums_of_roles();
-  const Tensor sums = at::zeros({std::ssize(told), 2}, at::kDouble);                                      // how many, and their sum
-  const Tensor most = at::full({std::ssize(told), 2}, -std::numeric_limits<double>::max(), at::kDouble);  // and of their negatives
+  // how many, and their sum
+  const Tensor sums = at::zeros({std::ssize(told), 2}, at::kDouble);
+  // and of their negatives
+  const Tensor most = at::full({std::ssize(told), 2}, -std::numeric_limits<double>::max(), at::kDouble);
   for (const OfTensor& each : optimizer_.measured()) {
     const auto row = std::ranges::find(told, each.name) - std::begin(told);
-    auto *const sum = sums.mutable_data_ptr<double>() + 2 * row, *const largest = most.mutable_data_ptr<double>() + 2 * row;
+    auto *const sum = sums.mutable_data_ptr<double>() + 2 * row, *const largest =
+                                                                     most.mutable_data_ptr<double>() +
+                                                                     2 * row;
     sum[0] += 1, sum[1] += each.number;
     largest[0] = std::max(largest[0], each.number), largest[1] = std::max(largest[1], -each.number);
   }

@@ -20,11 +20,12 @@ namespace longhaul::parallel {
 
 inline constexpr int64_t kSumBlock = 4096;
 
-// [2, blocks] fp64: sums and sums of magnitudes of the blocks of a tensor, of each run of rows by itself (empty: one run of all).
+// [2, blocks] fp64: sums and sums of magnitudes of the blocks of a tensor, of each run of rows by itself
+// (empty: one run of all).
 Tensor block_sums(const Tensor& numbers, std::span<const int64_t> rows = {});
 
-// How far the tensor differs from the sum of its parts, in units of the largest rounding error. Above 1 it is wrong, and NaN counts as wrong. `sums`: the sums of
-// its blocks, added up over that many ranks.
+// How far the tensor differs from the sum of its parts, in units of the largest rounding error. Above 1 it is
+// wrong, and NaN counts as wrong. `sums`: the sums of its blocks, added up over that many ranks.
 double excess_of_sums(const Tensor& numbers, const Tensor& sums, int64_t ranks);
 
 class CheckedSums {
@@ -38,15 +39,16 @@ class CheckedSums {
   int64_t checked() const { return checked_; }                        // sums so far
 
  private:
-  friend comm::Work started_sum(comm::Communicator&, const Tensor&, const Tensor&, std::span<const int64_t>, const comm::CallOptions&);
+  friend comm::Work started_sum(comm::Communicator&, const Tensor&, const Tensor&, std::span<const int64_t>,
+                                const comm::CallOptions&);
   std::optional<std::string> wrong_;
   int64_t checked_ = 0;
   CheckedSums* before_;
 };
 
-// Starts the sum of `from` over the group, in place (`into` is the same tensor, no rows) or with this rank's run of rows written to `into`. The sum is checked where a
-// CheckedSums of this thread lives.
-comm::Work started_sum(comm::Communicator& group, const Tensor& from, const Tensor& into, std::span<const int64_t> rows,
-                       const comm::CallOptions& options);
+// Starts the sum of `from` over the group, in place (`into` is the same tensor, no rows) or with this rank's
+// run of rows written to `into`. The sum is checked where a CheckedSums of this thread lives.
+comm::Work started_sum(comm::Communicator& group, const Tensor& from, const Tensor& into,
+                       std::span<const int64_t> rows, const comm::CallOptions& options);
 
 }  // namespace longhaul::parallel

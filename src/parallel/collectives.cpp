@@ -45,7 +45,8 @@ Start gather(Communicator& group, const Rows& rows, const std::string& name) {
 Start sum_rows(Communicator& group, const Rows& rows, const std::string& name) {
   return [&group, rows, name](const Tensor& partial) {
     const Tensor own = with_rows(partial, rows[static_cast<size_t>(group.rank())]);
-    return Started{own, group.reduce_scatter(partial.contiguous().detach(), own, Reduction::kSum, {.name = name}, rows)};
+    return Started{
+        own, group.reduce_scatter(partial.contiguous().detach(), own, Reduction::kSum, {.name = name}, rows)};
   };
 }
 
@@ -67,8 +68,9 @@ std::string back(const char* name) { return std::string(name) + " (gradient)"; }
 
 Tensor recorded(const char* name, const Tensor& x, const Start& start, const Start& conjugate) {
   return kernels::differentiable(name, {x}, [&]() -> Recorded {
-    return {.results = {start(x).ended()},
-            .backward = [conjugate](const BackwardCall& call) { return std::vector<Tensor>{conjugate(call.gradients[0]).ended()}; }};
+    return {.results = {start(x).ended()}, .backward = [conjugate](const BackwardCall& call) {
+              return std::vector<Tensor>{conjugate(call.gradients[0]).ended()};
+            }};
   })[0];
 }
 
@@ -86,8 +88,9 @@ Begun begin(const char* name, const Tensor& x, const Start& start, Start conjuga
   halves->conjugate = std::move(conjugate);
   const Tensor values = kernels::differentiable(name, {x}, [&]() -> Recorded {
     halves->forward = start(x);
-    return {.results = {halves->forward.values},
-            .backward = [halves](const BackwardCall&) { return std::vector<Tensor>{std::exchange(halves->backward, {}).ended()}; }};
+    return {.results = {halves->forward.values}, .backward = [halves](const BackwardCall&) {
+              return std::vector<Tensor>{std::exchange(halves->backward, {}).ended()};
+            }};
   })[0];
   halves->forward.values = Tensor();  // a result that its own node held would never be given back
   return {values, halves};
@@ -155,7 +158,8 @@ Tensor sum_everywhere(Communicator& group, const Tensor& partial, const char* na
   return recorded(name, partial, sum(group, name), sum(group, back(name)));
 }
 
-Tensor exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive, const char* name) {
+Tensor exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive,
+                     const char* name) {
   return recorded(name, x, exchange(group, send, receive, name), exchange(group, receive, send, back(name)));
 }
 
@@ -167,7 +171,8 @@ Begun begin_sum_scatter_rows(Communicator& group, const Tensor& partial, const R
   return begin(name, partial, sum_rows(group, rows, name), gather(group, rows, back(name)));
 }
 
-Begun begin_exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive, const char* name) {
+Begun begin_exchange_rows(Communicator& group, const Tensor& x, const Rows& send, const Rows& receive,
+                          const char* name) {
   return begin(name, x, exchange(group, send, receive, name), exchange(group, receive, send, back(name)));
 }
 

@@ -76,7 +76,8 @@ void GradientTree::start_sum(const model::Arena& arena) {
   finish();
   Waiting waiting = std::move(waiting_[&arena]);
   join_on_this_rank(arena, waiting);
-  if (groups_ != nullptr && groups_->over(arena.copies()).size() > 1) return send(arena, waiting, groups_->over(arena.copies()));
+  if (groups_ != nullptr && groups_->over(arena.copies()).size() > 1)
+    return send(arena, waiting, groups_->over(arena.copies()));
   LONGHAUL_ASSERT(waiting.sums.size() == 1, "{} sums are left of {}", waiting.sums.size(), arena.name);
 }
 
@@ -91,7 +92,8 @@ std::vector<std::vector<TreeNode>> GradientTree::nodes_of_replicas() const {
 std::vector<int64_t> GradientTree::shares_of(const model::Arena& arena, int64_t ranks) const {
   if (arena.cut()) return arena.gradient_shares;
   std::vector<int64_t> shares;
-  for (int64_t rank = 0; rank < ranks; ++rank) shares.push_back(layout::even_part(arena.gradients.numel(), ranks, rank).length);
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    shares.push_back(layout::even_part(arena.gradients.numel(), ranks, rank).length);
   return shares;
 }
 
@@ -109,10 +111,12 @@ void GradientTree::send(const model::Arena& arena, const Waiting& waiting, comm:
     std::vector<int64_t> receive(ranks);
     for (size_t rank = 0; rank < ranks; ++rank) receive[rank] = n < nodes[rank / inner].size() ? own : 0;
     const bool has = n < waiting.sums.size();
-    const Tensor& sent = under_way_.sent.emplace_back(has ? waiting.sums[n] : at::empty({0}, arena.gradients.options()));
+    const Tensor& sent =
+        under_way_.sent.emplace_back(has ? waiting.sums[n] : at::empty({0}, arena.gradients.options()));
     const Tensor& received = under_way_.received.emplace_back(
         at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0})}, arena.gradients.options()));
-    under_way_.works.push_back(group.all_to_all(sent, received, has ? shares : none, receive, {.name = "gradients of " + arena.name}));
+    under_way_.works.push_back(group.all_to_all(sent, received, has ? shares : none, receive,
+                                                {.name = "gradients of " + arena.name}));
   }
 }
 
@@ -153,7 +157,8 @@ void GradientTree::finish() {
   const int64_t begin = std::accumulate(shares.begin(), shares.begin() + group.rank(), int64_t{0});
   const Tensor own = arena.gradients.narrow(0, begin, result.numel());
   own.copy_(result);
-  gathers_.push_back(group.all_gather(own, arena.gradients, {.name = "summed gradients of " + arena.name}, shares));
+  gathers_.push_back(
+      group.all_gather(own, arena.gradients, {.name = "summed gradients of " + arena.name}, shares));
 }
 
 void GradientTree::end_step() {
@@ -172,26 +177,32 @@ std::vector<double> GradientTree::sums_of(const Rows& rows, const std::string& n
 
 double GradientTree::sum_of_rounds(const std::vector<double>& rounds, const std::string& name) const {
   const int64_t replicas = this->replicas();
-  return sums_over({rounds}, {static_cast<int64_t>(rounds.size()) * replicas, place_.coordinate(Axis::kDp), replicas}, name)[0];
+  return sums_over({rounds},
+                   {static_cast<int64_t>(rounds.size()) * replicas, place_.coordinate(Axis::kDp), replicas},
+                   name)[0];
 }
 
 // Everyone writes its own places and nobody else does: a sum with zeros is exact in any order.
-std::vector<double> GradientTree::sums_over(const Rows& rows, const Leaves& leaves, const std::string& name) const {
+std::vector<double> GradientTree::sums_over(const Rows& rows, const Leaves& leaves,
+                                            const std::string& name) const {
   const int64_t inner = place_.mesh.world() / replicas(), count = static_cast<int64_t>(rows.size());
   int64_t within = 0;  // the number of this rank in its replica
-  for (const Axis axis : {Axis::kPp, Axis::kCp, Axis::kTp}) within = within * place_.mesh.size(axis) + place_.coordinate(axis);
+  for (const Axis axis : {Axis::kPp, Axis::kCp, Axis::kTp})
+    within = within * place_.mesh.size(axis) + place_.coordinate(axis);
   const Tensor all = at::zeros({inner, count, leaves.count}, at::kDouble);
   double* const values = all.mutable_data_ptr<double>();
   const auto at = [&](int64_t rank, int64_t row) { return values + (rank * count + row) * leaves.count; };
   for (int64_t row = 0; row < count; ++row) {
     const std::vector<double>& own = rows[static_cast<size_t>(row)];
-    for (size_t i = 0; i < own.size(); ++i) at(within, row)[leaves.first + static_cast<int64_t>(i) * leaves.step] = own[i];
+    for (size_t i = 0; i < own.size(); ++i)
+      at(within, row)[leaves.first + static_cast<int64_t>(i) * leaves.step] = own[i];
   }
   if (groups_ != nullptr) groups_->world().all_reduce(all, Reduction::kSum, {.name = name}).wait();
   std::vector<double> sums(rows.size());
   for (int64_t rank = 0; rank < inner; ++rank) {
     for (int64_t row = 0; row < count; ++row) {
-      sums[static_cast<size_t>(row)] += layout::sum_in_tree({at(rank, row), static_cast<size_t>(leaves.count)});
+      sums[static_cast<size_t>(row)] +=
+          layout::sum_in_tree({at(rank, row), static_cast<size_t>(leaves.count)});
     }
   }
   return sums;

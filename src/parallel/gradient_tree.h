@@ -7,8 +7,10 @@
 //
 //   tree.begin_step(parameters, 4);
 //   …forward and backward of a micro-batch; tree.end_micro_batch(); …
-//   tree.start_sum(arena);   // when the last micro-batch has added its gradients; on all ranks in the same order
-//   tree.end_step();         // the sums are complete: whole on all ranks, or each rank's share where arenas are cut (parallel.zero)
+//   // when the last micro-batch has added its gradients; on all ranks in the same order
+//   tree.start_sum(arena);
+//   // the sums are complete: whole on all ranks, or each rank's share where arenas are cut (parallel.zero)
+//   tree.end_step();
 //
 // Between two micro-batches every gradient must belong to one micro-batch: a rank finishes the backward pass
 // of one before it begins the next. Not thread-safe.
@@ -25,15 +27,18 @@ namespace longhaul::parallel {
 
 class GradientTree {
  public:
-  GradientTree(const layout::MeshRank& place, const MeshGroups* groups) : place_(place), groups_(groups) {}  // null: one process
+  // null: one process
+  GradientTree(const layout::MeshRank& place, const MeshGroups* groups) : place_(place), groups_(groups) {}
 
-  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);  // on this rank, and equally many on every other
+  // on this rank, and equally many on every other
+  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);
   void end_micro_batch();
   void start_sum(const model::Arena& arena);
   void end_step();
 
-  // Takes rows of numbers, one for each micro-batch of this rank (none where other stages have them). Returns for each column the sum over all ranks, in the order of
-  // the tree and then in the order of the ranks that share a replica. The same of numbers in whose order replicas take turns.
+  // Takes rows of numbers, one for each micro-batch of this rank (none where other stages have them). Returns
+  // for each column the sum over all ranks, in the order of the tree and then in the order of the ranks that
+  // share a replica. The same of numbers in whose order replicas take turns.
   using Rows = std::vector<std::vector<double>>;
   std::vector<double> sums_of(const Rows& rows, const std::string& name) const;
   double sum_of_rounds(const std::vector<double>& rounds, const std::string& name) const;
@@ -43,7 +48,8 @@ class GradientTree {
   struct Waiting {
     std::vector<layout::TreeNode> nodes;
     std::vector<Tensor> sums;
-    void add(const layout::SumTree& tree, layout::TreeNode node, const Tensor& sum);  // keeps `sum`, or adds it to the waiting neighbour
+    // keeps `sum`, or adds it to the waiting neighbour
+    void add(const layout::SumTree& tree, layout::TreeNode node, const Tensor& sum);
   };
   struct UnderWay {  // the sum of an arena
     const model::Arena* arena = nullptr;

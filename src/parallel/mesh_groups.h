@@ -18,7 +18,8 @@ class MeshGroups {
 
   const layout::MeshRank& place() const { return place_; }
   comm::Communicator& world() const { return world_; }
-  // The group of ranks that differ from this one in these coordinates only; `over` is one of Mesh::group_kinds.
+  // The group of ranks that differ from this one in these coordinates only; `over` is one of
+  // Mesh::group_kinds.
   comm::Communicator& over(layout::AxisSet axes) const { return named(axes.text()); }
   comm::Communicator& named(const std::string& kind) const;
   int64_t size(layout::Axis axis) const { return place_.mesh.size(axis); }

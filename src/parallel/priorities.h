@@ -8,7 +8,8 @@
 namespace longhaul::parallel {
 
 inline constexpr int kValuesOfLayersToCome = -1;  // needed before the pass that they are gathered for
-inline constexpr int kSumsOfGradients = -2;       // needed before the next layer's pass ends, or before the step ends
-inline constexpr int kSumsBetweenCopies = -3;     // needed one layer later
+// needed before the next layer's pass ends, or before the step ends
+inline constexpr int kSumsOfGradients = -2;
+inline constexpr int kSumsBetweenCopies = -3;  // needed one layer later
 
 }  // namespace longhaul::parallel

@@ -24,9 +24,11 @@ Ranks::Ranks(bool elastic) : ops_(std::make_unique<model::LocalOps>()) {
 namespace {
 
 // Islands are runs of consecutive ranks; whoever stands at the same place of each makes a group too.
-std::vector<std::unique_ptr<comm::Communicator>> split_into_islands(comm::Communicator& world, const Arrangement& arrangement) {
+std::vector<std::unique_ptr<comm::Communicator>> split_into_islands(comm::Communicator& world,
+                                                                    const Arrangement& arrangement) {
   const int64_t workers = arrangement.workers, island = arrangement.mesh.world();
-  LONGHAUL_ASSERT(world.size() == arrangement.world(), "{} ranks, {} workers of {}", world.size(), workers, island);
+  LONGHAUL_ASSERT(world.size() == arrangement.world(), "{} ranks, {} workers of {}", world.size(), workers,
+                  island);
   std::vector<std::unique_ptr<comm::Communicator>> groups(2);
   if (workers == 1) return groups;
   layout::GroupKind islands{.name = "worker", .groups = {}}, counterparts{.name = "workers", .groups = {}};
@@ -41,7 +43,8 @@ std::vector<std::unique_ptr<comm::Communicator>> split_into_islands(comm::Commun
 
 }  // namespace
 
-Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement) : context_(arrangement.context), world_(&world) {
+Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
+    : context_(arrangement.context), world_(&world) {
   auto groups = split_into_islands(world, arrangement);
   island_ = std::move(groups[0]);
   workers_ = std::move(groups[1]);
@@ -49,11 +52,13 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement) : contex
   place_ = {arrangement.mesh, own.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic};
   groups_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
   if (arrangement.pipeline.pairs_in_turns) turns_ = std::make_unique<Turns>();
-  ops_ = std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks, turns_.get());
+  ops_ = std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts,
+                                   arrangement.tensor_chunks, turns_.get());
   if (arrangement.elastic) tree_ = std::make_unique<GradientTree>(place_, groups_.get());
   if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {
-    layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
+    layout::GroupKind same{.name = "pp gradients",
+                           .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
     comm::Communicator& pipeline = groups_->over({Axis::kPp});
     stage_gradients_ = std::move(pipeline.split({same})[0]);
@@ -65,7 +70,8 @@ void Ranks::make_ways(comm::Communicator& pipeline, const std::vector<layout::Me
   std::vector<layout::GroupKind> kinds;
   for (const layout::MessageWay& way : ways) {
     const char* const what = way.channel == layout::Channel::kActivations ? "hidden states" : "gradients";
-    kinds.push_back({.name = fmt::format("pp {} {} to {}", what, way.sender, way.receiver), .groups = {{way.sender, way.receiver}}});
+    kinds.push_back({.name = fmt::format("pp {} {} to {}", what, way.sender, way.receiver),
+                     .groups = {{way.sender, way.receiver}}});
   }
   auto groups = pipeline.split(kinds, {.name = "ways of the pipeline"});
   for (size_t i = 0; i < ways.size(); ++i) {
@@ -75,7 +81,8 @@ void Ranks::make_ways(comm::Communicator& pipeline, const std::vector<layout::Me
 
 Ranks::WayEnd Ranks::way(const layout::MessageWay& way, int64_t peer) const {
   if (!ways_.empty()) return {*ways_.at(way), peer == way.sender ? 0 : 1};
-  return {way.channel == layout::Channel::kActivations ? groups_->over({Axis::kPp}) : stage_gradients(), peer};
+  return {way.channel == layout::Channel::kActivations ? groups_->over({Axis::kPp}) : stage_gradients(),
+          peer};
 }
 
 Ranks::~Ranks() = default;
@@ -131,8 +138,10 @@ void Ranks::start_sums() {
       continue;
     }
     const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
-    sum.work = arena.cut() ? started_sum(groups_->over(arena.sharers), arena.gradients, arena.own_gradients, arena.gradient_shares, options)
-                           : started_sum(groups_->over(arena.copies()), arena.gradients, arena.gradients, {}, options);
+    sum.work = arena.cut() ? started_sum(groups_->over(arena.sharers), arena.gradients, arena.own_gradients,
+                                         arena.gradient_shares, options)
+                           : started_sum(groups_->over(arena.copies()), arena.gradients, arena.gradients, {},
+                                         options);
   }
 }
 
@@ -148,18 +157,23 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
     if (tree_ == nullptr) sum.work.wait();
     sum.arena->zero_others();
     if (!sum.arena->cut() || sum.arena->share_copies.empty()) continue;
-    between_copies.push_back(started_sum(groups_->over(sum.arena->share_copies), sum.arena->own_gradients, sum.arena->own_gradients, {},
-                                         {.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies}));
+    between_copies.push_back(started_sum(
+        groups_->over(sum.arena->share_copies), sum.arena->own_gradients, sum.arena->own_gradients, {},
+        {.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies}));
   }
   for (comm::Work& work : between_copies) work.wait();
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
-void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const { sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters); }
+void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
+  sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters);
+}
 
-void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const {
-  if (groups_ == nullptr || parameter.parts.empty() || parameter.parts[0].spec.pipeline_ranks.size() < 2) return;
+void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers,
+                            const std::string& name) const {
+  if (groups_ == nullptr || parameter.parts.empty() || parameter.parts[0].spec.pipeline_ranks.size() < 2)
+    return;
   comm::Communicator& pipeline = groups_->over({Axis::kPp});
   std::vector<Tensor> all;
   std::vector<comm::Transfer> transfers;
@@ -180,7 +194,8 @@ void Ranks::sum(const Tensor& numbers, const std::string& name) const {
 }
 
 void Ranks::reduce_over(layout::AxisSet axes, const Tensor& numbers, Reduction how) const {
-  if (groups_ != nullptr) groups_->over(axes).all_reduce(numbers, how, {.name = "sums of the optimizer"}).wait();
+  if (groups_ != nullptr)
+    groups_->over(axes).all_reduce(numbers, how, {.name = "sums of the optimizer"}).wait();
 }
 
 double Ranks::sum(double number, const std::string& name) const {
@@ -206,7 +221,8 @@ int64_t Ranks::most(int64_t number) const {
 
 std::unique_ptr<comm::Communicator> Ranks::everyone(const std::string& purpose) const {
   if (world_ == nullptr) return nullptr;
-  layout::GroupKind all{.name = purpose, .groups = {std::vector<int64_t>(static_cast<size_t>(world_->size()))}};
+  layout::GroupKind all{.name = purpose,
+                        .groups = {std::vector<int64_t>(static_cast<size_t>(world_->size()))}};
   std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
   return std::move(world_->split({all}, {.name = purpose})[0]);
 }

@@ -36,7 +36,8 @@ void Sharding::start_gather(Held& held) {
   const model::Arena& arena = *held.arena;
   arena.take_values();
   const comm::CallOptions options{.name = "values of " + arena.name, .priority = kValuesOfLayersToCome};
-  held.coming = values_(arena.sharers).all_gather(arena.own_values, arena.values, options, arena.value_shares);
+  held.coming =
+      values_(arena.sharers).all_gather(arena.own_values, arena.values, options, arena.value_shares);
   held.whole = held.on_its_way = true;
 }
 
@@ -141,9 +142,11 @@ void Sharding::start_sums(int64_t layer) {
     if (!arena.gradients_come) continue;
     arena.take_gradients();  // where this rank has no product of it, zeros
     const MemoryPurposeScope scope(MemoryPurpose::kGradients);
-    Sum& sum = sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
+    Sum& sum =
+        sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
     const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
-    sum.work = started_sum(gradients_(arena.sharers), arena.gradients, sum.own, arena.gradient_shares, options);
+    sum.work =
+        started_sum(gradients_(arena.sharers), arena.gradients, sum.own, arena.gradient_shares, options);
   }
 }
 
@@ -157,7 +160,8 @@ void Sharding::finish_sum() {
       sum.arena->own_gradients.add_(sum.own);
       continue;
     }
-    const comm::CallOptions options{.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies};
+    const comm::CallOptions options{.name = "shares of gradients of " + sum.arena->name,
+                                    .priority = kSumsBetweenCopies};
     sum.work = started_sum(gradients_(sum.arena->share_copies), sum.own, sum.own, {}, options);
     copies_.push_back(std::move(sum));
   }
@@ -173,9 +177,10 @@ void Sharding::finish_copies() {
 }
 
 void Sharding::end_step() {
-  LONGHAUL_ASSERT(unsummed_.empty(),
-                  "the task does not mark where layer {} begins and ends (model/watched.h): its gradients are not summed",
-                  *unsummed_.begin());
+  LONGHAUL_ASSERT(
+      unsummed_.empty(),
+      "the task does not mark where layer {} begins and ends (model/watched.h): its gradients are not summed",
+      *unsummed_.begin());
   const at::NoGradGuard no_gradient;
   finish_sum();
   finish_copies();

@@ -44,8 +44,9 @@ class Sharding final : public model::ParameterWatch {
   void before_backward(int64_t layer) override;
   void after_backward(int64_t layer) override;
 
-  // The layers of the last backward pass whose gradients have not been summed yet: weight gradients were postponed, or the
-  // gradient of the layer's input was not needed. sum_layers() sums them once they are complete.
+  // The layers of the last backward pass whose gradients have not been summed yet: weight gradients were
+  // postponed, or the gradient of the layer's input was not needed. sum_layers() sums them once they are
+  // complete.
   std::vector<int64_t> left_open() { return std::exchange(open_, {}); }
   void sum_layers(const std::vector<int64_t>& layers);
   void end_step();  // waits for the sums in progress
@@ -68,16 +69,19 @@ class Sharding final : public model::ParameterWatch {
   void need(int64_t layer, int64_t next);
   void forget(int64_t layer);
   void start_sums(int64_t layer);
-  void finish_sum();     // ends the sum of one layer between the ranks that share it, and starts the sum between copies of shares
+  // ends the sum of one layer between the ranks that share it, and starts the sum between copies of shares
+  void finish_sum();
   void finish_copies();  // that sum
 
   model::ParameterSet& parameters_;
   Group values_, gradients_;
   std::map<int64_t, std::vector<Held>> layers_;  // −1: outside them
   std::vector<int64_t> open_;                    // layers of the current backward pass
-  std::set<int64_t> unsummed_;                   // layers with gradients of a backward pass that no sum has taken yet
-  bool gathers_ = false, reduces_ = false;       // values, gradients of layers come and go
-  std::vector<Sum> sums_, copies_;               // sums in progress: of one layer, and of the layer before it between copies of shares
+  // layers with gradients of a backward pass that no sum has taken yet
+  std::set<int64_t> unsummed_;
+  bool gathers_ = false, reduces_ = false;  // values, gradients of layers come and go
+  // sums in progress: of one layer, and of the layer before it between copies of shares
+  std::vector<Sum> sums_, copies_;
 };
 
 }  // namespace longhaul::parallel

@@ -10,7 +10,8 @@ namespace longhaul::parallel {
 using model::BlockInput;
 using model::Summand;
 
-TensorParts::TensorParts(comm::Communicator& group, const std::vector<int64_t>& rows, int64_t chunks) : group_(group) {
+TensorParts::TensorParts(comm::Communicator& group, const std::vector<int64_t>& rows, int64_t chunks)
+    : group_(group) {
   const int64_t count = std::clamp<int64_t>(std::ranges::min(rows), 1, chunks);
   for (int64_t part = 0; part < count; ++part) {
     std::vector<int64_t>& of_ranks = rows_.emplace_back();
@@ -50,7 +51,8 @@ void TensorParts::begin_to_gather(BlockInput& input) const {
   if (!input.parts.empty()) return;
   std::vector<int64_t> own;
   for (const auto& of_part : rows_) own.push_back(of_part[static_cast<size_t>(group_.rank())]);
-  const std::vector<Tensor> runs = count() == 1 ? std::vector<Tensor>{input.own_td} : input.own_td.split_with_sizes(own);
+  const std::vector<Tensor> runs =
+      count() == 1 ? std::vector<Tensor>{input.own_td} : input.own_td.split_with_sizes(own);
   for (size_t part = 0; part < count(); ++part) {
     const Begun begun = begin_gather_rows(group_, runs[part], rows_[part], kTensorTokens);
     input.parts.push_back({.arrived = [begun] { return end(begun); }});
@@ -93,7 +95,8 @@ Tensor TensorParts::summed(BlockInput& input, const std::vector<Summand>& summan
       const Tensor made = summands[i].product(rows[i].empty() ? arrived(input, part) : rows[i][part]);
       partial = partial.defined() ? partial + made : made;
     }
-    if (partial.defined()) moving.push_back(begin_sum_scatter_rows(group_, partial, rows_[part], kTensorProducts));
+    if (partial.defined())
+      moving.push_back(begin_sum_scatter_rows(group_, partial, rows_[part], kTensorProducts));
   }
   std::vector<Tensor> ended;
   for (const Begun& begun : moving) ended.push_back(end(begun));

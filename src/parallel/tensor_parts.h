@@ -25,7 +25,8 @@ inline constexpr const char* kTensorProducts = "products of the tensor ranks";
 
 class TensorParts {
  public:
-  // rows: the number on each rank. There are at most `chunks` parts, and none is empty on any rank where that can be avoided.
+  // rows: the number on each rank. There are at most `chunks` parts, and none is empty on any rank where that
+  // can be avoided.
   TensorParts(comm::Communicator& group, const std::vector<int64_t>& rows, int64_t chunks);
 
   // As in ParallelOps. All ranks of the group make the same calls.

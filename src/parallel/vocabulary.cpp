@@ -13,11 +13,14 @@ Tensor reduced(comm::Communicator& group, const Tensor& x, Reduction reduction, 
   return result;
 }
 
-// The terms of all rows from those of each rank's: L from the L of the ranks, and with w = e^{L_rank − L} the entropy Σ w (H_rank − log w).
+// The terms of all rows from those of each rank's: L from the L of the ranks, and with w = e^{L_rank − L} the
+// entropy Σ w (H_rank − log w).
 kernels::TokenLogits joined(comm::Communicator& group, const kernels::TokenLogits& of_rank) {
   const Tensor largest = reduced(group, of_rank.logsumexp_t, Reduction::kMax, "largest log-sum-exps");
-  const Tensor sum = reduced(group, of_rank.logsumexp_t.sub(largest).exp(), Reduction::kSum, "sums of exponentials");
-  kernels::TokenLogits all{largest + sum.log(), reduced(group, of_rank.label_t, Reduction::kSum, "logits of labels")};
+  const Tensor sum =
+      reduced(group, of_rank.logsumexp_t.sub(largest).exp(), Reduction::kSum, "sums of exponentials");
+  kernels::TokenLogits all{largest + sum.log(),
+                           reduced(group, of_rank.label_t, Reduction::kSum, "logits of labels")};
   if (!of_rank.entropy_t.defined()) return all;
   const Tensor log_w = of_rank.logsumexp_t.sub(all.logsumexp_t);
   all.entropy_t = reduced(group, of_rank.entropy_t.sub(log_w).mul(log_w.exp()), Reduction::kSum, "entropies");
@@ -30,17 +33,21 @@ kernels::VocabularyRows rows_of(comm::Communicator& group, const model::Vocabula
 
 }  // namespace
 
-Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels) {
-  const auto each = kernels::log_probabilities_of_all(hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels,
-                                                      {}, rows_of(group, head));
+Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const model::VocabularyShare& head,
+                       const Tensor& labels) {
+  const auto each = kernels::log_probabilities_of_all(
+      hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels, {},
+      rows_of(group, head));
   return each.log_probability_t.sum().neg();
 }
 
 kernels::TokenLogProbabilities vocabulary_log_probabilities(comm::Communicator& group, const Tensor& hidden,
-                                                            const model::VocabularyShare& head, const Tensor& labels,
+                                                            const model::VocabularyShare& head,
+                                                            const Tensor& labels,
                                                             const kernels::LogProbabilityOptions& options) {
-  return kernels::token_log_probabilities(hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels, options,
-                                          rows_of(group, head));
+  return kernels::token_log_probabilities(hidden,
+                                          {head.weights.weight, head.weights.sinks.weight, head.weights.kept},
+                                          labels, options, rows_of(group, head));
 }
 
 }  // namespace longhaul::parallel

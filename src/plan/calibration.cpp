@@ -58,7 +58,9 @@ Efficiency calibrated(const std::filesystem::path& run, Cluster cluster) {
   for (int i = 0; i < 60; ++i) {
     const double middle = std::sqrt(low * high);
     cluster.efficiency = scaled(base, middle);
-    (step_parts(work, layout, recipe.train.batch, cluster, default_practice(layout)).total() > seconds ? low : high) = middle;
+    (step_parts(work, layout, recipe.train.batch, cluster, default_practice(layout)).total() > seconds
+         ? low
+         : high) = middle;
   }
   Efficiency efficiency = scaled(base, low);
   efficiency.source = fmt::format("calibrated with {}", run.string());
@@ -112,11 +114,13 @@ double fitted_share(std::vector<PublishedRow> rows, int from, int to, int step, 
 }  // namespace
 
 double fitted_reach(std::vector<PublishedRow> rows) {
-  return fitted_share(std::move(rows), 70, 115, 1, [](PublishedRow& row, double share) { row.reach = share; });
+  return fitted_share(std::move(rows), 70, 115, 1,
+                      [](PublishedRow& row, double share) { row.reach = share; });
 }
 
 double fitted_layer_exposed(std::vector<PublishedRow> rows) {
-  return fitted_share(std::move(rows), 0, 100, 5, [](PublishedRow& row, double share) { row.practice.layer_exposed = share; });
+  return fitted_share(std::move(rows), 0, 100, 5,
+                      [](PublishedRow& row, double share) { row.practice.layer_exposed = share; });
 }
 
 }  // namespace longhaul::plan

@@ -21,7 +21,9 @@ struct ClusterField {
   double least, most, factor = 1;
 };
 
-Cluster cluster_of(const Accelerator& device) { return {.name = device.name, .device = device, .efficiency = efficiency_of(device)}; }
+Cluster cluster_of(const Accelerator& device) {
+  return {.name = device.name, .device = device, .efficiency = efficiency_of(device)};
+}
 
 void read_field(const recipe::TomlEntry& entry, const std::string& where, const ClusterField& field) {
   const double value = entry.value.is_integer()  ? static_cast<double>(entry.value.as_integer())
@@ -49,12 +51,15 @@ Cluster load_cluster(const std::string& name_or_file, int64_t gpus) {
   const auto entries = recipe::read_toml(read_text(name_or_file, ExitCode::kUsage, 1 << 20), name_or_file);
   const auto named = std::ranges::find(entries, "accelerator", &recipe::TomlEntry::key);
   if (named == entries.end() || !named->value.is_text()) {
-    throw Error(
-        {.code = ExitCode::kUsage, .what = "the cluster has no accelerator", .expected = "accelerator = \"h100\"", .where = name_or_file});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the cluster has no accelerator",
+                 .expected = "accelerator = \"h100\"",
+                 .where = name_or_file});
   }
   Cluster cluster = cluster_of(accelerator(named->value.as_text()));
   cluster.name = name_or_file;
-  double count = static_cast<double>(cluster.gpus), node = static_cast<double>(cluster.device.node), version = 1;
+  double count = static_cast<double>(cluster.gpus), node = static_cast<double>(cluster.device.node),
+         version = 1;
   const std::map<std::string, ClusterField> fields = {
       {"version", {&version, "the version of this format", 1, 1}},
       {"gpus", {&count, "devices", 1, 1e7}},
@@ -91,7 +96,8 @@ Cluster load_cluster(const std::string& name_or_file, int64_t gpus) {
                    .hint = nearest_spelling(entry.key, known)});
     }
     read_field(entry, where, field->second);
-    if (entry.key.ends_with("efficiency") || entry.key == "layer_seconds") cluster.efficiency.source = name_or_file;
+    if (entry.key.ends_with("efficiency") || entry.key == "layer_seconds")
+      cluster.efficiency.source = name_or_file;
   }
   cluster.gpus = gpus > 0 ? gpus : static_cast<int64_t>(count);
   cluster.device.node = static_cast<int64_t>(node);

@@ -12,25 +12,32 @@ namespace {
 double parameters_in_products(const recipe::ModelConfig& config, const layout::ParameterSpec& spec) {
   if (spec.tensor.global_shape.size() != 2) return 0;
   const layout::Role role = spec.tensor.role;
-  if (role == layout::Role::kEmbedding || role == layout::Role::kPosition || role == layout::Role::kLowerBound ||
-      role == layout::Role::kCoefficient)
+  if (role == layout::Role::kEmbedding || role == layout::Role::kPosition ||
+      role == layout::Role::kLowerBound || role == layout::Role::kCoefficient)
     return 0;
-  const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
+  const double share =
+      spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts)
+                       : 1.0;
   return share * static_cast<double>(spec.elements());
 }
 
 // The part of a tensor's three products that is computed: 1 where nothing is frozen.
 double computed(const layout::TensorPasses& passes) { return static_cast<double>(passes.products()) / 3; }
 
-// The product with the head that has no tensor of its own in the list: of an embedding that serves as head, and
-// of each module that predicts further ahead.
+// The product with the head that has no tensor of its own in the list: of an embedding that serves as head,
+// and of each module that predicts further ahead.
 double computed_of_head(const std::vector<layout::ParameterSpec>& list) {
   const auto trains = [](const layout::ParameterSpec& spec) { return spec.trainable; };
-  const auto is_head = [](const layout::ParameterSpec& spec) { return spec.tensor.role == layout::Role::kHead; };
+  const auto is_head = [](const layout::ParameterSpec& spec) {
+    return spec.tensor.role == layout::Role::kHead;
+  };
   auto head = std::ranges::find_if(list, is_head);
-  if (head == list.end()) head = std::ranges::find_if(list, [](const auto& spec) { return spec.tensor.role == layout::Role::kEmbedding; });
+  if (head == list.end())
+    head = std::ranges::find_if(
+        list, [](const auto& spec) { return spec.tensor.role == layout::Role::kEmbedding; });
   // The table trains, so what is looked up in it has a gradient too.
-  const bool before = std::ranges::any_of(list, [&](const auto& spec) { return trains(spec) && !is_head(spec); });
+  const bool before =
+      std::ranges::any_of(list, [&](const auto& spec) { return trains(spec) && !is_head(spec); });
   return computed({.input_gradient = before, .own_gradient = head != list.end() && head->trainable});
 }
 
@@ -38,7 +45,8 @@ double matrix_parameters(const recipe::ModelConfig& config) {
   double sum = 0;
   const std::vector<layout::ParameterSpec> list = layout::parameters(config);
   const std::vector<layout::TensorPasses> passes = layout::tensor_passes(list);
-  for (size_t i = 0; i < list.size(); ++i) sum += parameters_in_products(config, list[i]) * computed(passes[i]);
+  for (size_t i = 0; i < list.size(); ++i)
+    sum += parameters_in_products(config, list[i]) * computed(passes[i]);
   const double head = computed_of_head(list);
   // Each module's product with the head.
   sum += head * static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);
@@ -49,9 +57,11 @@ double matrix_parameters(const recipe::ModelConfig& config) {
 
 // The part of the FLOPs of a layer's attention and recurrence that is computed, forward and backward: their
 // backward pass leads to the gradient of what the output's projection reads.
-double computed_of_mixer(const std::vector<layout::ParameterSpec>& list, const std::vector<layout::TensorPasses>& passes, int64_t layer) {
+double computed_of_mixer(const std::vector<layout::ParameterSpec>& list,
+                         const std::vector<layout::TensorPasses>& passes, int64_t layer) {
   for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i].layer == layer && list[i].tensor.role == layout::Role::kOutput) return passes[i].input_gradient ? 1 : 1.0 / 3;
+    if (list[i].layer == layer && list[i].tensor.role == layout::Role::kOutput)
+      return passes[i].input_gradient ? 1 : 1.0 / 3;
   }
   return 1;
 }
@@ -80,7 +90,8 @@ double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recomput
   for (const auto& spec : list) {
     if (spec.layer >= first && spec.ahead < 0) flops += 2 * parameters_in_products(config, spec);
   }
-  for (int64_t l = first; l < config.layers; ++l) flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
+  for (int64_t l = first; l < config.layers; ++l)
+    flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
   return flops;
 }
 
@@ -99,7 +110,8 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
                  channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim)),
                  computed = each < config.layers ? computed_of_mixer(list, passes, l) : 1;
     flops.attention_full += computed * 6 * channels * tokens;
-    flops.attention_causal += computed * 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
+    flops.attention_causal +=
+        computed * 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
     flops.recurrence += computed * recurrence_flops(sizes);
   }
   return flops;

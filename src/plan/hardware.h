@@ -14,9 +14,10 @@ struct Accelerator {
   std::string name;                          // "h100"
   double bf16_flops = 0, fp8_flops = 0;      // FLOP/s; fp8 0: not available
   double memory_bytes = 0, memory_rate = 0;  // bytes, bytes/s
-  double link_rate = 0;                      // bytes/s that collective calls reach with neighbours in the node
-  double nic_rate = 0;                       // bytes/s of one accelerator over the network
-  int64_t node = 8;                          // number of accelerators that the fast link connects
+  // bytes/s that collective calls reach with neighbours in the node
+  double link_rate = 0;
+  double nic_rate = 0;  // bytes/s of one accelerator over the network
+  int64_t node = 8;     // number of accelerators that the fast link connects
   double thermal_watts = 0;
   std::string source;
 };

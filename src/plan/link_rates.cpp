@@ -14,7 +14,8 @@ double nodes_of_ring(const Cluster& cluster, int64_t ranks, int64_t stride) {
 }
 
 // `nodes`: selects the column of the network's table.
-double seconds_at(double rate, double bytes, double message, int64_t ranks, int64_t stride, double nodes, const Cluster& cluster) {
+double seconds_at(double rate, double bytes, double message, int64_t ranks, int64_t stride, double nodes,
+                  const Cluster& cluster) {
   if (ranks <= 1 || bytes <= 0) return 0;
   const double n = static_cast<double>(ranks);
   const double share = !cluster.efficiency.by_size           ? 1
@@ -28,7 +29,9 @@ double seconds_at(double rate, double bytes, double message, int64_t ranks, int6
 double link_message_s(const Cluster& cluster) { return cluster.efficiency.message_s; }
 double network_message_s(const Cluster& cluster) { return 2 * cluster.efficiency.message_s; }
 
-bool on_one_node(const Cluster& cluster, int64_t ranks, int64_t stride) { return ranks * stride <= cluster.device.node; }
+bool on_one_node(const Cluster& cluster, int64_t ranks, int64_t stride) {
+  return ranks * stride <= cluster.device.node;
+}
 double members_of_a_node(const Cluster& cluster, int64_t stride) {
   return static_cast<double>(std::max<int64_t>(1, cluster.device.node / stride));
 }
@@ -40,24 +43,30 @@ double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
 
 double layer_ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
   if (on_one_node(cluster, ranks, stride)) return cluster.device.link_rate;
-  const double all = std::log(kNodesOfOneCard / nodes_of_ring(cluster, ranks, stride)) / std::log(kNodesOfOneCard / kNodesOfAllCards);
+  const double all = std::log(kNodesOfOneCard / nodes_of_ring(cluster, ranks, stride)) /
+                     std::log(kNodesOfOneCard / kNodesOfAllCards);
   const double cards = std::pow(members_of_a_node(cluster, stride), std::clamp(all, 0.0, 1.0));
   return std::min(cluster.device.link_rate, cards * cluster.device.nic_rate);
 }
 
 double ring_seconds(double bytes, double message, int64_t ranks, int64_t stride, const Cluster& cluster) {
-  return seconds_at(ring_rate(cluster, ranks, stride), bytes, message, ranks, stride, nodes_of_ring(cluster, ranks, stride), cluster);
+  return seconds_at(ring_rate(cluster, ranks, stride), bytes, message, ranks, stride,
+                    nodes_of_ring(cluster, ranks, stride), cluster);
 }
 
-double layer_ring_seconds(double bytes, double message, int64_t ranks, int64_t stride, const Cluster& cluster) {
+double layer_ring_seconds(double bytes, double message, int64_t ranks, int64_t stride,
+                          const Cluster& cluster) {
   constexpr double kFewestNodes = 2;
-  return seconds_at(layer_ring_rate(cluster, ranks, stride), bytes, message, ranks, stride, kFewestNodes, cluster);
+  return seconds_at(layer_ring_rate(cluster, ranks, stride), bytes, message, ranks, stride, kFewestNodes,
+                    cluster);
 }
 
 double link_rate(const Cluster& cluster, double bytes) {
   return cluster.device.link_rate * (cluster.efficiency.by_size ? link_share(bytes) : 1);
 }
-double link_latency_s(const Cluster& cluster) { return cluster.efficiency.by_size ? 0 : link_message_s(cluster); }
+double link_latency_s(const Cluster& cluster) {
+  return cluster.efficiency.by_size ? 0 : link_message_s(cluster);
+}
 
 double network_share(double bytes, double nodes) {
   constexpr std::array<std::array<double, 7>, 6> kShare = {
@@ -69,7 +78,8 @@ double network_share(double bytes, double nodes) {
        {.96, .96, .96, .96, .957, .958, .919}}};  // 16 MiB to 16 GiB × 4; 2 to 128 nodes × 2
   const double x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 2, 0.0, 5.0),
                y = std::clamp(std::log2(std::max(nodes, 1.0)) - 1, 0.0, 6.0);
-  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4), j = std::min<size_t>(static_cast<size_t>(y), 5);
+  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4),
+               j = std::min<size_t>(static_cast<size_t>(y), 5);
   const double fx = x - static_cast<double>(i), fy = y - static_cast<double>(j);
   const auto across = [&](size_t row) { return kShare[row][j] * (1 - fy) + kShare[row][j + 1] * fy; };
   return across(i) * (1 - fx) + across(i + 1) * fx;
@@ -93,7 +103,9 @@ double all_to_all_share(double bytes, double nodes) {
   const double y = std::clamp(std::log2(std::max(nodes, 1.0)), 0.0, 4.0),
                x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 6, 0.0, 1.0);
   const size_t j = std::min<size_t>(static_cast<size_t>(y), 3);
-  const auto across = [&](const std::array<double, 5>& row) { return row[j] + (row[j + 1] - row[j]) * (y - static_cast<double>(j)); };
+  const auto across = [&](const std::array<double, 5>& row) {
+    return row[j] + (row[j + 1] - row[j]) * (y - static_cast<double>(j));
+  };
   const double small = across(kSmall), share = small * (1 - x) + across(kLarge) * x;
   return bytes < kSmallest ? bytes / (bytes + kSmallest * (1 / small - 1)) : share;
 }

@@ -24,7 +24,8 @@ double layer_ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride);
 
 // The time for `bytes` once around a ring of `ranks`, at the rate that messages of `message` bytes reach.
 double ring_seconds(double bytes, double message, int64_t ranks, int64_t stride, const Cluster& cluster);
-double layer_ring_seconds(double bytes, double message, int64_t ranks, int64_t stride, const Cluster& cluster);
+double layer_ring_seconds(double bytes, double message, int64_t ranks, int64_t stride,
+                          const Cluster& cluster);
 
 // Rate of the fast link, by size if the cluster has by_size; if the table already contains the latency it is
 // not added again.

@@ -53,9 +53,12 @@ layout::Timeline one_after_the_other(int64_t micro_batches, const StepParts& par
   double now = 0;
   for (int64_t m = 0; m < micro_batches; ++m) {
     for (const bool forward : {true, false}) {
-      const double took = forward ? parts.forward + head / 3 : parts.backward_input + parts.backward_weight + 2 * head / 3;
+      const double took =
+          forward ? parts.forward + head / 3 : parts.backward_input + parts.backward_weight + 2 * head / 3;
       timeline.ranks[0].push_back(
-          {.action = {.pass = forward ? Pass::kForward : Pass::kBackward, .micro_batch = m}, .begin = now, .end = now + took});
+          {.action = {.pass = forward ? Pass::kForward : Pass::kBackward, .micro_batch = m},
+           .begin = now,
+           .end = now + took});
       now += took;
     }
   }
@@ -68,10 +71,12 @@ class StepWriter {
   StepWriter(observe::StepTrace& step, int64_t begin_ns) : step_(step), begin_ns_(begin_ns) {}
 
   void span(SpanKind kind, double begin, double end, int64_t chunk = -1, int64_t micro_batch = -1) {
-    step_.spans.push_back({.kind = kind, .begin_ns = at(begin), .end_ns = at(end), .chunk = chunk, .micro_batch = micro_batch});
+    step_.spans.push_back(
+        {.kind = kind, .begin_ns = at(begin), .end_ns = at(end), .chunk = chunk, .micro_batch = micro_batch});
   }
   // The computing thread waits for it.
-  void call(const char* group, int64_t of, const char* kind, const std::string& name, double begin, double end) {
+  void call(const char* group, int64_t of, const char* kind, const std::string& name, double begin,
+            double end) {
     if (end <= begin) return;
     step_.calls.push_back({.group = fmt::format("planned/{} {}", group, of),
                            .kind = kind,
@@ -93,15 +98,18 @@ class StepWriter {
 
 std::vector<observe::TraceRank> ranks_of_stages(const PlanLayout& layout) {
   std::vector<observe::TraceRank> ranks;
-  for (int64_t pp = 0; pp < layout.pp; ++pp) ranks.push_back({.rank = pp * layout.world() / layout.pp, .pp = pp});
+  for (int64_t pp = 0; pp < layout.pp; ++pp)
+    ranks.push_back({.rank = pp * layout.world() / layout.pp, .pp = pp});
   return ranks;
 }
 
 std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t batch, const StepParts& parts,
-                                                const std::vector<observe::TraceRank>& ranks, int64_t step, int64_t begin_ns) {
+                                                const std::vector<observe::TraceRank>& ranks, int64_t step,
+                                                int64_t begin_ns) {
   constexpr int64_t kMostActions = 2'000'000;
   const int64_t micro_batches = plan.micro_batches(batch);
-  const auto timeline = plan.pp == 1 ? one_after_the_other(micro_batches, parts) : simulated(plan, micro_batches, parts, kMostActions);
+  const auto timeline = plan.pp == 1 ? one_after_the_other(micro_batches, parts)
+                                     : simulated(plan, micro_batches, parts, kMostActions);
   if (!timeline) {
     throw Error({.code = ExitCode::kData,
                  .what = "the schedule is too long to be played",
@@ -118,14 +126,15 @@ std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t 
     of_step.step = step, of_step.begin_ns = begin_ns;
     StepWriter writer(of_step, begin_ns);
     for (const layout::PassSpan& pass : timeline->ranks.at(static_cast<size_t>(rank.pp))) {
-      writer.span(kind_of(pass.action), pass.begin, pass.end, plan.chunks > 1 ? pass.action.chunk : -1, pass.action.micro_batch);
+      writer.span(kind_of(pass.action), pass.begin, pass.end, plan.chunks > 1 ? pass.action.chunk : -1,
+                  pass.action.micro_batch);
       if (pass.action.pass == Pass::kBackwardWeight) continue;  // nothing of it is exchanged
       double end = pass.end;
       for (const Exchange& exchange : exchanges) {
         if (pass.in_turns && exchange.hidden_in_turns) continue;
         const double took = pass.action.pass == Pass::kForward ? exchange.forward : exchange.backward;
-        writer.call(exchange.group, trace.rank.rank, exchange.kind, fmt::format("of micro-batch {}", pass.action.micro_batch), end - took,
-                    end);
+        writer.call(exchange.group, trace.rank.rank, exchange.kind,
+                    fmt::format("of micro-batch {}", pass.action.micro_batch), end - took, end);
         end -= took;
       }
     }

@@ -21,7 +21,9 @@ std::vector<observe::TraceRank> ranks_of_stages(const PlanLayout& layout);
 
 // The trace of step `step`, which begins at `begin_ns`. Rank numbers begin at observe::kFirstPlannedRank.
 // Error 65 where the schedule's lists are too long to play.
-std::vector<observe::RankTrace> predicted_trace(const PlanLayout& layout, int64_t batch, const StepParts& parts,
-                                                const std::vector<observe::TraceRank>& ranks, int64_t step, int64_t begin_ns);
+std::vector<observe::RankTrace> predicted_trace(const PlanLayout& layout, int64_t batch,
+                                                const StepParts& parts,
+                                                const std::vector<observe::TraceRank>& ranks, int64_t step,
+                                                int64_t begin_ns);
 
 }  // namespace longhaul::plan

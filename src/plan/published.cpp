@@ -33,8 +33,9 @@ namespace {
 bool same_task(const PublishedRow& a, const PublishedRow& b) {
   const auto task = [](const PublishedRow& row) {
     const Work& work = row.work;
-    return std::tuple(work.layers, work.hidden, work.vocabulary, work.sequence, work.dense_parameters, work.expert_parameters,
-                      work.experts_per_token, row.batch, row.layout.world(), row.cluster.device.name);
+    return std::tuple(work.layers, work.hidden, work.vocabulary, work.sequence, work.dense_parameters,
+                      work.expert_parameters, work.experts_per_token, row.batch, row.layout.world(),
+                      row.cluster.device.name);
   };
   return task(a) == task(b);
 }
@@ -54,13 +55,17 @@ std::vector<PublishedPair> published_pairs() {
   return pairs;
 }
 
-bool in_published_order(const PublishedPair& pair) { return predicted(*pair.faster) < predicted(*pair.slower); }
+bool in_published_order(const PublishedPair& pair) {
+  return predicted(*pair.faster) < predicted(*pair.slower);
+}
 
 bool clearly_apart(const PublishedPair& pair) { return pair.slower->seconds > 1.25 * pair.faster->seconds; }
 
 Efficiency scaled(Efficiency efficiency, double factor) {
-  efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor, efficiency.recurrence *= factor;
-  efficiency.layer_s /= factor, efficiency.message_s /= factor, efficiency.stop_s /= factor, efficiency.step_s /= factor;
+  efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor,
+      efficiency.recurrence *= factor;
+  efficiency.layer_s /= factor, efficiency.message_s /= factor, efficiency.stop_s /= factor,
+      efficiency.step_s /= factor;
   return efficiency;
 }
 
@@ -77,7 +82,8 @@ std::pair<double, double> predicted_range(const PublishedRow& row) {
   PublishedRow other = row;
   for (const int64_t chunks : row.stages) {
     other.layout.chunks = chunks;
-    other.layout.schedule = chunks > 1 ? recipe::PipelineSchedule::kInterleaved : recipe::PipelineSchedule::k1F1B;
+    other.layout.schedule =
+        chunks > 1 ? recipe::PipelineSchedule::kInterleaved : recipe::PipelineSchedule::k1F1B;
     // One stage: there is no other work meanwhile.
     other.practice.pipeline_exposed = chunks > 1 ? row.practice.pipeline_exposed : 1;
     const double seconds = predicted(other);

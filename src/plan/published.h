@@ -41,7 +41,9 @@ struct PublishedRow {
   // Plans are judged by this row: it is held out, with tensor ranks and pipelines (cutting everything is
   // software of its own), and nothing speaks against it.
   bool judged() const { return held_out() && layout.zero < 3 && apart.empty(); }
-  double mfu(double of_seconds) const { return flops / (static_cast<double>(layout.world()) * cluster.device.bf16_flops * of_seconds); }
+  double mfu(double of_seconds) const {
+    return flops / (static_cast<double>(layout.world()) * cluster.device.bf16_flops * of_seconds);
+  }
 };
 
 const std::vector<PublishedRow>& published_rows();

@@ -17,12 +17,12 @@ struct Reduction {
 // stage 3 fetches a layer's weights for each of its passes; otherwise both happen once per step, stage by
 // stage. Where shares have copies, their sums are exchanged between these. Without shares all gradients come
 // back instead of weights.
-Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, double micro_batches, double layers,
-                       const Cluster& cluster, double gradient_bytes);
+Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout,
+                       double micro_batches, double layers, const Cluster& cluster, double gradient_bytes);
 
 // The visible part of a rank's whole reduction. `of_a_micro_batch`: the passes of one micro-batch over all
 // layers of the rank.
-double exposed_seconds(const Reduction& all, const PlanLayout& layout, const Practice& practice, const StepParts& of_a_micro_batch,
-                       double micro_batches, double layers);
+double exposed_seconds(const Reduction& all, const PlanLayout& layout, const Practice& practice,
+                       const StepParts& of_a_micro_batch, double micro_batches, double layers);
 
 }  // namespace longhaul::plan

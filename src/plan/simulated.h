@@ -12,10 +12,11 @@ namespace longhaul::plan {
 
 // Only the passes of one step: without head, gradients and update. Empty where there is no pipeline, or where
 // the lists would be longer than `most_actions`.
-std::optional<layout::Timeline> simulated(const PlanLayout& layout, int64_t micro_batches, const StepParts& parts,
-                                          int64_t most_actions = 20'000);
+std::optional<layout::Timeline> simulated(const PlanLayout& layout, int64_t micro_batches,
+                                          const StepParts& parts, int64_t most_actions = 20'000);
 
 // The time of the whole step by this engine.
-std::optional<double> simulated_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& parts);
+std::optional<double> simulated_seconds(const PlanLayout& layout, int64_t micro_batches,
+                                        const StepParts& parts);
 
 }  // namespace longhaul::plan

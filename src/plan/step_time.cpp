@@ -26,22 +26,28 @@ struct LayerTime {
 
 // The probability that a token has any of its experts on a given rank, if all experts are equally likely.
 double any_expert(const Work& work, const PlanLayout& layout) {
-  return layout::chance_of_any(work.expert_count, work.expert_count / layout.ep, std::llround(work.experts_per_token));
+  return layout::chance_of_any(work.expert_count, work.expert_count / layout.ep,
+                               std::llround(work.experts_per_token));
 }
 
-void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens,
-                   LayerTime& time) {
-  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep),
-               etp = count(layout.etp);
+void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster,
+                   const Practice& practice, double tokens, LayerTime& time) {
+  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp),
+               ep = count(layout.ep), etp = count(layout.etp);
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
-    const double tensor_rate = on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
-    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
+    const double tensor_rate =
+        on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
+    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) *
+                  practice.tensor_exposed;
   }
-  if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
+  // keys and values of all, and the states of recurrences, whose size no sequence changes
+  if (layout.cp > 1) {
     const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
-    const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks, bytes = keys + 2 * work.recurrence_products / tp;
-    time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
+    const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks,
+                 bytes = keys + 2 * work.recurrence_products / tp;
+    time.context =
+        bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
     time.context_again = bytes > 0 ? time.context * keys / bytes : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
@@ -63,14 +69,17 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     // To other nodes.
     const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
-    const double link_s = sent * (1 - away) / cluster.device.link_rate, network_s = sent * away / cluster.device.nic_rate;
+    const double link_s = sent * (1 - away) / cluster.device.link_rate,
+                 network_s = sent * away / cluster.device.nic_rate;
     // One rank has all experts: nothing is sent.
     const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;
-    time.experts = 2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
+    time.experts =
+        2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }
 
-LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens) {
+LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& cluster,
+                     const Practice& practice, double tokens) {
   const double peak = cluster.device.bf16_flops * cluster.efficiency.products,
                rate = cluster.device.memory_rate * cluster.efficiency.memory;
   const double tp = count(layout.tp);
@@ -79,22 +88,28 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   time.products = 2 * tokens * work.dense_products_of(layout.tp) / peak;
   if (work.experts > 0) {  // at least the time in which the experts' weights are read
     const double held = work.expert_parameters / count(layout.ep * layout.etp);
-    time.expert_products = std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
+    time.expert_products =
+        std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
   }
-  const double keys = practice.causal && work.causal ? context * (1 - context / (2 * work.sequence)) : context;
+  const double keys =
+      practice.causal && work.causal ? context * (1 - context / (2 * work.sequence)) : context;
   const double share = practice.attention > 0 ? practice.attention : cluster.efficiency.attention;
-  time.attention =
-      4 * tokens * keys * work.attention_channels / tp / (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);
+  time.attention = 4 * tokens * keys * work.attention_channels / tp /
+                   (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);
   time.attention_backward = (practice.flash ? 2.5 : 2) * time.attention;
   // Chunks of 128 tokens: products within one, and with the state.
-  const double state_width = work.recurrence_products > 0 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads))) : 0;
-  time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp /
-                    (cluster.efficiency.recurrence > 0 ? cluster.device.bf16_flops * cluster.efficiency.recurrence : peak);
+  const double state_width = work.recurrence_products > 0
+                                 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads)))
+                                 : 0;
+  time.recurrence =
+      tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp /
+      (cluster.efficiency.recurrence > 0 ? cluster.device.bf16_flops * cluster.efficiency.recurrence : peak);
   // Norms and residuals (one of each in a parallel block), the channel mixer's activation, rows of experts in
   // both directions.
-  const double residual =
-      (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden / (practice.sequence_parallel ? tp : 1);
-  time.elementwise = tokens * (residual + (work.activation_bytes + work.dispatch_bytes * practice.imbalance) / tp) / rate;
+  const double residual = (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden /
+                          (practice.sequence_parallel ? tp : 1);
+  time.elementwise =
+      tokens * (residual + (work.activation_bytes + work.dispatch_bytes * practice.imbalance) / tp) / rate;
   if (!practice.flash) time.scores = 12 * tokens * work.attention_heads * context / tp / rate;
   add_exchanges(work, layout, cluster, practice, tokens, time);
   return time;
@@ -155,7 +170,8 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
 Practice default_practice(const PlanLayout& layout) {
   Practice practice;
   practice.data_exposed =
-      layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;  // gradients leave layer by layer; the first and the last are visible
+      // gradients leave layer by layer; the first and the last are visible
+      layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;
   practice.layer_exposed = kLayerExposed;
   return practice;
 }
@@ -166,13 +182,18 @@ double layers_of_rank(const Work& work, const PlanLayout& layout) {
 }
 
 // In zbv's V both are on the first rank.
-bool both_ends(const PlanLayout& layout) { return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV; }
+bool both_ends(const PlanLayout& layout) {
+  return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV;
+}
 
-double spare_layers(const Work& work, const PlanLayout& layout) { return layers_of_rank(work, layout) * count(layout.pp) - work.layers; }
+double spare_layers(const Work& work, const PlanLayout& layout) {
+  return layers_of_rank(work, layout) * count(layout.pp) - work.layers;
+}
 
 double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& pass) {
   using recipe::PipelineSchedule;
-  const double others = count(layout.pp - 1), forward = pass.forward, backward = pass.backward_input + pass.backward_weight;
+  const double others = count(layout.pp - 1), forward = pass.forward,
+               backward = pass.backward_input + pass.backward_weight;
   if (layout.pp == 1) return 0;
   switch (layout.schedule) {
     case PipelineSchedule::kGpipe:
@@ -186,12 +207,16 @@ double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const Ste
     // Zero-bubble methods: weight gradients fill what they can (ZB-H1 (p−1)(F + B − W); with two chunks per
     // rank, half).
     default:
-      return others * std::max(0.0, forward + pass.backward_input - pass.backward_weight + 2 * pass.transfer) / count(layout.chunks);
+      return others *
+             std::max(0.0, forward + pass.backward_input - pass.backward_weight + 2 * pass.transfer) /
+             count(layout.chunks);
   }
 }
 
-StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster, const Practice& practice) {
-  const double m = count(layout.micro_batches(batch)), tokens = count(layout.micro_batch) * work.sequence / count(layout.cp);
+StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster,
+                     const Practice& practice) {
+  const double m = count(layout.micro_batches(batch)),
+               tokens = count(layout.micro_batch) * work.sequence / count(layout.cp);
   const double layers = layers_of_rank(work, layout), tp = count(layout.tp);
   const LayerTime one = layer_time(work, layout, cluster, practice, tokens);
   const double often = m * layers;
@@ -204,9 +229,10 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.tensor_exchange = (1 + practice.backward_tensor) * often * one.tensor;
   parts.context_exchange = 3 * often * one.context;
   parts.expert_exchange = 2 * often * one.experts;
-  const double whole_forward =
-      one.math() + one.elementwise + one.scores + one.tensor + one.context + one.experts + cluster.efficiency.layer_s;
-  const double made_again = whole_forward - one.context - (practice.attention_again ? 0 : one.attention + one.scores) +
+  const double whole_forward = one.math() + one.elementwise + one.scores + one.tensor + one.context +
+                               one.experts + cluster.efficiency.layer_s;
+  const double made_again = whole_forward - one.context -
+                            (practice.attention_again ? 0 : one.attention + one.scores) +
                             (practice.attention_again ? one.context_again : 0);
   const double again = layout.recompute == recipe::Recompute::kFull ? made_again
                        : layout.recompute == recipe::Recompute::kSelective
@@ -216,18 +242,21 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.forward = layers * whole_forward;
   parts.backward_weight = layers * (one.products + one.expert_products);
   parts.backward_input =
-      layers * (one.products + one.expert_products + one.attention_backward + 2 * one.recurrence + 1.6 * (one.elementwise + one.scores) +
-                practice.backward_tensor * one.tensor + 2 * one.context + one.experts + cluster.efficiency.layer_s + again);
-  const double head = tokens / tp *
-                      (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
-                       practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
+      layers * (one.products + one.expert_products + one.attention_backward + 2 * one.recurrence +
+                1.6 * (one.elementwise + one.scores) + practice.backward_tensor * one.tensor +
+                2 * one.context + one.experts + cluster.efficiency.layer_s + again);
+  const double head =
+      tokens / tp *
+      (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
+       practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
   const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / layers;
   // In place of a layer, or in addition to all of them.
   parts.head = m * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);
   if (layout.pp > 1) {  // both ways, once for every stage on the rank
     const double chunks = count(layout.chunks);
     const double whole = 2 * tokens * work.hidden;
-    double message = whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
+    double message =
+        whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
     // Each tensor rank sent a share.
     if (!practice.sequence_parallel) message += whole * (tp - 1) / tp / link_rate(cluster, whole);
     parts.transfer = practice.pipeline_exposed * message * chunks;
@@ -235,12 +264,14 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
   const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
-  parts.gradients = exposed_seconds(
-      reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, m, layers, cluster, practice.gradient_bytes) +
-          reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp, layout, m, layers, cluster, practice.gradient_bytes),
-      layout, practice, parts, m, layers);
+  parts.gradients = exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, m, layers,
+                                                 cluster, practice.gradient_bytes) +
+                                        reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp,
+                                                     layout, m, layers, cluster, practice.gradient_bytes),
+                                    layout, practice, parts, m, layers);
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
-  parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
+  parts.update = practice.update_bytes * (dense + experts) /
+                 (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
   parts.fixed = cluster.efficiency.step_s;
   // What a layer keeps goes to the host and into the file, and comes back; passes wait for both.
   if (layout.offload) {

@@ -1,7 +1,7 @@
 // The time of a step under a layout, by part, in closed formulas that take a microsecond each. Layers:
 // products, attention, recurrences, elementwise operators, exchanges of tensor, context and expert ranks;
-// then the pipeline's messages and its bubble, the gradient reduction, the update. docs/guides/plan.md has the
-// formulas and what they leave out. In seconds.
+// then the pipeline's messages and its bubble, the gradient reduction, the update. docs/guides/plan.md has
+// the formulas and what they leave out. In seconds.
 #pragma once
 
 #include <string>
@@ -78,7 +78,8 @@ struct StepParts {
   std::vector<std::pair<const char*, double>> rows() const;  // parts that sum to the total
 };
 
-StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster, const Practice& practice);
+StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster,
+                     const Practice& practice);
 
 // Layers of the fullest rank, which determines the speed: stages are as even as whole layers allow.
 double layers_of_rank(const Work& work, const PlanLayout& layout);

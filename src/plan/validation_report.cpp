@@ -43,16 +43,18 @@ std::string use_text(const PublishedRow& row) {
 }
 
 bool validation_holds(const std::vector<SearchCheck>& searches) {
-  return std::ranges::all_of(published_pairs(),
-                             [](const PublishedPair& pair) { return in_published_order(pair) || !clearly_apart(pair); }) &&
+  return std::ranges::all_of(
+             published_pairs(),
+             [](const PublishedPair& pair) { return in_published_order(pair) || !clearly_apart(pair); }) &&
          std::ranges::none_of(searches, [](const SearchCheck& check) { return check.faster.has_value(); });
 }
 
 std::vector<PublishedGroup> published_groups() {
-  std::vector<PublishedGroup> groups = {{"held out, dense", {}},  {"held out, dense A100", {}}, {"held out, experts", {}},
-                                        {"held out, ZeRO-3", {}}, {"held out, apart", {}},      {"constants fitted on", {}},
-                                        {"reach fitted on", {}},  {"overlap fitted on", {}},    {"ZeRO-3, all", {}},
-                                        {kUnknownCluster, {}}};
+  std::vector<PublishedGroup> groups = {{"held out, dense", {}},   {"held out, dense A100", {}},
+                                        {"held out, experts", {}}, {"held out, ZeRO-3", {}},
+                                        {"held out, apart", {}},   {"constants fitted on", {}},
+                                        {"reach fitted on", {}},   {"overlap fitted on", {}},
+                                        {"ZeRO-3, all", {}},       {kUnknownCluster, {}}};
   std::vector<PublishedGroup> families;
   for (PublishedRow row : published_rows()) {
     const bool judged = row.judged(), a100 = row.dense && row.cluster.device.name == "a100";
@@ -85,20 +87,26 @@ std::vector<PublishedGroup> published_groups() {
 
 namespace {
 
-constexpr const char* kPairs = "pairs of layouts of one model on one cluster are predicted in their published order";
+constexpr const char* kPairs =
+    "pairs of layouts of one model on one cluster are predicted in their published order";
 
-int64_t pairs_in_order(const std::vector<PublishedPair>& pairs) { return std::ranges::count_if(pairs, in_published_order); }
+int64_t pairs_in_order(const std::vector<PublishedPair>& pairs) {
+  return std::ranges::count_if(pairs, in_published_order);
+}
 
 std::string pair_text(const PublishedPair& pair) {
-  return fmt::format("{}: {} before {}: {}", pair.faster->family, pair.faster->name, pair.slower->family, pair.slower->name);
+  return fmt::format("{}: {} before {}: {}", pair.faster->family, pair.faster->name, pair.slower->family,
+                     pair.slower->name);
 }
 
 std::string searches_text(const std::vector<SearchCheck>& searches, bool colours) {
-  observe::Table table("searches on H100s: is a neighbour of the best layout faster?",
-                       {{"model"}, {"GPUs", Align::kRight}, {"layouts", Align::kRight}, {"best"}, {"faster"}});
+  observe::Table table(
+      "searches on H100s: is a neighbour of the best layout faster?",
+      {{"model"}, {"GPUs", Align::kRight}, {"layouts", Align::kRight}, {"best"}, {"faster"}});
   for (const SearchCheck& check : searches) {
     table.row({check.model, std::to_string(check.gpus), observe::grouped(static_cast<double>(check.layouts)),
-               check.best ? check.best->layout.text() : "none fits", check.faster ? check.faster->what : "no"});
+               check.best ? check.best->layout.text() : "none fits",
+               check.faster ? check.faster->what : "no"});
   }
   return table.text(colours);
 }
@@ -129,13 +137,16 @@ std::string validation_text(const std::vector<SearchCheck>& searches, bool colou
                row_error_text(seconds / row.seconds), range_text(row), observe::percent(row.mfu(row.seconds)),
                observe::percent(row.mfu(seconds)), use_text(row)});
   }
-  observe::Table sums("errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});
+  observe::Table sums(
+      "errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});
   for (const PublishedGroup& group : published_groups()) {
     const Errors errors = errors_of(group.rows);
-    sums.row({group.name, std::to_string(errors.rows), observe::percent(errors.mean), observe::percent(errors.worst)});
+    sums.row({group.name, std::to_string(errors.rows), observe::percent(errors.mean),
+              observe::percent(errors.worst)});
   }
   const std::vector<PublishedPair> pairs = published_pairs();
-  std::string text = table.text(colours) + "\n" + sums.text(colours) + "\n" + searches_text(searches, colours) +
+  std::string text = table.text(colours) + "\n" + sums.text(colours) + "\n" +
+                     searches_text(searches, colours) +
                      fmt::format("\n{} of {} {}.\n", pairs_in_order(pairs), pairs.size(), kPairs);
   for (const PublishedPair& pair : pairs) {
     if (!in_published_order(pair)) text += fmt::format("  not so: {}\n", pair_text(pair));
@@ -169,10 +180,12 @@ ordered_json validation_json(const std::vector<SearchCheck>& searches) {
   }
   for (const PublishedGroup& group : published_groups()) {
     const Errors errors = errors_of(group.rows);
-    json["errors"].push_back({{"rows", group.name}, {"count", errors.rows}, {"mean", errors.mean}, {"worst", errors.worst}});
+    json["errors"].push_back(
+        {{"rows", group.name}, {"count", errors.rows}, {"mean", errors.mean}, {"worst", errors.worst}});
   }
   const std::vector<PublishedPair> pairs = published_pairs();
-  json["pairs"] = {{"count", pairs.size()}, {"in_order", pairs_in_order(pairs)}, {"not_in_order", ordered_json::array()}};
+  json["pairs"] = {
+      {"count", pairs.size()}, {"in_order", pairs_in_order(pairs)}, {"not_in_order", ordered_json::array()}};
   for (const PublishedPair& pair : pairs) {
     if (!in_published_order(pair)) json["pairs"]["not_in_order"].push_back(pair_text(pair));
   }

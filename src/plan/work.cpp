@@ -15,9 +15,11 @@ GroupedHeads& grouped_of(Work& work, int64_t heads) {
 }
 
 // The share of all, and for grouped heads at least one head.
-double shared(double all, const std::vector<GroupedHeads>& grouped, double GroupedHeads::*of_them, int64_t tp) {
+double shared(double all, const std::vector<GroupedHeads>& grouped, double GroupedHeads::*of_them,
+              int64_t tp) {
   double share = all / number(tp);
-  for (const GroupedHeads& each : grouped) share += each.*of_them * (1 / number(std::min(tp, each.heads)) - 1 / number(tp));
+  for (const GroupedHeads& each : grouped)
+    share += each.*of_them * (1 / number(std::min(tp, each.heads)) - 1 / number(tp));
   return share;
 }
 
@@ -26,15 +28,18 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     const double elements = number(spec.elements());
     if (spec.layer < 0) {  // modules that predict further ahead are with the head
-      (spec.tensor.role == layout::Role::kHead || spec.ahead >= 0 ? work.head_parameters : work.embedding_parameters) += elements;
+      (spec.tensor.role == layout::Role::kHead || spec.ahead >= 0 ? work.head_parameters
+                                                                  : work.embedding_parameters) += elements;
       continue;
     }
-    const bool product = spec.tensor.global_shape.size() == 2 && spec.tensor.role != layout::Role::kLowerBound;
+    const bool product =
+        spec.tensor.global_shape.size() == 2 && spec.tensor.role != layout::Role::kLowerBound;
     (spec.expert >= 0 ? work.expert_parameters : work.dense_parameters) += elements / work.layers;
     if (product && spec.expert >= 0) work.expert_products += per_token * elements / work.layers;
     if (product && spec.expert < 0) work.dense_products += elements / work.layers;
     if (!spec.split.grouped) continue;
-    GroupedHeads& grouped = grouped_of(work, spec.tensor.global_shape[static_cast<size_t>(spec.split.dimension)] / spec.split.unit);
+    GroupedHeads& grouped = grouped_of(
+        work, spec.tensor.global_shape[static_cast<size_t>(spec.split.dimension)] / spec.split.unit);
     grouped.parameters += elements / work.layers;
     if (product) grouped.products += elements / work.layers;
   }
@@ -43,12 +48,14 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
 // Two in and one out for a gated mixer, one in and one out for others, of two bytes; each chosen expert's row
 // is read and written, in both directions.
 void add_elementwise(const recipe::ModelConfig& model, Work& work) {
-  const double numbers = model.channel == recipe::Channel::kGelu ? 2 : 3, chosen = number(model.experts_per_token);
+  const double numbers = model.channel == recipe::Channel::kGelu ? 2 : 3,
+               chosen = number(model.experts_per_token);
   for (int64_t l = 0; l < model.layers; ++l) {
     const recipe::ChannelMixer mixer = model.channel_mixer(l);
     if (mixer == recipe::ChannelMixer::kNone) continue;
     const bool experts = mixer == recipe::ChannelMixer::kExperts;
-    const double width = number(model.intermediate) * (experts ? chosen : 1) + (experts ? number(model.shared_width()) : 0);
+    const double width =
+        number(model.intermediate) * (experts ? chosen : 1) + (experts ? number(model.shared_width()) : 0);
     work.activation_bytes += 2 * numbers * width / work.layers;
     if (experts) work.dispatch_bytes += 4 * (1 + chosen) * work.hidden / work.layers;
   }
@@ -59,13 +66,16 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
   const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
   const double norms = 2 * norm_bytes(request);
   for (int64_t l = 0; l < model.layers; ++l) {
-    const BlockMemory mixer = mixer_memory(request, l), channel = channel_memory(request, model.channel_mixer(l));
+    const BlockMemory mixer = mixer_memory(request, l),
+                      channel = channel_memory(request, model.channel_mixer(l));
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
     const double bytes = number(element_bytes(request.dtype)) / work.layers;
     if (attention.heads > attention.kv_heads)
-      grouped_of(work, attention.kv_heads).kept_bytes += bytes * number(attention.kv_heads * (attention.head_dim + attention.value_dim));
+      grouped_of(work, attention.kv_heads).kept_bytes +=
+          bytes * number(attention.kv_heads * (attention.head_dim + attention.value_dim));
     if (delta_rule.heads > delta_rule.key_heads)
-      grouped_of(work, delta_rule.key_heads).kept_bytes += 2 * bytes * number(delta_rule.key_heads * delta_rule.key);
+      grouped_of(work, delta_rule.key_heads).kept_bytes +=
+          2 * bytes * number(delta_rule.key_heads * delta_rule.key);
     work.attention_bytes += attention_result_bytes(request, l).total() / work.sequence / work.layers;
     work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
     work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
@@ -75,10 +85,16 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
 
 }  // namespace
 
-bool Work::deals_out_heads(int64_t tp) const { return heads % tp == 0 && (kv_heads % tp == 0 || tp % kv_heads == 0); }
+bool Work::deals_out_heads(int64_t tp) const {
+  return heads % tp == 0 && (kv_heads % tp == 0 || tp % kv_heads == 0);
+}
 
-double Work::dense_parameters_of(int64_t tp) const { return shared(dense_parameters, grouped, &GroupedHeads::parameters, tp); }
-double Work::dense_products_of(int64_t tp) const { return shared(dense_products, grouped, &GroupedHeads::products, tp); }
+double Work::dense_parameters_of(int64_t tp) const {
+  return shared(dense_parameters, grouped, &GroupedHeads::parameters, tp);
+}
+double Work::dense_products_of(int64_t tp) const {
+  return shared(dense_products, grouped, &GroupedHeads::products, tp);
+}
 
 double Work::kept_of(recipe::Recompute recompute, int64_t tp) const {
   if (recompute == recipe::Recompute::kFull) return (input_bytes + attention_bytes) / number(tp);
@@ -87,8 +103,10 @@ double Work::kept_of(recipe::Recompute recompute, int64_t tp) const {
 }
 
 Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
-  Work work{
-      .layers = number(model.layers), .hidden = number(model.hidden), .vocabulary = number(model.vocabulary), .sequence = number(sequence)};
+  Work work{.layers = number(model.layers),
+            .hidden = number(model.hidden),
+            .vocabulary = number(model.vocabulary),
+            .sequence = number(sequence)};
   work.head_rows = work.vocabulary * work.hidden;
   work.experts = number(model.experts);
   work.experts_per_token = number(model.experts_per_token);
@@ -99,11 +117,15 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   work.parallel_block = model.wiring == recipe::Wiring::kParallel;
   for (int64_t l = 0; l < model.layers; ++l) {
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
-    work.attention_channels += number(attention.heads * (attention.head_dim + attention.value_dim)) / 2 / work.layers;
+    work.attention_channels +=
+        number(attention.heads * (attention.head_dim + attention.value_dim)) / 2 / work.layers;
     work.attention_heads += number(attention.heads) / work.layers;
-    work.key_value_channels += number(attention.kv_heads * (attention.head_dim + attention.value_dim)) / work.layers;
+    work.key_value_channels +=
+        number(attention.kv_heads * (attention.head_dim + attention.value_dim)) / work.layers;
     work.recurrence_products += number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
-    work.recurrence_products += 1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;  // as in flops.cpp
+    // as in flops.cpp
+    work.recurrence_products +=
+        1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;
     if (attention.heads > 0) work.kv_heads = attention.kv_heads;
   }
   add_parameters(model, work);

@@ -9,7 +9,8 @@
 namespace longhaul::posttrain {
 
 train::TaskEntries tasks() {
-  static const std::vector<train::TaskEntry> all{chat_entry(), preference_entry(), reward_entry(), reinforce_entry()};
+  static const std::vector<train::TaskEntry> all{chat_entry(), preference_entry(), reward_entry(),
+                                                 reinforce_entry()};
   return all;
 }
 

@@ -29,7 +29,8 @@ void add_to(Sha256& hash, const Seen& seen) {
   add_to(hash, seen.parameters);
 }
 
-// What a processor that miscalculates now and then leaves: one element of one gradient, on one rank, in one step.
+// What a processor that miscalculates now and then leaves: one element of one gradient, on one rank, in one
+// step.
 ProofMistake one_element_off() {
   ProofMistake mistake{.name = "one element of one gradient"};
   mistake.gradients = [](const layout::MeshRank& place, int64_t step, const model::ParameterSet& parameters) {
@@ -53,7 +54,9 @@ std::string alignment_bits(const std::string& dtype, bool wrong) {
   if (wrong) layout.mistake = &mistake;
   const ProofSubject subject = subject_of(model, {}, layout, dtype);
   std::vector<SeenTwice> seen(8);
-  comm::run_ranks(8, [&](comm::Communicator& rank) { seen[static_cast<size_t>(rank.rank())] = prove_rank(subject, rank, std::nullopt); });
+  comm::run_ranks(8, [&](comm::Communicator& rank) {
+    seen[static_cast<size_t>(rank.rank())] = prove_rank(subject, rank, std::nullopt);
+  });
   Sha256 hash;
   for (const SeenTwice& of_rank : seen) add_to(hash, of_rank.whole);
   return hash.hex();
@@ -64,16 +67,18 @@ control::CheckFinding alignment_check(const control::CheckContext& context) {
   const Stopwatch watch;
   int64_t differing = 0;
   for (const std::string dtype : {"fp32", "bf16"}) {
-    const std::string first = alignment_bits(dtype, context.plant), again = alignment_bits(dtype, context.plant);
+    const std::string first = alignment_bits(dtype, context.plant),
+                      again = alignment_bits(dtype, context.plant);
     differing += first != again;
     finding.fingerprints.push_back({dtype + " steps", first, true});
     finding.found += fmt::format("{}{} {}", finding.found.empty() ? "" : ", ", dtype, first.substr(0, 12));
   }
-  finding.found += fmt::format(", steps of 8 ranks ({} in fp32, {} in bf16) twice each in {}", proof_steps("fp32"), proof_steps("bf16"),
-                               duration_text(watch.seconds()));
+  finding.found += fmt::format(", steps of 8 ranks ({} in fp32, {} in bf16) twice each in {}",
+                               proof_steps("fp32"), proof_steps("bf16"), duration_text(watch.seconds()));
   if (differing > 0) {
     finding.found += fmt::format("; the second time otherwise in {} of 2", differing);
-    finding.make(control::CheckStatus::kFailed, "the same bits both times", "this machine miscalculates: take it out of every run");
+    finding.make(control::CheckStatus::kFailed, "the same bits both times",
+                 "this machine miscalculates: take it out of every run");
   }
   return finding;
 }

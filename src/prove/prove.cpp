@@ -31,33 +31,41 @@ struct SavedCheckpoint {
 using Values = std::map<std::string, Tensor>;
 
 Tensor part_of(Tensor whole, const layout::Rectangle& box) {
-  for (size_t d = 0; d < box.length.size(); ++d) whole = whole.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
+  for (size_t d = 0; d < box.length.size(); ++d)
+    whole = whole.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
   return whole;
 }
 
-// Of each box what it has moved by since the start, of which the same rank has the same boxes. A router's biases follow no gradient but whether an expert had
-// more tokens than the mean: one token that bf16 sends elsewhere turns the whole step round.
+// Of each box what it has moved by since the start, of which the same rank has the same boxes. A router's
+// biases follow no gradient but whether an expert had more tokens than the mean: one token that bf16 sends
+// elsewhere turns the whole step round.
 std::vector<HeldBox> moved(const std::vector<HeldBox>& now, const std::vector<HeldBox>& start) {
-  LONGHAUL_ASSERT(now.size() == start.size(), "{} boxes of masters, {} at the start", now.size(), start.size());
+  LONGHAUL_ASSERT(now.size() == start.size(), "{} boxes of masters, {} at the start", now.size(),
+                  start.size());
   std::vector<HeldBox> result = now;
   for (size_t i = 0; i < result.size(); ++i) result[i].values = now[i].values.sub(start[i].values);
   std::erase_if(result, [](const HeldBox& each) { return each.name.ends_with(".router.bias"); });
   return result;
 }
 
-// Values on every rank must be the masters' rounding, whichever ranks have those. The first that is not, or "".
+// Values on every rank must be the masters' rounding, whichever ranks have those. The first that is not, or
+// "".
 std::string difference_from_masters(const std::vector<SeenTwice>& ranks, const Values& shapes) {
   Values masters;
-  for (const auto& [name, values] : shapes) masters[name] = at::full_like(values, std::numeric_limits<double>::quiet_NaN());
+  for (const auto& [name, values] : shapes)
+    masters[name] = at::full_like(values, std::numeric_limits<double>::quiet_NaN());
   for (const SeenTwice& rank : ranks) {
-    for (const HeldBox& each : rank.whole.rounded) part_of(masters.at(each.name), each.box).copy_(each.values);
+    for (const HeldBox& each : rank.whole.rounded)
+      part_of(masters.at(each.name), each.box).copy_(each.values);
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const HeldBox& each : ranks[rank].whole.parameters) {
       const Tensor off = each.values.ne(part_of(masters.at(each.name), each.box));
       if (off.numel() == 0 || !off.any().item<bool>()) continue;
-      return fmt::format("bf16 value after the last step of {}: {} of {} numbers on rank {} are not the rounding of their masters",
-                         each.name, off.sum().item<int64_t>(), off.numel(), rank);
+      return fmt::format(
+          "bf16 value after the last step of {}: {} of {} numbers on rank {} are not the rounding of their "
+          "masters",
+          each.name, off.sum().item<int64_t>(), off.numel(), rank);
     }
   }
   return "";
@@ -69,7 +77,8 @@ Values by_name(const std::vector<HeldBox>& all) {
   return result;
 }
 
-// The largest difference anywhere, relative to the largest value of its tensor, and what lies beyond the bound first.
+// The largest difference anywhere, relative to the largest value of its tensor, and what lies beyond the
+// bound first.
 class Difference {
  public:
   enum class Measure { kLargest, kMeanSquare };
@@ -77,10 +86,13 @@ class Difference {
   void note(const std::string& what, double difference) { judge(what, difference, bound_); }
   void note(const std::string& what, const std::vector<double>& reference, const std::vector<double>& found) {
     for (size_t i = 0; i < reference.size(); ++i)
-      note(fmt::format("{} of step {}", what, i + 1), std::abs(found[i] - reference[i]) / std::abs(reference[i]));
+      note(fmt::format("{} of step {}", what, i + 1),
+           std::abs(found[i] - reference[i]) / std::abs(reference[i]));
   }
-  // exact: what the reference would be without rounding; its own distance from that widens the bound (prove.h).
-  void note(const std::string& what, const Values& reference, const std::vector<HeldBox>& held, const Values* exact = nullptr) {
+  // exact: what the reference would be without rounding; its own distance from that widens the bound
+  // (prove.h).
+  void note(const std::string& what, const Values& reference, const std::vector<HeldBox>& held,
+            const Values* exact = nullptr) {
     double least = 0;
     for (const auto& [name, values] : reference) least = std::max(least, 1e-2 * size(values));
     for (const HeldBox& each : held) {
@@ -102,17 +114,20 @@ class Difference {
  private:
   void judge(const std::string& what, double difference, double bound) {
     if (!(difference <= worst) || where.empty()) worst = difference, where = what;
-    if (!(difference <= bound) && first_beyond.empty()) first_beyond = fmt::format("{}: {:.3g}, {:.3g} allowed", what, difference, bound);
+    if (!(difference <= bound) && first_beyond.empty())
+      first_beyond = fmt::format("{}: {:.3g}, {:.3g} allowed", what, difference, bound);
   }
   double size(const Tensor& x) const {
     if (x.numel() == 0) return 0;
-    return measure_ == Measure::kLargest ? x.abs().max().item<double>() : x.square().mean().sqrt().item<double>();
+    return measure_ == Measure::kLargest ? x.abs().max().item<double>()
+                                         : x.square().mean().sqrt().item<double>();
   }
   double bound_;
   Measure measure_;
 };
 
-// What two ranks hold of the same box must be the same bits: they have added the same numbers in the same order. The first that differs, or "".
+// What two ranks hold of the same box must be the same bits: they have added the same numbers in the same
+// order. The first that differs, or "".
 std::string difference_of_copies(const std::vector<SeenTwice>& ranks, const std::string& precision) {
   struct Holder {
     size_t rank = 0;
@@ -125,10 +140,13 @@ std::string difference_of_copies(const std::vector<SeenTwice>& ranks, const std:
       if (!found.empty()) return;
       const std::string box = fmt::format("{}{} of {}", precision, what, each.name);
       const uint64_t bits = content_hash(each.values);
-      const auto [holder, fresh] = first.try_emplace(
-          fmt::format("{} [{}] [{}]", box, fmt::join(each.box.offset, ", "), fmt::join(each.box.length, ", ")), Holder{rank, bits});
+      const auto [holder, fresh] =
+          first.try_emplace(fmt::format("{} [{}] [{}]", box, fmt::join(each.box.offset, ", "),
+                                        fmt::join(each.box.length, ", ")),
+                            Holder{rank, bits});
       if (fresh || holder->second.bits == bits) continue;
-      found = fmt::format("{}: other bits on rank {} than on rank {}, which hold the same part", box, rank, holder->second.rank);
+      found = fmt::format("{}: other bits on rank {} than on rank {}, which hold the same part", box, rank,
+                          holder->second.rank);
     }
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -139,13 +157,15 @@ std::string difference_of_copies(const std::vector<SeenTwice>& ranks, const std:
   return found;
 }
 
-// The single process, which every layout of as many ranks is compared with, and the checkpoint that the next layout goes on from.
+// The single process, which every layout of as many ranks is compared with, and the checkpoint that the next
+// layout goes on from.
 struct Reference {
   Seen seen;
   Values gradients, parameters, movements;  // movements: of masters in the first step
 };
 
-// LibTorch's products, which fp64 takes, have other bits with another number of threads; ours, of bf16 and fp32, have not.
+// LibTorch's products, which fp64 takes, have other bits with another number of threads; ours, of bf16 and
+// fp32, have not.
 class OneThread {
  public:
   OneThread() { set(1); }
@@ -178,15 +198,18 @@ class Prover {
       proof.reason = "no program was named that ranks can be started with";
       return proof;
     }
-    if (layout.elastic && layout.parallel.zero > 0 && !recipe::optimizer_entry(request_.optim.name).of_elements) {
+    if (layout.elastic && layout.parallel.zero > 0 &&
+        !recipe::optimizer_entry(request_.optim.name).of_elements) {
       proof.status = Proof::Status::kRefused;
-      proof.reason = fmt::format("{} adds numbers of a matrix over the shares of parallel.zero", request_.optim.name);
+      proof.reason =
+          fmt::format("{} adds numbers of a matrix over the shares of parallel.zero", request_.optim.name);
       return proof;
     }
     try {
       compare(layout, proof);
     } catch (const Error& error) {
-      // Ranks that hear less than they wait for may end so; a mistake of another kind must show in the numbers.
+      // Ranks that hear less than they wait for may end so; a mistake of another kind must show in the
+      // numbers.
       if (error.code() == ExitCode::kCommunication && layout.mistake != nullptr && layout.mistake->left_out) {
         proof.holds = false;
         proof.tensor = proof.reason = error.what();
@@ -194,7 +217,8 @@ class Prover {
       }
       if (error.code() != ExitCode::kUsage) throw;
       proof.status = Proof::Status::kRefused;
-      proof.reason = fmt::format("{}: {} expected, {} found", error.fields().what, error.fields().expected, error.fields().found);
+      proof.reason = fmt::format("{}: {} expected, {} found", error.fields().what, error.fields().expected,
+                                 error.fields().found);
     }
     return proof;
   }
@@ -206,8 +230,9 @@ class Prover {
   // Of models of one size on the same documents, added up in the same way.
   std::string key_of(const ProofLayout& layout) const {
     const recipe::ModelConfig small = subject(layout, "").config;
-    return fmt::format("{}-{}-{}-{}{}{}{}", small.layers, small.heads, small.experts, layout.packed ? "packed" : "rows",
-                       subject(layout, "").rows, layout.elastic ? "-elastic" : "", layout.weighted ? "-weighted" : "");
+    return fmt::format("{}-{}-{}-{}{}{}{}", small.layers, small.heads, small.experts,
+                       layout.packed ? "packed" : "rows", subject(layout, "").rows,
+                       layout.elastic ? "-elastic" : "", layout.weighted ? "-weighted" : "");
   }
 
   const Reference& reference(const ProofLayout& layout, const std::string& dtype) {
@@ -267,16 +292,19 @@ class Prover {
 
   void compare_bf16(const ProofLayout& layout, double none, Proof& proof) {
     using enum Difference::Measure;
-    Difference coarse(none * (request_.model.experts > 0 ? kProofBoundBf16Experts : kProofBoundBf16), kMeanSquare);
+    Difference coarse(none * (request_.model.experts > 0 ? kProofBoundBf16Experts : kProofBoundBf16),
+                      kMeanSquare);
     Difference scalars(none * kProofBoundBf16Scalars, kMeanSquare);
     const Reference &bf16 = reference(layout, "bf16"), &fp64 = reference(layout, "fp64");
     const std::vector<SeenTwice> ranks = on_ranks(layout, "bf16", proof);
-    Difference movements(none * (request_.model.experts > 0 ? kProofBoundBf16Experts : kProofBoundBf16), kMeanSquare);
+    Difference movements(none * (request_.model.experts > 0 ? kProofBoundBf16Experts : kProofBoundBf16),
+                         kMeanSquare);
     for (const auto& [seen, resumed] : ranks) {
       scalars.note("bf16 loss", bf16.seen.losses, seen.losses);
       scalars.note("bf16 gradient norm", {bf16.seen.norms[0]}, {seen.norms[0]});
       coarse.note("bf16 gradient", bf16.gradients, seen.gradients, &fp64.gradients);
-      movements.note("bf16 first update of the master", bf16.movements, moved(seen.masters, seen.start), &fp64.movements);
+      movements.note("bf16 first update of the master", bf16.movements, moved(seen.masters, seen.start),
+                     &fp64.movements);
     }
     proof.worst_working = coarse.worst;
     judge(scalars.first_beyond, proof);
@@ -293,7 +321,8 @@ class Prover {
       difference.note(precision + "gradient norm", reference.seen.norms, seen.norms);
       difference.note(precision + "gradient", reference.gradients, seen.gradients);
       difference.note(precision + "value after three steps", reference.parameters, seen.parameters);
-      difference.note(precision + "value after three steps, resumed", reference.parameters, resumed.parameters);
+      difference.note(precision + "value after three steps, resumed", reference.parameters,
+                      resumed.parameters);
     }
   }
 
@@ -304,12 +333,14 @@ class Prover {
     proof.tensor = proof.reason = wrong;
   }
 
-  // What each rank has seen, from the first step on, and in fp64 going on from another layout's checkpoint; its own becomes the next one's.
+  // What each rank has seen, from the first step on, and in fp64 going on from another layout's checkpoint;
+  // its own becomes the next one's.
   std::vector<SeenTwice> on_ranks(const ProofLayout& layout, const std::string& dtype, Proof& proof) {
     const int64_t world = layout.parallel.world();
     const ProofSubject trained = subject(layout, dtype);
     const parallel::Arrangement arrangement = arrangement_of(trained.config, trained.layout);
-    const bool resumes = dtype == "fp64" && layout.mistake == nullptr && arrangement.workers == 1;  // workers save more than others
+    // workers save more than others
+    const bool resumes = dtype == "fp64" && layout.mistake == nullptr && arrangement.workers == 1;
     const SavedCheckpoint earlier = checkpoints_[key_of(layout)], own = new_checkpoint(layout.name);
     std::optional<ProofCheckpoints> folders;
     if (resumes) folders = {earlier.folder, own.folder};
@@ -330,7 +361,9 @@ class Prover {
     return seen;
   }
 
-  SavedCheckpoint new_checkpoint(const std::string& layout) { return {layout, folder_ / std::to_string(++checkpoints_made_)}; }
+  SavedCheckpoint new_checkpoint(const std::string& layout) {
+    return {layout, folder_ / std::to_string(++checkpoints_made_)};
+  }
 
   const ProofRequest& request_;
   TemporaryFolder folder_;

@@ -21,7 +21,9 @@ using recipe::ParallelOptions;
 constexpr Axis kAxes[] = {Axis::kDp, Axis::kTp, Axis::kPp, Axis::kCp, Axis::kEp, Axis::kEtp};
 
 // Whatever the model is: copies of its key heads are no choice.
-layout::Mesh mesh_of(const ParallelOptions& parallel) { return arrangement_of({}, ProofLayout{.parallel = parallel}).mesh; }
+layout::Mesh mesh_of(const ParallelOptions& parallel) {
+  return arrangement_of({}, ProofLayout{.parallel = parallel}).mesh;
+}
 
 // ---- what can be chosen beside the mesh
 
@@ -45,7 +47,9 @@ bool has_expert_ranks(const ParallelOptions& parallel) { return parallel.ep * pa
 bool has_stages(const ParallelOptions& parallel) { return parallel.pp > 1; }
 bool has_copies(const ParallelOptions& parallel) { return parallel.world() > parallel.pp; }
 
-bool has_even_data_ranks(const ParallelOptions& parallel) { return parallel.world() / (parallel.pp * parallel.cp * parallel.tp) % 2 == 0; }
+bool has_even_data_ranks(const ParallelOptions& parallel) {
+  return parallel.world() / (parallel.pp * parallel.cp * parallel.tp) % 2 == 0;
+}
 
 // Those that say nothing of ranks come last.
 constexpr size_t kBesideRanks = 2;
@@ -91,7 +95,9 @@ const std::vector<Choice>& choices() {
          l.parallel.experts.dispatcher = v == 3 ? Dispatcher::kAllToAll : static_cast<Dispatcher>(v);
          l.parallel.experts.padded = v == 3;
        },
-       [](const ProofLayout& l) { return l.parallel.experts.padded ? size_t{3} : static_cast<size_t>(l.parallel.experts.dispatcher); }},
+       [](const ProofLayout& l) {
+         return l.parallel.experts.padded ? size_t{3} : static_cast<size_t>(l.parallel.experts.dispatcher);
+       }},
       {"parallel.token_groups",
        {"1", "2"},
        has_expert_ranks,
@@ -134,7 +140,9 @@ size_t first_feature_of(size_t choice) {
   return first;
 }
 
-bool applies(const Choice& choice, const ParallelOptions& parallel) { return choice.applies == nullptr || choice.applies(parallel); }
+bool applies(const Choice& choice, const ParallelOptions& parallel) {
+  return choice.applies == nullptr || choice.applies(parallel);
+}
 
 Features axes_of(const ParallelOptions& parallel) {
   const layout::Mesh mesh = mesh_of(parallel);
@@ -148,7 +156,8 @@ Features axes_of(const ParallelOptions& parallel) {
 Features features_of(const ProofLayout& layout) {
   Features features = axes_of(layout.parallel);
   for (size_t c = 0; c < choices().size(); ++c) {
-    if (applies(choices()[c], layout.parallel)) features |= bit(first_feature_of(c) + choices()[c].get(layout));
+    if (applies(choices()[c], layout.parallel))
+      features |= bit(first_feature_of(c) + choices()[c].get(layout));
   }
   return features;
 }
@@ -179,7 +188,8 @@ class Pairs {
   bool has(size_t a, size_t b) const { return (with_[a] & bit(b)) != 0; }
   int64_t not_yet(Features together) const {
     int64_t twice = 0;
-    each_of(together, [&](size_t feature) { twice += std::popcount(together & ~with_[feature] & ~bit(feature)); });
+    each_of(together,
+            [&](size_t feature) { twice += std::popcount(together & ~with_[feature] & ~bit(feature)); });
     return twice / 2;
   }
 
@@ -214,7 +224,8 @@ bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
   try {
     require_dealt_out(model, layout);
     if (layout.parallel.pp > 1) {
-      const int64_t replicas = mesh_of(layout.parallel).size(Axis::kDp), own = proof_rows(replicas) / replicas;
+      const int64_t replicas = mesh_of(layout.parallel).size(Axis::kDp),
+                    own = proof_rows(replicas) / replicas;
       layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline),
                         own / proof_rows_at_once(model, layout.parallel.pp, own));
     }
@@ -278,7 +289,8 @@ class Covering {
  public:
   explicit Covering(const recipe::ModelConfig& model) : model_(model) {}
 
-  // The best combination on a mesh that has at least `least` new pairs, or nothing; of equals the first from number `first` on.
+  // The best combination on a mesh that has at least `least` new pairs, or nothing; of equals the first from
+  // number `first` on.
   std::optional<ProofLayout> best(const ParallelOptions& mesh, size_t first, int64_t least) {
     const Combinations combinations(mesh);
     std::optional<ProofLayout> found;
@@ -337,7 +349,8 @@ std::vector<std::string> pairs_left_out(const std::vector<ProofLayout>& layouts)
   std::vector<std::string> left_out;
   each_of(features, [&](size_t a) {
     each_of(features, [&](size_t b) {
-      if (a < b && choice_of(a) != choice_of(b) && !had.has(a, b)) left_out.push_back(fmt::format("{} with {}", text_of(a), text_of(b)));
+      if (a < b && choice_of(a) != choice_of(b) && !had.has(a, b))
+        left_out.push_back(fmt::format("{} with {}", text_of(a), text_of(b)));
     });
   });
   return left_out;

@@ -15,7 +15,8 @@ namespace longhaul::prove {
 // Layouts of 1, 2, 4, … up to `ranks` ranks, for the model made small for each.
 std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t ranks);
 
-// The pairs of choices that no layout contains, because none can, as "parallel.schedule=dualpipe with packed=false".
+// The pairs of choices that no layout contains, because none can, as "parallel.schedule=dualpipe with
+// packed=false".
 std::vector<std::string> pairs_left_out(const std::vector<ProofLayout>& layouts);
 
 }  // namespace longhaul::prove

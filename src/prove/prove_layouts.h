@@ -17,24 +17,30 @@ struct ProofMistake;
 struct ProofLayout {
   std::string name;  // "tp2-cp2-ring"; unnamed choices have their default
   recipe::ParallelOptions
-      parallel{};      // workers: islands that all see the same sequences and average their weights after every step, as local SGD does
+      // workers: islands that all see the same sequences and average their weights after every step, as local
+      // SGD does
+      parallel{};
   bool packed = true;  // true: a row packs documents of any length; false: it is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
   bool offload = false;                   // true: activations are offloaded to a file between the passes
   const ProofMistake* mistake = nullptr;  // a mistake planted in the ranks, in fp64 only or in bf16 only
   bool processes = false;                 // true: its ranks are processes; false: threads
-  bool elastic = false;                   // train.elastic: compared bit for bit with an elastic run of one process
-  bool weighted = false;                  // true: every label weighs something else in the loss, some nothing
+  // train.elastic: compared bit for bit with an elastic run of one process
+  bool elastic = false;
+  bool weighted = false;  // true: every label weighs something else in the loss, some nothing
 };
-ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone,
+ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
+                         recipe::Recompute recompute = recipe::Recompute::kNone,
                          bool offload = false);  // named after its choices
 
 parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout);
 
 std::vector<ProofLayout> proof_layouts(const ProofLayout& own);
-// The layout of [parallel] and [train], with the workers of an outer loop where the recipe gives the number of ranks.
+// The layout of [parallel] and [train], with the workers of an outer loop where the recipe gives the number
+// of ranks.
 ProofLayout own_layout(const recipe::Recipe& recipe);
-// Layouts with train.elastic on at most `ranks` ranks: all of them replicas, which are the only thing that may change in such a run.
+// Layouts with train.elastic on at most `ranks` ranks: all of them replicas, which are the only thing that
+// may change in such a run.
 std::vector<ProofLayout> elastic_layouts(int64_t ranks);
 // Layouts whose loss is made of single tokens' log-probabilities.
 std::vector<ProofLayout> weighted_layouts();

@@ -32,13 +32,19 @@ std::string softmax(const ModelConfig& model) {
 }
 std::string linear(const ModelConfig& model) {
   return std::ranges::any_of(model.mixers,
-                             [](recipe::Mixer mixer) { return mixer != recipe::Mixer::kSoftmax && mixer != recipe::Mixer::kMla; })
+                             [](recipe::Mixer mixer) {
+                               return mixer != recipe::Mixer::kSoftmax && mixer != recipe::Mixer::kMla;
+                             })
              ? ""
              : "a linear mixer in model.mixers";
 }
-std::string carried_state(const ModelConfig& model) { return model.causal ? linear(model) : "model.causal = true"; }
+std::string carried_state(const ModelConfig& model) {
+  return model.causal ? linear(model) : "model.causal = true";
+}
 std::string no_order(const ModelConfig& model) { return model.causal ? "model.causal = false" : ""; }
-std::string linear_without_order(const ModelConfig& model) { return model.causal ? no_order(model) : linear(model); }
+std::string linear_without_order(const ModelConfig& model) {
+  return model.causal ? no_order(model) : linear(model);
+}
 std::string key_copies(const ModelConfig& model) {
   return layout::key_copies(model, 4) > 1 ? "" : "two key heads, of which four tensor ranks hold copies";
 }
@@ -46,7 +52,9 @@ std::string lightning(const ModelConfig& model) {
   return std::ranges::count(model.mixers, recipe::Mixer::kLightning) > 0 ? "" : "lightning in model.mixers";
 }
 std::string positions(const ModelConfig& model) {
-  return !softmax(model).empty() || model.position == recipe::Position::kNone ? "softmax in model.mixers, with positions" : "";
+  return !softmax(model).empty() || model.position == recipe::Position::kNone
+             ? "softmax in model.mixers, with positions"
+             : "";
 }
 
 // ---- which calls are left out
@@ -58,11 +66,13 @@ std::function<bool(const Call&)> calls_named(std::string name) {
 std::function<bool(const Call&)> sums_of_gradients(std::string over) {
   return [over = std::move(over)](const Call& call) {
     const std::string& name = call.options.name;
-    return name.starts_with("gradients of ") && (over.empty() || (name + ",").find(" over " + over + ",") != std::string::npos);
+    return name.starts_with("gradients of ") &&
+           (over.empty() || (name + ",").find(" over " + over + ",") != std::string::npos);
   };
 }
 
-void scale(const ParameterSet& parameters, double factor, const std::function<bool(const model::Parameter&)>& which) {
+void scale(const ParameterSet& parameters, double factor,
+           const std::function<bool(const model::Parameter&)>& which) {
   for (const auto& parameter : parameters.all()) {
     if (parameter->trainable() && which(*parameter)) parameter->grad.mul_(factor);
   }
@@ -125,32 +135,40 @@ std::vector<ProofMistake> make_mistakes() {
        .what = "One replica's tokens read those before them alone, where the model has no order.",
        .layout = dp2,
        .missing = no_order,
-       .model = [](const MeshRank& place, ModelConfig& model) { model.causal = place.coordinate(Axis::kDp) == 1; }},
+       .model = [](const MeshRank& place,
+                   ModelConfig& model) { model.causal = place.coordinate(Axis::kDp) == 1; }},
       {.name = "sums-of-own-tokens",
        .what = "Linear attention without an order adds up a context rank's own tokens of a document.",
        .layout = cp2,
        .missing = linear_without_order,
        .left_out = calls_named("sums of documents")},
       {.name = "mean-of-means",
-       .what = "The loss is averaged on each replica and then over replicas, which have different numbers of labels.",
+       .what = "The loss is averaged on each replica and then over replicas, which have different numbers of "
+               "labels.",
        .layout = dp2,
        .work = [](train::StepWork& work) { work.weight = 1; },
        .loss_factor = [](const train::StepWork& work, int64_t) { return 1 / work.weight; }},
       {.name = "last-micro-batch-forgotten",
        .what = "Gradients of the last micro-batch are not added.",
        .layout = dp2,
-       .loss_factor = [](const train::StepWork& work, int64_t micro_batch) { return micro_batch + 1 < work.micro_batches ? 1.0 : 0.0; }},
+       .loss_factor = [](const train::StepWork& work,
+                         int64_t micro_batch) { return micro_batch + 1 < work.micro_batches ? 1.0 : 0.0; }},
       {.name = "auxiliary-gradient-doubled",
        .what = "Each tensor rank adds the balance loss of the experts as if it had all tokens.",
        .layout = tp2,
        .missing = balance,
-       .model = [](const MeshRank& place, ModelConfig& model) { model.auxiliary_loss *= static_cast<double>(place.mesh.size(Axis::kTp)); }},
+       .model =
+           [](const MeshRank& place, ModelConfig& model) {
+             model.auxiliary_loss *= static_cast<double>(place.mesh.size(Axis::kTp));
+           }},
       {.name = "bias-counted-per-rank",
        .what = "A bias behind a sum over tensor ranks gets its gradient from each of them.",
        .layout = tp2,
        .missing = biases,
-       .gradients = [](const MeshRank& place, int64_t,
-                       const ParameterSet& parameters) { scale(parameters, static_cast<double>(place.mesh.size(Axis::kTp)), uncut_bias); }},
+       .gradients =
+           [](const MeshRank& place, int64_t, const ParameterSet& parameters) {
+             scale(parameters, static_cast<double>(place.mesh.size(Axis::kTp)), uncut_bias);
+           }},
       {.name = "wide-norm-of-own-heads",
        .what = "The norm over all heads takes the mean square of the rank's own.",
        .layout = tp2,
@@ -190,15 +208,17 @@ std::vector<ProofMistake> make_mistakes() {
        .batch =
            [](const MeshRank& place, ProofBatch& batch) {
              const int64_t before = batch.layout.tokens() / 2 * place.coordinate(Axis::kCp);
-             for (int64_t& position : batch.layout.positions) position = std::max<int64_t>(0, position - before);
+             for (int64_t& position : batch.layout.positions)
+               position = std::max<int64_t>(0, position - before);
            }},
       {.name = "label-at-the-cut-lost",
        .what = "The last token of a context rank has no label.",
        .layout = cp2,
        .batch =
            [](const MeshRank& place, ProofBatch& batch) {
-             const auto own = layout::local_tokens(batch.layout.tokens(), place.mesh.size(Axis::kCp), place.coordinate(Axis::kCp),
-                                                   recipe::ContextSplit::kZigzag);
+             const auto own =
+                 layout::local_tokens(batch.layout.tokens(), place.mesh.size(Axis::kCp),
+                                      place.coordinate(Axis::kCp), recipe::ContextSplit::kZigzag);
              batch.labels[static_cast<size_t>(own.back())] = layout::kIgnoreLabel;
              batch.labels[static_cast<size_t>(own.front())] = layout::kIgnoreLabel;
            }},
@@ -233,14 +253,17 @@ std::vector<ProofMistake> make_mistakes() {
        .layout = dp2,
        .gradients =
            [](const MeshRank& place, int64_t step, const ParameterSet& parameters) {
-             if (step == 2 && place.coordinate(Axis::kDp) == 1) scale(parameters, 0, [](const model::Parameter&) { return true; });
+             if (step == 2 && place.coordinate(Axis::kDp) == 1)
+               scale(parameters, 0, [](const model::Parameter&) { return true; });
            }},
       {.name = "replica-drifts",
-       .what = "A replica has other gradients than the others in the second step, from the fourteenth digit on.",
+       .what =
+           "A replica has other gradients than the others in the second step, from the fourteenth digit on.",
        .layout = dp2,
        .gradients =
            [](const MeshRank& place, int64_t step, const ParameterSet& parameters) {
-             if (step == 2 && place.coordinate(Axis::kDp) == 1) scale(parameters, 1 + 1e-13, [](const model::Parameter&) { return true; });
+             if (step == 2 && place.coordinate(Axis::kDp) == 1)
+               scale(parameters, 1 + 1e-13, [](const model::Parameter&) { return true; });
            }},
       {.name = "replicas-unsummed-in-bf16",
        .what = "Replicas keep the gradients of their own sequences, in bf16.",
@@ -253,7 +276,8 @@ std::vector<ProofMistake> make_mistakes() {
        .in_bf16 = true,
        .left_out = calls_named("products of the tensor ranks")},
       {.name = "stale-values-in-bf16",
-       .what = "Behind an update all ranks go on with the bf16 weights that they had before it; only the masters have changed.",
+       .what = "Behind an update all ranks go on with the bf16 weights that they had before it; only the "
+               "masters have changed.",
        .layout = {.ranks = 2, .zero = 1},
        .in_bf16 = true,
        .undone = ProofMistake::Undone::kValues},
@@ -283,17 +307,20 @@ Tensor rows_of(const Tensor& tensor, const std::vector<int64_t>& rows, int64_t r
 // A communicator that leaves out what a mistake leaves out, and all its groups.
 class Forgetful final : public comm::Wrapper {
  public:
-  Forgetful(std::shared_ptr<comm::Communicator> inner, const ProofMistake& mistake) : Wrapper(std::move(inner)), mistake_(mistake) {}
+  Forgetful(std::shared_ptr<comm::Communicator> inner, const ProofMistake& mistake)
+      : Wrapper(std::move(inner)), mistake_(mistake) {}
   comm::Work start(Call call) override {
     if (!mistake_.left_out(call)) return inner().start(std::move(call));
     leave_out(call);
     if (call.kind == CallKind::kExchange) return {};
-    Call meeting{.kind = CallKind::kBarrier, .sequence = call.sequence, .options = call.options};  // it keeps its number
+    // it keeps its number
+    Call meeting{.kind = CallKind::kBarrier, .sequence = call.sequence, .options = call.options};
     return inner().start(std::move(meeting));
   }
 
  private:
-  Forgetful(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place, const ProofMistake& mistake)
+  Forgetful(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place,
+            const ProofMistake& mistake)
       : Wrapper(std::move(inner), std::move(place)), mistake_(mistake) {}
   std::unique_ptr<comm::Communicator> around(std::shared_ptr<comm::Communicator> group,
                                              std::shared_ptr<const comm::GroupPlace> place) const override {

@@ -17,18 +17,21 @@
 namespace longhaul::prove {
 
 struct ProofMistake {
-  std::string name;                                                  // "norm-gradient-unsummed"
-  std::string what;                                                  // a sentence
-  recipe::ParallelOptions layout{};                                  // where it shows
-  std::function<std::string(const recipe::ModelConfig&)> missing{};  // what the model lacks that the mistake needs; unset or "": nothing
+  std::string name;                  // "norm-gradient-unsummed"
+  std::string what;                  // a sentence
+  recipe::ParallelOptions layout{};  // where it shows
+  // what the model lacks that the mistake needs; unset or "": nothing
+  std::function<std::string(const recipe::ModelConfig&)> missing{};
 
   bool in_bf16 = false;  // true: planted in bf16 only, where the bounds are wide; false: in fp64 only
   enum class Undone { kNothing, kValues, kAll };
-  Undone undone = Undone::kNothing;  // changes each update, on all ranks alike: values in the working precision, or masters too
+  // changes each update, on all ranks alike: values in the working precision, or masters too
+  Undone undone = Undone::kNothing;
 
   // Each function is called on the rank's own thread; an unset one means correct behaviour.
   std::function<bool(const comm::Call&)>
-      left_out{};  // left out by all members: a sum keeps this rank's own value, and messages of others are zero
+      // left out by all members: a sum keeps this rank's own value, and messages of others are zero
+      left_out{};
   std::function<void(const layout::MeshRank&, recipe::ModelConfig&)> model{};
   std::function<bool(const layout::MeshRank&)> other_start{};  // its weights start with other values
   std::function<void(const layout::MeshRank&, ProofBatch&)> batch{};

@@ -31,13 +31,15 @@ constexpr std::pair<const char*, std::vector<HeldBox> Seen::*> kBoxes[] = {{"gra
 class SeenWriter {
  public:
   Json json_of(const Seen& seen) {
-    for (const auto* list : {&seen.losses, &seen.norms}) numbers_.insert(numbers_.end(), list->begin(), list->end());
+    for (const auto* list : {&seen.losses, &seen.norms})
+      numbers_.insert(numbers_.end(), list->begin(), list->end());
     Json json = {{"steps", seen.losses.size()}};
     for (const auto& [name, boxes] : kBoxes) json[name] = boxes_of(seen.*boxes);
     return json;
   }
   void save(const std::filesystem::path& path) const {
-    write_text_atomically(path, {reinterpret_cast<const char*>(numbers_.data()), numbers_.size() * sizeof(double)});
+    write_text_atomically(path,
+                          {reinterpret_cast<const char*>(numbers_.data()), numbers_.size() * sizeof(double)});
   }
 
  private:
@@ -46,7 +48,8 @@ class SeenWriter {
     for (const HeldBox& each : all) {
       list.push_back({{"name", each.name}, {"offset", each.box.offset}, {"length", each.box.length}});
       const Tensor flat = each.values.contiguous();
-      numbers_.insert(numbers_.end(), flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel());
+      numbers_.insert(numbers_.end(), flat.const_data_ptr<double>(),
+                      flat.const_data_ptr<double>() + flat.numel());
     }
     return list;
   }
@@ -89,14 +92,17 @@ class SeenReader {
 
 }  // namespace
 
-std::vector<SeenTwice> prove_in_processes(const ProofSubject& subject, const std::optional<ProofCheckpoints>& checkpoints,
+std::vector<SeenTwice> prove_in_processes(const ProofSubject& subject,
+                                          const std::optional<ProofCheckpoints>& checkpoints,
                                           const ProofProcess& process) {
   const TemporaryFolder folder;
   Json task = {{"dtype", subject.dtype}};
-  if (checkpoints) task.update({{"earlier", checkpoints->earlier.string()}, {"own", checkpoints->own.string()}});
+  if (checkpoints)
+    task.update({{"earlier", checkpoints->earlier.string()}, {"own", checkpoints->own.string()}});
   write_text_atomically(folder / "task.json", task.dump());
   const int64_t world = subject.layout.parallel.world();
-  comm::require_all_end_well({.size = world, .words = process(subject.layout, folder.path()), .folder = folder.path()});
+  comm::require_all_end_well(
+      {.size = world, .words = process(subject.layout, folder.path()), .folder = folder.path()});
   std::vector<SeenTwice> all;
   for (int64_t rank = 0; rank < world; ++rank) {
     const Json json = Json::parse(read_text(file_of(folder.path(), rank, "json")));
@@ -112,7 +118,8 @@ void prove_as_process(ProofSubject subject, const std::filesystem::path& folder)
   const Json task = Json::parse(read_text(folder / "task.json"));
   subject.dtype = task.at("dtype");
   std::optional<ProofCheckpoints> checkpoints;
-  if (task.contains("own")) checkpoints = {task.at("earlier").get<std::string>(), task.at("own").get<std::string>()};
+  if (task.contains("own"))
+    checkpoints = {task.at("earlier").get<std::string>(), task.at("own").get<std::string>()};
   const auto world = comm::join_world({});
   const SeenTwice seen = prove_rank(subject, *world, checkpoints);
   SeenWriter writer;

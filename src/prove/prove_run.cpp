@@ -23,8 +23,9 @@ std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradien
     if (gradients && !parameter->trainable()) continue;
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const model::Part& part = parameter->parts[i];
-      const Tensor found = shares ? parameter->own_part_of(gradients ? parameter->own_grad : parameter->own_value, i)
-                                  : parameter->part_of(parameter->value.detach(), i);
+      const Tensor found =
+          shares ? parameter->own_part_of(gradients ? parameter->own_grad : parameter->own_value, i)
+                 : parameter->part_of(parameter->value.detach(), i);
       result.push_back({part.spec.tensor.name, shares ? part.own : part.held, found.to(at::kDouble).clone()});
     }
   }
@@ -32,21 +33,24 @@ std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradien
 }
 
 // This rank's share of the masters; as the values have them: rounded to the precision of these.
-std::vector<HeldBox> masters_of(const model::ParameterSet& parameters, const optim::Optimizer& optimizer, bool as_values) {
+std::vector<HeldBox> masters_of(const model::ParameterSet& parameters, const optim::Optimizer& optimizer,
+                                bool as_values) {
   std::vector<HeldBox> result;
   for (size_t p = 0; p < parameters.all().size(); ++p) {
     const model::Parameter& parameter = *parameters.all()[p];
     const Tensor& master = optimizer.masters()[p];
     for (size_t i = 0; i < parameter.parts.size(); ++i) {
-      const Tensor own = parameter.own_part_of(master, i), seen = as_values ? own.to(parameter.own_value.scalar_type()) : own;
-      result.push_back({parameter.parts[i].spec.tensor.name, parameter.parts[i].own, seen.to(at::kDouble).clone()});
+      const Tensor own = parameter.own_part_of(master, i),
+                   seen = as_values ? own.to(parameter.own_value.scalar_type()) : own;
+      result.push_back(
+          {parameter.parts[i].spec.tensor.name, parameter.parts[i].own, seen.to(at::kDouble).clone()});
     }
   }
   return result;
 }
 
-// What workers do behind each step: all see the same, so a late correction changes nothing, and the mean is what each has. Other methods change
-// weights also then.
+// What workers do behind each step: all see the same, so a late correction changes nothing, and the mean is
+// what each has. Other methods change weights also then.
 recipe::OuterOptions outer_of(const recipe::OuterOptions& of_recipe) {
   const bool corrects = of_recipe.method == recipe::Outer::kDelayCorrected;
   return {.method = corrects ? recipe::Outer::kDelayCorrected : recipe::Outer::kLocalSgd, .every = 1};
@@ -59,22 +63,26 @@ class ProofRun {
       : ranks_(ranks),
         mistake_(subject.layout.mistake),
         task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout, subject.rows),
-        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision(), kProofSeed)),
+        optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision(),
+                                         kProofSeed)),
         state_(*optimizer_),
         router_(subject.config.router) {
-    if (ranks.workers() > 1) outer_.emplace(outer_of(subject.optim.outer), *optimizer_, task_.parameters(), ranks);
+    if (ranks.workers() > 1)
+      outer_.emplace(outer_of(subject.optim.outer), *optimizer_, task_.parameters(), ranks);
   }
 
   void step(int64_t step) {
     const auto look = [&] {
-      if (mistake_ != nullptr && mistake_->gradients) mistake_->gradients(ranks_.place(), step, task_.parameters());
+      if (mistake_ != nullptr && mistake_->gradients)
+        mistake_->gradients(ranks_.place(), step, task_.parameters());
       if (step == 1) seen.gradients = held_of(task_.parameters(), true);
     };
     if (seen.start.empty()) seen.start = masters_of(task_.parameters(), *optimizer_, false);
     const Before before = undone() == Undone::kNothing ? Before{} : now();
     // What is not finite is seen as a difference.
     const train::StepResult result = train::run_step(
-        task_, *optimizer_, ranks_, step, {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router = router_, .with_gradients = look});
+        task_, *optimizer_, ranks_, step,
+        {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router = router_, .with_gradients = look});
     if (outer_) outer_->after_step({.lr = 1e-2, .loss = result.loss, .left = kProofSteps - step});
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
@@ -87,16 +95,19 @@ class ProofRun {
   }
   void save(const std::filesystem::path& folder) {
     std::optional<Error> failure;
-    checkpoint::Saver saver(files_,
-                            {.folder = folder, .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
-                            ranks_.everyone("checkpoint"));
+    checkpoint::Saver saver(
+        files_,
+        {.folder = folder,
+         .on_result = [&](const checkpoint::SaveResult& result) { failure = result.failure; }},
+        ranks_.everyone("checkpoint"));
     saver.save(kProofSavedStep, providers_, {.run_id = "prove"});
     saver.wait();
     if (failure) throw Error(*failure);
   }
   void resume(const std::filesystem::path& folder) {
     const std::string name = storage::CheckpointName{.step = kProofSavedStep, .generation = 1}.text();
-    checkpoint::load_training_state(storage::Checkpoint::open(files_, folder / name), providers_, ranks_.world());
+    checkpoint::load_training_state(storage::Checkpoint::open(files_, folder / name), providers_,
+                                    ranks_.world());
     ranks_.share_values(task_.parameters());
   }
   Seen seen;
@@ -109,7 +120,8 @@ class ProofRun {
   Undone undone() const { return mistake_ != nullptr ? mistake_->undone : Undone::kNothing; }
   Before now() {
     Before now;
-    for (const auto& parameter : task_.parameters().all()) now.values.push_back(parameter->value.detach().clone());
+    for (const auto& parameter : task_.parameters().all())
+      now.values.push_back(parameter->value.detach().clone());
     for (const Tensor& master : optimizer_->masters()) now.masters.push_back(master.clone());
     return now;
   }
@@ -143,8 +155,8 @@ class ProofRun {
 
 }  // namespace
 
-ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
-                        const std::string& dtype) {
+ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim,
+                        const ProofLayout& layout, const std::string& dtype) {
   const recipe::ModelConfig small = made_small(model, layout.parallel);
   const ProofLayout own = of_small(model, layout);
   return {small, optim, dtype, own, proof_rows(arrangement_of(small, own).mesh.size(layout::Axis::kDp))};
@@ -160,10 +172,12 @@ Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesyste
   return run.seen;
 }
 
-SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints) {
+SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world,
+                     const std::optional<ProofCheckpoints>& checkpoints) {
   const parallel::Arrangement arrangement = arrangement_of(subject.config, subject.layout);
   const ProofMistake* const mistake = subject.layout.mistake;
-  const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
+  const std::unique_ptr<comm::Communicator> planted =
+      mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
   parallel::Ranks ranks(planted ? *planted : world, arrangement);
   ProofRun run(subject, ranks);
   for (int64_t step = 1; step <= proof_steps(subject.dtype); ++step) {

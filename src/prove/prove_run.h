@@ -26,8 +26,9 @@ struct HeldBox {
   Tensor values;
 };
 
-// The results of a rank: the loss and the norm of each step, the gradients of the first, the parameters after the last. The masters, which ranks share, are recorded
-// at the start, after the first step, and after the last in the precision of the parameters.
+// The results of a rank: the loss and the norm of each step, the gradients of the first, the parameters after
+// the last. The masters, which ranks share, are recorded at the start, after the first step, and after the
+// last in the precision of the parameters.
 struct Seen {
   std::vector<double> losses, norms;
   std::vector<HeldBox> gradients, parameters, start, masters, rounded;
@@ -47,8 +48,8 @@ struct ProofSubject {
 };
 
 // The recipe's model made small for the layout's ranks.
-ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
-                        const std::string& dtype = "fp64");
+ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim,
+                        const ProofLayout& layout, const std::string& dtype = "fp64");
 
 // Folders of checkpoints.
 struct ProofCheckpoints {
@@ -60,6 +61,7 @@ struct ProofCheckpoints {
 Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to);
 
 // The results of this rank; without checkpoints nothing is saved or resumed.
-SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints);
+SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world,
+                     const std::optional<ProofCheckpoints>& checkpoints);
 
 }  // namespace longhaul::prove

@@ -27,10 +27,13 @@ const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 
 
 // The highest id stands for masked tokens, of which a third are.
 data::Masking masks_of(int64_t step, int64_t vocabulary) {
-  return {.share = 0.3, .mask_token = vocabulary - 1, .stream = RandomStream(kProofSeed, fmt::format("prove/masked/{}", step))};
+  return {.share = 0.3,
+          .mask_token = vocabulary - 1,
+          .stream = RandomStream(kProofSeed, fmt::format("prove/masked/{}", step))};
 }
 
-ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary, bool packed, bool masked) {
+ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary, bool packed,
+                    bool masked) {
   const RandomStream stream(kProofSeed, fmt::format("prove/ids/{}", step));
   ProofBatch batch;
   std::vector<int64_t> lengths;
@@ -39,14 +42,15 @@ ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocab
         packed ? kDocuments[static_cast<size_t>(row) % kDocuments.size()] : std::vector<int64_t>{kRowTokens};
     lengths.insert(lengths.end(), documents.begin(), documents.end());
     for (int64_t t = 0; t < kRowTokens; ++t) {
-      batch.ids.push_back(
-          static_cast<int64_t>(stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
+      batch.ids.push_back(static_cast<int64_t>(
+          stream.below(static_cast<uint64_t>(row * kRowTokens + t), static_cast<uint64_t>(vocabulary))));
     }
   }
   batch.layout = layout::in_rows(layout::make_packed(lengths), kRowTokens);
   if (masked) {
     batch.labels.resize(batch.ids.size());
-    data::mask_tokens(masks_of(step, vocabulary), static_cast<uint64_t>(first_row * kRowTokens), batch.ids, batch.labels);
+    data::mask_tokens(masks_of(step, vocabulary), static_cast<uint64_t>(first_row * kRowTokens), batch.ids,
+                      batch.labels);
   } else {
     batch.labels = layout::shifted_labels(batch.layout, batch.ids);
   }
@@ -63,14 +67,17 @@ void weigh_labels(ProofBatch& batch, int64_t first_row, int64_t step) {
   }
 }
 
-recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks, const ProofMistake* mistake) {
+recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks,
+                             const ProofMistake* mistake) {
   if (mistake != nullptr && mistake->model) mistake->model(ranks.place(), config);
   return config;
 }
 
 constexpr int64_t kLeast = 4;  // layers, and heads
 
-int64_t least_layers(const std::vector<recipe::Mixer>& mixers) { return std::max(kLeast, std::ssize(mixers)); }
+int64_t least_layers(const std::vector<recipe::Mixer>& mixers) {
+  return std::max(kLeast, std::ssize(mixers));
+}
 
 std::vector<recipe::Mixer> each_once(const std::vector<recipe::Mixer>& pattern) {
   std::vector<recipe::Mixer> mixers;
@@ -80,7 +87,8 @@ std::vector<recipe::Mixer> each_once(const std::vector<recipe::Mixer>& pattern) 
   return mixers;
 }
 
-// A layer of each stage that has some, two of those that have more than others; what is then missing of `least` has the largest.
+// A layer of each stage that has some, two of those that have more than others; what is then missing of
+// `least` has the largest.
 std::vector<int64_t> few_of_each(const std::vector<int64_t>& given, int64_t least) {
   int64_t fewest = INT64_MAX;
   for (const int64_t layers : given) fewest = layers > 0 ? std::min(fewest, layers) : fewest;
@@ -113,7 +121,8 @@ int64_t proof_rows(int64_t replicas) {
 recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel) {
   model.mixers = each_once(model.mixers);  // then all of them again
   const std::vector<int64_t>& given = parallel.pipeline.stage_layers;
-  const int64_t world = parallel.world(), many = (kLeast + world - 1) / world * world, least = least_layers(model.mixers);
+  const int64_t world = parallel.world(), many = (kLeast + world - 1) / world * world,
+                least = least_layers(model.mixers);
   if (given.empty()) {
     model.layers = std::max(least, layout::Pipeline(parallel.pp, parallel.pipeline).stages());
   } else {
@@ -122,10 +131,12 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   }
   recipe::GatedDeltaNetOptions& delta = model.gated_deltanet;
   const int64_t delta_heads = delta.heads > 0 ? delta.heads : model.heads;
-  const bool grouped =
-      model.softmax.kv_heads < model.heads || (delta.key_heads > 0 && delta.key_heads < delta_heads) || model.gla.key_heads > 0;
+  const bool grouped = model.softmax.kv_heads < model.heads ||
+                       (delta.key_heads > 0 && delta.key_heads < delta_heads) || model.gla.key_heads > 0;
   // Few key heads stay as few: tensor ranks that outnumber them hold copies.
-  const auto key_heads = [&](int64_t of_recipe) { return grouped && of_recipe < many && many % of_recipe == 0 ? of_recipe : many; };
+  const auto key_heads = [&](int64_t of_recipe) {
+    return grouped && of_recipe < many && many % of_recipe == 0 ? of_recipe : many;
+  };
   if (delta.key_heads > 0) delta.key_heads = key_heads(delta.key_heads);
   if (delta.heads > 0) delta.heads = 2 * many;
   delta.head_dim = std::min<int64_t>(delta.head_dim, 8);
@@ -144,20 +155,23 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   model.softmax.kv_heads = key_heads(model.softmax.kv_heads);
   model.heads = grouped ? 2 * many : many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);
-  for (int64_t* const channels :
-       {&model.tnl.gate_rank, &model.retnet.value_dim, &model.gla.key_dim, &model.gla.forget_rank, &model.lightnet.expand,
-        &model.lightnet.gate_rank, &model.cosformer2.gate_rank, &model.metala.key_dim, &model.mamba2.state}) {
+  for (int64_t* const channels : {&model.tnl.gate_rank, &model.retnet.value_dim, &model.gla.key_dim,
+                                  &model.gla.forget_rank, &model.lightnet.expand, &model.lightnet.gate_rank,
+                                  &model.cosformer2.gate_rank, &model.metala.key_dim, &model.mamba2.state}) {
     *channels = std::min<int64_t>(*channels, 6);
   }
-  // Heads of a few channels write next to nothing at first; a norm that blew that up would show rounding and nothing else.
-  for (double* const eps : {&model.tnl.norm_eps, &model.retnet.norm_eps, &model.gla.norm_eps, &model.cosformer2.norm_eps,
-                            &model.lightnet.norm_eps, &model.metala.norm_eps, &model.mamba2.norm_eps, &model.hgrn.norm_eps,
-                            &model.gated_deltanet.norm_eps, &model.kda.norm_eps, &model.deltanet.norm_eps}) {
+  // Heads of a few channels write next to nothing at first; a norm that blew that up would show rounding and
+  // nothing else.
+  for (double* const eps :
+       {&model.tnl.norm_eps, &model.retnet.norm_eps, &model.gla.norm_eps, &model.cosformer2.norm_eps,
+        &model.lightnet.norm_eps, &model.metala.norm_eps, &model.mamba2.norm_eps, &model.hgrn.norm_eps,
+        &model.gated_deltanet.norm_eps, &model.kda.norm_eps, &model.deltanet.norm_eps}) {
     *eps = std::max(*eps, 0.3);
   }
   model.lcsm.norm_eps = std::max(model.lcsm.norm_eps, 4.0);  // its memory sums without decay
   if (model.heads % model.mamba2.groups != 0) model.mamba2.groups = 1;
-  if (model.mamba2.norm_groups > 1) model.mamba2.norm_groups = model.heads;  // any number of tensor ranks can have whole ones
+  // any number of tensor ranks can have whole ones
+  if (model.mamba2.norm_groups > 1) model.mamba2.norm_groups = model.heads;
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
   model.toeplitz = std::min<int64_t>(model.toeplitz, 5);
   if (!model.lightnet.grid.empty()) {  // every document has room on it
@@ -190,8 +204,9 @@ namespace {
 void require_layers(const recipe::ModelConfig& model, const parallel::Arrangement& arrangement) {
   recipe::ModelConfig layers;
   layers.layers = model.layers;
-  parallel::Arrangement stages{.mesh = {arrangement.mesh.size(Axis::kPp), {.pp = arrangement.mesh.size(Axis::kPp)}},
-                               .pipeline = arrangement.pipeline};
+  parallel::Arrangement stages{
+      .mesh = {arrangement.mesh.size(Axis::kPp), {.pp = arrangement.mesh.size(Axis::kPp)}},
+      .pipeline = arrangement.pipeline};
   parallel::require_possible(layers, stages);
 }
 
@@ -213,8 +228,8 @@ void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layo
     parallel::require_possible(*each, arrangement_of(*each, of_small(model, layout)));
 }
 
-ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout,
-                     int64_t rows)
+ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks,
+                     const ProofLayout& layout, int64_t rows)
     : ranks_(ranks),
       layout_(layout),
       rows_(rows),
@@ -223,15 +238,18 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(layout.recompute);
-  const recipe::TrainOptions train{.offload = layout.offload ? recipe::Offload::kFile : recipe::Offload::kNone,
-                                   .offload_folder = std::filesystem::temp_directory_path().string()};
+  const recipe::TrainOptions train{
+      .offload = layout.offload ? recipe::Offload::kFile : recipe::Offload::kNone,
+      .offload_folder = std::filesystem::temp_directory_path().string()};
   offload_ = train::make_offload(train, {}, decoder_.parameters(), kLeastOfProof);
   decoder_.set_offload(offload_.get());
-  decoder_.parameters().initialise(kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
+  decoder_.parameters().initialise(
+      kProofSeed + (mistake_ != nullptr && mistake_->other_start && mistake_->other_start(ranks.place())));
 }
 
-// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one room for all of them or are balanced over all. Not four: of four
-// rows the cuts of two context ranks would lie between them, and no rank would share a sequence.
+// Two, or as many as the replica has; one where stages want many micro-batches; all where experts have one
+// room for all of them or are balanced over all. Not four: of four rows the cuts of two context ranks would
+// lie between them, and no rank would share a sequence.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own) {
   return model.shares_batch() ? own : stages > 1 ? 1 : std::min<int64_t>(own, 2);
 }
@@ -244,7 +262,8 @@ train::StepWork ProofTask::prepare(int64_t step) {
   work_ = {.auxiliary_by_weight = layout_.weighted};
   for (int64_t row = 0; row < own; row += in_micro_batch) {
     const int64_t first = place.coordinate(Axis::kDp) * own + row;
-    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed, masked_);
+    ProofBatch batch =
+        batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed, masked_);
     if (layout_.weighted) weigh_labels(batch, first, step);
     for (size_t i = 0; i < batch.labels.size(); ++i)
       work_.weight += batch.labels[i] < 0 ? 0 : layout_.weighted ? static_cast<double>(batch.weights[i]) : 1;

@@ -16,16 +16,19 @@ namespace longhaul::prove {
 
 inline constexpr uint64_t kProofSeed = 20260101;
 
-// The recipe's model with its mixers, wiring, experts, ties and biases, and with every size small, but large enough that the ranks can
-// share each, and with layers for every stage.
+// The recipe's model with its mixers, wiring, experts, ties and biases, and with every size small, but large
+// enough that the ranks can share each, and with layers for every stage.
 recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel);
-// The layout for the small model: where stages have their own numbers of layers (parallel.stage_layers), the numbers become small and stay uneven.
+// The layout for the small model: where stages have their own numbers of layers (parallel.stage_layers), the
+// numbers become small and stay uneven.
 ProofLayout of_small(const recipe::ModelConfig& model, ProofLayout layout);
 
-// Throws kUsage where the layout cannot share the layers, heads and experts of the recipe's own model, whose numbers may differ from the small model's, or those of the small model.
+// Throws kUsage where the layout cannot share the layers, heads and experts of the recipe's own model, whose
+// numbers may differ from the small model's, or those of the small model.
 void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout);
 
-// The rows of a step for that many replicas: eight, or as many more as give each replica the same number of at least two.
+// The rows of a step for that many replicas: eight, or as many more as give each replica the same number of
+// at least two.
 int64_t proof_rows(int64_t replicas);
 
 // The rows of a micro-batch, where a replica has `own` rows and that many stages.
@@ -41,15 +44,18 @@ struct ProofBatch {
 // A replica's share of the rows; a stage's share of the layers.
 class ProofTask final : public train::Task {
  public:
-  // The parts of `layout` beside its ranks: documents, recomputation, a mistake. All arguments must outlive it.
-  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout,
-            int64_t rows = 8);
+  // The parts of `layout` beside its ranks: documents, recomputation, a mistake. All arguments must outlive
+  // it.
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks,
+            const ProofLayout& layout, int64_t rows = 8);
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
 
   train::StepWork prepare(int64_t step) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
-  train::StageInput stage_input(int64_t micro_batch) const override { return stage_.input(text_of(micro_batch)); }
+  train::StageInput stage_input(int64_t micro_batch) const override {
+    return stage_.input(text_of(micro_batch));
+  }
 
  private:
   language::PackedText text_of(int64_t micro_batch) const;

@@ -12,16 +12,18 @@ using nlohmann::ordered_json;
 // The question of the row: the texts of its messages.
 std::string asked(const ReadRecord& record) {
   std::string text;
-  for (const ordered_json& message : record.columns.at("prompt")) text += message.at("content").get<std::string>();
+  for (const ordered_json& message : record.columns.at("prompt"))
+    text += message.at("content").get<std::string>();
   return text;
 }
 
-std::optional<std::string> wrong_answer(const std::vector<ReadRecord>& records, const std::vector<size_t>& of_task, size_t place,
-                                        int64_t tried) {
+std::optional<std::string> wrong_answer(const std::vector<ReadRecord>& records,
+                                        const std::vector<size_t>& of_task, size_t place, int64_t tried) {
   const ReadRecord& puzzle = records[of_task[place]];
   for (size_t away = 1; away < of_task.size() && static_cast<int64_t>(away) <= tried; ++away) {
     const std::string& other = records[of_task[(place + away) % of_task.size()]].answer;
-    if (!other.empty() && other != puzzle.answer && !verdict_on_payload(puzzle, other).accepted()) return other;
+    if (!other.empty() && other != puzzle.answer && !verdict_on_payload(puzzle, other).accepted())
+      return other;
   }
   return std::nullopt;
 }
@@ -32,7 +34,8 @@ ordered_json pair_of(const ReadRecord& record, const std::string& wrong, const P
     if (form.messages) return ordered_json::array({{{"role", "assistant"}, {"content", tagged}}});
     return answer + form.after;
   };
-  const ordered_json prompt = form.messages ? record.columns.at("prompt") : ordered_json(asked(record) + form.before);
+  const ordered_json prompt =
+      form.messages ? record.columns.at("prompt") : ordered_json(asked(record) + form.before);
   return {{"prompt", prompt}, {"chosen", said(record.answer)}, {"rejected", said(wrong)}};
 }
 

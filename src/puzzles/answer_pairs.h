@@ -1,6 +1,6 @@
-// Pairs of a right and a wrong answer to a puzzle, for preference learning: the right one is the puzzle's own, the
-// wrong one the answer to another puzzle of the same task that the verifier does not accept for this one. So both
-// are written as the task asks, and only one solves the puzzle.
+// Pairs of a right and a wrong answer to a puzzle, for preference learning: the right one is the puzzle's
+// own, the wrong one the answer to another puzzle of the same task that the verifier does not accept for this
+// one. So both are written as the task asks, and only one solves the puzzle.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,10 @@ struct AnswerPairs {
   int64_t without_wrong = 0;   // puzzles that every answer near them solves
 };
 
-// Gives {"prompt", "chosen", "rejected"} for each puzzle, in the order of the records. `tried`: how many other
-// puzzles are looked at for a wrong answer, the next ones of the task in a circle.
+// Gives {"prompt", "chosen", "rejected"} for each puzzle, in the order of the records. `tried`: how many
+// other puzzles are looked at for a wrong answer, the next ones of the task in a circle.
 AnswerPairs make_answer_pairs(const std::vector<ReadRecord>& records, const PairForm& form,
-                              const std::function<void(const nlohmann::ordered_json& pair)>& give, int64_t tried = 50);
+                              const std::function<void(const nlohmann::ordered_json& pair)>& give,
+                              int64_t tried = 50);
 
 }  // namespace longhaul::puzzles

@@ -10,15 +10,17 @@ namespace longhaul::puzzles {
 namespace {
 
 // Tasks that are in the harder public set alone.
-constexpr std::string_view kHardAlone[] = {"arrow_maze",      "goods_exchange",       "kukurasu",  "minesweeper", "norinori",
-                                           "object_counting", "space_reasoning_tree", "wordscapes"};
+constexpr std::string_view kHardAlone[] = {"arrow_maze",           "goods_exchange", "kukurasu",
+                                           "minesweeper",          "norinori",       "object_counting",
+                                           "space_reasoning_tree", "wordscapes"};
 
 // Where a set has several levels, their indexes are apart, so that two levels never draw the same numbers.
 DataSetPart part_of_level(const TaskEntry& task, int64_t level, int64_t count, bool validation) {
   return {&task, at_level(task.knobs, level), level, count, level * 1'000'000'000, validation};
 }
 
-void add_levels(DataSet& set, const TaskEntry& task, int64_t least, int64_t most, int64_t count, bool validation) {
+void add_levels(DataSet& set, const TaskEntry& task, int64_t least, int64_t most, int64_t count,
+                bool validation) {
   const int64_t levels = most - least + 1;
   for (int64_t level = least; level <= most; ++level) {
     const int64_t share = count / levels + (level - least < count % levels ? 1 : 0);
@@ -46,19 +48,21 @@ DataSet public_set(std::string_view name, int64_t count, int64_t validation) {
   return set;
 }
 
-DataSet mixed_set(const std::vector<const TaskEntry*>& tasks, const LevelMixture& mixture, int64_t count, bool validation) {
+DataSet mixed_set(const std::vector<const TaskEntry*>& tasks, const LevelMixture& mixture, int64_t count,
+                  bool validation) {
   DataSet set;
   for (const TaskEntry* task : tasks) {
     const std::vector<int64_t> counts = mixture.counts(task->key, count);
     for (size_t level = 0; level < counts.size(); ++level) {
-      if (counts[level] > 0) set.push_back(part_of_level(*task, static_cast<int64_t>(level), counts[level], validation));
+      if (counts[level] > 0)
+        set.push_back(part_of_level(*task, static_cast<int64_t>(level), counts[level], validation));
     }
   }
   return set;
 }
 
-DataSet banded_set(const std::vector<const TaskEntry*>& tasks, const std::map<std::string, LevelBand>& bands, const std::string& where,
-                   int64_t count, bool validation) {
+DataSet banded_set(const std::vector<const TaskEntry*>& tasks, const std::map<std::string, LevelBand>& bands,
+                   const std::string& where, int64_t count, bool validation) {
   DataSet set;
   for (const TaskEntry* task : tasks) {
     const auto found = bands.find(std::string(task->key));

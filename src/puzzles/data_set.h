@@ -3,7 +3,8 @@
 // has seeds of its own.
 //
 //   DataSet set = public_set("hard", 938, 10);
-//   make_data_set(set, {.seed = 0, .language = Language::kEnglish}, [&](const MadePuzzle& made, const RecordOf& of) { … });
+//   make_data_set(set, {.seed = 0, .language = Language::kEnglish}, [&](const MadePuzzle& made,
+//       const RecordOf& of) { … });
 //
 // The same at any number of threads. Memory: the puzzles of one task and level.
 #pragma once
@@ -36,12 +37,13 @@ int64_t puzzles_of(const DataSet& set);
 // learn from at levels 0 to 3. `count` and `validation` puzzles of each task, spread evenly over the levels.
 DataSet public_set(std::string_view name, int64_t count, int64_t validation);
 // As a mixture of levels asks for, `count` of each task.
-DataSet mixed_set(const std::vector<const TaskEntry*>& tasks, const LevelMixture& mixture, int64_t count, bool validation);
+DataSet mixed_set(const std::vector<const TaskEntry*>& tasks, const LevelMixture& mixture, int64_t count,
+                  bool validation);
 
-// `count` puzzles of each task, spread evenly over its band of levels (puzzles/calibrate/calibrate.h). kData, naming the
-// file `where`, for a task without a band.
-DataSet banded_set(const std::vector<const TaskEntry*>& tasks, const std::map<std::string, LevelBand>& bands, const std::string& where,
-                   int64_t count, bool validation);
+// `count` puzzles of each task, spread evenly over its band of levels (puzzles/calibrate/calibrate.h). kData,
+// naming the file `where`, for a task without a band.
+DataSet banded_set(const std::vector<const TaskEntry*>& tasks, const std::map<std::string, LevelBand>& bands,
+                   const std::string& where, int64_t count, bool validation);
 
 struct DataSetOptions {
   uint64_t seed = 0;  // below kValidationSeeds

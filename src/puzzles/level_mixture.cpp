@@ -11,8 +11,9 @@
 namespace longhaul::puzzles {
 namespace {
 
-constexpr JsonRules kMixtureRules = {
-    .code = ExitCode::kData, .what = "unusable mixture of levels", .hint = "longhaul puzzles verify … --mixture FILE makes such files"};
+constexpr JsonRules kMixtureRules = {.code = ExitCode::kData,
+                                     .what = "unusable mixture of levels",
+                                     .hint = "longhaul puzzles verify … --mixture FILE makes such files"};
 
 }  // namespace
 
@@ -23,7 +24,9 @@ const LevelMixture::Levels& LevelMixture::levels_of(std::string_view task) const
 }
 
 void LevelMixture::add(std::string_view task, int64_t level, LevelAnswers answers) {
-  LONGHAUL_ASSERT(level >= 0 && level < kLevels && answers.accepted >= 0 && answers.accepted <= answers.answers, "level {}", level);
+  LONGHAUL_ASSERT(
+      level >= 0 && level < kLevels && answers.accepted >= 0 && answers.accepted <= answers.answers,
+      "level {}", level);
   LevelAnswers& all = tasks_.try_emplace(std::string(task)).first->second[static_cast<size_t>(level)];
   const double kept = std::exp2(-answers.answers / kMemory);
   all.answers = all.answers * kept + answers.answers;
@@ -75,7 +78,8 @@ nlohmann::ordered_json LevelMixture::json() const {
   nlohmann::ordered_json tasks = nlohmann::ordered_json::object();
   for (const auto& [task, levels] : tasks_) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const LevelAnswers& each : levels) rows.push_back({{"answers", each.answers}, {"accepted", each.accepted}});
+    for (const LevelAnswers& each : levels)
+      rows.push_back({{"answers", each.answers}, {"accepted", each.accepted}});
     tasks[task] = rows;
   }
   return {{"start_level", start_level_}, {"tasks", tasks}};
@@ -91,7 +95,8 @@ LevelMixture LevelMixture::from_json(const nlohmann::json& json, const std::stri
     for (size_t level = 0; level < levels.size(); ++level) {
       levels[level] = {list.at(level).at("answers").number(), list.at(level).at("accepted").number()};
       const auto [answers, accepted] = levels[level];
-      list.at(level).require(accepted >= 0 && accepted <= answers && answers < 1e12, "0 ≤ accepted ≤ answers");
+      list.at(level).require(accepted >= 0 && accepted <= answers && answers < 1e12,
+                             "0 ≤ accepted ≤ answers");
     }
   }
   return mixture;
@@ -101,6 +106,8 @@ LevelMixture LevelMixture::read(const std::filesystem::path& path) {
   return from_json(parse_json(read_text(path), path.string(), kMixtureRules), path.string());
 }
 
-void LevelMixture::write(const std::filesystem::path& path) const { write_text_atomically(path, json().dump(1) + "\n"); }
+void LevelMixture::write(const std::filesystem::path& path) const {
+  write_text_atomically(path, json().dump(1) + "\n");
+}
 
 }  // namespace longhaul::puzzles

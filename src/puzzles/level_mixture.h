@@ -3,7 +3,8 @@
 // all have the same reward. So a level weighs as the variance of its reward, p (1 − p), and the levels are
 // open up to one that is not mastered yet (the idea of RLVE: the environments grow with the model).
 //
-//   LevelMixture mixture = LevelMixture::read("mixture.json");      // or LevelMixture(4): starts with level 4 open
+//   // or LevelMixture(4): starts with level 4 open
+//   LevelMixture mixture = LevelMixture::read("mixture.json");
 //   mixture.add("sudoku", 3, {.answers = 16, .accepted = 9});
 //   const std::vector<int64_t> counts = mixture.counts("sudoku", 100);     // of levels 0 … 10, 100 in all
 //   mixture.write("mixture.json");
@@ -44,10 +45,13 @@ class LevelMixture {
 
   void add(std::string_view task, int64_t level, LevelAnswers answers);
 
-  double pass_rate(std::string_view task, int64_t level) const;             // smoothed: one half of a level that nobody has met
-  int64_t hardest_open(std::string_view task) const;                        // levels above are not asked yet
-  std::vector<double> weights(std::string_view task) const;                 // of levels 0 … 10; their sum is 1
-  std::vector<int64_t> counts(std::string_view task, int64_t total) const;  // weights × total, rounded so that their sum is total
+  // smoothed: one half of a level that nobody has met
+  double pass_rate(std::string_view task, int64_t level) const;
+  int64_t hardest_open(std::string_view task) const;  // levels above are not asked yet
+  // of levels 0 … 10; their sum is 1
+  std::vector<double> weights(std::string_view task) const;
+  // weights × total, rounded so that their sum is total
+  std::vector<int64_t> counts(std::string_view task, int64_t total) const;
 
  private:
   using Levels = std::array<LevelAnswers, kLevels>;

@@ -16,9 +16,14 @@ constexpr int64_t kMostWithout = 1024;
 
 }  // namespace
 
-std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& knobs, uint64_t seed, int64_t index) {
+std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& knobs, uint64_t seed,
+                                      int64_t index) {
   for (uint64_t attempt = 0; attempt < kMostAttempts; ++attempt) {
-    Draw draw({.task = task.key, .version = task.version, .seed = seed, .index = static_cast<uint64_t>(index), .attempt = attempt});
+    Draw draw({.task = task.key,
+               .version = task.version,
+               .seed = seed,
+               .index = static_cast<uint64_t>(index),
+               .attempt = attempt});
     std::optional<Puzzle> puzzle = task.generate(knobs, draw);
     if (!puzzle) continue;
     const Verdict verdict = task.verify(puzzle->given, puzzle->solution);
@@ -29,21 +34,27 @@ std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& k
   return std::nullopt;
 }
 
-std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress) {
+std::vector<MadePuzzle> make_puzzles(const MakeRequest& request,
+                                     const std::function<void(int64_t made)>& progress) {
   KnownPuzzles known;
   return make_puzzles(request, known, progress);
 }
 
-std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, KnownPuzzles& known, const std::function<void(int64_t made)>& progress) {
+std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, KnownPuzzles& known,
+                                     const std::function<void(int64_t made)>& progress) {
   std::vector<MadePuzzle> all;
   int64_t without = 0;  // indexes one after the other that gave nothing new
   for (int64_t first = request.first_index; static_cast<int64_t>(all.size()) < request.count;) {
     throw_if_stop_requested("making puzzles");
-    // A few more than are missing, in the places of those that will be double; never a matter of threads, so that an error is not one either.
-    const int64_t missing = request.count - static_cast<int64_t>(all.size()), at_once = std::min(missing + missing / 8 + 2, kMostAtOnce);
+    // A few more than are missing, in the places of those that will be double; never a matter of threads, so
+    // that an error is not one either.
+    const int64_t missing = request.count - static_cast<int64_t>(all.size()),
+                  at_once = std::min(missing + missing / 8 + 2, kMostAtOnce);
     std::vector<std::optional<MadePuzzle>> made(static_cast<size_t>(at_once));
     parallel_items(at_once, threads(), [&](const auto& each) {
-      each([&](int64_t i) { made[static_cast<size_t>(i)] = make_puzzle(*request.task, request.knobs, request.seed, first + i); });
+      each([&](int64_t i) {
+        made[static_cast<size_t>(i)] = make_puzzle(*request.task, request.knobs, request.seed, first + i);
+      });
     });
     first += at_once;
     for (std::optional<MadePuzzle>& one : made) {
@@ -57,11 +68,12 @@ std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, KnownPuzzles& k
     }
     if (progress) progress(static_cast<int64_t>(all.size()));
     if (without >= kMostWithout)
-      throw Error({.code = ExitCode::kUsage,
-                   .what = fmt::format("{} has no more different puzzles with these knobs", request.task->key),
-                   .expected = fmt::format("{} of them", request.count),
-                   .found = fmt::format("{}", all.size()),
-                   .hint = "ask for fewer (--count), or for another level or other knobs"});
+      throw Error(
+          {.code = ExitCode::kUsage,
+           .what = fmt::format("{} has no more different puzzles with these knobs", request.task->key),
+           .expected = fmt::format("{} of them", request.count),
+           .found = fmt::format("{}", all.size()),
+           .hint = "ask for fewer (--count), or for another level or other knobs"});
   }
   return all;
 }

@@ -2,7 +2,8 @@
 // index): its attempts follow each other until one succeeds, and its solution is given to the verifier before
 // anybody sees it.
 //
-//   const std::vector<MadePuzzle> made = make_puzzles({.task = &task, .knobs = at_level(task.knobs, 4), .seed = 7, .count = 1000});
+//   const std::vector<MadePuzzle> made = make_puzzles({.task = &task, .knobs = at_level(task.knobs, 4),
+//       .seed = 7, .count = 1000});
 //
 // make_puzzles() leaves out what is one puzzle with an earlier one under the task's symmetries and takes the
 // next index in its place, so that the indexes of a data set may have gaps. Nothing depends on the number of
@@ -30,7 +31,8 @@ struct MadePuzzle {
 };
 
 // None: a thousand attempts failed, so there is no such puzzle (never a weaker one in its place).
-std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& knobs, uint64_t seed, int64_t index);
+std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& knobs, uint64_t seed,
+                                      int64_t index);
 
 struct MakeRequest {
   const TaskEntry* task = nullptr;
@@ -45,6 +47,7 @@ using KnownPuzzles = std::unordered_set<uint64_t>;
 // `known`: what must not come again, to which the made ones are added.
 std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, KnownPuzzles& known,
                                      const std::function<void(int64_t made)>& progress = {});
-std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress = {});
+std::vector<MadePuzzle> make_puzzles(const MakeRequest& request,
+                                     const std::function<void(int64_t made)>& progress = {});
 
 }  // namespace longhaul::puzzles

@@ -55,19 +55,22 @@ Form option_letters(std::string_view answer) {
 }
 
 Form number(std::string_view answer) {
-  if (const std::optional<int64_t> whole = read_grouped_integer(trimmed(answer))) return std::to_string(*whole);
+  if (const std::optional<int64_t> whole = read_grouped_integer(trimmed(answer)))
+    return std::to_string(*whole);
   const std::optional<NumberAnswer> read = read_number_answer(answer);
   return read ? Form(text_of(read->value)) : std::nullopt;
 }
 
 Form number_or_unknown(std::string_view answer) {
-  return in_capitals(trimmed(answer)) == "UNKNOWN" || trimmed(answer) == "未知" ? Form("UNKNOWN") : number(answer);
+  return in_capitals(trimmed(answer)) == "UNKNOWN" || trimmed(answer) == "未知" ? Form("UNKNOWN")
+                                                                                : number(answer);
 }
 
 // Without [[ ]] and quotes, in capitals, with one blank where there are several.
 Form cipher_text(std::string_view answer) {
   answer = trimmed(answer);
-  if (answer.starts_with("[[") && answer.ends_with("]]") && answer.size() >= 4) answer = trimmed(answer.substr(2, answer.size() - 4));
+  if (answer.starts_with("[[") && answer.ends_with("]]") && answer.size() >= 4)
+    answer = trimmed(answer.substr(2, answer.size() - 4));
   if (answer.size() >= 2 && (answer[0] == '"' || answer[0] == '\'') && answer.back() == answer[0])
     answer = trimmed(answer.substr(1, answer.size() - 2));
   std::string text;
@@ -80,7 +83,8 @@ Form cipher_text(std::string_view answer) {
 Form equation(std::string_view answer) {
   std::string text(answer);
   std::erase_if(text, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
-  const bool one = text.find('=') != std::string::npos && text.find_first_not_of("0123456789+-*/=") == std::string::npos;
+  const bool one =
+      text.find('=') != std::string::npos && text.find_first_not_of("0123456789+-*/=") == std::string::npos;
   return one ? Form(text) : std::nullopt;
 }
 
@@ -105,7 +109,8 @@ Form set_of_things(std::string_view answer) {
 
 Form yes_and_no(std::string_view answer) {
   answer = trimmed(answer);
-  if (answer.size() > 4 && answer.starts_with("**") && answer.ends_with("**")) answer = answer.substr(2, answer.size() - 4);
+  if (answer.size() > 4 && answer.starts_with("**") && answer.ends_with("**"))
+    answer = answer.substr(2, answer.size() - 4);
   const auto items = listed(answer);
   if (!items) return std::nullopt;
   std::string text;
@@ -154,10 +159,12 @@ const PublicAnswer* public_answer_of(std::string_view task) {
 
 std::string read_public_answer(const PublicAnswer& of, const nlohmann::json& answer) {
   // Null is what some generators write where no step is wrong.
-  const bool may_be = answer.is_string() || answer.is_number() || answer.is_array() || (answer.is_null() && of.form == step_or_no);
+  const bool may_be = answer.is_string() || answer.is_number() || answer.is_array() ||
+                      (answer.is_null() && of.form == step_or_no);
   std::string text = plain_characters(answer.is_string() ? answer.get<std::string>() : answer.dump());
   if (!may_be || !of.form(text))
-    refuse_given(of.task, fmt::format("\"{}\" in \"metadata\", or \"answer\": {}", of.own_key, of.kind), answer);
+    refuse_given(of.task, fmt::format("\"{}\" in \"metadata\", or \"answer\": {}", of.own_key, of.kind),
+                 answer);
   return text;
 }
 

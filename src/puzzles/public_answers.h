@@ -1,7 +1,9 @@
-// Public records of some tasks hold the right answer and nothing that it could be computed from: their verifiers compare. Answers to them are
-// compared here, as our own verifier of the task would read both: neither order, where it does not count, nor spelling matters.
+// Public records of some tasks hold the right answer and nothing that it could be computed from: their
+// verifiers compare. Answers to them are compared here, as our own verifier of the task would read both:
+// neither order, where it does not count, nor spelling matters.
 //
-//   if (const PublicAnswer* public_answer = public_answer_of("cipher"); public_answer != nullptr && !metadata.contains(public_answer->own_key)) …
+//   if (const PublicAnswer* public_answer = public_answer_of("cipher"); public_answer != nullptr &&
+//   !metadata.contains(public_answer->own_key)) …
 //
 // Pure; nothing is evaluated.
 #pragma once

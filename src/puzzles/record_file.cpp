@@ -15,7 +15,8 @@ constexpr size_t kLongestLine = 64 << 20;  // bytes
 constexpr size_t kWrittenAtOnce = 1 << 20;
 
 // Calls give(line, number) for lines that are not blank.
-void each_line(const std::filesystem::path& path, const std::function<void(const std::string& line, int64_t number)>& give) {
+void each_line(const std::filesystem::path& path,
+               const std::function<void(const std::string& line, int64_t number)>& give) {
   const auto stream = data::open_stream(path);
   std::string line;
   std::vector<char> chunk(1 << 16);
@@ -79,7 +80,8 @@ void each_record(const std::filesystem::path& path, const TaskEntry* of_generato
   });
 }
 
-RecordWriter::RecordWriter(std::filesystem::path path, RecordFormat format) : path_(std::move(path)), temporary_(path_), format_(format) {
+RecordWriter::RecordWriter(std::filesystem::path path, RecordFormat format)
+    : path_(std::move(path)), temporary_(path_), format_(format) {
   temporary_ += fmt::format(".{}.tmp", process_id());
   file_ = File::open(temporary_, File::Mode::kCreate);
   if (format_ == RecordFormat::kTable) table_ = std::make_unique<TableWriter>(file_);

@@ -4,7 +4,8 @@
 //   each_record("puzzles.parquet", nullptr, [&](ReadRecord&& record, const std::string& where) { … });
 //   RecordWriter writer("copy.jsonl", RecordFormat::kLines);
 //   writer.write(record.columns);
-//   writer.finish();                                  // until then there is no copy.jsonl, or the one of before
+//   // until then there is no copy.jsonl, or the one of before
+//   writer.finish();
 //
 // JSON Lines may be compressed (.gz, .zst, .xz) where they are read. Every error names the file and the line
 // or row.
@@ -23,7 +24,8 @@ namespace longhaul::puzzles {
 
 enum class RecordFormat : uint8_t { kLines, kGeneratorLines, kTable };
 
-RecordFormat format_to_write(const std::string& path, bool generator);  // by the ending; kUsage: another one, or no Arrow in this program
+// by the ending; kUsage: another one, or no Arrow in this program
+RecordFormat format_to_write(const std::string& path, bool generator);
 
 // `of_generator`: the task of lines that do not tell theirs.
 void each_record(const std::filesystem::path& path, const TaskEntry* of_generator,

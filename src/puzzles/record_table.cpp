@@ -30,7 +30,8 @@ namespace {
 struct TableWriter::State {};
 
 bool can_use_tables() { return false; }
-void each_table_row(const std::filesystem::path& path, const std::function<void(int64_t, const nlohmann::json&)>&) {
+void each_table_row(const std::filesystem::path& path,
+                    const std::function<void(int64_t, const nlohmann::json&)>&) {
   refuse_without_arrow(path.string());
 }
 TableWriter::TableWriter(File& file) { refuse_without_arrow(file.path().string()); }
@@ -65,7 +66,8 @@ template <class Lists>
 nlohmann::json list_of(const arrow::Array& array, int64_t row) {
   const auto& lists = static_cast<const Lists&>(array);
   nlohmann::json list = nlohmann::json::array();
-  for (int64_t i = lists.value_offset(row); i < lists.value_offset(row + 1); ++i) list.push_back(cell_of(*lists.values(), i));
+  for (int64_t i = lists.value_offset(row); i < lists.value_offset(row + 1); ++i)
+    list.push_back(cell_of(*lists.values(), i));
   return list;
 }
 
@@ -84,7 +86,8 @@ nlohmann::json structure_of(const arrow::Array& array, int64_t row) {
   nlohmann::json object = nlohmann::json::object();
   for (int i = 0; i < structure.num_fields(); ++i) {
     nlohmann::json cell = cell_of(*structure.field(i), row);
-    if (!cell.is_null()) object[structure.type()->field(i)->name()] = std::move(cell);  // nothing and a missing field are one
+    // nothing and a missing field are one
+    if (!cell.is_null()) object[structure.type()->field(i)->name()] = std::move(cell);
   }
   return object;
 }
@@ -129,8 +132,11 @@ void require_columns(const std::filesystem::path& path, const arrow::Schema& sch
     if (schema.GetFieldIndex(name) >= 0) continue;
     std::string names;
     for (const auto& field : schema.fields()) names += (names.empty() ? "" : ", ") + field->name();
-    refuse_rows(path, fmt::format("columns data_source and extra_info, each once (of \"{}\" there is none, or several)", name),
-                "columns " + names);
+    refuse_rows(
+        path,
+        fmt::format("columns data_source and extra_info, each once (of \"{}\" there is none, or several)",
+                    name),
+        "columns " + names);
   }
 }
 
@@ -139,17 +145,20 @@ std::shared_ptr<arrow::Schema> schema_of_rows() {
   using arrow::field;
   const auto text = arrow::utf8(), number = arrow::int64(), natural = arrow::uint64();
   return arrow::schema(
-      {field("data_source", text), field("prompt", arrow::list(arrow::struct_({field("role", text), field("content", text)}))),
+      {field("data_source", text),
+       field("prompt", arrow::list(arrow::struct_({field("role", text), field("content", text)}))),
        field("ability", text),
-       field("reward_model",
-             arrow::struct_({field("answer", text), field("ground_truth", text), field("solution", text), field("style", text)})),
-       field("extra_info", arrow::struct_({field("game_data_str", text), field("index", number)})), field("task_version", number),
-       field("level", number), field("knobs", text), field("seed", natural), field("index", natural), field("lang", text),
-       field("template", number), field("solution", text), field("n_solutions", number), field("payload_hash", text)});
+       field("reward_model", arrow::struct_({field("answer", text), field("ground_truth", text),
+                                             field("solution", text), field("style", text)})),
+       field("extra_info", arrow::struct_({field("game_data_str", text), field("index", number)})),
+       field("task_version", number), field("level", number), field("knobs", text), field("seed", natural),
+       field("index", natural), field("lang", text), field("template", number), field("solution", text),
+       field("n_solutions", number), field("payload_hash", text)});
 }
 
 void require_ok(const arrow::Status& status) {
-  LONGHAUL_ASSERT(status.ok(), "Arrow: {}", status.message());  // the file's own errors come as such: FileStream
+  // the file's own errors come as such: FileStream
+  LONGHAUL_ASSERT(status.ok(), "Arrow: {}", status.message());
 }
 
 // A value that has another kind than the column is an empty cell, as a missing one: public rows have texts
@@ -158,7 +167,8 @@ void append(arrow::ArrayBuilder& builder, const nlohmann::ordered_json& value) {
   switch (builder.type()->id()) {
     case arrow::Type::STRING:
       if (value.is_null()) return require_ok(builder.AppendNull());
-      return require_ok(static_cast<arrow::StringBuilder&>(builder).Append(value.is_string() ? value.get<std::string>() : value.dump()));
+      return require_ok(static_cast<arrow::StringBuilder&>(builder).Append(
+          value.is_string() ? value.get<std::string>() : value.dump()));
     case arrow::Type::INT64:
       if (!value.is_number_integer()) return require_ok(builder.AppendNull());
       return require_ok(static_cast<arrow::Int64Builder&>(builder).Append(value.get<int64_t>()));
@@ -222,24 +232,31 @@ class FileStream : public arrow::io::OutputStream {
 
 bool can_use_tables() { return true; }
 
-void each_table_row(const std::filesystem::path& path, const std::function<void(int64_t, const nlohmann::json&)>& give) {
-  const std::shared_ptr<arrow::io::RandomAccessFile> file = value_or_refuse(path, arrow::io::ReadableFile::Open(path.string()));
+void each_table_row(const std::filesystem::path& path,
+                    const std::function<void(int64_t, const nlohmann::json&)>& give) {
+  const std::shared_ptr<arrow::io::RandomAccessFile> file =
+      value_or_refuse(path, arrow::io::ReadableFile::Open(path.string()));
   parquet::arrow::FileReaderBuilder builder;
-  if (const arrow::Status status = builder.Open(file); !status.ok()) refuse_rows(path, "a Parquet file", status.message());
+  if (const arrow::Status status = builder.Open(file); !status.ok())
+    refuse_rows(path, "a Parquet file", status.message());
   builder.properties(parquet::ArrowReaderProperties(/*use_threads=*/false));
   const std::shared_ptr<parquet::arrow::FileReader> reader = value_or_refuse(path, builder.Build());
   reader->set_batch_size(kRowsOfABatch);
   std::shared_ptr<arrow::Schema> schema;
-  if (const arrow::Status status = reader->GetSchema(&schema); !status.ok()) refuse_rows(path, "a Parquet schema", status.message());
+  if (const arrow::Status status = reader->GetSchema(&schema); !status.ok())
+    refuse_rows(path, "a Parquet schema", status.message());
   require_columns(path, *schema);
-  const std::shared_ptr<arrow::RecordBatchReader> batches = value_or_refuse(path, reader->GetRecordBatchReader());
+  const std::shared_ptr<arrow::RecordBatchReader> batches =
+      value_or_refuse(path, reader->GetRecordBatchReader());
   int64_t row = 0;
   while (const std::shared_ptr<arrow::RecordBatch> batch = value_or_refuse(path, batches->Next())) {
     throw_if_stop_requested("reading puzzles");
-    if (const arrow::Status status = batch->ValidateFull(); !status.ok()) refuse_rows(path, "batches that are whole", status.message());
+    if (const arrow::Status status = batch->ValidateFull(); !status.ok())
+      refuse_rows(path, "batches that are whole", status.message());
     for (int64_t i = 0; i < batch->num_rows(); ++i) {
       nlohmann::json columns = nlohmann::json::object();
-      for (int c = 0; c < batch->num_columns(); ++c) columns[batch->column_name(c)] = cell_of(*batch->column(c), i);
+      for (int c = 0; c < batch->num_columns(); ++c)
+        columns[batch->column_name(c)] = cell_of(*batch->column(c), i);
       give(++row, columns);
     }
   }
@@ -263,9 +280,12 @@ struct TableWriter::State {
 
 TableWriter::TableWriter(File& file) : state_(std::make_unique<State>()) {
   state_->stream = std::make_shared<FileStream>(file);
-  const auto properties =
-      parquet::WriterProperties::Builder().compression(parquet::Compression::ZSTD)->created_by("longhaul puzzles")->build();
-  auto writer = parquet::arrow::FileWriter::Open(*state_->schema, arrow::default_memory_pool(), state_->stream, properties);
+  const auto properties = parquet::WriterProperties::Builder()
+                              .compression(parquet::Compression::ZSTD)
+                              ->created_by("longhaul puzzles")
+                              ->build();
+  auto writer = parquet::arrow::FileWriter::Open(*state_->schema, arrow::default_memory_pool(),
+                                                 state_->stream, properties);
   state_->stream->check(writer.status());
   state_->writer = std::move(writer).ValueUnsafe();
   for (const auto& field : state_->schema->fields()) {

@@ -17,7 +17,8 @@ bool can_use_tables();  // built with Arrow
 
 // Every row as an object of its columns, from 1; columns of kinds that rows of puzzles never have are left
 // out. kData: no Parquet file, or columns missing.
-void each_table_row(const std::filesystem::path& path, const std::function<void(int64_t row, const nlohmann::json& columns)>& give);
+void each_table_row(const std::filesystem::path& path,
+                    const std::function<void(int64_t row, const nlohmann::json& columns)>& give);
 
 // Writes into a file that is open; its owner gives it its name when finish() has returned.
 class TableWriter {

@@ -28,19 +28,23 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of);
 
 struct ReadRecord {
   const TaskEntry* task = nullptr;
-  nlohmann::json given;            // as the verifier of the task reads it
-  std::string answer;              // that the row holds; empty: none
-  nlohmann::ordered_json columns;  // all that we know of, in their order; those of ours that the row lacks are missing
-  // Of a public record that holds no puzzle: how its answers are compared, and with which. Then `given` is what it holds instead.
+  nlohmann::json given;  // as the verifier of the task reads it
+  std::string answer;    // that the row holds; empty: none
+  // all that we know of, in their order; those of ours that the row lacks are missing
+  nlohmann::ordered_json columns;
+  // Of a public record that holds no puzzle: how its answers are compared, and with which. Then `given` is
+  // what it holds instead.
   const PublicAnswer* compared = nullptr;
   std::string right = {};
 };
 // A line of JSON: a row, or what a public generator writes, which does not tell its task: then `of_generator`
 // does.
-ReadRecord read_record(const std::string& line, const std::string& where, const TaskEntry* of_generator = nullptr);
+ReadRecord read_record(const std::string& line, const std::string& where,
+                       const TaskEntry* of_generator = nullptr);
 ReadRecord read_row(const nlohmann::json& row, const std::string& where);
 // Of its two parts: the key of the task, and what `game_data_str` holds.
-ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where);
+ReadRecord read_game(std::string_view data_source, const std::string& game_data_str,
+                     const std::string& where);
 // The object that a public generator would have written: question, answer, difficulty, metadata,
 // gpt_response.
 nlohmann::ordered_json generator_object(const ReadRecord& record);

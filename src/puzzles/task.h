@@ -1,10 +1,10 @@
-// TaskEntry: one kind of puzzle, whole: knobs, generator, prompts, verifier and solver, as plain functions. A folder a task (puzzles/sudoku), listed in
-// tasks.cpp; docs/puzzles.md says how to add one.
+// TaskEntry: one kind of puzzle, whole: knobs, generator, prompts, verifier and solver, as plain functions. A
+// folder a task (puzzles/sudoku), listed in tasks.cpp; docs/puzzles.md says how to add one.
 //
-// A puzzle is its `given`: a JSON object with the keys that the public verifier of the task reads, so that data sets can be
-// exchanged. Every function is pure. verify() and count_solutions() take a `given` from a file too and throw Error (kData,
-// naming what is wrong with it) where it cannot be a puzzle of the task; an answer, whatever it holds, never throws.
-// prompt() and canonical() are called with what generate() has made.
+// A puzzle is its `given`: a JSON object with the keys that the public verifier of the task reads, so that
+// data sets can be exchanged. Every function is pure. verify() and count_solutions() take a `given` from a
+// file too and throw Error (kData, naming what is wrong with it) where it cannot be a puzzle of the task; an
+// answer, whatever it holds, never throws. prompt() and canonical() are called with what generate() has made.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,14 @@ struct TaskEntry {
   SolutionCount (*count_solutions)(const nlohmann::json& given, int64_t limit, SearchBudget& budget);
   // The same text for puzzles that are one puzzle under the symmetries of the task.
   std::string (*canonical)(const nlohmann::json& given);
-  // The puzzle for prompts in a language, where solutions or what public verifiers read are told in words; the verifier
-  // takes the words of either language. Null: a puzzle is the same in all.
+  // The puzzle for prompts in a language, where solutions or what public verifiers read are told in words;
+  // the verifier takes the words of either language. Null: a puzzle is the same in all.
   Puzzle (*in_language)(Puzzle puzzle, Language language) = nullptr;
-  // The `given` of what a public generator wrote: an object with question, answer and metadata (an object), where
-  // metadata alone is not enough. Null: metadata is the given.
+  // The `given` of what a public generator wrote: an object with question, answer and metadata (an object),
+  // where metadata alone is not enough. Null: metadata is the given.
   nlohmann::json (*from_reference)(const nlohmann::json& object) = nullptr;
-  // The puzzles of a public file of the task, its text given; errors (kData) name `where`. Null: there is no such file.
+  // The puzzles of a public file of the task, its text given; errors (kData) name `where`. Null: there is no
+  // such file.
   std::vector<Puzzle> (*read_public_file)(const std::string& text, const std::string& where) = nullptr;
 };
 

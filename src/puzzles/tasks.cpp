@@ -122,7 +122,11 @@ nlohmann::ordered_json task_json(const TaskEntry& task) {
                      {"level_10", knob.hardest},
                      {"says", knob.says}});
   }
-  return {{"key", task.key}, {"title", task.title}, {"version", task.version}, {"answer", text_of(task.uniqueness)}, {"knobs", knobs}};
+  return {{"key", task.key},
+          {"title", task.title},
+          {"version", task.version},
+          {"answer", text_of(task.uniqueness)},
+          {"knobs", knobs}};
 }
 
 nlohmann::ordered_json tasks_json() {

@@ -17,7 +17,8 @@ struct Problem {
 
 std::vector<Problem> problems(const Recipe& recipe);      // all problems, not only the first
 std::vector<Problem> problems(const ModelConfig& model);  // of the model options only
-void check(const LoadedRecipe& loaded);                   // throws kUsage with a list of all, with the origins of the values
+// throws kUsage with a list of all, with the origins of the values
+void check(const LoadedRecipe& loaded);
 void check(const Recipe& recipe);
 
 }  // namespace longhaul::recipe

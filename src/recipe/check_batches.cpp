@@ -18,16 +18,21 @@ void stages(const Recipe& recipe, Problems& out) {
     };
     if ((stage.from_step > 0) == (stage.from_tokens > 0))
       refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
-    if (stage.lr == 0 && stage.batch == 0) refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
+    if (stage.lr == 0 && stage.batch == 0)
+      refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
     if (stage.batch % recipe.train.micro_batch != 0) {
-      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch, recipe.train.micro_batch),
+      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch,
+                         recipe.train.micro_batch),
              "choose a multiple");
     }
     if (i == 0) continue;
     const OptimStage& before = list[i - 1];
-    const bool by_step = stage.from_step > 0 && before.from_step > 0, by_tokens = stage.from_tokens > 0 && before.from_tokens > 0;
-    if (!by_step && !by_tokens) refuse("counts in another unit than the stage before it", "use from_step or from_tokens in all stages");
-    if ((by_step && stage.from_step <= before.from_step) || (by_tokens && stage.from_tokens <= before.from_tokens)) {
+    const bool by_step = stage.from_step > 0 && before.from_step > 0,
+               by_tokens = stage.from_tokens > 0 && before.from_tokens > 0;
+    if (!by_step && !by_tokens)
+      refuse("counts in another unit than the stage before it", "use from_step or from_tokens in all stages");
+    if ((by_step && stage.from_step <= before.from_step) ||
+        (by_tokens && stage.from_tokens <= before.from_tokens)) {
       refuse("does not begin after the stage before it", "list stages in order");
     }
   }
@@ -40,17 +45,22 @@ void growth(const Recipe& recipe, Problems& out) {
     keys.insert(keys.begin(), "optim.batch_growth");
     out.push_back({std::move(keys), "a batch that grows with what is measured " + reason, hint});
   };
-  if (recipe.observe.batch_noise_every == 0) refuse({"observe.batch_noise_every"}, "needs measurements", "observe.batch_noise_every=10");
+  if (recipe.observe.batch_noise_every == 0)
+    refuse({"observe.batch_noise_every"}, "needs measurements", "observe.batch_noise_every=10");
   if (optim.batch_most < 2 * recipe.train.batch) {
     refuse({"optim.batch_most", "train.batch"},
-           fmt::format("never doubles: train.batch = {}, and optim.batch_most = {}", recipe.train.batch, optim.batch_most),
+           fmt::format("never doubles: train.batch = {}, and optim.batch_most = {}", recipe.train.batch,
+                       optim.batch_most),
            fmt::format("optim.batch_most={}", 8 * recipe.train.batch));
   }
   if (std::ranges::any_of(optim.stages, [](const OptimStage& stage) { return stage.batch > 0; })) {
-    refuse({"optim.stages"}, "takes no stages with batches of their own", "optim.stages without batch, or optim.batch_growth=0");
+    refuse({"optim.stages"}, "takes no stages with batches of their own",
+           "optim.stages without batch, or optim.batch_growth=0");
   }
   if (optim.outer.method != Outer::kNone) {
-    refuse({"optim.outer"}, "is the same on all ranks, and the workers of an outer loop measure each for itself", "optim.batch_growth=0");
+    refuse({"optim.outer"},
+           "is the same on all ranks, and the workers of an outer loop measure each for itself",
+           "optim.batch_growth=0");
   }
 }
 

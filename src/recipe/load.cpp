@@ -40,7 +40,9 @@ std::vector<std::string> preset_names() {
 
 // The likely meanings of an unknown key or section, as the text of Error::expected.
 std::string suggestion(const OptionSet& options, const Entry& entry, const std::string& nearest) {
-  if (!nearest.empty()) return fmt::format("did you mean {}? ({})", nearest, entry.is_section ? "a section" : options.find(nearest)->help);
+  if (!nearest.empty())
+    return fmt::format("did you mean {}? ({})", nearest,
+                       entry.is_section ? "a section" : options.find(nearest)->help);
   const std::string section = entry.key.substr(0, entry.key.find('.'));
   std::string names;
   for (const Option& option : options.all()) {
@@ -51,7 +53,8 @@ std::string suggestion(const OptionSet& options, const Entry& entry, const std::
 
 [[noreturn]] void refuse_unknown(const OptionSet& options, const Entry& entry) {
   static constexpr size_t kShown = 120;
-  const std::string nearest = entry.is_section ? options.nearest_section(entry.key) : options.nearest(entry.key);
+  const std::string nearest =
+      entry.is_section ? options.nearest_section(entry.key) : options.nearest(entry.key);
   const std::string shown = printable(entry.key.substr(0, kShown));
   const std::string written = entry.is_section ? fmt::format("[{}]", nearest) : nearest;
   throw Error({.code = ExitCode::kUsage,
@@ -59,7 +62,9 @@ std::string suggestion(const OptionSet& options, const Entry& entry, const std::
                .expected = suggestion(options, entry, nearest),
                .found = shown,
                .where = entry.where,
-               .hint = nearest.empty() ? program_command("config show RECIPE") + " lists every key with its value" : "write " + written});
+               .hint = nearest.empty()
+                           ? program_command("config show RECIPE") + " lists every key with its value"
+                           : "write " + written});
 }
 
 void refuse_version(const TomlEntry& entry, const std::string& where) {
@@ -83,7 +88,9 @@ void refuse_version(const TomlEntry& entry, const std::string& where) {
 
 // In a run directory's recipe.toml every line ends with the origin its value had when the run was started.
 std::string noted_origin(const std::vector<std::string_view>& lines, int64_t line) {
-  if (lines.empty() || !lines.front().starts_with("# Resolved recipe") || line < 1 || static_cast<size_t>(line) > lines.size()) return "";
+  if (lines.empty() || !lines.front().starts_with("# Resolved recipe") || line < 1 ||
+      static_cast<size_t>(line) > lines.size())
+    return "";
   const std::string_view text = lines[static_cast<size_t>(line) - 1];
   const size_t comment = text.rfind("  # ");
   return comment == std::string_view::npos ? "" : std::string(text.substr(comment + 4));
@@ -99,18 +106,20 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// The folders of recipes that come with this program: of a package (bin/ beside recipes/), or of a build in the sources
-// (build/release/).
+// The folders of recipes that come with this program: of a package (bin/ beside recipes/), or of a build in
+// the sources (build/release/).
 std::vector<std::filesystem::path> folders_of_recipes() {
   static const int kInThisProgram = 0;
   const std::filesystem::path folder = file_that_holds(&kInThisProgram).parent_path();
   return {(folder / "../recipes").lexically_normal(), (folder / "../../recipes").lexically_normal()};
 }
 
-// A file as it was typed, or a recipe that comes with the program by its name: "first-run", "minimax/1-pretrain".
+// A file as it was typed, or a recipe that comes with the program by its name: "first-run",
+// "minimax/1-pretrain".
 std::filesystem::path file_of_recipe(const std::filesystem::path& typed) {
   std::error_code ignored;
-  if (typed.empty() || typed.is_absolute() || (std::filesystem::exists(typed, ignored) && !std::filesystem::is_directory(typed, ignored)))
+  if (typed.empty() || typed.is_absolute() ||
+      (std::filesystem::exists(typed, ignored) && !std::filesystem::is_directory(typed, ignored)))
     return typed;
   for (const std::filesystem::path& folder : folders_of_recipes()) {
     for (const char* ending : {"", ".toml"}) {
@@ -140,18 +149,22 @@ std::string read_recipe(const std::filesystem::path& path, const std::string& as
   if (!std::filesystem::exists(path, ignored)) {
     const std::vector<std::string> names = names_of_recipes();
     const std::string near = nearest_spelling(path.stem().string(), names);
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "cannot find the recipe",
-                 .expected = names.empty() ? "a TOML file" : fmt::format("a TOML file, or one of {}", fmt::join(names, ", ")),
-                 .found = "no such file",
-                 .where = asked_by.empty() ? path.string() : fmt::format("{} (base of {})", path.string(), asked_by),
-                 .hint = near.empty() ? "give the path of a recipe, or the name of one that comes with Longhaul" : near});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "cannot find the recipe",
+         .expected =
+             names.empty() ? "a TOML file" : fmt::format("a TOML file, or one of {}", fmt::join(names, ", ")),
+         .found = "no such file",
+         .where = asked_by.empty() ? path.string() : fmt::format("{} (base of {})", path.string(), asked_by),
+         .hint =
+             near.empty() ? "give the path of a recipe, or the name of one that comes with Longhaul" : near});
   }
   return read_text(path, ExitCode::kUsage, kRecipeSizeLimitBytes);
 }
 
 // Entries of a file, those of its base first.
-void read_file(std::string_view text, const std::string& name, const std::filesystem::path& folder, int depth, std::vector<Entry>& out) {
+void read_file(std::string_view text, const std::string& name, const std::filesystem::path& folder, int depth,
+               std::vector<Entry>& out) {
   if (static_cast<int64_t>(text.size()) > kRecipeSizeLimitBytes) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the recipe is too large",
@@ -192,7 +205,8 @@ void read_file(std::string_view text, const std::string& name, const std::filesy
                    .value = entry.value,
                    .typed = {},
                    .is_section = entry.is_section,
-                   .origin = {Origin::Kind::kFile, fmt::format("{}:{}", name, entry.line), noted_origin(lines, entry.line)},
+                   .origin = {Origin::Kind::kFile, fmt::format("{}:{}", name, entry.line),
+                              noted_origin(lines, entry.line)},
                    .where = fmt::format("{}:{}:{}", name, entry.line, entry.column)});
   }
 }
@@ -222,9 +236,11 @@ Entry read_override(const std::string& argument) {
 // For text options the typed text is literal unless it is quoted: data.tokenizer=123 is a name, not a number.
 // A list of texts is then split at its commas.
 Value override_for(const Option& option, const Entry& entry) {
-  const bool text = option.kind == Kind::kText || option.kind == Kind::kEnum || option.kind == Kind::kTexts || option.kind == Kind::kEnums;
+  const bool text = option.kind == Kind::kText || option.kind == Kind::kEnum || option.kind == Kind::kTexts ||
+                    option.kind == Kind::kEnums;
   if (!text || entry.origin.kind != Origin::Kind::kCommandLine || entry.value.is_list()) return entry.value;
-  const bool quoted = entry.value.is_text() && (entry.typed.starts_with('"') || entry.typed.starts_with('\''));
+  const bool quoted =
+      entry.value.is_text() && (entry.typed.starts_with('"') || entry.typed.starts_with('\''));
   // A recipe is UTF-8: another path is written in another way. For quoted text TOML has already checked this.
   const auto item = [&](std::string_view typed) {
     return Value(option.is_path && !valid_utf8(typed) ? text_of_path(typed) : std::string(typed));
@@ -240,11 +256,12 @@ Value override_for(const Option& option, const Entry& entry) {
 // enough.
 bool is_retired(const Entry& entry) {
   const auto key = std::ranges::find(kRetiredKeys, entry.key, &RetiredKey::name);
-  if (entry.is_section || key == std::end(kRetiredKeys) || (key->only_as_switch && !entry.value.is_bool())) return false;
+  if (entry.is_section || key == std::end(kRetiredKeys) || (key->only_as_switch && !entry.value.is_bool()))
+    return false;
   static std::atomic_flag warned[std::size(kRetiredKeys)];
   if (!warned[key - std::begin(kRetiredKeys)].test_and_set())
-    log_warning("{} is no {} any more and is ignored: {} ({})", key->name, key->only_as_switch ? "switch" : "option", key->reason,
-                entry.where);
+    log_warning("{} is no {} any more and is ignored: {} ({})", key->name,
+                key->only_as_switch ? "switch" : "option", key->reason, entry.where);
   return true;
 }
 
@@ -260,34 +277,36 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
     option->set(entry.is_section ? Value(Value::Table()) : override_for(*option, entry));
   } catch (const Mismatch& mismatch) {
     const bool fraction = option->kind == Kind::kInteger && entry.value.is_number();
-    throw Error(
-        {.code = ExitCode::kUsage,
-         .what = fmt::format("{} cannot have this value", option->name),
-         .expected = mismatch.expected,
-         .found = mismatch.found,
-         .where = entry.where,
-         .hint = fraction ? "write all the digits; 1_000_000 is fine" : program_command("config explain " + option->name) + " says more"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = fmt::format("{} cannot have this value", option->name),
+                 .expected = mismatch.expected,
+                 .found = mismatch.found,
+                 .where = entry.where,
+                 .hint = fraction ? "write all the digits; 1_000_000 is fine"
+                                  : program_command("config explain " + option->name) + " says more"});
   }
   loaded.origins[option->name] = entry.origin;
 }
 
 // The preset named by the last entry that names one, as entries that precede all others.
 std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
-  const auto last =
-      std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) { return entry.key == "model.preset" && !entry.is_section; });
+  const auto last = std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) {
+    return entry.key == "model.preset" && !entry.is_section;
+  });
   if (last == entries.rend()) return {};
   const std::string name = last->value.is_text() ? last->value.as_text() : last->typed;
   if (name.empty()) return {};
   const Preset* preset = find_preset(name);
   if (!preset) {
     const std::string near = nearest_spelling(name, preset_names());
-    throw Error(
-        {.code = ExitCode::kUsage,
-         .what = "there is no such model preset",
-         .expected = fmt::format("one of {}", fmt::join(preset_names(), ", ")),
-         .found = last->value.described(),
-         .where = last->where,
-         .hint = near.empty() ? program_command("config show RECIPE model.preset=NAME") + " says what is in one" : "model.preset=" + near});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is no such model preset",
+                 .expected = fmt::format("one of {}", fmt::join(preset_names(), ", ")),
+                 .found = last->value.described(),
+                 .where = last->where,
+                 .hint = near.empty() ? program_command("config show RECIPE model.preset=NAME") +
+                                            " says what is in one"
+                                      : "model.preset=" + near});
   }
   std::vector<Entry> out;
   const std::string source = std::string(preset->path);
@@ -318,8 +337,8 @@ std::vector<Entry> entries_of(const FirstWords& words) {
   return out;
 }
 
-LoadedRecipe resolve(std::vector<Entry> entries, const std::vector<std::string>& overrides, std::string source,
-                     const FirstWords* words = nullptr) {
+LoadedRecipe resolve(std::vector<Entry> entries, const std::vector<std::string>& overrides,
+                     std::string source, const FirstWords* words = nullptr) {
   for (const std::string& argument : overrides) entries.push_back(read_override(argument));
   std::vector<Entry> first = preset_entries(entries);
   if (words != nullptr) {
@@ -357,7 +376,8 @@ const Origin& LoadedRecipe::origin(const std::string& key) const {
   return found == origins.end() ? kFromDefault : found->second;
 }
 
-LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides, const FirstWords* first) {
+LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                  const FirstWords* first) {
   std::vector<Entry> entries;
   const std::filesystem::path file = file_of_recipe(path);
   const std::string name = text_of_path(file);
@@ -365,8 +385,8 @@ LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::stri
   return resolve(std::move(entries), overrides, name, first);
 }
 
-LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
-                       const std::filesystem::path& folder) {
+LoadedRecipe load_text(std::string_view text, const std::string& name,
+                       const std::vector<std::string>& overrides, const std::filesystem::path& folder) {
   std::vector<Entry> entries;
   read_file(text, name, folder, 1, entries);
   return resolve(std::move(entries), overrides, name);

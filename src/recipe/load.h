@@ -38,11 +38,13 @@ struct FirstWords {
   std::string origin;  // where they come from
 };
 
-// `path`: a file, or the name of a recipe that comes with the program ("first-run", "minimax/1-pretrain"), which is
-// looked for beside the program when there is no such file.
-LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {}, const FirstWords* first = nullptr);
+// `path`: a file, or the name of a recipe that comes with the program ("first-run", "minimax/1-pretrain"),
+// which is looked for beside the program when there is no such file.
+LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {},
+                  const FirstWords* first = nullptr);
 // Reads `text` as if it were a file of that name. `folder`: where a relative `base` is looked up.
-LoadedRecipe load_text(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {},
+LoadedRecipe load_text(std::string_view text, const std::string& name,
+                       const std::vector<std::string>& overrides = {},
                        const std::filesystem::path& folder = ".");
 LoadedRecipe load_defaults(const std::vector<std::string>& overrides = {});  // no file
 

@@ -4,7 +4,8 @@
 // (model_config.h). All other code asks the entry of a mixer, and none distinguishes mixers itself:
 //
 //   recipe  name, options, checks                     layout  logical tensors (layout/parameters.h)
-//   plan    FLOPs, memory, state while decoding       model   makes the module; its list is in model/mixers/mixers.cpp
+//   plan    FLOPs, memory, state while decoding       model   makes the module; its list is in
+//                                                             model/mixers/mixers.cpp
 //
 // docs/design/mixers.md says how to add a mixer. Plain data and pure functions; thread-safe.
 #pragma once
@@ -150,10 +151,11 @@ struct BlockSizes {
 
 // BlockMemory: the memory of a mixer of either kind; the norm before it is counted separately.
 struct BlockMemory {
-  double kept = 0;       // kept from the forward pass to this block's backward pass
-  double backward = 0;   // Peak beside `kept` in its backward pass: gradients, including the incoming ones.
-  double cheap = 0;      // the part of `kept` that selective recomputation computes again
-  double again = 0;      // `backward` with selective recomputation: including what has been recomputed by then
+  double kept = 0;      // kept from the forward pass to this block's backward pass
+  double backward = 0;  // Peak beside `kept` in its backward pass: gradients, including the incoming ones.
+  double cheap = 0;     // the part of `kept` that selective recomputation computes again
+  // `backward` with selective recomputation: including what has been recomputed by then
+  double again = 0;
   double workspace = 0;  // Workspace of its operators' backward pass, freed with the call; plan/ fills it in.
   // Peak of its forward pass when nothing is kept, including its input and the residual.
   double evaluation = 0;
@@ -209,7 +211,8 @@ std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the 
 std::span<const int64_t> grid_of(const ModelConfig& model);
 
 // Declares the residual factors of one kind of mixer, for its entry: `group`.alpha and .beta.
-void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha, double& beta);
+void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha,
+                     double& beta);
 void declare_mixers(OptionSet& set, ModelConfig& model);
 void check_mixers(const ModelConfig& model, std::vector<Problem>& out);
 

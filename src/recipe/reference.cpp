@@ -20,10 +20,13 @@ constexpr Section kSections[] = {
     {"data", "Text, tokenizer, held-out part"},
     {"train", "The loop"},
     {"lora", "Adapters beside frozen weights ([adapters](../guides/adapters.md))"},
-    {"recall", "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../guides/evaluate.md))"},
+    {"recall",
+     "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../guides/evaluate.md))"},
     {"optim", "Optimizer and learning rate"},
     {"sample", "The completion printed at the end"},
-    {"parallel", "Ranks that train together, and how they share a replica of the model ([several ranks](../guides/several-ranks.md))"},
+    {"parallel",
+     "Ranks that train together, and how they share a replica of the model ([several "
+     "ranks](../guides/several-ranks.md))"},
     {"observe", "What a run writes besides events.jsonl"},
     {"guard", "Loss spikes and silent corruption ([numeric guards](../design/numeric-guards.md))"},
 };
@@ -38,7 +41,8 @@ std::string cell(const std::string& text) {
 }
 
 void row(const Option& option, const Value& initial, std::string& out) {
-  out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", option.name, cell(initial.toml()), cell(option.expected_text()),
+  out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", option.name, cell(initial.toml()),
+                     cell(option.expected_text()),
                      option.on_resume == OnResume::kSame ? "same" : "may change", cell(option.help));
 }
 
@@ -46,9 +50,11 @@ void row(const Option& option, const Value& initial, std::string& out) {
 void rows(const OptionSet& options, std::string_view section, bool for_comparisons, std::string& out) {
   std::string table;
   for (const Option& option : options.all()) {
-    if (option.section() == section && option.for_comparisons == for_comparisons) row(option, option.get(), table);
+    if (option.section() == section && option.for_comparisons == for_comparisons)
+      row(option, option.get(), table);
   }
-  if (!table.empty()) out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n" + table;
+  if (!table.empty())
+    out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n" + table;
 }
 
 std::string preset_description(const Preset& preset) {
@@ -65,38 +71,53 @@ std::string reference_markdown() {
   const OptionSet options = options_of(recipe);
   std::string out =
       "# Recipe reference\n\n"
-      "<!-- Made by scripts/make-recipe-reference from the declarations in src/recipe; a test checks that it is current. -->\n\n"
-      "A recipe is a TOML file. Every key below may be in it, or be given on the command line as `key=value` (`train.steps=20`).\n"
-      "Text needs quotes in the file and none on the command line. A list of one may be written as its one value; names in lists repeat with `*`:\n"
-      "`mixers = [\"lightning*7\", \"softmax\"]`, or `model.mixers=lightning*7,softmax` on the command line.\n\n"
-      "Later wins: default, the preset that `model.preset` names, the file that `base` names, the file itself, the command line.\n"
-      "An unknown key, a wrong type or a value out of range ends the program with exit code 64 before anything starts.\n"
+      "<!-- Made by scripts/make-recipe-reference from the declarations in src/recipe; a test checks that it "
+      "is current. -->\n\n"
+      "A recipe is a TOML file. Every key below may be in it, or be given on the command line as `key=value` "
+      "(`train.steps=20`).\n"
+      "Text needs quotes in the file and none on the command line. A list of one may be written as its one "
+      "value; names in lists repeat with `*`:\n"
+      "`mixers = [\"lightning*7\", \"softmax\"]`, or `model.mixers=lightning*7,softmax` on the command "
+      "line.\n\n"
+      "Later wins: default, the preset that `model.preset` names, the file that `base` names, the file "
+      "itself, the command line.\n"
+      "An unknown key, a wrong type or a value out of range ends the program with exit code 64 before "
+      "anything starts.\n"
       "Keys marked *same* must keep their value when a run is resumed.\n\n"
       "| key | meaning |\n|---|---|\n";
   out += fmt::format(
-      "| `version` | Version of the file format, now {}. A file of a newer version is refused; without the key the version is 1. |\n",
+      "| `version` | Version of the file format, now {}. A file of a newer version is refused; without the "
+      "key the version is 1. |\n",
       kRecipeVersion);
   out += "| `base` | Another recipe, by its path from this file's folder, that is read first. |\n\n";
-  out += "Keys that earlier versions had are ignored, with a warning, so that their recipes and checkpoints still load:\n\n";
+  out +=
+      "Keys that earlier versions had are ignored, with a warning, so that their recipes and checkpoints "
+      "still load:\n\n";
   for (const RetiredKey& key : kRetiredKeys) out += fmt::format("- `{}`: {}.\n", key.name, key.reason);
   out += "\n";
   for (const Section& section : kSections) {
-    out += section.name.empty() ? fmt::format("## {}\n\n", section.title) : fmt::format("## [{}] {}\n\n", section.name, section.title);
+    out += section.name.empty() ? fmt::format("## {}\n\n", section.title)
+                                : fmt::format("## [{}] {}\n\n", section.name, section.title);
     rows(options, section.name, /*for_comparisons=*/false, out);
     for (const Option& option : options.all()) {
       if (option.section() != section.name || option.fields.empty()) continue;
-      out += fmt::format("\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n", option.name);
+      out += fmt::format(
+          "\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n",
+          option.name);
       for (const Option& field : option.fields) {
-        out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(), cell(field.expected_text()), cell(field.help));
+        out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(),
+                           cell(field.expected_text()), cell(field.help));
       }
     }
     std::string comparisons;
     rows(options, section.name, /*for_comparisons=*/true, comparisons);
-    if (!comparisons.empty()) out += "\nFor comparisons with published results; no ordinary run needs these:\n\n" + comparisons;
+    if (!comparisons.empty())
+      out += "\nFor comparisons with published results; no ordinary run needs these:\n\n" + comparisons;
     out += "\n";
   }
   out += "## Presets\n\n| `model.preset` | |\n|---|---|\n";
-  for (const Preset& preset : presets()) out += fmt::format("| `{}` | {} |\n", preset.name, cell(preset_description(preset)));
+  for (const Preset& preset : presets())
+    out += fmt::format("| `{}` | {} |\n", preset.name, cell(preset_description(preset)));
   return out;
 }
 

@@ -9,7 +9,9 @@ namespace longhaul::recipe {
 namespace {
 
 // A comment ends at the line and is UTF-8; a file name may hold anything.
-std::string origin_note(const Origin& origin) { return printable(origin.earlier.empty() ? origin.text() : origin.earlier); }
+std::string origin_note(const Origin& origin) {
+  return printable(origin.earlier.empty() ? origin.text() : origin.earlier);
+}
 
 nlohmann::ordered_json json_of(const Value& value) {
   if (value.is_bool()) return value.as_bool();
@@ -28,7 +30,8 @@ nlohmann::ordered_json json_of(const Value& value) {
 
 std::string_view last_part(const Option& option) {
   const std::string_view section = option.section();
-  return section.empty() ? std::string_view(option.name) : std::string_view(option.name).substr(section.size() + 1);
+  return section.empty() ? std::string_view(option.name)
+                         : std::string_view(option.name).substr(section.size() + 1);
 }
 
 std::string explain_one(const LoadedRecipe& loaded, const Option& option, const Value& initial) {
@@ -38,7 +41,8 @@ std::string explain_one(const LoadedRecipe& loaded, const Option& option, const 
   if (!earlier.empty()) out += fmt::format("  before     {}\n", printable(earlier));
   out += fmt::format("  default    {}\n", initial.toml());
   out += fmt::format("  takes      {}\n", option.expected_text());
-  out += fmt::format("  on resume  {}\n", option.on_resume == OnResume::kSame ? "must stay the same" : "may change");
+  out += fmt::format("  on resume  {}\n",
+                     option.on_resume == OnResume::kSame ? "must stay the same" : "may change");
   out += fmt::format("  {}\n", option.help);
   if (option.for_comparisons) out += "  for comparisons with published results; no ordinary run needs it\n";
   for (const Option& field : option.fields) {
@@ -52,7 +56,8 @@ std::string explain_one(const LoadedRecipe& loaded, const Option& option, const 
 std::string to_toml(const LoadedRecipe& loaded) {
   Recipe recipe = loaded.recipe;
   std::string out =
-      "# Resolved recipe: every option of this run, with where its value came from. Written by Longhaul; a run can be started from it.\n";
+      "# Resolved recipe: every option of this run, with where its value came from. Written by Longhaul; a "
+      "run can be started from it.\n";
   if (!loaded.source.empty()) out += fmt::format("# Resolved from {}\n", printable(loaded.source));
   out += fmt::format("version = {}\n", kRecipeVersion);
   std::string section;
@@ -62,7 +67,8 @@ std::string to_toml(const LoadedRecipe& loaded) {
       section = option.section();
       out += fmt::format("\n[{}]\n", section);
     }
-    out += fmt::format("{} = {}  # {}\n", last_part(option), option.get().toml(), origin_note(loaded.origin(option.name)));
+    out += fmt::format("{} = {}  # {}\n", last_part(option), option.get().toml(),
+                       origin_note(loaded.origin(option.name)));
   }
   return out;
 }
@@ -105,19 +111,21 @@ std::string explain(const LoadedRecipe& loaded, const std::string& key) {
   std::string out;
   for (const Option& option : options.all()) {
     if (option.name == key || option.name.starts_with(key + ".")) {
-      out += (out.empty() ? "" : "\n") + explain_one(loaded, option, initial_options.find(option.name)->get());
+      out +=
+          (out.empty() ? "" : "\n") + explain_one(loaded, option, initial_options.find(option.name)->get());
     }
   }
   if (!out.empty()) return out;
   const std::string nearest = options.nearest(key);
-  throw Error(
-      {.code = ExitCode::kUsage,
-       .what = fmt::format("there is no option {}", key.substr(0, 120)),
-       .expected = nearest.empty() ? "an option such as train.steps, or a section such as train" : fmt::format("did you mean {}?", nearest),
-       .found = key.substr(0, 120),
-       .where = "",
-       .hint = nearest.empty() ? program_command("config explain train") + " explains those of a section"
-                               : program_command("config explain " + nearest)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = fmt::format("there is no option {}", key.substr(0, 120)),
+               .expected = nearest.empty() ? "an option such as train.steps, or a section such as train"
+                                           : fmt::format("did you mean {}?", nearest),
+               .found = key.substr(0, 120),
+               .where = "",
+               .hint = nearest.empty()
+                           ? program_command("config explain train") + " explains those of a section"
+                           : program_command("config explain " + nearest)});
 }
 
 }  // namespace longhaul::recipe

@@ -23,12 +23,17 @@ class DryTask final : public train::Task {
       : micro_batches_(request.micro_batches),
         layout_(layout::make_batch(request.rows, request.sequence)),
         tokens_(static_cast<size_t>(layout_.tokens()), 0),
-        decoder_(request.model, Precision::named(request.dtype), at::kMeta, model::Use::kTraining, ranks.place()),
+        decoder_(request.model, Precision::named(request.dtype), at::kMeta, model::Use::kTraining,
+                 ranks.place()),
         stage_(decoder_, ranks) {}
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
-  train::StepWork prepare(int64_t) override { return {micro_batches_, static_cast<double>(layout_.tokens()), layout_.tokens()}; }
-  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override { return stage_.forward(context, text(), entering); }
+  train::StepWork prepare(int64_t) override {
+    return {micro_batches_, static_cast<double>(layout_.tokens()), layout_.tokens()};
+  }
+  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override {
+    return stage_.forward(context, text(), entering);
+  }
   train::StageInput stage_input(int64_t) const override { return stage_.input(text()); }
 
  private:
@@ -81,8 +86,9 @@ std::vector<int64_t> sampled_ranks(const layout::Mesh& mesh) {
 }
 
 // Runs them all, and looks at each log when it is whole.
-static std::vector<comm::RankRecords> run_all(const DryRunRequest& request, const std::vector<int64_t>& ranks,
-                                              const std::function<void(const comm::CallLog&, int64_t parameter_bytes)>& look) {
+static std::vector<comm::RankRecords> run_all(
+    const DryRunRequest& request, const std::vector<int64_t>& ranks,
+    const std::function<void(const comm::CallLog&, int64_t parameter_bytes)>& look) {
   parallel::require_possible(request.model, request.arrangement);
   std::vector<comm::RankRecords> records;
   for (const int64_t rank : ranks) {

@@ -35,16 +35,19 @@ struct DryRun {
   std::vector<int64_t> ranks;
   // For each kind of group and call, the bytes and calls in a step of the rank that sends most.
   std::map<std::pair<std::string, comm::CallKind>, comm::CallTotals> most;
-  int64_t most_sent = 0;        // bytes of the rank that sends most
-  int64_t parameter_bytes = 0;  // of the rank that holds most: values and main gradients, none of which is allocated
+  int64_t most_sent = 0;  // bytes of the rank that sends most
+  // of the rank that holds most: values and main gradients, none of which is allocated
+  int64_t parameter_bytes = 0;
 };
 
-// The ranks whose lists of calls can differ: one for each place in pipeline, context, tensor and expert groups; and, for the groups that
-// replicas form, all members of the groups of the first and of the last rank (for experts where ranks share them).
+// The ranks whose lists of calls can differ: one for each place in pipeline, context, tensor and expert
+// groups; and, for the groups that replicas form, all members of the groups of the first and of the last rank
+// (for experts where ranks share them).
 std::vector<int64_t> sampled_ranks(const layout::Mesh& mesh);
 
 // kUsage error where the model does not fit the mesh.
 std::vector<comm::RankRecords> dry_records(const DryRunRequest& request);  // of request.ranks, in their order
-DryRun dry_run(const DryRunRequest& request, const std::function<void(int64_t done, int64_t of)>& progress = {});
+DryRun dry_run(const DryRunRequest& request,
+               const std::function<void(int64_t done, int64_t of)>& progress = {});
 
 }  // namespace longhaul::run

@@ -49,7 +49,8 @@ bool saves_between(const recipe::TrainOptions& train) {
 
 }  // namespace
 
-plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device, const data::RunData* data) {
+plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device device,
+                                   const data::RunData* data) {
   const recipe::TrainOptions& train = recipe.train;
   return {.model = recipe.model,
           .dtype = train.dtype,
@@ -73,8 +74,8 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
 
 namespace {
 
-plan::MemoryPlan plan_of_rank(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
-                              int64_t rank, bool processes = true) {
+plan::MemoryPlan plan_of_rank(const train::ModelPlan& model, const plan::MemoryRequest& request,
+                              const parallel::Arrangement& arrangement, int64_t rank, bool processes = true) {
   const plan::RankRequest of_rank{.place = {.mesh = arrangement.mesh,
                                             .rank = rank % arrangement.mesh.world(),
                                             .pipelined = arrangement.pipeline,
@@ -87,8 +88,9 @@ plan::MemoryPlan plan_of_rank(const train::ModelPlan& model, const plan::MemoryR
   return model.memory(request, &of_rank);
 }
 
-plan::MemoryPlan plan_together(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
-                               std::span<const int64_t> ranks, bool processes) {
+plan::MemoryPlan plan_together(const train::ModelPlan& model, const plan::MemoryRequest& request,
+                               const parallel::Arrangement& arrangement, std::span<const int64_t> ranks,
+                               bool processes) {
   plan::MemoryPlan together{.moments = {{.name = "the fullest of each rank", .bytes = {}}}};
   plan::PurposeBytes peaks;
   for (const int64_t rank : ranks) {
@@ -110,7 +112,8 @@ plan::MemoryPlan plan_together(const train::ModelPlan& model, const plan::Memory
 }
 
 // Of all ranks, as threads of this process, which share its compute threads.
-plan::MemoryPlan plan_of_threads(const train::ModelPlan& model, plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
+plan::MemoryPlan plan_of_threads(const train::ModelPlan& model, plan::MemoryRequest request,
+                                 const parallel::Arrangement& arrangement) {
   request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
   std::vector<int64_t> all(static_cast<size_t>(arrangement.world()));
   std::iota(all.begin(), all.end(), int64_t{0});
@@ -119,30 +122,35 @@ plan::MemoryPlan plan_of_threads(const train::ModelPlan& model, plan::MemoryRequ
 
 }  // namespace
 
-plan::MemoryPlan memory_plan_of(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
-                                std::span<const int64_t> ranks) {
+plan::MemoryPlan memory_plan_of(const train::ModelPlan& model, const plan::MemoryRequest& request,
+                                const parallel::Arrangement& arrangement, std::span<const int64_t> ranks) {
   return plan_together(model, request, arrangement, ranks, /*processes=*/true);
 }
 
-plan::MemoryPlan memory_plan(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
-                             std::optional<int64_t> rank, at::Device device, const data::RunData* data) {
+plan::MemoryPlan memory_plan(const train::ModelPlan& model, const recipe::Recipe& recipe,
+                             const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
+                             at::Device device, const data::RunData* data) {
   const plan::MemoryRequest request = memory_request(recipe, device, data);
   if (arrangement.world() == 1) return model.memory(request, nullptr);
-  return rank ? plan_of_rank(model, request, arrangement, *rank) : plan_of_threads(model, request, arrangement);
+  return rank ? plan_of_rank(model, request, arrangement, *rank)
+              : plan_of_threads(model, request, arrangement);
 }
 
 int64_t available_bytes(at::Device device) {
   if (device.is_cuda()) return device_memory(device).free_bytes;
   // Stack and malloc's own ranges; OpenMP ends the program where a thread cannot have them.
   constexpr int64_t kAddressSpaceOfThread = int64_t{80} << 20;
-  return std::clamp<int64_t>(free_address_space_bytes() - threads() * kAddressSpaceOfThread, 0, available_memory_bytes());
+  return std::clamp<int64_t>(free_address_space_bytes() - threads() * kAddressSpaceOfThread, 0,
+                             available_memory_bytes());
 }
 
 namespace {
 
 // plan_on: of a request, on ranks arranged so.
-plan::MemoryOwner owner_of(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
-                           const std::function<plan::MemoryPlan(const plan::MemoryRequest&, const parallel::Arrangement&)>& plan_on) {
+plan::MemoryOwner owner_of(const train::ModelPlan& model, const plan::MemoryRequest& request,
+                           const parallel::Arrangement& arrangement,
+                           const std::function<plan::MemoryPlan(const plan::MemoryRequest&,
+                                                                const parallel::Arrangement&)>& plan_on) {
   const layout::Mesh& mesh = arrangement.mesh;
   plan::MemoryOwner owner{.plan = [=](const plan::MemoryRequest& of) { return plan_on(of, arrangement); },
                           .replicas = arrangement.workers * mesh.size(layout::Axis::kDp),
@@ -161,7 +169,8 @@ plan::MemoryOwner owner_of(const train::ModelPlan& model, const plan::MemoryRequ
   return owner;
 }
 
-// Ranks of this machine, and what of its memory is free to the one that sees least. A collective call: all have looked before one allocates.
+// Ranks of this machine, and what of its memory is free to the one that sees least. A collective call: all
+// have looked before one allocates.
 struct RanksHere {
   std::vector<int64_t> ranks;
   int64_t free_bytes = 0;
@@ -170,7 +179,9 @@ struct RanksHere {
 RanksHere ranks_here(comm::Communicator& processes) {
   const auto machine = static_cast<int64_t>(shared_memory_id());
   const Tensor all = at::empty({2 * processes.size()}, at::kLong);
-  processes.all_gather(at::tensor({machine, available_memory_bytes()}, at::kLong), all, {"memory of machines"}).wait();
+  processes
+      .all_gather(at::tensor({machine, available_memory_bytes()}, at::kLong), all, {"memory of machines"})
+      .wait();
   RanksHere here{.free_bytes = available_memory_bytes()};
   for (int64_t rank = 0; rank < processes.size(); ++rank) {
     if (all[2 * rank].item<int64_t>() != machine) continue;
@@ -182,28 +193,35 @@ RanksHere ranks_here(comm::Communicator& processes) {
 
 }  // namespace
 
-void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
-                    at::Device device, int64_t free_bytes, comm::Communicator* processes) {
+void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe,
+                    const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
+                    comm::Communicator* processes) {
   const plan::MemoryRequest request = memory_request(recipe, device);
   using Request = const plan::MemoryRequest&;
   using On = const parallel::Arrangement&;
   if (arrangement.world() == 1) {
-    const plan::MemoryOwner owner = owner_of(model, request, arrangement, [&](Request of, On) { return model.memory(of, nullptr); });
+    const plan::MemoryOwner owner =
+        owner_of(model, request, arrangement, [&](Request of, On) { return model.memory(of, nullptr); });
     return plan::require_memory(request, free_bytes, owner);
   }
   if (processes == nullptr) {
-    plan::MemoryOwner owner = owner_of(model, request, arrangement, [&](Request of, On on) { return plan_of_threads(model, of, on); });
-    owner.what = fmt::format("the {} ranks of this process do not fit into its memory together", arrangement.world());
+    plan::MemoryOwner owner = owner_of(model, request, arrangement,
+                                       [&](Request of, On on) { return plan_of_threads(model, of, on); });
+    owner.what =
+        fmt::format("the {} ranks of this process do not fit into its memory together", arrangement.world());
     return plan::require_memory(request, free_bytes, owner);
   }
   const RanksHere here = ranks_here(*processes);
   const int64_t rank = processes->rank();
-  plan::MemoryOwner own = owner_of(model, request, arrangement, [&](Request of, On on) { return plan_of_rank(model, of, on, rank); });
+  plan::MemoryOwner own = owner_of(model, request, arrangement,
+                                   [&](Request of, On on) { return plan_of_rank(model, of, on, rank); });
   own.what = fmt::format("rank {} does not fit into the memory of its process", rank);
   plan::require_memory(request, free_bytes, own);
-  plan::MemoryOwner together =
-      owner_of(model, request, arrangement, [&](Request of, On on) { return memory_plan_of(model, of, on, here.ranks); });
-  together.what = fmt::format("the {} ranks of this machine ({}) do not fit into its memory together", here.ranks.size(), machine().host);
+  plan::MemoryOwner together = owner_of(model, request, arrangement, [&](Request of, On on) {
+    return memory_plan_of(model, of, on, here.ranks);
+  });
+  together.what = fmt::format("the {} ranks of this machine ({}) do not fit into its memory together",
+                              here.ranks.size(), machine().host);
   together.hint = "fewer ranks on this machine take less";
   plan::require_memory(request, here.free_bytes, together);
 }
@@ -213,7 +231,8 @@ std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan)
   std::vector<observe::PlannedMemory> rows;
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
-    if (bytes[purpose] > 0) rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
+    if (bytes[purpose] > 0)
+      rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
   }
   if (plan.communication > 0) rows.push_back({"communication", plan::whole_bytes(plan.communication)});
   rows.push_back({"not tensors", plan::whole_bytes(plan.not_tensors)});
@@ -228,15 +247,19 @@ std::vector<observe::MeasuredMemory> measured_memory(const plan::MemoryPlan& pla
   std::vector<observe::MeasuredMemory> rows;
   if (device.is_cuda()) {
     const DeviceMemory gpu = device_memory(device);
-    rows.push_back({name_of(device) + ", tensors", gpu.allocated_bytes, gpu.peak_allocated_bytes, plan::whole_bytes(plan.device_peak())});
+    rows.push_back({name_of(device) + ", tensors", gpu.allocated_bytes, gpu.peak_allocated_bytes,
+                    plan::whole_bytes(plan.device_peak())});
     rows.push_back({name_of(device) + ", held", gpu.held_bytes, gpu.peak_held_bytes, {}});
   }
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     const MemoryUse& use = statistics.of(purpose);
-    const bool here = device.is_cpu() || purpose == MemoryPurpose::kData || purpose == MemoryPurpose::kCheckpoint;
+    const bool here =
+        device.is_cpu() || purpose == MemoryPurpose::kData || purpose == MemoryPurpose::kCheckpoint;
     const double bytes = here ? planned[purpose] : 0;
-    if (use.peak > 0 || bytes > 0) rows.push_back({std::string(longhaul::name_of(purpose)), use.bytes, use.peak, plan::whole_bytes(bytes)});
+    if (use.peak > 0 || bytes > 0)
+      rows.push_back(
+          {std::string(longhaul::name_of(purpose)), use.bytes, use.peak, plan::whole_bytes(bytes)});
   }
   rows.push_back({"together", statistics.total.bytes, statistics.total.peak, {}});
   if (device.is_cpu()) rows.back().planned_bytes = plan::whole_bytes(plan.peak());

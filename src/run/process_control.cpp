@@ -31,8 +31,9 @@ void OtherRankControl::trained() { told_memory(events_, facts_); }
 FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts)
     : events_(events), facts_(facts), deadline_(control::find_engine()->deadline()) {
   if (!facts.recipe.recipe.observe.report) return;
-  report_.emplace(
-      [folder = facts.run_folder] { observe::write_report(folder, plan::footprint_section(folder, detect::machines_of_run(folder))); });
+  report_.emplace([folder = facts.run_folder] {
+    observe::write_report(folder, plan::footprint_section(folder, detect::machines_of_run(folder)));
+  });
 }
 
 int FirstRankControl::stop_requested() {

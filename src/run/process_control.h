@@ -43,7 +43,8 @@ class FirstRankControl final : public SignalControl {
   int stop_requested() override;  // also when the engine's deadline is near
   void evaluated() override;
   void trained() override;
-  // The report page is written when the run has ended in any way; a run that now belongs to another start is not touched.
+  // The report page is written when the run has ended in any way; a run that now belongs to another start is
+  // not touched.
   train::Outcome run_to_its_end(train::Trainer& trainer);
   const std::vector<observe::MeasuredMemory>& measured() const { return measured_; }
 

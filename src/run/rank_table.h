@@ -16,17 +16,21 @@
 
 namespace longhaul::run {
 
-// Numbers of one rank, in bytes except for `values`. Memory that exists only during the passes of a layer (parallel.zero) is not counted.
+// Numbers of one rank, in bytes except for `values`. Memory that exists only during the passes of a layer
+// (parallel.zero) is not counted.
 struct Holding {
   int64_t values = 0;  // parameters
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t summed =
-      0;  // gradients that it sums with the ranks that hold copies, once in a step; from stage 2 of parallel.zero on, those of layers in each micro-batch
+      // gradients that it sums with the ranks that hold copies, once in a step; from stage 2 of parallel.zero
+      // on, those of layers in each micro-batch
+      0;
   int64_t planned = 0;  // at its fullest moment, for all purposes; 0: not planned
   bool operator==(const Holding&) const = default;
 };
 
-Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer, const optim::OuterLoop* outer = nullptr);
+Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer,
+                   const optim::OuterLoop* outer = nullptr);
 
 // The holdings of all ranks, in their order. A collective call; one process returns its own.
 std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding& own);
@@ -35,7 +39,8 @@ std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding
 std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& pipeline, int64_t layers,
                        const std::vector<Holding>& holdings, bool colours);
 
-// The calls of a rank between two readings of its log, as JSON for sending; and the table of the calls of all ranks.
+// The calls of a rank between two readings of its log, as JSON for sending; and the table of the calls of all
+// ranks.
 using Totals = std::map<std::pair<std::string, comm::CallKind>, comm::CallTotals>;
 nlohmann::json calls_between(const Totals& before, const Totals& after);
 std::string traffic_table(const std::vector<nlohmann::json>& ranks, int64_t step, bool colours);

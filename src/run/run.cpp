@@ -42,11 +42,15 @@ at::Device device_of(const RunRequest& request, bool speaks) {
   if (!speaks) return device;
   if (device.is_cuda()) {
     const GpuDescription gpu = describe_gpu(device);
-    log_info("training on {} ({}, {}){}; one H100 has run this program, for short runs only (bench/results/gpu.md)", name_of(device),
-             gpu.name, bytes_text(gpu.memory_bytes), request.place && !request.place->why.empty() ? ": " + request.place->why : "");
+    log_info(
+        "training on {} ({}, {}){}; one H100 has run this program, for short runs only "
+        "(bench/results/gpu.md)",
+        name_of(device), gpu.name, bytes_text(gpu.memory_bytes),
+        request.place && !request.place->why.empty() ? ": " + request.place->why : "");
   } else if (asked == "auto" && !libtorch_has_cuda() && std::filesystem::exists("/dev/nvidia0")) {
     log_warning(
-        "training on the CPU: this machine has a GPU, and LibTorch {} in {} no CUDA. With one that has it, by `LONGHAUL_TORCH=… {}`, "
+        "training on the CPU: this machine has a GPU, and LibTorch {} in {} no CUDA. With one that has it, "
+        "by `LONGHAUL_TORCH=… {}`, "
         "train.device=auto takes the GPU; train.device=cpu says that the CPU is meant",
         libtorch_version(), libtorch_folder().string(), program_command("build"));
   }
@@ -60,34 +64,41 @@ void set_compute_threads(int64_t count) {
 }
 
 // Each replica takes whole micro-batches, as many as every other.
-void require_whole_micro_batches(const std::string& where, int64_t batch, int64_t micro_batch, int64_t replicas) {
+void require_whole_micro_batches(const std::string& where, int64_t batch, int64_t micro_batch,
+                                 int64_t replicas) {
   if (batch % (micro_batch * replicas) == 0) return;
   const bool larger_will_do = batch % replicas == 0;
   throw Error({.code = ExitCode::kUsage,
                .what = "the sequences of a step cannot be dealt out to the replicas",
-               .expected = fmt::format("a batch that is a multiple of train.micro_batch · replicas = {} · {}", micro_batch, replicas),
+               .expected = fmt::format("a batch that is a multiple of train.micro_batch · replicas = {} · {}",
+                                       micro_batch, replicas),
                .found = std::to_string(batch),
                .where = where,
-               .hint = larger_will_do ? fmt::format("train.micro_batch={}", std::gcd(micro_batch, batch / replicas))
-                                      : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
+               .hint = larger_will_do
+                           ? fmt::format("train.micro_batch={}", std::gcd(micro_batch, batch / replicas))
+                           : fmt::format("train.batch={}",
+                                         (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
 // What observe.batch_noise_every measures needs a step without its other micro-batches.
-void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline, int64_t micro_batches) {
+void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline,
+                              int64_t micro_batches) {
   if (recipe.observe.batch_noise_every == 0) return;
   if (recipe.train.elastic || micro_batches < 2) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "the critical batch size cannot be measured",
-                 .expected = "train.elastic = false, and two micro-batches a step or more on each replica",
-                 .found = recipe.train.elastic ? "train.elastic = true" : "one micro-batch",
-                 .where = "observe.batch_noise_every",
-                 .hint = recipe.train.elastic ? "observe.batch_noise_every=0" : "a smaller train.micro_batch"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "the critical batch size cannot be measured",
+         .expected = "train.elastic = false, and two micro-batches a step or more on each replica",
+         .found = recipe.train.elastic ? "train.elastic = true" : "one micro-batch",
+         .where = "observe.batch_noise_every",
+         .hint = recipe.train.elastic ? "observe.batch_noise_every=0" : "a smaller train.micro_batch"});
   }
   layout::passes_of(pipeline, 1);  // refuses a schedule that does not take one
 }
 
 // Before anything is touched. processes: how many there are, where ranks are processes.
-parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const recipe::Recipe& recipe, const comm::Communicator* processes) {
+parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const recipe::Recipe& recipe,
+                                         const comm::Communicator* processes) {
   const int64_t world = processes != nullptr ? processes->size() : recipe.parallel.world();
   if (recipe.parallel.ranks > 0 && recipe.parallel.ranks != world) {
     throw Error({.code = ExitCode::kUsage,
@@ -118,7 +129,8 @@ parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const re
   const auto require_batch = [&](const char* key, int64_t batch) {
     require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
     model.require_batch(key, batch, replicas);
-    layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
+    // refuses a number that the schedule does not take
+    layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);
   };
   require_batch("train.batch", recipe.train.batch);
   require_noise_measurable(recipe, pipeline, recipe.train.batch / replicas / recipe.train.micro_batch);
@@ -129,14 +141,19 @@ parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const re
 }
 
 // Ranks that are threads share no GPU.
-void require_cpu_for_several(const RunRequest& request, const parallel::Arrangement& arrangement, at::Device device) {
-  if (arrangement.world() == 1 || device.is_cpu() || (request.place && request.place->backend == recipe::Backend::kNccl)) return;
+void require_cpu_for_several(const RunRequest& request, const parallel::Arrangement& arrangement,
+                             at::Device device) {
+  if (arrangement.world() == 1 || device.is_cpu() ||
+      (request.place && request.place->backend == recipe::Backend::kNccl))
+    return;
   throw Error({.code = ExitCode::kUsage,
-               .what = "several ranks on GPUs are processes that exchange over NCCL, and these are threads of one process",
+               .what = "several ranks on GPUs are processes that exchange over NCCL, and these are threads "
+                       "of one process",
                .expected = "a process a GPU, or train.device = cpu",
                .found = fmt::format("{} ranks as threads, on {}", arrangement.world(), name_of(device)),
                .where = "train.device and [parallel]",
-               .hint = program_command(fmt::format("launch -n {} {} …", arrangement.world(), shell_quoted(request.recipe.source))) +
+               .hint = program_command(fmt::format("launch -n {} {} …", arrangement.world(),
+                                                   shell_quoted(request.recipe.source))) +
                        "; or train.device=cpu"});
 }
 
@@ -152,10 +169,13 @@ void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device devic
 }
 
 // What lies in the cache is made by the process of rank 0; the others find it there.
-data::RunData open_data(const train::TaskEntry& task, const train::DataRequest& request, comm::Communicator* processes) {
-  if (!task.reads_text && task.open_data == nullptr) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
+data::RunData open_data(const train::TaskEntry& task, const train::DataRequest& request,
+                        comm::Communicator* processes) {
+  if (!task.reads_text && task.open_data == nullptr)
+    return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
   const auto wait_for_all = [&] {
-    if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
+    if (processes != nullptr)
+      processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
   };
   const bool first = processes == nullptr || processes->rank() == 0;
   if (!first) wait_for_all();
@@ -164,10 +184,13 @@ data::RunData open_data(const train::TaskEntry& task, const train::DataRequest& 
   return data;
 }
 
-comm::Timeout timeout_of(const recipe::Recipe& recipe) { return comm::Timeout(std::llround(1000 * recipe.parallel.timeout)); }
+comm::Timeout timeout_of(const recipe::Recipe& recipe) {
+  return comm::Timeout(std::llround(1000 * recipe.parallel.timeout));
+}
 
 // Of ranks that are threads one hangs, and the others have failed: it cannot be ended but with the process.
-void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>& ranks,
+                          const std::exception_ptr& thrown) {
   ErrorFields fields{.code = ExitCode::kInternal, .what = "training has failed"};
   try {
     std::rethrow_exception(thrown);
@@ -177,7 +200,8 @@ void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>&
     fields.found = error.what();
   }
   log_error("{}", comm::summary_of_calls(request.run_folder));
-  log_error("{} {} still between two calls, and a thread cannot be ended by itself: the process ends", ranks.size() == 1 ? "rank" : "ranks",
+  log_error("{} {} still between two calls, and a thread cannot be ended by itself: the process ends",
+            ranks.size() == 1 ? "rank" : "ranks",
             fmt::format("{} {}", fmt::join(ranks, ", "), ranks.size() == 1 ? "is" : "are"));
   const Error error(fields);
   if (request.end_process) return request.end_process(error);
@@ -192,16 +216,20 @@ void require_same_tokens(const data::RunData& data, comm::Communicator& processe
     for (const data::TokenDataset* dataset : datasets) fingerprints += dataset->fingerprint() + "\n";
   }
   const Tensor all = at::empty({processes.size()}, at::kLong);
-  processes.all_gather(at::full({1}, static_cast<int64_t>(xxh3(fingerprints)), at::kLong), all, {"token files"}).wait();
+  processes
+      .all_gather(at::full({1}, static_cast<int64_t>(xxh3(fingerprints)), at::kLong), all, {"token files"})
+      .wait();
   for (int64_t rank = 1; rank < processes.size(); ++rank) {
     const auto hash_of = [&](int64_t which) { return static_cast<uint64_t>(all[which].item<int64_t>()); };
     if (hash_of(rank) == hash_of(0)) continue;
-    throw Error({.code = ExitCode::kData,
-                 .what = fmt::format("rank {} has other token files than rank 0", rank),
-                 .expected = fmt::format("files of hash {:016x} on all ranks", hash_of(0)),
-                 .found = fmt::format("{:016x} on rank {}", hash_of(rank), rank),
-                 .where = fmt::format("data.source and data.cache, on rank {} of {}", processes.rank(), processes.size()),
-                 .hint = "give every machine the same texts and tokenizer, or one data.cache that all of them see"});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = fmt::format("rank {} has other token files than rank 0", rank),
+         .expected = fmt::format("files of hash {:016x} on all ranks", hash_of(0)),
+         .found = fmt::format("{:016x} on rank {}", hash_of(rank), rank),
+         .where =
+             fmt::format("data.source and data.cache, on rank {} of {}", processes.rank(), processes.size()),
+         .hint = "give every machine the same texts and tokenizer, or one data.cache that all of them see"});
   }
 }
 
@@ -211,7 +239,8 @@ namespace {
 
 std::string about_disturbed_peak(const MachineProfile& profile) {
   return fmt::format(
-      "the measured peak, of which MFU is a share, is too low: it was {}. A run that begins ten minutes later measures it again; on a quiet "
+      "the measured peak, of which MFU is a share, is too low: it was {}. A run that begins ten minutes "
+      "later measures it again; on a quiet "
       "machine {} does at once",
       profile.when(), program_command("doctor --fresh"));
 }
@@ -232,16 +261,19 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
   const parallel::Arrangement arrangement = arrangement_of_run(*model, recipe, processes);
   if (request.from) {
     const std::string told = request.from->require_fitting(request.recipe);
-    if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0)) log_info("{}", told);
+    if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0))
+      log_info("{}", told);
   }
   const layout::Mesh& mesh = arrangement.mesh;
-  const at::Device device = device_of(request, !request.quiet && (processes == nullptr || processes->rank() == 0));
+  const at::Device device =
+      device_of(request, !request.quiet && (processes == nullptr || processes->rank() == 0));
   require_cpu_for_several(request, arrangement, device);
   require_cpu_for_elastic(recipe.train, device);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
-  const std::optional<int64_t> own_rank = processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
+  const std::optional<int64_t> own_rank =
+      processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
   require_memory(*model, recipe, arrangement, device, free_bytes, processes);
   std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
   if (processes == nullptr || processes->rank() == 0) {
@@ -250,13 +282,14 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
   }
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
-  const data::RunData data = open_data(task,
-                                       {.recipe = recipe,
-                                        .cache = cache,
-                                        .run = request.run_folder,
-                                        .from = request.from ? request.from->home() : std::filesystem::path(),
-                                        .quiet = request.quiet || (processes != nullptr && processes->rank() > 0)},
-                                       processes);
+  const data::RunData data =
+      open_data(task,
+                {.recipe = recipe,
+                 .cache = cache,
+                 .run = request.run_folder,
+                 .from = request.from ? request.from->home() : std::filesystem::path(),
+                 .quiet = request.quiet || (processes != nullptr && processes->rank() > 0)},
+                processes);
   if (processes != nullptr) require_same_tokens(data, *processes);
   const RunFacts facts{.task = task,
                        .model = *model,
@@ -272,21 +305,24 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
                        .flops_again = model->flops_again(),
                        .peak = measured_peak(processes, device),
                        .processes = processes != nullptr ? processes->size() : 1};
-  if (facts.peak.profile.busy && !request.quiet && own_rank.value_or(0) == 0) log_warning("{}", about_disturbed_peak(facts.peak.profile));
+  if (facts.peak.profile.busy && !request.quiet && own_rank.value_or(0) == 0)
+    log_warning("{}", about_disturbed_peak(facts.peak.profile));
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
   const auto run_in = [&](comm::Communicator& world, std::shared_ptr<comm::CallLog> calls) {
     RunStartUp of_rank = start;
     of_rank.calls = std::move(calls);
-    if (request.board != nullptr && (processes != nullptr || world.rank() == 0)) of_rank.calls->show_on(*request.board);
+    if (request.board != nullptr && (processes != nullptr || world.rank() == 0))
+      of_rank.calls->show_on(*request.board);
     const Stopwatch watch;
     parallel::Ranks ranks(world, arrangement);
     if (processes != nullptr && world.rank() == 0 && !request.quiet)
       log_info("{}: their groups were made in {}", mesh.text(), duration_text(watch.seconds()));
-    if (device.is_cuda()) {  // the groups have taken memory of the GPU, which no plan counts: what is left must suffice
+    // the groups have taken memory of the GPU, which no plan counts: what is left must suffice
+    if (device.is_cuda()) {
       const int64_t left = available_bytes(device);
       if (world.rank() == 0 && !request.quiet)
-        log_info("communicators of {} take {} of {}", name_of(device), bytes_text(std::max<int64_t>(0, free_bytes - left)),
-                 bytes_text(free_bytes));
+        log_info("communicators of {} take {} of {}", name_of(device),
+                 bytes_text(std::max<int64_t>(0, free_bytes - left)), bytes_text(free_bytes));
       require_memory(*model, recipe, arrangement, device, left, &world);
     }
     return run_rank(of_rank, ranks);
@@ -307,7 +343,8 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
                       const train::Outcome of_rank = run_in(traced, calls);
                       if (world.rank() == 0) outcome = of_rank;
                     },
-                    {.timeout = timeout_of(recipe)}, {.end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
+                    {.timeout = timeout_of(recipe)},
+                    {.end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& thrown) {
                       end_with_stuck_ranks(request, ranks, thrown);
                     }});
   } catch (const Error& error) {

@@ -67,7 +67,8 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.heldout_bytes = held_out;
   start.memory_bytes = here.memory_bytes;
   start.cores = here.cores;
-  if (const EnergyMeter meter; meter.any()) start.energy_meters = fmt::format("{}", fmt::join(meter.sources(), ", "));
+  if (const EnergyMeter meter; meter.any())
+    start.energy_meters = fmt::format("{}", fmt::join(meter.sources(), ", "));
   start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }
@@ -96,21 +97,23 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   parts[0].epochs = epochs;
   const plan::DecodingState state = facts.model.decoding_state();
   const std::string moment =
-      facts.memory.fullest().name + (facts.world() == 1    ? ""
-                                     : facts.processes > 1 ? "; of rank 0"
-                                                           : fmt::format("; {} together", counted(facts.world(), "rank")));
-  return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
-                     observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
-                     observe::data_table(parts).text(colours),
-                     observe::work_table({.flops_per_token = facts.flops.causal(),
-                                          .flops_per_token_full_attention = facts.flops.full(),
-                                          .tokens_per_step = recipe.train.tokens_per_step(),
-                                          .steps = recipe.train.steps,
-                                          .peak_flops_per_second = facts.peak_flops_per_second(),
-                                          .peak_measured_at = facts.peak.profile.measured_at,
-                                          .decoding_bytes = state.bytes,
-                                          .decoding_bytes_per_token = state.bytes_per_token})
-                         .text(colours));
+      facts.memory.fullest().name + (facts.world() == 1 ? ""
+                                     : facts.processes > 1
+                                         ? "; of rank 0"
+                                         : fmt::format("; {} together", counted(facts.world(), "rank")));
+  return fmt::format(
+      "{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
+      observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
+      observe::data_table(parts).text(colours),
+      observe::work_table({.flops_per_token = facts.flops.causal(),
+                           .flops_per_token_full_attention = facts.flops.full(),
+                           .tokens_per_step = recipe.train.tokens_per_step(),
+                           .steps = recipe.train.steps,
+                           .peak_flops_per_second = facts.peak_flops_per_second(),
+                           .peak_measured_at = facts.peak.profile.measured_at,
+                           .decoding_bytes = state.bytes,
+                           .decoding_bytes_per_token = state.bytes_per_token})
+          .text(colours));
 }
 
 nlohmann::json environment_of(int64_t seed, at::Device device) {
@@ -126,7 +129,8 @@ nlohmann::json environment_of(int64_t seed, at::Device device) {
           {"threads", threads()},
           {"seed", seed},
           {"operating_system", here.operating_system},
-          {"device", device.is_cuda() ? fmt::format("{} {}", name_of(device), describe_gpu(device).name) : name_of(device)}};
+          {"device", device.is_cuda() ? fmt::format("{} {}", name_of(device), describe_gpu(device).name)
+                                      : name_of(device)}};
 }
 
 }  // namespace longhaul::run

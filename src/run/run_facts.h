@@ -43,7 +43,8 @@ struct RunFacts {
 };
 
 observe::RunStart run_start(const RunFacts& facts);
-std::string tables_of(const RunFacts& facts, double epochs, bool colours);  // epochs: of the training data, over the whole run
+// epochs: of the training data, over the whole run
+std::string tables_of(const RunFacts& facts, double epochs, bool colours);
 nlohmann::json environment_of(int64_t seed, at::Device device);
 
 }  // namespace longhaul::run

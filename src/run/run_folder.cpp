@@ -23,7 +23,8 @@ recipe::LoadedRecipe recipe_beside(const std::filesystem::path& path) {
   } catch (const Error& error) {
     ErrorFields fields = error.fields();
     fields.what = "the recipe.toml in the run folder cannot be read: " + fields.what;
-    fields.hint = fmt::format("remove {}: each checkpoint holds the recipe too, and the file is written anew", path.string());
+    fields.hint = fmt::format("remove {}: each checkpoint holds the recipe too, and the file is written anew",
+                              path.string());
     throw Error(std::move(fields));
   }
 }
@@ -43,14 +44,16 @@ void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesyste
   storage::LocalFileSystem files;
   const auto checkpoints = storage::list_checkpoints(files, folder / "checkpoints");
   if (checkpoints.empty() || !checkpoints.front().usable()) return;
-  recipe::refuse_changed(checkpoint::saved_recipe(storage::Checkpoint::open(files, checkpoints.front().path)), recipe);
+  recipe::refuse_changed(checkpoint::saved_recipe(storage::Checkpoint::open(files, checkpoints.front().path)),
+                         recipe);
 }
 
 observe::EventWriter open_run_folder(const std::filesystem::path& folder) {
   try {
     make_folders(folder);
     return observe::EventWriter({.path = folder / "events.jsonl", .claim_generation = [&](int64_t last) {
-                                   return storage::claim_generation(storage::local_file_system(), folder / "checkpoints", last);
+                                   return storage::claim_generation(storage::local_file_system(),
+                                                                    folder / "checkpoints", last);
                                  }});
   } catch (const Error& error) {
     if (error.code() != ExitCode::kDisk) throw;

@@ -16,9 +16,11 @@ struct RunStartUp {
   const RunRequest& request;
   const RunFacts& facts;
   std::filesystem::path cache;
-  observe::EventWriter* events = nullptr;                   // in the process of rank 0
-  std::vector<std::shared_ptr<data::BatchShare>> shares{};  // one for each replica, for ranks that are threads
-  bool own_process = true;                         // true: signals reach this rank; false: another thread of the process handles them
+  observe::EventWriter* events = nullptr;  // in the process of rank 0
+  // one for each replica, for ranks that are threads
+  std::vector<std::shared_ptr<data::BatchShare>> shares{};
+  // true: signals reach this rank; false: another thread of the process handles them
+  bool own_process = true;
   std::shared_ptr<comm::CallLog> calls = nullptr;  // the calls of this rank; null: there is one rank
 };
 

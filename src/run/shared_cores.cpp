@@ -71,7 +71,8 @@ std::vector<RankCores> all_ranks(comm::Communicator& processes) {
   const Tensor all = at::empty({processes.size() * kWords}, at::kLong);
   processes.all_gather(words_of(own), all, {"cores of the ranks"}).wait();
   std::vector<RankCores> ranks;
-  for (int64_t rank = 0; rank < processes.size(); ++rank) ranks.push_back(rank_of(all.narrow(0, rank * kWords, kWords)));
+  for (int64_t rank = 0; rank < processes.size(); ++rank)
+    ranks.push_back(rank_of(all.narrow(0, rank * kWords, kWords)));
   return ranks;
 }
 
@@ -79,8 +80,8 @@ std::vector<RankCores> all_ranks(comm::Communicator& processes) {
 MachineProfile of_first(comm::Communicator& processes) {
   MachineProfile profile;
   if (processes.rank() == 0) profile = measured_profile();
-  double* const rates[] = {&profile.gemm_fp32, &profile.gemm_bf16, &profile.gemm_fp64, &profile.memory_bytes_per_second,
-                           &profile.measured_at};
+  double* const rates[] = {&profile.gemm_fp32, &profile.gemm_bf16, &profile.gemm_fp64,
+                           &profile.memory_bytes_per_second, &profile.measured_at};
   const Tensor all = at::zeros({std::ssize(rates) + 2}, at::kDouble);
   double* const numbers = all.mutable_data_ptr<double>();
   for (size_t i = 0; i < std::size(rates); ++i) numbers[i] = *rates[i];
@@ -142,7 +143,8 @@ MeasuredPeak measured_peak(comm::Communicator* processes, at::Device device) {
     if (device.is_cpu()) alone.here = run_on_first_machine({&own, 1});
     return alone;
   }
-  if (!device.is_cpu()) return {measured_profile(/*fresh=*/false, device), static_cast<double>(processes->size())};
+  if (!device.is_cpu())
+    return {measured_profile(/*fresh=*/false, device), static_cast<double>(processes->size())};
   const std::vector<RankCores> ranks = all_ranks(*processes);
   const double own = threads_at_once({&ranks[0], 1});  // whose threads may outnumber its cores by themselves
   return {of_first(*processes), threads_at_once(ranks) / own, run_on_first_machine(ranks)};

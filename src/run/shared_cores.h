@@ -20,13 +20,15 @@ struct RankCores {
   double quota = 0;  // cores that its control group may use at once; 0: as many as there are
   std::vector<int> cores;
   int64_t process = 0, process_space = 0;  // its number, and what makes such numbers comparable
-  int64_t boot = 0;                        // the same on all ranks that share processors, in other containers too
+  // the same on all ranks that share processors, in other containers too
+  int64_t boot = 0;
 };
 
 // The number of threads, over all ranks, that have a core at the same time.
 double threads_at_once(std::span<const RankCores> ranks);
 
-// The peak that one process measured with its own threads, and the factor by which all processes together exceed it.
+// The peak that one process measured with its own threads, and the factor by which all processes together
+// exceed it.
 struct MeasuredPeak {
   MachineProfile profile;
   double times = 1;
@@ -37,8 +39,8 @@ struct MeasuredPeak {
 
 std::optional<OtherPrograms::Run> run_on_first_machine(std::span<const RankCores> ranks);
 
-// Where no measurement is stored, rank 0 alone measures, because ranks that measure at the same time would disturb each other. Each rank has its own GPU. A collective call;
-// null: one process.
+// Where no measurement is stored, rank 0 alone measures, because ranks that measure at the same time would
+// disturb each other. Each rank has its own GPU. A collective call; null: one process.
 MeasuredPeak measured_peak(comm::Communicator* processes, at::Device device);
 
 }  // namespace longhaul::run

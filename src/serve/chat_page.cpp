@@ -179,7 +179,8 @@ HttpReply chat_page() {
               "<link rel=\"icon\" href=\"data:,\"><style>" +
               style + "</style></head><body>" + kBody + "<script>" + script + "</script></body></html>\n",
           .headers = {{"Content-Security-Policy",
-                       "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+                       "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src "
+                       "'unsafe-inline'; img-src data:; "
                        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}};
 }
 

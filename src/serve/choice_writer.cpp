@@ -14,8 +14,8 @@ std::vector<int32_t> last_of(const data::Tokenizer& tokenizer, const std::vector
 
 }  // namespace
 
-ChoiceWriter::ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt, const openai::TextOptions& options,
-                           int64_t index)
+ChoiceWriter::ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+                           const openai::TextOptions& options, int64_t index)
     : tokenizer_(tokenizer),
       text_(tokenizer, last_of(tokenizer, prompt)),
       stops_(options.stop, options.keeps_stop),
@@ -56,7 +56,8 @@ openai::Choice ChoiceWriter::end(const generate::Generation& generation) {
   }
   openai::Choice piece = take_piece();
   using generate::Finish;
-  const bool is_stop = stops_.found() || generation.finish == Finish::kStop || generation.finish == Finish::kLoop;
+  const bool is_stop =
+      stops_.found() || generation.finish == Finish::kStop || generation.finish == Finish::kLoop;
   piece.finish_reason = is_stop ? "stop" : "length";
   if (stops_.found()) piece.stop_reason = stops_.which();
   if (generation.finish == Finish::kLoop) piece.stop_reason = "loop";

@@ -1,5 +1,5 @@
-// ChoiceWriter: one text of an answer as its tokens come: whole characters, stop strings wherever tokens were cut, log
-// probabilities. A piece is what has become certain since the piece before.
+// ChoiceWriter: one text of an answer as its tokens come: whole characters, stop strings wherever tokens were
+// cut, log probabilities. A piece is what has become certain since the piece before.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ namespace longhaul::serve {
 class ChoiceWriter {
  public:
   // The tokenizer must outlive it.
-  ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt, const openai::TextOptions& options, int64_t index);
+  ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+               const openai::TextOptions& options, int64_t index);
 
   bool add(const generate::Drawn& drawn);  // false: a stop string ends the text
   bool has_piece() const { return !piece_.text.empty() || !piece_.tokens.empty(); }

@@ -23,7 +23,8 @@ Exchange::Exchange(Begun begun, ServeMetrics& metrics)
   for (size_t p = 0; p < begun_.prompts.size(); ++p) {
     usage_.prompt_tokens += std::ssize(begun_.prompts[p]);
     for (size_t i = 0; i < n; ++i)
-      writers_.emplace_back(begun_.text->tokenizer, begun_.prompts[p], begun_.request.options, static_cast<int64_t>(p * n + i));
+      writers_.emplace_back(begun_.text->tokenizer, begun_.prompts[p], begun_.request.options,
+                            static_cast<int64_t>(p * n + i));
   }
   whole_.resize(writers_.size());
   left_ = std::ssize(writers_);
@@ -32,28 +33,32 @@ Exchange::Exchange(Begun begun, ServeMetrics& metrics)
 generate::GenerateSettings Exchange::settings(size_t prompt) const {
   const openai::TextOptions& options = begun_.request.options;
   const data::Tokenizer& tokenizer = begun_.text->tokenizer;
-  const auto wide = [](const std::vector<int32_t>& ids) { return std::vector<int64_t>(ids.begin(), ids.end()); };
-  generate::GenerateSettings settings{.tokens = options.max_tokens.value_or(begun_.default_tokens),
-                                      .min_tokens = options.min_tokens,
-                                      .temperature = options.temperature,
-                                      .top_k = options.top_k,
-                                      .top_p = options.top_p,
-                                      .min_p = options.min_p,
-                                      .repetition_penalty = options.repetition_penalty,
-                                      .frequency_penalty = options.frequency_penalty,
-                                      .presence_penalty = options.presence_penalty,
-                                      .logit_bias = options.logit_bias,
-                                      .loop_tokens = options.loop_tokens,
-                                      .seed = options.seed.value_or(begun_.seed) + prompt * static_cast<uint64_t>(options.n),
-                                      .count = options.n,
-                                      .vocabulary = tokenizer.vocabulary(),
-                                      .log_probabilities = options.logprobs,
-                                      .top_log_probabilities = options.top_logprobs,
-                                      .never = wide(tokenizer.without_token()),
-                                      .stop_ids = options.stop_token_ids};
+  const auto wide = [](const std::vector<int32_t>& ids) {
+    return std::vector<int64_t>(ids.begin(), ids.end());
+  };
+  generate::GenerateSettings settings{
+      .tokens = options.max_tokens.value_or(begun_.default_tokens),
+      .min_tokens = options.min_tokens,
+      .temperature = options.temperature,
+      .top_k = options.top_k,
+      .top_p = options.top_p,
+      .min_p = options.min_p,
+      .repetition_penalty = options.repetition_penalty,
+      .frequency_penalty = options.frequency_penalty,
+      .presence_penalty = options.presence_penalty,
+      .logit_bias = options.logit_bias,
+      .loop_tokens = options.loop_tokens,
+      .seed = options.seed.value_or(begun_.seed) + prompt * static_cast<uint64_t>(options.n),
+      .count = options.n,
+      .vocabulary = tokenizer.vocabulary(),
+      .log_probabilities = options.logprobs,
+      .top_log_probabilities = options.top_logprobs,
+      .never = wide(tokenizer.without_token()),
+      .stop_ids = options.stop_token_ids};
   if (!options.ignore_eos) {
     for (const int64_t id : wide(tokenizer.stop_ids())) settings.stop_ids.push_back(id);
-    if (begun_.request.chat && begun_.text->end_of_turn) settings.stop_ids.push_back(*begun_.text->end_of_turn);
+    if (begun_.request.chat && begun_.text->end_of_turn)
+      settings.stop_ids.push_back(*begun_.text->end_of_turn);
   }
   return settings;
 }
@@ -64,7 +69,8 @@ void Exchange::submit(generate::Engine& engine) {
   try {
     for (size_t p = 0; p < begun_.prompts.size(); ++p) {
       generate::Request request{.prompt = begun_.prompts[p], .settings = settings(p)};
-      if (begun_.prompts.size() > 1) request.where = fmt::format("prompt {} of {}", p + 1, begun_.prompts.size());
+      if (begun_.prompts.size() > 1)
+        request.where = fmt::format("prompt {} of {}", p + 1, begun_.prompts.size());
       request.on_token = [self, p, n](const generate::Drawn& drawn) {
         return self->on_token(p * n + static_cast<size_t>(drawn.sequence), drawn);
       };
@@ -89,7 +95,8 @@ void Exchange::submit(generate::Engine& engine) {
 }
 
 std::string Exchange::echoed(size_t choice) const {
-  const openai::Prompt& prompt = begun_.request.prompts[choice / static_cast<size_t>(begun_.request.options.n)];
+  const openai::Prompt& prompt =
+      begun_.request.prompts[choice / static_cast<size_t>(begun_.request.options.n)];
   if (prompt.text) return *prompt.text;
   const std::vector<int32_t> ids(prompt.ids.begin(), prompt.ids.end());
   return begun_.text->tokenizer.decode(ids);
@@ -149,7 +156,8 @@ void Exchange::on_end(size_t choice, generate::Generation generation) {
     log_error("{}: {}", begun_.id, what);
     return refuse(openai::ApiError(500, "The text could not be written: " + what));
   }
-  if (choice % static_cast<size_t>(begun_.request.options.n) == 0) usage_.cached_tokens += generation.continued_tokens;
+  if (choice % static_cast<size_t>(begun_.request.options.n) == 0)
+    usage_.cached_tokens += generation.continued_tokens;
   ChoiceWriter& writer = writers_[choice];
   const bool first = !writer.begun();
   whole_[choice] = writer.end(generation);
@@ -165,7 +173,9 @@ void Exchange::finish() {
   closed_ = true;
   metrics_.answered(200);
   metrics_.whole_answer(now_s() - begun_.began_s);
-  if (!is_streaming_) return begun_.responder->reply({.type = "application/json", .body = openai::whole_answer(head_, whole_, usage_)});
+  if (!is_streaming_)
+    return begun_.responder->reply(
+        {.type = "application/json", .body = openai::whole_answer(head_, whole_, usage_)});
   if (begun_.request.options.stream_usage) begun_.responder->add(openai::usage_event(head_, usage_));
   begun_.responder->add(std::string(openai::kLastEvent));
   begun_.responder->end();

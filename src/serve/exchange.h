@@ -1,5 +1,6 @@
-// Exchange: one request for texts, from its prompts to the last byte of its answer. All functions are called by the
-// thread that computes. The answer goes out whole, or as server-sent events while the texts are written.
+// Exchange: one request for texts, from its prompts to the last byte of its answer. All functions are called
+// by the thread that computes. The answer goes out whole, or as server-sent events while the texts are
+// written.
 #pragma once
 
 #include <memory>
@@ -41,7 +42,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Ends it with an error, whatever was said so far.
   void fail(generate::Engine& engine, const openai::ApiError& error);
   bool ended() const { return left_ == 0; }
-  bool failed() const { return closed_ && left_ > 0; }  // an error was answered, and other texts of it still go on
+  // an error was answered, and other texts of it still go on
+  bool failed() const { return closed_ && left_ > 0; }
   double age_s(double now_s) const { return now_s - begun_.began_s; }
 
  private:

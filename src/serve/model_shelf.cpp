@@ -7,7 +7,8 @@
 
 namespace longhaul::serve {
 
-ModelShelf::ModelShelf(std::vector<Entry> entries, Open open) : entries_(std::move(entries)), open_(std::move(open)) {
+ModelShelf::ModelShelf(std::vector<Entry> entries, Open open)
+    : entries_(std::move(entries)), open_(std::move(open)) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
       if (entries_[i].name != entries_[k].name) continue;

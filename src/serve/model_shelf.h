@@ -1,5 +1,5 @@
-// ModelShelf: the models of a server by name. Each is opened when it is first asked for, by the thread that computes;
-// others wait for it in text(). A run folder is opened at its newest checkpoint.
+// ModelShelf: the models of a server by name. Each is opened when it is first asked for, by the thread that
+// computes; others wait for it in text(). A run folder is opened at its newest checkpoint.
 #pragma once
 
 #include <condition_variable>
@@ -21,9 +21,9 @@
 namespace longhaul::serve {
 
 // The ids of a conversation, as the model's own template writes it.
-using ChatEncoder =
-    std::function<std::vector<int32_t>(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
-                                       const nlohmann::ordered_json& variables, bool add_generation_prompt, bool continue_final_message)>;
+using ChatEncoder = std::function<std::vector<int32_t>(
+    const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+    const nlohmann::ordered_json& variables, bool add_generation_prompt, bool continue_final_message)>;
 
 // What a model's texts need of it; constant and thread-safe.
 struct ModelText {
@@ -54,10 +54,11 @@ class ModelShelf {
   const std::vector<Entry>& entries() const { return entries_; }
   bool has(const std::string& name) const;
 
-  // Any other thread: waits until the model is open. Where it is not, `ask` must have the computing thread call open().
-  // Rethrows why it cannot be opened.
+  // Any other thread: waits until the model is open. Where it is not, `ask` must have the computing thread
+  // call open(). Rethrows why it cannot be opened.
   std::shared_ptr<const ModelText> text(const std::string& name, const std::function<void()>& ask);
-  // The computing thread: opens the model if it is not open. An error stays with it: the next who asks tries again.
+  // The computing thread: opens the model if it is not open. An error stays with it: the next who asks tries
+  // again.
   LoadedModel* open(const std::string& name);
   // Closes the model and opens it again, at what is its newest checkpoint by now. Nobody may use its engine.
   LoadedModel* open_anew(const std::string& name);

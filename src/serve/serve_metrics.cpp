@@ -51,15 +51,22 @@ void ServeMetrics::write(observe::OpenMetrics& metrics, double now_s) const {
   metrics.gauge("longhaul_serve_tokens_per_second", "", "Tokens drawn per second, over the last ten seconds.")
       .add({}, tokens_per_second(now_s));
   const std::lock_guard hold(mutex_);
-  observe::MetricFamily& requests = metrics.counter("longhaul_serve_requests", "", "Requests for texts that were answered, by status.");
-  for (const auto& [status, count] : by_status_) requests.add({{"status", std::to_string(status)}}, static_cast<double>(count));
-  metrics.counter("longhaul_serve_clients_left", "", "Requests whose clients left before the end.").add({}, static_cast<double>(left_));
-  metrics.counter("longhaul_serve_prompt_tokens", "", "Tokens of prompts.").add({}, static_cast<double>(prompt_tokens_));
-  metrics.counter("longhaul_serve_drawn_tokens", "", "Tokens drawn.").add({}, static_cast<double>(drawn_tokens_));
+  observe::MetricFamily& requests =
+      metrics.counter("longhaul_serve_requests", "", "Requests for texts that were answered, by status.");
+  for (const auto& [status, count] : by_status_)
+    requests.add({{"status", std::to_string(status)}}, static_cast<double>(count));
+  metrics.counter("longhaul_serve_clients_left", "", "Requests whose clients left before the end.")
+      .add({}, static_cast<double>(left_));
+  metrics.counter("longhaul_serve_prompt_tokens", "", "Tokens of prompts.")
+      .add({}, static_cast<double>(prompt_tokens_));
+  metrics.counter("longhaul_serve_drawn_tokens", "", "Tokens drawn.")
+      .add({}, static_cast<double>(drawn_tokens_));
   const auto histogram = [&](const char* name, const char* help, const Histogram& values) {
-    metrics.family(observe::MetricFamily::Type::kHistogram, name, "seconds", help).add_histogram({}, kBounds_s, values.counts, values.sum);
+    metrics.family(observe::MetricFamily::Type::kHistogram, name, "seconds", help)
+        .add_histogram({}, kBounds_s, values.counts, values.sum);
   };
-  histogram("longhaul_serve_time_to_first_token_seconds", "From a request to the first token of its answer.", first_token_);
+  histogram("longhaul_serve_time_to_first_token_seconds", "From a request to the first token of its answer.",
+            first_token_);
   histogram("longhaul_serve_answer_time_seconds", "From a request to the end of its answer.", whole_);
 }
 

@@ -30,11 +30,13 @@ constexpr int64_t kMostEmbeddedTokens = 8192;  // one pass reads them, for which
 double seconds_now() { return static_cast<double>(monotonic_ns()) * 1e-9; }
 
 HttpReply json_of(const nlohmann::ordered_json& json) {
-  return {.type = "application/json", .body = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"};
+  return {.type = "application/json",
+          .body = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"};
 }
 
 void require_method(const HttpRequest& request, const std::string& method) {
-  if (request.method != method) throw ApiError(405, fmt::format("{} takes {}, not {}.", request.path, method, request.method));
+  if (request.method != method)
+    throw ApiError(405, fmt::format("{} takes {}, not {}.", request.path, method, request.method));
 }
 
 }  // namespace
@@ -42,16 +44,18 @@ void require_method(const HttpRequest& request, const std::string& method) {
 Server::Server(ServeOptions options, std::vector<ModelShelf::Entry> models, ModelShelf::Open open)
     : options_(std::move(options)), shelf_(std::move(models), std::move(open)), began_s_(wall_time_s()) {
   options_.http.refusal_form = openai::in_error_form;
-  http_ = std::make_unique<HttpServer>(options_.http, [this](const HttpRequest& request, const Responder& responder) {
-    try {
-      answer(request, responder);
-    } catch (const ApiError& error) {
-      responder->reply(error.reply());
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kData) log_error("{}: {}", request.path, error.what());
-      responder->reply(ApiError::of(error).reply());
-    }
-  });
+  http_ = std::make_unique<HttpServer>(
+      options_.http, [this](const HttpRequest& request, const Responder& responder) {
+        try {
+          answer(request, responder);
+        } catch (const ApiError& error) {
+          responder->reply(error.reply());
+        } catch (const Error& error) {
+          if (error.code() != ExitCode::kUsage && error.code() != ExitCode::kData)
+            log_error("{}: {}", request.path, error.what());
+          responder->reply(ApiError::of(error).reply());
+        }
+      });
 }
 
 Server::~Server() {
@@ -90,7 +94,8 @@ void Server::answer(const HttpRequest& request, const Responder& responder) {
   if (path == "/tokenize") return responder->reply(tokenize(request));
   if (path == "/detokenize") return responder->reply(detokenize(request));
   const bool is_one_model = path.starts_with("/v1/models/");
-  if (path == "/" || path == "/v1/models" || path == "/health" || path == "/metrics" || is_one_model) require_method(request, "GET");
+  if (path == "/" || path == "/v1/models" || path == "/health" || path == "/metrics" || is_one_model)
+    require_method(request, "GET");
   if (path == "/") return responder->reply(chat_page());
   if (path == "/v1/models") return responder->reply(models());
   if (path == "/health") return responder->reply(health());
@@ -100,10 +105,13 @@ void Server::answer(const HttpRequest& request, const Responder& responder) {
   }
   if (is_one_model) {
     const std::string name = name_of(path.substr(std::string_view("/v1/models/").size()));
-    return responder->reply(
-        json_of({{"id", name}, {"object", "model"}, {"created", static_cast<int64_t>(began_s_)}, {"owned_by", "longhaul"}}));
+    return responder->reply(json_of({{"id", name},
+                                     {"object", "model"},
+                                     {"created", static_cast<int64_t>(began_s_)},
+                                     {"owned_by", "longhaul"}}));
   }
-  throw ApiError(404, "There is nothing at " + brief(printable(path)) + ". docs/guides/serve.md lists the paths.");
+  throw ApiError(404,
+                 "There is nothing at " + brief(printable(path)) + ". docs/guides/serve.md lists the paths.");
 }
 
 // The first model, where none is named.
@@ -112,23 +120,29 @@ std::string Server::name_of(const std::string& asked) const {
   if (shelf_.has(asked)) return asked;
   std::vector<std::string> names;
   for (const ModelShelf::Entry& entry : shelf_.entries()) names.push_back(entry.name);
-  throw ApiError(404, fmt::format("The model '{}' does not exist. There are: {}", brief(printable(asked)), fmt::join(names, ", ")), "model",
-                 "model_not_found");
+  throw ApiError(404,
+                 fmt::format("The model '{}' does not exist. There are: {}", brief(printable(asked)),
+                             fmt::join(names, ", ")),
+                 "model", "model_not_found");
 }
 
 std::shared_ptr<const ModelText> Server::text_of(const std::string& name) {
   return shelf_.text(name, [this, &name] { post([this, name] { shelf_.open(name); }); });
 }
 
-std::vector<std::vector<int64_t>> Server::prompts_of(const openai::CompletionRequest& request, const ModelText& text) const {
-  const auto wide = [](const std::vector<int32_t>& ids) { return std::vector<int64_t>(ids.begin(), ids.end()); };
+std::vector<std::vector<int64_t>> Server::prompts_of(const openai::CompletionRequest& request,
+                                                     const ModelText& text) const {
+  const auto wide = [](const std::vector<int32_t>& ids) {
+    return std::vector<int64_t>(ids.begin(), ids.end());
+  };
   std::vector<std::vector<int64_t>> prompts;
   if (request.chat) {
     if (!text.chat)
-      throw ApiError(400, "The model has no chat template, so it cannot read a conversation: use /v1/completions.", "messages",
-                     "no_chat_template");
-    prompts.push_back(wide(text.chat(request.messages, request.tools, request.template_variables, request.add_generation_prompt,
-                                     request.continue_final_message)));
+      throw ApiError(400,
+                     "The model has no chat template, so it cannot read a conversation: use /v1/completions.",
+                     "messages", "no_chat_template");
+    prompts.push_back(wide(text.chat(request.messages, request.tools, request.template_variables,
+                                     request.add_generation_prompt, request.continue_final_message)));
   }
   for (const openai::Prompt& prompt : request.prompts) {
     for (const int64_t id : prompt.ids) {
@@ -141,7 +155,8 @@ std::vector<std::vector<int64_t>> Server::prompts_of(const openai::CompletionReq
     if (std::ssize(prompt) <= text.limit_of_tokens) continue;
     throw ApiError(
         400,
-        fmt::format("This model reads at most {} tokens, and the prompt has {}. Please shorten it.", text.limit_of_tokens, prompt.size()),
+        fmt::format("This model reads at most {} tokens, and the prompt has {}. Please shorten it.",
+                    text.limit_of_tokens, prompt.size()),
         request.chat ? "messages" : "prompt", "context_length_exceeded");
   }
   return prompts;
@@ -150,15 +165,16 @@ std::vector<std::vector<int64_t>> Server::prompts_of(const openai::CompletionReq
 void Server::answer_text(const HttpRequest& request, const Responder& responder, bool chat) {
   const double began_s = seconds_now();
   if (drains_) throw ApiError(503, "The server ends; it takes no more requests.").retry_after(kComeBack_s);
-  Exchange::Begun begun{.request = chat ? openai::read_chat_request(request.body) : openai::read_completion_request(request.body)};
+  Exchange::Begun begun{.request = chat ? openai::read_chat_request(request.body)
+                                        : openai::read_completion_request(request.body)};
   begun.model = name_of(begun.request.model);
   begun.text = text_of(begun.model);
   begun.prompts = prompts_of(begun.request, *begun.text);
   begun.responder = responder;
   const uint64_t number = ++requests_;
   begun.seed = RandomStream(static_cast<uint64_t>(began_s_ * 1e6), "serve/seeds").bits(number);
-  begun.id =
-      fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", RandomStream(static_cast<uint64_t>(began_s_ * 1e6), "serve/ids").bits(number));
+  begun.id = fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl",
+                         RandomStream(static_cast<uint64_t>(began_s_ * 1e6), "serve/ids").bits(number));
   begun.created_s = wall_time_s();
   begun.began_s = began_s;
   begun.default_tokens = options_.default_tokens;
@@ -168,15 +184,20 @@ void Server::answer_text(const HttpRequest& request, const Responder& responder,
 }
 
 // From here on in the thread that computes, unless it is said.
-void Server::begin(const std::shared_ptr<Exchange>& exchange, const std::string& id, const Responder& responder) {
-  if (const auto held = held_.find(exchange->model()); held != held_.end()) return held->second.push_back({exchange, id, responder});
+void Server::begin(const std::shared_ptr<Exchange>& exchange, const std::string& id,
+                   const Responder& responder) {
+  if (const auto held = held_.find(exchange->model()); held != held_.end())
+    return held->second.push_back({exchange, id, responder});
   generate::Engine& engine = *shelf_.open(exchange->model())->engine;
   if (responder->gone()) return exchange->leave(engine);
-  if (drains_) return exchange->fail(engine, ApiError(503, "The server ends; it takes no more requests.").retry_after(kComeBack_s));
-  if (engine.counts().waiting >= options_.most_waiting) {
+  if (drains_)
     return exchange->fail(
-        engine,
-        ApiError(429, fmt::format("{} requests wait already.", options_.most_waiting), "", "rate_limit_exceeded").retry_after(kComeBack_s));
+        engine, ApiError(503, "The server ends; it takes no more requests.").retry_after(kComeBack_s));
+  if (engine.counts().waiting >= options_.most_waiting) {
+    return exchange->fail(engine,
+                          ApiError(429, fmt::format("{} requests wait already.", options_.most_waiting), "",
+                                   "rate_limit_exceeded")
+                              .retry_after(kComeBack_s));
   }
   exchange->submit(engine);
   if (exchange->ended()) return;
@@ -195,7 +216,10 @@ void Server::begin(const std::shared_ptr<Exchange>& exchange, const std::string&
 HttpReply Server::models() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ModelShelf::Entry& entry : shelf_.entries())
-    list.push_back({{"id", entry.name}, {"object", "model"}, {"created", static_cast<int64_t>(began_s_)}, {"owned_by", "longhaul"}});
+    list.push_back({{"id", entry.name},
+                    {"object", "model"},
+                    {"created", static_cast<int64_t>(began_s_)},
+                    {"owned_by", "longhaul"}});
   return json_of({{"object", "list"}, {"data", list}});
 }
 
@@ -211,8 +235,8 @@ HttpReply Server::tokenize(const HttpRequest& request) {
   require_method(request, "POST");
   const openai::TokenizeRequest wanted = openai::read_tokenize_request(request.body);
   const auto text = text_of(name_of(wanted.model));
-  const std::vector<int32_t> ids =
-      wanted.add_special_tokens ? text->tokenizer.encode_prompt(wanted.prompt) : text->tokenizer.encode(wanted.prompt);
+  const std::vector<int32_t> ids = wanted.add_special_tokens ? text->tokenizer.encode_prompt(wanted.prompt)
+                                                             : text->tokenizer.encode(wanted.prompt);
   return json_of({{"count", ids.size()}, {"max_model_len", text->limit_of_tokens}, {"tokens", ids}});
 }
 
@@ -239,7 +263,10 @@ void Server::answer_embeddings(const HttpRequest& request, const Responder& resp
     if (text.empty()) throw ApiError(400, "An input has no tokens.", "input", "invalid_value");
   }
   if (tokens > kMostEmbeddedTokens)
-    throw ApiError(400, fmt::format("The inputs have {} tokens, and at most {} are read at once.", tokens, kMostEmbeddedTokens), "input");
+    throw ApiError(400,
+                   fmt::format("The inputs have {} tokens, and at most {} are read at once.", tokens,
+                               kMostEmbeddedTokens),
+                   "input");
   post([this, responder, name, texts, tokens, as_base64 = wanted.base64] {
     const Tensor means = generate::mean_hidden(*shelf_.open(name)->model.decoder, texts);
     std::vector<std::vector<float>> vectors;
@@ -247,7 +274,8 @@ void Server::answer_embeddings(const HttpRequest& request, const Responder& resp
       const float* const row = means.const_data_ptr<float>() + i * means.size(1);
       vectors.emplace_back(row, row + means.size(1));
     }
-    responder->reply({.type = "application/json", .body = openai::embeddings_answer(name, vectors, tokens, as_base64)});
+    responder->reply(
+        {.type = "application/json", .body = openai::embeddings_answer(name, vectors, tokens, as_base64)});
   });
 }
 
@@ -266,17 +294,22 @@ HttpReply Server::metrics(bool open_metrics) {
     gauge("longhaul_serve_waiting", "", "Requests that wait for their first pass.", counts.waiting);
     gauge("longhaul_serve_reading", "", "Prompts that are being read.", counts.reading);
     gauge("longhaul_serve_writing", "", "Texts that are being written.", counts.writing);
-    gauge("longhaul_serve_parked", "", "Texts whose states lie in a file until there is memory.", counts.parked);
+    gauge("longhaul_serve_parked", "", "Texts whose states lie in a file until there is memory.",
+          counts.parked);
     gauge("longhaul_serve_page_bytes", "bytes", "Pages of keys and values in use.", counts.page_bytes);
     gauge("longhaul_serve_state_bytes", "bytes", "States of all sequences.", counts.state_bytes);
     gauge("longhaul_serve_prefix_bytes", "bytes", "Kept for prefixes of prompts.", prefixes.bytes());
     counter("longhaul_serve_passes", "Passes of the model.", counts.passes);
     counter("longhaul_serve_parkings", "Times that a text was parked.", counts.parkings);
-    counter("longhaul_serve_cache_prompts", "Prompts that were looked up in the prefix cache.", prefixes.counts().prompts);
-    counter("longhaul_serve_cache_hits", "Prompts of which the prefix cache had a prefix.", prefixes.counts().continued);
-    counter("longhaul_serve_cache_tokens", "Tokens of prompts that were not read again.", prefixes.counts().tokens_not_read);
+    counter("longhaul_serve_cache_prompts", "Prompts that were looked up in the prefix cache.",
+            prefixes.counts().prompts);
+    counter("longhaul_serve_cache_hits", "Prompts of which the prefix cache had a prefix.",
+            prefixes.counts().continued);
+    counter("longhaul_serve_cache_tokens", "Tokens of prompts that were not read again.",
+            prefixes.counts().tokens_not_read);
   }
-  all.gauge("longhaul_serve_resident_memory_bytes", "bytes", "Memory of the process.").add({}, static_cast<double>(resident_bytes()));
+  all.gauge("longhaul_serve_resident_memory_bytes", "bytes", "Memory of the process.")
+      .add({}, static_cast<double>(resident_bytes()));
   return {.type = std::string(observe::metrics_type(open_metrics)), .body = all.text(open_metrics)};
 }
 
@@ -313,7 +346,8 @@ bool Server::step_engines() {
       worked = true;
     }
     const generate::Engine::Counts after = model.engine->counts();
-    metrics_.tokens(after.read_tokens - before.read_tokens, after.drawn_tokens - before.drawn_tokens, seconds_now());
+    metrics_.tokens(after.read_tokens - before.read_tokens, after.drawn_tokens - before.drawn_tokens,
+                    seconds_now());
   }
   return worked;
 }
@@ -327,8 +361,10 @@ void Server::sweep() {
     if (exchange->failed()) {
       exchange->cancel(engine);
     } else if (exchange->age_s(now_s) > options_.longest_request_s) {
-      exchange->fail(engine, ApiError(503, fmt::format("The request took longer than {} s.", options_.longest_request_s), "", "timeout")
-                                 .retry_after(kComeBack_s));
+      exchange->fail(
+          engine, ApiError(503, fmt::format("The request took longer than {} s.", options_.longest_request_s),
+                           "", "timeout")
+                      .retry_after(kComeBack_s));
     }
     return exchange->ended();
   });
@@ -361,7 +397,8 @@ void Server::follow() {
     try {
       shelf_.open_anew(name);
     } catch (const std::exception& error) {
-      log_error("{} could not be opened anew; it is tried again when it is asked for: {}", name, error.what());
+      log_error("{} could not be opened anew; it is tried again when it is asked for: {}", name,
+                error.what());
     }
     for (const Held& each : waiting) post([this, each] { begin(each.exchange, each.id, each.responder); });
   }
@@ -369,7 +406,8 @@ void Server::follow() {
 
 void Server::leave_all() {
   for (const auto& [id, exchange] : exchanges_) {
-    exchange->fail(*shelf_.open(exchange->model())->engine, ApiError(503, "The server has ended.").retry_after(kComeBack_s));
+    exchange->fail(*shelf_.open(exchange->model())->engine,
+                   ApiError(503, "The server has ended.").retry_after(kComeBack_s));
   }
   exchanges_.clear();
 }
@@ -386,7 +424,8 @@ void Server::run() {
       drains_ = true;
       drain_until_s = seconds_now() + options_.drain_s;
       if (!exchanges_.empty())
-        log_info("ends, after {}", counted(std::ssize(exchanges_), "request that has begun", "requests that have begun"));
+        log_info("ends, after {}",
+                 counted(std::ssize(exchanges_), "request that has begun", "requests that have begun"));
     }
     if (drains_ && (exchanges_.empty() || seconds_now() > drain_until_s)) break;
     if (!had_tasks && !worked) wait_for_work();

@@ -1,12 +1,13 @@
-// Server: trained models behind OpenAI's HTTP interface (docs/guides/serve.md): /v1/completions, /v1/chat/completions,
-// /v1/embeddings, /v1/models, /tokenize, /detokenize, /health, /metrics.
+// Server: trained models behind OpenAI's HTTP interface (docs/guides/serve.md): /v1/completions,
+// /v1/chat/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health, /metrics.
 //
 //   Server server(options, open);
 //   say(server.url());
 //   server.run();                    // until a signal asks to stop; then what has begun is finished
 //
-// The thread that calls run() computes: it opens models, steps their engines and makes answers of their tokens. The
-// HTTP server's threads read requests, render conversations and make ids of texts, and hand over what is left to do.
+// The thread that calls run() computes: it opens models, steps their engines and makes answers of their
+// tokens. The HTTP server's threads read requests, render conversations and make ids of texts, and hand over
+// what is left to do.
 #pragma once
 
 #include <atomic>
@@ -33,8 +34,9 @@ struct ServeOptions {
   int64_t default_tokens = 4096;   // of a text whose request does not say how many
   double longest_request_s = 600;  // then it is ended with an error
   double drain_s = 60;             // after a signal to stop, for requests that have begun
-  // Whether a model that is open has a newer checkpoint by now; asked every follow_s seconds. Then new requests wait until
-  // those of that model have ended, and it is opened anew. Empty: models stay as they were opened.
+  // Whether a model that is open has a newer checkpoint by now; asked every follow_s seconds. Then new
+  // requests wait until those of that model have ended, and it is opened anew. Empty: models stay as they
+  // were opened.
   std::function<bool(const ModelShelf::Entry&, const LoadedModel&)> has_newer = {};
   double follow_s = 10;
 };
@@ -59,7 +61,8 @@ class Server {
   void answer_text(const HttpRequest& request, const Responder& responder, bool chat);
   std::string name_of(const std::string& asked) const;
   std::shared_ptr<const ModelText> text_of(const std::string& name);
-  std::vector<std::vector<int64_t>> prompts_of(const openai::CompletionRequest& request, const ModelText& text) const;
+  std::vector<std::vector<int64_t>> prompts_of(const openai::CompletionRequest& request,
+                                               const ModelText& text) const;
   HttpReply models() const;
   HttpReply health() const;
   HttpReply tokenize(const HttpRequest& request);

@@ -29,20 +29,23 @@ std::string latest_name(const FileSystem& files, const fs::path& checkpoints) {
 
 bool newer(const CheckpointSummary& a, const CheckpointSummary& b) {
   const auto rank = [](const CheckpointSummary& s) {
-    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted, s.name.attempt);
+    return std::tuple(s.usable(), s.generation, s.name.step, s.name.kind == CheckpointName::Kind::kCommitted,
+                      s.name.attempt);
   };
   return rank(a) > rank(b);
 }
 
 std::string defect_of(const CheckpointName& name, const Manifest& manifest) {
-  if (manifest.step != name.step) return fmt::format("its manifest is of step {}, not {}", manifest.step, name.step);
+  if (manifest.step != name.step)
+    return fmt::format("its manifest is of step {}, not {}", manifest.step, name.step);
   if (manifest.generation != name.generation.value_or(manifest.generation)) {
     return fmt::format("its manifest is of generation {}, not {}", manifest.generation, *name.generation);
   }
   return {};
 }
 
-CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, const CheckpointName& name, std::string_view role) {
+CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, const CheckpointName& name,
+                             std::string_view role) {
   CheckpointSummary summary{.path = path, .name = name, .generation = name.generation.value_or(0)};
   try {
     const Checkpoint checkpoint = Checkpoint::open(files, path, role);
@@ -69,7 +72,8 @@ fs::path newest_path(const FileSystem& files, const fs::path& checkpoints, std::
   return {};
 }
 
-Search search_once(const FileSystem& files, const std::vector<CheckpointSummary>& summaries, Depth depth, std::string_view role) {
+Search search_once(const FileSystem& files, const std::vector<CheckpointSummary>& summaries, Depth depth,
+                   std::string_view role) {
   Search search;
   for (const CheckpointSummary& summary : summaries) {
     if (!summary.usable()) {
@@ -100,7 +104,8 @@ std::vector<std::string> committed_names(const FileSystem& files, const fs::path
   return names;
 }
 
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints, std::string_view role) {
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints,
+                                                std::string_view role) {
   const std::string latest = latest_name(files, checkpoints);
   const std::vector<FolderEntry> entries = files.list(checkpoints);
   std::vector<CheckpointSummary> found;
@@ -111,14 +116,16 @@ std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const f
     if (!summary.usable() && !files.exists(summary.path)) continue;
     summary.is_latest = entry.name == latest;
     const std::string keep = entry.name + std::string(kKeepSuffix);
-    summary.is_protected = std::any_of(entries.begin(), entries.end(), [&](const FolderEntry& other) { return other.name == keep; });
+    summary.is_protected = std::any_of(entries.begin(), entries.end(),
+                                       [&](const FolderEntry& other) { return other.name == keep; });
     found.push_back(std::move(summary));
   }
   std::sort(found.begin(), found.end(), newer);
   return found;
 }
 
-Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth, std::string_view role) {
+Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth,
+                         std::string_view role) {
   std::vector<std::string> names = committed_names(files, checkpoints);
   for (;;) {
     Search search = search_once(files, list_checkpoints(files, checkpoints, role), depth, role);
@@ -138,8 +145,9 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
     if (files.exists(path / kManifestName)) return {path, true};
     if (files.is_folder(path / "checkpoints")) return {path / "checkpoints", false};
     const auto entries = files.list(path);
-    if (std::any_of(entries.begin(), entries.end(),
-                    [](const FolderEntry& entry) { return entry.is_folder && parse_checkpoint_name(entry.name); })) {
+    if (std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
+          return entry.is_folder && parse_checkpoint_name(entry.name);
+        })) {
       return {path, false};
     }
     found = "a folder without manifest.json and without checkpoints";
@@ -150,7 +158,8 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
     const auto name = parse_checkpoint_name(path.filename().string());
     const bool of_a_step = name && name->kind == CheckpointName::Kind::kCommitted && !name->generation;
     if (of_a_step || path.filename() == kLatestName) {
-      const fs::path newest = newest_path(files, folder, of_a_step ? std::optional(name->step) : std::nullopt);
+      const fs::path newest =
+          newest_path(files, folder, of_a_step ? std::optional(name->step) : std::nullopt);
       if (!newest.empty()) return {newest, true};
     }
     if (there) found = "a file";
@@ -163,7 +172,8 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
                .hint = program_command("train RECIPE --run DIR") + " saves them in DIR/checkpoints"});
 }
 
-Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth, std::string_view role) {
+Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth,
+                           std::string_view role) {
   const auto [path, is_one] = resolve(files, named);
   if (is_one) {
     Checkpoint checkpoint = Checkpoint::open(files, path, role);
@@ -172,12 +182,14 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth
   }
   Search search = find_newest_valid(files, path, depth, role);
   if (search.newest) {
-    for (const Search::Rejected& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
+    for (const Search::Rejected& rejected : search.rejected)
+      log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
     return std::move(*search.newest);
   }
   std::string reasons;
   for (const Search::Rejected& rejected : search.rejected) {
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "\n", rejected.path.filename().string(), rejected.reason);
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "\n", rejected.path.filename().string(),
+                           rejected.reason);
   }
   throw Error({.code = ExitCode::kCheckpoint,
                .what = "no valid checkpoint in the folder",

@@ -31,7 +31,8 @@ struct CheckpointSummary {
 // listed, and neither are those that somebody removed meanwhile. With a role, only files with such tensors
 // are checked (the weights of a checkpoint can be used without its optimizer states). If the process has too
 // many open files, that is an Error (73) and no defect of a checkpoint.
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const std::filesystem::path& checkpoints,
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files,
+                                                const std::filesystem::path& checkpoints,
                                                 std::string_view role = kAllRoles);
 // Only the names of the checkpoints, without looking into them.
 std::vector<std::string> committed_names(const FileSystem& files, const std::filesystem::path& checkpoints);
@@ -46,8 +47,8 @@ struct Search {
 };
 
 enum class Depth { kSizes, kContents /*every byte, as on every restart*/ };
-Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints, Depth depth = Depth::kContents,
-                         std::string_view role = kAllRoles);
+Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints,
+                         Depth depth = Depth::kContents, std::string_view role = kAllRoles);
 
 // The checkpoints that a typed path names. They are all checkpoints of a run (its folder, or the
 // `checkpoints` folder in it), or one of them: its folder, its manifest.json, "step-000000012" for the newest
@@ -62,7 +63,7 @@ NamedCheckpoints resolve(const FileSystem& files, const std::filesystem::path& p
 // Opens the checkpoint that resolve() finds; of several the newest valid one, with a warning about rejected
 // ones. Error (66) when there is none, with a list of the rejected ones and the reasons. With a role only
 // files of that role are checked.
-Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes,
-                           std::string_view role = kAllRoles);
+Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path,
+                           Depth depth = Depth::kSizes, std::string_view role = kAllRoles);
 
 }  // namespace longhaul::storage

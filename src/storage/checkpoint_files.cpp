@@ -17,19 +17,22 @@ constexpr int64_t kPieceBytes = 4 << 20;    // of verification
 constexpr int64_t kGapBytes = 64 << 10;     // runs closer than this are read in one pread
 constexpr int64_t kGatherBytes = 16 << 20;  // limit of a combined read
 
-[[noreturn]] void damaged(const fs::path& file, const std::string& tensor, const std::string& what, const std::string& expected,
-                          const std::string& found) {
-  throw Error({.code = ExitCode::kCheckpoint,
-               .what = what,
-               .expected = expected,
-               .found = found,
-               .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), brief(tensor)),
-               .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") + " reads them all and says which are whole"});
+[[noreturn]] void damaged(const fs::path& file, const std::string& tensor, const std::string& what,
+                          const std::string& expected, const std::string& found) {
+  throw Error(
+      {.code = ExitCode::kCheckpoint,
+       .what = what,
+       .expected = expected,
+       .found = found,
+       .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), brief(tensor)),
+       .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") +
+               " reads them all and says which are whole"});
 }
 
 // Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a
 // read.
-void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs, std::span<std::byte> into) {
+void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs,
+               std::span<std::byte> into) {
   std::vector<std::byte> gathered;
   for (size_t first = 0; first < runs.size();) {
     const int64_t begin = runs[first].source_offset;
@@ -41,7 +44,9 @@ void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<
       ++last;
     }
     if (last == first + 1) {
-      file.read(stored, begin, into.subspan(static_cast<size_t>(runs[first].target_offset), static_cast<size_t>(end - begin)));
+      file.read(
+          stored, begin,
+          into.subspan(static_cast<size_t>(runs[first].target_offset), static_cast<size_t>(end - begin)));
     } else {
       gathered.resize(static_cast<size_t>(end - begin));
       file.read(stored, begin, gathered);
@@ -62,7 +67,10 @@ int64_t element_bytes(DType dtype) {
 }
 
 Checkpoint::Checkpoint(const FileSystem& files, const fs::path& folder, Manifest manifest)
-    : folder_(folder), manifest_(std::move(manifest)), readers_(ReaderPool::make(files)), files_(std::make_unique<Files>()) {
+    : folder_(folder),
+      manifest_(std::move(manifest)),
+      readers_(ReaderPool::make(files)),
+      files_(std::make_unique<Files>()) {
   for (const ManifestFile& listed : manifest_.files) listed_.emplace(listed.name, &listed);
   for (const auto& [name, tensor] : manifest_.tensors) {
     for (const ManifestShard& shard : tensor.shards) pieces_[shard.file].emplace_back(&name, &shard);
@@ -100,7 +108,8 @@ SafetensorsFile Checkpoint::checked_file(const ManifestFile& listed) const {
   auto reader = readers_->open(path, ExitCode::kCheckpoint);
   const int64_t size = reader->size();
   if (size != listed.bytes) {
-    damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes), fmt::format("{} bytes", size));
+    damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes),
+            fmt::format("{} bytes", size));
   }
   SafetensorsFile checked = SafetensorsFile::of(std::move(reader), path);
   const auto pieces = pieces_.find(listed.name);
@@ -108,7 +117,8 @@ SafetensorsFile Checkpoint::checked_file(const ManifestFile& listed) const {
   for (const auto& [name, shard] : pieces->second) {
     const ManifestTensor& tensor = manifest_.tensors.at(*name);
     const TensorInfo* stored = checked.find(shard->key);
-    if (stored == nullptr) damaged(path, *name, "the file lacks a tensor of the manifest", shard->key, "no such tensor");
+    if (stored == nullptr)
+      damaged(path, *name, "the file lacks a tensor of the manifest", shard->key, "no such tensor");
     if (stored->dtype != tensor.dtype || stored->shape != shard->length) {
       damaged(path, *name, "file and manifest disagree about a tensor",
               fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(shard->length, ", ")),
@@ -147,23 +157,28 @@ const ManifestTensor* Checkpoint::find(const std::string& name) const {
 
 const ManifestTensor& Checkpoint::at(const std::string& name) const {
   const ManifestTensor* tensor = find(name);
-  if (tensor == nullptr) damaged(folder_ / kManifestName, name, "the checkpoint lacks a tensor", "the tensor", "no such name");
+  if (tensor == nullptr)
+    damaged(folder_ / kManifestName, name, "the checkpoint lacks a tensor", "the tensor", "no such name");
   return *tensor;
 }
 
-void Checkpoint::read(const std::string& name, const layout::Rectangle& needed, std::span<std::byte> into) const {
+void Checkpoint::read(const std::string& name, const layout::Rectangle& needed,
+                      std::span<std::byte> into) const {
   const ManifestTensor& tensor = at(name);
   const layout::Shape shape = tensor.shape.empty() ? layout::Shape{1} : tensor.shape;
-  LONGHAUL_ASSERT(needed.inside(shape), "rectangle {} of tensor '{}' {}", needed.text(), name, layout::shape_text(shape));
+  LONGHAUL_ASSERT(needed.inside(shape), "rectangle {} of tensor '{}' {}", needed.text(), name,
+                  layout::shape_text(shape));
   if (bits_of(tensor.dtype) % 8 != 0) {
     // Elements share bytes: only the whole of a tensor stored whole can be read.
-    LONGHAUL_ASSERT(needed == layout::Rectangle::whole(shape) && tensor.shards.size() == 1, "part of packed tensor '{}'", name);
+    LONGHAUL_ASSERT(needed == layout::Rectangle::whole(shape) && tensor.shards.size() == 1,
+                    "part of packed tensor '{}'", name);
     const SafetensorsFile& stored_in = file(tensor.shards[0].file);
     stored_in.read(stored_in.at(tensor.shards[0].key), 0, into);
     return;
   }
   const int64_t size = element_bytes(tensor.dtype);
-  LONGHAUL_ASSERT(needed.volume() * size == static_cast<int64_t>(into.size()), "{} bytes for {} of '{}'", into.size(), needed.text(), name);
+  LONGHAUL_ASSERT(needed.volume() * size == static_cast<int64_t>(into.size()), "{} bytes for {} of '{}'",
+                  into.size(), needed.text(), name);
   for (const ManifestShard& shard : tensor.shards) {
     const auto runs = layout::copy_plan(rectangle_of(shard), needed, size);
     if (runs.empty()) continue;
@@ -185,9 +200,11 @@ void Checkpoint::verify(const std::function<void(int64_t)>& progress) const {
 
 void Checkpoint::verify_file(const std::string& name, const std::function<void(int64_t)>& progress) const {
   const SafetensorsFile& stored = file(name);
-  std::unordered_map<std::string, std::pair<const std::string*, uint32_t>> expected;  // key → logical tensor, crc32c
+  // key → logical tensor, crc32c
+  std::unordered_map<std::string, std::pair<const std::string*, uint32_t>> expected;
   if (const auto pieces = pieces_.find(name); pieces != pieces_.end()) {
-    for (const auto& [tensor, shard] : pieces->second) expected.emplace(shard->key, std::pair(tensor, shard->crc32c));
+    for (const auto& [tensor, shard] : pieces->second)
+      expected.emplace(shard->key, std::pair(tensor, shard->crc32c));
   }
   Sha256 sha256;
   std::vector<std::byte> piece;
@@ -213,7 +230,8 @@ void Checkpoint::verify_file(const std::string& name, const std::function<void(i
   const ManifestFile& listed = *listed_.at(name);
   const std::string found = sha256.hex();
   if (found != listed.sha256) {
-    damaged(stored.path(), "", "the file does not have its checksum", "sha256 " + listed.sha256, "sha256 " + found);
+    damaged(stored.path(), "", "the file does not have its checksum", "sha256 " + listed.sha256,
+            "sha256 " + found);
   }
 }
 

@@ -35,12 +35,14 @@ inline constexpr std::string_view kAllRoles;
 
 class Checkpoint {
  public:
-  static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder, std::string_view role = kAllRoles);
+  static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder,
+                         std::string_view role = kAllRoles);
   // Reads the manifest only. Each file is checked, as open() does it, when it is first used.
   static Checkpoint open_unchecked(const FileSystem& files, const std::filesystem::path& folder);
   // Opens the part of a checkpoint in this folder (a node's memory tier, storage/node_tier.h). Missing or
   // broken files are no error until they are read.
-  static Checkpoint open_some(const FileSystem& files, const std::filesystem::path& folder, Manifest manifest);
+  static Checkpoint open_some(const FileSystem& files, const std::filesystem::path& folder,
+                              Manifest manifest);
 
   const Manifest& manifest() const { return manifest_; }
   const std::filesystem::path& folder() const { return folder_; }

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kStepPrefix = "step-", kGenerationInfix = ".g", kTemporaryInfix = ".tmp-", kReplacedInfix = ".replaced-";
+constexpr std::string_view kStepPrefix = "step-", kGenerationInfix = ".g", kTemporaryInfix = ".tmp-",
+                           kReplacedInfix = ".replaced-";
 constexpr const char* kClaims = ".generations";
 
 std::optional<int64_t> whole_number(std::string_view text) {
@@ -37,7 +38,8 @@ bool read_ending(std::string_view ending, CheckpointName& name) {
     name.generation = number_after(kTemporaryInfix);
   } else if (ending.starts_with(kGenerationInfix)) {
     const size_t dash = std::min(ending.find('-'), ending.size());
-    const auto attempt = dash == ending.size() ? std::optional<int64_t>(1) : whole_number(ending.substr(dash + 1));
+    const auto attempt =
+        dash == ending.size() ? std::optional<int64_t>(1) : whole_number(ending.substr(dash + 1));
     if (!attempt || *attempt < 1) return false;
     name.attempt = *attempt;
     ending = ending.substr(0, dash);
@@ -64,7 +66,8 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
   if (!step || !read_ending(text.substr(kStepPrefix.size() + number.size()), name)) return std::nullopt;
   name.step = *step;
   // One spelling per name: "g03" in addition to "g3" would be two folders of one checkpoint.
-  const bool spelled = name.kind == CheckpointName::Kind::kReplaced ? text.starts_with(name.text() + ".") : text == name.text();
+  const bool spelled = name.kind == CheckpointName::Kind::kReplaced ? text.starts_with(name.text() + ".")
+                                                                    : text == name.text();
   return spelled ? std::optional(name) : std::nullopt;
 }
 
@@ -90,7 +93,8 @@ int64_t claim_generation(FileSystem& files, const fs::path& checkpoints, int64_t
   const fs::path claims = checkpoints / kClaims;
   make_folders_durably(files, claims);
   int64_t generation = std::max(above, newest_committed_generation(files, checkpoints));
-  for (const FolderEntry& entry : files.list(claims)) generation = std::max(generation, whole_number(entry.name).value_or(0));
+  for (const FolderEntry& entry : files.list(claims))
+    generation = std::max(generation, whole_number(entry.name).value_or(0));
   do ++generation;
   while (!files.make_new_folder(claims / std::to_string(generation)));
   files.sync_folder(claims);

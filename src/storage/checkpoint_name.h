@@ -3,9 +3,12 @@
 //
 //   step-000000012            a checkpoint of a run's first generation; older versions used this form for all
 //                             generations: the manifest says which
-//   step-000000012.g3         a checkpoint of generation 3          step-000000012.tmp-3   being written by generation 3
-//   step-000000012.g3-2       the second one that it committed for this step: the first could not be made durable
-//   .deleted-…                being removed           .generations/3   claimed: no other start gets this number
+//   step-000000012.g3         a checkpoint of generation 3          step-000000012.tmp-3   being written by
+//                                                                   generation 3
+//   step-000000012.g3-2       the second one that it committed for this step: the first could not be made
+//                             durable
+//   .deleted-…                being removed           .generations/3   claimed: no other start gets this
+//                                                                      number
 //   step-000000012.replaced-3 being removed too, displaced by generation 3's save of the same step
 //
 // Two starts of one run may write here at once, on machines that share no lock. These rules keep the files of

@@ -13,8 +13,8 @@ namespace longhaul::storage {
 
 namespace fs = std::filesystem;
 
-std::string shard_key(const std::string& tensor, std::span<const int64_t> shape, std::span<const int64_t> offset,
-                      std::span<const int64_t> length) {
+std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
+                      std::span<const int64_t> offset, std::span<const int64_t> length) {
   if (std::equal(shape.begin(), shape.end(), length.begin(), length.end())) return tensor;
   std::string key = tensor + "[";
   for (size_t d = 0; d < offset.size(); ++d) {
@@ -23,33 +23,38 @@ std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
   return key + "]";
 }
 
-FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name, std::span<const ShardSource> shards,
-                                 int64_t alignment) {
+FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name,
+                                 std::span<const ShardSource> shards, int64_t alignment) {
   return write_checkpoint_file(
       files, folder, name, shards, [](const ShardSource& shard) { return shard.data; }, alignment);
 }
 
-FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name, std::span<const ShardSource> shards,
-                                 const ShardData& data_of, int64_t alignment) {
+FileReport write_checkpoint_file(FileSystem& files, const fs::path& folder, const std::string& name,
+                                 std::span<const ShardSource> shards, const ShardData& data_of,
+                                 int64_t alignment) {
   LONGHAUL_ASSERT(is_plain_file_name(name), "file name '{}'", name);
   FileReport report{.file = {.name = name}};
   std::vector<TensorInfo> tensors;
   std::unordered_map<std::string, const ShardSource*> by_key;
   for (const ShardSource& shard : shards) {
-    LONGHAUL_ASSERT(shard.offset.size() == shard.shape.size() && shard.length.size() == shard.shape.size(), "tensor '{}'", shard.tensor);
+    LONGHAUL_ASSERT(shard.offset.size() == shard.shape.size() && shard.length.size() == shard.shape.size(),
+                    "tensor '{}'", shard.tensor);
     const std::string key = shard_key(shard.tensor, shard.shape, shard.offset, shard.length);
     LONGHAUL_ASSERT(by_key.emplace(key, &shard).second, "'{}' is given twice", key);
     tensors.push_back({.name = key, .dtype = shard.dtype, .shape = shard.length});
-    report.shards.push_back({.tensor = shard.tensor,
-                             .shape = shard.shape,
-                             .dtype = shard.dtype,
-                             .role = shard.role,
-                             .shard = {.file = name, .key = key, .offset = shard.offset, .length = shard.length}});
+    report.shards.push_back(
+        {.tensor = shard.tensor,
+         .shape = shard.shape,
+         .dtype = shard.dtype,
+         .role = shard.role,
+         .shard = {.file = name, .key = key, .offset = shard.offset, .length = shard.length}});
   }
-  SafetensorsWriter writer(files, folder / name, std::move(tensors), {{"format", "longhaul-checkpoint"}}, alignment);
+  SafetensorsWriter writer(files, folder / name, std::move(tensors), {{"format", "longhaul-checkpoint"}},
+                           alignment);
   for (const TensorInfo& tensor : writer.tensors()) {
     const std::span<const std::byte> data = data_of(*by_key.at(tensor.name));
-    LONGHAUL_ASSERT(tensor.bytes() == static_cast<int64_t>(data.size()), "'{}' comes with {} bytes", tensor.name, data.size());
+    LONGHAUL_ASSERT(tensor.bytes() == static_cast<int64_t>(data.size()), "'{}' comes with {} bytes",
+                    tensor.name, data.size());
     writer.write(data);
   }
   const WrittenFile written = writer.finish();
@@ -66,14 +71,17 @@ void add_reports(Manifest& manifest, std::span<const FileReport> reports, const 
     manifest.files.push_back(report.file);
     for (const ReportedShard& reported : report.shards) {
       auto [at, added] = manifest.tensors.try_emplace(
-          reported.tensor, ManifestTensor{.shape = reported.shape, .dtype = reported.dtype, .role = reported.role});
+          reported.tensor,
+          ManifestTensor{.shape = reported.shape, .dtype = reported.dtype, .role = reported.role});
       ManifestTensor& tensor = at->second;
-      if (!added && (tensor.shape != reported.shape || tensor.dtype != reported.dtype || tensor.role != reported.role)) {
-        throw Error({.code = ExitCode::kCheckpoint,
-                     .what = "writers disagree about a tensor",
-                     .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
-                     .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
-                     .where = fmt::format("{}, tensor '{}'", report.file.name, brief(reported.tensor))});
+      if (!added && (tensor.shape != reported.shape || tensor.dtype != reported.dtype ||
+                     tensor.role != reported.role)) {
+        throw Error(
+            {.code = ExitCode::kCheckpoint,
+             .what = "writers disagree about a tensor",
+             .expected = fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.shape, ", ")),
+             .found = fmt::format("{} [{}]", name_of(reported.dtype), fmt::join(reported.shape, ", ")),
+             .where = fmt::format("{}, tensor '{}'", report.file.name, brief(reported.tensor))});
       }
       tensor.shards.push_back(reported.shard);
     }
@@ -96,7 +104,8 @@ CheckpointWriter::~CheckpointWriter() {
     // Needs no rename and no sync, because nobody takes this name for a checkpoint.
     remove_tree(files_, temporary_);
   } catch (const std::exception& error) {
-    log_warning("could not remove an unfinished checkpoint (harmless, it is cleaned up later): {}", error.what());
+    log_warning("could not remove an unfinished checkpoint (harmless, it is cleaned up later): {}",
+                error.what());
   }
 }
 
@@ -166,7 +175,8 @@ void discard_folder(FileSystem& files, const fs::path& folder) {
 
 Manifest read_manifest(const FileSystem& files, const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
-  return parse_manifest(read_small_file(files, path, ExitCode::kCheckpoint, kManifestLimitBytes), path.string());
+  return parse_manifest(read_small_file(files, path, ExitCode::kCheckpoint, kManifestLimitBytes),
+                        path.string());
 }
 
 }  // namespace longhaul::storage

@@ -1,11 +1,16 @@
 // The commit protocol writes a checkpoint to disk completely or not at all (reliability specification,
 // docs/formats/checkpoint.md).
 //
-//   CheckpointWriter writer(files, run / "checkpoints", step, generation);      // coordinator: step-000000012.tmp-3/
-//   FileReport report = write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", shards);   // every writer
-//   writer.add(report);                                                         // coordinator gathers the reports
-//   writer.commit(manifest);                                                    // step-000000012.g3/: it exists
-//   writer.point_latest_here();                                                 // a hint for people and scripts
+//   // coordinator: step-000000012.tmp-3/
+//   CheckpointWriter writer(files, run / "checkpoints", step, generation);
+//   // every writer
+//   FileReport report = write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", shards);
+//   // coordinator gathers the reports
+//   writer.add(report);
+//   // step-000000012.g3/: it exists
+//   writer.commit(manifest);
+//   // a hint for people and scripts
+//   writer.point_latest_here();
 //
 // Every file is synced before it is reported, and the manifest is written last. One rename of the folder, to
 // a name that was never used before (checkpoint_name.h), makes the checkpoint exist. If commit() fails, it
@@ -40,16 +45,18 @@ struct ShardSource {
 
 // The key of a rectangle in its file: the tensor's own name if the rectangle is the whole tensor, so that
 // other readers find it, else "name[0:128,64:128]".
-std::string shard_key(const std::string& tensor, std::span<const int64_t> shape, std::span<const int64_t> offset,
-                      std::span<const int64_t> length);
+std::string shard_key(const std::string& tensor, std::span<const int64_t> shape,
+                      std::span<const int64_t> offset, std::span<const int64_t> length);
 
-FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
-                                 std::span<const ShardSource> shards, int64_t alignment = 4096);
+FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder,
+                                 const std::string& name, std::span<const ShardSource> shards,
+                                 int64_t alignment = 4096);
 // The same for shards without data: `data_of` returns the data of one shard after the other, valid until the
 // next call.
 using ShardData = std::function<std::span<const std::byte>(const ShardSource&)>;
-FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
-                                 std::span<const ShardSource> shards, const ShardData& data_of, int64_t alignment = 4096);
+FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder,
+                                 const std::string& name, std::span<const ShardSource> shards,
+                                 const ShardData& data_of, int64_t alignment = 4096);
 
 // Adds these files and tensors to a `manifest` without any. kCheckpoint where they do not add up to whole
 // tensors; `where` is used in errors.

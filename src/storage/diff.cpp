@@ -27,7 +27,8 @@ double from_f16(uint16_t bits) {
   const int fraction = bits & 1023;
   double value = 0;
   if (exponent == 31) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    value =
+        fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   } else {
     value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   }
@@ -82,8 +83,8 @@ double distance_at(DType dtype, const std::byte* a, const std::byte* b) {
   return gap(number_at(dtype, a), number_at(dtype, b));
 }
 
-void compare_block(DType dtype, std::span<const std::byte> left, std::span<const std::byte> right, int64_t first_index, int64_t size,
-                   TensorDifference& difference) {
+void compare_block(DType dtype, std::span<const std::byte> left, std::span<const std::byte> right,
+                   int64_t first_index, int64_t size, TensorDifference& difference) {
   if (std::memcmp(left.data(), right.data(), left.size()) == 0) return;
   const int64_t count = static_cast<int64_t>(left.size()) / size;
   for (int64_t i = 0; i < count; ++i) {
@@ -137,11 +138,15 @@ CheckpointDifference diff(const Checkpoint& left, const Checkpoint& right) {
     if (a == nullptr || b == nullptr) {
       result.tensors.push_back({.name = name, .kind = b == nullptr ? Kind::kOnlyLeft : Kind::kOnlyRight});
     } else if (a->shape != b->shape) {
-      result.tensors.push_back(
-          {.name = name, .kind = Kind::kShape, .left = layout::shape_text(a->shape), .right = layout::shape_text(b->shape)});
+      result.tensors.push_back({.name = name,
+                                .kind = Kind::kShape,
+                                .left = layout::shape_text(a->shape),
+                                .right = layout::shape_text(b->shape)});
     } else if (a->dtype != b->dtype) {
-      result.tensors.push_back(
-          {.name = name, .kind = Kind::kDType, .left = std::string(name_of(a->dtype)), .right = std::string(name_of(b->dtype))});
+      result.tensors.push_back({.name = name,
+                                .kind = Kind::kDType,
+                                .left = std::string(name_of(a->dtype)),
+                                .right = std::string(name_of(b->dtype))});
     } else {
       TensorDifference difference = compare_values(name, left, right);
       if (difference.different == 0) {

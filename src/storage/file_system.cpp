@@ -20,7 +20,9 @@ class LocalReader final : public FileReader {
  public:
   explicit LocalReader(File file) : file_(std::move(file)) {}
   int64_t size() const override { return file_.size(); }
-  void read_exactly(int64_t offset, std::span<std::byte> into) const override { file_.read_exactly(offset, into); }
+  void read_exactly(int64_t offset, std::span<std::byte> into) const override {
+    file_.read_exactly(offset, into);
+  }
 
  private:
   File file_;
@@ -93,7 +95,8 @@ std::vector<FolderEntry> LocalFileSystem::list(const fs::path& folder) const {
     at.increment(code);
     if (code) disk_error("cannot list the folder", folder, code);
   }
-  std::sort(entries.begin(), entries.end(), [](const FolderEntry& a, const FolderEntry& b) { return a.name < b.name; });
+  std::sort(entries.begin(), entries.end(),
+            [](const FolderEntry& a, const FolderEntry& b) { return a.name < b.name; });
   return entries;
 }
 
@@ -122,7 +125,8 @@ LocalFileSystem& local_file_system() {
   return files;
 }
 
-std::string read_small_file(const FileSystem& files, const fs::path& path, ExitCode missing, int64_t limit_bytes) {
+std::string read_small_file(const FileSystem& files, const fs::path& path, ExitCode missing,
+                            int64_t limit_bytes) {
   const auto reader = files.open(path, missing);
   const int64_t size = reader->size();
   if (size > limit_bytes) {
@@ -153,7 +157,8 @@ void make_folders_durably(FileSystem& files, const fs::path& folder) {
   files.sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
-void copy_file(FileSystem& files, const fs::path& from, const fs::path& to, const std::function<void(int64_t)>& moved) {
+void copy_file(FileSystem& files, const fs::path& from, const fs::path& to,
+               const std::function<void(int64_t)>& moved) {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const auto reader = files.open(from, ExitCode::kCheckpoint);
   const auto writer = files.create(to);

@@ -56,7 +56,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;  // truncates
-  virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const = 0;
+  virtual std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                           Links links = Links::kRefuse) const = 0;
   virtual void make_folders(const std::filesystem::path& folder) = 0;     // like mkdir -p
   virtual bool make_new_folder(const std::filesystem::path& folder) = 0;  // false: the name is taken
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
@@ -76,7 +77,8 @@ class FileSystem {
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links) const override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links) const override;
   void make_folders(const std::filesystem::path& folder) override;
   bool make_new_folder(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
@@ -92,7 +94,8 @@ class LocalFileSystem final : public FileSystem {
 LocalFileSystem& local_file_system();  // stateless, shared
 
 // Helper functions for any FileSystem.
-std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing, int64_t limit_bytes);
+std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing,
+                            int64_t limit_bytes);
 // The content is durable, the name is not yet.
 void write_synced(FileSystem& files, const std::filesystem::path& path, std::string_view text);
 // Like mkdir -p, and durable on return.

@@ -85,7 +85,8 @@ int64_t GgufTensor::bytes() const {
   return gguf_bytes(type, elements);
 }
 
-GgufWriter::GgufWriter(FileSystem& files, const std::filesystem::path& path, const GgufFields& fields, std::vector<GgufTensor> tensors)
+GgufWriter::GgufWriter(FileSystem& files, const std::filesystem::path& path, const GgufFields& fields,
+                       std::vector<GgufTensor> tensors)
     : tensors_(std::move(tensors)) {
   Bytes head;
   head.raw("GGUF");
@@ -98,7 +99,8 @@ GgufWriter::GgufWriter(FileSystem& files, const std::filesystem::path& path, con
   }
   int64_t offset = 0;
   for (const GgufTensor& tensor : tensors_) {
-    LONGHAUL_ASSERT(tensor.name.size() < 64 && !tensor.shape.empty() && tensor.shape.size() <= 4, "tensor {}", tensor.name);
+    LONGHAUL_ASSERT(tensor.name.size() < 64 && !tensor.shape.empty() && tensor.shape.size() <= 4, "tensor {}",
+                    tensor.name);
     head.text(tensor.name);
     head.number(static_cast<uint32_t>(tensor.shape.size()));
     for (size_t d = tensor.shape.size(); d-- > 0;) head.number(static_cast<uint64_t>(tensor.shape[d]));

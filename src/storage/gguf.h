@@ -1,7 +1,7 @@
 // Writer of GGUF files (version 3), which llama.cpp and what is built on it read: "GGUF" | u32 version | u64
-// tensors | u64 fields | fields | tensor infos | padding to 32 bytes | each tensor's data, padded to 32 bytes.
-// All little-endian. A tensor's sizes stand with the fastest first. Data is written front to back, tensor by
-// tensor, so no more than the caller's piece is in memory. One thread.
+// tensors | u64 fields | fields | tensor infos | padding to 32 bytes | each tensor's data, padded to 32
+// bytes. All little-endian. A tensor's sizes stand with the fastest first. Data is written front to back,
+// tensor by tensor, so no more than the caller's piece is in memory. One thread.
 //
 //   GgufWriter writer(files, path, fields, tensors);
 //   for (const GgufTensor& tensor : tensors) writer.write(bytes of tensor, in pieces of any size);
@@ -22,7 +22,8 @@
 namespace longhaul::storage {
 
 enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8 };  // as in the files
-inline constexpr int64_t kQ8Block = 32;                            // numbers of a Q8_0 block: an f16 scale, then 32 signed bytes
+// numbers of a Q8_0 block: an f16 scale, then 32 signed bytes
+inline constexpr int64_t kQ8Block = 32;
 inline constexpr int64_t kQ8BlockBytes = 34;
 int64_t gguf_bytes(GgufType type, int64_t elements);  // elements of Q8_0: whole blocks
 
@@ -33,12 +34,14 @@ struct GgufTensor {
   int64_t bytes() const;
 };
 
-using GgufValue = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>, std::vector<int32_t>, std::vector<float>>;
+using GgufValue = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>,
+                               std::vector<int32_t>, std::vector<float>>;
 using GgufFields = std::vector<std::pair<std::string, GgufValue>>;  // in the order of the file
 
 class GgufWriter {
  public:
-  GgufWriter(FileSystem& files, const std::filesystem::path& path, const GgufFields& fields, std::vector<GgufTensor> tensors);
+  GgufWriter(FileSystem& files, const std::filesystem::path& path, const GgufFields& fields,
+             std::vector<GgufTensor> tensors);
   ~GgufWriter();
   void write(std::span<const std::byte> data);
   int64_t finish();  // bytes of the file

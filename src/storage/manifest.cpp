@@ -25,28 +25,34 @@ constexpr size_t kSealLength = kSealStart.size() + kHashLength + kSealEnd.size()
 constexpr size_t kMaximumRank = 8;
 
 const JsonRules& manifest_rules() {
-  static const std::string hint =
-      "the file is damaged or not ours; " + program_command("checkpoint verify") + " tells which checkpoints are whole";
-  static const JsonRules rules = {.code = ExitCode::kCheckpoint, .what = "malformed checkpoint manifest", .hint = hint};
+  static const std::string hint = "the file is damaged or not ours; " + program_command("checkpoint verify") +
+                                  " tells which checkpoints are whole";
+  static const JsonRules rules = {
+      .code = ExitCode::kCheckpoint, .what = "malformed checkpoint manifest", .hint = hint};
   return rules;
 }
 
-[[noreturn]] void unusable(const std::string& where, const std::string& what, const std::string& expected, const std::string& found) {
+[[noreturn]] void unusable(const std::string& where, const std::string& what, const std::string& expected,
+                           const std::string& found) {
   throw Error({.code = ExitCode::kCheckpoint,
                .what = what,
                .expected = expected,
                .found = found,
                .where = where,
-               .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") + " reads them all and says which are whole"});
+               .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") +
+                       " reads them all and says which are whole"});
 }
 
-std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, brief(name)); }
+std::string tensor_at(const std::string& where, const std::string& name) {
+  return fmt::format("{}, tensor '{}'", where, brief(name));
+}
 
 std::string crc_text(uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 bool is_hex(std::string_view text, size_t length) {
-  return text.size() == length &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == length && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 uint32_t crc_from(const std::string& text, const std::string& where) {
@@ -55,7 +61,11 @@ uint32_t crc_from(const std::string& text, const std::string& where) {
 }
 
 ordered_json shard_json(const ManifestShard& shard) {
-  return {{"file", shard.file}, {"key", shard.key}, {"offset", shard.offset}, {"length", shard.length}, {"crc32c", crc_text(shard.crc32c)}};
+  return {{"file", shard.file},
+          {"key", shard.key},
+          {"offset", shard.offset},
+          {"length", shard.length},
+          {"crc32c", crc_text(shard.crc32c)}};
 }
 
 ManifestShard shard_from(const json& value, const std::string& where) {
@@ -70,7 +80,9 @@ ManifestShard shard_from(const json& value, const std::string& where) {
   return shard;
 }
 
-ordered_json file_json(const ManifestFile& file) { return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}}; }
+ordered_json file_json(const ManifestFile& file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+}
 
 ManifestFile file_from(const json& value, const std::string& where) {
   JsonFields fields({value, where, manifest_rules()});
@@ -87,7 +99,8 @@ DType dtype_from(const std::string& name, const std::string& where) {
 
 std::string_view unsealed(std::string_view text, const std::string& where) {
   const auto broken = [&](const std::string& found) {
-    unusable(where, "the manifest's checksum does not match: a torn or changed file", "its own sha256 at the end", found);
+    unusable(where, "the manifest's checksum does not match: a torn or changed file",
+             "its own sha256 at the end", found);
   };
   if (text.size() < kSealLength) broken(fmt::format("{} bytes", text.size()));
   const std::string_view body = text.substr(0, text.size() - kSealLength), seal = text.substr(body.size());
@@ -108,14 +121,17 @@ void check_tiling(const ManifestTensor& tensor, const std::string& where) {
       inside = shard.length[d] <= tensor.shape[d] && shard.offset[d] <= tensor.shape[d] - shard.length[d];
     }
     if (!inside) {
-      unusable(where, "a stored piece lies outside its tensor", fmt::format("inside [{}]", fmt::join(tensor.shape, ", ")),
-               fmt::format("offset [{}], length [{}]", fmt::join(shard.offset, ", "), fmt::join(shard.length, ", ")));
+      unusable(where, "a stored piece lies outside its tensor",
+               fmt::format("inside [{}]", fmt::join(tensor.shape, ", ")),
+               fmt::format("offset [{}], length [{}]", fmt::join(shard.offset, ", "),
+                           fmt::join(shard.length, ", ")));
     }
     if (__builtin_add_overflow(covered, tensor_bytes(tensor.dtype, shard.length, where), &covered)) break;
     if (covered > whole) break;  // they overlap
   }
   if (covered != whole || tensor.shards.empty()) {
-    unusable(where, "the stored pieces do not make up the tensor", fmt::format("{} bytes", whole), fmt::format("{} bytes", covered));
+    unusable(where, "the stored pieces do not make up the tensor", fmt::format("{} bytes", whole),
+             fmt::format("{} bytes", covered));
   }
   if (tensor.shards.size() == 1) return;
   std::vector<layout::Rectangle> rectangles;
@@ -152,9 +168,11 @@ int64_t Manifest::bytes() const {
 }
 
 bool is_plain_file_name(std::string_view name) {
-  return !name.empty() && name.size() <= 255 && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
-  });
+  return !name.empty() && name.size() <= 255 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                  c == '-' || c == '_';
+         });
 }
 
 std::string to_text(const Manifest& manifest) {
@@ -184,8 +202,10 @@ std::string to_text(const Manifest& manifest) {
   for (const auto& [name, tensor] : manifest.tensors) {
     ordered_json shards = ordered_json::array();
     for (const ManifestShard& shard : tensor.shards) shards.push_back(shard_json(shard));
-    const ordered_json value = {
-        {"shape", tensor.shape}, {"dtype", name_of(tensor.dtype)}, {"role", tensor.role}, {"shards", std::move(shards)}};
+    const ordered_json value = {{"shape", tensor.shape},
+                                {"dtype", name_of(tensor.dtype)},
+                                {"role", tensor.role},
+                                {"shards", std::move(shards)}};
     text += separator + json(name).dump() + ": " + value.dump();
     separator = ",\n  ";
   }
@@ -195,15 +215,16 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, const std::string& where) {
   if (static_cast<int64_t>(text.size()) > kManifestLimitBytes) {
-    unusable(where, "the manifest is too large", fmt::format("at most {} bytes", kManifestLimitBytes), fmt::format("{}", text.size()));
+    unusable(where, "the manifest is too large", fmt::format("at most {} bytes", kManifestLimitBytes),
+             fmt::format("{}", text.size()));
   }
   const std::string body = std::string(unsealed(text, where)) + "\n}";
   const json root = parse_json(body, where, manifest_rules());
   JsonFields fields({root, where, manifest_rules()});
   const int64_t version = fields.integer("version", 1);
   if (version != kManifestVersion) {
-    unusable(where, "the checkpoint was written by a newer Longhaul", fmt::format("format version {}", kManifestVersion),
-             fmt::format("format version {}", version));
+    unusable(where, "the checkpoint was written by a newer Longhaul",
+             fmt::format("format version {}", kManifestVersion), fmt::format("format version {}", version));
   }
   Manifest manifest;
   manifest.run_id = fields.text("run");
@@ -230,9 +251,12 @@ void check_consistent(const Manifest& manifest, const std::string& where) {
     if (!is_plain_file_name(file.name) || file.name == kManifestName) {
       unusable(where, "unusable file name", "letters, digits, '.', '-', '_'", brief(file.name));
     }
-    if (!is_hex(file.sha256, kHashLength)) unusable(where, "malformed sha256", "64 hexadecimal digits", brief(file.sha256));
-    if (__builtin_add_overflow(sum, file.bytes, &sum)) unusable(where, "file sizes overflow", "63 bits", file.name);
-    if (!keys_of_file.try_emplace(file.name).second) unusable(where, "a file is listed twice", "each once", file.name);
+    if (!is_hex(file.sha256, kHashLength))
+      unusable(where, "malformed sha256", "64 hexadecimal digits", brief(file.sha256));
+    if (__builtin_add_overflow(sum, file.bytes, &sum))
+      unusable(where, "file sizes overflow", "63 bits", file.name);
+    if (!keys_of_file.try_emplace(file.name).second)
+      unusable(where, "a file is listed twice", "each once", file.name);
   }
   for (const auto& [name, tensor] : manifest.tensors) {
     const std::string at = tensor_at(where, name);
@@ -240,8 +264,10 @@ void check_consistent(const Manifest& manifest, const std::string& where) {
     check_tiling(tensor, at);
     for (const ManifestShard& shard : tensor.shards) {
       const auto file = keys_of_file.find(shard.file);
-      if (file == keys_of_file.end()) unusable(at, "a piece lies in an unlisted file", "a file of the list", brief(shard.file));
-      if (!file->second.insert(shard.key).second) unusable(at, "two pieces share a key", "each key once per file", brief(shard.key));
+      if (file == keys_of_file.end())
+        unusable(at, "a piece lies in an unlisted file", "a file of the list", brief(shard.file));
+      if (!file->second.insert(shard.key).second)
+        unusable(at, "two pieces share a key", "each key once per file", brief(shard.key));
     }
   }
 }

@@ -44,7 +44,8 @@ std::vector<NodeTier::Held> NodeTier::held() const {
     try {
       for (const FolderEntry& file : files_.list(folder)) {
         if (file.name == kManifestName)
-          held.manifest = read_small_file(files_, folder / file.name, ExitCode::kCheckpoint, kManifestLimitBytes);
+          held.manifest =
+              read_small_file(files_, folder / file.name, ExitCode::kCheckpoint, kManifestLimitBytes);
         else if (is_plain_file_name(file.name))
           held.files[file.name] = files_.open(folder / file.name, ExitCode::kCheckpoint)->size();
       }
@@ -60,7 +61,8 @@ std::vector<NodeTier::Held> NodeTier::held() const {
 int64_t NodeTier::newest_generation() const {
   int64_t newest = 0;
   for (const FolderEntry& entry : files_.list(run_)) {
-    if (const auto name = parse_checkpoint_name(entry.name)) newest = std::max(newest, moment_of(*name).generation);
+    if (const auto name = parse_checkpoint_name(entry.name))
+      newest = std::max(newest, moment_of(*name).generation);
   }
   return newest;
 }
@@ -79,9 +81,11 @@ void NodeTier::put_manifest(const SavedMoment& moment, const std::string& text) 
 
 void NodeTier::copy(const SavedMoment& moment, NodeTier& to) const {
   const fs::path from = folder_of(moment), into = to.begin(moment);
-  const std::string manifest = read_small_file(files_, from / kManifestName, ExitCode::kCheckpoint, kManifestLimitBytes);
+  const std::string manifest =
+      read_small_file(files_, from / kManifestName, ExitCode::kCheckpoint, kManifestLimitBytes);
   for (const FolderEntry& entry : files_.list(from)) {
-    if (is_plain_file_name(entry.name) && entry.name != kManifestName) copy_file(files_, from / entry.name, into / entry.name);
+    if (is_plain_file_name(entry.name) && entry.name != kManifestName)
+      copy_file(files_, from / entry.name, into / entry.name);
   }
   files_.sync_folder(into);
   to.put_manifest(moment, manifest);
@@ -103,7 +107,8 @@ void NodeTier::remove_run() { remove_tree(files_, run_); }
 
 void NodeTier::remove_other_runs() {
   for (const FolderEntry& entry : files_.list(tier_)) {
-    if (entry.is_folder && is_name_of_run(entry.name) && entry.name != run_.filename()) remove_tree(files_, tier_ / entry.name);
+    if (entry.is_folder && is_name_of_run(entry.name) && entry.name != run_.filename())
+      remove_tree(files_, tier_ / entry.name);
   }
 }
 

@@ -2,9 +2,11 @@
 // LONGHAUL_MEMORY_TIER names) or on a disk of its own:
 //
 //   TIER/run-a1b2…/                         one run, by a hash of its name
-//     step-000000012.g3/                    like a checkpoint on disk (checkpoint_name.h), but with some of its files only:
+//     step-000000012.g3/                    like a checkpoint on disk (checkpoint_name.h), but with some of
+//                                           its files only:
 //       model-00001-of-00004.safetensors    those of this node's ranks, and copies of those of others
-//       manifest.json                       of the whole checkpoint: it exists once all ranks of all nodes have written
+//       manifest.json                       of the whole checkpoint: it exists once all ranks of all nodes
+//                                           have written
 //
 // Nothing is renamed and nothing is trusted: readers compare every byte with the checksums of the manifest,
 // so a file that is torn, damaged or of another attempt counts as missing. The folder outlives the ranks that
@@ -46,7 +48,8 @@ class NodeTier {
   std::filesystem::path begin(const SavedMoment& moment);  // makes its folder; several ranks may call it
   void put_manifest(const SavedMoment& moment, const std::string& text);
   void copy(const SavedMoment& moment,
-            NodeTier& to) const;                      // syncs the files there, then the manifest; kDisk; kCheckpoint: it is gone
+            // syncs the files there, then the manifest; kDisk; kCheckpoint: it is gone
+            NodeTier& to) const;
   void remove_unfinished(const SavedMoment& moment);  // removes its files unless its manifest is here
   void remove_before(const SavedMoment& moment);      // removes everything older, complete or not
   void remove_run();                                  // removes everything of this run

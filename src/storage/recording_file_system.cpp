@@ -81,7 +81,11 @@ int RecordingFileSystem::folder_of(const fs::path& path) const {
 
 int RecordingFileSystem::add_node(int folder, const std::string& name, bool is_folder) {
   const int node = static_cast<int>(nodes_.size());
-  record({.kind = DiskOperation::Kind::kLink, .node = node, .folder = folder, .name = name, .is_folder = is_folder});
+  record({.kind = DiskOperation::Kind::kLink,
+          .node = node,
+          .folder = folder,
+          .name = name,
+          .is_folder = is_folder});
   return node;
 }
 
@@ -142,8 +146,11 @@ std::unique_ptr<FileWriter> RecordingFileSystem::create(const fs::path& path) {
 std::unique_ptr<FileReader> RecordingFileSystem::open(const fs::path& path, ExitCode missing, Links) const {
   const int node = find(path);
   if (node < 0 || nodes_[static_cast<size_t>(node)]->is_folder) {
-    throw Error(
-        {.code = missing, .what = "cannot open the file", .expected = "a regular file", .found = "no such file", .where = path.string()});
+    throw Error({.code = missing,
+                 .what = "cannot open the file",
+                 .expected = "a regular file",
+                 .found = "no such file",
+                 .where = path.string()});
   }
   return std::make_unique<Reader>(nodes_[static_cast<size_t>(node)], path);
 }
@@ -166,9 +173,15 @@ bool RecordingFileSystem::make_new_folder(const fs::path& folder) {
 
 void RecordingFileSystem::rename(const fs::path& from, const fs::path& to) {
   const int node = find(from), target = find(to);
-  if (node < 0) throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "no such file", .where = from.string()});
-  if (target >= 0 && nodes_[static_cast<size_t>(target)]->is_folder && !nodes_[static_cast<size_t>(target)]->entries.empty()) {
-    throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "the target folder is not empty", .where = to.string()});
+  if (node < 0)
+    throw Error(
+        {.code = ExitCode::kDisk, .what = "cannot rename", .found = "no such file", .where = from.string()});
+  if (target >= 0 && nodes_[static_cast<size_t>(target)]->is_folder &&
+      !nodes_[static_cast<size_t>(target)]->entries.empty()) {
+    throw Error({.code = ExitCode::kDisk,
+                 .what = "cannot rename",
+                 .found = "the target folder is not empty",
+                 .where = to.string()});
   }
   record({.kind = DiskOperation::Kind::kMove,
           .node = node,
@@ -182,9 +195,15 @@ void RecordingFileSystem::remove(const fs::path& path) {
   const int node = find(path);
   if (node < 0) return;
   if (!nodes_[static_cast<size_t>(node)]->entries.empty()) {
-    throw Error({.code = ExitCode::kDisk, .what = "cannot remove the folder", .found = "it is not empty", .where = path.string()});
+    throw Error({.code = ExitCode::kDisk,
+                 .what = "cannot remove the folder",
+                 .found = "it is not empty",
+                 .where = path.string()});
   }
-  record({.kind = DiskOperation::Kind::kUnlink, .node = node, .folder = folder_of(path), .name = path.filename().string()});
+  record({.kind = DiskOperation::Kind::kUnlink,
+          .node = node,
+          .folder = folder_of(path),
+          .name = path.filename().string()});
 }
 
 void RecordingFileSystem::sync_folder(const fs::path& folder) {
@@ -229,7 +248,9 @@ std::unique_ptr<RecordingFileSystem> RecordingFileSystem::clone() const {
   return copy;
 }
 
-int64_t RecordingFileSystem::file_bytes(const fs::path& path) const { return open(path, ExitCode::kDisk)->size(); }
+int64_t RecordingFileSystem::file_bytes(const fs::path& path) const {
+  return open(path, ExitCode::kDisk)->size();
+}
 
 std::vector<size_t> RecordingFileSystem::pending(size_t prefix) const {
   using Kind = DiskOperation::Kind;
@@ -249,7 +270,8 @@ std::vector<size_t> RecordingFileSystem::pending(size_t prefix) const {
         durable = synced_after(i, Kind::kSyncFolder, operation.folder);
         break;
       case Kind::kMove:
-        durable = synced_after(i, Kind::kSyncFolder, operation.folder) && synced_after(i, Kind::kSyncFolder, operation.to_folder);
+        durable = synced_after(i, Kind::kSyncFolder, operation.folder) &&
+                  synced_after(i, Kind::kSyncFolder, operation.to_folder);
         break;
       case Kind::kTruncate:
       case Kind::kWrite:
@@ -264,8 +286,8 @@ std::vector<size_t> RecordingFileSystem::pending(size_t prefix) const {
   return found;
 }
 
-std::unique_ptr<RecordingFileSystem> RecordingFileSystem::after_crash(size_t prefix,
-                                                                      const std::function<Survival(size_t)>& survival) const {
+std::unique_ptr<RecordingFileSystem> RecordingFileSystem::after_crash(
+    size_t prefix, const std::function<Survival(size_t)>& survival) const {
   auto disk = std::make_unique<RecordingFileSystem>();
   const std::vector<size_t> uncertain = pending(prefix);
   // A node's kind does not depend on whether its first name survived: a later rename may have given it
@@ -285,7 +307,8 @@ std::unique_ptr<RecordingFileSystem> RecordingFileSystem::after_crash(size_t pre
     if (log_[i].kind != DiskOperation::Kind::kWrite) continue;
     DiskOperation damaged = log_[i];
     if (left.kind == Survival::Kind::kTorn) damaged.data.resize(static_cast<size_t>(left.bytes));
-    if (left.kind == Survival::Kind::kZeros) std::fill(damaged.data.begin(), damaged.data.end(), std::byte{0});
+    if (left.kind == Survival::Kind::kZeros)
+      std::fill(damaged.data.begin(), damaged.data.end(), std::byte{0});
     if (left.kind == Survival::Kind::kTorn || left.kind == Survival::Kind::kZeros) disk->apply(damaged);
   }
   return disk;

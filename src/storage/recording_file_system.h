@@ -42,7 +42,8 @@ class RecordingFileSystem final : public FileSystem {
   ~RecordingFileSystem() override;
 
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override;
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links = Links::kRefuse) const override;
   void make_folders(const std::filesystem::path& folder) override;
   bool make_new_folder(const std::filesystem::path& folder) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
@@ -67,7 +68,8 @@ class RecordingFileSystem final : public FileSystem {
   std::vector<size_t> pending(size_t prefix) const;
   // The disk after a crash that follows the first `prefix` operations; `survival` is called for each pending
   // one.
-  std::unique_ptr<RecordingFileSystem> after_crash(size_t prefix, const std::function<Survival(size_t)>& survival) const;
+  std::unique_ptr<RecordingFileSystem> after_crash(size_t prefix,
+                                                   const std::function<Survival(size_t)>& survival) const;
 
  private:
   struct Node;

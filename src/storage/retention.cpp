@@ -16,8 +16,8 @@ struct Plan {
 };
 
 // The reason why a usable checkpoint stays; empty: it may be removed. `position` counts from the newest.
-std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position, const RetentionPolicy& policy,
-                           int64_t generation) {
+std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position,
+                           const RetentionPolicy& policy, int64_t generation) {
   if (summary.generation > generation) return "of a later start of the run";
   if (summary.is_protected) return "protected";
   if (summary.is_latest) return "latest points to it";
@@ -30,14 +30,15 @@ std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, in
 }
 
 // `damaged`: path → the damage found when it was read; these do not count.
-Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged, const RetentionPolicy& policy,
-             int64_t generation) {
+Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged,
+             const RetentionPolicy& policy, int64_t generation) {
   Plan plan;
   std::set<int64_t> steps;
   int64_t position = 0;
   for (const CheckpointSummary& summary : summaries) {
     if (!summary.usable()) {
-      plan.report.kept.push_back({summary.path, "it is not valid; remove it by hand when nobody needs to look into it"});
+      plan.report.kept.push_back(
+          {summary.path, "it is not valid; remove it by hand when nobody needs to look into it"});
       continue;
     }
     if (const auto found = damaged.find(summary.path); found != damaged.end()) {
@@ -62,15 +63,16 @@ Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs:
 // none: one of them is known to be whole.
 std::optional<fs::path> unread_of(const Plan& plan, const ReadBack& known) {
   if (plan.report.removed.empty()) return std::nullopt;
-  if (std::any_of(plan.newer.begin(), plan.newer.end(), [&](const fs::path& path) { return known.whole.contains(path); }))
+  if (std::any_of(plan.newer.begin(), plan.newer.end(),
+                  [&](const fs::path& path) { return known.whole.contains(path); }))
     return std::nullopt;
   LONGHAUL_ASSERT(!plan.newer.empty(), "nothing is newer than {}", plan.report.removed.front().string());
   return plan.newer.front();
 }
 
 // What is removed, once a newer checkpoint is known to be whole.
-PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                          ReadBack& known) {
+PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
+                          int64_t generation, ReadBack& known) {
   const std::vector<CheckpointSummary> summaries = list_checkpoints(files, checkpoints);
   for (;;) {
     Plan plan = plan_of(summaries, known.damaged, policy, generation);
@@ -96,8 +98,8 @@ bool is_older(const FileSystem& files, const fs::path& path, double than_s) {
 }
 
 // Unfinished folders of earlier generations, once they are old, and what an interrupted removal left.
-std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                                double now_s) {
+std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpoints,
+                                const RetentionPolicy& policy, int64_t generation, double now_s) {
   std::vector<fs::path> found;
   for (const FolderEntry& entry : files.list(checkpoints)) {
     if (!entry.is_folder) continue;
@@ -114,16 +116,18 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
 
 }  // namespace
 
-std::optional<fs::path> unread_before_pruning(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
-                                              int64_t generation, const ReadBack& known) {
+std::optional<fs::path> unread_before_pruning(const FileSystem& files, const fs::path& checkpoints,
+                                              const RetentionPolicy& policy, int64_t generation,
+                                              const ReadBack& known) {
   return unread_of(plan_of(list_checkpoints(files, checkpoints), known.damaged, policy, generation), known);
 }
 
-PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation, double now_s,
-                  ReadBack& known, Prune mode) {
+PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
+                  int64_t generation, double now_s, ReadBack& known, Prune mode) {
   LONGHAUL_ASSERT(policy.keep_last >= 1, "keep_last {}", policy.keep_last);
   PruneReport report = verified_plan(files, checkpoints, policy, generation, known);
-  for (const fs::path& path : leftovers(files, checkpoints, policy, generation, now_s)) report.removed.push_back(path);
+  for (const fs::path& path : leftovers(files, checkpoints, policy, generation, now_s))
+    report.removed.push_back(path);
   if (mode == Prune::kOnlyReport) return report;
   for (const fs::path& path : report.removed) {
     if (path.filename().string().starts_with(kDeletedPrefix)) {

@@ -44,12 +44,14 @@ struct ReadBack {
 
 // The checkpoint that must be read back before anything may be removed; none: nothing will be removed, or
 // enough is known.
-std::optional<std::filesystem::path> unread_before_pruning(const FileSystem& files, const std::filesystem::path& checkpoints,
-                                                           const RetentionPolicy& policy, int64_t generation, const ReadBack& known);
+std::optional<std::filesystem::path> unread_before_pruning(const FileSystem& files,
+                                                           const std::filesystem::path& checkpoints,
+                                                           const RetentionPolicy& policy, int64_t generation,
+                                                           const ReadBack& known);
 
 // `generation`: the caller's; its own unfinished folder is being written and left alone. `known`: what need
 // not be read again; the results of new readings are added to it.
-PruneReport prune(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                  double now_s, ReadBack& known, Prune mode = Prune::kRemove);
+PruneReport prune(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy,
+                  int64_t generation, double now_s, ReadBack& known, Prune mode = Prune::kRemove);
 
 }  // namespace longhaul::storage

@@ -13,14 +13,18 @@ namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;  // small tensors are gathered into writes of this size
 
-std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<std::string, std::string>& metadata, int64_t alignment,
+std::string header_text(const std::vector<TensorInfo>& tensors,
+                        const std::map<std::string, std::string>& metadata, int64_t alignment,
                         const std::string& where) {
   const auto quoted = [&](const std::string& text) {
     try {
       return nlohmann::json(text).dump();
     } catch (const nlohmann::json::exception&) {
-      throw Error(
-          {.code = ExitCode::kCheckpoint, .what = "the name cannot be stored", .expected = "UTF-8", .found = brief(text), .where = where});
+      throw Error({.code = ExitCode::kCheckpoint,
+                   .what = "the name cannot be stored",
+                   .expected = "UTF-8",
+                   .found = brief(text),
+                   .where = where});
     }
   };
   std::string text = "{";
@@ -34,8 +38,9 @@ std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<s
     text += "}";
   }
   for (const TensorInfo& tensor : tensors) {
-    text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                        quoted(tensor.name), name_of(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
+    text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        text.size() > 1 ? "," : "", quoted(tensor.name), name_of(tensor.dtype),
+                        fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
   }
   text += "}";
   while ((8 + static_cast<int64_t>(text.size())) % alignment != 0) text += ' ';
@@ -50,8 +55,8 @@ std::array<std::byte, 8> little_endian(uint64_t value) {
 
 }  // namespace
 
-SafetensorsFile SafetensorsFile::open(const FileSystem& files, const std::filesystem::path& path, const SafetensorsLimits& limits,
-                                      Links links) {
+SafetensorsFile SafetensorsFile::open(const FileSystem& files, const std::filesystem::path& path,
+                                      const SafetensorsLimits& limits, Links links) {
   return of(files.open(path, ExitCode::kCheckpoint, links), path, limits);
 }
 
@@ -67,13 +72,15 @@ SafetensorsFile SafetensorsFile::of(std::unique_ptr<FileReader> reader, const st
   if (start.size() == 8) {
     uint64_t length = 0;
     for (size_t i = 8; i-- > 0;) length = length << 8 | static_cast<uint64_t>(start[i]);
-    if (length <= static_cast<uint64_t>(limits.header_bytes) && static_cast<int64_t>(length) <= file.size_ - 8) {
+    if (length <= static_cast<uint64_t>(limits.header_bytes) &&
+        static_cast<int64_t>(length) <= file.size_ - 8) {
       start.resize(8 + length);
       file.read_raw(8, std::span(start).subspan(8));
     }
   }
   file.header_ = parse_safetensors_header(start, file.size_, path.string(), limits);
-  for (size_t i = 0; i < file.header_.tensors.size(); ++i) file.index_.emplace(file.header_.tensors[i].name, i);
+  for (size_t i = 0; i < file.header_.tensors.size(); ++i)
+    file.index_.emplace(file.header_.tensors[i].name, i);
   return file;
 }
 
@@ -103,14 +110,14 @@ void SafetensorsFile::read_raw(int64_t offset, std::span<std::byte> into) const 
                  .found = fmt::format("{} bytes", now),
                  .where = path_.string()});
   }
-  LONGHAUL_ASSERT(offset >= 0 && static_cast<int64_t>(into.size()) <= size_ - offset, "offset {} length {} of {}", offset, into.size(),
-                  size_);
+  LONGHAUL_ASSERT(offset >= 0 && static_cast<int64_t>(into.size()) <= size_ - offset,
+                  "offset {} length {} of {}", offset, into.size(), size_);
   if (!into.empty()) reader_->read_exactly(offset, into);
 }
 
 void SafetensorsFile::read(const TensorInfo& tensor, int64_t first_byte, std::span<std::byte> into) const {
-  LONGHAUL_ASSERT(first_byte >= 0 && first_byte + static_cast<int64_t>(into.size()) <= tensor.bytes(), "{} bytes at {} of tensor '{}'",
-                  into.size(), first_byte, tensor.name);
+  LONGHAUL_ASSERT(first_byte >= 0 && first_byte + static_cast<int64_t>(into.size()) <= tensor.bytes(),
+                  "{} bytes at {} of tensor '{}'", into.size(), first_byte, tensor.name);
   read_raw(header_.data_begin + tensor.begin + first_byte, into);
 }
 
@@ -157,13 +164,15 @@ struct SafetensorsWriter::State {
   }
 };
 
-SafetensorsWriter::SafetensorsWriter(FileSystem& files, const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+SafetensorsWriter::SafetensorsWriter(FileSystem& files, const std::filesystem::path& path,
+                                     std::vector<TensorInfo> tensors,
                                      const std::map<std::string, std::string>& metadata, int64_t alignment)
     : tensors_(std::move(tensors)), state_(std::make_unique<State>()) {
   LONGHAUL_ASSERT(alignment >= 1 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
   state_->where = path.string();
-  std::sort(tensors_.begin(), tensors_.end(),
-            [](const TensorInfo& a, const TensorInfo& b) { return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name; });
+  std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
+  });
   int64_t position = 0;
   for (TensorInfo& tensor : tensors_) {
     tensor.begin = position;
@@ -200,7 +209,8 @@ void SafetensorsWriter::write(std::span<const std::byte> data) {
 
 WrittenFile SafetensorsWriter::finish() {
   State& state = *state_;
-  LONGHAUL_ASSERT(state.current == tensors_.size(), "{}: data of tensor '{}' missing", state.where, tensors_[state.current].name);
+  LONGHAUL_ASSERT(state.current == tensors_.size(), "{}: data of tensor '{}' missing", state.where,
+                  tensors_[state.current].name);
   state.flush();
   state.file->sync();
   state.file->close();
@@ -209,7 +219,8 @@ WrittenFile SafetensorsWriter::finish() {
   return std::move(state.result);
 }
 
-WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path, std::span<const TensorData> tensors,
+WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path,
+                              std::span<const TensorData> tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::vector<TensorInfo> infos;
   std::unordered_map<std::string, std::span<const std::byte>> data;
@@ -221,8 +232,9 @@ WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& pa
   temporary += ".tmp";
   SafetensorsWriter writer(files, temporary, std::move(infos), metadata);
   for (const TensorInfo& tensor : writer.tensors()) {
-    LONGHAUL_ASSERT(static_cast<int64_t>(data.at(tensor.name).size()) == tensor.bytes(), "tensor '{}' has {} bytes, not {}", tensor.name,
-                    data.at(tensor.name).size(), tensor.bytes());
+    LONGHAUL_ASSERT(static_cast<int64_t>(data.at(tensor.name).size()) == tensor.bytes(),
+                    "tensor '{}' has {} bytes, not {}", tensor.name, data.at(tensor.name).size(),
+                    tensor.bytes());
     writer.write(data.at(tensor.name));
   }
   WrittenFile written = writer.finish();

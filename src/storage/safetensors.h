@@ -55,14 +55,15 @@ int64_t tensor_bytes(DType dtype, std::span<const int64_t> shape, std::string_vi
 // Parses the header of a file of `file_bytes` bytes that begins with `start`; if the header's length is
 // acceptable, `start` must contain the whole header. Throws on everything malformed. `where` is the file's
 // name in errors.
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int64_t file_bytes, const std::string& where,
-                                           const SafetensorsLimits& limits = {});
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int64_t file_bytes,
+                                           const std::string& where, const SafetensorsLimits& limits = {});
 
 class SafetensorsFile {
  public:
-  static SafetensorsFile open(const FileSystem& files, const std::filesystem::path& path, const SafetensorsLimits& limits = {},
-                              Links links = Links::kRefuse);
-  static SafetensorsFile of(std::unique_ptr<FileReader> reader, const std::filesystem::path& path, const SafetensorsLimits& limits = {});
+  static SafetensorsFile open(const FileSystem& files, const std::filesystem::path& path,
+                              const SafetensorsLimits& limits = {}, Links links = Links::kRefuse);
+  static SafetensorsFile of(std::unique_ptr<FileReader> reader, const std::filesystem::path& path,
+                            const SafetensorsLimits& limits = {});
 
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
@@ -119,7 +120,8 @@ struct TensorData {
 };
 
 // Writes a whole file through `path`.tmp and a rename, so that it appears complete or not at all.
-WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path, std::span<const TensorData> tensors,
+WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path,
+                              std::span<const TensorData> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace longhaul::storage

@@ -14,7 +14,9 @@ struct PageRange {
   size_t size = 0;
   std::vector<bool> touched;  // by huge page: handed out since it was mapped or given back
 
-  size_t page_of(const void* address) const { return static_cast<size_t>(static_cast<const char*>(address) - begin) / kHugePage; }
+  size_t page_of(const void* address) const {
+    return static_cast<size_t>(static_cast<const char*>(address) - begin) / kHugePage;
+  }
 };
 
 namespace {
@@ -24,7 +26,8 @@ const char* end_of(const Block* block) { return reinterpret_cast<const char*>(bl
 
 }  // namespace
 
-BlockPool::BlockPool(size_t range_bytes, size_t grain, size_t smallest) : range_bytes_(range_bytes), grain_(grain), smallest_(smallest) {
+BlockPool::BlockPool(size_t range_bytes, size_t grain, size_t smallest)
+    : range_bytes_(range_bytes), grain_(grain), smallest_(smallest) {
   LONGHAUL_ASSERT(range_bytes % kHugePage == 0 && grain % alignof(Block) == 0 && smallest >= sizeof(Block));
 }
 
@@ -60,7 +63,8 @@ Block* BlockPool::map_range(size_t size) {
   ranges_.reserve(ranges_.size() + 1);
   FreeBlocks::node_type entry = new_entry();
   void* begin = map_huge_pages(bytes);
-  if (begin == nullptr && bytes > least) begin = map_huge_pages(bytes = least);  // little address space is left (ulimit -v)
+  // little address space is left (ulimit -v)
+  if (begin == nullptr && bytes > least) begin = map_huge_pages(bytes = least);
   if (begin == nullptr) return nullptr;
   range->pool = this;
   range->begin = static_cast<char*>(begin);
@@ -85,12 +89,14 @@ size_t BlockPool::fresh_bytes(const Block* block, size_t size) const {
   const char* end = begin + size;
   if (block->size - size >= smallest_) end += sizeof(Block);  // the header of the rest
   size_t pages = 0;
-  for (size_t page = range.page_of(begin); page <= range.page_of(end - 1); ++page) pages += range.touched[page] ? 0 : 1;
+  for (size_t page = range.page_of(begin); page <= range.page_of(end - 1); ++page)
+    pages += range.touched[page] ? 0 : 1;
   return pages * kHugePage;
 }
 
 Block* BlockPool::cut(Block* block, size_t size) {
-  LONGHAUL_ASSERT(block->state == BlockState::kFree && block->size >= size, "block of {}, {} wanted", block->size, size);
+  LONGHAUL_ASSERT(block->state == BlockState::kFree && block->size >= size, "block of {}, {} wanted",
+                  block->size, size);
   const size_t rest = block->size - size;
   if (spares_.size() == spares_.capacity()) spares_.reserve(2 * spares_.size() + 64);
   FreeBlocks::node_type fresh = rest >= smallest_ ? new_entry() : FreeBlocks::node_type();
@@ -100,7 +106,8 @@ Block* BlockPool::cut(Block* block, size_t size) {
   char* end = reinterpret_cast<char*>(block) + size;
   if (rest >= smallest_) {
     Block* next = after(block);
-    auto* left = new (end) Block{.state = BlockState::kFree, .size = rest, .range = &range, .neighbour = block};
+    auto* left =
+        new (end) Block{.state = BlockState::kFree, .size = rest, .range = &range, .neighbour = block};
     if (next != nullptr) next->neighbour = left;
     block->size = size;
     add_free(left, std::exchange(entry, std::move(fresh)));

@@ -58,8 +58,9 @@ class BlockPool {
   size_t rounded(size_t size) const;
   // The free block to cut from; maps a range if needed; null: no address space.
   Block* find(size_t size);
-  size_t fresh_bytes(const Block* block, size_t size) const;  // how much held_bytes() grows by cutting `size` from it
-  Block* cut(Block* block, size_t size);                      // the block is in use from now on
+  // how much held_bytes() grows by cutting `size` from it
+  size_t fresh_bytes(const Block* block, size_t size) const;
+  Block* cut(Block* block, size_t size);  // the block is in use from now on
   // Needs no memory: it must work when there is none.
   void free(Block* block);
   void trim();  // returns whole pages inside free blocks to the system and unmaps empty ranges

@@ -52,15 +52,19 @@ Block* entry(Slab* slab, size_t i) {
 
 // Freeing cannot throw, and going on after this would spoil someone else's numbers.
 [[noreturn]] void broken(const void* data, const char* what) {
-  log_error("memory at {} was {}: this is a bug in Longhaul, please report it with the command that led here", data, what);
+  log_error("memory at {} was {}: this is a bug in Longhaul, please report it with the command that led here",
+            data, what);
   std::abort();
 }
 
 }  // namespace
 
 CachingHeap::CachingHeap(int64_t limit_bytes)
-    : medium_(size_t{64} << 20, 1 << 10, kLargestSmall), large_(size_t{1} << 30, 4 << 10, 64 << 10), limit_(limit_bytes) {
-  LONGHAUL_ASSERT(class_of(kLargestSmall) + 1 == kSmallClasses && class_bytes(class_of(kLargestSmall)) == kLargestSmall);
+    : medium_(size_t{64} << 20, 1 << 10, kLargestSmall),
+      large_(size_t{1} << 30, 4 << 10, 64 << 10),
+      limit_(limit_bytes) {
+  LONGHAUL_ASSERT(class_of(kLargestSmall) + 1 == kSmallClasses &&
+                  class_bytes(class_of(kLargestSmall)) == kLargestSmall);
 }
 
 bool CachingHeap::room_for(size_t fresh_bytes) {
@@ -172,8 +176,10 @@ void CachingHeap::free(void* data) {
   if (data == nullptr) return;
   const std::lock_guard lock(mutex_);
   Block* block = Block::of(data);
-  if (block->state == BlockState::kFree || block->state == BlockState::kSmallFree) broken(data, "freed twice");
-  if (block->state != BlockState::kUsed && block->state != BlockState::kSmallUsed) broken(data, "overwritten in front");
+  if (block->state == BlockState::kFree || block->state == BlockState::kSmallFree)
+    broken(data, "freed twice");
+  if (block->state != BlockState::kUsed && block->state != BlockState::kSmallUsed)
+    broken(data, "overwritten in front");
   if (block->guarded) {
     check_fence(block, freed_damage_);
     std::memset(data, kPoison, block->requested);
@@ -234,7 +240,8 @@ void CachingHeap::check_fence(Block* block, std::vector<std::string>& into) cons
   const auto intact = [](char c) { return static_cast<unsigned char>(c) == kGuard; };
   if (std::all_of(guard, guard + kGuardBytes, intact)) return;
   const auto at = std::find_if_not(guard, guard + kGuardBytes, intact) - guard;
-  into.push_back(fmt::format("byte {} behind a block of {} bytes ({}) was written", at, block->requested, name_of(block->purpose)));
+  into.push_back(fmt::format("byte {} behind a block of {} bytes ({}) was written", at, block->requested,
+                             name_of(block->purpose)));
 }
 
 std::vector<std::string> CachingHeap::damage() {

@@ -34,10 +34,11 @@ class CachingHeap {
   MemoryStatistics statistics() const;
   void reset_peaks();  // resets the peaks to the current use
 
-  // Test mode: fresh and freed memory is filled with bytes 0xff (NaN in every floating dtype, −1 in integers) and blocks are followed
-  // by a guard band. Holds for blocks allocated while it is on.
+  // Test mode: fresh and freed memory is filled with bytes 0xff (NaN in every floating dtype, −1 in integers)
+  // and blocks are followed by a guard band. Holds for blocks allocated while it is on.
   void set_poison(bool on);
-  // One line for each guard band that was overwritten, of blocks in use and of those freed since the last call.
+  // One line for each guard band that was overwritten, of blocks in use and of those freed since the last
+  // call.
   std::vector<std::string> damage();
 
  private:

@@ -15,7 +15,8 @@
 namespace longhaul {
 namespace {
 
-std::atomic<CachingHeap*> heap{nullptr};  // never destroyed: tensors of static lifetime may be freed after main
+// never destroyed: tensors of static lifetime may be freed after main
+std::atomic<CachingHeap*> heap{nullptr};
 
 void free_block(void* data) { heap.load(std::memory_order_relaxed)->free(data); }
 
@@ -29,15 +30,19 @@ std::string indented(std::string text) {
 
 [[noreturn]] void throw_out_of_memory(size_t bytes) {
   const auto purpose = MemoryPurposeScope::current();
-  throw Error({.code = ExitCode::kOutOfMemory,
-               .what = fmt::format("out of memory: no {} for {}", bytes_text(static_cast<int64_t>(bytes)), name_of(purpose)),
-               .expected = fmt::format("that much of the {} available (the machine has {})", bytes_text(available_memory_bytes()),
-                                       bytes_text(machine().memory_bytes)),
-               .found = indented(memory_table_text(memory_statistics())),
-               .hint = "halve train.micro_batch (the result stays the same), or lower train.sequence, or choose a smaller model"});
+  throw Error(
+      {.code = ExitCode::kOutOfMemory,
+       .what = fmt::format("out of memory: no {} for {}", bytes_text(static_cast<int64_t>(bytes)),
+                           name_of(purpose)),
+       .expected = fmt::format("that much of the {} available (the machine has {})",
+                               bytes_text(available_memory_bytes()), bytes_text(machine().memory_bytes)),
+       .found = indented(memory_table_text(memory_statistics())),
+       .hint = "halve train.micro_batch (the result stays the same), or lower train.sequence, or choose a "
+               "smaller model"});
 }
 
-// The data pointer is its own context and the deleter a plain function: oneDNN allocates through raw_allocate, which needs both.
+// The data pointer is its own context and the deleter a plain function: oneDNN allocates through
+// raw_allocate, which needs both.
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -49,7 +54,9 @@ class CpuAllocator final : public c10::Allocator {
     return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 };
 
 }  // namespace
@@ -65,7 +72,9 @@ void install_cpu_allocator(int64_t limit_bytes) {
 
 bool cpu_allocator_installed() { return heap != nullptr; }
 
-MemoryStatistics memory_statistics() { return cpu_allocator_installed() ? heap.load()->statistics() : MemoryStatistics(); }
+MemoryStatistics memory_statistics() {
+  return cpu_allocator_installed() ? heap.load()->statistics() : MemoryStatistics();
+}
 
 void reset_memory_peaks() {
   if (cpu_allocator_installed()) heap.load()->reset_peaks();
@@ -82,7 +91,8 @@ std::string memory_table_text(const MemoryStatistics& statistics) {
   std::string text = row("memory", "in use", "peak");
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const MemoryUse& use = statistics.purposes[i];
-    if (use.peak > 0) text += row(name_of(static_cast<MemoryPurpose>(i)), bytes_text(use.bytes), bytes_text(use.peak));
+    if (use.peak > 0)
+      text += row(name_of(static_cast<MemoryPurpose>(i)), bytes_text(use.bytes), bytes_text(use.peak));
   }
   text += row("together", bytes_text(statistics.total.bytes), bytes_text(statistics.total.peak));
   text += row("of the machine", bytes_text(statistics.held_bytes), bytes_text(statistics.peak_held_bytes));

@@ -41,7 +41,8 @@ at::Device gpu(int64_t number, std::string_view text, std::string_view where) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "this LibTorch computes on the CPU alone",
                  .expected = fmt::format("a LibTorch with CUDA for {}", text),
-                 .found = fmt::format("LibTorch {} without CUDA in {}", libtorch_version(), libtorch_folder().string()),
+                 .found = fmt::format("LibTorch {} without CUDA in {}", libtorch_version(),
+                                      libtorch_folder().string()),
                  .where = std::string(where),
                  .hint = on_cpu + ", or build with one that has it: LONGHAUL_TORCH=… ./longhaul build"});
   }
@@ -49,10 +50,12 @@ at::Device gpu(int64_t number, std::string_view text, std::string_view where) {
   if (number >= count) {
     throw Error({.code = ExitCode::kDevice,
                  .what = count == 0 ? "no GPU is visible" : "there is no such GPU",
-                 .expected = count == 0 ? "a GPU and its driver (nvidia-smi lists them)" : fmt::format("cuda:0 to cuda:{}", count - 1),
+                 .expected = count == 0 ? "a GPU and its driver (nvidia-smi lists them)"
+                                        : fmt::format("cuda:0 to cuda:{}", count - 1),
                  .found = count == 0 ? "none" : std::string(text),
                  .where = std::string(where),
-                 .hint = count == 0 ? on_cpu + "; CUDA_VISIBLE_DEVICES may hide GPUs" : fmt::format("{}=cuda:0", where)});
+                 .hint = count == 0 ? on_cpu + "; CUDA_VISIBLE_DEVICES may hide GPUs"
+                                    : fmt::format("{}=cuda:0", where)});
   }
   return {at::kCUDA, static_cast<c10::DeviceIndex>(number)};
 }
@@ -63,8 +66,8 @@ c10::DeviceAllocator& allocator_of(at::Device device) {
   return *c10::getDeviceAllocator(at::kCUDA);
 }
 
-// The GPU's own words for itself come from its driver; LibTorch's interface for devices does not tell them, and the headers of CUDA are
-// not needed for four functions.
+// The GPU's own words for itself come from its driver; LibTorch's interface for devices does not tell them,
+// and the headers of CUDA are not needed for four functions.
 class Driver {
  public:
   Driver() {
@@ -114,7 +117,10 @@ class Driver {
     if (result != 0) fail(fmt::format("{} answers {}", call, result));
   }
   [[noreturn]] static void fail(const std::string& found) {
-    throw Error({.code = ExitCode::kDevice, .what = "the GPU's driver does not answer", .found = found, .hint = "nvidia-smi tells more"});
+    throw Error({.code = ExitCode::kDevice,
+                 .what = "the GPU's driver does not answer",
+                 .found = found,
+                 .hint = "nvidia-smi tells more"});
   }
 
   int (*device_get_)(int*, int) = nullptr;
@@ -175,10 +181,13 @@ void reset_device_memory_peaks(at::Device device) { allocator_of(device).resetPe
 Stream Stream::current(at::Device device) { return Stream(interface_of(device).getStream(device)); }
 
 Stream Stream::another(at::Device device) {
-  return Stream(queues(device) ? interface_of(device).getStreamFromGlobalPool(device) : interface_of(device).getStream(device));
+  return Stream(queues(device) ? interface_of(device).getStreamFromGlobalPool(device)
+                               : interface_of(device).getStream(device));
 }
 
-void* Stream::handle() const { return queues(device()) ? interface_of(device()).getStreamNativeHandle(stream_) : nullptr; }
+void* Stream::handle() const {
+  return queues(device()) ? interface_of(device()).getStreamNativeHandle(stream_) : nullptr;
+}
 
 void Stream::wait(const Event& event) {
   if (event.event_) event.event_->block(stream_);

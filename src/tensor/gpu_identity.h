@@ -7,7 +7,8 @@
 
 namespace longhaul {
 
-// The UUID that its driver gives the GPU, or a part of one (MIG): 32 hex digits. kDevice when the driver does not answer.
+// The UUID that its driver gives the GPU, or a part of one (MIG): 32 hex digits. kDevice when the driver does
+// not answer.
 std::string gpu_identity(at::Device device);
 
 }  // namespace longhaul

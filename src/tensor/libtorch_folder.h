@@ -6,7 +6,8 @@
 
 namespace longhaul {
 
-std::filesystem::path libtorch_folder();  // holds lib/ and, outside a package, include/; what data.source = "libtorch" reads
-std::string libtorch_version();           // "2.13.0"
+// holds lib/ and, outside a package, include/; what data.source = "libtorch" reads
+std::filesystem::path libtorch_folder();
+std::string libtorch_version();  // "2.13.0"
 
 }  // namespace longhaul

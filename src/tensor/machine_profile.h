@@ -22,9 +22,11 @@ struct MachineProfile {
   int64_t measurements = 1;  // the number of measurements of which these are the best
   int64_t threads = 0;       // threads in use; for a GPU's profile too, those of the measuring process
   double gemm_fp32 = 0, gemm_bf16 = 0,
-         gemm_fp64 = 0;                // floating-point operations per second (2·m·n·k a product); on a CPU bf16 is fp32 at least
+         // floating-point operations per second (2·m·n·k a product); on a CPU bf16 is fp32 at least
+      gemm_fp64 = 0;
   double memory_bytes_per_second = 0;  // bytes read plus bytes written, see measured_memory
-  bool busy = false;                   // other programs took part of the cores each time: the true rates are higher
+  // other programs took part of the cores each time: the true rates are higher
+  bool busy = false;
   bool from_cache = false;
 
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others
@@ -43,7 +45,8 @@ struct GemmRate {
 };
 // Measures C[m,n] = A[m,k] B[n,k]ᵀ, as a linear layer computes it; the best of as many runs as fit into
 // budget_s, at least one.
-GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4, at::Device device = at::kCPU);
+GemmRate measured_gemm(int64_t m, int64_t n, int64_t k, std::string_view dtype, double budget_s = 0.4,
+                       at::Device device = at::kCPU);
 // Bytes read plus written per second, out of cache when large; within the device's memory.
 double measured_copy(int64_t bytes, double budget_s = 0.3, at::Device device = at::kCPU);
 // The limit of any mix of reading and writing: the best of copying, reading alone, and updating in place.

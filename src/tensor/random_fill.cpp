@@ -8,7 +8,8 @@
 namespace longhaul {
 namespace {
 
-constexpr int64_t kElementsAtOnce = int64_t{1} << 21;  // in fp64: beside a large embedding a copy of all of it would be missed
+// in fp64: beside a large embedding a copy of all of it would be missed
+constexpr int64_t kElementsAtOnce = int64_t{1} << 21;
 
 void fill_box(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
               const layout::Rectangle& held) {
@@ -32,13 +33,14 @@ void fill_box(const Tensor& view, const RandomStream& stream, double std, const 
     }
   });
   const Tensor box = values.view(held.length);
-  view.copy_(view.is_cpu() ? box : box.to(view.scalar_type()));  // rounded here, so that every device gets the same bits
+  // rounded here, so that every device gets the same bits
+  view.copy_(view.is_cpu() ? box : box.to(view.scalar_type()));
 }
 
 }  // namespace
 
-void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
-                 const layout::Rectangle& held) {
+void fill_normal(const Tensor& view, const RandomStream& stream, double std,
+                 const layout::Shape& global_shape, const layout::Rectangle& held) {
   if (held.volume() == 0 || view.is_meta()) return;
   const int64_t all = held.length[0], at_once = std::max<int64_t>(1, kElementsAtOnce / (held.volume() / all));
   for (int64_t begin = 0; begin < all; begin += at_once) {
@@ -49,7 +51,8 @@ void fill_normal(const Tensor& view, const RandomStream& stream, double std, con
   }
 }
 
-Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std, const at::TensorOptions& options) {
+Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std,
+              const at::TensorOptions& options) {
   Tensor tensor = at::empty(shape, options);
   fill_normal(tensor, stream, std, shape, layout::Rectangle::whole(shape));
   return tensor;

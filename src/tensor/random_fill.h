@@ -10,9 +10,10 @@ namespace longhaul {
 
 // view: the box `held` of a tensor of `global_shape`, with any strides, any floating dtype, any device.
 // Fills it with N(0, std²).
-void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
-                 const layout::Rectangle& held);
+void fill_normal(const Tensor& view, const RandomStream& stream, double std,
+                 const layout::Shape& global_shape, const layout::Rectangle& held);
 // Makes a whole tensor of such numbers.
-Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std = 1, const at::TensorOptions& options = at::kFloat);
+Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std = 1,
+              const at::TensorOptions& options = at::kFloat);
 
 }  // namespace longhaul

@@ -39,7 +39,10 @@ ScalarType scalar_type_named(std::string_view name) {
   for (const auto& [known, value] : kNames) {
     if (known == name) return value;
   }
-  throw Error({.code = ExitCode::kUsage, .what = "unknown dtype", .expected = "bf16, fp32 or fp64", .found = std::string(name)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "unknown dtype",
+               .expected = "bf16, fp32 or fp64",
+               .found = std::string(name)});
 }
 
 Precision Precision::named(std::string_view dtype) {
@@ -55,7 +58,8 @@ Precision Precision::named(std::string_view dtype) {
 }
 
 void translate_torch_errors(const std::function<void()>& body) {
-  const auto out_of_memory = [](const std::string& what, const std::string& expected, const std::string& found) {
+  const auto out_of_memory = [](const std::string& what, const std::string& expected,
+                                const std::string& found) {
     return Error({.code = ExitCode::kOutOfMemory,
                   .what = what,
                   .expected = expected,
@@ -63,9 +67,12 @@ void translate_torch_errors(const std::function<void()>& body) {
                   .hint = "lower train.micro_batch or train.sequence, or choose a smaller model"});
   };
   // Libraries below say in words of their own what came of an allocation that failed.
-  const auto nothing_is_left = [] { return std::min(available_memory_bytes(), free_address_space_bytes()) < int64_t{256} << 20; };
+  const auto nothing_is_left = [] {
+    return std::min(available_memory_bytes(), free_address_space_bytes()) < int64_t{256} << 20;
+  };
   const auto failed_in_the_end = [&](const std::string& what) {
-    return out_of_memory("out of memory", "some of the " + bytes_text(machine().memory_bytes) + " of the machine to be free",
+    return out_of_memory("out of memory",
+                         "some of the " + bytes_text(machine().memory_bytes) + " of the machine to be free",
                          fmt::format("{}, with {} in use", what, bytes_text(resident_bytes())));
   };
   try {
@@ -78,11 +85,11 @@ void translate_torch_errors(const std::function<void()>& body) {
     throw out_of_memory("out of memory", bytes_text(machine().memory_bytes) + " or less in use",
                         "an allocation failed with " + bytes_text(resident_bytes()) + " in use");
   } catch (const c10::AcceleratorError& error) {
-    throw Error(
-        {.code = ExitCode::kDevice,
-         .what = "the GPU failed",
-         .found = error.what_without_backtrace(),
-         .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the GPU; nvidia-smi -q shows its errors"});
+    throw Error({.code = ExitCode::kDevice,
+                 .what = "the GPU failed",
+                 .found = error.what_without_backtrace(),
+                 .hint = "CUDA_LAUNCH_BLOCKING=1 names the call; train.device=cpu tells whether it is the "
+                         "GPU; nvidia-smi -q shows its errors"});
   } catch (const c10::Error& error) {
     if (nothing_is_left()) throw failed_in_the_end(error.what_without_backtrace());
     throw Error({.code = ExitCode::kInternal,

@@ -21,12 +21,13 @@ ScalarType scalar_type_named(std::string_view name);  // kUsage for unknown name
 // The dtype of each kind of data (design: one type, overrides per role). fp64 keeps everything in fp64:
 // proofs use it.
 struct Precision {
-  ScalarType compute = at::kFloat;                 // working weights and activations
-  ScalarType main_gradient = at::kFloat;           // Parameter::grad
-  ScalarType master = at::kFloat;                  // the optimizer's copy of the weights
-  ScalarType state = at::kFloat;                   // moments
-  ScalarType reduce = at::kFloat;                  // norms, softmax, router, logits, recurrence state
-  static Precision named(std::string_view dtype);  // "bf16", "fp32", "fp64"; fp16 is refused: it is imported, never trained
+  ScalarType compute = at::kFloat;        // working weights and activations
+  ScalarType main_gradient = at::kFloat;  // Parameter::grad
+  ScalarType master = at::kFloat;         // the optimizer's copy of the weights
+  ScalarType state = at::kFloat;          // moments
+  ScalarType reduce = at::kFloat;         // norms, softmax, router, logits, recurrence state
+  // "bf16", "fp32", "fp64"; fp16 is refused: it is imported, never trained
+  static Precision named(std::string_view dtype);
 };
 
 // Runs `body` and turns LibTorch's exceptions into Error: out of memory (68), a failing GPU (71),

@@ -1,4 +1,5 @@
-// fmt's own code, which Debian has in a shared library only: the operators' library must load where nothing but LibTorch is.
+// fmt's own code, which Debian has in a shared library only: the operators' library must load where nothing
+// but LibTorch is.
 #undef FMT_SHARED
 #define FMT_API __attribute__((visibility("hidden")))
 #include <fmt/format-inl.h>

@@ -1,4 +1,5 @@
-// The logger of base/log.h inside another's process: warnings and errors are LibTorch's warnings, which Python shows as its own.
+// The logger of base/log.h inside another's process: warnings and errors are LibTorch's warnings, which
+// Python shows as its own.
 #include "base/log.h"
 
 #include <c10/util/Exception.h>

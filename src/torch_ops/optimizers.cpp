@@ -1,5 +1,6 @@
-// torch.ops.longhaul.optimizer_step and optimizer_states (kernels/optimizer_step/op.h): values and states are written in place, nothing is recorded for
-// autograd, whether or not values require gradients, and whoever saved a value for a backward pass finds out.
+// torch.ops.longhaul.optimizer_step and optimizer_states (kernels/optimizer_step/op.h): values and states are
+// written in place, nothing is recorded for autograd, whether or not values require gradients, and whoever
+// saved a value for a backward pass finds out.
 #include <torch/library.h>
 
 #include <algorithm>
@@ -13,18 +14,19 @@ using Numbers = at::ArrayRef<double>;
 
 bool any_symbolic(const OptimizerStep& call) {
   const auto any = [](const std::vector<Tensor>& tensors) {
-    return std::ranges::any_of(tensors, [](const Tensor& each) { return each.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); });
+    return std::ranges::any_of(
+        tensors, [](const Tensor& each) { return each.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); });
   };
   return any(call.values) || any(call.gradients) || any(call.states);
 }
 
-OptimizerStep call_of(std::string_view name, at::TensorList values, at::TensorList gradients, at::TensorList states, int64_t step,
-                      double lr, Numbers options) {
+OptimizerStep call_of(std::string_view name, at::TensorList values, at::TensorList gradients,
+                      at::TensorList states, int64_t step, double lr, Numbers options) {
   return {std::string(name), values.vec(), gradients.vec(), states.vec(), step, lr, options.vec()};
 }
 
-void step_in_place(std::string_view name, at::TensorList values, at::TensorList gradients, at::TensorList states, int64_t step, double lr,
-                   Numbers options) {
+void step_in_place(std::string_view name, at::TensorList values, at::TensorList gradients,
+                   at::TensorList states, int64_t step, double lr, Numbers options) {
   const OptimizerStep call = call_of(name, values, gradients, states, step, lr, options);
   optimizer_step(call);
   for (const auto* written : {&call.values, &call.states}) {
@@ -35,15 +37,16 @@ void step_in_place(std::string_view name, at::TensorList values, at::TensorList 
 }
 
 // Shapes that are symbols cannot be asked for anything.
-void step_of_shapes(std::string_view name, at::TensorList values, at::TensorList gradients, at::TensorList states, int64_t step, double lr,
-                    Numbers options) {
+void step_of_shapes(std::string_view name, at::TensorList values, at::TensorList gradients,
+                    at::TensorList states, int64_t step, double lr, Numbers options) {
   const OptimizerStep call = call_of(name, values, gradients, states, step, lr, options);
   if (!any_symbolic(call)) optimizer_step(call);
 }
 
 std::vector<Tensor> first_states(std::string_view name, at::TensorList values, Numbers options) {
   std::vector<Tensor> states;
-  for (NamedState& state : optimizer_states(std::string(name), values.vec(), options.vec())) states.push_back(std::move(state.tensor));
+  for (NamedState& state : optimizer_states(std::string(name), values.vec(), options.vec()))
+    states.push_back(std::move(state.tensor));
   return states;
 }
 
@@ -55,7 +58,8 @@ void not_recorded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
 
 TORCH_LIBRARY_FRAGMENT(longhaul, library) {
   library.def(
-      "optimizer_step(str name, Tensor(a!)[] values, Tensor[] gradients, Tensor(b!)[] states, int step, float lr, float[] options=[]) -> ()");
+      "optimizer_step(str name, Tensor(a!)[] values, Tensor[] gradients, Tensor(b!)[] states, int step, "
+      "float lr, float[] options=[]) -> ()");
   library.def("optimizer_states(str name, Tensor[] values, float[] options=[]) -> Tensor[]");
 }
 

@@ -18,12 +18,15 @@ bool has_gradient(const c10::IValue& value) {
 // Whether somebody looks on: a mode, or a tensor that stands for another one.
 bool traced(const Stack& arguments) {
   constexpr c10::DispatchKeySet kStandIns({c10::DispatchKey::Python, c10::DispatchKey::Functionalize});
-  return c10::impl::dispatch_mode_enabled() || std::any_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
+  return c10::impl::dispatch_mode_enabled() ||
+         std::any_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
            return value.isTensor() && value.toTensor().key_set().has_any(kStandIns);
          });
 }
 
-c10::OperatorHandle operator_named(const std::string& name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), ""); }
+c10::OperatorHandle operator_named(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+}
 
 std::vector<Tensor> tensors_of(const Stack& values) {
   std::vector<Tensor> tensors;
@@ -40,7 +43,8 @@ std::vector<Tensor> traced_gradients(const std::string& name, const Stack& other
     stack[i] = call.saved[i];
     if (has_gradient(stack[i])) places.push_back(i);
   }
-  for (const Tensor& gradient : call.gradients) stack.push_back(gradient.defined() ? c10::IValue(gradient) : c10::IValue());
+  for (const Tensor& gradient : call.gradients)
+    stack.push_back(gradient.defined() ? c10::IValue(gradient) : c10::IValue());
   const size_t space = name.find("::") + 2;
   operator_named(name.substr(0, space) + "_" + name.substr(space) + "_backward").callBoxed(&stack);
   const std::vector<Tensor> given = stack.back().toTensorVector();
@@ -79,7 +83,8 @@ void traced_or_plain(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
   if (!traced(*stack)) return op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
   const Stack arguments = take_arguments(op, stack);
   std::vector<Tensor> inputs;
-  for (const c10::IValue& value : arguments) inputs.push_back(has_gradient(value) ? value.toTensor() : Tensor());
+  for (const c10::IValue& value : arguments)
+    inputs.push_back(has_gradient(value) ? value.toTensor() : Tensor());
   const std::string name = op.schema().name();
   const auto forward = [&]() -> Recorded {
     Stack results = arguments, others;  // others: with nothing in the place of a tensor
@@ -90,10 +95,11 @@ void traced_or_plain(const c10::OperatorHandle& op, c10::DispatchKeySet keys, St
     }
     const at::AutoDispatchBelowADInplaceOrView below;
     op.callBoxed(&results);
-    return {.results = tensors_of(results),
-            .saved = saved,
-            .backward = [name, others](const BackwardCall& call) { return traced_gradients(name, others, call); },
-            .zeros_for_missing = false};
+    return {
+        .results = tensors_of(results),
+        .saved = saved,
+        .backward = [name, others](const BackwardCall& call) { return traced_gradients(name, others, call); },
+        .zeros_for_missing = false};
   };
   for (Tensor& output : differentiable(name.c_str(), inputs, forward)) stack->emplace_back(std::move(output));
 }
@@ -113,16 +119,19 @@ void traced_backward(const c10::OperatorHandle& op, Stack* stack) {
     outputs.push_back(call.arguments[i].toTensor());
     upstream.push_back(call.gradients[i].toTensor().detach());
   }
-  std::vector<Tensor> result = torch::autograd::grad(outputs, inputs, upstream, std::nullopt, false, /*allow_unused=*/true);
+  std::vector<Tensor> result =
+      torch::autograd::grad(outputs, inputs, upstream, std::nullopt, false, /*allow_unused=*/true);
   for (size_t i = 0; i < result.size(); ++i)
-    result[i] = result[i].defined() ? result[i].contiguous() : at::zeros(inputs[i].sizes(), inputs[i].options());
+    result[i] =
+        result[i].defined() ? result[i].contiguous() : at::zeros(inputs[i].sizes(), inputs[i].options());
   stack->emplace_back(std::move(result));
 }
 
 void traced_backward_shapes(const c10::OperatorHandle& op, Stack* stack) {
   std::vector<Tensor> result;
   for (const c10::IValue& value : take_backward_call(op, stack).arguments) {
-    if (has_gradient(value)) result.push_back(at::empty_symint(value.toTensor().sym_sizes(), value.toTensor().options()));
+    if (has_gradient(value))
+      result.push_back(at::empty_symint(value.toTensor().sym_sizes(), value.toTensor().options()));
   }
   stack->emplace_back(std::move(result));
 }

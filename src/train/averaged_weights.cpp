@@ -9,7 +9,9 @@ constexpr const char* kAverage = "average";
 
 }  // namespace
 
-AveragedWeights::AveragedWeights(const model::ParameterSet& parameters, const optim::Optimizer& optimizer, double decay) : decay_(decay) {
+AveragedWeights::AveragedWeights(const model::ParameterSet& parameters, const optim::Optimizer& optimizer,
+                                 double decay)
+    : decay_(decay) {
   if (!on()) return;
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   for (size_t p = 0; p < parameters.all().size(); ++p) {
@@ -17,7 +19,8 @@ AveragedWeights::AveragedWeights(const model::ParameterSet& parameters, const op
     for (size_t part = 0; part < parameter.parts.size(); ++part) {
       if (!parameter.trainable() || !parameter.parts[part].spec.trainable) continue;
       const Tensor master = parameter.own_part_of(optimizer.masters()[p].detach(), part);
-      averages_.push_back({.master = master, .own = optim::state_of_part(parameter, part, kAverage, at::empty_like(master))});
+      averages_.push_back(
+          {.master = master, .own = optim::state_of_part(parameter, part, kAverage, at::empty_like(master))});
     }
   }
   begin();

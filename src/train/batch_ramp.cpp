@@ -7,11 +7,13 @@
 
 namespace longhaul::train {
 
-std::optional<int64_t> BatchRamp::measured(int64_t step, int64_t batch, const optim::NormOfBatch& small, const optim::NormOfBatch& all) {
+std::optional<int64_t> BatchRamp::measured(int64_t step, int64_t batch, const optim::NormOfBatch& small,
+                                           const optim::NormOfBatch& all) {
   noise_.add(small, all);
   ++measurements_;
   const std::optional<double> critical = noise_.critical_batch();
-  if (!follows() || measurements_ < kMeasurements || 2 * batch > most_ || !critical || *critical < growth_ * all.tokens)
+  if (!follows() || measurements_ < kMeasurements || 2 * batch > most_ || !critical ||
+      *critical < growth_ * all.tokens)
     return std::nullopt;
   measurements_ = 0;
   grown_.push_back({.first_step = step + 1, .batch = 2 * batch});
@@ -24,7 +26,10 @@ nlohmann::json BatchRamp::facts() {
   nlohmann::json grown = nlohmann::json::array();
   for (const optim::BatchGrowth& each : grown_) grown.push_back({each.first_step, each.batch});
   return {{"batch_noise",
-           {{"gradient", noise_.sums().gradient}, {"noise", noise_.sums().noise}, {"measurements", measurements_}, {"grown", grown}}}};
+           {{"gradient", noise_.sums().gradient},
+            {"noise", noise_.sums().noise},
+            {"measurements", measurements_},
+            {"grown", grown}}}};
 }
 
 void BatchRamp::restore(const checkpoint::SavedFacts& facts) {
@@ -36,7 +41,8 @@ void BatchRamp::restore(const checkpoint::SavedFacts& facts) {
   try {
     noise_.restore({.gradient = saved->at("gradient"), .noise = saved->at("noise")});
     measurements_ = saved->at("measurements");
-    for (const nlohmann::json& each : saved->at("grown")) grown_.push_back({.first_step = each.at(0), .batch = each.at(1)});
+    for (const nlohmann::json& each : saved->at("grown"))
+      grown_.push_back({.first_step = each.at(0), .batch = each.at(1)});
   } catch (const nlohmann::json::exception& problem) {
     throw Error({.code = ExitCode::kCheckpoint,
                  .what = "state.batch_noise of the checkpoint cannot be read",

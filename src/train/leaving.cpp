@@ -6,7 +6,8 @@
 
 namespace longhaul::train {
 
-// Where checkpoints in memory are kept, and all that changes does so in updates: not what a task keeps of its own, nor under an outer loop.
+// Where checkpoints in memory are kept, and all that changes does so in updates: not what a task keeps of its
+// own, nor under an outer loop.
 void Trainer::begin_keeping() {
   if (!options_.leaves_state || !memory_.on() || options_.outer != nullptr) return;
   for (const checkpoint::StateEntry& entry : checkpoint::tensors_of(state_)) {
@@ -25,7 +26,10 @@ void Trainer::begin_keeping() {
 }
 
 void Trainer::keep() {
-  if (keeper_) keeper_->whole({.step = step_, .facts = checkpoint::facts_of(state_), .data_position = task_.data_position(step_ + 1)});
+  if (keeper_)
+    keeper_->whole({.step = step_,
+                    .facts = checkpoint::facts_of(state_),
+                    .data_position = task_.data_position(step_ + 1)});
 }
 
 }  // namespace longhaul::train

@@ -6,10 +6,13 @@
 
 namespace longhaul::train {
 
-std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train, const std::filesystem::path& cache,
-                                                   const model::ParameterSet& parameters, int64_t least_bytes) {
+std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train,
+                                                   const std::filesystem::path& cache,
+                                                   const model::ParameterSet& parameters,
+                                                   int64_t least_bytes) {
   if (train.offload == recipe::Offload::kNone) return nullptr;
-  const std::filesystem::path folder = train.offload_folder.empty() ? cache : path_of_text(train.offload_folder);
+  const std::filesystem::path folder =
+      train.offload_folder.empty() ? cache : path_of_text(train.offload_folder);
   make_folders(folder);
   std::vector<Tensor> weights;
   for (const auto& arena : parameters.arenas()) weights.push_back(arena->values);

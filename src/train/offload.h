@@ -12,8 +12,11 @@
 
 namespace longhaul::train {
 
-// Returns null where activations stay in memory. `cache`: the folder of the file when the recipe names none. Weights always stay in memory. The parameters must be allocated.
-std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train, const std::filesystem::path& cache,
-                                                   const model::ParameterSet& parameters, int64_t least_bytes = plan::kLeastOffloaded);
+// Returns null where activations stay in memory. `cache`: the folder of the file when the recipe names none.
+// Weights always stay in memory. The parameters must be allocated.
+std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train,
+                                                   const std::filesystem::path& cache,
+                                                   const model::ParameterSet& parameters,
+                                                   int64_t least_bytes = plan::kLeastOffloaded);
 
 }  // namespace longhaul::train

@@ -21,24 +21,30 @@ class Passes {
     bool training = true;
     std::function<void(const std::string& block, const Tensor& output)> inspect{};
     double auxiliary_scale = 1;  // StepWork::auxiliary_scale() of the whole step
-    // Which of the step's micro-batches these are: of which replica of the worker (this rank's own), and how many it has in the step, where not all
-    // are run.
+    // Which of the step's micro-batches these are: of which replica of the worker (this rank's own), and how
+    // many it has in the step, where not all are run.
     std::optional<int64_t> replica{}, micro_batches{};
   };
-  Passes(Task& task, const parallel::Ranks& ranks, Options options) : task_(task), ranks_(ranks), options_(std::move(options)) {}
+  Passes(Task& task, const parallel::Ranks& ranks, Options options)
+      : task_(task), ranks_(ranks), options_(std::move(options)) {}
 
-  void train(int64_t micro_batches);  // forward and backward passes; gradients accumulate in the task's parameters
-  void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }  // the same in another order than the recipe's
-  void forward(int64_t micro_batches);                                                     // forward passes only, without an autograd graph
+  // forward and backward passes; gradients accumulate in the task's parameters
+  void train(int64_t micro_batches);
+  // the same in another order than the recipe's
+  void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }
+  // forward passes only, without an autograd graph
+  void forward(int64_t micro_batches);
 
   // Sums over the micro-batches whose last stage this rank ran, and over the layers that it has.
   double loss() const { return sum_of(losses_); }
   double auxiliary_loss() const { return sum_of(auxiliary_losses_); }
-  // The same values for each micro-batch, and the terms that statistic() adds up; empty where this rank has none.
+  // The same values for each micro-batch, and the terms that statistic() adds up; empty where this rank has
+  // none.
   std::vector<double> losses() const { return by_micro_batch(losses_); }
   std::vector<double> auxiliary_losses() const { return by_micro_batch(auxiliary_losses_); }
   std::vector<double> statistics(const std::string& name) const;
-  // From the passes of this rank's layers: a statistic (model/context.h), and how often each router with a bias chose its experts.
+  // From the passes of this rank's layers: a statistic (model/context.h), and how often each router with a
+  // bias chose its experts.
   Metric statistic(const std::string& name) const;
   const std::map<std::string, Tensor>& choices_of_routers() const { return choices_of_routers_; }
 
@@ -62,7 +68,8 @@ class Passes {
   const parallel::Ranks& ranks_;
   Options options_;
   int64_t first_micro_batch_ = 0;  // its number among those of all replicas
-  std::shared_ptr<model::Context::ChoicesSoFar> choices_so_far_ = std::make_shared<model::Context::ChoicesSoFar>();
+  std::shared_ptr<model::Context::ChoicesSoFar> choices_so_far_ =
+      std::make_shared<model::Context::ChoicesSoFar>();
   std::map<std::string, Scalars> statistics_;
   std::map<std::string, Tensor> choices_of_routers_;
   Scalars losses_, auxiliary_losses_;

@@ -15,13 +15,15 @@ struct RollbackTarget {
   int64_t step = 0;
 };
 
-// The checkpoints that a rollback may return to, best first: the newest one at least `back` steps before `spike`, then earlier ones; then, if there are none
-// of those, the oldest one before the spike. The reader finds out whether they are whole.
-std::vector<RollbackTarget> rollback_targets(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
+// The checkpoints that a rollback may return to, best first: the newest one at least `back` steps before
+// `spike`, then earlier ones; then, if there are none of those, the oldest one before the spike. The reader
+// finds out whether they are whole.
+std::vector<RollbackTarget> rollback_targets(const storage::FileSystem& files,
+                                             const std::filesystem::path& checkpoints, int64_t spike,
                                              int64_t back);
-// Removes the checkpoints of later steps, the last one first: a crash in between leaves a run that can go on. Those that are kept for good
-// (a file of their name with ".keep" behind it) are moved aside, to given-up-NAME: no start takes them, and readers do that are given
-// the path. How many there were.
+// Removes the checkpoints of later steps, the last one first: a crash in between leaves a run that can go on.
+// Those that are kept for good (a file of their name with ".keep" behind it) are moved aside, to
+// given-up-NAME: no start takes them, and readers do that are given the path. How many there were.
 int64_t give_up_later(storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t step);
 
 }  // namespace longhaul::train

@@ -9,7 +9,8 @@ namespace longhaul::train {
 class RunControl {
  public:
   virtual ~RunControl() = default;
-  virtual int stop_requested() { return 0; }       // the number of the signal that asked to save and stop, or 0
+  // the number of the signal that asked to save and stop, or 0
+  virtual int stop_requested() { return 0; }
   virtual bool save_requested() { return false; }  // true once for each request
   virtual bool continued() { return false; }       // true once after the process was stopped and woken
   // Waits before a failed last save is tried again; false: give it up.

@@ -22,9 +22,10 @@ constexpr const char* kStatistics[] = {model::kBusiestOverMean, model::kDroppedS
 using observe::SpanKind;
 using observe::SpanScope;
 
-// Means over all ranks. Those of experts stand on every rank, whether its layers have any or not. in_call_s: how long this rank was in the sum, the first
-// call that all of a worker's ranks make behind their passes.
-observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks, double& in_call_s) {
+// Means over all ranks. Those of experts stand on every rank, whether its layers have any or not. in_call_s:
+// how long this rank was in the sum, the first call that all of a worker's ranks make behind their passes.
+observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks,
+                            double& in_call_s) {
   auto own = task.step_metrics();
   for (const char* const name : kStatistics) own[name] = passes.statistic(name);
   const Tensor sums = at::empty({static_cast<int64_t>(own.size()), 2}, at::kDouble);
@@ -76,7 +77,8 @@ Sums sums_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
   return sums;
 }
 
-// All leave a call at about the same time, so whoever came last was in it the shortest: no two clocks are compared.
+// All leave a call at about the same time, so whoever came last was in it the shortest: no two clocks are
+// compared.
 double longest_less_shortest(const parallel::Ranks& ranks, double in_call_s) {
   const Tensor ends = at::tensor({in_call_s, -in_call_s}, at::kDouble);
   ranks.groups()->world().all_reduce(ends, comm::Reduction::kMax, {.name = "entry skew"}).wait();
@@ -85,8 +87,8 @@ double longest_less_shortest(const parallel::Ranks& ranks, double in_call_s) {
 }
 
 // Runs the forward passes again and names the first block whose output is not finite.
-std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks, int64_t step, const StepOptions& options,
-                                        int64_t micro_batches) {
+std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks, int64_t step,
+                                        const StepOptions& options, int64_t micro_batches) {
   std::optional<BadValue> bad;
   const auto inspect = [&](const std::string& block, const Tensor& output) {
     if (bad || output.isfinite().all().item<bool>()) return;
@@ -112,25 +114,33 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
     count = all[at++];
     ranks.sum_over_stages(*parameters.holder_of(name), count, "choices of " + name);
   }
-  if (router.choice == recipe::RouterChoice::kQuantile) return model::move_router_thresholds(parameters, choices, router.quantile_memory);
+  if (router.choice == recipe::RouterChoice::kQuantile)
+    return model::move_router_thresholds(parameters, choices, router.quantile_memory);
   model::move_router_biases(parameters, choices, router.bias_rate);
 }
 
 optim::GradientNorm norm_of(Task& task, const parallel::Ranks& ranks, double scale) {
   if (ranks.tree() == nullptr)
-    return optim::gradient_norm(task.parameters(), scale, [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
-  return optim::gradient_norm_by_rows(task.parameters(), scale, [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
-    ranks.reduce_over(over, squares, how);
-  });
+    return optim::gradient_norm(task.parameters(), scale,
+                                [&](const Tensor& squares) { ranks.sum(squares, "gradient norm"); });
+  return optim::gradient_norm_by_rows(task.parameters(), scale,
+                                      [&](layout::AxisSet over, const Tensor& squares, comm::Reduction how) {
+                                        ranks.reduce_over(over, squares, how);
+                                      });
 }
 
-// Of one micro-batch of each replica, at this step's weights, an equal share of the step's weight; leaves no gradient behind.
-std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
-                                                const StepWork& work) {
+// Of one micro-batch of each replica, at this step's weights, an equal share of the step's weight; leaves no
+// gradient behind.
+std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ranks, int64_t step,
+                                                const StepOptions& options, const StepWork& work) {
   if (work.micro_batches < 2 || work.weight <= 0 || ranks.tree() != nullptr) return std::nullopt;
   const double share = 1 / static_cast<double>(work.micro_batches);
   ranks.begin_step(task.parameters(), 1);
-  Passes(task, ranks, {.step = step, .seed = options.seed, .auxiliary_scale = work.auxiliary_scale(), .micro_batches = work.micro_batches})
+  Passes(task, ranks,
+         {.step = step,
+          .seed = options.seed,
+          .auxiliary_scale = work.auxiliary_scale(),
+          .micro_batches = work.micro_batches})
       .train(1);
   ranks.sum_gradients(task.parameters());
   const optim::GradientNorm norm = norm_of(task, ranks, 1 / (work.weight * share));
@@ -139,7 +149,8 @@ std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ran
   return optim::NormOfBatch{static_cast<double>(work.tokens) * share, norm.norm};
 }
 
-// Gradients may be finite whose squares are not: in second moments these would stay infinite for good, and weights there would never move again.
+// Gradients may be finite whose squares are not: in second moments these would stay infinite for good, and
+// weights there would never move again.
 bool squares_are_finite(const optim::GradientNorm& norm, double clip_norm, const Precision& precision) {
   const bool wide = precision.main_gradient == at::kDouble;
   const double largest = wide ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
@@ -154,7 +165,8 @@ std::string layer_of(const std::string& tensor) {
 // The passes of a prepared step, their sums over the ranks, and the norm.
 class Measurement {
  public:
-  Measurement(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options, const StepWork& work)
+  Measurement(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
+              const StepWork& work)
       : task_(task),
         ranks_(ranks),
         step_(step),
@@ -167,7 +179,9 @@ class Measurement {
   const Passes& passes() const { return passes_; }
   const optim::GradientNorm& norm() const { return norm_; }
   double scale() const { return scale_; }
-  bool finite() const { return norm_.finite && squares_are_finite(norm_, options_.clip_norm, task_.precision()); }
+  bool finite() const {
+    return norm_.finite && squares_are_finite(norm_, options_.clip_norm, task_.precision());
+  }
   bool doubtful(const StepResult& result) const;
   // The bits of what this rank alone has computed, and of its share of what all have.
   std::vector<uint64_t> own_bits() const;
@@ -196,7 +210,8 @@ void Measurement::run(StepResult& result) {
     result.loss = measured.loss * scale_ / static_cast<double>(ranks_.ops().tensor_ranks());
     result.auxiliary_loss = measured.auxiliary_loss * scale_;
     result.metrics = measured.metrics;
-    if (options_.measure_entry && ranks_.groups() != nullptr) result.entry_skew_s = longest_less_shortest(ranks_, measured.in_call_s);
+    if (options_.measure_entry && ranks_.groups() != nullptr)
+      result.entry_skew_s = longest_less_shortest(ranks_, measured.in_call_s);
   }
   {
     const SpanScope span(spans, SpanKind::kGradients);
@@ -212,7 +227,8 @@ void Measurement::run(StepResult& result) {
 }
 
 bool Measurement::doubtful(const StepResult& result) const {
-  const bool own = !finite() || !std::isfinite(result.loss) || options_.doubtful(result.loss, result.gradient_norm);
+  const bool own =
+      !finite() || !std::isfinite(result.loss) || options_.doubtful(result.loss, result.gradient_norm);
   return ranks_.most(own ? 1 : 0) == 1;
 }
 
@@ -225,14 +241,15 @@ std::vector<uint64_t> Measurement::own_bits() const {
 uint64_t Measurement::shared_bits(const StepResult& result) const {
   uint64_t bits = std::bit_cast<uint64_t>(result.loss) ^ std::bit_cast<uint64_t>(result.gradient_norm);
   for (const auto& parameter : task_.parameters().all()) {
-    if (parameter->trainable() && parameter->own.length > 0) bits = bits * 0x9e3779b97f4a7c15 + content_hash(parameter->own_grad);
+    if (parameter->trainable() && parameter->own.length > 0)
+      bits = bits * 0x9e3779b97f4a7c15 + content_hash(parameter->own_grad);
   }
   return bits;
 }
 
 // Whether the same comes out once more; what does stands in `measured` and `result`.
-SecondTry try_again(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options, std::optional<Measurement>& measured,
-                    StepResult& result) {
+SecondTry try_again(Task& task, parallel::Ranks& ranks, int64_t step, const StepOptions& options,
+                    std::optional<Measurement>& measured, StepResult& result) {
   SecondTry second{.first_loss = result.loss, .first_norm = result.gradient_norm};
   const std::vector<uint64_t> own = measured->own_bits();
   const uint64_t shared = measured->shared_bits(result);
@@ -246,7 +263,8 @@ SecondTry try_again(Task& task, parallel::Ranks& ranks, int64_t step, const Step
 
 }  // namespace
 
-StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options) {
+StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step,
+                    const StepOptions& options) {
   StepResult result;
   observe::SpanRecorder& spans = *ranks.spans();
   {
@@ -274,7 +292,8 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     result.left_out = false;
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);
     if (!result.skipped && norm.finite) result.skipped = BadValue{"loss", "output", "loss"};
-    if (!result.skipped) result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
+    if (!result.skipped)
+      result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
   } else if (!measured->finite()) {
     result.left_out = false;
     result.skipped = BadValue{"all layers", "the sum of the gradients' squares", "gradient"};
@@ -291,9 +310,13 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     const double clip = optim::clip_factor(norm.norm, options.clip_norm);
     std::optional<optim::StepMeasures> measures;
     if (options.measure_update) measures.emplace(optimizer, task.parameters());
-    optimizer.step(
-        {.lr = options.lr, .gradient_scale = measured->scale() * clip, .decay_factor = options.decay_factor, .zero_gradients = true},
-        [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+    optimizer.step({.lr = options.lr,
+                    .gradient_scale = measured->scale() * clip,
+                    .decay_factor = options.decay_factor,
+                    .zero_gradients = true},
+                   [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) {
+                     ranks.reduce_over(over, numbers, how);
+                   });
     if (measures) {
       result.metrics.merge(measures->of_step([&](const Tensor& numbers, comm::Reduction how) {
         if (ranks.groups() == nullptr) return;
@@ -307,7 +330,8 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
   const kernels::OperatorFrame frame("values to ranks");
-  if (options.router.biased()) move_router_biases(task.parameters(), measured->passes(), ranks, options.router);
+  if (options.router.biased())
+    move_router_biases(task.parameters(), measured->passes(), ranks, options.router);
   ranks.share_values(task.parameters(), /*by_step=*/true);
   return result;
 }

@@ -26,11 +26,14 @@ struct StepOptions {
   bool measure_first = false;      // StepResult::first
   bool measure_update = false;     // optim/step_measures.h, and the clip factor, among StepResult::metrics
   bool measure_entry = false;      // StepResult::entry_skew_s; one more call of the worker's ranks
-  // Asked, once loss and norm are those of all ranks, whether the values are doubtful; values that are not finite always are. If one rank doubts, the
-  // passes are run again, which gives the same bits on machines without errors. Empty: everything finite is applied.
+  // Asked, once loss and norm are those of all ranks, whether the values are doubtful; values that are not
+  // finite always are. If one rank doubts, the passes are run again, which gives the same bits on machines
+  // without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};
-  std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before the update
-  std::function<void()> before_update{};   // called before the state changes; not called where nothing is changed
+  // called with the gradients of the whole step, times its weight, before the update
+  std::function<void()> with_gradients{};
+  // called before the state changes; not called where nothing is changed
+  std::function<void()> before_update{};
 };
 
 struct BadValue {
@@ -41,8 +44,9 @@ struct BadValue {
 
 // The comparison of the two results of a step whose passes were run again.
 struct SecondTry {
-  bool same = true;      // on all ranks: no machine made an error, or made the same one
-  bool own_same = true;  // this rank's own losses, before anything was summed: where they differ, it is this rank that made it
+  bool same = true;  // on all ranks: no machine made an error, or made the same one
+  // this rank's own losses, before anything was summed: where they differ, it is this rank that made it
+  bool own_same = true;
   double first_loss = 0, first_norm = 0;
 };
 
@@ -54,14 +58,17 @@ struct StepResult {
   StepWork work;              // of all ranks of a worker
   int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
-  std::optional<double> entry_skew_s;  // seconds between the first and the last rank to reach the first collective call after the passes
-  std::optional<BadValue> skipped;     // not finite: nothing was changed
-  bool left_out = false;               // finite, doubtful, and the same again: nothing was changed
+  // seconds between the first and the last rank to reach the first collective call after the passes
+  std::optional<double> entry_skew_s;
+  std::optional<BadValue> skipped;  // not finite: nothing was changed
+  bool left_out = false;            // finite, doubtful, and the same again: nothing was changed
   std::optional<SecondTry> second_try;
-  std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only
+  // of the first micro-batch of every replica; nothing where a step has one only
+  std::optional<optim::NormOfBatch> first;
 };
 
 // `step` counts from 1.
-StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step, const StepOptions& options);
+StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, int64_t step,
+                    const StepOptions& options);
 
 }  // namespace longhaul::train

@@ -4,7 +4,9 @@
 
 namespace longhaul::train {
 
-void Task::set_growth(const std::vector<optim::BatchGrowth>& grown) { LONGHAUL_ASSERT(grown.empty(), "a task whose batch cannot grow"); }
+void Task::set_growth(const std::vector<optim::BatchGrowth>& grown) {
+  LONGHAUL_ASSERT(grown.empty(), "a task whose batch cannot grow");
+}
 
 StageInput Task::stage_input(int64_t) const {
   throw Error({.code = ExitCode::kUsage,

@@ -20,7 +20,9 @@ data::RunData open_data(const TaskEntry& task, const DataRequest& request) {
   return data::open_run_data(request.recipe.data, libtorch_folder(), request.cache);
 }
 
-void save_tokenizer(const data::RunData& data, const std::filesystem::path& run) { data.tokenizer.save(run / "tokenizer.json"); }
+void save_tokenizer(const data::RunData& data, const std::filesystem::path& run) {
+  data.tokenizer.save(run / "tokenizer.json");
+}
 
 const TaskEntry& task_named(TaskEntries known, const std::string& name) {
   const auto found = std::ranges::find(known, name, &TaskEntry::name);

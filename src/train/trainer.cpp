@@ -23,16 +23,17 @@ namespace {
 
 bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-// Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the wait with another one.
+// Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the
+// wait with another one.
 constexpr std::array kRetryPauses_s = {1.0, 2.0, 4.0};
 
 checkpoint::SaverOptions saver_options(const TrainerOptions& options, int64_t generation) {
   const auto& train = options.recipe.recipe.train;
-  return {
-      .folder = options.run_folder / "checkpoints",
-      .generation = generation,
-      .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX, .keep_every = train.checkpoint_keep_every},
-      .self_test = train.checkpoint_self_test};
+  return {.folder = options.run_folder / "checkpoints",
+          .generation = generation,
+          .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX,
+                        .keep_every = train.checkpoint_keep_every},
+          .self_test = train.checkpoint_self_test};
 }
 
 // Adds the seconds that this rank was in the phases that its task names (observe/trace/task_phase.h).
@@ -40,7 +41,8 @@ void take_phases(observe::SpanRecorder& spans, observe::Metrics& metrics) {
   for (const auto& [name, seconds] : spans.take_task_seconds()) metrics[name + "_seconds"] = seconds;
 }
 
-std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder, std::vector<checkpoint::StateProvider*> all) {
+std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder,
+                                                      std::vector<checkpoint::StateProvider*> all) {
   if (ladder.watches()) all.push_back(&ladder);
   for (checkpoint::StateProvider* provider : task.state()) all.push_back(provider);
   return all;
@@ -48,8 +50,9 @@ std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& l
 
 }  // namespace
 
-Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events, storage::FileSystem& files,
-                 RunControl& control, TrainerOptions options)
+Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks,
+                 observe::EventWriter& events, storage::FileSystem& files, RunControl& control,
+                 TrainerOptions options)
     : task_(task),
       optimizer_(optimizer),
       events_(events),
@@ -63,13 +66,16 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       ramp_(options_.recipe.recipe.optim),
       corruption_(options_.recipe.recipe, task, optimizer, ranks, events),
       optimizer_state_(optimizer),
-      outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
+      outer_state_(options_.outer != nullptr
+                       ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks)
+                       : nullptr),
       average_(task.parameters(), optimizer, options_.recipe.recipe.optim.average),
       state_(with_state_of(
           task, ladder_,
-          {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_, &ramp_, &average_})),
-      memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(), events.generation(),
-              task.parameters().device().is_cpu() ? threads() : 0),
+          {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_,
+           &counters_, &ramp_, &average_})),
+      memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(),
+              events.generation(), task.parameters().device().is_cpu() ? threads() : 0),
       saver_(
           files,
           [this] {
@@ -79,7 +85,9 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
           }(),
           ranks.everyone("checkpoint")) {}
 
-nlohmann::json Trainer::Counters::facts() { return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}}; }
+nlohmann::json Trainer::Counters::facts() {
+  return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}};
+}
 
 void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
   tokens = facts.whole_number("tokens");
@@ -107,9 +115,11 @@ Resumed Trainer::resume() {
   ramp_.restore({saved.state, newest->folder().string()});
   set_growth();
   task_.require_same_data(saved.data_position, saved.step + 1);
-  for (const char* origin : checkpoint::kOriginKeys) {  // what the run began with, whatever is there of it by now
+  // what the run began with, whatever is there of it by now
+  for (const char* origin : checkpoint::kOriginKeys) {
     const bool known = saved.environment.is_object() && saved.environment.contains(origin);
-    if (known && !options_.environment.contains(origin)) options_.environment[origin] = saved.environment[origin];
+    if (known && !options_.environment.contains(origin))
+      options_.environment[origin] = saved.environment[origin];
   }
   const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
   if (outer_state_ && !fresh) outer_state_->expect(saved.state);
@@ -130,7 +140,8 @@ Resumed Trainer::resume() {
 
 void Trainer::begin_with(const checkpoint::StartingPoint& from) {
   from.read(checkpoint::tensors_of(state_), options_.recipe);
-  if (outer_state_) outer_state_->begin_anew();  // what was read are the anchors: each worker's own weights begin there
+  // what was read are the anchors: each worker's own weights begin there
+  if (outer_state_) outer_state_->begin_anew();
   optimizer_.refresh_values();
   average_.begin();
   ranks_.share_values(task_.parameters());
@@ -154,11 +165,13 @@ void Trainer::save(SaveTo to) {
   if (to.disk) saver_.wait();
   const auto entries = checkpoint::tensors_of(state_);
   int64_t bytes = 0;
-  for (const checkpoint::StateEntry& entry : entries) bytes += entry.to_write() ? static_cast<int64_t>(entry.view.nbytes()) : 0;
+  for (const checkpoint::StateEntry& entry : entries)
+    bytes += entry.to_write() ? static_cast<int64_t>(entry.view.nbytes()) : 0;
   // What waits for earlier saves has their deadlines; what follows has one of its own, also the first time.
   const BackgroundTask task("begin checkpoint", seconds_to_move(bytes));
   // An outer loop changes weights when it likes.
-  const auto snapshot = copies_.take(entries, options_.outer == nullptr ? checkpoint::Changes::kInUpdates : checkpoint::Changes::kAnyTime);
+  const auto snapshot = copies_.take(
+      entries, options_.outer == nullptr ? checkpoint::Changes::kInUpdates : checkpoint::Changes::kAnyTime);
   storage::Manifest manifest = this->manifest();
   manifest.state = checkpoint::facts_of(state_);
   if (to.memory) memory_.save(step_, snapshot, manifest);
@@ -172,38 +185,47 @@ void Trainer::tell_of_memory() {
   if (failure->code() == ExitCode::kFenced) throw *failure;
   events_.write(observe::Alarm{
       .kind = "memory_checkpoint_failed",
-      .message = fmt::format("no checkpoint in the memory of nodes until this is mended; those on the disk go on: {}", failure->what())});
+      .message = fmt::format(
+          "no checkpoint in the memory of nodes until this is mended; those on the disk go on: {}",
+          failure->what())});
 }
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
-  ranks_.spans()->add(observe::BesideSpan{fmt::format("checkpoint of step {} to the disk", result.step), result.begin_ns, result.end_ns});
+  ranks_.spans()->add(observe::BesideSpan{fmt::format("checkpoint of step {} to the disk", result.step),
+                                          result.begin_ns, result.end_ns});
   if (!result.removed_for_room.empty()) {
     std::vector<std::string> names;
     for (const auto& path : result.removed_for_room) names.push_back(path.filename().string());
     events_.write(observe::Alarm{
         .kind = "checkpoints_removed",
-        .message = fmt::format("the disk was full when step {} was to be saved: {} removed to make room ({})", result.step,
-                               names.size() == 1 ? "an older checkpoint was" : "older checkpoints were", fmt::join(names, ", "))});
+        .message =
+            fmt::format("the disk was full when step {} was to be saved: {} removed to make room ({})",
+                        result.step, names.size() == 1 ? "an older checkpoint was" : "older checkpoints were",
+                        fmt::join(names, ", "))});
   }
   if (!result.failure) {
     saved_step_ = result.step;
     if (interval_) interval_->ended(result);
-    events_.write(observe::CheckpointSaved{.step = result.step,
-                                           .path = result.path.lexically_relative(options_.run_folder).string(),
-                                           .blocking_milliseconds = result.blocking_milliseconds,
-                                           .writing_seconds = result.writing_seconds,
-                                           .bytes = result.bytes});
+    events_.write(
+        observe::CheckpointSaved{.step = result.step,
+                                 .path = result.path.lexically_relative(options_.run_folder).string(),
+                                 .blocking_milliseconds = result.blocking_milliseconds,
+                                 .writing_seconds = result.writing_seconds,
+                                 .bytes = result.bytes});
     for (const Error& trouble : result.afterwards) {
-      events_.write(observe::Alarm{.kind = "checkpoint_upkeep",
-                                   .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
+      events_.write(observe::Alarm{
+          .kind = "checkpoint_upkeep",
+          .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
     }
     return;
   }
-  if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
+  // the run is someone else's: write nothing more
+  if (result.failure->code() == ExitCode::kFenced) throw *result.failure;
   events_.write(observe::Alarm{
       .kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
       .message = fmt::format("the checkpoint of step {} was not saved, {} stay: {}", result.step,
-                             result.removed_for_room.empty() ? "those before it" : "those that must", result.failure->what())});
+                             result.removed_for_room.empty() ? "those before it" : "those that must",
+                             result.failure->what())});
 }
 
 void Trainer::save_at_the_end() {
@@ -211,7 +233,8 @@ void Trainer::save_at_the_end() {
   for (size_t attempt = 0; saved_step_ != step_; ++attempt) {
     if (attempt > 0) {
       if (attempt > kRetryPauses_s.size()) break;
-      log_warning("saving step {} again in {:.0f} s; a signal ends the wait", step_, kRetryPauses_s[attempt - 1]);
+      log_warning("saving step {} again in {:.0f} s; a signal ends the wait", step_,
+                  kRetryPauses_s[attempt - 1]);
       const bool gives_up = !control_.pause(kRetryPauses_s[attempt - 1]);
       if (ranks_.most(gives_up ? 1 : 0) == 1) break;
     }
@@ -219,10 +242,11 @@ void Trainer::save_at_the_end() {
     saver_.wait();
   }
   if (saved_step_ == step_) return;
-  const std::string message =
-      fmt::format("the state at step {} is not on the disk: {}", step_,
-                  saved_step_ < 0 ? "there is no checkpoint, a start begins anew"
-                                  : fmt::format("a start goes on from step {}, and does {} again", saved_step_, step_ - saved_step_));
+  const std::string message = fmt::format(
+      "the state at step {} is not on the disk: {}", step_,
+      saved_step_ < 0
+          ? "there is no checkpoint, a start begins anew"
+          : fmt::format("a start goes on from step {}, and does {} again", saved_step_, step_ - saved_step_));
   events_.write(observe::Alarm{.kind = "not_saved", .message = message});
 }
 
@@ -260,7 +284,8 @@ void Trainer::evaluate(bool whole) {
 void Trainer::judge() {
   if (train().evaluate_every > 0) evaluate(true);
   if (stopping()) return;
-  if (const auto sample = task_.sample()) events_.write(observe::Sample{.step = step_, .prompt = sample->prompt, .text = sample->text});
+  if (const auto sample = task_.sample())
+    events_.write(observe::Sample{.step = step_, .prompt = sample->prompt, .text = sample->text});
 }
 
 // What tensors hold on the device: the heartbeat carries it.
@@ -291,8 +316,10 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   if (result.left_out) report.skipped = true;
   if (result.skipped) {
     report.skipped = true;
-    events_.write(observe::NonFinite{
-        .step = step_, .layer = result.skipped->layer, .tensor = result.skipped->tensor, .phase = result.skipped->phase});
+    events_.write(observe::NonFinite{.step = step_,
+                                     .layer = result.skipped->layer,
+                                     .tensor = result.skipped->tensor,
+                                     .phase = result.skipped->phase});
   }
   events_.write(report);
 }
@@ -300,8 +327,8 @@ void Trainer::report(const StepResult& result, double milliseconds) {
 // Behind a step: what the workers do together where it ends a round.
 void Trainer::meet_workers(double loss, double seconds) {
   if (options_.outer == nullptr) return;
-  const auto round =
-      options_.outer->after_step({.lr = learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
+  const auto round = options_.outer->after_step(
+      {.lr = learning_rate(step_), .loss = loss, .seconds = seconds, .left = train().steps - step_});
   if (!round) return;
   observe::OuterRound event{.step = step_,
                             .round = round->round,
@@ -330,7 +357,8 @@ void Trainer::meet_workers(double loss, double seconds) {
   }
 }
 
-// A NaN or Inf where none may be skipped, or too many steps in a row that changed nothing. Spikes in a row are no end where the ladder goes back.
+// A NaN or Inf where none may be skipped, or too many steps in a row that changed nothing. Spikes in a row
+// are no end where the ladder goes back.
 void Trainer::refuse_bad(const StepResult& result) const {
   const bool in_a_row = counters_.skipped_in_a_row >= train().nonfinite_limit;
   const bool none_allowed = result.skipped && !train().skip_nonfinite;
@@ -338,8 +366,10 @@ void Trainer::refuse_bad(const StepResult& result) const {
   if (!none_allowed && (!in_a_row || goes_back)) return;
   const BadValue bad = result.skipped.value_or(BadValue{"loss", "mean", "loss"});
   throw Error({.code = ExitCode::kNumeric,
-               .what = none_allowed ? "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)"
-                                    : fmt::format("{} steps in a row gave a NaN, an Inf or a spike", counters_.skipped_in_a_row),
+               .what = none_allowed
+                           ? "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)"
+                           : fmt::format("{} steps in a row gave a NaN, an Inf or a spike",
+                                         counters_.skipped_in_a_row),
                .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
                .where = fmt::format("step {}", step_),
                .hint = "lower optim.lr, or go back to an earlier checkpoint"});
@@ -349,25 +379,27 @@ void Trainer::one_step() {
   const Stopwatch watch;
   corruption_.before_passes(step_ + 1);
   if (options_.outer != nullptr) corruption_.states_change();  // when it likes
-  StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
-                               {.lr = learning_rate(step_ + 1),
-                                .decay_factor = schedule_.weight_decay_factor(step_ + 1),
-                                .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                                .seed = static_cast<uint64_t>(train().seed),
-                                .router = options_.recipe.recipe.model.router,
-                                .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
-                                .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step_ + 1),
-                                .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
-                                .doubtful = ladder_.doubtful(),
-                                .with_gradients = [this] { copies_.settle(); },
-                                .before_update =
-                                    [this] {
-                                      corruption_.before_update(step_ + 1);
-                                      if (keeper_) keeper_->changes();
-                                    }});
+  StepResult result =
+      run_step(task_, optimizer_, ranks_, step_ + 1,
+               {.lr = learning_rate(step_ + 1),
+                .decay_factor = schedule_.weight_decay_factor(step_ + 1),
+                .clip_norm = options_.recipe.recipe.optim.clip_norm,
+                .seed = static_cast<uint64_t>(train().seed),
+                .router = options_.recipe.recipe.model.router,
+                .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
+                .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step_ + 1),
+                .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
+                .doubtful = ladder_.doubtful(),
+                .with_gradients = [this] { copies_.settle(); },
+                .before_update =
+                    [this] {
+                      corruption_.before_update(step_ + 1);
+                      if (keeper_) keeper_->changes();
+                    }});
   take_phases(*ranks_.spans(), result.metrics);
   take_noise(result);
-  synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
+  // the update may only be queued, and its time belongs to this step
+  synchronize(task_.parameters().device());
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
   counters_.tokens += result.work.tokens;
@@ -404,7 +436,8 @@ namespace {
 // A step, what is saved and evaluated behind it included; also one that ends by an error.
 class Recording {
  public:
-  Recording(observe::SpanRecorder& spans, observe::TraceWriter* writer, int64_t step) : spans_(spans), writer_(writer) {
+  Recording(observe::SpanRecorder& spans, observe::TraceWriter* writer, int64_t step)
+      : spans_(spans), writer_(writer) {
     if (writer_ != nullptr) spans_.start(step);
   }
   ~Recording() {
@@ -421,8 +454,8 @@ class Recording {
 }  // namespace
 
 void Trainer::recorded_step() {
-  const bool recorded =
-      options_.trace != nullptr && !options_.trace->full() && is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
+  const bool recorded = options_.trace != nullptr && !options_.trace->full() &&
+                        is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
@@ -448,7 +481,8 @@ void Trainer::steps() {
 Outcome Trainer::run() {
   until_s_ = recipe::parse_until_time(train().until_time, wall_time_s());
   outcome_ = {};
-  if (train().checkpoint_every < 0 && ranks_.rank() == 0) interval_.emplace(train(), earlier_starts(events_.path(), events_.generation()));
+  if (train().checkpoint_every < 0 && ranks_.rank() == 0)
+    interval_.emplace(train(), earlier_starts(events_.path(), events_.generation()));
   begin_keeping();
   try {
     steps();

@@ -55,13 +55,19 @@ struct TrainerOptions {
   std::filesystem::path run_folder;
   nlohmann::json environment = nlohmann::json::object();  // for checkpoints
   FlopsOfToken flops_per_token{};
-  double peak_flops_per_second = 0;                   // measured; 0: no MFU
-  std::shared_ptr<OtherPrograms> others{};            // what they take of the run's cores; null: not looked at
-  std::function<void(int64_t step)> on_first_step{};  // called after the first step of this process, on all ranks
-  observe::TraceWriter* trace = nullptr;              // receives the steps that observe.trace_every selects; null: none
-  optim::OuterLoop* outer = nullptr;                  // null: there is one worker
-  std::optional<checkpoint::TierPlace> tier{};        // the memory tier of this rank's node; none: checkpoints go to the disk only
-  bool leaves_state = false;  // the process holds this rank only, so its daemon may ask it to leave its state in the tier (state_keeper.h)
+  double peak_flops_per_second = 0;  // measured; 0: no MFU
+  // what they take of the run's cores; null: not looked at
+  std::shared_ptr<OtherPrograms> others{};
+  // called after the first step of this process, on all ranks
+  std::function<void(int64_t step)> on_first_step{};
+  // receives the steps that observe.trace_every selects; null: none
+  observe::TraceWriter* trace = nullptr;
+  optim::OuterLoop* outer = nullptr;  // null: there is one worker
+  // the memory tier of this rank's node; none: checkpoints go to the disk only
+  std::optional<checkpoint::TierPlace> tier{};
+  // the process holds this rank only, so its daemon may ask it to leave its state in the tier
+  // (state_keeper.h)
+  bool leaves_state = false;
 };
 
 struct Outcome {
@@ -78,11 +84,12 @@ struct Resumed {
 
 class Trainer {
  public:
-  Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events, storage::FileSystem& files,
-          RunControl& control, TrainerOptions options);
+  Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events,
+          storage::FileSystem& files, RunControl& control, TrainerOptions options);
 
-  // Continues from the newest valid checkpoint of the run folder, if there is one. Throws kUsage or kData where it belongs to another run or other data. Where
-  // all checkpoints are damaged it throws kCheckpoint and starts nothing.
+  // Continues from the newest valid checkpoint of the run folder, if there is one. Throws kUsage or kData
+  // where it belongs to another run or other data. Where all checkpoints are damaged it throws kCheckpoint
+  // and starts nothing.
   Resumed resume();
   // Takes the weights of a new run from `from` instead of random ones. A collective call.
   void begin_with(const checkpoint::StartingPoint& from);
@@ -142,7 +149,8 @@ class Trainer {
   BatchRamp ramp_;
   CorruptionChecks corruption_;
   checkpoint::OptimizerState optimizer_state_;
-  std::unique_ptr<checkpoint::OuterState> outer_state_;  // of an outer loop, in the place of the one above; null: none
+  // of an outer loop, in the place of the one above; null: none
+  std::unique_ptr<checkpoint::OuterState> outer_state_;
   AveragedWeights average_;
   std::vector<checkpoint::StateProvider*> state_;
   int64_t step_ = 0;

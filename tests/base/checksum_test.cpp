@@ -14,7 +14,9 @@ std::string random_text(uint64_t length) {
   return text;
 }
 
-std::span<const std::byte> checksum_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> checksum_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 TEST(Checksum, Crc32cKnownValues) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
@@ -39,7 +41,8 @@ TEST(Checksum, Crc32cTablesEqualTheInstructionAtEveryLengthAndAlignment) {
 TEST(Checksum, Crc32cGoesOnFromAPrevious) {
   const std::string text = random_text(100);
   for (size_t cut = 0; cut <= text.size(); ++cut)
-    ASSERT_EQ(crc32c(std::string_view(text).substr(cut), crc32c(std::string_view(text).substr(0, cut))), crc32c(text));
+    ASSERT_EQ(crc32c(std::string_view(text).substr(cut), crc32c(std::string_view(text).substr(0, cut))),
+              crc32c(text));
 }
 
 TEST(Checksum, Xxh3KnownValues) {

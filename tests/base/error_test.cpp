@@ -13,11 +13,14 @@ TEST(Error, PrintsEveryFieldThatIsSet) {
                      .where = "data.source",
                      .hint = "set data.source"});
   EXPECT_STREQ(error.what(),
-               "cannot read the corpus\n  expected  a folder\n  found     nothing\n  where     data.source\n  try       set data.source");
+               "cannot read the corpus\n  expected  a folder\n  found     nothing\n  where     data.source\n "
+               " try       set data.source");
   EXPECT_EQ(static_cast<int>(error.code()), 65);
 }
 
-TEST(Error, LeavesEmptyFieldsOut) { EXPECT_STREQ(Error({.code = ExitCode::kUsage, .what = "unknown key"}).what(), "unknown key"); }
+TEST(Error, LeavesEmptyFieldsOut) {
+  EXPECT_STREQ(Error({.code = ExitCode::kUsage, .what = "unknown key"}).what(), "unknown key");
+}
 
 TEST(Error, AssertionNamesFileAndValues) {
   try {

@@ -65,7 +65,8 @@ TEST(Progress, PrintsPlainLinesWhenNotOnATerminal) {
   testing::internal::CaptureStderr();  // a file
   work_for(2.2);
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, MatchesRegex("counting [0-9]+%  .* left\ncounting: [0-9,]+ in 2\\.[0-9] s \\([0-9,]+/s\\)\n"));
+  EXPECT_THAT(text,
+              MatchesRegex("counting [0-9]+%  .* left\ncounting: [0-9,]+ in 2\\.[0-9] s \\([0-9,]+/s\\)\n"));
   EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
@@ -89,7 +90,8 @@ std::optional<std::string> on_a_terminal(Body body) {
   return text;
 }
 
-// The lines a terminal shows after such output: carriage return, newline, erase to the end of the line, colours.
+// The lines a terminal shows after such output: carriage return, newline, erase to the end of the line,
+// colours.
 std::vector<std::string> screen_of(const std::string& text) {
   std::vector<std::string> lines(1);
   size_t column = 0;

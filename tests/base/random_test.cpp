@@ -13,7 +13,8 @@ using Block = std::array<uint32_t, 4>;
 
 TEST(Philox, KnownAnswersOfRandom123) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -22,7 +23,8 @@ TEST(RandomStream, DiffersBySeedNameAndIndex) {
   std::set<uint64_t> seen;
   for (uint64_t seed : {0, 1, 2})
     for (const char* name : {"", "a", "b", "init/layers.3.mixer.q.weight"})
-      for (uint64_t index : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 40}) seen.insert(RandomStream(seed, name).bits(index));
+      for (uint64_t index : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 40})
+        seen.insert(RandomStream(seed, name).bits(index));
   EXPECT_EQ(seen.size(), 3u * 4 * 3);
   EXPECT_EQ(RandomStream(7, "x").bits(5), RandomStream(7, "x").bits(5));
 }
@@ -111,7 +113,8 @@ TEST(Permutation, HandlesHugeSizes) {
   }
 }
 
-// Over many seeds every element lands everywhere equally often, both when shuffled and when sent through the network.
+// Over many seeds every element lands everywhere equally often, both when shuffled and when sent through the
+// network.
 TEST(Permutation, SpreadsEvenly) {
   for (uint64_t size : {6, 100}) {
     std::vector<int> counts(size * size);

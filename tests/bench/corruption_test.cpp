@@ -1,5 +1,6 @@
 // ctest: label=full timeout=120
-// No check raises an alarm where nothing is wrong, and flipped bits of copies are all seen and named: there is nothing to measure about it.
+// No check raises an alarm where nothing is wrong, and flipped bits of copies are all seen and named: there
+// is nothing to measure about it.
 #include "bench/models/corruption.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@ TEST(Corruption, CopiesShowEveryBitAndExponentsOfTheRestMost) {
   const Corruption measured = measure_corruption({.flips = 8, .turns = 0});
   EXPECT_EQ(measured.false_alarms, 0);
   for (const CorruptionRow& row : measured.rows) {
-    // The least bit of the exponent of a small number may hide in what sums round: one in some dozens. Three of eight would be a fault.
+    // The least bit of the exponent of a small number may hide in what sums round: one in some dozens. Three
+    // of eight would be a fault.
     if (row.check == "messages" || row.check == "replay") {
       EXPECT_GE(row.exponent.caught, 6) << row.place;
     }
@@ -29,7 +31,8 @@ TEST(Corruption, CopiesShowEveryBitAndExponentsOfTheRestMost) {
 TEST(Corruption, IsGoodWithoutFalseAlarmsAndWithNineteenOfTwentyExponents) {
   Corruption measured;
   measured.rows.push_back({.by = "block sums", .exponent = {.flips = 100, .caught = 95}});
-  measured.rows.push_back({.by = "alone", .exponent = {.flips = 100, .caught = 1}});  // nothing is promised where there is nothing to go by
+  // nothing is promised where there is nothing to go by
+  measured.rows.push_back({.by = "alone", .exponent = {.flips = 100, .caught = 1}});
   EXPECT_TRUE(measured.good());
   measured.rows[0].exponent.caught = 94;
   EXPECT_FALSE(measured.good());

@@ -31,13 +31,16 @@ TEST(PlannedDrills, StandOneBehindTheOtherAndCanBeRead) {
     const auto eaters = std::ranges::count(plan.drills, "memory limit", &Drill::kind);
     EXPECT_LE(eaters, 1) << "a second lack of memory ends a run";
     const std::vector<PlannedFault> faults = parse_faults(plan.faults("/marks"));
-    EXPECT_EQ(std::ranges::count_if(faults, [](const PlannedFault& fault) { return fault.action == FaultAction::kEat; }), eaters);
+    EXPECT_EQ(std::ranges::count_if(
+                  faults, [](const PlannedFault& fault) { return fault.action == FaultAction::kEat; }),
+              eaters);
     for (size_t i = 0; i < plan.drills.size(); ++i) {
       const std::string mark = DrillPlan::mark_of("/marks", i).string();
       const auto fault = std::ranges::find(faults, mark, &PlannedFault::once);
       ASSERT_NE(fault, faults.end()) << "each leaves a mark of its own";
       EXPECT_EQ(fault->step, plan.drills[i].step);
-      EXPECT_EQ(fault->until.has_value(), plan.drills[i].from_outside) << "who is met from outside waits for it";
+      EXPECT_EQ(fault->until.has_value(), plan.drills[i].from_outside)
+          << "who is met from outside waits for it";
     }
     for (const Drill& drill : plan.drills) EXPECT_TRUE(drill.kind != "rank 0 stopped" || drill.rank == 0);
   }
@@ -57,12 +60,14 @@ TEST(PlannedDrills, KindsThatCannotBeHadHereDoNotCome) {
     ASSERT_EQ(plan.drills.size(), 10);
     EXPECT_FALSE(plan.machines);
     for (const Drill& drill : plan.drills) {
-      EXPECT_TRUE(drill.kind != "memory limit" && drill.kind != "disk full" && drill.kind != "link cut" && drill.kind != "slow rank");
+      EXPECT_TRUE(drill.kind != "memory limit" && drill.kind != "disk full" && drill.kind != "link cut" &&
+                  drill.kind != "slow rank");
     }
   }
 }
 
-// What is noticed after a quarter of a minute has that time to itself: the incident of its generation is its own.
+// What is noticed after a quarter of a minute has that time to itself: the incident of its generation is its
+// own.
 TEST(PlannedDrills, NoFaultComesBeforeALateOneIsNoticed) {
   int64_t late = 0;
   for (int64_t run = 0; run < 40; ++run) {
@@ -89,8 +94,10 @@ TEST(PlannedDrills, NoFaultComesBeforeALateOneIsNoticed) {
   EXPECT_GT(late, 5);
 }
 
-observe::Event lost(std::optional<int64_t> first, std::optional<int64_t> last, const std::string& kind = "events_lost") {
-  return {.common = {}, .body = observe::Alarm{.kind = kind, .message = "", .first_step = first, .last_step = last}};
+observe::Event lost(std::optional<int64_t> first, std::optional<int64_t> last,
+                    const std::string& kind = "events_lost") {
+  return {.common = {},
+          .body = observe::Alarm{.kind = kind, .message = "", .first_step = first, .last_step = last}};
 }
 
 // An alarm excuses the steps that it names, and no other.
@@ -99,17 +106,18 @@ TEST(JudgedDrills, AMissingStepMustBeNamed) {
   EXPECT_EQ(missing_in_silence({4, 7}, {lost(4, 4)}), (std::vector<int64_t>{7}));
   EXPECT_EQ(missing_in_silence({4, 5, 6, 7, 8}, {lost(5, 7)}), (std::vector<int64_t>{4, 8}));
   EXPECT_EQ(missing_in_silence({4, 7}, {lost(4, 4), lost(6, 9)}), (std::vector<int64_t>{}));
-  EXPECT_EQ(missing_in_silence({4}, {lost(std::nullopt, std::nullopt)}), (std::vector<int64_t>{4})) << "events, but no step's";
+  EXPECT_EQ(missing_in_silence({4}, {lost(std::nullopt, std::nullopt)}), (std::vector<int64_t>{4}))
+      << "events, but no step's";
   EXPECT_EQ(missing_in_silence({4}, {lost(4, 4, "disk_full")}), (std::vector<int64_t>{4}));
 }
 
-DrillOutcome told(const std::string& kind, int64_t rank, const std::string& node, const observe::IncidentReport& incident,
-                  bool explained = false) {
+DrillOutcome told(const std::string& kind, int64_t rank, const std::string& node,
+                  const observe::IncidentReport& incident, bool explained = false) {
   RunJudgement judgement;
   judgement.ended = judgement.same_bits = true;
   judgement.incidents[3] = incident;
-  return outcome_of({.kind = kind, .place = "", .rank = rank}, 4, FaultMark{.generation = 3, .rank = rank, .node = node}, explained,
-                    judgement);
+  return outcome_of({.kind = kind, .place = "", .rank = rank}, 4,
+                    FaultMark{.generation = 3, .rank = rank, .node = node}, explained, judgement);
 }
 
 TEST(JudgedDrills, ADrillIsNamedByItsOwnRankOrNode) {
@@ -127,7 +135,8 @@ TEST(JudgedDrills, ADrillIsNamedByItsOwnRankOrNode) {
   EXPECT_TRUE(told("link cut", 3, "node-1", incident).named);
   EXPECT_FALSE(told("link cut", 3, "node-0", incident).named);
   EXPECT_FALSE(told("half-open connection", 3, "node-0", incident).named);
-  EXPECT_TRUE(told("half-open connection", 3, "node-0", incident, true).named) << "the incident is a later drill's";
+  EXPECT_TRUE(told("half-open connection", 3, "node-0", incident, true).named)
+      << "the incident is a later drill's";
   EXPECT_FALSE(told("link cut", 3, "node-0", incident, true).named);
 }
 
@@ -137,12 +146,15 @@ TEST(JudgedDrills, AFullDiskIsToldByAFailedSaveOrByWhatMadeRoom) {
   EXPECT_FALSE(tells_of_a_full_disk("events_lost"));
 }
 
-// A daemon that connects again in time makes no incident, and a slow rank an alarm: of that rank, after it became slow.
+// A daemon that connects again in time makes no incident, and a slow rank an alarm: of that rank, after it
+// became slow.
 TEST(JudgedDrills, ADrillWithoutAnIncident) {
   RunJudgement judgement;
   judgement.ended = judgement.same_bits = true;
   const FaultMark mark{.generation = 3, .rank = 1, .wall_time = 1000, .node = "node-1"};
-  const auto named = [&](const char* kind) { return outcome_of({.kind = kind, .place = "", .rank = 1}, 4, mark, false, judgement).named; };
+  const auto named = [&](const char* kind) {
+    return outcome_of({.kind = kind, .place = "", .rank = 1}, 4, mark, false, judgement).named;
+  };
   EXPECT_TRUE(named("half-open connection"));
   EXPECT_FALSE(named("link cut"));
   EXPECT_FALSE(named("slow rank"));
@@ -155,15 +167,19 @@ TEST(JudgedDrills, ADrillWithoutAnIncident) {
 
 TEST(PlannedDrills, NumbersOfRanks) {
   EXPECT_EQ(rank_counts("4,8,16"), (std::vector<int64_t>{4, 8, 16}));
-  for (const char* text : {"", "4,", "3", "4;8", "0", "128", "4x"}) EXPECT_THROW(rank_counts(text), Error) << text;
+  for (const char* text : {"", "4,", "3", "4;8", "0", "128", "4x"})
+    EXPECT_THROW(rank_counts(text), Error) << text;
 }
 
-// Seen in two runs of seed 11: rank 0 was stopped while the driver without a journal had not yet ended the ranks that it found.
+// Seen in two runs of seed 11: rank 0 was stopped while the driver without a journal had not yet ended the
+// ranks that it found.
 TEST(PlannedDrills, ALostJournalIsOverWithTheNextGeneration) {
   const Drill lost{.kind = "journal lost"}, killed{.kind = "driver killed"};
-  for (const int64_t generation : {0, 4, 5}) EXPECT_FALSE(next_fault_may_come(lost, 5, {{"generation", generation}})) << generation;
+  for (const int64_t generation : {0, 4, 5})
+    EXPECT_FALSE(next_fault_may_come(lost, 5, {{"generation", generation}})) << generation;
   EXPECT_TRUE(next_fault_may_come(lost, 5, {{"generation", 6}}));
-  EXPECT_TRUE(next_fault_may_come(killed, 5, {{"generation", 5}})) << "it finds its ranks, and what happens to them is told";
+  EXPECT_TRUE(next_fault_may_come(killed, 5, {{"generation", 5}}))
+      << "it finds its ranks, and what happens to them is told";
 }
 
 }  // namespace

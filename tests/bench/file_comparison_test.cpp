@@ -30,20 +30,22 @@ class Compare : public ::testing::Test {
 };
 
 TEST_F(Compare, PairsResultsByNameShapeAndDtype) {
-  const fs::path a =
-      write("a.json", R"({"name":"gemm","shape":"1,024","dtype":"bf16","milliseconds_forward":4.0,"machine":"small; 2 threads"})"
-                      "\n\n"
-                      R"({"name":"gemm","shape":"1,024","dtype":"fp32","milliseconds_forward":9.0})"
-                      "\n"
-                      R"({"name":"train","shape":[1,1024],"tokens_per_second":300.0})"
-                      "\n");
-  const fs::path b =
-      write("b.json", R"({"name":"train","shape":[1,1024],"tokens_per_second":450.0})"
-                      "\n"
-                      R"({"name":"gemm","shape":"1,024","dtype":"bf16","milliseconds_forward":2.0,"machine":"large; 4 threads"})"
-                      "\n"
-                      R"({"name":"gemm","shape":"2,048","dtype":"bf16","milliseconds_forward":1.0})"
-                      "\n");
+  const fs::path a = write(
+      "a.json",
+      R"({"name":"gemm","shape":"1,024","dtype":"bf16","milliseconds_forward":4.0,"machine":"small; 2 threads"})"
+      "\n\n"
+      R"({"name":"gemm","shape":"1,024","dtype":"fp32","milliseconds_forward":9.0})"
+      "\n"
+      R"({"name":"train","shape":[1,1024],"tokens_per_second":300.0})"
+      "\n");
+  const fs::path b = write(
+      "b.json",
+      R"({"name":"train","shape":[1,1024],"tokens_per_second":450.0})"
+      "\n"
+      R"({"name":"gemm","shape":"1,024","dtype":"bf16","milliseconds_forward":2.0,"machine":"large; 4 threads"})"
+      "\n"
+      R"({"name":"gemm","shape":"2,048","dtype":"bf16","milliseconds_forward":1.0})"
+      "\n");
   const FileComparison comparison = compare_files(a, b);
   const std::vector<ComparedFigure>& found = comparison.figures;
   ASSERT_EQ(found.size(), 2U);
@@ -56,7 +58,8 @@ TEST_F(Compare, PairsResultsByNameShapeAndDtype) {
   EXPECT_DOUBLE_EQ(found[1].b, 2.0);
   EXPECT_DOUBLE_EQ(found[1].times_faster(), 2.0);
   EXPECT_THAT(comparison.remarks(),
-              AllOf(HasSubstr("only in A: gemm, 1,024, fp32\n"), HasSubstr("only in B: gemm, 2,048, bf16\n"), HasSubstr("other machines")));
+              AllOf(HasSubstr("only in A: gemm, 1,024, fp32\n"), HasSubstr("only in B: gemm, 2,048, bf16\n"),
+                    HasSubstr("other machines")));
 }
 
 TEST_F(Compare, RefusesWhatItCannotPair) {

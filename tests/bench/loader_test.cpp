@@ -1,4 +1,5 @@
-// The bench of redundant loaders: every reader has the right rows, and one that reads for all reads an n-th of the bytes. Times are not tested.
+// The bench of redundant loaders: every reader has the right rows, and one that reads for all reads an n-th
+// of the bytes. Times are not tested.
 #include "bench/loader.h"
 
 #include <gtest/gtest.h>

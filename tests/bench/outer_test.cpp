@@ -1,4 +1,5 @@
-// The bench of outer loops runs, its workers agree, and each row says what it has to. Times are not tested: the machine may be busy.
+// The bench of outer loops runs, its workers agree, and each row says what it has to. Times are not tested:
+// the machine may be busy.
 #include "bench/models/outer.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +36,9 @@ TEST(OuterBench, WorkersAgreeAndARowSaysWhatWasMeasured) {
     EXPECT_LE(row.waited, 1);
     const nlohmann::ordered_json json = to_json(request, row);
     for (const char* field :
-         {"name", "workers", "bytes_per_second", "parameters", "tokens_per_step", "dtype", "every", "reason", "step_s", "exchange_s",
-          "tokens_per_second", "kept", "adamw_kept", "kept_of_calls", "adamw_kept_of_calls", "processes", "waited", "same_weights"}) {
+         {"name", "workers", "bytes_per_second", "parameters", "tokens_per_step", "dtype", "every", "reason",
+          "step_s", "exchange_s", "tokens_per_second", "kept", "adamw_kept", "kept_of_calls",
+          "adamw_kept_of_calls", "processes", "waited", "same_weights"}) {
       EXPECT_TRUE(json.contains(field)) << field;
     }
   }

@@ -1,4 +1,5 @@
-// The bench of overlap runs, its trace adds up, and each row says what it has to. Times are not tested: the machine may be busy.
+// The bench of overlap runs, its trace adds up, and each row says what it has to. Times are not tested: the
+// machine may be busy.
 #include "bench/ranks/overlap.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +28,9 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
     EXPECT_LE(row.step.processor_s, row.step.wall_s * 1.01) << "one thread";
     EXPECT_GE(row.expected, 0);
     const nlohmann::ordered_json json = to_json(row);
-    for (const char* field : {"name", "section", "setting", "compute_s", "communication_s", "wall_s", "busy_s", "idle_s", "processor_s",
-                              "waits", "adds_up", "measured", "expected"}) {
+    for (const char* field :
+         {"name", "section", "setting", "compute_s", "communication_s", "wall_s", "busy_s", "idle_s",
+          "processor_s", "waits", "adds_up", "measured", "expected"}) {
       EXPECT_TRUE(json.contains(field)) << field;
     }
     // A link that takes so long was waited for, or hidden behind at least as much computing.
@@ -42,11 +44,13 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
                                                       {"pipeline", 20},
                                                       {"steady state", 20},
                                                       {"tensor parallel", 4}}));
-  // Two of 2 v collectives are exposed, one where the first values come early; with weights in shares three of 3 v, or two.
-  for (const auto& [setting, share] : std::map<std::string, double>{{"6 chunks, first values early", 1.0 / 12},
-                                                                    {"6 chunks, late", 2.0 / 12},
-                                                                    {"4 chunks, weights in shares, first values early", 2.0 / 12},
-                                                                    {"4 chunks, weights in shares, late", 3.0 / 12}}) {
+  // Two of 2 v collectives are exposed, one where the first values come early; with weights in shares three
+  // of 3 v, or two.
+  for (const auto& [setting, share] :
+       std::map<std::string, double>{{"6 chunks, first values early", 1.0 / 12},
+                                     {"6 chunks, late", 2.0 / 12},
+                                     {"4 chunks, weights in shares, first values early", 2.0 / 12},
+                                     {"4 chunks, weights in shares, late", 3.0 / 12}}) {
     const auto row = std::ranges::find(rows, setting, &OverlapRow::setting);
     ASSERT_NE(row, rows.end()) << setting;
     EXPECT_DOUBLE_EQ(row->expected, share) << setting;
@@ -54,7 +58,8 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
   EXPECT_NE(table_of(rows).text(false).find("= step"), std::string::npos);
 }
 
-// What a micro-batch more takes when messages take longer, in forward passes: 3, and the delay where nothing hides it.
+// What a micro-batch more takes when messages take longer, in forward passes: 3, and the delay where nothing
+// hides it.
 TEST(Overlap, APipelineIsFlatWhereItHasAPassToSpare) {
   using enum recipe::PipelineSchedule;
   const auto slope = [](const recipe::PipelineOptions& options, bool coupled, double delay) {
@@ -69,7 +74,8 @@ TEST(Overlap, APipelineIsFlatWhereItHasAPassToSpare) {
   for (const double delay : {0.0, 0.25, 0.5, 1.0}) {
     EXPECT_DOUBLE_EQ(slope({.schedule = k1F1B}, false, delay), 3 + delay);
     EXPECT_DOUBLE_EQ(slope({.schedule = k1F1B}, true, delay), 3 + delay);
-    EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved}, false, delay), 3);  // one chunk: 1F1B with twice the forward passes ahead
+    // one chunk: 1F1B with twice the forward passes ahead
+    EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved}, false, delay), 3);
   }
   EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved, .chunks = 2}, false, 0.5), 3);
   EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved, .chunks = 2}, false, 1.0), 4);

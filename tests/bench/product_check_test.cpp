@@ -31,7 +31,8 @@ TEST(ProductCheck, EveryWrongElementIsSeenAndItsRowNamed) {
   EXPECT_TRUE(wrong_rows(a.to(at::kFloat), b.to(at::kFloat), right.to(at::kFloat)).empty());
   for (int64_t i = 0; i < 13; ++i) {
     for (int64_t j = 0; j < 7; ++j) {
-      for (const double off : {1.0, -1.0, 0.5, 1e12, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      for (const double off : {1.0, -1.0, 0.5, 1e12, std::numeric_limits<double>::quiet_NaN(),
+                               std::numeric_limits<double>::infinity()}) {
         const Tensor wrong = right.clone();
         wrong[i][j] += off;
         ASSERT_THAT(wrong_rows(a, b, wrong), ElementsAre(i)) << j << " " << off;
@@ -43,7 +44,8 @@ TEST(ProductCheck, EveryWrongElementIsSeenAndItsRowNamed) {
 TEST(ProductCheck, PassesHereAndFindsWhatIsPlanted) {
   const auto good = product_check({});
   EXPECT_EQ(good.status, control::CheckStatus::kPassed) << good.found;
-  for (const char* rate : {"fp32_flops_per_second", "bf16_flops_per_second", "fp64_flops_per_second"}) EXPECT_GT(good.values.at(rate), 1e8);
+  for (const char* rate : {"fp32_flops_per_second", "bf16_flops_per_second", "fp64_flops_per_second"})
+    EXPECT_GT(good.values.at(rate), 1e8);
   const auto bad = product_check({.plant = true});
   EXPECT_EQ(bad.status, control::CheckStatus::kFailed);
   EXPECT_EQ(good.fingerprints, bad.fingerprints) << "the same bits each time";

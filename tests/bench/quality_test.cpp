@@ -1,5 +1,6 @@
 // ctest: label=full timeout=300
-// `bench quality`: its arithmetic on made-up runs, and tiny real ones: what it trains, and that a second start finds what the first has left.
+// `bench quality`: its arithmetic on made-up runs, and tiny real ones: what it trains, and that a second
+// start finds what the first has left.
 #include "bench/models/quality.h"
 
 #include <gmock/gmock.h>
@@ -69,8 +70,8 @@ TEST(Quality, EveryRunIsARecipeAndRowsHaveGrids) {
       const Overrides overrides = overrides_of_run(request, row.overrides, 1e-3, 1);
       EXPECT_NO_THROW(recipe::load_defaults(overrides)) << part.name << " " << row.label;
       // Equal tokens, but where the title says otherwise.
-      const auto tokens =
-          std::stoll(value_of(overrides, "train.steps")) * (part.name == "batch" && row.label != "adamw, one batch" ? 4 : 1);
+      const auto tokens = std::stoll(value_of(overrides, "train.steps")) *
+                          (part.name == "batch" && row.label != "adamw, one batch" ? 4 : 1);
       EXPECT_EQ(tokens, part.name == "states" ? 1000 : 600) << part.name << " " << row.label;
     }
   }
@@ -80,21 +81,28 @@ TEST(Quality, EveryRunIsARecipeAndRowsHaveGrids) {
 TEST(Quality, WhatIsAskedForComesLast) {
   const QualityRequest request{.steps = 40, .overrides = {"train.steps=7", "model.hidden=24"}};
   const Overrides all = overrides_of_run(request, {"optim.name=lion", "optim.warmup_steps=0"}, 2e-3, 3);
-  EXPECT_THAT(all, ::testing::UnorderedElementsAre("train.steps=7", "model.hidden=24", "optim.name=lion", "optim.warmup_steps=0",
-                                                   "optim.lr=0.002", "train.seed=3", "data.seed=3"));
+  EXPECT_THAT(all, ::testing::UnorderedElementsAre("train.steps=7", "model.hidden=24", "optim.name=lion",
+                                                   "optim.warmup_steps=0", "optim.lr=0.002", "train.seed=3",
+                                                   "data.seed=3"));
 }
 
-// Made-up runs: bits are a bowl over the logarithm of the rate, lowest at 2.8e-3 (of the grid from 7e-4, which came has) or 2e-3 (adamw's), and a term of the seed
-// that is the same for all optimizers. So spreads are those of the seeds' terms, and differences have none.
+// Made-up runs: bits are a bowl over the logarithm of the rate, lowest at 2.8e-3 (of the grid from 7e-4,
+// which came has) or 2e-3 (adamw's), and a term of the seed that is the same for all optimizers. So spreads
+// are those of the seeds' terms, and differences have none.
 TEST(Quality, RowsAreOfPickedRatesAndOtherSeeds) {
   std::vector<Overrides> asked;
   const auto made_up = [&](const Overrides& overrides) {
     asked.push_back(overrides);
-    const double lr = std::stod(value_of(overrides, "optim.lr")), seed = std::stod(value_of(overrides, "train.seed"));
-    const bool came = value_of(overrides, "optim.name") == "came", warm = value_of(overrides, "optim.warmup_steps") != "0";
+    const double lr = std::stod(value_of(overrides, "optim.lr")),
+                 seed = std::stod(value_of(overrides, "train.seed"));
+    const bool came = value_of(overrides, "optim.name") == "came",
+               warm = value_of(overrides, "optim.warmup_steps") != "0";
     const double away = std::log2(lr / (came ? 2.8e-3 : 2e-3));
-    RunFigures figures{.bits_per_byte = 2 + away * away + 0.1 * seed + (warm ? 0 : 0.5), .worst_loss = seed, .step_s = 0.01 * seed};
-    if (!warm && value_of(overrides, "optim.beta3") == "0.9999" && seed == 2) figures.bits_per_byte = kInfinite;
+    RunFigures figures{.bits_per_byte = 2 + away * away + 0.1 * seed + (warm ? 0 : 0.5),
+                       .worst_loss = seed,
+                       .step_s = 0.01 * seed};
+    if (!warm && value_of(overrides, "optim.beta3") == "0.9999" && seed == 2)
+      figures.bits_per_byte = kInfinite;
     return figures;
   };
   const QualityRequest request{.parts = {"came"}, .steps = 600, .seeds = 3};
@@ -130,11 +138,13 @@ TEST(Quality, PartsShareRunsAndAnUnknownOneIsRefused) {
   };
   const QualityRequest both{.parts = {"outer", "rounds"}, .seeds = 2};
   measure_quality(both, count);
-  const int64_t alike = 3 * 2;  // of both seeds: a rate of its own is here AdamW's too, which the count cannot know
+  // of both seeds: a rate of its own is here AdamW's too, which the count cannot know
+  const int64_t alike = 3 * 2;
   EXPECT_EQ(runs, count_quality_runs(both) - alike);
   const int64_t outer = count_quality_runs({.parts = {"outer"}, .seeds = 2}),
                 rounds = count_quality_runs({.parts = {"rounds"}, .seeds = 2});
-  // The grid and the second seed of its best, synchronous AdamW, and rounds of twelve steps of local_sgd, co2 and delay_corrected.
+  // The grid and the second seed of its best, synchronous AdamW, and rounds of twelve steps of local_sgd, co2
+  // and delay_corrected.
   EXPECT_EQ(outer + rounds - runs, 4 + 1 + 2 * 4 + alike);
   EXPECT_THROW(measure_quality({.parts = {"optimisers"}}, count), Error);
 }
@@ -143,8 +153,10 @@ TEST(Quality, PartsShareRunsAndAnUnknownOneIsRefused) {
 TEST(Quality, RatesGoOnBeyondTheGridAndBackFromTheEdge) {
   const auto tried_with = [](double best, double fails_from) {
     const auto made_up = [=](const Overrides& overrides) {
-      const double lr = std::stod(value_of(overrides, "optim.lr")), seed = std::stod(value_of(overrides, "train.seed"));
-      return RunFigures{.bits_per_byte = seed == 2 && lr >= fails_from ? 100 : 2 + std::abs(std::log2(lr / best))};
+      const double lr = std::stod(value_of(overrides, "optim.lr")),
+                   seed = std::stod(value_of(overrides, "train.seed"));
+      return RunFigures{.bits_per_byte =
+                            seed == 2 && lr >= fails_from ? 100 : 2 + std::abs(std::log2(lr / best))};
     };
     return measure_quality({.parts = {"came"}, .seeds = 1}, made_up)[0].rows[0].rate;  // from 7e-4 to 5.6e-3
   };
@@ -172,11 +184,12 @@ class QualityRuns : public ::testing::Test {
             .steps = 4,
             .seeds = 1,
             .folder = folder_ / "results of the bench",
-            .overrides = {"model.layers=2", "model.mixers=lightning,softmax", "model.hidden=16", "model.heads=2", "model.kv_heads=2",
-                          "model.head_dim=8", "model.rotary_dim=4", "model.intermediate=16", "model.vocabulary=257", "data.tokenizer=bytes",
+            .overrides = {"model.layers=2", "model.mixers=lightning,softmax", "model.hidden=16",
+                          "model.heads=2", "model.kv_heads=2", "model.head_dim=8", "model.rotary_dim=4",
+                          "model.intermediate=16", "model.vocabulary=257", "data.tokenizer=bytes",
                           "data.remove_copies=false", "data.source=" + (folder_ / "text").string(),
-                          "data.cache=" + (folder_ / "cache").string(), "data.held_out_percent=20", "train.sequence=16", "train.steps=4",
-                          "train.threads=1", "optim.warmup_steps=1"}};
+                          "data.cache=" + (folder_ / "cache").string(), "data.held_out_percent=20",
+                          "train.sequence=16", "train.steps=4", "train.threads=1", "optim.warmup_steps=1"}};
   }
   TemporaryFolder folder_;
 };
@@ -195,7 +208,8 @@ TEST_F(QualityRuns, TrainsKeepsAndFinds) {
     EXPECT_EQ(each.tokens, 4 * 8 * 16);
     EXPECT_GT(each.step_s, 0);
     EXPECT_GT(each.worst_loss, 1);
-    EXPECT_NEAR(each.state_bytes, 4, 1.5) << "CAME: a momentum, and a few numbers of rows and columns, which are many in matrices of 16";
+    EXPECT_NEAR(each.state_bytes, 4, 1.5)
+        << "CAME: a momentum, and a few numbers of rows and columns, which are many in matrices of 16";
   }
   EXPECT_TRUE(std::filesystem::is_empty(request.folder / "runs")) << "what has ended leaves numbers only";
   // All is found; what is not whole is made anew.
@@ -235,9 +249,11 @@ TEST_F(QualityRuns, OuterLoopsAndNarrowStatesTrain) {
         Overrides overrides = overrides_of_run(request, row.overrides, 1e-3, 1);
         overrides.emplace_back("optim.state_least=1");
         if (name == std::string("outer") && !value_of(overrides, "optim.outer").empty()) {
-          std::erase_if(overrides, [](const std::string& each) { return each.starts_with("optim.outer_every"); });
+          std::erase_if(overrides,
+                        [](const std::string& each) { return each.starts_with("optim.outer_every"); });
           overrides.emplace_back("optim.outer_every=2");
-          if (value_of(overrides, "optim.outer") == "streaming") overrides.emplace_back("optim.outer_fragments=2");
+          if (value_of(overrides, "optim.outer") == "streaming")
+            overrides.emplace_back("optim.outer_fragments=2");
         }
         const RunFigures figures = quality_runner(request)(overrides);
         EXPECT_FALSE(figures.diverged()) << row.label;
@@ -249,12 +265,14 @@ TEST_F(QualityRuns, OuterLoopsAndNarrowStatesTrain) {
 TEST_F(QualityRuns, ARunThatComesToNoNumberIsToldAsDiverged) {
   QualityRequest request = tiny("optimizers");
   request.overrides.emplace_back("train.nonfinite_limit=1");
-  const Overrides wild = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0", "optim.schedule=constant"};
+  const Overrides wild = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0",
+                          "optim.schedule=constant"};
   for (const char* method : {"none", "local_sgd", "co2"}) {
     Overrides overrides = wild;
     overrides.push_back(std::string("optim.outer=") + method);
     if (method != std::string("none")) {
-      for (const char* each : {"optim.outer_every=2", "parallel.ranks=4", "train.micro_batch=2"}) overrides.emplace_back(each);
+      for (const char* each : {"optim.outer_every=2", "parallel.ranks=4", "train.micro_batch=2"})
+        overrides.emplace_back(each);
     }
     const RunFigures figures = quality_runner(request)(overrides_of_run(request, overrides, 100, 1));
     EXPECT_TRUE(figures.diverged() || figures.bits_per_byte > 20) << method << " " << figures.bits_per_byte;

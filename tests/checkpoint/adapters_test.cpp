@@ -16,8 +16,11 @@ namespace {
 constexpr const char* kTarget = "base_model.model.model.layers.";
 
 struct PeftFolder {
-  nlohmann::json config = {
-      {"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 6}, {"bias", "none"}, {"target_modules", {"q_proj", "down_proj"}}};
+  nlohmann::json config = {{"peft_type", "LORA"},
+                           {"r", 2},
+                           {"lora_alpha", 6},
+                           {"bias", "none"},
+                           {"target_modules", {"q_proj", "down_proj"}}};
   std::map<std::string, Tensor> tensors;
 
   void write(const fs::path& folder) const {
@@ -26,10 +29,12 @@ struct PeftFolder {
     std::vector<storage::TensorInfo> infos;
     for (const auto& [name, tensor] : tensors)
       infos.push_back({.name = name, .dtype = storage::DType::kF32, .shape = tensor.sizes().vec()});
-    storage::SafetensorsWriter writer(storage::local_file_system(), folder / "adapter_model.safetensors", infos);
+    storage::SafetensorsWriter writer(storage::local_file_system(), folder / "adapter_model.safetensors",
+                                      infos);
     for (const storage::TensorInfo& info : writer.tensors()) {
       const Tensor& tensor = tensors.at(info.name);
-      writer.write({static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
+      writer.write(
+          {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
     }
     writer.finish();
   }
@@ -40,9 +45,12 @@ PeftFolder peft_of(const PublishedModel& model, bool dora = false) {
   PeftFolder folder;
   if (dora) folder.config["use_dora"] = true;
   auto generator = at::detail::createCPUGenerator(7);
-  const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::TensorOptions().dtype(at::kFloat)).mul(0.2); };
+  const auto random = [&](at::IntArrayRef sizes) {
+    return at::randn(sizes, generator, at::TensorOptions().dtype(at::kFloat)).mul(0.2);
+  };
   for (int64_t l = 0; l < model.config().layers; ++l) {
-    for (const auto& [module, logical] : {std::pair{"self_attn.q_proj", "mixer.query"}, {"mlp.down_proj", "channel.down"}}) {
+    for (const auto& [module, logical] :
+         {std::pair{"self_attn.q_proj", "mixer.query"}, {"mlp.down_proj", "channel.down"}}) {
       const Tensor weight = model.read(fmt::format("layers.{}.{}.weight", l, logical)).to(at::kFloat);
       const std::string name = fmt::format("{}{}.{}", kTarget, l, module);
       folder.tensors[name + ".lora_A.weight"] = random({2, weight.size(1)});
@@ -68,9 +76,12 @@ class AdapterFolders : public PublishedTest {
     return text;
   }
   // The merged weights by hand.
-  Tensor expected(const PeftFolder& peft, const std::string& module, const std::string& logical, bool dora) const {
+  Tensor expected(const PeftFolder& peft, const std::string& module, const std::string& logical,
+                  bool dora) const {
     const Tensor weight = model_.read(logical).to(at::kDouble);
-    const auto of = [&](const char* ending) { return peft.tensors.at(kTarget + module + ending).to(at::kDouble); };
+    const auto of = [&](const char* ending) {
+      return peft.tensors.at(kTarget + module + ending).to(at::kDouble);
+    };
     const Tensor sum = weight + at::mm(of(".lora_B.weight"), of(".lora_A.weight")) * 3;
     return dora ? sum * (of(".lora_magnitude_vector") / sum.mul(sum).sum(1).sqrt()).unsqueeze(1) : sum;
   }
@@ -91,21 +102,25 @@ TEST_F(AdapterFolders, AreImportedMergedAndExported) {
     merge_adapters(place("adapted"), place("merged"), std::nullopt);
     const auto merged = storage::open_checkpoint(storage::local_file_system(), place("merged"));
     EXPECT_EQ(merged.find(layout::adapter_up_name("layers.0.mixer.query.weight")), nullptr);
-    for (const auto& [module, logical] :
-         {std::pair{"0.self_attn.q_proj", "layers.0.mixer.query.weight"}, {"1.mlp.down_proj", "layers.1.channel.down.weight"}}) {
+    for (const auto& [module, logical] : {std::pair{"0.self_attn.q_proj", "layers.0.mixer.query.weight"},
+                                          {"1.mlp.down_proj", "layers.1.channel.down.weight"}}) {
       const std::vector<std::byte> bytes = merged.read_tensor(logical);
       const Tensor wanted = expected(peft, module, logical, dora);
-      const Tensor found = at::from_blob(const_cast<std::byte*>(bytes.data()), wanted.sizes(), at::kFloat).to(at::kDouble);
-      EXPECT_LT((found - wanted).abs().max().item<double>(), 1e-5 * wanted.abs().max().item<double>()) << logical;
+      const Tensor found =
+          at::from_blob(const_cast<std::byte*>(bytes.data()), wanted.sizes(), at::kFloat).to(at::kDouble);
+      EXPECT_LT((found - wanted).abs().max().item<double>(), 1e-5 * wanted.abs().max().item<double>())
+          << logical;
     }
     const Tensor ids = read_tensor(kGolden / "llama" / "expected.safetensors", "ids");
     const Tensor of_adapted = logits_of(*open_model(place("adapted"), "fp32").decoder, ids);
     const Tensor of_merged = logits_of(*open_model(place("merged"), "fp32").decoder, ids);
     EXPECT_LT((of_adapted - of_merged).abs().max().item<double>(), 1e-4);
-    EXPECT_GT((of_merged - logits_of(*open_model(base(), "fp32").decoder, ids)).abs().max().item<double>(), 1e-2);
+    EXPECT_GT((of_merged - logits_of(*open_model(base(), "fp32").decoder, ids)).abs().max().item<double>(),
+              1e-2);
 
     export_adapter(place("adapted"), place("back"));
-    const auto written = storage::SafetensorsFile::open(storage::local_file_system(), place("back") / "adapter_model.safetensors");
+    const auto written = storage::SafetensorsFile::open(storage::local_file_system(),
+                                                        place("back") / "adapter_model.safetensors");
     EXPECT_EQ(written.tensors().size(), peft.tensors.size());
     for (const auto& [name, tensor] : peft.tensors) {
       const Tensor back = read_tensor(place("back") / "adapter_model.safetensors", name);
@@ -125,7 +140,8 @@ TEST_F(AdapterFolders, AreImportedMergedAndExported) {
 
 TEST_F(AdapterFolders, OfSomeLayersNameTheirTensors) {
   PeftFolder peft = peft_of(model_);
-  std::erase_if(peft.tensors, [](const auto& each) { return each.first.find("layers.0.self_attn") != std::string::npos; });
+  std::erase_if(peft.tensors,
+                [](const auto& each) { return each.first.find("layers.0.self_attn") != std::string::npos; });
   peft.write(place("peft"));
   const AdapterReport report = import_adapter(base(), place("peft"), place("adapted"));
   EXPECT_EQ(report.lora.targets[0], "down");
@@ -177,9 +193,12 @@ TEST_F(AdapterFolders, RefusesTensorsThatDoNotFit) {
 TEST_F(AdapterFolders, OtherReadersSayWhatToDo) {
   peft_of(model_).write(place("peft"));
   import_adapter(base(), place("peft"), place("adapted"));
-  EXPECT_THAT(refused([&] { export_model(place("adapted"), place("public"), std::nullopt); }), HasSubstr("checkpoint merge"));
-  EXPECT_THAT(refused([&] { import_adapter(place("adapted"), place("peft"), place("twice")); }), HasSubstr("checkpoint merge"));
-  EXPECT_THAT(refused([&] { merge_adapters(base(), place("merged"), std::nullopt); }), HasSubstr("no adapters"));
+  EXPECT_THAT(refused([&] { export_model(place("adapted"), place("public"), std::nullopt); }),
+              HasSubstr("checkpoint merge"));
+  EXPECT_THAT(refused([&] { import_adapter(place("adapted"), place("peft"), place("twice")); }),
+              HasSubstr("checkpoint merge"));
+  EXPECT_THAT(refused([&] { merge_adapters(base(), place("merged"), std::nullopt); }),
+              HasSubstr("no adapters"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Folders of published models that cannot be, or that lie: each is refused with what is wrong, and nothing is left behind.
+// Folders of published models that cannot be, or that lie: each is refused with what is wrong, and nothing is
+// left behind.
 #include <cstring>
 
 #include "data/tokenizer/tokenizer.h"
@@ -24,7 +25,8 @@ TEST_F(BadPublished, SizesThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(with("gpt2", {{"n_embd", 1000000}, {"n_head", 1000}}), HasSubstr("model.hidden"));
   EXPECT_THAT(with("minimax-original", {{"rotary_dim", 10}}), HasSubstr("rotary_dim"));
   EXPECT_THAT(with("minimax-original", {{"rotary_dim", 7}}), HasSubstr("rotary_dim"));
-  EXPECT_THAT(with("minimax-original", {{"attn_type_list", {0, 1}}}), HasSubstr("one entry for each of the 4 layers"));
+  EXPECT_THAT(with("minimax-original", {{"attn_type_list", {0, 1}}}),
+              HasSubstr("one entry for each of the 4 layers"));
   EXPECT_THAT(with("minimax", {{"layer_types", {"linear_attention"}}}), HasSubstr("layer_types"));
   EXPECT_THAT(with("qwen2", {{"layer_types", {"full_attention"}}}), HasSubstr("layer_types"));
   EXPECT_THAT(with("mixtral", {{"num_experts_per_tok", 9}}), HasSubstr("num_experts_per_tok"));
@@ -37,11 +39,15 @@ TEST_F(BadPublished, WhatChangesTheMathematicsAndIsNotSupportedIsRefusedByName) 
   EXPECT_THAT(with("llama", {{"hidden_act", "gelu"}}), HasSubstr("hidden_act"));
   EXPECT_THAT(with("llama", {{"attn_logit_softcapping", 50.0}}), HasSubstr("attn_logit_softcapping"));
   EXPECT_THAT(with("llama", {{"norm_topk_prob", false}}), HasSubstr("norm_topk_prob"));
-  EXPECT_THAT(with("llama", {{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}}}}), HasSubstr("yarn"));
+  EXPECT_THAT(
+      with("llama", {{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}}}}),
+      HasSubstr("yarn"));
   EXPECT_THAT(with("llama", {{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor"));
-  EXPECT_THAT(with("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}), HasSubstr("scale_attn_by_inverse_layer_idx"));
+  EXPECT_THAT(with("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}),
+              HasSubstr("scale_attn_by_inverse_layer_idx"));
   EXPECT_THAT(with("gpt2", {{"activation_function", "relu"}}), HasSubstr("activation_function"));
-  EXPECT_THAT(with("minimax-original", {{"shared_intermediate_size", 16}}), HasSubstr("shared_intermediate_size"));
+  EXPECT_THAT(with("minimax-original", {{"shared_intermediate_size", 16}}),
+              HasSubstr("shared_intermediate_size"));
   EXPECT_THAT(with("minimax", {{"rotary_dim", 4}}), HasSubstr("rotary_dim"));
 }
 
@@ -74,9 +80,11 @@ TEST_F(BadPublished, WhatLinearFamiliesCanDoBesideIsRefusedByName) {
   };
   for (const auto& [model, change] : fields) {
     const std::string field = change.begin().key();
-    EXPECT_THAT(with(model, change), HasSubstr(field == "expand" ? "num_heads" : field)) << model << " " << change;
+    EXPECT_THAT(with(model, change), HasSubstr(field == "expand" ? "num_heads" : field))
+        << model << " " << change;
   }
-  EXPECT_THAT(with("flash-linear-gla", {{"model_type", "gated_delta_product"}}), HasSubstr("found     gated_delta_product"));
+  EXPECT_THAT(with("flash-linear-gla", {{"model_type", "gated_delta_product"}}),
+              HasSubstr("found     gated_delta_product"));
 }
 
 TEST_F(BadPublished, UnknownArchitecturesNameTheNearest) {
@@ -93,7 +101,8 @@ TEST_F(BadPublished, TensorsThatAreMissingUnexpectedOrOfAnotherDtypeAreRefused) 
   const fs::path model = copy_of("llama"), file = model / "model.safetensors";
   const std::vector<Named> all = tensors_in(file);
   std::vector<Named> changed = all;
-  std::erase_if(changed, [](const Named& tensor) { return tensor.name == "model.layers.1.mlp.up_proj.weight"; });
+  std::erase_if(changed,
+                [](const Named& tensor) { return tensor.name == "model.layers.1.mlp.up_proj.weight"; });
   write_tensors(file, changed);
   EXPECT_THAT(import_refused(model), HasSubstr("model.layers.1.mlp.up_proj.weight"));
 
@@ -116,7 +125,8 @@ TEST_F(BadPublished, TensorsThatAreMissingUnexpectedOrOfAnotherDtypeAreRefused) 
   }
   write_tensors(file, changed);
   EXPECT_THAT(import_refused(model), HasSubstr("several dtypes"));
-  for (Named& tensor : changed) tensor.dtype = tensor.dtype == storage::DType::kF32 ? storage::DType::kI32 : storage::DType::kI16;
+  for (Named& tensor : changed)
+    tensor.dtype = tensor.dtype == storage::DType::kF32 ? storage::DType::kI32 : storage::DType::kI16;
   write_tensors(file, changed);
   EXPECT_THAT(import_refused(model), HasSubstr("dtype"));
 
@@ -134,7 +144,8 @@ TEST_F(BadPublished, ATiedHeadMayStandThereTwiceButNotDiffer) {
   }
   tensors.back().name = "lm_head.weight";
   write_tensors(file, tensors);
-  EXPECT_THAT(import_model(model, folder_.path() / "twice").ignored_tensors, ::testing::ElementsAre("lm_head.weight"));
+  EXPECT_THAT(import_model(model, folder_.path() / "twice").ignored_tensors,
+              ::testing::ElementsAre("lm_head.weight"));
   tensors.back().data[0] ^= std::byte{1};
   write_tensors(file, tensors);
   EXPECT_THAT(import_refused(model), HasSubstr("the head is not the embedding"));
@@ -157,10 +168,12 @@ class BadPublishedIndex : public PublishedTest {
     }
   }
   std::string refused_with(const nlohmann::json& map) {
-    std::ofstream(model_ / storage::kPublishedIndex) << nlohmann::json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}};
+    std::ofstream(model_ / storage::kPublishedIndex)
+        << nlohmann::json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}};
     return import_refused(model_);
   }
-  const std::vector<std::string> names_ = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+  const std::vector<std::string> names_ = {"model-00001-of-00002.safetensors",
+                                           "model-00002-of-00002.safetensors"};
   fs::path model_;
   nlohmann::json map_ = nlohmann::json::object();
 };
@@ -171,7 +184,8 @@ TEST_F(BadPublishedIndex, TellsWhereTensorsLie) {
 }
 
 TEST_F(BadPublishedIndex, IsNotTrusted) {
-  for (const char* path : {"../model.safetensors", "/etc/passwd.safetensors", "a/b.safetensors", "..", "", "model.bin"}) {
+  for (const char* path :
+       {"../model.safetensors", "/etc/passwd.safetensors", "a/b.safetensors", "..", "", "model.bin"}) {
     nlohmann::json map = map_;
     map["lm_head.weight"] = path;
     EXPECT_THAT(refused_with(map), HasSubstr("may not name")) << path;
@@ -204,8 +218,9 @@ TEST_F(BadPublishedIndex, ATensorInTwoFilesIsRefused) {
 TEST_F(BadPublished, ATokenizerWithMoreEntriesThanTheModelHasRowsIsRefused) {
   const fs::path model = copy_of("llama");
   data::Tokenizer::bytes().save(model / "tokenizer.json");
-  EXPECT_THAT(import_refused(model), ::testing::AllOf(HasSubstr("the tokenizer has more entries than the model has rows"),
-                                                      HasSubstr("at most 23"), HasSubstr("257"), HasSubstr("tokenizer.json")));
+  EXPECT_THAT(import_refused(model),
+              ::testing::AllOf(HasSubstr("the tokenizer has more entries than the model has rows"),
+                               HasSubstr("at most 23"), HasSubstr("257"), HasSubstr("tokenizer.json")));
 }
 
 // Found by the last thing that an import does, when all weights are written.
@@ -217,7 +232,8 @@ TEST_F(BadPublished, WeightsThatDoNotComputeAreRefused) {
       std::vector<Named> changed = all;
       for (Named& tensor : changed) {
         if (tensor.name != name) continue;
-        for (size_t i = 0; i < tensor.data.size(); i += sizeof value) std::memcpy(&tensor.data[i], &value, sizeof value);
+        for (size_t i = 0; i < tensor.data.size(); i += sizeof value)
+          std::memcpy(&tensor.data[i], &value, sizeof value);
       }
       write_tensors(file, changed);
       EXPECT_THAT(import_refused(model), HasSubstr("its logits are not finite")) << name << " " << value;

@@ -1,5 +1,5 @@
-// A softmax transformer whose layers become others: what the list of layers says, which weights the new model begins with (box by
-// box, as ranks hold them), what stays exactly as it was, and what is refused.
+// A softmax transformer whose layers become others: what the list of layers says, which weights the new model
+// begins with (box by box, as ranks hold them), what stays exactly as it was, and what is refused.
 #include "checkpoint/published/conversion_weights.h"
 
 #include "checkpoint/published/naming.h"
@@ -27,19 +27,24 @@ TEST(ReadConversion, ListsOfLayers) {
 }
 
 TEST(ReadConversion, WhatIsNotUnderstoodIsRefused) {
-  for (const char* text : {"", "glaa", "gla*0", "gla*x", "gla*", "window:0", "window:-3", "window:", "gla:4", "gla,,gla", "gla*99999"})
+  for (const char* text : {"", "glaa", "gla*0", "gla*x", "gla*", "window:0", "window:-3", "window:", "gla:4",
+                           "gla,,gla", "gla*99999"})
     EXPECT_THAT(refused([&] { recipe::read_conversion(text); }), HasSubstr("--convert")) << text;
   const TemporaryFolder folder;
   std::ofstream(folder / "a.toml") << "window = 3\n";
-  EXPECT_THAT(refused([&] { recipe::read_conversion((folder / "a.toml").string()); }), AllOf(HasSubstr("window"), HasSubstr("a.toml:1:")));
+  EXPECT_THAT(refused([&] { recipe::read_conversion((folder / "a.toml").string()); }),
+              AllOf(HasSubstr("window"), HasSubstr("a.toml:1:")));
   std::ofstream(folder / "b.toml") << "version = 1\n";
-  EXPECT_THAT(refused([&] { recipe::read_conversion((folder / "b.toml").string()); }), HasSubstr("names no layers"));
+  EXPECT_THAT(refused([&] { recipe::read_conversion((folder / "b.toml").string()); }),
+              HasSubstr("names no layers"));
 }
 
 TEST(ReadConversion, OnlySoftmaxTransformersAndListsThatFit) {
   recipe::ModelConfig dense;
   dense.layers = 6;
-  const auto refusal = [&](const char* rules) { return refused([&] { recipe::converted(dense, recipe::read_conversion(rules)); }); };
+  const auto refusal = [&](const char* rules) {
+    return refused([&] { recipe::converted(dense, recipe::read_conversion(rules)); });
+  };
   EXPECT_THAT(refusal("gla*4"), AllOf(HasSubstr("divides the model's 6 layers"), HasSubstr("4 layers")));
   EXPECT_EQ(recipe::converted(dense, recipe::read_conversion("gla*2,softmax")).mixers.size(), 3u);
   EXPECT_THAT(refusal("gla,mixture"), HasSubstr("both read the options [model.gla]"));
@@ -55,14 +60,17 @@ TEST(ReadConversion, WindowsOfLayersThatStay) {
   recipe::ModelConfig dense;
   dense.layers = 4;
   dense.softmax.windows = {16, 0};
-  EXPECT_THAT(recipe::converted(dense, recipe::read_conversion("softmax,softmax")).softmax.windows, ElementsAre(16, 0, 16, 0));
-  EXPECT_THAT(recipe::converted(dense, recipe::read_conversion("gla,window:8")).softmax.windows, ElementsAre(16, 8, 16, 8));
+  EXPECT_THAT(recipe::converted(dense, recipe::read_conversion("softmax,softmax")).softmax.windows,
+              ElementsAre(16, 0, 16, 0));
+  EXPECT_THAT(recipe::converted(dense, recipe::read_conversion("gla,window:8")).softmax.windows,
+              ElementsAre(16, 8, 16, 8));
 }
 
 class ConversionTest : public PublishedTest {
  protected:
   ConversionTest() {
-    for (const char* family : {"llama", "qwen2"}) import_model(kGolden / family / "model", folder_.path() / family);
+    for (const char* family : {"llama", "qwen2"})
+      import_model(kGolden / family / "model", folder_.path() / family);
   }
 
   std::shared_ptr<const StartingPoint> from(const std::string& family, const std::string& rules) const {
@@ -76,7 +84,8 @@ class ConversionTest : public PublishedTest {
   }
 
   // The new model's parameters as drawn, then those that are copied.
-  std::unique_ptr<model::Decoder> begun(const StartingPoint& point, const recipe::LoadedRecipe& recipe) const {
+  std::unique_ptr<model::Decoder> begun(const StartingPoint& point,
+                                        const recipe::LoadedRecipe& recipe) const {
     auto decoder = std::make_unique<model::Decoder>(recipe.recipe.model, Precision::named("fp32"));
     decoder->parameters().initialise(static_cast<uint64_t>(recipe.recipe.train.seed));
     std::vector<StateEntry> entries;
@@ -98,13 +107,19 @@ class ConversionTest : public PublishedTest {
   }
 
   // A box of one tensor of the converted model; NAN where nothing was written.
-  static Tensor box(const StartingPoint& point, const recipe::LoadedRecipe& recipe, const std::string& name, const layout::Shape& shape,
-                    const layout::Rectangle& held) {
-    StateEntry entry{.name = name, .file = "model", .role = kWeightRole, .shape = shape, .held = held, .view = at::full(held.length, NAN)};
+  static Tensor box(const StartingPoint& point, const recipe::LoadedRecipe& recipe, const std::string& name,
+                    const layout::Shape& shape, const layout::Rectangle& held) {
+    StateEntry entry{.name = name,
+                     .file = "model",
+                     .role = kWeightRole,
+                     .shape = shape,
+                     .held = held,
+                     .view = at::full(held.length, NAN)};
     point.read({entry}, recipe);
     return entry.view;
   }
-  static Tensor whole(const StartingPoint& point, const recipe::LoadedRecipe& recipe, const std::string& name, const layout::Shape& shape) {
+  static Tensor whole(const StartingPoint& point, const recipe::LoadedRecipe& recipe, const std::string& name,
+                      const layout::Shape& shape) {
     return box(point, recipe, name, shape, layout::Rectangle::whole(shape));
   }
   // A tensor of the dense model, as the importer's own test compares it with transformers.
@@ -137,21 +152,26 @@ TEST_F(ConversionTest, GatedLinearAttentionTakesProjectionsAndBiases) {
   EXPECT_EQ(model.gla.key_dim, model.head_dim);
   EXPECT_TRUE(model.gla.bias);
   const int64_t rows = model.heads * model.head_dim, hidden = model.hidden;
-  for (const std::string name : {"layers.1.mixer.query.weight", "layers.1.mixer.query.bias", "layers.0.mixer.key.weight"}) {
+  for (const std::string name :
+       {"layers.1.mixer.query.weight", "layers.1.mixer.query.bias", "layers.0.mixer.key.weight"}) {
     const int64_t out = name.find("key") != std::string::npos ? model.head_dim : rows;
     const layout::Shape shape = name.ends_with("bias") ? layout::Shape{out} : layout::Shape{out, hidden};
     EXPECT_TRUE(whole(*point, recipe, name, shape).equal(dense("qwen2", name, shape))) << name;
   }
-  EXPECT_TRUE(whole(*point, recipe, "layers.1.mixer.forget_down.weight", {16, hidden}).isnan().all().item<bool>()) << "as it was drawn";
-  EXPECT_THAT(point->require_fitting(recipe), AllOf(HasSubstr("attention over 16 keys in layers 0"), HasSubstr("gla in layers 1")));
+  EXPECT_TRUE(
+      whole(*point, recipe, "layers.1.mixer.forget_down.weight", {16, hidden}).isnan().all().item<bool>())
+      << "as it was drawn";
+  EXPECT_THAT(point->require_fitting(recipe),
+              AllOf(HasSubstr("attention over 16 keys in layers 0"), HasSubstr("gla in layers 1")));
   EXPECT_EQ(point->origin().at("converted"), "window:16*1,gla*1");
   EXPECT_FALSE(point->origin().contains("imported_family"));
-  const Tensor logits = logits_of(*begun(*point, recipe), read_tensor(kGolden / "qwen2" / "expected.safetensors", "ids"));
+  const Tensor logits =
+      logits_of(*begun(*point, recipe), read_tensor(kGolden / "qwen2" / "expected.safetensors", "ids"));
   EXPECT_TRUE(logits.isfinite().all().item<bool>());
 }
 
-// Two query heads share one key head: lightning has a key for each, so the key is copied to both, and a rank's box may begin in
-// the middle of one.
+// Two query heads share one key head: lightning has a key for each, so the key is copied to both, and a
+// rank's box may begin in the middle of one.
 TEST_F(ConversionTest, KeysAndValuesAreCopiedToEveryHeadOfTheirGroup) {
   const auto point = from("llama", "lightning*1,gated_deltanet*1");
   const recipe::LoadedRecipe recipe = recipe_of(*point);
@@ -159,16 +179,20 @@ TEST_F(ConversionTest, KeysAndValuesAreCopiedToEveryHeadOfTheirGroup) {
   for (const char* part : {"key", "value"}) {
     for (const int64_t layer : {0, 1}) {
       const std::string name = fmt::format("layers.{}.mixer.{}.weight", layer, part);
-      const Tensor one = dense("llama", name, {d, hidden}), both = whole(*point, recipe, name, {2 * d, hidden});
+      const Tensor one = dense("llama", name, {d, hidden}),
+                   both = whole(*point, recipe, name, {2 * d, hidden});
       EXPECT_TRUE(both.narrow(0, 0, d).equal(one) && both.narrow(0, d, d).equal(one)) << name;
-      const Tensor inner = box(*point, recipe, name, {2 * d, hidden}, {.offset = {d - 3, 2}, .length = {7, 5}});
+      const Tensor inner =
+          box(*point, recipe, name, {2 * d, hidden}, {.offset = {d - 3, 2}, .length = {7, 5}});
       EXPECT_TRUE(inner.narrow(0, 0, 3).equal(one.narrow(0, d - 3, 3).narrow(1, 2, 5))) << name;
       EXPECT_TRUE(inner.narrow(0, 3, 4).equal(one.narrow(0, 0, 4).narrow(1, 2, 5))) << name;
     }
   }
   const Tensor convolution = whole(*point, recipe, "layers.1.mixer.key_convolution.weight", {2 * d, 4});
-  EXPECT_TRUE(convolution.select(1, 3).eq(1).all().item<bool>() && convolution.narrow(1, 0, 3).eq(0).all().item<bool>());
-  EXPECT_TRUE(box(*point, recipe, "layers.1.mixer.key_convolution.weight", {2 * d, 4}, {.offset = {1, 1}, .length = {4, 2}})
+  EXPECT_TRUE(convolution.select(1, 3).eq(1).all().item<bool>() &&
+              convolution.narrow(1, 0, 3).eq(0).all().item<bool>());
+  EXPECT_TRUE(box(*point, recipe, "layers.1.mixer.key_convolution.weight", {2 * d, 4},
+                  {.offset = {1, 1}, .length = {4, 2}})
                   .eq(0)
                   .all()
                   .item<bool>());
@@ -193,8 +217,10 @@ TEST_F(ConversionTest, WhatDoesNotFitIsRefused) {
     const recipe::LoadedRecipe recipe = recipe_of(*point, words);
     return refused([&] { point->require_fitting(recipe); });
   };
-  EXPECT_THAT(with({"model.gla.key_dim=5"}), AllOf(HasSubstr("mixer.key.weight [5, 12]"), HasSubstr("or a multiple of its rows")));
-  EXPECT_THAT(with({"model.mixers=lightning"}), AllOf(HasSubstr("model.mixers = [\"gla\"]"), HasSubstr("(command line)")));
+  EXPECT_THAT(with({"model.gla.key_dim=5"}),
+              AllOf(HasSubstr("mixer.key.weight [5, 12]"), HasSubstr("or a multiple of its rows")));
+  EXPECT_THAT(with({"model.mixers=lightning"}),
+              AllOf(HasSubstr("model.mixers = [\"gla\"]"), HasSubstr("(command line)")));
   EXPECT_THAT(with({"model.softmax.windows=8"}), HasSubstr("model.softmax.windows = "));
   EXPECT_THAT(with({"model.layers=4"}), AllOf(HasSubstr("model.layers = "), HasSubstr("4 here")));
   EXPECT_THAT(refused([&] { from("llama", "gla*3"); }), HasSubstr("divides the model's 2 layers"));

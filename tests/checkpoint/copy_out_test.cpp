@@ -1,5 +1,5 @@
-// The copy of the state: the numbers of the moment it was taken, whatever order and strides they lie in, and whatever training does once it
-// has settled.
+// The copy of the state: the numbers of the moment it was taken, whatever order and strides they lie in, and
+// whatever training does once it has settled.
 #include "checkpoint/disk/copy_out.h"
 
 #include <gmock/gmock.h>
@@ -38,10 +38,13 @@ TEST(CopyOut, DenseBytesOfAnyStrides) {
   for (const Tensor& view : views) {
     for (const ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
       // Types are changed under the same strides.
-      const Tensor typed = type == view.scalar_type() ? view : at::empty_strided(view.sizes(), view.strides(), type).copy_(view);
+      const Tensor typed = type == view.scalar_type()
+                               ? view
+                               : at::empty_strided(view.sizes(), view.strides(), type).copy_(view);
       const Tensor copied = at::full(typed.sizes(), std::numeric_limits<double>::quiet_NaN(), type);
       copy_dense(typed, copied);
-      EXPECT_TRUE(at::equal(copied, typed)) << layout::shape_text(typed.sizes().vec()) << " " << name_of(type);
+      EXPECT_TRUE(at::equal(copied, typed))
+          << layout::shape_text(typed.sizes().vec()) << " " << name_of(type);
     }
   }
 }
@@ -73,12 +76,14 @@ TEST(CopyOut, TwoSetsOfBuffersTakeTurnsAndAreAllocatedOnce) {
 TEST(CopyOut, WhatATaskKeepsIsCopiedAtOnce) {
   CopyOut copies;
   const Tensor task = at::ones({1 << 12}), weight = at::ones({1 << 20});
-  const auto snapshot = copies.take({entry_of("w", weight), entry_of("task.t", task, kTaskFiles)}, Changes::kInUpdates);
+  const auto snapshot =
+      copies.take({entry_of("w", weight), entry_of("task.t", task, kTaskFiles)}, Changes::kInUpdates);
   task.zero_();
   copies.settle();
   weight.zero_();
   snapshot->wait();
-  for (const StateEntry& entry : snapshot->entries()) EXPECT_TRUE(entry.view.eq(1).all().item<bool>()) << entry.name;
+  for (const StateEntry& entry : snapshot->entries())
+    EXPECT_TRUE(entry.view.eq(1).all().item<bool>()) << entry.name;
 }
 
 TEST(CopyOut, WhatAnotherRankWritesIsLeftOut) {

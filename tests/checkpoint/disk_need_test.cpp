@@ -41,7 +41,9 @@ TEST(DiskNeed, OneCheckpointIsWhatIsWrittenAndALittleMore) {
 TEST(DiskNeed, CountsTheCheckpointsThatAreThereAtOnce) {
   TinyTraining training;
   storage::RecordingFileSystem disk;
-  const auto most = [&](const recipe::TrainOptions& train) { return disk_need(disk, kCheckpoints, training.state(), train).most; };
+  const auto most = [&](const recipe::TrainOptions& train) {
+    return disk_need(disk, kCheckpoints, training.state(), train).most;
+  };
   EXPECT_EQ(most(options(100, 10, 3)), 4);  // a fourth is written before the oldest goes
   EXPECT_EQ(most(options(25, 10, 3)), 3);   // steps 10, 20 and 25
   EXPECT_EQ(most(options(100, 0, 3)), 1);
@@ -73,7 +75,10 @@ TEST(DiskNeed, WarnsWhenOneOrAllOfThemDoNotFit) {
   EXPECT_GE(there, 3 * state_bytes);
   EXPECT_EQ(with_free(4 * one - there).warning(), std::nullopt);
   EXPECT_TRUE(with_free(one - 1).warning());
-  EXPECT_EQ((DiskNeed{.one_bytes = int64_t{1} << 62, .most = 1000, .free_bytes = int64_t{1} << 62}.warning().has_value()), true);
+  EXPECT_EQ((DiskNeed{.one_bytes = int64_t{1} << 62, .most = 1000, .free_bytes = int64_t{1} << 62}
+                 .warning()
+                 .has_value()),
+            true);
 }
 
 }  // namespace

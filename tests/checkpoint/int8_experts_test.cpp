@@ -16,7 +16,9 @@ using ::testing::HasSubstr;
 
 class SavedExperts : public ::testing::Test {
  protected:
-  SavedExperts() : folder_(fs::path(::testing::TempDir()) / ("longhaul-int8-" + std::to_string(::getpid()))) { fs::remove_all(folder_); }
+  SavedExperts() : folder_(fs::path(::testing::TempDir()) / ("longhaul-int8-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+  }
   ~SavedExperts() override { fs::remove_all(folder_); }
 
   fs::path save(TinyTraining& training) {
@@ -56,7 +58,9 @@ TEST_F(SavedExperts, AreQuantisedFromWhatIsStored) {
         const Tensor& wide = stored.at(name);
         EXPECT_EQ(parameter->int8.has_value(), name.find(".experts.") != std::string::npos) << name;
         if (!parameter->int8) {
-          EXPECT_TRUE(parameter->part_of(parameter->value.detach(), i).equal(wide.to(parameter->value.scalar_type()))) << name;
+          EXPECT_TRUE(
+              parameter->part_of(parameter->value.detach(), i).equal(wide.to(parameter->value.scalar_type())))
+              << name;
           continue;
         }
         const auto& slice = parameter->parts[i].slice;
@@ -84,7 +88,8 @@ TEST_F(SavedExperts, AreNeverWideAllAtOnce) {
   const int64_t before = memory_statistics().total.bytes;
   reset_memory_peaks();
   const OpenModel model = open_model(path, "fp32", at::kCPU, "int8");
-  const int64_t held = memory_statistics().total.bytes - before, peak = memory_statistics().total.peak - before;
+  const int64_t held = memory_statistics().total.bytes - before,
+                peak = memory_statistics().total.peak - before;
   EXPECT_LT(held, 24 * one) << "48 matrices of 128 KiB are 12 of them in eight bits";
   EXPECT_LT(peak, held + 5 * one) << "the tensor that is being read, and what rounds it";
 }

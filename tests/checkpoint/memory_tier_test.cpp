@@ -1,7 +1,8 @@
 // ctest: label=full timeout=400
-// Checkpoints in the memory of nodes: saved by ranks on some nodes, gone on from on what is left of them. Nodes are folders; those of one
-// machine reach each other's, others exchange files through the communicator. Whatever is lost, torn or damaged, the bits are those of the
-// newest step of which every piece is whole somewhere, or there is none.
+// Checkpoints in the memory of nodes: saved by ranks on some nodes, gone on from on what is left of them.
+// Nodes are folders; those of one machine reach each other's, others exchange files through the communicator.
+// Whatever is lost, torn or damaged, the bits are those of the newest step of which every piece is whole
+// somewhere, or there is none.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -44,24 +45,30 @@ class MemoryTier : public ::testing::Test {
   TierPlace place(const Cluster& cluster, int64_t rank) const {
     const auto node = static_cast<size_t>(rank / cluster.ranks_a_node);
     const std::string name(1, cluster.names[node]);
-    return {.tier = folder / name, .node = name, .machine = cluster.machines == Machines::kOne ? 1 : 1 + node};
+    return {
+        .tier = folder / name, .node = name, .machine = cluster.machines == Machines::kOne ? 1 : 1 + node};
   }
 
   // All ranks hold what `seed` fills a whole model with, and save it. What each was told.
-  std::vector<MemorySaveResult> save(const Cluster& cluster, int64_t step, uint64_t seed, int64_t generation = 1, int64_t replicas = 1) {
+  std::vector<MemorySaveResult> save(const Cluster& cluster, int64_t step, uint64_t seed,
+                                     int64_t generation = 1, int64_t replicas = 1) {
     seeds_[{generation, step}] = seed;
     std::vector<MemorySaveResult> results(static_cast<size_t>(cluster.mesh.world()));
     comm::run_ranks(cluster.mesh.world(), [&](comm::Communicator& world) {
       const Writers ranks(group_of_writers(world));
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       RankTraining training({cluster.mesh, world.rank()});
-      for (StateEntry& entry : tensors_of(training.state)) entry.view.copy_(box_of(wholes(seed).at(entry.name), entry.held));
+      for (StateEntry& entry : tensors_of(training.state))
+        entry.view.copy_(box_of(wholes(seed).at(entry.name), entry.held));
       training.optimizer->set_steps(step);
-      storage::FileSystem& files = world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
-      MemorySaver saver(files, nodes, {.run = kRun, .generation = generation, .replicas = replicas, .mesh = cluster.mesh},
+      storage::FileSystem& files =
+          world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
+      MemorySaver saver(files, nodes,
+                        {.run = kRun, .generation = generation, .replicas = replicas, .mesh = cluster.mesh},
                         group_of_writers(world));
       CopyOut copies;
-      saver.save(step, copies.take(tensors_of(training.state), Changes::kInUpdates), {.run_id = kRun, .state = facts_of(training.state)});
+      saver.save(step, copies.take(tensors_of(training.state), Changes::kInUpdates),
+                 {.run_id = kRun, .state = facts_of(training.state)});
       copies.settle();
       results[static_cast<size_t>(world.rank())] = *saver.wait();
     });
@@ -69,12 +76,14 @@ class MemoryTier : public ::testing::Test {
   }
 
   // Ranks end while they hold what `seed` fills a whole model with: those of `survivors` leave it.
-  void leave(const Cluster& cluster, int64_t step, uint64_t seed, const std::set<int64_t>& survivors, int64_t generation = 1) {
+  void leave(const Cluster& cluster, int64_t step, uint64_t seed, const std::set<int64_t>& survivors,
+             int64_t generation = 1) {
     seeds_[{generation, step}] = seed;
     comm::run_ranks(cluster.mesh.world(), [&](comm::Communicator& world) {
       if (!survivors.contains(world.rank())) return;
       RankTraining training({cluster.mesh, world.rank()});
-      for (StateEntry& entry : tensors_of(training.state)) entry.view.copy_(box_of(wholes(seed).at(entry.name), entry.held));
+      for (StateEntry& entry : tensors_of(training.state))
+        entry.view.copy_(box_of(wholes(seed).at(entry.name), entry.held));
       training.optimizer->set_steps(step);
       const storage::NodeTier tier(disk, place(cluster, world.rank()).tier, kRun);
       leave_state(disk, tier, {generation, step}, world.rank(), world.size(), tensors_of(training.state),
@@ -89,7 +98,8 @@ class MemoryTier : public ::testing::Test {
       const Writers ranks(group_of_writers(world));
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       RankTraining training({cluster.mesh, world.rank()});
-      storage::FileSystem& files = world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
+      storage::FileSystem& files =
+          world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
       take_what_survivors_left(files, ranks, nodes, kRun);
       const auto found = newest_in_memory(files, ranks, nodes, kRun, training.state, at_least);
       if (!found) return;
@@ -118,9 +128,11 @@ class MemoryTier : public ::testing::Test {
   std::vector<fs::path> files_of(char node, const SavedMoment& moment, const std::string& prefix = "") const {
     std::vector<fs::path> found;
     const fs::path there =
-        storage::NodeTier(const_cast<storage::LocalFileSystem&>(disk), folder / std::string(1, node), kRun).folder_of(moment);
+        storage::NodeTier(const_cast<storage::LocalFileSystem&>(disk), folder / std::string(1, node), kRun)
+            .folder_of(moment);
     for (const auto& entry : disk.list(there)) {
-      if (entry.name.starts_with(prefix) && entry.name != storage::kManifestName) found.push_back(there / entry.name);
+      if (entry.name.starts_with(prefix) && entry.name != storage::kManifestName)
+        found.push_back(there / entry.name);
     }
     return found;
   }
@@ -161,7 +173,8 @@ TEST_F(MemoryTier, OneProcessOnOneNode) {
   EXPECT_EQ(load(alone), 2);
 }
 
-// A rank is gone with its node: what it held lies in its replica's memory, and the others' beside it. Bits of the step that was done, not of the saved one.
+// A rank is gone with its node: what it held lies in its replica's memory, and the others' beside it. Bits of
+// the step that was done, not of the saved one.
 TEST_F(MemoryTier, WhatSurvivorsLeaveIsTheNewest) {
   for (const Cluster& cluster : {kFour, kFourMachines}) {
     for (const int64_t gone : {0, 3}) {
@@ -178,7 +191,8 @@ TEST_F(MemoryTier, WhatSurvivorsLeaveIsTheNewest) {
   }
 }
 
-// Both that hold a part are gone: the step before, as it was saved. So it is where a survivor's file is damaged, or of another run.
+// Both that hold a part are gone: the step before, as it was saved. So it is where a survivor's file is
+// damaged, or of another run.
 TEST_F(MemoryTier, WhatSurvivorsLeaveMustBeWhole) {
   save(kFour, 5, 30);
   leave(kFour, 7, 50, {0, 2});  // tensor rank 1 of both replicas
@@ -204,7 +218,8 @@ TEST_F(MemoryTier, SurvivorsLeaveNothingWhereThereIsNoRoom) {
   for (const StateEntry& entry : entries) bytes += static_cast<int64_t>(entry.view.nbytes());
   const storage::NodeTier tier(disk, folder / "a", kRun);
   const auto leaves = [&](const LeavingRoom& room) {
-    return leave_state(disk, tier, {1, 7}, 0, 1, entries, {.run_id = kRun, .state = facts_of(training.state)}, room);
+    return leave_state(disk, tier, {1, 7}, 0, 1, entries, {.run_id = kRun, .state = facts_of(training.state)},
+                       room);
   };
   EXPECT_FALSE(leaves({.ranks_of_node = 2, .available_bytes = 2 * bytes - 1}));
   EXPECT_TRUE(files_of('a', {1, 7}).empty());
@@ -219,18 +234,21 @@ TEST_F(MemoryTier, SurvivorsLeaveACommittedStepAlone) {
   EXPECT_EQ(load(kFour), 5);
 }
 
-// Without copies (one replica): the files of the failed rank that a checkpoint under way had written make up for it.
+// Without copies (one replica): the files of the failed rank that a checkpoint under way had written make up
+// for it.
 TEST_F(MemoryTier, WhatAFailedRankHadWrittenCounts) {
   const Cluster cut{Mesh(2, {.tp = 2}), 1};
   save(cut, 4, 20);
   save(cut, 5, 30);
   for (const char node : {'a', 'b'})
-    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName);
+    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) /
+               storage::kManifestName);
   EXPECT_EQ(load(cut), 5) << "both had written theirs";
   for (const char node : {'a', 'b'}) lose_node(node);
   save(cut, 5, 30);
   for (const char node : {'a', 'b'})
-    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName);
+    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) /
+               storage::kManifestName);
   for (const fs::path& file : files_of('a', {1, 5})) fs::remove(file);
   for (const fs::path& file : files_of('b', {1, 5}, "model-00001")) fs::remove(file);
   EXPECT_EQ(load(cut), -1) << "rank 0 had not";
@@ -238,7 +256,8 @@ TEST_F(MemoryTier, WhatAFailedRankHadWrittenCounts) {
   EXPECT_EQ(load(cut), 5) << "rank 0 left its part, rank 1 had written its own";
 }
 
-// Whichever node is lost, its replicas make up for it, on a fresh node in its place or on fewer nodes and another layout.
+// Whichever node is lost, its replicas make up for it, on a fresh node in its place or on fewer nodes and
+// another layout.
 TEST_F(MemoryTier, AnyOneNodeIsLost) {
   for (const Machines machines : {Machines::kOne, Machines::kOneEach}) {
     for (const char lost : {'a', 'b', 'c', 'd'}) {
@@ -258,7 +277,8 @@ TEST_F(MemoryTier, AnyOneNodeIsLost) {
   }
 }
 
-// Stages and replicas on eight ranks: the partner differs in both. Two replicas stand two nodes that are lost.
+// Stages and replicas on eight ranks: the partner differs in both. Two replicas stand two nodes that are
+// lost.
 TEST_F(MemoryTier, TwoNodesAreLostWhereEachHasTwoReplicas) {
   const Cluster cluster{Mesh(8, {.pp = 2}), 2, Machines::kOneEach};
   save(cluster, 7, 40, 1, /*replicas=*/2);
@@ -269,7 +289,8 @@ TEST_F(MemoryTier, TwoNodesAreLostWhereEachHasTwoReplicas) {
   EXPECT_EQ(load(replaced), 7);
 }
 
-// One replica stands one: of two nodes that hold each other's, nothing can be put together, and nothing is loaded.
+// One replica stands one: of two nodes that hold each other's, nothing can be put together, and nothing is
+// loaded.
 TEST_F(MemoryTier, MoreAreLostThanThereAreReplicas) {
   save(kFour, 5, 30);
   for (const char lost : {'a', 'b', 'c'}) lose_node(lost);
@@ -281,7 +302,8 @@ TEST_F(MemoryTier, MoreAreLostThanThereAreReplicas) {
 TEST_F(MemoryTier, ADamagedOrTornFileIsTakenFromItsReplica) {
   for (const bool torn : {false, true}) {
     save(kFourMachines, 5, 30);
-    for (const fs::path& file : files_of('a', {1, 5}, "model-00001")) torn ? fs::resize_file(file, fs::file_size(file) / 2) : damage(file);
+    for (const fs::path& file : files_of('a', {1, 5}, "model-00001"))
+      torn ? fs::resize_file(file, fs::file_size(file) / 2) : damage(file);
     EXPECT_EQ(load(kFourMachines), 5);
     // It has been mended.
     lose_node('c');
@@ -292,7 +314,8 @@ TEST_F(MemoryTier, ADamagedOrTornFileIsTakenFromItsReplica) {
   }
 }
 
-// A bit of a file turns on its way to the node that needs it: the step is not taken from there, whatever else is whole.
+// A bit of a file turns on its way to the node that needs it: the step is not taken from there, whatever else
+// is whole.
 TEST_F(MemoryTier, AFileThatIsDamagedOnItsWayIsNotTaken) {
   for (const Machines machines : {Machines::kOne, Machines::kOneEach}) {
     Cluster cluster = kFour;
@@ -320,7 +343,8 @@ TEST_F(MemoryTier, AStepThatCannotBePutTogetherIsPassedOver) {
   save(kFour, 5, 30);
   fs::copy(folder.path(), folder.path().string() + "-aside", fs::copy_options::recursive);
   save(kFour, 6, 40);
-  fs::copy(folder.path().string() + "-aside", folder.path(), fs::copy_options::recursive | fs::copy_options::skip_existing);
+  fs::copy(folder.path().string() + "-aside", folder.path(),
+           fs::copy_options::recursive | fs::copy_options::skip_existing);
   fs::remove_all(folder.path().string() + "-aside");
   EXPECT_EQ(load(kFour), 6);
   for (const char node : {'a', 'b', 'c', 'd'}) {
@@ -328,15 +352,17 @@ TEST_F(MemoryTier, AStepThatCannotBePutTogetherIsPassedOver) {
   }
   EXPECT_EQ(load(kFour), 5);
   for (const char node : {'a', 'b', 'c', 'd'})
-    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName);
+    fs::remove(storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) /
+               storage::kManifestName);
   EXPECT_EQ(load(kFour), -1);
 }
 
-// Ranks died between writing and the manifest: the step before stands. One node had its manifest: all had written, and the newer one
-// counts.
+// Ranks died between writing and the manifest: the step before stands. One node had its manifest: all had
+// written, and the newer one counts.
 TEST_F(MemoryTier, AStepCountsWhenAllHadWrittenIt) {
   const auto manifest = [&](char node) {
-    return storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) / storage::kManifestName;
+    return storage::NodeTier(disk, folder / std::string(1, node), kRun).folder_of({1, 5}) /
+           storage::kManifestName;
   };
   save(kFour, 5, 30);
   for (const char node : {'a', 'b', 'c'}) fs::remove(manifest(node));
@@ -358,7 +384,8 @@ TEST_F(MemoryTier, ALaterStartCountsAndFencesTheEarlierOne) {
   EXPECT_EQ(load(kFour), 4);
 }
 
-// Whatever operation fails on one rank: all are told the same, nobody waits, and the step before or the new one is there, whole.
+// Whatever operation fails on one rank: all are told the same, nobody waits, and the step before or the new
+// one is there, whole.
 TEST_F(MemoryTier, WhereOneFailsTheStepBeforeStays) {
   for (const Machines machines : {Machines::kOne, Machines::kOneEach}) {
     const Cluster cluster{Mesh(2, {.tp = 2}), 1, machines};
@@ -373,7 +400,8 @@ TEST_F(MemoryTier, WhereOneFailsTheStepBeforeStays) {
         const auto results = save(cluster, step, static_cast<uint64_t>(step));
         const bool reached = faulty.operations() > operation;
         faulty.clear();
-        EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value()) << "operation " << operation << " of rank " << rank;
+        EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value())
+            << "operation " << operation << " of rank " << rank;
         // The last thing that can fail is one of the manifests; where another was put, the step counts.
         const int64_t found = load(cluster);
         EXPECT_TRUE(found == step || (found == good && results[0].failure))
@@ -431,12 +459,14 @@ TEST_F(MemoryTier, FilesOfManyMessagesComeWhole) {
   });
 }
 
-// Nobody sends more a second than he may, over a network or from folder to folder; whoever may send all he can is not held up by his own pace.
+// Nobody sends more a second than he may, over a network or from folder to folder; whoever may send all he
+// can is not held up by his own pace.
 TEST_F(MemoryTier, FilesComeAtTheirPace) {
   for (const Machines machines : {Machines::kOneEach, Machines::kOne}) {
     lose_node('a'), lose_node('b');
     constexpr int64_t bytes = int64_t{5} << 20;
-    std::array<double, 2> seconds{};  // the other rank may look at its watch only once the first bytes have gone
+    // the other rank may look at its watch only once the first bytes have gone
+    std::array<double, 2> seconds{};
     comm::run_ranks(2, [&](comm::Communicator& world) {
       const Writers ranks(group_of_writers(world));
       const Cluster cluster{Mesh(2, {}), 1, machines};
@@ -444,7 +474,8 @@ TEST_F(MemoryTier, FilesComeAtTheirPace) {
       const auto folder_of = [&](int64_t node) { return nodes.tier_of(node); };
       ranks.each("make", [&]() -> nlohmann::json {
         fs::create_directories(folder_of(world.rank()));
-        if (world.rank() == 0) std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
+        if (world.rank() == 0)
+          std::ofstream(folder_of(0) / "file-0") << std::string(static_cast<size_t>(bytes), 'x');
         return nullptr;
       });
       const std::vector<FileMove> moves = {{"file-0", bytes, 0, 1}};

@@ -1,4 +1,5 @@
-// What a node's disk keeps of its memory tier: the newest that was committed, whole or not at all, and back again after a restart of the machine.
+// What a node's disk keeps of its memory tier: the newest that was committed, whole or not at all, and back
+// again after a restart of the machine.
 #include "checkpoint/memory_tier/node_disk.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// What the tests of published models share: the golden ones, copies of them to be spoilt, and what a model computes.
+// What the tests of published models share: the golden ones, copies of them to be spoilt, and what a model
+// computes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -33,7 +34,8 @@ inline Tensor read_tensor(const fs::path& path, const std::string& name) {
   const auto file = storage::SafetensorsFile::open(storage::local_file_system(), path);
   const storage::TensorInfo& info = file.at(name);
   const Tensor tensor = at::empty(info.shape, info.dtype == storage::DType::kI64 ? at::kLong : at::kFloat);
-  file.read(info, 0, {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<size_t>(tensor.nbytes())});
+  file.read(info, 0,
+            {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<size_t>(tensor.nbytes())});
   return tensor;
 }
 
@@ -47,7 +49,8 @@ inline Tensor logits_of(model::Decoder& decoder, const Tensor& ids) {
 
 inline std::map<std::string, std::string> bytes_of_tensors(const fs::path& folder) {
   std::map<std::string, std::string> found;
-  const auto file = storage::SafetensorsFile::open(storage::local_file_system(), folder / "model.safetensors");
+  const auto file =
+      storage::SafetensorsFile::open(storage::local_file_system(), folder / "model.safetensors");
   for (const storage::TensorInfo& tensor : file.tensors()) {
     const std::vector<std::byte> data = file.read(tensor.name);
     std::string text(storage::name_of(tensor.dtype));
@@ -57,8 +60,12 @@ inline std::map<std::string, std::string> bytes_of_tensors(const fs::path& folde
   return found;
 }
 
-inline nlohmann::json config_of(const fs::path& folder) { return nlohmann::json::parse(read_text(folder / "config.json")); }
-inline void write_config(const fs::path& folder, const nlohmann::json& config) { std::ofstream(folder / "config.json") << config; }
+inline nlohmann::json config_of(const fs::path& folder) {
+  return nlohmann::json::parse(read_text(folder / "config.json"));
+}
+inline void write_config(const fs::path& folder, const nlohmann::json& config) {
+  std::ofstream(folder / "config.json") << config;
+}
 
 class PublishedTest : public ::testing::Test {
  protected:
@@ -95,7 +102,8 @@ struct Named {
 inline std::vector<Named> tensors_in(const fs::path& path) {
   const auto file = storage::SafetensorsFile::open(storage::local_file_system(), path);
   std::vector<Named> found;
-  for (const auto& tensor : file.tensors()) found.push_back({tensor.name, tensor.dtype, tensor.shape, file.read(tensor.name)});
+  for (const auto& tensor : file.tensors())
+    found.push_back({tensor.name, tensor.dtype, tensor.shape, file.read(tensor.name)});
   return found;
 }
 

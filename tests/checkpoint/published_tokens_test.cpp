@@ -1,4 +1,5 @@
-// What ends a text of a published model, and what an export says of a model that was trained here. Made from public reports of models that never stopped.
+// What ends a text of a published model, and what an export says of a model that was trained here. Made from
+// public reports of models that never stopped.
 #include "checkpoint/published/published_tokens.h"
 
 #include "checkpoint/open_model.h"
@@ -41,26 +42,43 @@ class PublishedTokens : public PublishedTest {
 
 TEST_F(PublishedTokens, EndsAreTakenFromTheFirstFileThatSaysThem) {
   const std::string config = R"({"eos_token_id": 256})", generation = R"({"eos_token_id": [257, 256, 258]})";
-  EXPECT_THAT(roles({{"config.json", config}, {"generation_config.json", generation}}, "</s>").stop, ElementsAre("<|im_end|>", "<|eot|>"));
-  EXPECT_EQ(roles({{"config.json", config}, {"generation_config.json", generation}}, "</s>").end_of_document, "") << "it has a usual name";
-  EXPECT_THAT(roles({{"config.json", R"({"eos_token_id": 257})"}, {"generation_config.json", R"({"eos_token_id": null})"}}, "</s>").stop,
+  EXPECT_THAT(roles({{"config.json", config}, {"generation_config.json", generation}}, "</s>").stop,
+              ElementsAre("<|im_end|>", "<|eot|>"));
+  EXPECT_EQ(roles({{"config.json", config}, {"generation_config.json", generation}}, "</s>").end_of_document,
+            "")
+      << "it has a usual name";
+  EXPECT_THAT(roles({{"config.json", R"({"eos_token_id": 257})"},
+                     {"generation_config.json", R"({"eos_token_id": null})"}},
+                    "</s>")
+                  .stop,
               ElementsAre("<|im_end|>"));
-  const auto by_name = roles({{"config.json", "{}"}, {"tokenizer_config.json", R"({"eos_token": {"content": "<over>"}})"}});
+  const auto by_name =
+      roles({{"config.json", "{}"}, {"tokenizer_config.json", R"({"eos_token": {"content": "<over>"}})"}});
   EXPECT_EQ(by_name.end_of_document, "<over>");
   EXPECT_THAT(by_name.stop, IsEmpty()) << "the end of a document ends a text anyway";
   EXPECT_EQ(roles({{"tokenizer_config.json", R"({"eos_token": "<over>"})"}}).end_of_document, "<over>");
-  EXPECT_THAT(roles({{"generation_config.json", R"({"eos_token_id": [257, 90000, -1]})"}}, "</s>").stop, ElementsAre("<|im_end|>"));
+  EXPECT_THAT(roles({{"generation_config.json", R"({"eos_token_id": [257, 90000, -1]})"}}, "</s>").stop,
+              ElementsAre("<|im_end|>"));
   EXPECT_THAT(roles({}).stop, IsEmpty());
 }
 
 TEST_F(PublishedTokens, FilesThatLieAreRefusedByName) {
-  EXPECT_THAT(refused([&] { roles({{"generation_config.json", "{"}}); }), HasSubstr("generation_config.json"));
+  EXPECT_THAT(refused([&] {
+                roles({{"generation_config.json", "{"}});
+              }),
+              HasSubstr("generation_config.json"));
   EXPECT_THAT(refused([&] {
                 roles({{"config.json", R"({"eos_token_id": "</s>"})"}});
               }),
               AllOf(HasSubstr("config.json"), HasSubstr("eos_token_id")));
-  EXPECT_THAT(refused([&] { roles({{"config.json", R"({"eos_token_id": [1.5]})"}}); }), HasSubstr("eos_token_id"));
-  EXPECT_THAT(refused([&] { roles({{"tokenizer_config.json", R"({"eos_token": 3})"}}); }), HasSubstr("eos_token"));
+  EXPECT_THAT(refused([&] {
+                roles({{"config.json", R"({"eos_token_id": [1.5]})"}});
+              }),
+              HasSubstr("eos_token_id"));
+  EXPECT_THAT(refused([&] {
+                roles({{"tokenizer_config.json", R"({"eos_token": 3})"}});
+              }),
+              HasSubstr("eos_token"));
 }
 
 TEST_F(PublishedTokens, TheCheckpointKeepsThemAndARunBeginsWithThem) {
@@ -77,7 +95,8 @@ TEST_F(PublishedTokens, TheCheckpointKeepsThemAndARunBeginsWithThem) {
     const recipe::FirstWords words = StartingPoint::open(from)->first_words();
     EXPECT_EQ(words.recipe.data.end_of_document, "<over>");
     EXPECT_THAT(words.recipe.data.stop_tokens, ElementsAre("<|im_end|>"));
-    EXPECT_THAT(words.keys, ::testing::IsSupersetOf({"data.tokenizer", "data.end_of_document", "data.stop_tokens"}));
+    EXPECT_THAT(words.keys,
+                ::testing::IsSupersetOf({"data.tokenizer", "data.end_of_document", "data.stop_tokens"}));
   }
   // Out again, it is what came in.
   export_model(out, folder_.path() / "out", std::nullopt);
@@ -92,15 +111,16 @@ TEST_F(PublishedTokens, AnExportSaysWhatTrainingKnew) {
   config["max_position_embeddings"] = 64;
   write_config(model, config);
   std::string text = small_tokenizer();
-  text.replace(text.find(R"({"type":"TemplateProcessing")"), text.find(R"("decoder")") - text.find(R"({"type":"TemplateProcessing")"),
-               "null,");
+  text.replace(text.find(R"({"type":"TemplateProcessing")"),
+               text.find(R"("decoder")") - text.find(R"({"type":"TemplateProcessing")"), "null,");
   std::ofstream(model / "tokenizer.json") << text;
   std::ofstream(model / "generation_config.json") << R"({"eos_token_id": [0, 2]})";
   const fs::path out = folder_.path() / "imported", exported = folder_.path() / "exported";
   import_model(model, out);
   fs::remove_all(out / "published");
   const ExportReport report = export_model(out, exported, std::nullopt);
-  EXPECT_THAT(report.carried, ElementsAre("tokenizer.json", "tokenizer_config.json", "generation_config.json"));
+  EXPECT_THAT(report.carried,
+              ElementsAre("tokenizer.json", "tokenizer_config.json", "generation_config.json"));
   EXPECT_EQ(report.loaded_by, "transformers");
   for (const char* name : {"config.json", "generation_config.json"}) {
     const auto said = nlohmann::json::parse(read_text(exported / name));
@@ -112,7 +132,8 @@ TEST_F(PublishedTokens, AnExportSaysWhatTrainingKnew) {
   const auto tokens = nlohmann::json::parse(read_text(exported / "tokenizer_config.json"));
   EXPECT_EQ(tokens["bos_token"], "<over>");
   EXPECT_EQ(tokens["eos_token"], "<over>");
-  EXPECT_THAT(data::Tokenizer::load(exported / "tokenizer.json").encode("ab", true), ElementsAre(0, 3, 4)) << "documents began with it";
+  EXPECT_THAT(data::Tokenizer::load(exported / "tokenizer.json").encode("ab", true), ElementsAre(0, 3, 4))
+      << "documents began with it";
 }
 
 TEST_F(PublishedTokens, ExportWritesTheFamilyThatIsAskedFor) {
@@ -122,7 +143,8 @@ TEST_F(PublishedTokens, ExportWritesTheFamilyThatIsAskedFor) {
               HasSubstr("queries and keys have norms"));
   EXPECT_FALSE(fs::exists(folder_.path() / "no"));
   import_model(copy_of("llama"), folder_.path() / "other");
-  const ExportReport report = export_model(folder_.path() / "other", folder_.path() / "mistral", std::nullopt, {}, "mistral");
+  const ExportReport report =
+      export_model(folder_.path() / "other", folder_.path() / "mistral", std::nullopt, {}, "mistral");
   EXPECT_EQ(report.family, "mistral");
 }
 
@@ -135,21 +157,25 @@ TEST_F(PublishedNames, WhatStandsInFrontOfThemIsSeen) {
     std::vector<Named> tensors = tensors_in(file);
     for (Named& tensor : tensors) tensor.name = prefix + tensor.name;
     write_tensors(file, tensors);
-    EXPECT_THAT(import_refused(model), AllOf(HasSubstr(prefix + "model.embed_tokens.weight"), HasSubstr("wrapped"))) << prefix;
+    EXPECT_THAT(import_refused(model),
+                AllOf(HasSubstr(prefix + "model.embed_tokens.weight"), HasSubstr("wrapped")))
+        << prefix;
   }
   const fs::path model = copy_of("llama"), file = model / "model.safetensors";
   std::vector<Named> tensors = tensors_in(file);
   for (Named& tensor : tensors)
     if (tensor.name.starts_with("model.")) tensor.name = tensor.name.substr(6);
   write_tensors(file, tensors);
-  EXPECT_THAT(import_refused(model), AllOf(HasSubstr("such as embed_tokens.weight"), HasSubstr("part of one")));
+  EXPECT_THAT(import_refused(model),
+              AllOf(HasSubstr("such as embed_tokens.weight"), HasSubstr("part of one")));
 }
 
 TEST_F(PublishedNames, TwoSetsOfWeightsAreRefused) {
   const fs::path model = copy_of("llama");
   fs::copy(model / "model.safetensors", model / "model-00001-of-00001.safetensors");
   nlohmann::json map;
-  for (const Named& tensor : tensors_in(model / "model.safetensors")) map[tensor.name] = "model-00001-of-00001.safetensors";
+  for (const Named& tensor : tensors_in(model / "model.safetensors"))
+    map[tensor.name] = "model-00001-of-00001.safetensors";
   std::ofstream(model / "model.safetensors.index.json") << nlohmann::json{{"weight_map", map}};
   EXPECT_THAT(import_refused(model), HasSubstr("two sets of weights"));
   for (auto& [name, file] : map.items()) file = "model.safetensors";

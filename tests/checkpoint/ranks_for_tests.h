@@ -50,7 +50,8 @@ inline std::map<std::string, Tensor> wholes_of(RankTraining& training) {
 }
 
 inline Tensor box_of(Tensor whole, const layout::Rectangle& box) {
-  for (size_t d = 0; d < box.length.size(); ++d) whole = whole.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
+  for (size_t d = 0; d < box.length.size(); ++d)
+    whole = whole.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
   return whole;
 }
 
@@ -62,13 +63,16 @@ inline std::unique_ptr<comm::Communicator> group_of_writers(comm::Communicator& 
 
 inline void expect_boxes_of(const std::map<std::string, Tensor>& wholes, RankTraining& training) {
   for (const StateEntry& entry : tensors_of(training.state)) {
-    EXPECT_TRUE(at::equal(entry.view, box_of(wholes.at(entry.name), entry.held))) << entry.name << entry.held.text();
+    EXPECT_TRUE(at::equal(entry.view, box_of(wholes.at(entry.name), entry.held)))
+        << entry.name << entry.held.text();
   }
   for (const auto& parameter : training.decoder.parameters().all()) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& part = parameter->parts[i];
-      const Tensor rounded = box_of(wholes.at(part.spec.tensor.name), part.held).to(parameter->value.scalar_type());
-      EXPECT_TRUE(at::equal(parameter->part_of(parameter->value.detach(), i), rounded)) << part.spec.tensor.name;
+      const Tensor rounded =
+          box_of(wholes.at(part.spec.tensor.name), part.held).to(parameter->value.scalar_type());
+      EXPECT_TRUE(at::equal(parameter->part_of(parameter->value.detach(), i), rounded))
+          << part.spec.tensor.name;
     }
   }
 }

@@ -1,5 +1,6 @@
-// Checkpoints of several ranks: what one layout saves every other loads, bit by bit, each value written once; and whatever a rank meets
-// while it writes, all ranks are told the same, and there is a whole new checkpoint or the old one.
+// Checkpoints of several ranks: what one layout saves every other loads, bit by bit, each value written once;
+// and whatever a rank meets while it writes, all ranks are told the same, and there is a whole new checkpoint
+// or the old one.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -25,19 +26,26 @@ class SavingOnRanks : public ::testing::Test {
   using Results = std::vector<SaveResult>;
 
   // Every rank of the mesh makes its training, does something to it and saves it. What each was told.
-  Results save(const Mesh& mesh, int64_t step, const std::function<void(RankTraining&)>& prepare, int64_t generation = 1) {
+  Results save(const Mesh& mesh, int64_t step, const std::function<void(RankTraining&)>& prepare,
+               int64_t generation = 1) {
     Results results(static_cast<size_t>(mesh.world()));
     comm::run_ranks(mesh.world(), [&](comm::Communicator& world) {
       RankTraining training({mesh, world.rank()});
       prepare(training);
-      const auto tell = [&](const SaveResult& result) { results[static_cast<size_t>(world.rank())] = result; };
-      storage::FileSystem& files = world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
-      Saver saver(files, {.folder = folder.path(), .generation = generation, .on_result = tell}, group_of_writers(world));
+      const auto tell = [&](const SaveResult& result) {
+        results[static_cast<size_t>(world.rank())] = result;
+      };
+      storage::FileSystem& files =
+          world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
+      Saver saver(files, {.folder = folder.path(), .generation = generation, .on_result = tell},
+                  group_of_writers(world));
       saver.save(step, training.state, {.run_id = "ranks"});
     });
     return results;
   }
-  storage::Checkpoint newest() { return storage::open_checkpoint(disk, folder.path(), storage::Depth::kContents); }
+  storage::Checkpoint newest() {
+    return storage::open_checkpoint(disk, folder.path(), storage::Depth::kContents);
+  }
   std::vector<std::string> files_of(const storage::Checkpoint& checkpoint) {
     std::vector<std::string> names;
     for (const auto& file : checkpoint.manifest().files) names.push_back(file.name);
@@ -89,7 +97,9 @@ void save_load_save_load(const std::filesystem::path& folder, const Mesh& mesh) 
 }
 
 TEST_F(SavingOnRanks, TensorParallelReplicas) { save_load_save_load(folder.path(), Mesh(4, {.tp = 2})); }
-TEST_F(SavingOnRanks, StagesThatShareAnEmbedding) { save_load_save_load(folder.path(), Mesh(4, {.pp = 2, .tp = 2})); }
+TEST_F(SavingOnRanks, StagesThatShareAnEmbedding) {
+  save_load_save_load(folder.path(), Mesh(4, {.pp = 2, .tp = 2}));
+}
 TEST_F(SavingOnRanks, ExpertsAndContext) { save_load_save_load(folder.path(), Mesh(4, {.cp = 2, .ep = 2})); }
 TEST_F(SavingOnRanks, PartsOfExperts) { save_load_save_load(folder.path(), Mesh(4, {.ep = 2, .etp = 2})); }
 TEST_F(SavingOnRanks, ThreeReplicas) { save_load_save_load(folder.path(), Mesh(3, {})); }
@@ -101,8 +111,9 @@ TEST_F(SavingOnRanks, AReplicaIsWrittenOnceIntoAFileOfItsWriter) {
     EXPECT_EQ(result.path, folder / "step-000000007");
   }
   // Ranks 2 and 3 are the replicas of 0 and 1.
-  EXPECT_THAT(files_of(newest()), ElementsAre("model-00001-of-00004.safetensors", "optimizer-00001-of-00004.safetensors",
-                                              "model-00002-of-00004.safetensors", "optimizer-00002-of-00004.safetensors"));
+  EXPECT_THAT(files_of(newest()),
+              ElementsAre("model-00001-of-00004.safetensors", "optimizer-00001-of-00004.safetensors",
+                          "model-00002-of-00004.safetensors", "optimizer-00002-of-00004.safetensors"));
   int64_t stored = 0, whole = 0;
   const storage::Checkpoint saved = newest();
   for (const auto& [name, tensor] : saved.manifest().tensors) {
@@ -112,7 +123,8 @@ TEST_F(SavingOnRanks, AReplicaIsWrittenOnceIntoAFileOfItsWriter) {
   EXPECT_EQ(stored, whole);
 }
 
-// Four copies of a model: each byte of the disk is read by one of the ranks, each of which reads some, and all have them.
+// Four copies of a model: each byte of the disk is read by one of the ranks, each of which reads some, and
+// all have them.
 TEST_F(SavingOnRanks, OfReplicasOneReadsForAll) {
   RankTraining single;
   fill(single, 100);
@@ -121,8 +133,8 @@ TEST_F(SavingOnRanks, OfReplicasOneReadsForAll) {
     Saver saver(disk, {.folder = folder.path()});
     saver.save(1, single.state, {});
   }
-  std::array<storage::CountingReads, 4> files{storage::CountingReads(disk), storage::CountingReads(disk), storage::CountingReads(disk),
-                                              storage::CountingReads(disk)};
+  std::array<storage::CountingReads, 4> files{storage::CountingReads(disk), storage::CountingReads(disk),
+                                              storage::CountingReads(disk), storage::CountingReads(disk)};
   comm::run_ranks(4, [&](comm::Communicator& world) {
     const auto saved = storage::open_checkpoint(files[static_cast<size_t>(world.rank())], folder.path());
     RankTraining training({Mesh(4, {}), world.rank()});
@@ -175,7 +187,8 @@ TEST_F(SavingOnRanks, WhereOneFailsNoneHasSavedAndAllKnow) {
       const auto results = save(mesh, ++step, [](RankTraining& training) { fill(training, 50); });
       const bool reached = faulty.operations() > operation;
       faulty.clear();
-      EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value()) << "operation " << operation << " of rank " << rank;
+      EXPECT_EQ(results[0].failure.has_value(), results[1].failure.has_value())
+          << "operation " << operation << " of rank " << rank;
       if (!results[0].failure) last_good = step;
       // Of a commit whose last sync failed nobody knows whether it will last; the next save stands beside it.
       const int64_t found = newest().manifest().step;

@@ -31,7 +31,9 @@ const std::filesystem::path kFolder = "/run/checkpoints";
 class Saving : public ::testing::Test {
  protected:
   SaverOptions options(storage::RetentionPolicy retention = {}) {
-    return {.folder = kFolder, .retention = retention, .on_result = [this](const SaveResult& result) { results.push_back(result); }};
+    return {.folder = kFolder, .retention = retention, .on_result = [this](const SaveResult& result) {
+              results.push_back(result);
+            }};
   }
   std::vector<int64_t> steps_there() const {
     std::vector<int64_t> steps;
@@ -50,7 +52,10 @@ class NoRename final : public storage::WrappedFileSystem {
   using WrappedFileSystem::WrappedFileSystem;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     if (!refused.empty() && to.filename().string().find(refused) != std::string::npos) {
-      throw Error({.code = ExitCode::kDisk, .what = "cannot rename", .found = "Input/output error", .where = to.string()});
+      throw Error({.code = ExitCode::kDisk,
+                   .what = "cannot rename",
+                   .found = "Input/output error",
+                   .where = to.string()});
     }
     inner_.rename(from, to);
   }
@@ -73,7 +78,8 @@ TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
   ASSERT_EQ(stale.afterwards.size(), 1u);
   EXPECT_THAT(stale.afterwards[0].what(), HasSubstr("`latest`"));
   EXPECT_EQ(stale.path.filename(), "step-000000002");
-  EXPECT_EQ(storage::open_checkpoint(disk, kFolder / storage::kLatestName).manifest().step, 2) << "a stale hint misleads nobody";
+  EXPECT_EQ(storage::open_checkpoint(disk, kFolder / storage::kLatestName).manifest().step, 2)
+      << "a stale hint misleads nobody";
 
   files.refused = ".deleted-";
   const SaveResult crowded = save(3);
@@ -98,7 +104,8 @@ class DiskOfSoMany final : public storage::WrappedFileSystem {
   using WrappedFileSystem::WrappedFileSystem;
   std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
     int64_t there = 0;
-    for (const auto& entry : inner_.list(kFolder)) there += entry.is_folder && entry.name.starts_with("step-") && entry.name.size() == 14;
+    for (const auto& entry : inner_.list(kFolder))
+      there += entry.is_folder && entry.name.starts_with("step-") && entry.name.size() == 14;
     if (path.string().find(".tmp-") != std::string::npos && there >= room)
       throw Error({.code = ExitCode::kDisk, .what = "cannot write", .found = found, .where = path.string()});
     return inner_.create(path);
@@ -107,7 +114,8 @@ class DiskOfSoMany final : public storage::WrappedFileSystem {
   std::string found = "No space left on device";
 };
 
-// What is older than the newest makes room for a newer one, but for what is to be kept; where that is not enough, or nothing can go, the save fails.
+// What is older than the newest makes room for a newer one, but for what is to be kept; where that is not
+// enough, or nothing can go, the save fails.
 TEST_F(Saving, AFullDiskCostsOlderCheckpoints) {
   DiskOfSoMany files(disk);
   Saver saver(files, options({.keep_last = 3, .keep_every = 2}));
@@ -171,8 +179,8 @@ TEST_F(Saving, ACheckpointIsReadBackAtMostOnce) {
   }
 }
 
-// The first file that is created waits until the door opens, or until it is clear that nobody will open it: a second save that waits
-// for the first never does.
+// The first file that is created waits until the door opens, or until it is clear that nobody will open it: a
+// second save that waits for the first never does.
 class SlowDisk final : public storage::WrappedFileSystem {
  public:
   using WrappedFileSystem::WrappedFileSystem;
@@ -216,10 +224,12 @@ TEST_F(Saving, ASecondSaveChangesNothingOfTheFirstThatIsStillBeingWritten) {
   EXPECT_FALSE(results.at(1).failure) << results[1].failure->what();
   for (const int64_t step : {1, 2}) {
     TinyTraining loaded;
-    load_training_state(storage::Checkpoint::open(disk, results[static_cast<size_t>(step) - 1].path), loaded.state());
+    load_training_state(storage::Checkpoint::open(disk, results[static_cast<size_t>(step) - 1].path),
+                        loaded.state());
     const auto state = loaded.tensors();
     for (size_t i = 0; i < state.size(); ++i) {
-      EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1)) << "step " << step << " " << state[i].name;
+      EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1))
+          << "step " << step << " " << state[i].name;
     }
   }
 }
@@ -273,7 +283,8 @@ TEST_F(Saving, RunsAreComparedByTheLastSaveOfAStep) {
   EXPECT_EQ(compare_runs(folder / "twice", folder / "early", 0).step, 3);
 }
 
-// Another optimizer's states are an error, or where that is wanted left out: the weights come, the states stay at zero.
+// Another optimizer's states are an error, or where that is wanted left out: the weights come, the states
+// stay at zero.
 TEST_F(Saving, StatesOfAnotherOptimizer) {
   {
     Saver saver(disk, options());
@@ -304,8 +315,12 @@ TEST_F(Saving, TheListOfStateMayChangeFromSaveToSave) {
    public:
     std::vector<StateEntry> tensors() override {
       const layout::Shape shape = values.sizes().vec();
-      return {
-          {.name = "task.values", .file = "task", .role = "task", .shape = shape, .held = layout::Rectangle::whole(shape), .view = values}};
+      return {{.name = "task.values",
+               .file = "task",
+               .role = "task",
+               .shape = shape,
+               .held = layout::Rectangle::whole(shape),
+               .view = values}};
     }
     Tensor values = at::arange(3, at::kLong);
   } growing;
@@ -316,7 +331,8 @@ TEST_F(Saving, TheListOfStateMayChangeFromSaveToSave) {
     saver.wait();
     ASSERT_FALSE(saver.last_failure()) << saver.last_failure()->what();
     growing.values.zero_();
-    load_training_state(storage::open_checkpoint(disk, kFolder), std::array<StateProvider*, 2>{&growing, &training.optimizer_state});
+    load_training_state(storage::open_checkpoint(disk, kFolder),
+                        std::array<StateProvider*, 2>{&growing, &training.optimizer_state});
     EXPECT_TRUE(at::equal(growing.values, at::arange(2 * step, at::kLong))) << step;
   }
 }
@@ -324,11 +340,13 @@ TEST_F(Saving, TheListOfStateMayChangeFromSaveToSave) {
 // A disk with room for so many bytes of files, as it is when one is removed: room again.
 class SmallDisk final : public storage::WrappedFileSystem {
  public:
-  SmallDisk(storage::RecordingFileSystem& inner, int64_t bytes) : WrappedFileSystem(inner), recording_(inner), bytes_(bytes) {}
+  SmallDisk(storage::RecordingFileSystem& inner, int64_t bytes)
+      : WrappedFileSystem(inner), recording_(inner), bytes_(bytes) {}
   std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
     class Writer final : public storage::FileWriter {
      public:
-      Writer(SmallDisk& disk, std::unique_ptr<storage::FileWriter> inner) : disk_(disk), inner_(std::move(inner)) {}
+      Writer(SmallDisk& disk, std::unique_ptr<storage::FileWriter> inner)
+          : disk_(disk), inner_(std::move(inner)) {}
       void write(std::span<const std::byte> data) override {
         if (disk_.used("/run") + static_cast<int64_t>(data.size()) > disk_.bytes_)
           throw Error({.code = ExitCode::kDisk, .what = "cannot write", .found = "No space left on device"});
@@ -358,7 +376,8 @@ class SmallDisk final : public storage::WrappedFileSystem {
 class OnASmallDisk : public Saving {
  protected:
   // Room for `checkpoints` of them, and a bit.
-  SaveResult save_all(int64_t checkpoints, storage::RetentionPolicy retention, int64_t steps, const std::string& kept = "") {
+  SaveResult save_all(int64_t checkpoints, storage::RetentionPolicy retention, int64_t steps,
+                      const std::string& kept = "") {
     Saver first(disk, options(retention));
     first.save(1, training.state(), training.manifest());
     first.wait();
@@ -410,7 +429,8 @@ TEST_F(OnASmallDisk, NothingGoesThatIsNeeded) {
   saver.save(4, training.state(), training.manifest());
   saver.wait();
   EXPECT_THAT(results.back().removed_for_room, ElementsAre(kFolder / "step-000000001"));
-  EXPECT_EQ(storage::find_newest_valid(disk, kFolder).newest->manifest().step, results.back().failure ? 2 : 4);
+  EXPECT_EQ(storage::find_newest_valid(disk, kFolder).newest->manifest().step,
+            results.back().failure ? 2 : 4);
   const auto left = steps_there();
   EXPECT_NE(std::ranges::find(left, 2), left.end());
 }

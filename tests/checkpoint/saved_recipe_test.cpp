@@ -19,7 +19,9 @@ using ::testing::HasSubstr;
 
 class SavedModel : public ::testing::Test {
  protected:
-  SavedModel() : folder_(fs::path(::testing::TempDir()) / ("longhaul-saved-" + std::to_string(::getpid()))) { fs::remove_all(folder_); }
+  SavedModel() : folder_(fs::path(::testing::TempDir()) / ("longhaul-saved-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+  }
   ~SavedModel() override { fs::remove_all(folder_); }
 
   fs::path save(const nlohmann::json& recipe) {
@@ -76,11 +78,12 @@ TEST_F(SavedModel, ARecipeThatNamesAnotherFileIsRefused) {
   for (const std::string& base : {secret.string(), std::string("/nowhere/secret.toml")}) {
     const auto path = save({{"toml", "version = 1\nbase = \"" + base + "\"\n"}});
     for (const auto& use : std::vector<std::function<void()>>{
-             [&] { open_model(path); }, [&] { saved_recipe(storage::Checkpoint::open(storage::local_file_system(), path)); }}) {
+             [&] { open_model(path); },
+             [&] { saved_recipe(storage::Checkpoint::open(storage::local_file_system(), path)); }}) {
       const Error error = error_of(use);
       EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
-      EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr("builds on another file"), HasSubstr(base), HasSubstr("manifest.json"), HasSubstr("line 2")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("builds on another file"), HasSubstr(base),
+                                      HasSubstr("manifest.json"), HasSubstr("line 2")));
     }
   }
 }

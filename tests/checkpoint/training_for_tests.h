@@ -16,9 +16,10 @@
 namespace longhaul::checkpoint {
 
 inline recipe::LoadedRecipe tiny_recipe(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> overrides{"model.layers=1",        "model.hidden=16",      "model.heads=2",       "model.kv_heads=1",
-                                     "model.head_dim=8",      "model.vocabulary=300", "data.vocabulary=300", "model.mixers=softmax",
-                                     "model.intermediate=16", "model.rotary_dim=4",   "model.experts=0",     "train.dtype=fp32"};
+  std::vector<std::string> overrides{"model.layers=1",      "model.hidden=16",      "model.heads=2",
+                                     "model.kv_heads=1",    "model.head_dim=8",     "model.vocabulary=300",
+                                     "data.vocabulary=300", "model.mixers=softmax", "model.intermediate=16",
+                                     "model.rotary_dim=4",  "model.experts=0",      "train.dtype=fp32"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return recipe::load_defaults(overrides);
 }
@@ -28,7 +29,8 @@ struct TinyTraining {
 
   recipe::LoadedRecipe recipe;
   model::Decoder decoder = testing::filled_decoder(recipe.recipe.model, "fp32");
-  std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(recipe.recipe.optim, decoder.parameters(), Precision::named("fp32"));
+  std::unique_ptr<optim::Optimizer> optimizer =
+      optim::make_optimizer(recipe.recipe.optim, decoder.parameters(), Precision::named("fp32"));
 
   OptimizerState optimizer_state{*optimizer};
 

@@ -32,7 +32,8 @@ std::string save(storage::FileSystem& files, const std::filesystem::path& folder
                                                        .offset = {0},
                                                        .length = {100 * (i + 1)},
                                                        .data = data}};
-    writer.add(storage::write_checkpoint_file(files, writer.folder(), fmt::format("{}.safetensors", i), shards));
+    writer.add(
+        storage::write_checkpoint_file(files, writer.folder(), fmt::format("{}.safetensors", i), shards));
   }
   return writer.commit({.run_id = "shares", .world = kFiles}).filename().string();
 }
@@ -52,10 +53,12 @@ TEST(VerifyTogether, SharesAreOfAboutAsManyBytes) {
   const std::string name = save(disk, folder.path());
   const auto manifest = storage::read_manifest(disk, folder.path() / name);
   const auto two = shares_of_files(manifest, storage::kAllRoles, 2);
-  // The largest first, each to who has least: 500 | 400, then 300 to the second, 200 to the first, 100 to either.
+  // The largest first, each to who has least: 500 | 400, then 300 to the second, 200 to the first, 100 to
+  // either.
   EXPECT_EQ(two, (std::vector<std::vector<std::string>>{{"4.safetensors", "1.safetensors", "0.safetensors"},
                                                         {"3.safetensors", "2.safetensors"}}));
-  EXPECT_EQ(shares_of_files(manifest, "weight", 3), (std::vector<std::vector<std::string>>{{"1.safetensors"}, {"0.safetensors"}, {}}));
+  EXPECT_EQ(shares_of_files(manifest, "weight", 3),
+            (std::vector<std::vector<std::string>>{{"1.safetensors"}, {"0.safetensors"}, {}}));
 }
 
 TEST(VerifyTogether, EachByteIsReadOnceAndAllHearOfDamage) {
@@ -77,7 +80,8 @@ TEST(VerifyTogether, EachByteIsReadOnceAndAllHearOfDamage) {
     EXPECT_EQ(verdicts.size(), 1u);
     return std::pair(*verdicts.begin(), bytes);
   };
-  for (const int64_t ranks : {2, 3, 7}) EXPECT_EQ(judge(ranks), std::pair(std::string(), int64_t{400 * 15})) << ranks;
+  for (const int64_t ranks : {2, 3, 7})
+    EXPECT_EQ(judge(ranks), std::pair(std::string(), int64_t{400 * 15})) << ranks;
   for (int64_t i = 0; i < kFiles; ++i) {
     const auto file = folder.path() / name / fmt::format("{}.safetensors", i);
     flip_last_byte(file);

@@ -29,15 +29,20 @@ class ChatCommands : public ::testing::Test {
     folder_ = new TemporaryFolder;
     fs::create_directories(folder_->path() / "text");
     for (int i = 0; i < 20; ++i)
-      std::ofstream(folder_->path() / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-    std::ofstream(at("tiny.toml"))
-        << "version = 1\n[model]\nfamily = \"llama\"\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-           "vocabulary = 301\nmixers = [\"softmax\"]\nintermediate = 32\nrotary_dim = 16\nwiring = \"pre_norm\"\n"
-           "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 2\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\nsequence = 32\n"
-           "evaluate_every = 0\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n";
-    std::ofstream(at("plain.jinja"))
-        << "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if style %}({{ style }}){% endif %}";
-    const ProcessResult trained = longhaul({"train", at("tiny.toml"), "data.source=" + at("text"), "--run", at("run"), "--quiet"});
+      std::ofstream(folder_->path() / "text" / (std::to_string(i) + ".txt"))
+          << std::string(300, 'a') << i << "\n";
+    std::ofstream(at("tiny.toml")) << "version = 1\n[model]\nfamily = \"llama\"\nlayers = 2\nhidden = "
+                                      "32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+                                      "vocabulary = 301\nmixers = [\"softmax\"]\nintermediate = "
+                                      "32\nrotary_dim = 16\nwiring = \"pre_norm\"\n"
+                                      "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 2\ndtype = "
+                                      "\"fp32\"\nbatch = 2\nmicro_batch = 1\nsequence = 32\n"
+                                      "evaluate_every = 0\n[sample]\ntokens = "
+                                      "0\n[observe]\ncompression_baseline = false\nreport = false\n";
+    std::ofstream(at("plain.jinja")) << "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor "
+                                        "%}{% if style %}({{ style }}){% endif %}";
+    const ProcessResult trained =
+        longhaul({"train", at("tiny.toml"), "data.source=" + at("text"), "--run", at("run"), "--quiet"});
     ASSERT_EQ(trained.status, 0) << trained.errors;
   }
   static void TearDownTestSuite() { delete folder_; }
@@ -48,12 +53,15 @@ class ChatCommands : public ::testing::Test {
     return run_process(arguments, {cache_variable(at("cache"))}, 180);
   }
   // The lines on standard input.
-  static ProcessResult chat(const std::string& lines, std::vector<std::string> more = {}, const std::string& jinja = "plain.jinja") {
+  static ProcessResult chat(const std::string& lines, std::vector<std::string> more = {},
+                            const std::string& jinja = "plain.jinja") {
     std::ofstream(at("lines")) << lines;
-    more.insert(more.begin(), {program_file(), "chat", at("run"), "--template", at(jinja), "--temperature", "0", "--tokens", "3"});
+    more.insert(more.begin(), {program_file(), "chat", at("run"), "--template", at(jinja), "--temperature",
+                               "0", "--tokens", "3"});
     std::string command;
     for (const std::string& word : more) command += shell_quoted(word) + " ";
-    return run_process({"sh", "-c", command + "<" + shell_quoted(at("lines"))}, {cache_variable(at("cache"))}, 180);
+    return run_process({"sh", "-c", command + "<" + shell_quoted(at("lines"))}, {cache_variable(at("cache"))},
+                       180);
   }
   static TemporaryFolder* folder_;
 };
@@ -68,7 +76,8 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 }
 
 TEST_F(ChatCommands, LinesAreAnsweredAndTheConversationIsKept) {
-  const ProcessResult talked = chat("first\n\nsecond \\\nline\n//x\n/save " + at("saved.json") + "\n", {"--json", "--system", "be"});
+  const ProcessResult talked =
+      chat("first\n\nsecond \\\nline\n//x\n/save " + at("saved.json") + "\n", {"--json", "--system", "be"});
   ASSERT_EQ(talked.status, 0) << talked.errors;
   const auto answers = json_lines(talked.output);
   ASSERT_EQ(answers.size(), 3U) << "an empty line asks nothing";
@@ -83,8 +92,8 @@ TEST_F(ChatCommands, LinesAreAnsweredAndTheConversationIsKept) {
   // What the model reads is what the template makes of all of it.
   const std::string first = "system: be\nuser: first\n";
   EXPECT_EQ(answers[0]["prompt_tokens"], first.size());
-  EXPECT_EQ(answers[1]["prompt_tokens"],
-            first.size() + 12 + answers[0]["text"].get<std::string>().size() + std::string("user: second \nline\n").size());
+  EXPECT_EQ(answers[1]["prompt_tokens"], first.size() + 12 + answers[0]["text"].get<std::string>().size() +
+                                             std::string("user: second \nline\n").size());
 
   // Continued from the file, the next answer is that of one long conversation.
   const ProcessResult more = chat("again\n", {"--json", "--load", at("saved.json")});
@@ -95,10 +104,12 @@ TEST_F(ChatCommands, LinesAreAnsweredAndTheConversationIsKept) {
 }
 
 TEST_F(ChatCommands, CommandsChangeWhatTheNextAnswerReads) {
-  const auto answers =
-      json_lines(chat("one\n/reset\n/system no\ntwo\n/undo\nthree\n/system\n/reset\nfour\n/quit\nfive\n", {"--json"}).output);
+  const auto answers = json_lines(
+      chat("one\n/reset\n/system no\ntwo\n/undo\nthree\n/system\n/reset\nfour\n/quit\nfive\n", {"--json"})
+          .output);
   ASSERT_EQ(answers.size(), 4U);
-  const std::vector<std::string> read{"user: one\n", "system: no\nuser: two\n", "system: no\nuser: three\n", "user: four\n"};
+  const std::vector<std::string> read{"user: one\n", "system: no\nuser: two\n", "system: no\nuser: three\n",
+                                      "user: four\n"};
   for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(answers[i]["prompt_tokens"], read[i].size()) << read[i];
   const auto told = json_lines(chat("one\n", {"--json", "--variables", R"({"style": "xyz"})"}).output);
   EXPECT_EQ(told[0]["prompt_tokens"], std::string("user: one\n(xyz)").size());
@@ -108,7 +119,8 @@ TEST_F(ChatCommands, ProseIsStreamedAndNothingElseIsPrinted) {
   const ProcessResult talked = chat("one\ntwo\n");
   ASSERT_EQ(talked.status, 0) << talked.errors;
   const auto answers = json_lines(chat("one\ntwo\n", {"--json"}).output);
-  EXPECT_EQ(talked.output, answers[0]["text"].get<std::string>() + "\n" + answers[1]["text"].get<std::string>() + "\n");
+  EXPECT_EQ(talked.output,
+            answers[0]["text"].get<std::string>() + "\n" + answers[1]["text"].get<std::string>() + "\n");
 }
 
 TEST_F(ChatCommands, MistakesEndAScriptWithTheirCode) {
@@ -134,7 +146,8 @@ TEST_F(ChatCommands, MistakesEndAScriptWithTheirCode) {
 }
 
 TEST_F(ChatCommands, AGgufFileIsWrittenOnceAndSaysWhatItHolds) {
-  const ProcessResult written = longhaul({"export", at("run"), "--gguf", at("tiny.gguf"), "--type", "q8_0", "--json"});
+  const ProcessResult written =
+      longhaul({"export", at("run"), "--gguf", at("tiny.gguf"), "--type", "q8_0", "--json"});
   ASSERT_EQ(written.status, 0) << written.errors;
   const nlohmann::json report = nlohmann::json::parse(written.output);
   EXPECT_EQ(report["architecture"], "llama");
@@ -146,8 +159,11 @@ TEST_F(ChatCommands, AGgufFileIsWrittenOnceAndSaysWhatItHolds) {
   const ProcessResult taken = longhaul({"export", at("run"), "--gguf", at("tiny.gguf")});
   EXPECT_EQ(taken.status, 64);
   EXPECT_THAT(taken.errors, HasSubstr("taken"));
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {}, {"--out", at("x"), "--gguf", at("y")}, {"--out", at("x"), "--type", "f16"}, {"--gguf", at("y"), "--dtype", "bf16"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--out", at("x"), "--gguf", at("y")},
+                                             {"--out", at("x"), "--type", "f16"},
+                                             {"--gguf", at("y"), "--dtype", "bf16"}}) {
     std::vector<std::string> command{"export", at("run")};
     command.insert(command.end(), words.begin(), words.end());
     EXPECT_EQ(longhaul(command).status, 64);

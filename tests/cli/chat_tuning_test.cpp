@@ -1,5 +1,6 @@
 // ctest: label=full timeout=600
-// train.task = "chat" as a person types it: trained from nothing, talked with, exported, imported, tuned on, and continued bit for bit.
+// train.task = "chat" as a person types it: trained from nothing, talked with, exported, imported, tuned on,
+// and continued bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,19 +28,23 @@ class ChatTuning : public ::testing::Test {
   ChatTuning() {
     std::ofstream rows(folder_ / "talks.jsonl");
     for (int i = 0; i < 90; ++i) {
-      rows << R"({"conversations": [{"from": "human", "value": "say )" << i << R"("}, {"from": "gpt", "value": ")"
-           << std::string(i % 20, 'a') << i << R"("}, {"from": "human", "value": "again"}, {"from": "gpt", "value": ")" << i << "\"}]}\n";
+      rows << R"({"conversations": [{"from": "human", "value": "say )" << i
+           << R"("}, {"from": "gpt", "value": ")" << std::string(i % 20, 'a') << i
+           << R"("}, {"from": "human", "value": "again"}, {"from": "gpt", "value": ")" << i << "\"}]}\n";
     }
     std::ofstream(folder_ / "tiny.toml")
-        << "version = 1\n[model]\nfamily = \"llama\"\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-           "vocabulary = 259\nmixers = [\"softmax\"]\nintermediate = 32\nrotary_dim = 16\nwiring = \"pre_norm\"\n"
+        << "version = 1\n[model]\nfamily = \"llama\"\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = "
+           "1\nhead_dim = 16\n"
+           "vocabulary = 259\nmixers = [\"softmax\"]\nintermediate = 32\nrotary_dim = 16\nwiring = "
+           "\"pre_norm\"\n"
            "[data]\ntokenizer = \"bytes\"\nstop_tokens = [\"<|im_end|>\"]\nheld_out_percent = 10\n"
            "[chat]\ntemplate = \"chatml\"\nnew_tokens = \"<|im_start|>,<|im_end|>\"\n"
         << common();
     std::ofstream(folder_ / "on.toml") << "version = 1\n" << common();  // no model, no tokenizer, no template
   }
   static std::string common() {
-    return "[train]\ntask = \"chat\"\nsteps = 4\ndtype = \"fp32\"\nbatch = 4\nmicro_batch = 2\nsequence = 160\nevaluate_every = 0\nthreads = 1\n"
+    return "[train]\ntask = \"chat\"\nsteps = 4\ndtype = \"fp32\"\nbatch = 4\nmicro_batch = 2\nsequence = "
+           "160\nevaluate_every = 0\nthreads = 1\n"
            "checkpoint_every = 2\n[optim]\nschedule = \"constant\"\nlr = 1e-3\n[sample]\ntokens = 4\n"
            "[observe]\ncompression_baseline = false\nreport = false\ntensorboard = false\n";
   }
@@ -48,7 +53,8 @@ class ChatTuning : public ::testing::Test {
     words.insert(words.begin(), program_file());
     return run_process(words, {cache_variable(at("cache")), "NO_COLOR=1"}, 240);
   }
-  ProcessResult train(const std::string& recipe, const std::string& run, std::vector<std::string> more = {}) const {
+  ProcessResult train(const std::string& recipe, const std::string& run,
+                      std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"train", at(recipe), "data.source=" + at("talks.jsonl"), "--run", at(run)});
     return longhaul(more);
   }
@@ -62,7 +68,8 @@ class ChatTuning : public ::testing::Test {
   std::string weights(const std::string& run, int step) const {
     std::string all;
     for (const auto& file : fs::recursive_directory_iterator(folder_ / run / "checkpoints")) {
-      const bool of_step = file.path().parent_path().filename().string().starts_with(fmt::format("step-{:09}", step));
+      const bool of_step =
+          file.path().parent_path().filename().string().starts_with(fmt::format("step-{:09}", step));
       if (of_step && file.path().filename().string().starts_with("model")) all += read_text(file.path());
     }
     EXPECT_FALSE(all.empty()) << run;
@@ -75,31 +82,36 @@ TEST_F(ChatTuning, TrainsTalksGoesOutComesInAndIsTunedOn) {
   const ProcessResult trained = train("tiny.toml", "run");
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_THAT(trained.output + trained.errors,
-              AllOf(HasSubstr("rows of the form sharegpt"), HasSubstr("2 new special tokens"), HasSubstr("What is learnt"),
-                    HasSubstr("<|im_start|>assistant\n⟦"), HasSubstr("chat " + at("run"))));
+              AllOf(HasSubstr("rows of the form sharegpt"), HasSubstr("2 new special tokens"),
+                    HasSubstr("What is learnt"), HasSubstr("<|im_start|>assistant\n⟦"),
+                    HasSubstr("chat " + at("run"))));
   EXPECT_TRUE(fs::exists(folder_ / "run" / "chat_template.jinja"));
-  const ProcessResult talked =
-      run_process({"sh", "-c", "echo hello | " + std::string(program_file()) + " chat " + at("run") + " --json --tokens 3"},
-                  {cache_variable(at("cache"))}, 120);
+  const ProcessResult talked = run_process(
+      {"sh", "-c",
+       "echo hello | " + std::string(program_file()) + " chat " + at("run") + " --json --tokens 3"},
+      {cache_variable(at("cache"))}, 120);
   ASSERT_EQ(talked.status, 0) << talked.errors;
   EXPECT_THAT(talked.output, HasSubstr("\"finish\""));
 
   const ProcessResult exported = longhaul({"export", at("run"), "--out", at("exported")});
   ASSERT_EQ(exported.status, 0) << exported.errors;
   EXPECT_THAT(read_text(folder_ / "exported" / "chat_template.jinja"), HasSubstr("{% generation %}"));
-  EXPECT_EQ(nlohmann::json::parse(read_text(folder_ / "exported" / "generation_config.json")).at("eos_token_id"),
-            (nlohmann::json{258, 256}));
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text(folder_ / "exported" / "generation_config.json")).at("eos_token_id"),
+      (nlohmann::json{258, 256}));
   EXPECT_THAT(read_text(folder_ / "exported" / "tokenizer.json"), HasSubstr("<|im_end|>"));
 
   const ProcessResult on = train("on.toml", "on", {"--from", at("exported"), "train.steps=2"});
   ASSERT_EQ(on.status, 0) << on.errors;
-  EXPECT_THAT(on.output + on.errors, HasSubstr("exported/chat_template.jinja")) << "the template of the model";
+  EXPECT_THAT(on.output + on.errors, HasSubstr("exported/chat_template.jinja"))
+      << "the template of the model";
   EXPECT_TRUE(fs::exists(folder_ / "on" / "published" / "chat_template.jinja"));
   EXPECT_FALSE(fs::exists(folder_ / "on" / "chat_template.jinja"));
   const ProcessResult further = train("on.toml", "on", {"--from", at("exported"), "train.steps=4"});
   ASSERT_EQ(further.status, 0) << further.errors;
   EXPECT_EQ(longhaul({"export", at("on"), "--out", at("again")}).status, 0);
-  EXPECT_EQ(read_text(folder_ / "again" / "chat_template.jinja"), read_text(folder_ / "exported" / "chat_template.jinja"));
+  EXPECT_EQ(read_text(folder_ / "again" / "chat_template.jinja"),
+            read_text(folder_ / "exported" / "chat_template.jinja"));
 }
 
 TEST_F(ChatTuning, GoesOnBitForBitAndIsTheSameOnSeveralRanks) {
@@ -115,15 +127,19 @@ TEST_F(ChatTuning, GoesOnBitForBitAndIsTheSameOnSeveralRanks) {
     ASSERT_EQ(trained.status, 0) << layout << trained.errors;
     const std::vector<double> found = losses(run);
     ASSERT_EQ(found.size(), 4u) << layout;
-    for (size_t step = 0; step < 4; ++step) EXPECT_NEAR(found[step], straight[step], 2e-5) << layout << ", step " << step + 1;
+    for (size_t step = 0; step < 4; ++step)
+      EXPECT_NEAR(found[step], straight[step], 2e-5) << layout << ", step " << step + 1;
   }
 }
 
 TEST_F(ChatTuning, AModelWithoutTheTokensOfATemplateGetsRowsForThem) {
-  ASSERT_EQ(train("tiny.toml", "plain", {"model.vocabulary=257", "chat.new_tokens=", "data.stop_tokens=[]", "train.sequence=400"}).status,
+  ASSERT_EQ(train("tiny.toml", "plain",
+                  {"model.vocabulary=257", "chat.new_tokens=", "data.stop_tokens=[]", "train.sequence=400"})
+                .status,
             0);
   ASSERT_EQ(longhaul({"export", at("plain"), "--out", at("published")}).status, 0);
-  const std::vector<std::string> words{"--from", at("published"), "chat.template=chatml", "chat.new_tokens=<|im_start|>,<|im_end|>"};
+  const std::vector<std::string> words{"--from", at("published"), "chat.template=chatml",
+                                       "chat.new_tokens=<|im_start|>,<|im_end|>"};
   std::vector<std::string> grown = words;
   const ProcessResult lacking = train("on.toml", "grown", words);
   EXPECT_EQ(lacking.status, 65);
@@ -135,16 +151,20 @@ TEST_F(ChatTuning, AModelWithoutTheTokensOfATemplateGetsRowsForThem) {
   ASSERT_EQ(longhaul({"export", at("grown"), "--out", at("grown-out")}).status, 0);
   EXPECT_THAT(read_text(folder_ / "grown-out" / "tokenizer.json"), HasSubstr("<|im_end|>"));
   EXPECT_EQ(nlohmann::json::parse(read_text(folder_ / "grown-out" / "config.json")).at("vocab_size"), 259);
-  EXPECT_EQ(nlohmann::json::parse(read_text(folder_ / "grown-out" / "generation_config.json")).at("eos_token_id")[0], 258);
+  EXPECT_EQ(nlohmann::json::parse(read_text(folder_ / "grown-out" / "generation_config.json"))
+                .at("eos_token_id")[0],
+            258);
 }
 
 TEST_F(ChatTuning, ShowsWhatIsLearntBeforeAnythingIsTrained) {
-  const ProcessResult prepared = longhaul({"data", "prepare", at("tiny.toml"), "data.source=" + at("talks.jsonl"), "--documents", "1"});
+  const ProcessResult prepared =
+      longhaul({"data", "prepare", at("tiny.toml"), "data.source=" + at("talks.jsonl"), "--documents", "1"});
   ASSERT_EQ(prepared.status, 0) << prepared.errors;
   EXPECT_THAT(prepared.output,
-              AllOf(HasSubstr("⟦0<|im_end|>⟧"), HasSubstr("<|im_start|>user\nagain<|im_end|>"), HasSubstr("labels count in the loss")));
-  const ProcessResult json =
-      longhaul({"data", "prepare", at("tiny.toml"), "data.source=" + at("talks.jsonl"), "--documents", "1", "--json"});
+              AllOf(HasSubstr("⟦0<|im_end|>⟧"), HasSubstr("<|im_start|>user\nagain<|im_end|>"),
+                    HasSubstr("labels count in the loss")));
+  const ProcessResult json = longhaul(
+      {"data", "prepare", at("tiny.toml"), "data.source=" + at("talks.jsonl"), "--documents", "1", "--json"});
   ASSERT_EQ(json.status, 0) << json.errors;
   const auto parts = nlohmann::json::parse(json.output).at("sources")[0].at("shown_documents")[0].at("parts");
   EXPECT_EQ(parts[1].at("text"), "0<|im_end|>");
@@ -155,10 +175,13 @@ TEST_F(ChatTuning, ShowsWhatIsLearntBeforeAnythingIsTrained) {
 
 TEST_F(ChatTuning, ABadSampleStopsTheStartAndNothingIsLeft) {
   std::ofstream(folder_ / "bad.jsonl") << "{\"prompt\": \"q\", \"completion\": \"a\"}\n{\"prompt\": \"q\"}\n";
-  const ProcessResult trained = longhaul({"train", at("tiny.toml"), "data.source=" + at("bad.jsonl"), "--run", at("bad")});
+  const ProcessResult trained =
+      longhaul({"train", at("tiny.toml"), "data.source=" + at("bad.jsonl"), "--run", at("bad")});
   EXPECT_EQ(trained.status, 65);
-  EXPECT_THAT(trained.errors, AllOf(HasSubstr("bad.jsonl:2"), HasSubstr("fields prompt"), HasSubstr("data.skip_bad_lines=true")));
-  for (const auto& entry : fs::directory_iterator(folder_ / "bad" / "checkpoints"))  // the claim of a start stays
+  EXPECT_THAT(trained.errors, AllOf(HasSubstr("bad.jsonl:2"), HasSubstr("fields prompt"),
+                                    HasSubstr("data.skip_bad_lines=true")));
+  // the claim of a start stays
+  for (const auto& entry : fs::directory_iterator(folder_ / "bad" / "checkpoints"))
     EXPECT_EQ(entry.path().filename(), ".generations");
   EXPECT_FALSE(fs::exists(folder_ / "bad" / "chat_template.jinja"));
 }

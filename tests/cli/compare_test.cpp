@@ -24,16 +24,17 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Runs of a model of twelve layers, so that "layers.10…" and "layers.2…" stand in another order by name than in the model, as do
-// "norm" and the layers.
+// Runs of a model of twelve layers, so that "layers.10…" and "layers.2…" stand in another order by name than
+// in the model, as do "norm" and the layers.
 class CompareRuns : public ::testing::Test {
  protected:
   CompareRuns()
       : root_(fs::temp_directory_path() / ("longhaul-compare-" + std::to_string(::getpid()))),
         folder_(root_),
-        recipe_(recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=4",
-                                       "model.rotary_dim=2", "model.vocabulary=257", "data.tokenizer=bytes", "model.intermediate=4",
-                                       "model.mixers=softmax"})) {
+        recipe_(
+            recipe::load_defaults({"model.layers=12", "model.hidden=4", "model.heads=1", "model.kv_heads=1",
+                                   "model.head_dim=4", "model.rotary_dim=2", "model.vocabulary=257",
+                                   "data.tokenizer=bytes", "model.intermediate=4", "model.mixers=softmax"})) {
     fs::remove_all(root_);
   }
   ~CompareRuns() override { fs::remove_all(root_); }
@@ -106,7 +107,8 @@ TEST_F(CompareRuns, TheFirstTensorIsTheFirstOfTheModel) {
   EXPECT_EQ(text.status, 1);
   EXPECT_THAT(text.output, HasSubstr("step 4 is the first that differs"));
   EXPECT_THAT(text.output, HasSubstr("differ at step 6"));
-  EXPECT_THAT(text.output, HasSubstr("first tensor     layers.2.mixer.key.weight (1 of 16 elements, by 0.5 at most)"));
+  EXPECT_THAT(text.output,
+              HasSubstr("first tensor     layers.2.mixer.key.weight (1 of 16 elements, by 0.5 at most)"));
 }
 
 TEST_F(CompareRuns, OptimizerStateAloneIsADifference) {
@@ -126,27 +128,36 @@ TEST_F(CompareRuns, WithoutACheckpointThatTellsTheCommandsThatMakeOneAreGiven) {
   for (const std::string run : {"a", "b"}) {
     EXPECT_THAT(text.output,
                 HasSubstr(program_file() + " train " + path(run) +
-                          "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " + path(run) + "-again"));
+                          "/recipe.toml train.checkpoint_every=4 train.checkpoint_keep_every=4 --run " +
+                          path(run) + "-again"));
   }
-  EXPECT_THAT(text.output, HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "-again"));
+  EXPECT_THAT(text.output,
+              HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "-again"));
 
   save("b", 8);  // one of them suffices then
   text = compare();
-  EXPECT_THAT(text.output, HasSubstr(program_file() + " train " + path("a") + "/recipe.toml train.checkpoint_every=8"));
-  EXPECT_THAT(text.output, HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "\n"));
+  EXPECT_THAT(text.output,
+              HasSubstr(program_file() + " train " + path("a") + "/recipe.toml train.checkpoint_every=8"));
+  EXPECT_THAT(text.output,
+              HasSubstr(program_file() + " compare " + path("a") + "-again " + path("b") + "\n"));
   EXPECT_THAT(text.output, Not(HasSubstr(path("b") + "-again")));
 }
 
 TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
-  // Two real runs that part at step 3, by their learning rate, and keep no checkpoint in common. Their names need quotes, and no longhaul
-  // is on PATH.
+  // Two real runs that part at step 3, by their learning rate, and keep no checkpoint in common. Their names
+  // need quotes, and no longhaul is on PATH.
   folder_ = root_ / "it's here";
   fs::create_directories(folder_ / "text");
-  for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-  const std::vector<std::string> environment = {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"), "PATH=/usr/bin:/bin"};
-  const auto run = [&](const std::string& words) { return run_process({"bash", "-c", words}, environment, 60); };
+  for (int i = 0; i < 20; ++i)
+    std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+  const std::vector<std::string> environment = {"NO_COLOR=1", "LONGHAUL_CACHE=" + path("cache"),
+                                                "PATH=/usr/bin:/bin"};
+  const auto run = [&](const std::string& words) {
+    return run_process({"bash", "-c", words}, environment, 60);
+  };
   const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
-    std::vector<std::string> words{program_file(), "train", path("tiny.toml"), "--quiet", "--run", path(name)};
+    std::vector<std::string> words{program_file(), "train", path("tiny.toml"),
+                                   "--quiet",      "--run", path(name)};
     words.insert(words.end(), more.begin(), more.end());
     return run_process(words, environment, 60).status;
   };
@@ -156,7 +167,8 @@ TEST_F(CompareRuns, TheCommandsThatAreGivenWork) {
          "[data]\ntokenizer = \"bytes\"\nsource = [\""
       << path("text")
       << "\"]\n[train]\nsteps = 6\ndtype = \"fp32\"\nbatch = 1\n"
-         "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\n[optim]\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
+         "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\n[optim]\nwarmup_steps = "
+         "0\n[sample]\ntokens = 0\n";
   ASSERT_EQ(train("a", {"train.checkpoint_every=2", "train.checkpoint_keep=0"}), 0);
   ASSERT_EQ(train("b", {"optim.schedule=linear"}), 0);
   fs::remove_all(folder_ / "b" / "checkpoints");

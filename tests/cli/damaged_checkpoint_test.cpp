@@ -1,5 +1,6 @@
 // ctest: label=full timeout=120
-// A checkpoint that lost a bit is not used: every command that opens a model exits 66 and names file and tensor.
+// A checkpoint that lost a bit is not used: every command that opens a model exits 66 and names file and
+// tensor.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ TEST(DamagedCheckpoint, IsRefusedBySampleScoreAndEvaluate) {
     checkpoint::TinyTraining training({"model.vocabulary=257", "data.tokenizer=bytes", "train.sequence=32"});
     checkpoint::Saver saver(
         storage::local_file_system(),
-        {.folder = folder / "run" / "checkpoints", .on_result = [&](const checkpoint::SaveResult& result) { saved = result.path; }});
+        {.folder = folder / "run" / "checkpoints",
+         .on_result = [&](const checkpoint::SaveResult& result) { saved = result.path; }});
     saver.save(1, training.state(), training.manifest());
     saver.wait();
   }
@@ -53,7 +55,9 @@ TEST(DamagedCheckpoint, IsRefusedBySampleScoreAndEvaluate) {
   for (const auto& command : commands) {
     const ProcessResult refused = run(command);
     EXPECT_EQ(refused.status, 66) << command[0] << refused.errors;
-    EXPECT_THAT(refused.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("tensor '"), HasSubstr("crc32c"))) << command[0];
+    EXPECT_THAT(refused.errors,
+                AllOf(HasSubstr("model.safetensors"), HasSubstr("tensor '"), HasSubstr("crc32c")))
+        << command[0];
   }
   fs::remove_all(folder);
 }

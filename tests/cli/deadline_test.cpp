@@ -1,5 +1,5 @@
-// A run whose job will be ended soon, as an engine says it: it saves, ends with 74, and the same command goes on.
-// ctest: label=full timeout=200
+// A run whose job will be ended soon, as an engine says it: it saves, ends with 74, and the same command goes
+// on. ctest: label=full timeout=200
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ using ::testing::HasSubstr;
 class DeadlineOfAJob : public StartedProgram {
  protected:
   ProcessResult train(const std::string& deadline) const {
-    return run_process(
-        {program_file(), "train", path("recipe.toml"), "train.steps=3", "train.batch=2", "train.micro_batch=2", "train.sequence=32",
-         "model.layers=2", "model.hidden=64", "train.evaluate_every=0", "sample.tokens=0", "--run", path("run")},
-        {cache_variable(path("cache")), "NO_COLOR=1", deadline}, 150);
+    return run_process({program_file(), "train", path("recipe.toml"), "train.steps=3", "train.batch=2",
+                        "train.micro_batch=2", "train.sequence=32", "model.layers=2", "model.hidden=64",
+                        "train.evaluate_every=0", "sample.tokens=0", "--run", path("run")},
+                       {cache_variable(path("cache")), "NO_COLOR=1", deadline}, 150);
   }
 };
 

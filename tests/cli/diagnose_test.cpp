@@ -1,5 +1,5 @@
-// `longhaul diagnose`, started as a user starts it: on one machine, on processes that stand for nodes, and with faults that are planted.
-// ctest: label=multi timeout=300
+// `longhaul diagnose`, started as a user starts it: on one machine, on processes that stand for nodes, and
+// with faults that are planted. ctest: label=multi timeout=300
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using ::testing::HasSubstr;
 class Diagnose : public StartedProgram {};
 
 TEST_F(Diagnose, OneMachineWithinItsMinute) {
-  const ProcessResult result =
-      run({"diagnose", "--json", "--folder", path("."), "--limit", "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
+  const ProcessResult result = run({"diagnose", "--json", "--folder", path("."), "--limit",
+                                    "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
   const auto report = control::SelfCheckReport::from_json(json::parse(result.output), "the report");
   EXPECT_EQ(report.results.size(), control::all_checks().size());
   EXPECT_LT(report.seconds, control::kPreFlight_s);
@@ -32,14 +32,15 @@ TEST_F(Diagnose, OneMachineWithinItsMinute) {
 
 // What the node daemon reads (control/node/node_daemon.cpp), of a suite that the driver asked for.
 TEST_F(Diagnose, SpeaksAsTheNodeDaemonListens) {
-  const ProcessResult result = run({"diagnose", "--json", "--suite", "preflight", "--peer", "127.0.0.1", "--peer", "127.0.0.1", "--check",
-                                    "versions", "--check", "memory", "--plant", "memory", "--limit", "memory_bytes=1e6"});
+  const ProcessResult result =
+      run({"diagnose", "--json", "--suite", "preflight", "--peer", "127.0.0.1", "--peer", "127.0.0.1",
+           "--check", "versions", "--check", "memory", "--plant", "memory", "--limit", "memory_bytes=1e6"});
   EXPECT_EQ(result.errors, "") << "it would stand before the JSON in the daemon's file";
   const json checks = json::parse(result.output).at("checks");
   ASSERT_EQ(checks.size(), 3u);
   for (const json& check : checks) {
-    EXPECT_TRUE(check.at("name").is_string() && check.at("passed").is_boolean() && check.at("text").is_string() &&
-                check.at("signature").is_string());
+    EXPECT_TRUE(check.at("name").is_string() && check.at("passed").is_boolean() &&
+                check.at("text").is_string() && check.at("signature").is_string());
     EXPECT_EQ(check.value("limit", 0.0), 0) << "a number, where there is one";
   }
   EXPECT_EQ(checks[0]["passed"], true);
@@ -51,8 +52,8 @@ TEST_F(Diagnose, SpeaksAsTheNodeDaemonListens) {
 
 TEST_F(Diagnose, EveryCheckFindsWhatIsPlanted) {
   for (const std::string check : {"network", "disk", "product", "memory"}) {
-    const ProcessResult result = run({"diagnose", "--json", "--check", check, "--plant", check, "--folder", path("."), "--limit",
-                                      "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
+    const ProcessResult result = run({"diagnose", "--json", "--check", check, "--plant", check, "--folder",
+                                      path("."), "--limit", "memory_bytes=5e7", "--limit", "disk_bytes=4e6"});
     EXPECT_EQ(result.status, 1) << check;
     const json report = json::parse(result.output);
     ASSERT_EQ(report["checks"].size(), 1u);
@@ -61,14 +62,17 @@ TEST_F(Diagnose, EveryCheckFindsWhatIsPlanted) {
   }
 }
 
-// What no machine sees of itself: another version, other bits of a training step, wrong bytes to its partners.
+// What no machine sees of itself: another version, other bits of a training step, wrong bytes to its
+// partners.
 TEST_F(Diagnose, AmongFourTheOneThatDiffersIsNamed) {
-  for (const auto& [check, plant] :
-       std::map<std::string, std::string>{{"versions", "versions@3"}, {"alignment", "alignment@1"}, {"product", "pairs@2"}}) {
-    const ProcessResult result = run({"diagnose", "--ranks", "4", "--json", "--check", check, "--plant", plant});
+  for (const auto& [check, plant] : std::map<std::string, std::string>{
+           {"versions", "versions@3"}, {"alignment", "alignment@1"}, {"product", "pairs@2"}}) {
+    const ProcessResult result =
+        run({"diagnose", "--ranks", "4", "--json", "--check", check, "--plant", plant});
     EXPECT_EQ(result.status, 1) << plant << result.errors;
     const json report = json::parse(result.output);
-    EXPECT_THAT(report["failed_nodes"].get<std::vector<std::string>>(), ElementsAre("node-" + plant.substr(plant.size() - 1)))
+    EXPECT_THAT(report["failed_nodes"].get<std::vector<std::string>>(),
+                ElementsAre("node-" + plant.substr(plant.size() - 1)))
         << result.output;
   }
   const ProcessResult well = run({"diagnose", "--ranks", "3", "--check", "versions"});

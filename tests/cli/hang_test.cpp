@@ -1,6 +1,6 @@
 // ctest: label=multi timeout=300
-// `longhaul trace RUN --hang` on ranks that are processes and stand still: one that hangs in its optimizer, one that is stopped. Which one it is,
-// in what, with its threads; and the mesh as a picture.
+// `longhaul trace RUN --hang` on ranks that are processes and stand still: one that hangs in its optimizer,
+// one that is stopped. Which one it is, in what, with its threads; and the mesh as a picture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,13 +29,16 @@ class HangingRun : public ::testing::Test {
 
   HangingRun() {
     std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
     std::ofstream(folder_ / "tiny.toml")
         << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\n"
            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 4\n"
-           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
-           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n[parallel]\njoin_timeout = 60\ntp = 2\n";
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\nthreads = "
+           "1\n[optim]\nschedule = \"constant\"\n"
+           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = "
+           "false\n[parallel]\njoin_timeout = 60\ntp = 2\n";
   }
 
   // As the daemon of a node starts them.
@@ -43,11 +46,14 @@ class HangingRun : public ::testing::Test {
     const uint16_t port = free_port();
     for (int rank = 0; rank < kRanks; ++rank) {
       Words environment = comm::environment_of_rank(rank, kRanks, port);
-      environment.insert(environment.end(), {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_GENERATION=3", "LONGHAUL_NODE=n0",
-                                             "LONGHAUL_BOARD=" + board(rank).string(), "LONGHAUL_FAULTS=" + faults});
+      environment.insert(
+          environment.end(),
+          {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_GENERATION=3", "LONGHAUL_NODE=n0",
+           "LONGHAUL_BOARD=" + board(rank).string(), "LONGHAUL_FAULTS=" + faults});
       ranks_.push_back(std::make_unique<Child>(
-          Words{program_file(), "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),
-                "data.cache=" + (folder_ / "cache").string(), "--run", run().string()},
+          Words{program_file(), "train", (folder_ / "tiny.toml").string(),
+                "data.source=" + (folder_ / "text").string(), "data.cache=" + (folder_ / "cache").string(),
+                "--run", run().string()},
           environment, folder_ / fmt::format("rank-{}.log", rank)));
     }
   }
@@ -78,7 +84,8 @@ class HangingRun : public ::testing::Test {
     });
   }
   nlohmann::json told() const {
-    const ProcessResult result = run_process({program_file(), "trace", run().string(), "--hang", "--json"}, {"NO_COLOR=1"}, 60);
+    const ProcessResult result =
+        run_process({program_file(), "trace", run().string(), "--hang", "--json"}, {"NO_COLOR=1"}, 60);
     EXPECT_EQ(result.status, 0) << result.errors;
     return nlohmann::json::parse(result.output);
   }
@@ -89,8 +96,9 @@ class HangingRun : public ::testing::Test {
 
 TEST_F(HangingRun, OneThatHangsIsNamedWithTheFunctionItIsIn) {
   start("step.update:step=4:rank=2 hang");
-  ASSERT_TRUE(ranks_[0]->wait_for([&] { return progress(2).step == 3 && progress(2).phase == observe::RankPhase::kOptimizer; }))
-      << ranks_[2]->output();
+  ASSERT_TRUE(ranks_[0]->wait_for([&] {
+    return progress(2).step == 3 && progress(2).phase == observe::RankPhase::kOptimizer;
+  })) << ranks_[2]->output();
   wait_for_standstill();
   const nlohmann::json report = told();
   EXPECT_EQ(report.at("kind"), "missing") << report.dump(1);
@@ -129,7 +137,8 @@ TEST_F(HangingRun, OneThatIsStoppedIsNamedWithoutItsHelp) {
 
 TEST_F(HangingRun, WhereNobodyTellsAnythingThatIsSaid) {
   std::filesystem::create_directories(run());
-  const ProcessResult result = run_process({program_file(), "trace", run().string(), "--hang"}, {"NO_COLOR=1"}, 60);
+  const ProcessResult result =
+      run_process({program_file(), "trace", run().string(), "--hang"}, {"NO_COLOR=1"}, 60);
   EXPECT_EQ(result.status, 64);
   EXPECT_THAT(result.errors, HasSubstr("nothing is known of the calls of this run's ranks"));
 }

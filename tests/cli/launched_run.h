@@ -1,4 +1,5 @@
-// Runs whose ranks are processes, in a folder of their own: a tiny model, twenty small texts, and what a test types and looks at.
+// Runs whose ranks are processes, in a folder of their own: a tiny model, twenty small texts, and what a test
+// types and looks at.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -36,13 +37,16 @@ class LaunchedRun : public ::testing::Test {
         << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\n"
            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 4\n"
-           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
-           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n[parallel]\njoin_timeout = 30\n";
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\ncheckpoint_every = 0\nthreads = "
+           "1\n[optim]\nschedule = \"constant\"\n"
+           "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = "
+           "false\n[parallel]\njoin_timeout = 30\n";
   }
 
   void write_texts(const std::string& name, char letter) const {
     fs::create_directories(folder_ / name);
-    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / name / (std::to_string(i) + ".txt")) << std::string(300, letter) << i << "\n";
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder_ / name / (std::to_string(i) + ".txt")) << std::string(300, letter) << i << "\n";
   }
 
   Words words(const Words& command, const Words& more) const {
@@ -54,21 +58,25 @@ class LaunchedRun : public ::testing::Test {
     all.insert(all.end(), {"--run", run_.string()});
     return all;
   }
-  Words launch_words(int ranks, const Words& more = {}) const { return words({"launch", "-n", std::to_string(ranks)}, more); }
+  Words launch_words(int ranks, const Words& more = {}) const {
+    return words({"launch", "-n", std::to_string(ranks)}, more);
+  }
 
   // One rank, as an engine starts it, with a log and a home of its own.
-  std::unique_ptr<Child> rank(int rank, int size, uint16_t port, const Words& more = {}, const fs::path& program = program_file(),
-                              const Words& variables = {}) const {
+  std::unique_ptr<Child> rank(int rank, int size, uint16_t port, const Words& more = {},
+                              const fs::path& program = program_file(), const Words& variables = {}) const {
     const std::string home = (folder_ / fmt::format("home-{}", rank)).string();
     Words all = words({"train"}, more);
     all[0] = program.string();
     Words environment = comm::environment_of_rank(rank, size, port);
-    environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + home, cache_variable(fs::path(home) / "cache")});
+    environment.insert(environment.end(),
+                       {"NO_COLOR=1", "HOME=" + home, cache_variable(fs::path(home) / "cache")});
     environment.insert(environment.end(), variables.begin(), variables.end());
     return std::make_unique<Child>(all, environment, folder_ / fmt::format("rank-{}.log", rank));
   }
   // All end with the code, and each says the text.
-  static void expect_all(const std::vector<std::unique_ptr<Child>>& ranks, int code, const ::testing::Matcher<std::string>& text) {
+  static void expect_all(const std::vector<std::unique_ptr<Child>>& ranks, int code,
+                         const ::testing::Matcher<std::string>& text) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       EXPECT_EQ(ranks[i]->wait(), code) << i;
       EXPECT_THAT(ranks[i]->output(), text) << i;
@@ -96,7 +104,8 @@ class LaunchedRun : public ::testing::Test {
     for (pid_t child = 0; children >> child;) {
       std::ifstream file(fmt::format("/proc/{}/environ", child));
       const std::string environment{std::istreambuf_iterator<char>(file), {}};
-      if ((std::string(1, '\0') + environment).find(std::string(1, '\0') + fmt::format("RANK={}", rank) + '\0') != std::string::npos)
+      if ((std::string(1, '\0') + environment)
+              .find(std::string(1, '\0') + fmt::format("RANK={}", rank) + '\0') != std::string::npos)
         return child;
       if (const pid_t below = process_of(child, rank); below > 0) return below;
     }

@@ -1,8 +1,9 @@
 // ctest: label=fault timeout=600
-// A worker of an outer loop that is lost in the middle of a round ends the round, not the run: under `longhaul launch` ranks begin again at what the
-// memory of nodes has of the round before. Where as many workers come back every loss is that of a run to which nothing happened, in every bit; where
-// fewer go on, that of a run that was stopped there and continued with so many: each has the optimizer's states of a worker that was, all
-// begin at the weights that were agreed on, and what was on its way is dropped.
+// A worker of an outer loop that is lost in the middle of a round ends the round, not the run: under
+// `longhaul launch` ranks begin again at what the memory of nodes has of the round before. Where as many
+// workers come back every loss is that of a run to which nothing happened, in every bit; where fewer go on,
+// that of a run that was stopped there and continued with so many: each has the optimizer's states of a
+// worker that was, all begin at the weights that were agreed on, and what was on its way is dropped.
 #include "cli/supervised_run.h"
 
 namespace longhaul::cli {
@@ -34,14 +35,17 @@ TEST_F(LostWorker, ComesBackAndNothingButTheRoundIsDoneAgain) {
     fs::remove_all(run_);
     const auto expected = undisturbed(options, 3);
     ASSERT_EQ(expected.size(), 42u);
-    Child child(words({"launch", "-n", "3"}, options),
-                {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS=step.passes:step={}:rank=1:generation=1 kill", kMiddle)}, folder_ / "output");
+    Child child(
+        words({"launch", "-n", "3"}, options),
+        {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS=step.passes:step={}:rank=1:generation=1 kill", kMiddle)},
+        folder_ / "output");
     EXPECT_EQ(child.wait(), 0) << child.output();
     EXPECT_EQ(losses(run_), expected) << method;
     EXPECT_EQ(generation(), 2);
     EXPECT_EQ(resumed().source, "memory");
     EXPECT_GE(resumed().step, kRound) << method;
-    EXPECT_LE(last_incident().value("lost_steps", 100), 2 * kRound) << last_incident();  // a save may be under way
+    // a save may be under way
+    EXPECT_LE(last_incident().value("lost_steps", 100), 2 * kRound) << last_incident();
     EXPECT_EQ(last_incident().value("rank", -1), 1) << last_incident();
   }
 }
@@ -52,8 +56,8 @@ TEST_F(LostWorker, TheOthersGoOnWithoutIt) {
   saved.insert(saved.end(), {"train.checkpoint_every=1", "train.checkpoint_keep=0"});
   run_undisturbed(saved, 3);
 
-  Child child(words({"launch", "-n", "3", "--nodes", "3", "--spares", "1"}, options), {"NO_COLOR=1", stops_at(kMiddle, 1)},
-              folder_ / "output");
+  Child child(words({"launch", "-n", "3", "--nodes", "3", "--spares", "1"}, options),
+              {"NO_COLOR=1", stops_at(kMiddle, 1)}, folder_ / "output");
   const auto lose = [&](const std::string& name) {
     pid_t daemon = -1;
     ASSERT_TRUE(child.wait_for([&] { return (daemon = node(name).value("pid", -1)) > 1; })) << child.output();
@@ -66,7 +70,8 @@ TEST_F(LostWorker, TheOthersGoOnWithoutIt) {
   const int64_t step = resumed().step;
   EXPECT_EQ(resumed().source, "memory");
   ASSERT_GE(step, kRound);  // of the rounds before one may still be saved when the node is lost
-  EXPECT_THAT(child.output(), HasSubstr("the checkpoint is of 3 workers, and 2 go on"));  // rank 0 speaks to the terminal
+  // rank 0 speaks to the terminal
+  EXPECT_THAT(child.output(), HasSubstr("the checkpoint is of 3 workers, and 2 go on"));
 
   // The run that was stopped at that step and continued by two.
   const fs::path again = folder_ / "undisturbed";

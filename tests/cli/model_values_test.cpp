@@ -1,5 +1,6 @@
 // ctest: label=full timeout=600
-// What `score` and `evaluate` print, against a forward pass of plain loops over the weights in the checkpoint file.
+// What `score` and `evaluate` print, against a forward pass of plain loops over the weights in the checkpoint
+// file.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,10 +26,12 @@ using Rows = std::vector<Row>;
 constexpr size_t kLayers = 2, kHeads = 2, kHeadDim = 8, kRows = 300, kSeparator = 256, kContext = 16;
 constexpr double kEps = 1e-5;
 
-// The model of the recipe below: softmax attention without positions (two query heads share a key head), SwiGLU, RMS norms before each.
+// The model of the recipe below: softmax attention without positions (two query heads share a key head),
+// SwiGLU, RMS norms before each.
 class PlainModel {
  public:
-  explicit PlainModel(const fs::path& run) : checkpoint_(storage::open_checkpoint(storage::local_file_system(), run)) {}
+  explicit PlainModel(const fs::path& run)
+      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), run)) {}
 
   // Log-probabilities for the token after each.
   Rows logits(const std::vector<size_t>& ids) const {
@@ -52,7 +55,8 @@ class PlainModel {
     const size_t width = static_cast<size_t>(shape.back());
     Rows rows;
     for (size_t at = 0; at < values.size(); at += width) {
-      rows.emplace_back(values.begin() + static_cast<ptrdiff_t>(at), values.begin() + static_cast<ptrdiff_t>(at + width));
+      rows.emplace_back(values.begin() + static_cast<ptrdiff_t>(at),
+                        values.begin() + static_cast<ptrdiff_t>(at + width));
     }
     return rows;
   }
@@ -77,7 +81,8 @@ class PlainModel {
     return x_td;
   }
   Rows attention(const std::string& name, const Rows& x_td) const {
-    const Rows q = times(x_td, name + ".query"), k = times(x_td, name + ".key"), v = times(x_td, name + ".value");
+    const Rows q = times(x_td, name + ".query"), k = times(x_td, name + ".key"),
+               v = times(x_td, name + ".value");
     Rows out(x_td.size(), Row(kHeads * kHeadDim));
     for (size_t t = 0; t < x_td.size(); ++t) {
       for (size_t head = 0; head < kHeads; ++head) {
@@ -118,13 +123,15 @@ class ModelValues : public ::testing::Test {
   ModelValues() : folder_(fs::temp_directory_path() / ("longhaul-values-" + std::to_string(::getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
-    for (int i = 0; i < 10; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n";
-    std::ofstream(folder_ / "tiny.toml") << "version = 1\n[model]\nlayers = 2\nhidden = 16\nheads = 2\nkv_heads = 1\nhead_dim = 8\n"
-                                            "vocabulary = 300\nmixers = [\"softmax\"]\nintermediate = 24\nposition = \"none\"\n"
-                                            "[data]\ntokenizer = \"bytes\"\nsource = [\""
-                                         << (folder_ / "text").string()
-                                         << "\"]\n[train]\nsteps = 20\ndtype = \"fp32\"\nbatch = 4\nmicro_batch = 4\nsequence = 16\n"
-                                            "evaluate_every = 0\n[optim]\nlr = 1e-2\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
+    for (int i = 0; i < 10; ++i)
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n";
+    std::ofstream(folder_ / "tiny.toml")
+        << "version = 1\n[model]\nlayers = 2\nhidden = 16\nheads = 2\nkv_heads = 1\nhead_dim = 8\n"
+           "vocabulary = 300\nmixers = [\"softmax\"]\nintermediate = 24\nposition = \"none\"\n"
+           "[data]\ntokenizer = \"bytes\"\nsource = [\""
+        << (folder_ / "text").string()
+        << "\"]\n[train]\nsteps = 20\ndtype = \"fp32\"\nbatch = 4\nmicro_batch = 4\nsequence = 16\n"
+           "evaluate_every = 0\n[optim]\nlr = 1e-2\nwarmup_steps = 0\n[sample]\ntokens = 0\n";
   }
   ~ModelValues() override { fs::remove_all(folder_); }
 
@@ -144,7 +151,8 @@ TEST_F(ModelValues, ScoreAndEvaluateGiveTheModelsOwnNumbers) {
 
   const std::vector<size_t> ids = {kSeparator, 't', 'h', 'e', ' ', 'c', 'a', 't', 299, 0, 255, 'x'};
   std::ofstream(path("ids.json")) << nlohmann::json(ids).dump();
-  const ProcessResult scored = longhaul({"score", path("run"), "--ids", path("ids.json"), "--out", path("logits"), "--dtype", "fp64"});
+  const ProcessResult scored =
+      longhaul({"score", path("run"), "--ids", path("ids.json"), "--out", path("logits"), "--dtype", "fp64"});
   ASSERT_EQ(scored.status, 0) << scored.errors;
   const auto file = storage::SafetensorsFile::open(storage::LocalFileSystem(), path("logits"));
   ASSERT_EQ(file.at("logits").shape, (std::vector<int64_t>{static_cast<int64_t>(ids.size()), kRows}));
@@ -154,14 +162,17 @@ TEST_F(ModelValues, ScoreAndEvaluateGiveTheModelsOwnNumbers) {
   const Rows expected = model.logits(ids);
   double largest = 0;
   for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_NEAR(found[i], expected[i / kRows][i % kRows], 1e-6) << "token " << i / kRows << ", row " << i % kRows;
+    EXPECT_NEAR(found[i], expected[i / kRows][i % kRows], 1e-6)
+        << "token " << i / kRows << ", row " << i % kRows;
     largest = std::max(largest, std::abs(static_cast<double>(found[i])));
   }
   EXPECT_GT(largest, 0.5);  // the model has learned: its logits are not all alike
 
-  // Every byte and every end of a document is a target once; a window of kContext inputs knows nothing of the one before it.
+  // Every byte and every end of a document is a target once; a window of kContext inputs knows nothing of the
+  // one before it.
   fs::create_directories(folder_ / "other");
-  const std::vector<std::string> texts = {"the cat sat on the mat and then it slept the day away", "a", "exactly sixteen."};
+  const std::vector<std::string> texts = {"the cat sat on the mat and then it slept the day away", "a",
+                                          "exactly sixteen."};
   double nats = 0;
   size_t targets = 0, size = 0;
   for (size_t d = 0; d < texts.size(); ++d) {
@@ -171,7 +182,8 @@ TEST_F(ModelValues, ScoreAndEvaluateGiveTheModelsOwnNumbers) {
     document.push_back(kSeparator);
     for (size_t begin = 0; begin + 1 < document.size(); begin += kContext) {
       const size_t end = std::min(begin + kContext, document.size() - 1);
-      const Rows logits = model.logits({document.begin() + static_cast<ptrdiff_t>(begin), document.begin() + static_cast<ptrdiff_t>(end)});
+      const Rows logits = model.logits(
+          {document.begin() + static_cast<ptrdiff_t>(begin), document.begin() + static_cast<ptrdiff_t>(end)});
       for (size_t t = begin; t < end; ++t) {
         double sum = 0;
         for (const double logit : logits[t - begin]) sum += std::exp(logit);
@@ -181,8 +193,8 @@ TEST_F(ModelValues, ScoreAndEvaluateGiveTheModelsOwnNumbers) {
     targets += document.size() - 1;
     size += texts[d].size();
   }
-  const ProcessResult evaluated =
-      longhaul({"evaluate", path("run"), "--data", path("other"), "--context", std::to_string(kContext), "--dtype", "fp64", "--json"});
+  const ProcessResult evaluated = longhaul({"evaluate", path("run"), "--data", path("other"), "--context",
+                                            std::to_string(kContext), "--dtype", "fp64", "--json"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   const auto result = nlohmann::json::parse(evaluated.output);
   EXPECT_EQ(result["step"], 20);
@@ -193,24 +205,28 @@ TEST_F(ModelValues, ScoreAndEvaluateGiveTheModelsOwnNumbers) {
   EXPECT_NEAR(result["perplexity"].get<double>(), std::exp(loss), 1e-7);
   EXPECT_NEAR(result["bits_per_byte"].get<double>(), nats / std::log(2.0) / static_cast<double>(size), 1e-9);
   // In words the same figures.
-  const ProcessResult said =
-      longhaul({"evaluate", path("run"), "--data", path("other"), "--context", std::to_string(kContext), "--dtype", "fp64"});
-  EXPECT_NE(said.output.find(fmt::format("step 20: {:.4f} bits per byte, loss {:.4f}", result["bits_per_byte"].get<double>(), loss)),
+  const ProcessResult said = longhaul({"evaluate", path("run"), "--data", path("other"), "--context",
+                                       std::to_string(kContext), "--dtype", "fp64"});
+  EXPECT_NE(said.output.find(fmt::format("step 20: {:.4f} bits per byte, loss {:.4f}",
+                                         result["bits_per_byte"].get<double>(), loss)),
             std::string::npos)
       << said.output;
 }
 
 // Another key holds the text of a JSONL file: named as the commands take it.
 TEST_F(ModelValues, JsonlFieldIsAnOptionOfTheCommandsThatReadText) {
-  ASSERT_EQ(longhaul({"train", path("tiny.toml"), "--quiet", "--run", path("run"), "train.steps=1"}).status, 0);
+  ASSERT_EQ(longhaul({"train", path("tiny.toml"), "--quiet", "--run", path("run"), "train.steps=1"}).status,
+            0);
   std::ofstream(path("lines.jsonl")) << "{\"body\": \"the cat\"}\n{\"body\": \"sat\"}\n";
   const ProcessResult refused = longhaul({"evaluate", path("run"), "--data", path("lines.jsonl")});
   EXPECT_EQ(refused.status, 65);
   EXPECT_NE(refused.errors.find("--jsonl-field"), std::string::npos) << refused.errors;
-  const ProcessResult taken = longhaul({"evaluate", path("run"), "--data", path("lines.jsonl"), "--jsonl-field", "body", "--json"});
+  const ProcessResult taken =
+      longhaul({"evaluate", path("run"), "--data", path("lines.jsonl"), "--jsonl-field", "body", "--json"});
   ASSERT_EQ(taken.status, 0) << taken.errors;
   EXPECT_EQ(nlohmann::json::parse(taken.output)["bytes"], 10);
-  const std::vector<std::string> train = {"tokenizer", "train", "--vocabulary", "260", "--out", path("t.json"), path("lines.jsonl")};
+  const std::vector<std::string> train = {"tokenizer", "train",        "--vocabulary",     "260",
+                                          "--out",     path("t.json"), path("lines.jsonl")};
   EXPECT_EQ(longhaul(train).status, 65);
   std::vector<std::string> named = train;
   named.insert(named.end(), {"--jsonl-field", "body"});

@@ -1,5 +1,6 @@
 // ctest: label=multi timeout=200
-// `longhaul plan` and `longhaul footprint` as a user types them: forms that scripts rely on, and what is refused.
+// `longhaul plan` and `longhaul footprint` as a user types them: forms that scripts rely on, and what is
+// refused.
 #include <nlohmann/json.hpp>
 
 #include "base/files/file.h"
@@ -14,9 +15,9 @@ using ::testing::HasSubstr;
 class Planning : public StartedProgram {
  protected:
   Planning() {
-    write(
-        "gpt.toml",
-        "version = 1\n[model]\npreset = \"megascale-175b\"\n[data]\nsource = [\"nowhere\"]\n[train]\nsequence = 2048\nbatch = 6144\nmicro_batch = 1\n");
+    write("gpt.toml",
+          "version = 1\n[model]\npreset = \"megascale-175b\"\n[data]\nsource = "
+          "[\"nowhere\"]\n[train]\nsequence = 2048\nbatch = 6144\nmicro_batch = 1\n");
   }
   nlohmann::json json_of(const std::vector<std::string>& words) const {
     const ProcessResult result = run(words);
@@ -29,13 +30,15 @@ TEST_F(Planning, TellsLayoutsAndWhyOthersFell) {
   const auto parsed = json_of({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "12288", "--json"});
   ASSERT_FALSE(parsed["best"].empty());
   for (const auto& plan : parsed["best"]) {
-    for (const char* key : {"layout", "step_seconds", "mfu", "memory_bytes", "reasons"}) EXPECT_TRUE(plan.contains(key)) << key;
+    for (const char* key : {"layout", "step_seconds", "mfu", "memory_bytes", "reasons"})
+      EXPECT_TRUE(plan.contains(key)) << key;
     EXPECT_LE(plan["memory_bytes"].get<double>(), 80e9);
   }
   EXPECT_LT(parsed["search_seconds"].get<double>(), 5);
   EXPECT_FALSE(parsed["rejected"].empty());
   EXPECT_GT(parsed["goodput"]["effective_share"].get<double>(), 0.8);
-  const auto explained = json_of({"plan", "explain", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--json"});
+  const auto explained = json_of(
+      {"plan", "explain", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--json"});
   EXPECT_TRUE(explained["plan"].contains("step_seconds_by_part"));
   EXPECT_FALSE(explained["changes"].empty());
   EXPECT_THAT(run({"plan", path("gpt.toml"), "--gpus", "64", "--cluster", "a100"}).output,
@@ -43,26 +46,32 @@ TEST_F(Planning, TellsLayoutsAndWhyOthersFell) {
 }
 
 TEST_F(Planning, WritesTheStepOfTheFastestLayoutAsATrace) {
-  const auto plan = json_of(
-      {"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--trace", path("out/step.json"), "--json"});
+  const auto plan = json_of({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64",
+                             "--trace", path("out/step.json"), "--json"});
   const auto trace = nlohmann::json::parse(read_text(path("out/step.json")));
   double last = 0;
   for (const auto& event : trace.at("traceEvents")) {
-    if (event.at("ph") == "X") last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
+    if (event.at("ph") == "X")
+      last = std::max(last, event.at("ts").get<double>() + event.at("dur").get<double>());
   }
   const auto& best = plan["best"][0];
   EXPECT_NEAR(1e-6 * last / best["step_seconds"].get<double>(), 1, 0.05)
       << "formulas and the played schedule differ by messages that overlap";
-  EXPECT_EQ(
-      run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--trace", path("out/step.pftrace")}).status,
-      0);
+  EXPECT_EQ(run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--trace",
+                 path("out/step.pftrace")})
+                .status,
+            0);
   EXPECT_EQ(read_text(path("out/step.pftrace")).front(), '\x0a');
 }
 
 TEST_F(Planning, PagesToLookAt) {
-  ASSERT_EQ(run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--page", path("plan.html")}).status, 0);
+  ASSERT_EQ(run({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--page",
+                 path("plan.html")})
+                .status,
+            0);
   EXPECT_THAT(read_text(path("plan.html")),
-              AllOf(HasSubstr("Time of a step"), HasSubstr("Memory of the fullest rank"), HasSubstr("Why others fell"), HasSubstr("<svg")));
+              AllOf(HasSubstr("Time of a step"), HasSubstr("Memory of the fullest rank"),
+                    HasSubstr("Why others fell"), HasSubstr("<svg")));
   ASSERT_EQ(run({"plan", "validate", "--page", path("validate.html")}).status, 0);
   EXPECT_THAT(read_text(path("validate.html")),
               AllOf(HasSubstr("Published and predicted steps"), HasSubstr("Llama 3"), HasSubstr("<circle")));
@@ -72,7 +81,8 @@ TEST_F(Planning, ValidatesRowByRow) {
   const auto parsed = json_of({"plan", "validate", "--json"});
   EXPECT_GE(parsed["rows"].size(), 50u);
   for (const auto& row : parsed["rows"]) {
-    for (const char* key : {"name", "published", "predicted", "error", "held_out"}) EXPECT_TRUE(row.contains(key)) << key;
+    for (const char* key : {"name", "published", "predicted", "error", "held_out"})
+      EXPECT_TRUE(row.contains(key)) << key;
   }
 }
 
@@ -80,18 +90,24 @@ TEST_F(Planning, RefusesWhatIsWrong) {
   expect_error(run({"plan"}), 64, "plan recipes/first-run.toml");
   expect_error(run({"plan", path("gpt.toml"), "--cluster", "h10"}), 64, "h100");
   expect_error(run({"plan", path("gpt.toml"), "--cluster", path("none.toml")}), 64, "none.toml");
-  expect_error(run({"plan", "explain", path("gpt.toml"), "--own", "--gpus", "7", "train.batch=8"}), 64, "batch 8");
+  expect_error(run({"plan", "explain", path("gpt.toml"), "--own", "--gpus", "7", "train.batch=8"}), 64,
+               "batch 8");
   expect_error(run({"plan", path("gpt.toml"), "--gpus", "0"}), 64, "--gpus");
   expect_error(run({"footprint", "plan"}), 64, "--flops");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--gpus", "0"}), 64, "--gpus");
-  expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64, "facility energy over machine energy from 1 to 10");
-  expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64, "told twice");
+  expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64,
+               "facility energy over machine energy from 1 to 10");
+  expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64,
+               "told twice");
   expect_error(run({"footprint", "run", path("no-run")}), 65, "no-run");
   // −1 is a value like others, and wrong; it once stood for "not given".
-  for (const char* option : {"--pue=-1", "--carbon=-1", "--market-carbon=-1", "--water-on-site=-1", "--water-grid=-1", "--tokens=-1"})
-    expect_error(run({"footprint", "plan", "--flops", "1e20", option}), 64, std::string(option).substr(0, std::string(option).find('=')));
+  for (const char* option : {"--pue=-1", "--carbon=-1", "--market-carbon=-1", "--water-on-site=-1",
+                             "--water-grid=-1", "--tokens=-1"})
+    expect_error(run({"footprint", "plan", "--flops", "1e20", option}), 64,
+                 std::string(option).substr(0, std::string(option).find('=')));
   expect_error(run({"footprint", "plan", "--flops=-1"}), 64, "--flops cannot be that");
-  expect_error(run({"footprint", "plan", "--parameters=-1", "--tokens", "1"}), 64, "--parameters cannot be that");
+  expect_error(run({"footprint", "plan", "--parameters=-1", "--tokens", "1"}), 64,
+               "--parameters cannot be that");
 }
 
 // `plan` and `footprint plan` of one recipe are of one device where none is named.
@@ -103,7 +119,8 @@ TEST_F(Planning, FootprintOfARecipeIsOfThePlansDevice) {
 }
 
 TEST_F(Planning, FootprintOfFlops) {
-  const auto parsed = json_of({"footprint", "plan", "--flops", "1.7316e25", "--out", path("page.html"), "--json"});
+  const auto parsed =
+      json_of({"footprint", "plan", "--flops", "1.7316e25", "--out", path("page.html"), "--json"});
   EXPECT_EQ(parsed["a100_gpus"], 2515);
   EXPECT_EQ(parsed["grid"]["gpus"][0][0], 8800);
   EXPECT_THAT(read_text(path("page.html")), AllOf(HasSubstr("<svg"), HasSubstr("2,515")));

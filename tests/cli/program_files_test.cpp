@@ -29,12 +29,13 @@ using ::testing::Not;
 class ProgramFiles : public StartedProgram {};
 
 TEST_F(ProgramFiles, TokenizerTrainsEncodesAndDecodes) {
-  const ProcessResult trained =
-      run({"tokenizer", "train", "--vocabulary", "280", "--out", path("tokenizer.json"), path("texts"), "--json"});
+  const ProcessResult trained = run({"tokenizer", "train", "--vocabulary", "280", "--out",
+                                     path("tokenizer.json"), path("texts"), "--json"});
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_EQ(json::parse(trained.output)["vocabulary"], 280);
 
-  const ProcessResult encoded = run({"tokenizer", "encode", path("tokenizer.json"), path("texts/0.txt"), path("texts/1.txt"), "--json"});
+  const ProcessResult encoded = run(
+      {"tokenizer", "encode", path("tokenizer.json"), path("texts/0.txt"), path("texts/1.txt"), "--json"});
   ASSERT_EQ(encoded.status, 0) << encoded.errors;
   std::istringstream lines(encoded.output);
   std::string line;
@@ -60,7 +61,8 @@ TEST_F(ProgramFiles, TokenizerTrainsEncodesAndDecodes) {
 
 // What a user types to see which tokens count, while the data is made and afterwards.
 TEST_F(ProgramFiles, DataShowsWhichTokensCountInTheLoss) {
-  write("rows.jsonl", "{\"prompt\": \"2 + 2 = \", \"completion\": \"4\"}\n{\"prompt\": \"\", \"completion\": \"free\"}\n");
+  write("rows.jsonl",
+        "{\"prompt\": \"2 + 2 = \", \"completion\": \"4\"}\n{\"prompt\": \"\", \"completion\": \"free\"}\n");
   const std::vector<std::string> prepare = {"data",
                                             "prepare",
                                             path("recipe.toml"),
@@ -70,19 +72,24 @@ TEST_F(ProgramFiles, DataShowsWhichTokensCountInTheLoss) {
                                             "--documents",
                                             "1"};
   const ProcessResult shown = run(prepare);
-  EXPECT_THAT(shown.output, AllOf(HasSubstr("training, document 1 of 2"), HasSubstr("1 to 8"), HasSubstr("none"), HasSubstr("2 + 2 ="),
-                                  HasSubstr("9 to 9 and end"), HasSubstr("7 of 15 labels count in the loss")));
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("training, document 1 of 2"), HasSubstr("1 to 8"),
+                                  HasSubstr("none"), HasSubstr("2 + 2 ="), HasSubstr("9 to 9 and end"),
+                                  HasSubstr("7 of 15 labels count in the loss")));
   EXPECT_THAT(shown.output, Not(HasSubstr("document 2")));
   std::vector<std::string> as_json = prepare;
   as_json.push_back("--json");
   const json source = json::parse(run(as_json).output).at("sources").at(0);
   EXPECT_EQ(source.at("train").at("counted_labels"), 7);
   const json& parts = source.at("shown_documents").at(0).at("parts");
-  EXPECT_EQ(parts.at(0), json::parse(R"({"begin": 0, "end": 8, "weight": 0.0, "ends_document": false, "text": "2 + 2 = "})"));
+  EXPECT_EQ(
+      parts.at(0),
+      json::parse(R"({"begin": 0, "end": 8, "weight": 0.0, "ends_document": false, "text": "2 + 2 = "})"));
   EXPECT_EQ(parts.at(1).at("weight"), 1);
   const std::string folder = source.at("folder");
-  EXPECT_THAT(run({"data", "show", folder, "--documents", "2"}).output, AllOf(HasSubstr("document 2 of 2"), Not(HasSubstr("free"))));
-  EXPECT_THAT(run({"data", "show", folder, "--documents", "2", "--tokenizer", "bytes"}).output, HasSubstr("free"));
+  EXPECT_THAT(run({"data", "show", folder, "--documents", "2"}).output,
+              AllOf(HasSubstr("document 2 of 2"), Not(HasSubstr("free"))));
+  EXPECT_THAT(run({"data", "show", folder, "--documents", "2", "--tokenizer", "bytes"}).output,
+              HasSubstr("free"));
   std::vector<std::string> bad = prepare;
   bad[4] = "data.loss_on=parts";
   expect_error(run(bad), 65, "no list \"text\"");
@@ -110,7 +117,8 @@ TEST_F(ProgramFiles, DataIsPreparedVerifiedAndShown) {
   }
   expect_error(run({"data", "verify", folder}), 65, "train");
   expect_error(run({"data", "verify", path("texts")}), 65, "no prepared data");
-  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("nowhere")}), 65, "nowhere");
+  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("nowhere")}), 65,
+               "nowhere");
 }
 
 TEST_F(ProgramFiles, DataOfOddNamesAndFilesThatAreNotText) {
@@ -120,16 +128,19 @@ TEST_F(ProgramFiles, DataOfOddNamesAndFilesThatAreNotText) {
   write("caf\xe9/plain.txt", "some other text\n");
   write("caf\xe9/\xff.bin", std::string(10, '\0'));
   for (const std::string& source : {odd, "file:" + path("caf%E9")}) {
-    const ProcessResult prepared = run({"data", "prepare", path("recipe.toml"), "data.source=" + source, "--json"});
+    const ProcessResult prepared =
+        run({"data", "prepare", path("recipe.toml"), "data.source=" + source, "--json"});
     ASSERT_EQ(prepared.status, 0) << prepared.errors;
     const json found = json::parse(prepared.output)["sources"][0];
     EXPECT_EQ(found["source"], "file:" + path("caf%E9"));
     EXPECT_EQ(found["not_text"], 1);
     EXPECT_EQ(found["not_text_bytes"], 10);
     EXPECT_EQ(found["not_text_files"][0]["name"], "file:%FF.bin");
-    EXPECT_THAT(run({"data", "show", found["folder"]}).output, AllOf(HasSubstr("left out: not text"), HasSubstr("file:%FF.bin")));
+    EXPECT_THAT(run({"data", "show", found["folder"]}).output,
+                AllOf(HasSubstr("left out: not text"), HasSubstr("file:%FF.bin")));
   }
-  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("caf\xe8")}), 65, "no such file");
+  expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=" + path("caf\xe8")}), 65,
+               "no such file");
   expect_error(run({"data", "prepare", path("recipe.toml"), "data.source=file:%zz"}), 64, "%25");
   const ProcessResult shown = run({"config", "show", path("recipe.toml"), "data.source=" + odd});
   EXPECT_EQ(shown.status, 0);
@@ -150,7 +161,8 @@ TEST_F(ProgramFiles, CleanRemovesWhatNoRecentRunUsed) {
   EXPECT_EQ(listed["entries"][0]["kind"], "token shards");
   EXPECT_GT(listed["bytes"].get<int64_t>(), 0);
   EXPECT_EQ(listed["removed_bytes"], 0);
-  EXPECT_TRUE(fs::exists(listed["entries"][0]["path"].get<std::string>())) << "without --yes nothing is removed";
+  EXPECT_TRUE(fs::exists(listed["entries"][0]["path"].get<std::string>()))
+      << "without --yes nothing is removed";
   EXPECT_THAT(run({"data", "clean", "--all"}).output, HasSubstr("add --yes"));
   for (const auto& entry : fs::recursive_directory_iterator(path("cache"))) {
     fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 40));
@@ -174,15 +186,16 @@ TEST_F(ProgramFiles, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_TRUE(listed[0]["latest"].get<bool>());
   EXPECT_EQ(json::parse(run({"checkpoint", "show", path("a"), "--json"}).output)["tensors"][0]["name"], "w");
   const std::string shown_table = run({"checkpoint", "show", path("a")}).output;
-  EXPECT_THAT(shown_table, AllOf(HasSubstr("\n  run               a\n"), HasSubstr("\n  step              20\n"),
-                                 HasSubstr("\n  generation "), HasSubstr(" by 1 process\n"), HasSubstr(" in 1 file\n"),
-                                 HasSubstr("\n  tensors, weight   1 of 8 values\n"), Not(HasSubstr("{"))));
+  EXPECT_THAT(shown_table,
+              AllOf(HasSubstr("\n  run               a\n"), HasSubstr("\n  step              20\n"),
+                    HasSubstr("\n  generation "), HasSubstr(" by 1 process\n"), HasSubstr(" in 1 file\n"),
+                    HasSubstr("\n  tensors, weight   1 of 8 values\n"), Not(HasSubstr("{"))));
   EXPECT_THAT(run({"checkpoint", "show", path("a"), "--tensors"}).output, HasSubstr("w      F32     [8]"));
   EXPECT_THAT(run({"checkpoint", "list", path("a")}).output, HasSubstr("generation"));
   EXPECT_EQ(run({"checkpoint", "verify", newest.string()}).status, 0);
   EXPECT_EQ(run({"checkpoint", "verify", path("a")}).status, 0);
-  for (const char* name :
-       {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020", "a/checkpoints/step-000000020/manifest.json"}) {
+  for (const char* name : {"a/checkpoints/", "a/checkpoints/latest", "a/checkpoints/step-000000020",
+                           "a/checkpoints/step-000000020/manifest.json"}) {
     EXPECT_EQ(json::parse(run({"checkpoint", "show", path(name), "--json"}).output)["step"], 20) << name;
   }
   EXPECT_EQ(run({"checkpoint", "verify", path("a/checkpoints/latest")}).status, 0);
@@ -193,7 +206,11 @@ TEST_F(ProgramFiles, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_EQ(differ.status, 1);
   EXPECT_EQ(json::parse(differ.output)["tensors"][0]["different"], 1);
 
-  EXPECT_EQ(json::parse(run({"checkpoint", "prune", path("a"), "--keep", "1", "--dry-run", "--json"}).output)["removed"].size(), 1u);
+  EXPECT_EQ(
+      json::parse(
+          run({"checkpoint", "prune", path("a"), "--keep", "1", "--dry-run", "--json"}).output)["removed"]
+          .size(),
+      1u);
   EXPECT_EQ(run({"checkpoint", "prune", path("a"), "--keep", "1"}).status, 0);
   EXPECT_EQ(json::parse(run({"checkpoint", "list", path("a"), "--json"}).output)["checkpoints"].size(), 1u);
 

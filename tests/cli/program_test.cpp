@@ -50,7 +50,8 @@ TEST_F(Program, NumbersAndPathsThatCannotBeMeantAreRefused) {
     EXPECT_EQ(result.output, "");
   };
   refused({"sample", "run", "--seed", "-1"}, "--seed: -1 is not a whole number of at least 0");
-  refused({"sample", "run", "--seed", "18446744073709551616"}, "--seed: 18446744073709551616 does not fit into 64 bits");
+  refused({"sample", "run", "--seed", "18446744073709551616"},
+          "--seed: 18446744073709551616 does not fit into 64 bits");
   refused({"sample", "run", "--tokens", "99999999999999999999"}, "does not fit into 64 bits");
   refused({"sample", "run", "--tokens", "-1"}, "--tokens: -1 is not a whole number of at least 0");
   refused({"sample", "run", "--tokens", "5x"}, "5x");
@@ -73,14 +74,16 @@ TEST_F(Program, RecipesThatComeWithItAreFoundByName) {
   expect_error(run({"config", "show", "frist-run"}), 64, "try       first-run");
   // A file of that name comes first.
   write("first-run", "version = 1\n[train]\nsteps = 7\n");
-  const ProcessResult own = run_process({"bash", "-c", "cd \"$1\" && \"$2\" config show first-run", "bash", path(""), program_file()},
-                                        {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
+  const ProcessResult own = run_process(
+      {"bash", "-c", "cd \"$1\" && \"$2\" config show first-run", "bash", path(""), program_file()},
+      {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
   EXPECT_EQ(own.status, 0) << own.errors;
   EXPECT_THAT(own.output, HasSubstr("first-run:3"));
   EXPECT_THAT(own.output, Not(HasSubstr("first-run.toml:")));
 }
 
-// A log on a full disk (nohup … > log 2>&1) takes nothing from what the program's code says: of a result that cannot be written too.
+// A log on a full disk (nohup … > log 2>&1) takes nothing from what the program's code says: of a result that
+// cannot be written too.
 TEST_F(Program, ExitCodesAreTheSameWhereNothingCanBeSaid) {
   const auto unsaid = [&](const std::string& streams, const std::vector<std::string>& words) {
     std::vector<std::string> shell = {"bash", "-c", "\"$@\" " + streams, "bash", program_file()};
@@ -99,7 +102,8 @@ TEST_F(Program, ExitCodesAreTheSameWhereNothingCanBeSaid) {
 TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
   expect_error(run({"train", path("recipe.toml"), "--steps", "5"}), 64, "did you mean train.steps=5?");
   expect_error(run({"config", "show", path("recipe.toml"), "--steps=5"}), 64, "did you mean train.steps=5?");
-  expect_error(run({"train", path("recipe.toml"), "--learning-rate", "1e-3"}), 64, "did you mean optim.lr=1e-3?");
+  expect_error(run({"train", path("recipe.toml"), "--learning-rate", "1e-3"}), 64,
+               "did you mean optim.lr=1e-3?");
   expect_error(run({"train", path("recipe.toml"), "--seed", "5"}), 64, "data.seed=5 or train.seed=5");
   expect_error(run({"train", path("recipe.toml"), "--prompt", "it's"}), 64, "sample.prompt='it'\\''s'");
   expect_error(run({"train", path("recipe.toml"), "--fersh"}), 64, "did you mean --fresh?");
@@ -107,24 +111,30 @@ TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
 
 // What other launchers are told: which program to start. Each command has its own way to several ranks.
 TEST_F(Program, LaunchOfAnotherCommandIsAnsweredWithHowThatOneIsStarted) {
-  expect_error(run({"launch", "-n", "2", "evaluate", "runs/a", "--data", "my texts"}), 64, "evaluate runs/a --data 'my texts' --ranks 2");
-  expect_error(run({"launch", "-n", "4", "evaluate", "runs/a", "--task", "needle"}), 64, "evaluate runs/a --task needle --ranks 4");
+  expect_error(run({"launch", "-n", "2", "evaluate", "runs/a", "--data", "my texts"}), 64,
+               "evaluate runs/a --data 'my texts' --ranks 2");
+  expect_error(run({"launch", "-n", "4", "evaluate", "runs/a", "--task", "needle"}), 64,
+               "evaluate runs/a --task needle --ranks 4");
   expect_error(run({"launch", "evaluate", "runs/a", "-n", "2"}), 64, "evaluate runs/a --ranks 2");
-  expect_error(run({"launch", "-n", "2", "prove", path("recipe.toml"), "--json"}), 64, "prove " + path("recipe.toml") + " --json");
+  expect_error(run({"launch", "-n", "2", "prove", path("recipe.toml"), "--json"}), 64,
+               "prove " + path("recipe.toml") + " --json");
   expect_error(run({"launch", "-n", "2", "train", path("recipe.toml"), "train.steps=1"}), 64,
                "launch -n 2 " + path("recipe.toml") + " train.steps=1");
   expect_error(run({"launch", "-n", "2", "no-recipe.toml"}), 64, "no-recipe.toml");
 }
 
 TEST_F(Program, ARecipeWhoseTextIsNotUtf8IsRefusedBeforeAnyWork) {
-  expect_error(run({"train", path("recipe.toml"), "sample.prompt=a\xff", "--run", path("run")}), 64, "sample.prompt");
+  expect_error(run({"train", path("recipe.toml"), "sample.prompt=a\xff", "--run", path("run")}), 64,
+               "sample.prompt");
   EXPECT_FALSE(fs::exists(path("run")));
 }
 
-// What is said to type begins with what was typed, here under a name and in a folder that are not the program's own.
+// What is said to type begins with what was typed, here under a name and in a folder that are not the
+// program's own.
 TEST_F(Program, KnowsTheNameItWasStartedBy) {
   const auto named = [&](const std::string& words) {
-    return run_process({"bash", "-c", "exec -a ./longhaul \"$0\" " + words, program_file()}, {"LONGHAUL_CACHE=" + path("cache")}, 180);
+    return run_process({"bash", "-c", "exec -a ./longhaul \"$0\" " + words, program_file()},
+                       {"LONGHAUL_CACHE=" + path("cache")}, 180);
   };
   expect_error(named("bench gem"), 64, "try       ./longhaul bench gemm");
   expect_error(named("config explain zzzz"), 64, "./longhaul config explain train");
@@ -192,33 +202,38 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
     const std::string help = help_of(words);
     EXPECT_EQ(testing::count_of(help, typed), 3u) << words[0] << "\n" << help;
   }
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"--help"}, {"checkpoint", "--help"}}) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--help"}, {"checkpoint", "--help"}}) {
     const ProcessResult result = run(words);
     EXPECT_EQ(result.status, 0) << result.errors;
     EXPECT_EQ(testing::count_of(result.output, typed), 3u) << result.output;
   }
   const ProcessResult version = run({"--version"});
   EXPECT_EQ(version.status, 0);
-  for (const char* part : {"longhaul ", "commit ", "compiler ", "LibTorch ", "CPU features "}) EXPECT_THAT(version.output, HasSubstr(part));
+  for (const char* part : {"longhaul ", "commit ", "compiler ", "LibTorch ", "CPU features "})
+    EXPECT_THAT(version.output, HasSubstr(part));
 }
 
-// OpenMP prints its settings when it is loaded: once for the start that was typed, once for the program's own.
+// OpenMP prints its settings when it is loaded: once for the start that was typed, once for the program's
+// own.
 TEST_F(Program, WaitingThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
   const auto settings = [](const std::string& more) {
-    std::vector<std::string> words = {"env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=VERBOSE"};
+    std::vector<std::string> words = {
+        "env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT", "OMP_DISPLAY_ENV=VERBOSE"};
     if (!more.empty()) words.push_back(more);
     words.insert(words.end(), {program_file(), "--version"});
     return run_process(words, {}, 180).errors;
   };
   EXPECT_THAT(settings(""), HasSubstr("GOMP_SPINCOUNT = '1000'"));
   EXPECT_THAT(settings("OMP_WAIT_POLICY=passive"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'")));
-  EXPECT_THAT(settings("GOMP_SPINCOUNT=7"), AllOf(HasSubstr("GOMP_SPINCOUNT = '7'"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'"))));
+  EXPECT_THAT(settings("GOMP_SPINCOUNT=7"),
+              AllOf(HasSubstr("GOMP_SPINCOUNT = '7'"), Not(HasSubstr("GOMP_SPINCOUNT = '1000'"))));
 }
 
 TEST_F(Program, AModelLargerThanTheMachineIsRefusedBeforeAnythingIsAllocated) {
   // By hand: 12 bytes of masters and moments for each of 456 billion parameters.
-  expect_error(run({"train", path("recipe.toml"), "model.preset=minimax-text-01", "--run", path("large")}), 68,
-               "optimizer state        5.5 TB");
+  expect_error(run({"train", path("recipe.toml"), "model.preset=minimax-text-01", "--run", path("large")}),
+               68, "optimizer state        5.5 TB");
   EXPECT_FALSE(fs::exists(path("large")));
   expect_error(run({"bench", "train", "--preset", "minimax-text-01"}), 68, "does not fit into memory");
 }
@@ -256,10 +271,14 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
   const ProcessResult alone = run({"config", "explain", "optim.lr"});
   EXPECT_EQ(alone.status, 0) << alone.errors;
   EXPECT_THAT(alone.output, AllOf(HasSubstr("optim.lr = 0.001\n"), HasSubstr("default    0.001")));
-  EXPECT_THAT(run({"config", "explain", "optim.lr", "optim.lr=0.5", "optim.eps=0.1"}).output, HasSubstr("optim.lr = 0.5\n"));
-  EXPECT_THAT(run({"config", "explain", path("recipe.toml"), "data.held_out_percent", "data.seed=1"}).output, HasSubstr("= 20\n"));
-  EXPECT_THAT(run({"config", "explain", "sample"}).output, AllOf(HasSubstr("sample.prompt"), HasSubstr("sample.seed")));
-  expect_error(run({"config", "explain", path("recipe.toml")}), 64, "config explain " + path("recipe.toml") + " optim.lr");
+  EXPECT_THAT(run({"config", "explain", "optim.lr", "optim.lr=0.5", "optim.eps=0.1"}).output,
+              HasSubstr("optim.lr = 0.5\n"));
+  EXPECT_THAT(run({"config", "explain", path("recipe.toml"), "data.held_out_percent", "data.seed=1"}).output,
+              HasSubstr("= 20\n"));
+  EXPECT_THAT(run({"config", "explain", "sample"}).output,
+              AllOf(HasSubstr("sample.prompt"), HasSubstr("sample.seed")));
+  expect_error(run({"config", "explain", path("recipe.toml")}), 64,
+               "config explain " + path("recipe.toml") + " optim.lr");
   expect_error(run({"config", "explain"}), 64, "nothing to explain");
   expect_error(run({"config", "explain", "train.stps"}), 64, "config explain train.steps");
 }
@@ -278,8 +297,8 @@ TEST_F(Program, DoctorAndBenchMeasure) {
       EXPECT_GT(check["values"]["flops_per_second"].get<double>(), 1e8);
     }
   }
-  EXPECT_THAT(names,
-              ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "limits", "memory rate", "disk of the cache"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "limits",
+                                              "memory rate", "disk of the cache"}));
 
   const ProcessResult bench = run_process({program_file(), "bench", "embedding", "--json"}, environment, 180);
   ASSERT_EQ(bench.status, 0) << bench.errors;
@@ -292,8 +311,9 @@ TEST_F(Program, DoctorAndBenchMeasure) {
 
 // Workers that are processes: this program is started again, twice a call.
 TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
-  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32",
-                                   "--turns", "1", "--rounds", "1", "--megabytes", "1000", "--json"});
+  const ProcessResult bench =
+      run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden",
+           "32", "--turns", "1", "--rounds", "1", "--megabytes", "1000", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.errors;
   const json row = json::parse(bench.output);
   EXPECT_EQ(row["workers"], 2);
@@ -303,7 +323,8 @@ TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
   EXPECT_GT(row["exchange_s"].get<double>(), 0);
 }
 
-// Errors name the part of docs/guides/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
+// Errors name the part of docs/guides/troubleshooting.md that helps; it is there, under the anchor that
+// GitHub makes of its heading.
 TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
   std::ifstream page(source_folder() + "/docs/guides/troubleshooting.md");
   std::vector<std::string> anchors;
@@ -311,7 +332,8 @@ TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
     if (!line.starts_with("##")) continue;
     std::string anchor = "docs/guides/troubleshooting.md#";
     for (const char c : line.substr(line.find(' ') + 1)) {
-      if (std::isalnum(static_cast<unsigned char>(c)) != 0) anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+        anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       if (c == ' ' || c == '-') anchor += '-';
     }
     anchors.push_back(anchor);

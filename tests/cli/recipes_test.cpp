@@ -1,5 +1,6 @@
 // ctest: label=full timeout=600
-// The recipes that come with Longhaul: each is in order as it stands, and each trains, shrunk to a model of seconds.
+// The recipes that come with Longhaul: each is in order as it stands, and each trains, shrunk to a model of
+// seconds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -29,10 +30,12 @@ std::vector<fs::path> recipes() {
 // Conversations for recipes that learn from them, and rows that they fit into.
 std::vector<std::string> words_of_task(const fs::path& recipe, const fs::path& folder) {
   const std::string task = recipe::load(recipe).recipe.train.task;
-  if (task == "preference" || task == "reward") return {"train.sequence=1024"};  // of the pairs beside the recipe
+  // of the pairs beside the recipe
+  if (task == "preference" || task == "reward") return {"train.sequence=1024"};
   if (task != "chat") return {};
   std::ofstream rows(folder / "chat.jsonl");
-  for (int i = 0; i < 20; ++i) rows << "{\"prompt\": \"" << i << "\", \"completion\": \"the cat " << i << "\"}\n";
+  for (int i = 0; i < 20; ++i)
+    rows << "{\"prompt\": \"" << i << "\", \"completion\": \"the cat " << i << "\"}\n";
   return {"data.source=" + (folder / "chat.jsonl").string(), "chat.template=chatml", "train.sequence=128"};
 }
 
@@ -45,7 +48,9 @@ TEST(Recipes, AreInOrderAsTheyStand) {
     // What the first comment says to type is this file.
     std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_THAT(text, ::testing::HasSubstr("./longhaul train " + path.lexically_relative(source_folder()).string())) << path;
+    EXPECT_THAT(text,
+                ::testing::HasSubstr("./longhaul train " + path.lexically_relative(source_folder()).string()))
+        << path;
   }
 }
 
@@ -54,7 +59,8 @@ TEST(Recipes, Train) {
   fs::remove_all(folder);
   fs::create_directories(folder / "text");
   for (int i = 0; i < 20; ++i)
-    std::ofstream(folder / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n" << std::string(60, 'a');
+    std::ofstream(folder / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n"
+                                                                  << std::string(60, 'a');
   train::declare_options(tasks());
   fs::current_path(source_folder());  // paths of data in recipes are seen from there
   for (const fs::path& path : recipes()) {

@@ -24,16 +24,20 @@ using ::testing::HasSubstr;
 
 class RoutesCommands : public ::testing::Test {
  protected:
-  RoutesCommands() : folder_(fs::temp_directory_path() / ("longhaul-routes-cli-" + std::to_string(::getpid()))) {
+  RoutesCommands()
+      : folder_(fs::temp_directory_path() / ("longhaul-routes-cli-" + std::to_string(::getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
-    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
-    std::ofstream(at("tiny.toml")) << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
-                                      "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
-                                      "experts = 8\nexperts_per_token = 2\n"
-                                      "[data]\ntokenizer = \"bytes\"\n[optim]\nlr = 0.02\n[train]\nsteps = 2\ndtype = \"fp32\"\nbatch = 2\n"
-                                      "micro_batch = 1\nsequence = 32\nevaluate_every = 0\n[sample]\ntokens = 0\n"
-                                      "[observe]\ncompression_baseline = false\nreport = false\n";
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+    std::ofstream(at("tiny.toml"))
+        << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
+           "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+           "experts = 8\nexperts_per_token = 2\n"
+           "[data]\ntokenizer = \"bytes\"\n[optim]\nlr = 0.02\n[train]\nsteps = 2\ndtype = \"fp32\"\nbatch = "
+           "2\n"
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\n[sample]\ntokens = 0\n"
+           "[observe]\ncompression_baseline = false\nreport = false\n";
   }
   ~RoutesCommands() override { fs::remove_all(folder_); }
 
@@ -43,7 +47,8 @@ class RoutesCommands : public ::testing::Test {
     return run_process(arguments, {cache_variable(at("cache"))}, 180);
   }
   void train(const std::string& run, std::vector<std::string> more) const {
-    more.insert(more.begin(), {"train", at("tiny.toml"), "data.source=" + at("text"), "--quiet", "--run", at(run)});
+    more.insert(more.begin(),
+                {"train", at("tiny.toml"), "data.source=" + at("text"), "--quiet", "--run", at(run)});
     const ProcessResult trained = longhaul(more);
     ASSERT_EQ(trained.status, 0) << trained.errors;
   }
@@ -64,10 +69,12 @@ class RoutesCommands : public ::testing::Test {
 
 TEST_F(RoutesCommands, ATextIsJudgedByTheExpertsThatWroteIt) {
   train("run", {});
-  const ProcessResult sampled = longhaul(
-      {"sample", at("run"), "--prompt", "ab", "--tokens", "5", "--min-tokens", "5", "--count", "2", "--routes", at("texts"), "--json"});
+  const ProcessResult sampled =
+      longhaul({"sample", at("run"), "--prompt", "ab", "--tokens", "5", "--min-tokens", "5", "--count", "2",
+                "--routes", at("texts"), "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.errors;
-  EXPECT_THAT(sampled.errors, HasSubstr("routes of 14 tokens in 2 sequences, 2 of 8 experts each in 2 layers"));
+  EXPECT_THAT(sampled.errors,
+              HasSubstr("routes of 14 tokens in 2 sequences, 2 of 8 experts each in 2 layers"));
   const auto written = tensors("texts");
   ASSERT_EQ(written.size(), 4u);
   EXPECT_EQ(written.at("layers.1.experts").size(), 14 * 2 * sizeof(int16_t));
@@ -82,13 +89,15 @@ TEST_F(RoutesCommands, ATextIsJudgedByTheExpertsThatWroteIt) {
   EXPECT_EQ(0, std::memcmp(written.at("ids").data(), read.data(), written.at("ids").size()));
 
   // Replayed on the model that wrote them they are its own, and the logits those of a pass that chooses.
-  done({"score", at("run"), "--replay-routes", at("texts"), "--routes", at("again"), "--out", at("replayed")});
+  done(
+      {"score", at("run"), "--replay-routes", at("texts"), "--routes", at("again"), "--out", at("replayed")});
   EXPECT_EQ(tensors("again"), written);
   std::ofstream(at("ids.json")) << nlohmann::json(std::vector<int32_t>(read.begin() + 7, read.end()));
   done({"score", at("run"), "--ids", at("ids.json"), "--routes", at("own"), "--out", at("logits")});
   const auto replayed = tensors("replayed").at("logits"), logits = tensors("logits").at("logits");
   ASSERT_EQ(replayed.size(), 2 * logits.size());
-  EXPECT_TRUE(std::equal(logits.begin(), logits.end(), replayed.begin() + static_cast<std::ptrdiff_t>(logits.size())));
+  EXPECT_TRUE(std::equal(logits.begin(), logits.end(),
+                         replayed.begin() + static_cast<std::ptrdiff_t>(logits.size())));
   done({"score", at("run"), "--ids", at("ids.json"), "--replay-routes", at("own"), "--out", at("replayed")});
   EXPECT_EQ(tensors("replayed"), tensors("logits"));
 
@@ -96,18 +105,21 @@ TEST_F(RoutesCommands, ATextIsJudgedByTheExpertsThatWroteIt) {
   train("run", {"train.steps=12"});
   done({"score", at("run"), "--ids", at("ids.json"), "--routes", at("moved"), "--out", at("logits")});
   EXPECT_NE(tensors("moved"), tensors("own"));
-  done({"score", at("run"), "--ids", at("ids.json"), "--replay-routes", at("own"), "--routes", at("again"), "--out", at("replayed")});
+  done({"score", at("run"), "--ids", at("ids.json"), "--replay-routes", at("own"), "--routes", at("again"),
+        "--out", at("replayed")});
   EXPECT_EQ(tensors("again"), tensors("own"));
   EXPECT_NE(tensors("replayed"), tensors("logits"));
 }
 
 TEST_F(RoutesCommands, OfManyPromptsEveryOneIsRead) {
   train("run", {"train.steps=1"});
-  std::ofstream(at("prompts.jsonl")) << nlohmann::json(std::string(600, 'a')) << "\n" << nlohmann::json(std::string(600, 'a')) << "\n";
-  const ProcessResult sampled =
-      longhaul({"sample", at("run"), "--prompts", at("prompts.jsonl"), "--tokens", "1", "--routes", at("texts"), "--json"});
+  std::ofstream(at("prompts.jsonl")) << nlohmann::json(std::string(600, 'a')) << "\n"
+                                     << nlohmann::json(std::string(600, 'a')) << "\n";
+  const ProcessResult sampled = longhaul({"sample", at("run"), "--prompts", at("prompts.jsonl"), "--tokens",
+                                          "1", "--routes", at("texts"), "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.errors;
-  EXPECT_THAT(sampled.errors, AllOf(HasSubstr("prefix cache: none (--routes"), HasSubstr("routes of 1,202 tokens in 2 sequences")));
+  EXPECT_THAT(sampled.errors, AllOf(HasSubstr("prefix cache: none (--routes"),
+                                    HasSubstr("routes of 1,202 tokens in 2 sequences")));
 }
 
 TEST_F(RoutesCommands, RefusalsHaveTheirExitCodes) {
@@ -128,14 +140,16 @@ TEST_F(RoutesCommands, RefusalsHaveTheirExitCodes) {
   refused(64, {at("run")}, AllOf(HasSubstr("nothing to score"), HasSubstr("--replay-routes")));
   refused(64, {at("dense"), "--ids", at("ids.json"), "--routes", at("r")}, HasSubstr("has no experts"));
   refused(64, {at("dense"), "--replay-routes", at("routes")}, HasSubstr("has no experts"));
-  refused(65, {at("other"), "--replay-routes", at("routes")}, AllOf(HasSubstr("of another model"), HasSubstr("experts = 4")));
+  refused(65, {at("other"), "--replay-routes", at("routes")},
+          AllOf(HasSubstr("of another model"), HasSubstr("experts = 4")));
   refused(65, {at("run"), "--ids", at("longer.json"), "--replay-routes", at("routes")},
           AllOf(HasSubstr("of other tokens"), HasSubstr("4 tokens"), HasSubstr("was never read")));
   refused(65, {at("run"), "--ids", at("changed.json"), "--replay-routes", at("routes")},
           AllOf(HasSubstr("of other tokens"), HasSubstr("98 in place 2 of 3")));
   refused(65, {at("run"), "--replay-routes", at("ids.json")}, HasSubstr("ids.json"));
   refused(65, {at("run"), "--replay-routes", at("nothing")}, HasSubstr("nothing"));
-  const ProcessResult none = longhaul({"sample", at("run"), "--prompt", "a", "--tokens", "0", "--routes", at("r")});
+  const ProcessResult none =
+      longhaul({"sample", at("run"), "--prompt", "a", "--tokens", "0", "--routes", at("r")});
   EXPECT_EQ(none.status, 64);
   EXPECT_THAT(none.errors, HasSubstr("--tokens 1"));
   EXPECT_EQ(longhaul({"sample", at("dense"), "--prompt", "a", "--routes", at("r")}).status, 64);

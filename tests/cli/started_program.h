@@ -22,14 +22,17 @@ class StartedProgram : public ::testing::Test {
   StartedProgram() {
     std::filesystem::create_directories(folder_ / "texts");
     for (int file = 0; file < 30; ++file) {
-      write("texts/" + std::to_string(file) + ".txt", "the cat sat on mat " + std::to_string(file) + "\nand then it slept the day away\n");
+      write("texts/" + std::to_string(file) + ".txt",
+            "the cat sat on mat " + std::to_string(file) + "\nand then it slept the day away\n");
     }
-    write("recipe.toml", "version = 1\n[model]\npreset = \"first-run\"\n[data]\nsource = [\"" + path("texts") +
-                             "\"]\ntokenizer = \"bytes\"\nheld_out_percent = 20\n");
+    write("recipe.toml", "version = 1\n[model]\npreset = \"first-run\"\n[data]\nsource = [\"" +
+                             path("texts") + "\"]\ntokenizer = \"bytes\"\nheld_out_percent = 20\n");
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
   ProcessResult run(std::vector<std::string> words) const {
     words.insert(words.begin(), program_file());
     return run_process(words, {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
@@ -55,10 +58,12 @@ class StartedProgram : public ::testing::Test {
     return path;
   }
   void events(const std::string& run, const std::string& second_loss) const {
-    const std::string common = R"({"schema":1,"run":"r","generation":1,"rank":0,"wall_time":1.0,"monotonic_ns":1,)";
+    const std::string common =
+        R"({"schema":1,"run":"r","generation":1,"rank":0,"wall_time":1.0,"monotonic_ns":1,)";
     const auto step = [&](int n, const std::string& loss) {
       return common + R"("event":"step","step":)" + std::to_string(n) + R"(,"loss":)" + loss +
-             R"(,"tokens":8,"tokens_per_second":1.0,"grad_norm":1.0,"learning_rate":0.1,"milliseconds":1.0})" + "\n";
+             R"(,"tokens":8,"tokens_per_second":1.0,"grad_norm":1.0,"learning_rate":0.1,"milliseconds":1.0})" +
+             "\n";
     };
     write(run + "/events.jsonl", step(1, "2.5") + step(2, second_loss));
   }

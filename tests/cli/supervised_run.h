@@ -22,7 +22,8 @@ class SupervisedRun : public LaunchedRun {
     const nlohmann::json now = status();
     for (const char* what : {"nodes", "ranks"}) {
       for (const nlohmann::json& one : now.value(what, nlohmann::json::array())) {
-        if (const int64_t pid = one.value("pid", int64_t{0}); pid > 1 && is_ours(pid)) ::kill(static_cast<pid_t>(pid), SIGKILL);
+        if (const int64_t pid = one.value("pid", int64_t{0}); pid > 1 && is_ours(pid))
+          ::kill(static_cast<pid_t>(pid), SIGKILL);
       }
     }
   }
@@ -51,7 +52,8 @@ class SupervisedRun : public LaunchedRun {
   }
   int64_t generation() const { return status().value("generation", int64_t{0}); }
 
-  // In the first generation the rank stops itself when it comes to the step: however quick the machine, the run waits there for what the test does to it.
+  // In the first generation the rank stops itself when it comes to the step: however quick the machine, the
+  // run waits there for what the test does to it.
   static std::string stops_at(int64_t step, int64_t rank) {
     return fmt::format("LONGHAUL_FAULTS=step.passes:step={}:rank={}:generation=1 stop", step, rank);
   }
@@ -66,9 +68,11 @@ class SupervisedRun : public LaunchedRun {
   }
 
   Words long_run(int64_t steps, int64_t batch = 4) const {
-    return {fmt::format("train.steps={}", steps), fmt::format("train.batch={}", batch), "train.checkpoint_every=5", "optim.warmup_steps=1"};
+    return {fmt::format("train.steps={}", steps), fmt::format("train.batch={}", batch),
+            "train.checkpoint_every=5", "optim.warmup_steps=1"};
   }
-  std::map<int64_t, double> losses(const fs::path& run) const {  // of each step the last time that it was done
+  // of each step the last time that it was done
+  std::map<int64_t, double> losses(const fs::path& run) const {
     std::map<int64_t, double> all;
     for (const auto& event : observe::read_events(run / "events.jsonl")) {
       if (const auto* step = std::get_if<observe::StepReport>(&event.body)) all[step->step] = step->loss;

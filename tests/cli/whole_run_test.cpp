@@ -1,5 +1,6 @@
 // ctest: label=full timeout=600
-// `longhaul train` as a process that things happen to: signals, a deadline, a disk that fills up, a folder that may not be written.
+// `longhaul train` as a process that things happen to: signals, a deadline, a disk that fills up, a folder
+// that may not be written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -25,31 +26,44 @@ using ::testing::Not;
 
 class WholeRun : public ::testing::Test {
  protected:
-  WholeRun() : folder_(fs::temp_directory_path() / ("longhaul-run-" + std::to_string(::getpid()))), run_(folder_ / "run") {
+  WholeRun()
+      : folder_(fs::temp_directory_path() / ("longhaul-run-" + std::to_string(::getpid()))),
+        run_(folder_ / "run") {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "text");
-    for (int i = 0; i < 20; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(300, 'a') << i << "\n";
     std::ofstream(folder_ / "tiny.toml")
         << "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 1\nhead_dim = 16\n"
            "vocabulary = 257\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
            "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 1000000\ndtype = \"fp32\"\nbatch = 2\n"
-           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\nthreads = 1\n[optim]\nschedule = \"constant\"\n"
+           "micro_batch = 1\nsequence = 32\nevaluate_every = 0\nthreads = 1\n[optim]\nschedule = "
+           "\"constant\"\n"
            "[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\n";
   }
   ~WholeRun() override { fs::remove_all(folder_); }
 
   std::vector<std::string> words(const std::vector<std::string>& more) const {
-    std::vector<std::string> words{
-        program_file(), "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(), "--run", run_.string()};
+    std::vector<std::string> words{program_file(),
+                                   "train",
+                                   (folder_ / "tiny.toml").string(),
+                                   "data.source=" + (folder_ / "text").string(),
+                                   "--run",
+                                   run_.string()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
   std::vector<std::string> environment() const { return {cache_variable(folder_ / "cache"), "NO_COLOR=1"}; }
-  Child start(const std::vector<std::string>& more = {}) const { return Child(words(more), environment(), folder_ / "output"); }
-  ProcessResult train(const std::vector<std::string>& more) const { return run_process(words(more), environment(), 180); }
+  Child start(const std::vector<std::string>& more = {}) const {
+    return Child(words(more), environment(), folder_ / "output");
+  }
+  ProcessResult train(const std::vector<std::string>& more) const {
+    return run_process(words(more), environment(), 180);
+  }
   // With a limit on the size of every file it writes.
   ProcessResult train_limited(int kib, const std::vector<std::string>& more) const {
-    std::vector<std::string> shell{"bash", "-c", "ulimit -f " + std::to_string(kib) + "; exec \"$@\"", "bash"};
+    std::vector<std::string> shell{"bash", "-c", "ulimit -f " + std::to_string(kib) + "; exec \"$@\"",
+                                   "bash"};
     for (const std::string& word : words(more)) shell.push_back(word);
     return run_process(shell, environment(), 180);
   }
@@ -91,7 +105,8 @@ TEST_F(WholeRun, Usr1SavesAndUsr2TellsWhileTrainingGoesOn) {
 
   child.send(SIGUSR2);
   ASSERT_TRUE(child.wait_for([&] {
-    return fs::exists(run_ / "diagnostics.txt") && read_text(run_ / "diagnostics.txt").find("end of diagnostics") != std::string::npos;
+    return fs::exists(run_ / "diagnostics.txt") &&
+           read_text(run_ / "diagnostics.txt").find("end of diagnostics") != std::string::npos;
   })) << child.output();
   const std::string diagnostics = read_text(run_ / "diagnostics.txt");
   EXPECT_THAT(diagnostics, HasSubstr("\"longhaul\""));    // the main thread
@@ -126,7 +141,8 @@ TEST_F(WholeRun, AnInterruptIsHeardAndSaves) {
   ASSERT_TRUE(reaches(child, 2)) << child.output();
   child.send(SIGINT);
   EXPECT_EQ(child.wait(), 74) << child.output();
-  EXPECT_THAT(child.output(), HasSubstr("stopping as soon as what was done is saved; Ctrl-C again aborts at once\n"));
+  EXPECT_THAT(child.output(),
+              HasSubstr("stopping as soon as what was done is saved; Ctrl-C again aborts at once\n"));
   EXPECT_EQ(newest_checkpoint(), steps_done());
 }
 
@@ -178,13 +194,18 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
   EXPECT_EQ(full.status, 73) << full.errors;
   EXPECT_EQ(steps_done(), 12);
   const auto alarms = events<observe::Alarm>();
-  ASSERT_EQ(alarms.size(), 7u) << full.output;  // steps 8 and 12, four more attempts at the latter, and what they come to
+  // steps 8 and 12, four more attempts at the latter, and what they come to
+  ASSERT_EQ(alarms.size(), 7u) << full.output;
   EXPECT_EQ(alarms[0].kind, "disk_full");
   EXPECT_THAT(alarms[0].message, HasSubstr("step 8"));
-  EXPECT_THAT(full.errors, HasSubstr("alarm   disk_full: the checkpoint of step 8 was not saved, those before it stay: "));
-  EXPECT_THAT(full.errors, AllOf(HasSubstr("\n  where "), Not(HasSubstr("\\x0a"))));  // an error's lines are lines
+  EXPECT_THAT(full.errors,
+              HasSubstr("alarm   disk_full: the checkpoint of step 8 was not saved, those before it stay: "));
+  // an error's lines are lines
+  EXPECT_THAT(full.errors, AllOf(HasSubstr("\n  where "), Not(HasSubstr("\\x0a"))));
   EXPECT_EQ(alarms.back().kind, "not_saved");
-  EXPECT_THAT(full.errors, HasSubstr("the state at step 12 is not on the disk: a start goes on from step 4, and does 8 again"));
+  EXPECT_THAT(
+      full.errors,
+      HasSubstr("the state at step 12 is not on the disk: a start goes on from step 4, and does 8 again"));
   EXPECT_THAT(full.errors, HasSubstr("error: the last state of the run is not saved"));
   EXPECT_THAT(full.output, Not(HasSubstr("alarm")));
   EXPECT_EQ(newest_checkpoint(), 4);
@@ -192,7 +213,8 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
   const ProcessResult quiet = train_limited(48, {"train.steps=12", "train.checkpoint_every=4", "--quiet"});
   EXPECT_EQ(quiet.status, 73);
   EXPECT_EQ(quiet.output, "");
-  EXPECT_THAT(quiet.errors, AllOf(HasSubstr("alarm   disk_full: "), HasSubstr("error: the last state of the run is not saved")));
+  EXPECT_THAT(quiet.errors, AllOf(HasSubstr("alarm   disk_full: "),
+                                  HasSubstr("error: the last state of the run is not saved")));
 
   const ProcessResult after = train({"train.steps=12", "train.checkpoint_every=4"});
   EXPECT_EQ(after.status, 0) << after.errors;
@@ -203,7 +225,8 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
 TEST_F(WholeRun, QuietSaysNothingWhenAllIsWell) {
   const ProcessResult quiet =
       run_process(words({"train.steps=3", "optim.warmup_steps=1", "--quiet"}),
-                  {"LONGHAUL_CACHE=" + (folder_ / "empty").string(), "NO_COLOR=1"}, 180);  // it measures the machine too
+                  // it measures the machine too
+                  {"LONGHAUL_CACHE=" + (folder_ / "empty").string(), "NO_COLOR=1"}, 180);
   EXPECT_EQ(quiet.status, 0);
   EXPECT_EQ(quiet.output, "");
   EXPECT_EQ(quiet.errors, "");
@@ -227,11 +250,13 @@ TEST_F(WholeRun, ClosedStandardStreamsAreNotTheRunsFiles) {
 TEST_F(WholeRun, ADiskThatFillsUpAndIsClearedAgain) {
   const fs::path disk = folder_ / "disk";
   fs::create_directories(disk);
-  if (::mount("longhaul-test", disk.c_str(), "tmpfs", 0, "size=8m") != 0) GTEST_SKIP() << "mounting is not allowed here";
+  if (::mount("longhaul-test", disk.c_str(), "tmpfs", 0, "size=8m") != 0)
+    GTEST_SKIP() << "mounting is not allowed here";
   run_ = disk / "run";
   {
     Child child = start({"train.checkpoint_every=5", "train.checkpoint_keep=2"});
-    EXPECT_TRUE(child.wait_for([&] { return events<observe::CheckpointSaved>().size() >= 3; })) << child.output();
+    EXPECT_TRUE(child.wait_for([&] { return events<observe::CheckpointSaved>().size() >= 3; }))
+        << child.output();
     {
       std::ofstream filler(disk / "filler", std::ios::binary);
       const std::string block(4096, 'x');
@@ -240,7 +265,9 @@ TEST_F(WholeRun, ADiskThatFillsUpAndIsClearedAgain) {
     }
     // Both kinds of writing have failed; the last page of the event log has room for some steps.
     for (const char* said : {"disk_full", "events cannot be written"}) {
-      EXPECT_TRUE(child.wait_for([&] { return child.output().find(said) != std::string::npos; })) << said << "\n" << child.output();
+      EXPECT_TRUE(child.wait_for([&] { return child.output().find(said) != std::string::npos; }))
+          << said << "\n"
+          << child.output();
     }
     const int64_t kept = newest_checkpoint();
     EXPECT_GT(kept, 0);

@@ -1,5 +1,5 @@
-// Between start and wait: what a rank may do meanwhile, and calls of many kinds at once with ranks that come at random times.
-// ctest: timeout=120
+// Between start and wait: what a rank may do meanwhile, and calls of many kinds at once with ranks that come
+// at random times. ctest: timeout=120
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,8 @@ TEST(Asynchronous, ManyCallsOfManyPriorities) {
       const int64_t width = i % 7 == 0 ? 100'000 : 100 + i % 3 * 1000;
       values.push_back(values_of(world.rank(), {width}, at::kFloat, static_cast<uint64_t>(i)));
       works.push_back(
-          world.all_reduce(values.back(), Reduction::kSum, {.name = fmt::format("value {}", i), .priority = -static_cast<int>(i * 5 % 7)}));
+          world.all_reduce(values.back(), Reduction::kSum,
+                           {.name = fmt::format("value {}", i), .priority = -static_cast<int>(i * 5 % 7)}));
       if (i % 20 == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     }
     for (size_t i = 0; i < works.size(); ++i) {
@@ -89,7 +90,8 @@ TEST(Asynchronous, ADroppedCallKeepsItsTensorsUntilItIsDone) {
         delete memory;
         --alive;
       };
-      const Work work = world.all_reduce(at::from_blob(memory->data(), {5000}, release, at::kFloat), Reduction::kSum, {"dropped"});
+      const Work work = world.all_reduce(at::from_blob(memory->data(), {5000}, release, at::kFloat),
+                                         Reduction::kSum, {"dropped"});
     }
     if (world.rank() == 0) {
       EXPECT_EQ(alive, 2);
@@ -108,7 +110,8 @@ TEST(Asynchronous, ATensorIsLetGoOfWhenItsCallIsDone) {
     if (world.rank() == 0) {
       std::vector<float> memory(5000, 1.0F);
       const auto release = [&](void*) { released = true; };
-      Work work = world.all_reduce(at::from_blob(memory.data(), {5000}, release, at::kFloat), Reduction::kSum, {"values"});
+      Work work = world.all_reduce(at::from_blob(memory.data(), {5000}, release, at::kFloat), Reduction::kSum,
+                                   {"values"});
       work.wait();
       EXPECT_TRUE(released);
       looked.count_down();
@@ -132,7 +135,8 @@ TEST(Asynchronous, WritingCountsAsAnInPlaceChange) {
   });
 }
 
-// One round of a random sequence of calls, the same on all ranks; each rank dawdles on its own. Returns the number of wrong results.
+// One round of a random sequence of calls, the same on all ranks; each rank dawdles on its own. Returns the
+// number of wrong results.
 int64_t random_round(Communicator& world, uint64_t round, std::mt19937_64& delays) {
   const int64_t size = world.size(), rank = world.rank();
   std::mt19937_64 plan(round);
@@ -140,20 +144,24 @@ int64_t random_round(Communicator& world, uint64_t round, std::mt19937_64& delay
   const auto of = [&](int64_t whose, uint64_t what) {
     return at::full({width}, static_cast<double>(whose * 7 + static_cast<int64_t>(round % 50 + what)));
   };
-  const double sum = static_cast<double>(7 * size * (size - 1) / 2 + size * static_cast<int64_t>(round % 50 + 1));
+  const double sum =
+      static_cast<double>(7 * size * (size - 1) / 2 + size * static_cast<int64_t>(round % 50 + 1));
   const int64_t root = static_cast<int64_t>(plan() % static_cast<uint64_t>(size));
   const int64_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
   std::vector<int> order = {0, 1, 2, 3, 4};
   std::shuffle(order.begin(), order.end(), plan);
 
-  const Tensor reduced = of(rank, 1), cast = of(rank, 2), message = of(rank, 3), received = at::zeros({width});
-  const Tensor gathered = at::zeros({size * width}), own = at::zeros({width}), whole = of(rank, 1).repeat({size});
+  const Tensor reduced = of(rank, 1), cast = of(rank, 2), message = of(rank, 3),
+               received = at::zeros({width});
+  const Tensor gathered = at::zeros({size * width}), own = at::zeros({width}),
+               whole = of(rank, 1).repeat({size});
   std::vector<Work> works;
   for (const int call : order) {
     dawdle(delays);
     if (call == 0) works.push_back(world.all_reduce(reduced, Reduction::kSum, {"reduced"}));
     if (call == 1) works.push_back(world.broadcast(cast, root, {"cast"}));
-    if (call == 2) works.push_back(world.exchange({send_to(next, message), receive_from(previous, received)}, {"ring"}));
+    if (call == 2)
+      works.push_back(world.exchange({send_to(next, message), receive_from(previous, received)}, {"ring"}));
     if (call == 3) works.push_back(world.all_gather(of(rank, 4), gathered, {"gathered"}));
     if (call == 4) works.push_back(world.reduce_scatter(whole, own, Reduction::kSum, {"own"}));
   }
@@ -167,7 +175,8 @@ int64_t random_round(Communicator& world, uint64_t round, std::mt19937_64& delay
   wrong += !own.eq(sum).all().item<bool>();
   wrong += !cast.equal(of(root, 2));
   wrong += !received.equal(of(previous, 3));
-  for (int64_t other = 0; other < size; ++other) wrong += !gathered.narrow(0, other * width, width).equal(of(other, 4));
+  for (int64_t other = 0; other < size; ++other)
+    wrong += !gathered.narrow(0, other * width, width).equal(of(other, 4));
   return wrong;
 }
 

@@ -1,5 +1,5 @@
-// What of the way of GPUs' tensors can be tried without a GPU: how C10dGroup asks a back end of c10d (recording_backend.h), and how a failure
-// goes from one half of ByDevice to the other.
+// What of the way of GPUs' tensors can be tried without a GPU: how C10dGroup asks a back end of c10d
+// (recording_backend.h), and how a failure goes from one half of ByDevice to the other.
 // ctest: timeout=120
 #include "comm/c10d/by_device.h"
 
@@ -35,7 +35,9 @@ std::string error_text(const std::function<void()>& call) {
   return "";
 }
 
-Tensor rows(int64_t first, int64_t count) { return at::arange(first, first + count, at::kFloat).view({count, 1}); }
+Tensor rows(int64_t first, int64_t count) {
+  return at::arange(first, first + count, at::kFloat).view({count, 1});
+}
 
 TEST(C10dGroup, WaitsHoldTheStreamAndNotTheHost) {
   const RecordingBackend backend;
@@ -45,7 +47,8 @@ TEST(C10dGroup, WaitsHoldTheStreamAndNotTheHost) {
   group->all_reduce(values, Reduction::kSum, {.name = "loss", .timeout = Timeout(5000)}).wait();
   group->exchange({send_to(1, values), receive_from(1, at::empty({3}))}, {.name = "states"}).wait();
   EXPECT_THAT(backend.waited_ms(), AllOf(SizeIs(3), Each(0)));
-  EXPECT_THAT(backend.calls(), ElementsAre("all_reduce 90000", "all_reduce 5000", "group begins", "send 1", "receive 1", "group ends"));
+  EXPECT_THAT(backend.calls(), ElementsAre("all_reduce 90000", "all_reduce 5000", "group begins", "send 1",
+                                           "receive 1", "group ends"));
   EXPECT_TRUE(group->in_order());
 }
 
@@ -54,7 +57,8 @@ TEST(C10dGroup, UnevenSharesAreOneCall) {
   const auto group = C10dGroup::make(backend.maker(), 0, 3, Timeout(90000));
   const Tensor all = at::full({6, 1}, -1.0F);
   group->all_gather(rows(1, 2), all, {.name = "weights"}, {2, 1, 3}).wait();
-  // What the back end made of this rank's rows, which were padded to three: of rank 2 the third row is the padding.
+  // What the back end made of this rank's rows, which were padded to three: of rank 2 the third row is the
+  // padding.
   EXPECT_TRUE(at::equal(all.view(-1), at::tensor({1.0F, 2.0F, 101.0F, 201.0F, 202.0F, 200.0F})));
   const Tensor own = at::empty({2, 1});
   group->reduce_scatter(rows(1, 6), own, Reduction::kSum, {.name = "gradients"}, {2, 1, 3}).wait();
@@ -73,8 +77,10 @@ TEST(C10dGroup, AnErrorThatTheBackEndFindsEndsAllGroups) {
   auto reason = told.get_future();
   ASSERT_EQ(reason.wait_for(kSoon), std::future_status::ready);
   EXPECT_THAT(reason.get(), AllOf(HasSubstr("a call has not ended in time"), HasSubstr("'world'")));
-  EXPECT_THAT(error_text([&] { (void)group->barrier({.name = "end"}); }), HasSubstr("a call has not ended in time"));
-  EXPECT_THAT(error_text([&] { (void)parts[0]->barrier({.name = "end"}); }), HasSubstr("ranks lost each other"));
+  EXPECT_THAT(error_text([&] { (void)group->barrier({.name = "end"}); }),
+              HasSubstr("a call has not ended in time"));
+  EXPECT_THAT(error_text([&] { (void)parts[0]->barrier({.name = "end"}); }),
+              HasSubstr("ranks lost each other"));
   backend.aborted().wait();
   parts.clear();
   EXPECT_THAT(backend.ended(), AllOf(Contains(StartsWith("abort world")), Each(StartsWith("abort"))));
@@ -87,7 +93,8 @@ TEST(C10dGroup, RequireWellLooksAtOnce) {
   group->require_well();
   (void)group->all_reduce(at::ones({1}), Reduction::kSum, {.name = "norm"});
   backend.find_error(kBroken);
-  EXPECT_THAT(error_text([&] { group->require_well(); }), AllOf(HasSubstr("its process has ended"), HasSubstr("all_reduce 'norm'")));
+  EXPECT_THAT(error_text([&] { group->require_well(); }),
+              AllOf(HasSubstr("its process has ended"), HasSubstr("all_reduce 'norm'")));
 }
 
 // What an abort has let go is not what the ranks have computed.
@@ -113,7 +120,8 @@ TEST(C10dGroup, AGoodEndShutsDownInOrder) {
 
 bool floats_go(const Tensor& tensor) { return tensor.is_floating_point(); }
 
-// Rank 0 of two, whose floats go to the recording back end and whose other calls meet those of rank 1 in this process.
+// Rank 0 of two, whose floats go to the recording back end and whose other calls meet those of rank 1 in this
+// process.
 struct TwoHalves {
   RecordingBackend backend;
   std::vector<std::unique_ptr<Communicator>> threads = ThreadGroup::make(2);
@@ -139,9 +147,12 @@ TEST(ByDevice, NumbersThatAGpuLeftUndefinedAreNotHandedOn) {
   TwoHalves halves;
   Work there = halves.other().all_reduce(at::ones({1}, at::kLong), Reduction::kSum, {.name = "count"});
   halves.backend.find_error(kTimeOut);
-  EXPECT_THAT(error_text([&] { (void)halves.both.all_reduce(at::ones({1}, at::kLong), Reduction::kSum, {.name = "count"}); }),
+  EXPECT_THAT(error_text([&] {
+                (void)halves.both.all_reduce(at::ones({1}, at::kLong), Reduction::kSum, {.name = "count"});
+              }),
               HasSubstr("a call has not ended in time"));
-  EXPECT_THAT(error_text([&] { there.wait(); }), HasSubstr("a call has not ended in time")) << "and the other ranks hear of it";
+  EXPECT_THAT(error_text([&] { there.wait(); }), HasSubstr("a call has not ended in time"))
+      << "and the other ranks hear of it";
 }
 
 TEST(ByDevice, AFailureOnTheCpusLetsGoOfTheGpus) {
@@ -174,7 +185,8 @@ TEST(OwnGpus, TwoRanksWithOneAreNamedOnAll) {
     return texts;
   };
   EXPECT_THAT(refusal({"a", "b", "c"}), Each(""));
-  EXPECT_THAT(refusal({"a", "b", "c", "b"}), Each(AllOf(HasSubstr("ranks 1 and 3"), HasSubstr("leave train.device out"))));
+  EXPECT_THAT(refusal({"a", "b", "c", "b"}),
+              Each(AllOf(HasSubstr("ranks 1 and 3"), HasSubstr("leave train.device out"))));
 }
 
 }  // namespace

@@ -18,11 +18,13 @@ struct C10dStore::State {
 C10dStore::C10dStore() : state_(std::make_shared<State>()) {}
 
 std::unique_ptr<Communicator> C10dStore::join(int64_t rank, int64_t size, Timeout timeout) const {
-  const auto maker = [state = state_, timeout](const std::string& keys, int64_t own, int64_t of) -> std::shared_ptr<c10d::Backend> {
+  const auto maker = [state = state_, timeout](const std::string& keys, int64_t own,
+                                               int64_t of) -> std::shared_ptr<c10d::Backend> {
     const auto options = c10d::ProcessGroupGloo::Options::create(std::min(timeout, Timeout(60000)));
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-    const auto made = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(keys, state->store),
-                                                                  static_cast<int>(own), static_cast<int>(of), options);
+    const auto made = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>(keys, state->store), static_cast<int>(own),
+        static_cast<int>(of), options);
     return {made.get(), [made](c10d::Backend*) {}};
   };
   return C10dGroup::make(maker, rank, size, std::min(timeout, Timeout(60000)));

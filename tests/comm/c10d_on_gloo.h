@@ -1,4 +1,5 @@
-// C10dGroup over c10d's Gloo, whose ranks are threads here: what of NCCL's communicator can be tried on a CPU.
+// C10dGroup over c10d's Gloo, whose ranks are threads here: what of NCCL's communicator can be tried on a
+// CPU.
 #pragma once
 
 #include <memory>

@@ -21,13 +21,15 @@ TEST(ClockOffset, OfOthersIsMeasured) {
   constexpr int64_t kAhead[] = {0, 0, 5'000'000'000, -70'000'000'000};
   on_ranks(4, [&](Communicator& world) {
     const int64_t ahead = kAhead[world.rank()];
-    const ClockOffset clock = clock_offset(world, ahead == 0 ? "a" : std::to_string(ahead), [&] { return monotonic_ns() + ahead; });
+    const ClockOffset clock =
+        clock_offset(world, ahead == 0 ? "a" : std::to_string(ahead), [&] { return monotonic_ns() + ahead; });
     EXPECT_LE(std::abs(clock.offset_ns + ahead), clock.error_ns) << world.rank();
     EXPECT_LT(clock.error_ns, 1'000'000'000) << "a busy machine answers within two seconds";
   });
 }
 
-// Rank 1 asks sixteen times, a million apart; the answer to the fourth question alone comes soon: 100 behind it, which is 727 ahead of its middle.
+// Rank 1 asks sixteen times, a million apart; the answer to the fourth question alone comes soon: 100 behind
+// it, which is 727 ahead of its middle.
 TEST(ClockOffset, TheQuickestAnswerCounts) {
   on_ranks(2, [](Communicator& world) {
     int64_t asked = 0;

@@ -1,4 +1,5 @@
-// Every collective call against sums and permutations made by loops here, for groups of several sizes and every dtype.
+// Every collective call against sums and permutations made by loops here, for groups of several sizes and
+// every dtype.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,9 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int64_t, ScalarTy
   int64_t size_ = std::get<0>(GetParam());
   ScalarType type_ = std::get<1>(GetParam());
 
-  int64_t first(const Rows& rows, int64_t rank) const { return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0}); }
+  int64_t first(const Rows& rows, int64_t rank) const {
+    return std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
+  }
   int64_t total(const Rows& rows) const { return first(rows, size_); }
   Rows even(int64_t rows) const { return Rows(static_cast<size_t>(size_), rows); }
 };
@@ -50,7 +53,8 @@ TEST_P(Collectives, AllReduceFindsMaxima) {
 
 TEST_P(Collectives, ReduceScatterGivesEachRankItsRows) {
   for (const auto& [given, rows] :
-       {std::pair(Rows{}, even(2)), std::pair(uneven_rows(size_), uneven_rows(size_)), std::pair(even(0), even(0))}) {
+       {std::pair(Rows{}, even(2)), std::pair(uneven_rows(size_), uneven_rows(size_)),
+        std::pair(even(0), even(0))}) {
     const std::vector<double> sums = plain_sums(size_, {total(rows), 3}, type_);
     on_ranks(size_, [&, &given = given, &rows = rows](Communicator& world) {
       const int64_t own = rows[static_cast<size_t>(world.rank())];
@@ -58,7 +62,8 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsRows) {
       const Tensor output = at::full({own, 3}, 77, type_);
       world.reduce_scatter(input, output, Reduction::kSum, {"rows"}, given).wait();
       EXPECT_EQ(numbers(output), part(sums, first(rows, world.rank()) * 3, own * 3));
-      EXPECT_TRUE(input.equal(values_of(world.rank(), {total(rows), 3}, type_))) << "the input was written to";
+      EXPECT_TRUE(input.equal(values_of(world.rank(), {total(rows), 3}, type_)))
+          << "the input was written to";
     });
   }
 }
@@ -77,7 +82,8 @@ TEST_P(Collectives, ReduceScatterInPlace) {
 
 TEST_P(Collectives, AllGatherPutsRowsInTheOrderOfRanks) {
   for (const auto& [given, rows] :
-       {std::pair(Rows{}, even(2)), std::pair(uneven_rows(size_), uneven_rows(size_)), std::pair(even(0), even(0))}) {
+       {std::pair(Rows{}, even(2)), std::pair(uneven_rows(size_), uneven_rows(size_)),
+        std::pair(even(0), even(0))}) {
     std::vector<double> expected;
     for (int64_t rank = 0; rank < size_; ++rank) {
       const std::vector<double> its = numbers(values_of(rank, {rows[static_cast<size_t>(rank)], 2}, type_));
@@ -108,8 +114,10 @@ TEST_P(Collectives, AllToAllSendsRowsWhereTheyBelong) {
     for (int64_t other = 0; other < size_; ++other) {
       send.push_back(count(world.rank(), other));
       receive.push_back(count(other, world.rank()));
-      for (int64_t i = 0; i < send.back(); ++i) sent.insert(sent.end(), {row(world.rank(), other), static_cast<double>(i)});
-      for (int64_t i = 0; i < receive.back(); ++i) expected.insert(expected.end(), {row(other, world.rank()), static_cast<double>(i)});
+      for (int64_t i = 0; i < send.back(); ++i)
+        sent.insert(sent.end(), {row(world.rank(), other), static_cast<double>(i)});
+      for (int64_t i = 0; i < receive.back(); ++i)
+        expected.insert(expected.end(), {row(other, world.rank()), static_cast<double>(i)});
     }
     const Tensor input = at::tensor(at::ArrayRef<double>(sent), at::kDouble).view({-1, 2}).to(type_);
     const Tensor output = at::full({static_cast<int64_t>(expected.size()) / 2, 2}, 77, type_);
@@ -130,14 +138,16 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
 
 INSTANTIATE_TEST_SUITE_P(Groups, Collectives,
                          ::testing::Combine(::testing::ValuesIn(kGroupSizes),
-                                            ::testing::Values(at::kBFloat16, at::kFloat, at::kDouble, at::kLong)),
+                                            ::testing::Values(at::kBFloat16, at::kFloat, at::kDouble,
+                                                              at::kLong)),
                          [](const auto& combination) {
-                           return fmt::format("{}ranks_{}", std::get<0>(combination.param), name_of(std::get<1>(combination.param)));
+                           return fmt::format("{}ranks_{}", std::get<0>(combination.param),
+                                              name_of(std::get<1>(combination.param)));
                          });
 
 TEST(CollectivesMore, EveryDtypeIsMoved) {
-  for (const ScalarType type :
-       {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kHalf, at::kUInt16, at::kComplexFloat, at::kFloat8_e4m3fn}) {
+  for (const ScalarType type : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kHalf, at::kUInt16,
+                                at::kComplexFloat, at::kFloat8_e4m3fn}) {
     on_ranks(3, [&](Communicator& world) {
       const auto of = [&](int64_t rank) { return at::full({2, 3}, rank % 2 + 1, at::kFloat).to(type); };
       const Tensor all = at::zeros({6, 3}, at::kFloat).to(type);
@@ -174,16 +184,19 @@ TEST(CollectivesMore, Bf16SumsAreRoundedOnce) {
     const Tensor value = at::full({1}, world.rank() == 0 ? 256 : 1, at::kBFloat16);
     world.all_reduce(value, Reduction::kSum, {"value"}).wait();
     EXPECT_EQ(numbers(value), std::vector<double>{260});
-    const Tensor rows = at::full({4}, world.rank() == 0 ? 256 : 1, at::kBFloat16), own = at::empty({1}, at::kBFloat16);
+    const Tensor rows = at::full({4}, world.rank() == 0 ? 256 : 1, at::kBFloat16),
+                 own = at::empty({1}, at::kBFloat16);
     world.reduce_scatter(rows, own, Reduction::kSum, {"rows"}).wait();
     EXPECT_EQ(numbers(own), std::vector<double>{260});
   });
 }
 
-// Every bf16 number plus numbers around half of its last bit, against LibTorch's rounding; NaN and infinities among them.
+// Every bf16 number plus numbers around half of its last bit, against LibTorch's rounding; NaN and infinities
+// among them.
 TEST(CollectivesMore, Bf16SumsAreRoundedAsLibTorchRounds) {
   std::vector<at::BFloat16> every;
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) every.emplace_back(static_cast<uint16_t>(bits), at::BFloat16::from_bits());
+  for (uint32_t bits = 0; bits < 0x10000; ++bits)
+    every.emplace_back(static_cast<uint16_t>(bits), at::BFloat16::from_bits());
   const Tensor all = at::from_blob(every.data(), {0x10000}, at::kBFloat16);
   on_ranks(2, [&](Communicator& world) {
     for (const double part : {0.0, 0.001953125, 0.00390625, 0.0078125, -0.00390625}) {
@@ -218,7 +231,8 @@ TEST(CollectivesMore, SumsAreTakenInTheOrderOfRanksWhoeverComesFirst) {
   do {
     std::atomic<size_t> turn = 0;
     on_ranks(4, [&](Communicator& world) {
-      const Tensor all = at::full({5}, terms[world.rank()]), rows = at::full({4}, terms[world.rank()]), own = at::zeros({1});
+      const Tensor all = at::full({5}, terms[world.rank()]), rows = at::full({4}, terms[world.rank()]),
+                   own = at::zeros({1});
       while (order[turn] != world.rank()) std::this_thread::yield();
       Work first = world.all_reduce(all, Reduction::kSum, {"all"});
       Work second = world.reduce_scatter(rows, own, Reduction::kSum, {"rows"});

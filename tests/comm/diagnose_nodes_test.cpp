@@ -21,7 +21,8 @@ control::SelfCheckReport report_of(int64_t rank, const std::string& bits) {
 
 TEST(GatherTexts, OfAnyLength) {
   run_ranks(4, [](Communicator& world) {
-    const std::string own(static_cast<size_t>(world.rank() * world.rank() * 1000), static_cast<char>('a' + world.rank()));
+    const std::string own(static_cast<size_t>(world.rank() * world.rank() * 1000),
+                          static_cast<char>('a' + world.rank()));
     const auto texts = gather_texts(world, own, "texts", std::chrono::seconds(60));
     ASSERT_EQ(texts.size(), 4u);
     for (size_t i = 0; i < 4; ++i) EXPECT_EQ(texts[i], std::string(i * i * 1000, static_cast<char>('a' + i)));
@@ -43,9 +44,11 @@ TEST(DiagnoseNodes, AllAreWell) {
 
 TEST(DiagnoseNodes, EveryRankNamesTheSameNode) {
   run_ranks(5, [](Communicator& world) {
-    const auto sends = diagnose_nodes(world, report_of(world.rank(), "x"), {}, {.pair_bytes = 4096, .plant = world.rank() == 3});
+    const auto sends = diagnose_nodes(world, report_of(world.rank(), "x"), {},
+                                      {.pair_bytes = 4096, .plant = world.rank() == 3});
     EXPECT_THAT(sends.failed_nodes(), ElementsAre("n3"));
-    const auto computes = diagnose_nodes(world, report_of(world.rank(), world.rank() == 1 ? "y" : "x"), {}, {.pair_bytes = 4096});
+    const auto computes = diagnose_nodes(world, report_of(world.rank(), world.rank() == 1 ? "y" : "x"), {},
+                                         {.pair_bytes = 4096});
     EXPECT_THAT(computes.failed_nodes(), ElementsAre("n1"));
   });
 }
@@ -56,7 +59,8 @@ TEST(MeasurePairs, AnyTurnThatIsWrongCounts) {
     run_ranks(2, [&](Communicator& world) {
       std::vector<Fault> faults;
       if (world.rank() == 1)
-        faults.push_back({.group = "world", .call = wrong, .kind = Fault::Kind::kCorrupt, .bit = 77, .exchange = true});
+        faults.push_back(
+            {.group = "world", .call = wrong, .kind = Fault::Kind::kCorrupt, .bit = 77, .exchange = true});
       Faulty faulty(borrowed(world), faults);
       const auto pairs = measure_pairs(faulty, {.pair_bytes = 4096});
       ASSERT_EQ(pairs.size(), 1u);
@@ -75,7 +79,10 @@ class TellsARate final : public Wrapper {
   }
 
  private:
-  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator>, std::shared_ptr<const GroupPlace>) const override { return nullptr; }
+  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator>,
+                                       std::shared_ptr<const GroupPlace>) const override {
+    return nullptr;
+  }
 };
 
 TEST(MeasurePairs, ARateIsThatOfTheSlowerSide) {

@@ -1,5 +1,5 @@
-// Records of several ranks, compared: who never came, who called something else, whose sizes do not fit; and who waits for whom. The failures are
-// real ones, of thread ranks; small ones are written by hand.
+// Records of several ranks, compared: who never came, who called something else, whose sizes do not fit; and
+// who waits for whom. The failures are real ones, of thread ranks; small ones are written by hand.
 #include "comm/disagreement.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,8 @@ using ::testing::IsEmpty;
 using Kind = Disagreement::Kind;
 
 // The comparison of what traced ranks did; what `body` throws is theirs.
-Comparison compared(int64_t size, const std::function<void(Communicator&)>& body, Timeout timeout = Timeout(20000),
+Comparison compared(int64_t size, const std::function<void(Communicator&)>& body,
+                    Timeout timeout = Timeout(20000),
                     const std::vector<std::pair<int64_t, Fault>>& faults = {}) {
   std::vector<std::shared_ptr<CallLog>> logs;
   for (int64_t rank = 0; rank < size; ++rank) logs.push_back(std::make_shared<CallLog>(rank, 16));
@@ -47,7 +48,10 @@ TEST(Disagreement, NoneAmongRanksThatAgree) {
     const auto groups = world.split({{"pair", {{0, 1}, {2, 3}}}});
     reduce_many(*groups[0], 40);  // more than the ring holds
     const Tensor got = at::empty({3});
-    world.exchange({send_to((world.rank() + 1) % 4, at::ones({3})), receive_from((world.rank() + 3) % 4, got)}, {"round"}).wait();
+    world
+        .exchange({send_to((world.rank() + 1) % 4, at::ones({3})), receive_from((world.rank() + 3) % 4, got)},
+                  {"round"})
+        .wait();
   });
   EXPECT_TRUE(same.agreed()) << same.text();
   EXPECT_EQ(same.groups, 3);
@@ -67,8 +71,9 @@ TEST(Disagreement, ARankThatNeverCame) {
 
 // It comes in the end, when the others have given up.
 TEST(Disagreement, ARankThatCameTooLate) {
-  const Comparison found = compared(3, [](Communicator& world) { reduce_many(world, 20); }, Timeout(200),
-                                    {{1, {.group = "world", .call = 7, .kind = Fault::Kind::kAway, .away = Timeout(900)}}});
+  const Comparison found =
+      compared(3, [](Communicator& world) { reduce_many(world, 20); }, Timeout(200),
+               {{1, {.group = "world", .call = 7, .kind = Fault::Kind::kAway, .away = Timeout(900)}}});
   ASSERT_EQ(found.disagreements.size(), 1u) << found.text();
   EXPECT_EQ(found.disagreements[0].text, "'world': rank 1 never came to all_reduce 'loss' (call 7)");
   EXPECT_THAT(found.suspects, ElementsAre(1));
@@ -82,20 +87,22 @@ TEST(Disagreement, AnotherCall) {
   ASSERT_EQ(found.disagreements.size(), 1u) << found.text();
   EXPECT_EQ(found.disagreements[0].kind, Kind::kCalls);
   EXPECT_THAT(found.disagreements[0].ranks, ElementsAre(1));
-  EXPECT_THAT(found.disagreements[0].text, HasSubstr("call 2 is all_reduce 'loss' (sum, fp32 [2]) on ranks 0, 2, "
-                                                     "all_reduce 'other' (sum, fp32 [2]) on rank 1"));
+  EXPECT_THAT(found.disagreements[0].text,
+              HasSubstr("call 2 is all_reduce 'loss' (sum, fp32 [2]) on ranks 0, 2, "
+                        "all_reduce 'other' (sum, fp32 [2]) on rank 1"));
 }
 
 // Rank 2 is away before its pair's call; rank 3 waits for it there, ranks 0 and 1 for rank 3 in the world.
 TEST(Disagreement, WhoeverWaitsIsNotTheSuspect) {
-  const Comparison found =
-      compared(4,
-               [](Communicator& world) {
-                 const auto groups = world.split({{"pair", {{0, 1}, {2, 3}}}});
-                 reduce_many(*groups[0], 1);
-                 reduce_many(world, 1, "all");
-               },
-               Timeout(300), {{2, {.group = "world/pair 1", .call = 0, .kind = Fault::Kind::kAway, .away = Timeout(1000)}}});
+  const Comparison found = compared(
+      4,
+      [](Communicator& world) {
+        const auto groups = world.split({{"pair", {{0, 1}, {2, 3}}}});
+        reduce_many(*groups[0], 1);
+        reduce_many(world, 1, "all");
+      },
+      Timeout(300),
+      {{2, {.group = "world/pair 1", .call = 0, .kind = Fault::Kind::kAway, .away = Timeout(1000)}}});
   ASSERT_EQ(found.disagreements.size(), 2u) << found.text();
   EXPECT_THAT(found.disagreements[0].ranks, ElementsAre(2, 3));  // 'world'
   EXPECT_THAT(found.disagreements[1].ranks, ElementsAre(2));     // the pair
@@ -127,7 +134,8 @@ TEST(Disagreement, AMessageWithoutItsOtherEnd) {
       Timeout(200));
   ASSERT_EQ(found.disagreements.size(), 1u) << found.text();
   EXPECT_EQ(found.disagreements[0].kind, Kind::kPartner);
-  EXPECT_EQ(found.disagreements[0].text, "'world': rank 0 expects fp32 [2] in exchange 'hidden' (exchange 0), and rank 2 never sends it");
+  EXPECT_EQ(found.disagreements[0].text,
+            "'world': rank 0 expects fp32 [2] in exchange 'hidden' (exchange 0), and rank 2 never sends it");
   EXPECT_THAT(found.suspects, ElementsAre(2));
 }
 
@@ -139,12 +147,20 @@ RankRecords by_hand(int64_t rank, const std::vector<int64_t>& members, CallRecor
 
 TEST(Disagreement, RowsThatDoNotFit) {
   const auto call = [](std::vector<int64_t> send, std::vector<int64_t> receive) {
-    return CallRecord{.kind = CallKind::kAllToAll, .name = "rows", .text = "all_to_all 'rows'", .send_rows = send, .receive_rows = receive};
+    return CallRecord{.kind = CallKind::kAllToAll,
+                      .name = "rows",
+                      .text = "all_to_all 'rows'",
+                      .send_rows = send,
+                      .receive_rows = receive};
   };
-  EXPECT_TRUE(compare_records({by_hand(4, {4, 6}, call({1, 2}, {1, 3})), by_hand(6, {4, 6}, call({3, 5}, {2, 5}))}).agreed());
-  const Comparison found = compare_records({by_hand(4, {4, 6}, call({1, 2}, {1, 3})), by_hand(6, {4, 6}, call({3, 5}, {1, 5}))});
+  EXPECT_TRUE(
+      compare_records({by_hand(4, {4, 6}, call({1, 2}, {1, 3})), by_hand(6, {4, 6}, call({3, 5}, {2, 5}))})
+          .agreed());
+  const Comparison found =
+      compare_records({by_hand(4, {4, 6}, call({1, 2}, {1, 3})), by_hand(6, {4, 6}, call({3, 5}, {1, 5}))});
   ASSERT_EQ(found.disagreements.size(), 1u);
-  EXPECT_EQ(found.disagreements[0].text, "'world': all_to_all 'rows' (call 0): rank 4 sends 2 rows to rank 6, which receives 1");
+  EXPECT_EQ(found.disagreements[0].text,
+            "'world': all_to_all 'rows' (call 0): rank 4 sends 2 rows to rank 6, which receives 1");
 }
 
 TEST(Disagreement, MessagesThatDoNotFit) {
@@ -152,13 +168,14 @@ TEST(Disagreement, MessagesThatDoNotFit) {
     return CallRecord{.kind = CallKind::kExchange, .name = "m", .messages = {{direction, peer, tensor}}};
   };
   const auto found = [&](const char* received) {
-    return compare_records(
-        {by_hand(8, {9, 8}, call(Direction::kSend, 0, "fp32 [3]")), by_hand(9, {9, 8}, call(Direction::kReceive, 1, received))});
+    return compare_records({by_hand(8, {9, 8}, call(Direction::kSend, 0, "fp32 [3]")),
+                            by_hand(9, {9, 8}, call(Direction::kReceive, 1, received))});
   };
   EXPECT_TRUE(found("fp32 [3]").agreed());
   ASSERT_EQ(found("bf16 [3]").disagreements.size(), 1u);
   EXPECT_EQ(found("bf16 [3]").disagreements[0].text,
-            "'world': rank 8 sends fp32 [3] in exchange 'm' (exchange 0), rank 9 receives bf16 [3] in exchange 'm' (exchange 0)");
+            "'world': rank 8 sends fp32 [3] in exchange 'm' (exchange 0), rank 9 receives bf16 [3] in "
+            "exchange 'm' (exchange 0)");
 }
 
 TEST(Disagreement, OtherMembersAndMissingRecords) {

@@ -1,4 +1,5 @@
-// Sends and receives: pipelines, rings, messages in order, and messages that find no partner or not the right one.
+// Sends and receives: pipelines, rings, messages in order, and messages that find no partner or not the right
+// one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,13 +25,15 @@ TEST(Exchange, ARingTurns) {
         const int64_t next = (world.rank() + 1) % size, previous = (world.rank() + size - 1) % size;
         world.exchange({receive_from(previous, there), send_to(next, here)}, {"turn"}).wait();
         here = there;
-        EXPECT_EQ(numbers(here), std::vector<double>(4, static_cast<double>((world.rank() + turn * (size - 1)) % size)));
+        EXPECT_EQ(numbers(here),
+                  std::vector<double>(4, static_cast<double>((world.rank() + turn * (size - 1)) % size)));
       }
     });
   }
 }
 
-// As a pipeline does: only neighbours take part, in both directions, and sends are under way while the rank goes on.
+// As a pipeline does: only neighbours take part, in both directions, and sends are under way while the rank
+// goes on.
 TEST(Exchange, APipelineOfNeighbours) {
   constexpr int64_t kStages = 4, kBatches = 20;
   on_ranks(kStages, [&](Communicator& world) {
@@ -53,7 +56,8 @@ TEST(Exchange, APipelineOfNeighbours) {
   });
 }
 
-// The n-th sent is the n-th received, in whichever exchange it stands, and however it crosses with collective calls.
+// The n-th sent is the n-th received, in whichever exchange it stands, and however it crosses with collective
+// calls.
 TEST(Exchange, MessagesKeepTheirOrder) {
   on_ranks(3, [](Communicator& world) {
     if (world.rank() == 0) {
@@ -79,11 +83,13 @@ TEST(Exchange, MessagesKeepTheirOrder) {
 TEST(Exchange, BothDirectionsAtOnceAndToOneself) {
   on_ranks(2, [](Communicator& world) {
     const int64_t other = 1 - world.rank();
-    const Tensor mine = filled(static_cast<double>(world.rank() + 5)), theirs = filled(0), own = filled(0), empty = at::empty({0, 3});
+    const Tensor mine = filled(static_cast<double>(world.rank() + 5)), theirs = filled(0), own = filled(0),
+                 empty = at::empty({0, 3});
     world
-        .exchange({send_to(other, mine), receive_from(other, theirs), send_to(world.rank(), mine), receive_from(world.rank(), own),
-                   send_to(other, at::empty({0, 3})), receive_from(other, empty)},
-                  {"all"})
+        .exchange(
+            {send_to(other, mine), receive_from(other, theirs), send_to(world.rank(), mine),
+             receive_from(world.rank(), own), send_to(other, at::empty({0, 3})), receive_from(other, empty)},
+            {"all"})
         .wait();
     EXPECT_EQ(numbers(theirs), std::vector<double>(4, static_cast<double>(other + 5)));
     EXPECT_TRUE(own.equal(mine));
@@ -91,11 +97,14 @@ TEST(Exchange, BothDirectionsAtOnceAndToOneself) {
 }
 
 TEST(Exchange, EveryDtypeAndLength) {
-  for (const ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble, at::kLong, at::kBool, at::kComplexDouble}) {
+  for (const ScalarType type :
+       {at::kBFloat16, at::kFloat, at::kDouble, at::kLong, at::kBool, at::kComplexDouble}) {
     for (const int64_t length : {1, 17, 300001}) {
       on_ranks(2, [&](Communicator& world) {
-        const Tensor tensor = world.rank() == 0 ? values_of(0, {length}, at::kDouble).to(type) : at::zeros({length}, type);
-        world.exchange({world.rank() == 0 ? send_to(1, tensor) : receive_from(0, tensor)}, {"message"}).wait();
+        const Tensor tensor =
+            world.rank() == 0 ? values_of(0, {length}, at::kDouble).to(type) : at::zeros({length}, type);
+        world.exchange({world.rank() == 0 ? send_to(1, tensor) : receive_from(0, tensor)}, {"message"})
+            .wait();
         EXPECT_TRUE(tensor.equal(values_of(0, {length}, at::kDouble).to(type)));
       });
     }
@@ -129,7 +138,8 @@ TEST(ExchangeErrors, AMessageOfAnotherShapeOrDtype) {
     });
     EXPECT_THAT(errors, Each(AllOf(HasSubstr("a message of 'world' does not fit"),
                                    HasSubstr("rank 0 sends fp32 [4] in exchange 'forward' (exchange 0)"),
-                                   HasSubstr("rank 2 receives " + describe(expected) + " in exchange 'input' (exchange 0)"))));
+                                   HasSubstr("rank 2 receives " + describe(expected) +
+                                             " in exchange 'input' (exchange 0)"))));
   }
 }
 
@@ -141,9 +151,11 @@ TEST(ExchangeErrors, PeersThatDoNotMatchRunOutOfTime) {
     if (world.rank() == 1) world.exchange({receive_from(2, filled(1))}, options).wait();
     world.barrier({"end"}).wait();
   });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("waited too long"), HasSubstr("a partner for every message within 30 ms"),
-                                 HasSubstr("rank 0 sends fp32 [4] to rank 1 in exchange 'forward' (exchange 0)"),
-                                 HasSubstr("rank 1 receives fp32 [4] from rank 2 in exchange 'forward' (exchange 0)"))));
+  EXPECT_THAT(
+      errors,
+      Each(AllOf(HasSubstr("waited too long"), HasSubstr("a partner for every message within 30 ms"),
+                 HasSubstr("rank 0 sends fp32 [4] to rank 1 in exchange 'forward' (exchange 0)"),
+                 HasSubstr("rank 1 receives fp32 [4] from rank 2 in exchange 'forward' (exchange 0)"))));
 }
 
 // Before its message is posted, and while it waits.
@@ -159,12 +171,13 @@ TEST(ExchangeErrors, APeerThatLeaves) {
           return left.count_down();
         }
         if (early) left.wait();
-        Work work = group->exchange({sends ? send_to(1, filled(1)) : receive_from(1, filled(1))}, {"message"});
+        Work work =
+            group->exchange({sends ? send_to(1, filled(1)) : receive_from(1, filled(1))}, {"message"});
         waiting.count_down();
         work.wait();
       });
-      EXPECT_THAT(errors[0],
-                  AllOf(HasSubstr("rank 1 has left 'pair 0' while others need it"), HasSubstr("exchange 'message' (exchange 0)")));
+      EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 has left 'pair 0' while others need it"),
+                                   HasSubstr("exchange 'message' (exchange 0)")));
       EXPECT_EQ(errors[1], "");
     }
   }

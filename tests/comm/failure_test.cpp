@@ -1,4 +1,5 @@
-// Ranks that disagree, that are late, that give up: everybody learns of it, with who said what, and nobody hangs.
+// Ranks that disagree, that are late, that give up: everybody learns of it, with who said what, and nobody
+// hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,21 +18,24 @@ using ::testing::HasSubstr;
 using ::testing::Matcher;
 
 // Ranks 0 and 2 make one call, rank 1 another; all get an error with both.
-void expect_disagreement(const std::function<void(Communicator&)>& most, const std::function<void(Communicator&)>& one,
-                         const std::string& of_most, const std::string& of_one) {
+void expect_disagreement(const std::function<void(Communicator&)>& most,
+                         const std::function<void(Communicator&)>& one, const std::string& of_most,
+                         const std::string& of_one) {
   const auto errors = errors_of(3, [&](Communicator& world) {
     world.barrier({"start"}).wait();
     (world.rank() == 1 ? one : most)(world);
     world.barrier({"end"}).wait();
   });
   // Who comes last of three need not have come: the two that were compared are named.
-  EXPECT_THAT(errors,
-              Each(AllOf(HasSubstr("ranks disagree about call 1 of 'world'"), HasSubstr("the same calls in the same order on all 3 ranks"),
-                         HasSubstr(of_most), HasSubstr("rank 1: " + of_one))));
-  for (size_t rank = 0; rank < errors.size(); ++rank) EXPECT_THAT(errors[rank], HasSubstr(fmt::format("rank {} of 'world'", rank)));
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("ranks disagree about call 1 of 'world'"),
+                                 HasSubstr("the same calls in the same order on all 3 ranks"),
+                                 HasSubstr(of_most), HasSubstr("rank 1: " + of_one))));
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    EXPECT_THAT(errors[rank], HasSubstr(fmt::format("rank {} of 'world'", rank)));
 }
 
-void reduce(Communicator& world, const Tensor& values, const char* name = "values", Reduction reduction = Reduction::kSum) {
+void reduce(Communicator& world, const Tensor& values, const char* name = "values",
+            Reduction reduction = Reduction::kSum) {
   world.all_reduce(values, reduction, {name}).wait();
 }
 
@@ -65,11 +69,14 @@ TEST(Mismatch, ShapesDtypesNamesAndReductions) {
 }
 
 TEST(Mismatch, KindsOfCalls) {
-  const auto gather = [](Communicator& world) { world.all_gather(at::ones({2}), at::ones({6}), {"values"}).wait(); };
-  expect_disagreement([](Communicator& world) { reduce(world, at::ones({2})); }, gather, ": all_reduce 'values' (sum, fp32 [2])",
-                      "all_gather 'values' (fp32 [6], rows 2 2 2)");
+  const auto gather = [](Communicator& world) {
+    world.all_gather(at::ones({2}), at::ones({6}), {"values"}).wait();
+  };
+  expect_disagreement([](Communicator& world) { reduce(world, at::ones({2})); }, gather,
+                      ": all_reduce 'values' (sum, fp32 [2])", "all_gather 'values' (fp32 [6], rows 2 2 2)");
   expect_disagreement(
-      gather, [](Communicator& world) { world.barrier({"values"}).wait(); }, ": all_gather 'values'", "barrier 'values'");
+      gather, [](Communicator& world) { world.barrier({"values"}).wait(); }, ": all_gather 'values'",
+      "barrier 'values'");
   expect_disagreement(
       gather,
       [](Communicator& world) {
@@ -79,7 +86,9 @@ TEST(Mismatch, KindsOfCalls) {
 }
 
 TEST(Mismatch, RootsAndRows) {
-  const auto from = [](int64_t root) { return [root](Communicator& world) { world.broadcast(at::ones({2}), root, {"values"}).wait(); }; };
+  const auto from = [](int64_t root) {
+    return [root](Communicator& world) { world.broadcast(at::ones({2}), root, {"values"}).wait(); };
+  };
   expect_disagreement(from(0), from(2), "(fp32 [2] of rank 0)", "broadcast 'values' (fp32 [2] of rank 2)");
   const auto scatter = [](std::vector<int64_t> rows) {
     return [rows](Communicator& world) {
@@ -87,9 +96,12 @@ TEST(Mismatch, RootsAndRows) {
       world.reduce_scatter(at::ones({6}), own, Reduction::kSum, {"values"}, rows).wait();
     };
   };
-  expect_disagreement(scatter({1, 2, 3}), scatter({2, 2, 2}), "rows 1 2 3", "reduce_scatter 'values' (sum, fp32 [6], rows 2 2 2)");
+  expect_disagreement(scatter({1, 2, 3}), scatter({2, 2, 2}), "rows 1 2 3",
+                      "reduce_scatter 'values' (sum, fp32 [6], rows 2 2 2)");
   const auto gather = [](int64_t rows) {
-    return [rows](Communicator& world) { world.all_gather(at::ones({rows}), at::ones({3 * rows}), {"values"}).wait(); };
+    return [rows](Communicator& world) {
+      world.all_gather(at::ones({rows}), at::ones({3 * rows}), {"values"}).wait();
+    };
   };
   expect_disagreement(gather(1), gather(2), "rows 1 1 1", "all_gather 'values' (fp32 [6], rows 2 2 2)");
   const auto turn = [](int64_t width) {
@@ -101,7 +113,9 @@ TEST(Mismatch, RootsAndRows) {
 }
 
 TEST(Mismatch, SplitsIntoOtherGroups) {
-  const auto split = [](std::vector<layout::GroupKind> kinds) { return [kinds](Communicator& world) { (void)world.split(kinds); }; };
+  const auto split = [](std::vector<layout::GroupKind> kinds) {
+    return [kinds](Communicator& world) { (void)world.split(kinds); };
+  };
   expect_disagreement(split({{"pair", {{0, 1}, {2}}}}), split({{"pair", {{0}, {1, 2}}}}), "pair {0 1} {2}",
                       "split 'split' (pair {0} {1 2})");
 }
@@ -110,18 +124,23 @@ TEST(Mismatch, RowsThatAreSentAndNotReceived) {
   const auto errors = errors_of(2, [](Communicator& world) {
     world.all_to_all(at::ones({3}), at::ones({3}), {1, 2}, {1, 2}, {"tokens"}).wait();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("ranks contradict each other in all_to_all 'tokens' (call 0) of 'world'")));
-  // Both are wrong. Threads find the first; of processes each sees what it receives itself, and the first to say so is heard by all.
+  EXPECT_THAT(errors,
+              Each(HasSubstr("ranks contradict each other in all_to_all 'tokens' (call 0) of 'world'")));
+  // Both are wrong. Threads find the first; of processes each sees what it receives itself, and the first to
+  // say so is heard by all.
   const char* first = "rank 0 sends 2 rows to rank 1, which receives 1";
   const char* second = "rank 1 sends 1 rows to rank 0, which receives 2";
-  EXPECT_THAT(errors, on_gloo() ? Matcher<std::vector<std::string>>(AnyOf(Each(HasSubstr(first)), Each(HasSubstr(second))))
+  EXPECT_THAT(errors, on_gloo() ? Matcher<std::vector<std::string>>(
+                                      AnyOf(Each(HasSubstr(first)), Each(HasSubstr(second))))
                                 : Matcher<std::vector<std::string>>(Each(HasSubstr(first))));
 }
 
 TEST(Mismatch, MemoryThatTwoRanksWriteTo) {
   const Tensor shared = at::ones({8});
-  const auto errors = errors_of(2, [&](Communicator& world) { reduce(world, shared.narrow(0, world.rank() * 3, 5)); });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("each rank's tensors in memory of its own"), HasSubstr("rank 0 writes fp32 [5]"))));
+  const auto errors =
+      errors_of(2, [&](Communicator& world) { reduce(world, shared.narrow(0, world.rank() * 3, 5)); });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("each rank's tensors in memory of its own"),
+                                 HasSubstr("rank 0 writes fp32 [5]"))));
   on_ranks(2, [&](Communicator& world) {  // side by side, and read by several
     reduce(world, shared.narrow(0, world.rank() * 4, 4));
     world.all_gather(shared, at::empty({16}), {"read"}).wait();
@@ -137,7 +156,8 @@ TEST(Refused, WhatMakesNoSenseByItself) {
         ADD_FAILURE() << "not refused: " << expected;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::kInternal);
-        EXPECT_THAT(error.what(), AllOf(HasSubstr(expected), HasSubstr("'x'"), HasSubstr(fmt::format("rank {} of 'world'", world.rank()))));
+        EXPECT_THAT(error.what(), AllOf(HasSubstr(expected), HasSubstr("'x'"),
+                                        HasSubstr(fmt::format("rank {} of 'world'", world.rank()))));
       }
     };
     const auto gather = [&](const Tensor& input, const Tensor& output, std::vector<int64_t> rows = {}) {
@@ -147,7 +167,8 @@ TEST(Refused, WhatMakesNoSenseByItself) {
     refused([&] { reduce(world, Tensor(), "x"); }, "a tensor as tensor");
     refused([&] { reduce(world, at::ones({2}, at::kComplexFloat), "x"); }, "a dtype that has a sum");
     refused([&] { reduce(world, at::ones({2}, at::kBool), "x"); }, "a dtype that has a sum");
-    refused([&] { reduce(world, at::ones({2}, at::TensorOptions().device(at::kMeta)), "x"); }, "tensors on the CPU");
+    refused([&] { reduce(world, at::ones({2}, at::TensorOptions().device(at::kMeta)), "x"); },
+            "tensors on the CPU");
     refused([&] { gather(at::ones({2}), at::ones({4}, at::kDouble)); }, "one dtype and device");
     refused([&] { gather(at::ones({2, 2}), at::ones({4, 3})); }, "rows of one shape");
     refused([&] { gather(at::ones({}), at::ones({})); }, "rows of one shape");
@@ -183,9 +204,11 @@ TEST(Deadline, NamesWhoHasNotCome) {
       throw;
     }
   });
-  EXPECT_THAT(errors,
-              Each(AllOf(HasSubstr("all_reduce 'gradients' (call 1) of 'world' waited too long"), HasSubstr("all 3 ranks within 20 ms"),
-                         HasSubstr("rank 2 has not come: it has made 1 calls, the last barrier 'start' (call 0)"))));
+  EXPECT_THAT(
+      errors,
+      Each(AllOf(HasSubstr("all_reduce 'gradients' (call 1) of 'world' waited too long"),
+                 HasSubstr("all 3 ranks within 20 ms"),
+                 HasSubstr("rank 2 has not come: it has made 1 calls, the last barrier 'start' (call 0)"))));
   EXPECT_THAT(errors[2], HasSubstr("barrier 'end' (call 1), which was not started"));
 }
 
@@ -231,7 +254,8 @@ TEST(Abort, WakesEverybodyWithTheReason) {
     }
     work.wait();
   });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("rank 1 of 'pair 1' aborted"), HasSubstr("the machine is on fire"))));
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("rank 1 of 'pair 1' aborted"), HasSubstr("the machine is on fire"))));
   EXPECT_THAT(errors[0], HasSubstr("barrier 'in the world' (call 1)"));
   EXPECT_THAT(errors[1], AllOf(HasSubstr("rank 1 of 'pair 0', exchange 'in a pair' (exchange 0)")));
 }
@@ -281,7 +305,8 @@ TEST(Leaving, WhoIsStillNeededIsMissed) {
     });
     for (const size_t rank : {0, 2}) {
       EXPECT_THAT(errors[rank],
-                  AllOf(HasSubstr("rank 1 has left 'all 0' while others need it"), HasSubstr("all 3 ranks in barrier 'end' (call 1)"),
+                  AllOf(HasSubstr("rank 1 has left 'all 0' while others need it"),
+                        HasSubstr("all 3 ranks in barrier 'end' (call 1)"),
                         HasSubstr("rank 1 left after 1 calls, the last barrier 'start' (call 0)")));
     }
     EXPECT_EQ(errors[1], "");

@@ -1,4 +1,5 @@
-// A rank of a mesh of threads hangs, and the boards of all say which: it is named 200 of 200 times on 64 ranks (nightly; a few here).
+// A rank of a mesh of threads hangs, and the boards of all say which: it is named 200 of 200 times on 64
+// ranks (nightly; a few here).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +50,8 @@ std::vector<layout::GroupKind> kinds_of_mesh() {
   return kinds;
 }
 
-// Something like training: in each step stages hand on activations and gradients, layers sum over tp and cp, all sum over dp.
+// Something like training: in each step stages hand on activations and gradients, layers sum over tp and cp,
+// all sum over dp.
 void train(Communicator& world, int64_t steps) {
   const auto groups = world.split(kinds_of_mesh(), {"mesh"});
   Communicator &pp = *groups[0], &dp = *groups[1], &cp = *groups[2], &tp = *groups[3];
@@ -79,8 +81,11 @@ struct Trial {
 
 // Where a rank of such a step may hang: a call of any group.
 Trial trial_of(std::mt19937_64& random, const std::vector<layout::GroupKind>& kinds) {
-  const auto below = [&](int64_t limit) { return static_cast<int64_t>(random() % static_cast<uint64_t>(limit)); };
-  Trial trial{.rank = below(kRanks), .fault = {.call = below(3), .kind = Fault::Kind::kHang}, .above = below(2) == 1};
+  const auto below = [&](int64_t limit) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(limit));
+  };
+  Trial trial{
+      .rank = below(kRanks), .fault = {.call = below(3), .kind = Fault::Kind::kHang}, .above = below(2) == 1};
   const auto axis = static_cast<size_t>(below(5));
   if (axis == 4) {
     trial.fault.group = "world";
@@ -100,7 +105,8 @@ class Boards {
  public:
   explicit Boards(int64_t ranks) {
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      writers_.push_back(std::make_unique<observe::BoardWriter>(path(rank), observe::BoardOwner{.rank = rank}));
+      writers_.push_back(
+          std::make_unique<observe::BoardWriter>(path(rank), observe::BoardOwner{.rank = rank}));
       readers_.push_back(std::move(*observe::BoardReader::open(path(rank))));
     }
   }
@@ -114,10 +120,12 @@ class Boards {
   // Until nobody moves: the time after which a driver asks is much longer.
   std::vector<detect::HangRank> when_all_stand() const {
     for (std::vector<detect::HangRank> before = look();;) {
-      for (int i = 0; i < 300; ++i) pause_briefly();  // milliseconds: on a busy machine who moves may be kept waiting
+      // milliseconds: on a busy machine who moves may be kept waiting
+      for (int i = 0; i < 300; ++i) pause_briefly();
       std::vector<detect::HangRank> now = look();
       const bool moved = !std::ranges::equal(
-          before, now, {}, [](const auto& it) { return it.progress.progress_ns; }, [](const auto& it) { return it.progress.progress_ns; });
+          before, now, {}, [](const auto& it) { return it.progress.progress_ns; },
+          [](const auto& it) { return it.progress.progress_ns; });
       if (!moved) return now;
       before = std::move(now);
     }
@@ -179,7 +187,8 @@ TEST(HangOfAMesh, IsLocalisedToItsRank) {
   int64_t named = 0;
   for (int64_t i = 0; i < trials; ++i) {
     const Trial trial = trial_of(random, kinds);
-    SCOPED_TRACE(fmt::format("trial {}: rank {} at call {} of {}", i, trial.rank, trial.fault.call, trial.fault.group));
+    SCOPED_TRACE(fmt::format("trial {}: rank {} at call {} of {}", i, trial.rank, trial.fault.call,
+                             trial.fault.group));
     with_boards(
         kRanks, trial, [](Communicator& world) { train(world, 6); },
         [&](Boards& boards) {

@@ -1,5 +1,5 @@
-// Ranks that are processes: this program starts itself again, once a rank, with the bodies below; each of them looks at its own results.
-// ctest: label=multi timeout=120
+// Ranks that are processes: this program starts itself again, once a rank, with the bodies below; each of
+// them looks at its own results. ctest: label=multi timeout=120
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,10 +29,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Exit codes of ranks 0 … ranks-1 of a job of `size`, which run the body; their output is shown where one is not as expected.
-std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t size, const std::vector<int>& expected,
-                               uint16_t port = free_port(), const std::vector<std::string>& variables = {}) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("processes-{}-{}", body, port);
+// Exit codes of ranks 0 … ranks-1 of a job of `size`, which run the body; their output is shown where one is
+// not as expected.
+std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t size,
+                               const std::vector<int>& expected, uint16_t port = free_port(),
+                               const std::vector<std::string>& variables = {}) {
+  const auto folder =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("processes-{}-{}", body, port);
   std::filesystem::create_directories(folder);
   std::vector<LaunchedProcess> processes;
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -40,12 +43,14 @@ std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t s
                          .environment = environment_of_rank(rank, size, port),
                          .log = folder / fmt::format("{}.log", rank)});
     processes.back().environment.push_back("OMP_NUM_THREADS=1");
-    processes.back().environment.insert(processes.back().environment.end(), variables.begin(), variables.end());
+    processes.back().environment.insert(processes.back().environment.end(), variables.begin(),
+                                        variables.end());
   }
   const LaunchResult result = launch(processes, 69, {.others_s = 60});
   EXPECT_EQ(result.statuses, expected);
   for (size_t rank = 0; rank < result.statuses.size(); ++rank) {
-    if (result.statuses[rank] != expected[rank]) ADD_FAILURE() << "rank " << rank << ":\n" << read_text(*processes[rank].log);
+    if (result.statuses[rank] != expected[rank])
+      ADD_FAILURE() << "rank " << rank << ":\n" << read_text(*processes[rank].log);
   }
   std::filesystem::remove_all(folder);
   return result.statuses;
@@ -84,8 +89,10 @@ std::vector<Tensor> every_call(Communicator& world) {
         if (group) group->all_reduce(held.back(), Reduction::kSum, {"in a group"}).wait();
       }
       const std::vector<int64_t> rows = uneven_rows(size);
-      const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}), own = rows[static_cast<size_t>(rank)];
-      const Tensor whole = of({all, width}), part = at::full({own, width}, 77, type), gathered = at::full({all, width}, 77, type);
+      const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}),
+                    own = rows[static_cast<size_t>(rank)];
+      const Tensor whole = of({all, width}), part = at::full({own, width}, 77, type),
+                   gathered = at::full({all, width}, 77, type);
       world.reduce_scatter(whole, part, Reduction::kSum, {"part"}, rows).wait();
       world.all_gather(part, gathered, {"gathered"}, rows).wait();
       std::vector<int64_t> send, receive;
@@ -93,12 +100,17 @@ std::vector<Tensor> every_call(Communicator& world) {
         send.push_back((rank + 2 * other + round) % 4);
         receive.push_back((other + 2 * rank + round) % 4);
       }
-      const auto total = [](const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); };
+      const auto total = [](const std::vector<int64_t>& counts) {
+        return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+      };
       const Tensor turned = at::full({total(receive), 3}, 77, type);
       world.all_to_all(of({total(send), 3}), turned, send, receive, {"turned"}).wait();
       const Tensor cast = of({width}), sent = of({width + 1}), message = at::full({width + 1}, 77, type);
       world.broadcast(cast, round % size, {"cast"}).wait();
-      world.exchange({send_to((rank + 1) % size, sent), receive_from((rank + size - 1) % size, message)}, {"ring"}).wait();
+      world
+          .exchange({send_to((rank + 1) % size, sent), receive_from((rank + size - 1) % size, message)},
+                    {"ring"})
+          .wait();
       held.insert(held.end(), {part, gathered, turned, cast, message});
     }
   }
@@ -115,11 +127,13 @@ TEST_F(ProcessBody, EveryCall) {
     if (thread.rank() == world->rank()) expected = its;
   });
   ASSERT_EQ(held.size(), expected.size());
-  for (size_t i = 0; i < held.size(); ++i) EXPECT_TRUE(held[i].view(at::kByte).equal(expected[i].view(at::kByte))) << i;
+  for (size_t i = 0; i < held.size(); ++i)
+    EXPECT_TRUE(held[i].view(at::kByte).equal(expected[i].view(at::kByte))) << i;
 }
 
 TEST(Processes, GiveTheBitsOfThreads) {
-  for (const int64_t size : {2, 4}) run_processes("EveryCall", size, size, std::vector<int>(static_cast<size_t>(size), 0));
+  for (const int64_t size : {2, 4})
+    run_processes("EveryCall", size, size, std::vector<int>(static_cast<size_t>(size), 0));
 }
 
 TEST_F(ProcessBody, OneIsKilled) {
@@ -158,8 +172,8 @@ TEST_F(ProcessBody, TheFirstStandsStill) {
   if (world->rank() == 0) ::raise(SIGSTOP);
   const Stopwatch watch;
   EXPECT_THAT(error_of([&] { world->all_reduce(at::ones({5000}), Reduction::kSum, {"gradients"}).wait(); }),
-              AllOf(HasSubstr("all_reduce 'gradients' (call 2) of 'world' waited too long"), HasSubstr("within 1500 ms"),
-                    HasSubstr("rank 0 has not come")));
+              AllOf(HasSubstr("all_reduce 'gradients' (call 2) of 'world' waited too long"),
+                    HasSubstr("within 1500 ms"), HasSubstr("rank 0 has not come")));
   EXPECT_LT(watch.seconds(), 30);
 }
 
@@ -173,7 +187,8 @@ TEST_F(ProcessBody, TheFirstStandsStillWhileOthersWaitForEachOther) {
     while (world->rank() == 1) others[0]->exchange({}, {"nothing"}).wait();
     others[0]->barrier({.name = "saved", .timeout = std::chrono::hours(1)}).wait();
   });
-  EXPECT_THAT(text, AllOf(HasSubstr("the store of rank 0 does not answer"), HasSubstr("within 1500 ms"), HasSubstr("stands still")));
+  EXPECT_THAT(text, AllOf(HasSubstr("the store of rank 0 does not answer"), HasSubstr("within 1500 ms"),
+                          HasSubstr("stands still")));
 }
 
 TEST_F(ProcessBody, OneGivesUp) {
@@ -189,7 +204,8 @@ TEST_F(ProcessBody, OneIsLate) {
     while (world->rank() == 1) world->exchange({}, {"nothing"}).wait();
     world->barrier({.name = "end", .timeout = Timeout(1500)}).wait();
   });
-  EXPECT_THAT(text, AllOf(HasSubstr("barrier 'end' (call 0) of 'world' waited too long"), HasSubstr("rank 1 has not come")));
+  EXPECT_THAT(text, AllOf(HasSubstr("barrier 'end' (call 0) of 'world' waited too long"),
+                          HasSubstr("rank 1 has not come")));
 }
 
 TEST(Processes, ReasonsReachAll) {
@@ -197,17 +213,21 @@ TEST(Processes, ReasonsReachAll) {
   run_processes("OneIsLate", 3, 3, {0, 0, 0});
 }
 
-// Beside the tensors of a sum lie its parts, of all ranks together at most a round of them, however large it is and whoever gets what of it; of a group of one
-// nothing. Sums are right across the rounds: each element is known.
+// Beside the tensors of a sum lie its parts, of all ranks together at most a round of them, however large it
+// is and whoever gets what of it; of a group of one nothing. Sums are right across the rounds: each element
+// is known.
 TEST_F(ProcessBody, SumsInRounds) {
   install_cpu_allocator();
   const auto world = join_world();
   const auto alone = world->split({{"alone", {{0}, {1}, {2}}}});
   const auto peak = [] { return memory_statistics().of(MemoryPurpose::kWorkspace).peak; };
   const std::vector<int64_t> rows = {9'000'001, 0, 5'000'003};  // 56 MB, of which a round is 32 MiB
-  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}), first = world->rank() == 0 ? 0 : rows[0];
-  const Tensor input = at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).add_(static_cast<double>(world->rank()));
-  const Tensor expected = at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).mul_(3).add_(3);  // 0 + 1 + 2
+  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}),
+                first = world->rank() == 0 ? 0 : rows[0];
+  const Tensor input =
+      at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).add_(static_cast<double>(world->rank()));
+  // 0 + 1 + 2
+  const Tensor expected = at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).mul_(3).add_(3);
   const Tensor own = at::empty({rows[static_cast<size_t>(world->rank())]});
   alone[0]->reduce_scatter(input, at::empty_like(input), Reduction::kSum, {"of one"}, {all}).wait();
   alone[0]->all_reduce(input, Reduction::kSum, {"of one"}).wait();
@@ -250,21 +270,26 @@ TEST_F(ProcessBody, UrgentCallsPassSlowOnes) {
   EXPECT_EQ(slow.sum().item<double>(), 10'000);
   EXPECT_EQ(queued.sum().item<double>(), 10'000);
   const int other = static_cast<int>(-world->rank());
-  EXPECT_THAT(
-      error_of([&] { world->all_reduce(slow, Reduction::kSum, {.name = "values", .priority = other}).wait(); }),
-      AllOf(HasSubstr("ranks disagree about call 8 of 'world'"), HasSubstr("rank 1: all_reduce 'values' (sum, fp32 [5000]), priority -1")));
+  EXPECT_THAT(error_of([&] {
+                world->all_reduce(slow, Reduction::kSum, {.name = "values", .priority = other}).wait();
+              }),
+              AllOf(HasSubstr("ranks disagree about call 8 of 'world'"),
+                    HasSubstr("rank 1: all_reduce 'values' (sum, fp32 [5000]), priority -1")));
 }
 
 TEST(Processes, UrgentCallsPassSlowOnes) {
-  run_processes("UrgentCallsPassSlowOnes", 2, 2, {0, 0}, free_port(), {"LONGHAUL_FAULTS=call.move:rank=1:count=1 slow=5"});
+  run_processes("UrgentCallsPassSlowOnes", 2, 2, {0, 0}, free_port(),
+                {"LONGHAUL_FAULTS=call.move:rank=1:count=1 slow=5"});
 }
 
 TEST_F(ProcessBody, OneHasAnotherRecipe) {
   const bool odd = variable("RANK") == "1";
-  const Identity recipe = {"recipe", odd ? "b0b" : "a11", {{"train.steps", "10"}, {"optim.lr", odd ? "0.5" : "0.25"}}};
-  EXPECT_THAT(error_of([&] { (void)join_world({.identity = {recipe}}); }, ExitCode::kUsage),
-              AllOf(HasSubstr("rank 1 has another recipe than rank 0\n"), HasSubstr("on rank 0: optim.lr = 0.25\n"),
-                    HasSubstr("on rank 1: optim.lr = 0.5\n"), Not(HasSubstr("train.steps"))));
+  const Identity recipe = {
+      "recipe", odd ? "b0b" : "a11", {{"train.steps", "10"}, {"optim.lr", odd ? "0.5" : "0.25"}}};
+  EXPECT_THAT(
+      error_of([&] { (void)join_world({.identity = {recipe}}); }, ExitCode::kUsage),
+      AllOf(HasSubstr("rank 1 has another recipe than rank 0\n"), HasSubstr("on rank 0: optim.lr = 0.25\n"),
+            HasSubstr("on rank 1: optim.lr = 0.5\n"), Not(HasSubstr("train.steps"))));
 }
 
 TEST_F(ProcessBody, OneDoesNotJoin) {
@@ -278,10 +303,12 @@ TEST_F(ProcessBody, ThePortIsTaken) {
   EXPECT_THAT(text, HasSubstr(fmt::format("cannot open port {}", mine.port)));
 }
 
-// Ranks 0 and 1 of 4 are here, and would wait for longer than this test may take. Rank 1 is asked to stop, which ends it for both.
+// Ranks 0 and 1 of 4 are here, and would wait for longer than this test may take. Rank 1 is asked to stop,
+// which ends it for both.
 TEST_F(ProcessBody, OneIsStoppedWhileOthersAreMissing) {
   install_signal_handlers();
-  EXPECT_THAT(error_of([] { (void)join_world({.join_timeout = std::chrono::hours(1)}); }, ExitCode::kPreemptedNotSaved),
+  EXPECT_THAT(error_of([] { (void)join_world({.join_timeout = std::chrono::hours(1)}); },
+                       ExitCode::kPreemptedNotSaved),
               AllOf(HasSubstr("stopped while the ranks were joining"), HasSubstr("expected  all 4 ranks"),
                     HasSubstr(fmt::format("signal {} at rank 1; ranks 2, 3 missing", SIGTERM))));
 }
@@ -290,14 +317,17 @@ TEST_F(ProcessBody, OneIsStoppedWhileOthersAreMissing) {
 TEST_F(ProcessBody, OneIsStoppedWhileRankZeroIsMissing) {
   install_signal_handlers();
   const Placement mine = find_place();
-  EXPECT_THAT(error_of([&] { (void)join_world({.join_timeout = std::chrono::hours(1)}, mine); }, ExitCode::kPreemptedNotSaved),
+  EXPECT_THAT(error_of([&] { (void)join_world({.join_timeout = std::chrono::hours(1)}, mine); },
+                       ExitCode::kPreemptedNotSaved),
               AllOf(HasSubstr(fmt::format("rank 0's store at {}:{}", mine.host, mine.port)),
                     HasSubstr(fmt::format("signal {} at rank 1", SIGTERM))));
 }
 
-std::unique_ptr<Child> started(const std::string& body, int64_t rank, int64_t size, uint16_t port, const std::filesystem::path& folder) {
-  return std::make_unique<Child>(std::vector<std::string>{"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
-                                 environment_of_rank(rank, size, port), folder / fmt::format("{}-{}.log", body, rank));
+std::unique_ptr<Child> started(const std::string& body, int64_t rank, int64_t size, uint16_t port,
+                               const std::filesystem::path& folder) {
+  return std::make_unique<Child>(
+      std::vector<std::string>{"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
+      environment_of_rank(rank, size, port), folder / fmt::format("{}-{}.log", body, rank));
 }
 
 TEST(Processes, AFirstOneThatStandsStillIsNamedByAll) {
@@ -306,7 +336,8 @@ TEST(Processes, AFirstOneThatStandsStillIsNamedByAll) {
     const uint16_t port = free_port();
     std::vector<std::unique_ptr<Child>> ranks;
     for (const int64_t rank : {0, 1, 2}) ranks.push_back(started(body, rank, 3, port, folder.path()));
-    for (const size_t rank : {size_t{1}, size_t{2}}) EXPECT_EQ(ranks[rank]->wait(), 0) << ranks[rank]->output();
+    for (const size_t rank : {size_t{1}, size_t{2}})
+      EXPECT_EQ(ranks[rank]->wait(), 0) << ranks[rank]->output();
   }
 }
 
@@ -318,7 +349,8 @@ TEST(Processes, AskTheStoreSoonAndThenSeldom) {
   EXPECT_EQ(sum, milliseconds(2 + 4 + 8 + 16 + 32 + 64));
   for (const int64_t n : {int64_t{6}, int64_t{1000}, INT64_MAX}) {
     EXPECT_EQ(pause_before_asking(n, 2), milliseconds(100));
-    EXPECT_EQ(pause_before_asking(n, 4000), milliseconds(n == 6 ? 128 : 4000)) << "a thousand questions a second of all";
+    EXPECT_EQ(pause_before_asking(n, 4000), milliseconds(n == 6 ? 128 : 4000))
+        << "a thousand questions a second of all";
   }
 }
 
@@ -326,10 +358,12 @@ TEST(Processes, ARequestToStopEndsTheWaitForThoseThatAreMissing) {
   const TemporaryFolder folder;
   const uint16_t port = free_port();
   std::vector<std::unique_ptr<Child>> ranks;
-  for (const int64_t rank : {0, 1}) ranks.push_back(started("OneIsStoppedWhileOthersAreMissing", rank, 4, port, folder.path()));
+  for (const int64_t rank : {0, 1})
+    ranks.push_back(started("OneIsStoppedWhileOthersAreMissing", rank, 4, port, folder.path()));
   {
     Wire store({.port = port, .prefix = "/longhaul/attempt_0"});
-    for (const char* const announced : {"rank/0", "rank/1"}) ASSERT_TRUE(store.wait_for(announced, std::chrono::minutes(1)));
+    for (const char* const announced : {"rank/0", "rank/1"})
+      ASSERT_TRUE(store.wait_for(announced, std::chrono::minutes(1)));
   }
   ranks[1]->send(SIGTERM);
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(), 0) << rank->output();

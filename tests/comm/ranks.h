@@ -1,4 +1,5 @@
-// What the tests of communicators share: values that differ by rank, sums taken by plain loops, and what every rank's errors were.
+// What the tests of communicators share: values that differ by rank, sums taken by plain loops, and what
+// every rank's errors were.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +21,9 @@ namespace longhaul::comm {
 
 inline constexpr int64_t kGroupSizes[] = {1, 2, 3, 4, 7};
 
-// The back end that these tests try: LONGHAUL_TEST_COMM=gloo takes connections over the loopback, with threads instead of processes at
-// both ends, so that a test may look at all ranks at once (multi_process_test.cpp has processes).
+// The back end that these tests try: LONGHAUL_TEST_COMM=gloo takes connections over the loopback, with
+// threads instead of processes at both ends, so that a test may look at all ranks at once
+// (multi_process_test.cpp has processes).
 inline bool on_gloo() { return variable("LONGHAUL_TEST_COMM") == "gloo"; }
 
 inline void run_body(Communicator& world, const std::function<void(Communicator&)>& body) {
@@ -33,11 +35,15 @@ inline void run_body(Communicator& world, const std::function<void(Communicator&
   }
 }
 
-// run_ranks on the chosen back end. LONGHAUL_TEST_COMM=c10d: what NCCL's communicator is made of, over c10d's own Gloo.
-inline void on_ranks(int64_t size, const std::function<void(Communicator&)>& body, const ThreadGroupOptions& options = {}) {
+// run_ranks on the chosen back end. LONGHAUL_TEST_COMM=c10d: what NCCL's communicator is made of, over c10d's
+// own Gloo.
+inline void on_ranks(int64_t size, const std::function<void(Communicator&)>& body,
+                     const ThreadGroupOptions& options = {}) {
   if (variable("LONGHAUL_TEST_COMM") == "c10d") {
     const C10dStore store;
-    return run_ranks(size, [&](Communicator& thread) { run_body(*store.join(thread.rank(), size, options.timeout), body); });
+    return run_ranks(size, [&](Communicator& thread) {
+      run_body(*store.join(thread.rank(), size, options.timeout), body);
+    });
   }
   if (!on_gloo()) return run_ranks(size, body, options);
   const uint16_t port = free_port();
@@ -71,14 +77,18 @@ inline std::vector<double> numbers(const Tensor& tensor) {
 inline double plain_sum(const std::vector<double>& terms, ScalarType type) {
   double sum = terms.front();
   for (size_t i = 1; i < terms.size(); ++i) {
-    sum = type == at::kFloat || type == at::kBFloat16 ? static_cast<double>(static_cast<float>(sum) + static_cast<float>(terms[i]))
-                                                      : sum + terms[i];
+    sum = type == at::kFloat || type == at::kBFloat16
+              ? static_cast<double>(static_cast<float>(sum) + static_cast<float>(terms[i]))
+              : sum + terms[i];
   }
-  return type == at::kBFloat16 ? static_cast<double>(static_cast<float>(at::BFloat16(static_cast<float>(sum)))) : sum;
+  return type == at::kBFloat16
+             ? static_cast<double>(static_cast<float>(at::BFloat16(static_cast<float>(sum))))
+             : sum;
 }
 
 // Element by element over all ranks, which hold values_of(rank, sizes, type, seed).
-inline std::vector<double> plain_sums(int64_t ranks, const std::vector<int64_t>& sizes, ScalarType type, uint64_t seed = 1) {
+inline std::vector<double> plain_sums(int64_t ranks, const std::vector<int64_t>& sizes, ScalarType type,
+                                      uint64_t seed = 1) {
   std::vector<std::vector<double>> of_rank;
   for (int64_t rank = 0; rank < ranks; ++rank) of_rank.push_back(numbers(values_of(rank, sizes, type, seed)));
   std::vector<double> sums;
@@ -106,7 +116,8 @@ inline void dawdle(std::mt19937_64& random) {
   for (uint64_t turns = random() % 4 == 0 ? random() % 30 : 0; turns > 0; --turns) std::this_thread::yield();
 }
 
-// The error of each rank as text; empty where it ended well. What hangs ends in some seconds, and says who was waited for.
+// The error of each rank as text; empty where it ended well. What hangs ends in some seconds, and says who
+// was waited for.
 inline std::vector<std::string> errors_of(int64_t size, const std::function<void(Communicator&)>& body,
                                           const ThreadGroupOptions& options = {.timeout = Timeout(20000)}) {
   std::vector<std::string> texts(static_cast<size_t>(size));

@@ -23,7 +23,8 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 class RecordedWork final : public c10d::Work {
  public:
-  RecordedWork(std::shared_ptr<State> state, bool completes) : state_(std::move(state)), completes_(completes) {}
+  RecordedWork(std::shared_ptr<State> state, bool completes)
+      : state_(std::move(state)), completes_(completes) {}
   bool wait(std::chrono::milliseconds timeout) override {
     const std::lock_guard lock(state_->mutex);
     state_->waited_ms.push_back(timeout.count());
@@ -45,23 +46,31 @@ class Backend final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override { note("group begins"); }
   WorkPointer endCoalescing() override { return note("group ends"); }
-  WorkPointer send(std::vector<at::Tensor>&, int peer, int) override { return note(fmt::format("send {}", peer)); }
-  WorkPointer recv(std::vector<at::Tensor>&, int peer, int) override { return note(fmt::format("receive {}", peer)); }
+  WorkPointer send(std::vector<at::Tensor>&, int peer, int) override {
+    return note(fmt::format("send {}", peer));
+  }
+  WorkPointer recv(std::vector<at::Tensor>&, int peer, int) override {
+    return note(fmt::format("receive {}", peer));
+  }
   WorkPointer allreduce(std::vector<at::Tensor>&, const c10d::AllreduceOptions& options) override {
     return note(fmt::format("all_reduce {}", options.timeout.count()));
   }
-  WorkPointer reduce_scatter(std::vector<at::Tensor>&, std::vector<std::vector<at::Tensor>>&, const c10d::ReduceScatterOptions&) override {
+  WorkPointer reduce_scatter(std::vector<at::Tensor>&, std::vector<std::vector<at::Tensor>>&,
+                             const c10d::ReduceScatterOptions&) override {
     return note("reduce_scatter of a list");
   }
-  WorkPointer allgather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&, const c10d::AllgatherOptions&) override {
+  WorkPointer allgather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
+                        const c10d::AllgatherOptions&) override {
     return note("all_gather of a list");
   }
   // As if every rank had this one's values, plus 100 times its number.
   WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) override {
-    for (int r = 0; r < getSize(); ++r) output.narrow(0, r * input.size(0), input.size(0)).copy_(input.add(100 * r));
+    for (int r = 0; r < getSize(); ++r)
+      output.narrow(0, r * input.size(0), input.size(0)).copy_(input.add(100 * r));
     return note("all_gather");
   }
-  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions&) override {
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions&) override {
     output.copy_(input.narrow(0, getRank() * output.size(0), output.size(0)).mul(getSize()));
     return note("reduce_scatter");
   }
@@ -95,8 +104,10 @@ class Backend final : public c10d::Backend {
 RecordingBackend::RecordingBackend() : state_(std::make_shared<State>()) {}
 
 C10dGroup::Maker RecordingBackend::maker() const {
-  return [state = state_](const std::string& keys, int64_t rank, int64_t size) -> std::shared_ptr<c10d::Backend> {
-    const auto made = c10::make_intrusive<Backend>(state, keys, static_cast<int>(rank), static_cast<int>(size));
+  return [state = state_](const std::string& keys, int64_t rank,
+                          int64_t size) -> std::shared_ptr<c10d::Backend> {
+    const auto made =
+        c10::make_intrusive<Backend>(state, keys, static_cast<int>(rank), static_cast<int>(size));
     return {made.get(), [made](c10d::Backend*) {}};
   };
 }

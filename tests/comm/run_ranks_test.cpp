@@ -36,12 +36,14 @@ TEST(RunRanks, EveryRankOnceInAThreadOfItsOwn) {
   }
 }
 
-// One hangs where no call is: the others have named it long before somebody is told that its thread is still there.
+// One hangs where no call is: the others have named it long before somebody is told that its thread is still
+// there.
 TEST(RunRanks, ARankThatHangsBetweenCallsIsTold) {
   std::latch freed(1);
   std::vector<int64_t> told;
   std::string why;
-  const StuckRanks stuck{.patience = Timeout(1000), .end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& failure) {
+  const StuckRanks stuck{.patience = Timeout(1000),
+                         .end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& failure) {
                            told = ranks;
                            try {
                              std::rethrow_exception(failure);
@@ -106,7 +108,8 @@ TEST(RunRanks, AnExceptionComesOutAndNobodyWaitsForItsRank) {
   }
 }
 
-// Its groups go first, while the exception is on its way: the others still end, and it is this exception that is told.
+// Its groups go first, while the exception is on its way: the others still end, and it is this exception that
+// is told.
 TEST(RunRanks, AnExceptionBesideGroups) {
   for (int64_t thrower = 0; thrower < 4; ++thrower) {
     EXPECT_THROW(run_ranks(4,
@@ -180,7 +183,8 @@ class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
     world->all_reduce(sum, Reduction::kSum, {"forward"}).wait();
     return sum;
   }
-  static std::vector<Tensor> backward(torch::autograd::AutogradContext* context, const std::vector<Tensor>& gradients) {
+  static std::vector<Tensor> backward(torch::autograd::AutogradContext* context,
+                                      const std::vector<Tensor>& gradients) {
     auto* world = reinterpret_cast<Communicator*>(context->saved_data["world"].toInt());
     EXPECT_EQ(rank_of_this_thread, world->rank());
     const Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);

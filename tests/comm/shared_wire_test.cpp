@@ -1,5 +1,6 @@
-// Messages between processes of one machine, here between threads that have a wire each: order by tag, sizes around every boundary, what is given up,
-// and the end of a process. That all calls work over it: the tests of communicators, run over it (comm.on_shared_memory).
+// Messages between processes of one machine, here between threads that have a wire each: order by tag, sizes
+// around every boundary, what is given up, and the end of a process. That all calls work over it: the tests
+// of communicators, run over it (comm.on_shared_memory).
 #include "comm/gloo/shared_wire.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +65,8 @@ TEST(SharedLane, IsARingOfRecords) {
       const auto payload = bytes_of(random() % 400, sent);
       const int64_t padded = (static_cast<int64_t>(payload.size()) + 31) / 32 * 32;
       const bool fits = padded <= writer.room();
-      ASSERT_EQ(writer.put({.count = static_cast<uint32_t>(payload.size()), .id = sent}, payload.data()), fits);
+      ASSERT_EQ(writer.put({.count = static_cast<uint32_t>(payload.size()), .id = sent}, payload.data()),
+                fits);
       if (fits) under_way.push_back(payload), ++sent;
     } else if (reader.peek(record)) {
       ASSERT_EQ(record.id, taken++);
@@ -81,12 +83,13 @@ TEST(SharedLane, IsARingOfRecords) {
 
 TEST(SharedWire, CarriesMessagesOfEverySize) {
   auto wires = wires_of(2);
-  for (const size_t count : {size_t{0}, size_t{1}, size_t{31}, size_t{4096}, size_t{4097}, size_t{128} << 10, (size_t{128} << 10) + 1,
-                             (size_t{1} << 20) + 5, (size_t{9} << 20) + 3}) {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{31}, size_t{4096}, size_t{4097}, size_t{128} << 10,
+                             (size_t{128} << 10) + 1, (size_t{1} << 20) + 5, (size_t{9} << 20) + 3}) {
     const auto there = bytes_of(count, count), back = bytes_of(count, count + 1);
     std::vector<std::byte> got(count), got_back(count);
     const auto a = wires[0]->send(1, 5, there.data(), count), b = wires[1]->send(0, 5, back.data(), count);
-    const auto c = wires[1]->receive(0, 5, got.data(), count), d = wires[0]->receive(1, 5, got_back.data(), count);
+    const auto c = wires[1]->receive(0, 5, got.data(), count),
+               d = wires[0]->receive(1, 5, got_back.data(), count);
     for (const auto& one : {a.get(), b.get(), c.get(), d.get()}) EXPECT_TRUE(one->wait()) << count;
     EXPECT_EQ(got, there) << count;
     EXPECT_EQ(got_back, back) << count;
@@ -99,7 +102,8 @@ TEST(SharedWire, MatchesByTagInOrder) {
   auto wires = wires_of(kWorld);
   std::vector<std::thread> ranks;
   const auto size_of = [](int64_t from, int64_t to, int64_t tag, int64_t n) {
-    return static_cast<size_t>((from * 7919 + to * 104'729 + tag * 1299 + n * 3571) % 9000 + (n % 10 == 0 ? 300'000 : 1));
+    return static_cast<size_t>((from * 7919 + to * 104'729 + tag * 1299 + n * 3571) % 9000 +
+                               (n % 10 == 0 ? 300'000 : 1));
   };
   const auto seed_of = [](int64_t from, int64_t to, int64_t tag, int64_t n) {
     return static_cast<uint64_t>(((from * 10 + to) * 10 + tag) * 1000 + n);
@@ -115,7 +119,8 @@ TEST(SharedWire, MatchesByTagInOrder) {
       std::vector<Job> jobs;
       for (int64_t peer = 0; peer < kWorld; ++peer) {
         for (int64_t tag = 0; peer != self && tag < kTags; ++tag) {
-          for (int64_t n = 0; n < kEach; ++n) jobs.push_back({peer, tag, true}), jobs.push_back({peer, tag, false});
+          for (int64_t n = 0; n < kEach; ++n)
+            jobs.push_back({peer, tag, true}), jobs.push_back({peer, tag, false});
         }
       }
       std::shuffle(jobs.begin(), jobs.end(), random);
@@ -126,11 +131,14 @@ TEST(SharedWire, MatchesByTagInOrder) {
       for (const Job& job : jobs) {
         const int64_t n = done[{job.peer, job.tag, job.sends}]++;
         if (job.sends) {
-          const auto& bytes = memory.emplace_back(bytes_of(size_of(self, job.peer, job.tag, n), seed_of(self, job.peer, job.tag, n)));
-          all.push_back(wires[static_cast<size_t>(self)]->send(job.peer, job.tag, bytes.data(), bytes.size()));
+          const auto& bytes = memory.emplace_back(
+              bytes_of(size_of(self, job.peer, job.tag, n), seed_of(self, job.peer, job.tag, n)));
+          all.push_back(
+              wires[static_cast<size_t>(self)]->send(job.peer, job.tag, bytes.data(), bytes.size()));
         } else {
           auto& bytes = memory.emplace_back(size_of(job.peer, self, job.tag, n));
-          all.push_back(wires[static_cast<size_t>(self)]->receive(job.peer, job.tag, bytes.data(), bytes.size()));
+          all.push_back(
+              wires[static_cast<size_t>(self)]->receive(job.peer, job.tag, bytes.data(), bytes.size()));
           expected.emplace_back(&bytes, seed_of(job.peer, self, job.tag, n));
         }
       }
@@ -165,7 +173,8 @@ TEST(SharedWire, NobodyTouchesMemoryThatWasGivenUp) {
   const auto there = bytes_of(3 << 20, 1);
   {
     std::vector<std::byte> gone(there.size());
-    wires[1]->receive(0, 1, gone.data(), gone.size());  // given up before anything is sent: the next receive has the first message
+    // given up before anything is sent: the next receive has the first message
+    wires[1]->receive(0, 1, gone.data(), gone.size());
   }
   std::vector<std::byte> got(there.size());
   const auto received = wires[1]->receive(0, 1, got.data(), got.size());
@@ -196,7 +205,8 @@ TEST(SharedWire, AnotherLengthThanExpectedIsAnError) {
     const auto received = wires[1]->receive(0, 3, got.data(), got.size());
     EXPECT_THROW(received->wait(), std::runtime_error);
     EXPECT_TRUE(sent->wait());
-    EXPECT_EQ(std::count(got.begin(), got.end(), std::byte{9}), static_cast<std::ptrdiff_t>(got.size())) << "nothing was written";
+    EXPECT_EQ(std::count(got.begin(), got.end(), std::byte{9}), static_cast<std::ptrdiff_t>(got.size()))
+        << "nothing was written";
   }
 }
 
@@ -209,7 +219,8 @@ TEST(SharedWire, AProcessThatEndsBreaksWhatWaitsForItOnly) {
   if (child == 0) {
     {
       SharedWire theirs(1, 3);
-      [[maybe_unused]] const ssize_t told = ::write(to_parent[1], theirs.address().c_str(), theirs.address().size() + 1);
+      [[maybe_unused]] const ssize_t told =
+          ::write(to_parent[1], theirs.address().c_str(), theirs.address().size() + 1);
       const std::vector<bool> reached = theirs.open({own, "", "none"});
       theirs.start(reached);
       const auto sent = theirs.send(0, 4, "last words", 10);

@@ -38,7 +38,8 @@ TEST(Single, RefusesWhatEveryCommunicatorRefuses) {
   Single alone("me");
   EXPECT_THROW((void)alone.all_reduce(at::ones({2, 3}).t(), Reduction::kSum, {"x"}), Error);
   EXPECT_THROW((void)alone.exchange({send_to(0, at::ones({2}))}, {"x"}), Error);
-  EXPECT_THROW((void)alone.exchange({send_to(0, at::ones({2})), receive_from(0, at::ones({3}))}, {"x"}), Error);
+  EXPECT_THROW((void)alone.exchange({send_to(0, at::ones({2})), receive_from(0, at::ones({3}))}, {"x"}),
+               Error);
   EXPECT_THROW((void)alone.broadcast(at::ones({2}), 1, {"x"}), Error);
   alone.barrier({"x"}).wait();
 }

@@ -12,7 +12,9 @@ namespace {
 using layout::GroupKind;
 
 // The sum of the ranks of the world in a list.
-double sum_of(const std::vector<int64_t>& ranks) { return static_cast<double>(std::accumulate(ranks.begin(), ranks.end(), int64_t{0})); }
+double sum_of(const std::vector<int64_t>& ranks) {
+  return static_cast<double>(std::accumulate(ranks.begin(), ranks.end(), int64_t{0}));
+}
 
 double sum_over(Communicator& group, int64_t value) {
   const Tensor sum = at::full({1}, value, at::kDouble);
@@ -22,7 +24,8 @@ double sum_over(Communicator& group, int64_t value) {
 
 TEST(Split, RanksStandInTheOrderOfTheirLists) {
   on_ranks(7, [](Communicator& world) {
-    const std::vector<GroupKind> kinds = {{"odd one", {{6, 1}, {0, 2, 3}, {5}}}, {"none", {}}, {"all", {{6, 5, 4, 3, 2, 1, 0}}}};
+    const std::vector<GroupKind> kinds = {
+        {"odd one", {{6, 1}, {0, 2, 3}, {5}}}, {"none", {}}, {"all", {{6, 5, 4, 3, 2, 1, 0}}}};
     const auto groups = world.split(kinds);
     ASSERT_EQ(groups.size(), 3u);
     EXPECT_EQ(groups[1], nullptr);
@@ -41,7 +44,9 @@ TEST(Split, RanksStandInTheOrderOfTheirLists) {
       EXPECT_EQ(sum_over(*groups[0], world.rank()), sum_of(list));
       const Tensor gathered = at::empty({groups[0]->size()}, at::kLong);
       groups[0]->all_gather(at::full({1}, world.rank(), at::kLong), gathered, {"who"}).wait();
-      EXPECT_EQ(std::vector<int64_t>(gathered.const_data_ptr<int64_t>(), gathered.const_data_ptr<int64_t>() + gathered.numel()), list);
+      EXPECT_EQ(std::vector<int64_t>(gathered.const_data_ptr<int64_t>(),
+                                     gathered.const_data_ptr<int64_t>() + gathered.numel()),
+                list);
     }
   });
 }
@@ -80,11 +85,13 @@ TEST(Split, GroupsAreUsedAtTheSameTime) {
     std::atomic<int64_t> wrong = 0;
     on_ranks(6, [&](Communicator& world) {
       std::mt19937_64 delays(static_cast<uint64_t>(world.rank() + 10 * repeat));
-      const auto groups = world.split({{"row", {{0, 1, 2}, {3, 4, 5}}}, {"column", {{0, 3}, {1, 4}, {2, 5}}}});
+      const auto groups =
+          world.split({{"row", {{0, 1, 2}, {3, 4, 5}}}, {"column", {{0, 3}, {1, 4}, {2, 5}}}});
       Communicator &row = *groups[0], &column = *groups[1];
       for (int64_t round = 0; round < 1000; ++round) {
         const double me = static_cast<double>(world.rank() + round);
-        const Tensor in_row = at::full({3}, me), in_column = at::full({4}, me), in_world = at::full({2}, me), got = at::zeros({1});
+        const Tensor in_row = at::full({3}, me), in_column = at::full({4}, me), in_world = at::full({2}, me),
+                     got = at::zeros({1});
         std::vector<Work> works;
         dawdle(delays);
         if (round % 2 == 0) works.push_back(row.all_reduce(in_row, Reduction::kSum, {"row"}));
@@ -92,12 +99,14 @@ TEST(Split, GroupsAreUsedAtTheSameTime) {
         dawdle(delays);
         if (round % 2 == 1) works.push_back(row.all_reduce(in_row, Reduction::kSum, {"row"}));
         if (round % 7 == 0) works.push_back(world.all_reduce(in_world, Reduction::kSum, {"world"}));
-        works.push_back(column.exchange({send_to(1 - column.rank(), at::full({1}, me)), receive_from(1 - column.rank(), got)}, {"pair"}));
+        works.push_back(column.exchange(
+            {send_to(1 - column.rank(), at::full({1}, me)), receive_from(1 - column.rank(), got)}, {"pair"}));
         for (Work& work : works) {
           dawdle(delays);
           work.wait();
         }
-        const double first_of_row = static_cast<double>(world.rank() / 3 * 3), first_of_column = static_cast<double>(world.rank() % 3);
+        const double first_of_row = static_cast<double>(world.rank() / 3 * 3),
+                     first_of_column = static_cast<double>(world.rank() % 3);
         wrong += !in_row.eq(3 * first_of_row + 3 + 3 * static_cast<double>(round)).all().item<bool>();
         wrong += !in_column.eq(2 * first_of_column + 3 + 2 * static_cast<double>(round)).all().item<bool>();
         wrong += got.item<double>() != static_cast<double>((world.rank() + 3) % 6 + round);

@@ -1,4 +1,5 @@
-// Logs of calls: what a rank called, how many bytes, how far it came; kept as a ring, written when a call fails, and read back.
+// Logs of calls: what a rank called, how many bytes, how far it came; kept as a ring, written when a call
+// fails, and read back.
 #include "comm/wrappers/traced.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +21,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // On ranks that are traced; the logs by rank. Errors of single ranks are theirs.
-std::vector<std::shared_ptr<CallLog>> logs_of(int64_t size, const std::function<void(Communicator&)>& body, size_t capacity = CallLog::kAll,
+std::vector<std::shared_ptr<CallLog>> logs_of(int64_t size, const std::function<void(Communicator&)>& body,
+                                              size_t capacity = CallLog::kAll,
                                               Timeout timeout = Timeout(20000)) {
   std::vector<std::shared_ptr<CallLog>> logs;
   for (int64_t rank = 0; rank < size; ++rank) logs.push_back(std::make_shared<CallLog>(rank, capacity));
@@ -38,10 +40,14 @@ TEST(Traced, BytesOfEveryKind) {
   const auto logs = logs_of(3, [](Communicator& world) {
     const int64_t rank = world.rank();
     world.all_reduce(at::ones({10}), Reduction::kSum, {"a"}).wait();
-    world.reduce_scatter(at::ones({6, 2}), at::empty({rank + 1, 2}), Reduction::kSum, {"b"}, {1, 2, 3}).wait();
+    world.reduce_scatter(at::ones({6, 2}), at::empty({rank + 1, 2}), Reduction::kSum, {"b"}, {1, 2, 3})
+        .wait();
     world.all_gather(at::ones({rank + 1, 2}), at::empty({6, 2}), {"c"}, {1, 2, 3}).wait();
     // Rank r sends 1 row to rank 0, 2 to rank 1, 3 to rank 2.
-    world.all_to_all(at::ones({6, 2}), at::empty({3 * (rank + 1), 2}), {1, 2, 3}, {rank + 1, rank + 1, rank + 1}, {"d"}).wait();
+    world
+        .all_to_all(at::ones({6, 2}), at::empty({3 * (rank + 1), 2}), {1, 2, 3},
+                    {rank + 1, rank + 1, rank + 1}, {"d"})
+        .wait();
     world.broadcast(at::ones({5}), 1, {"e"}).wait();
     const Tensor got = at::empty({7});
     world.exchange({send_to((rank + 1) % 3, at::ones({7})), receive_from((rank + 2) % 3, got)}, {"f"}).wait();
@@ -49,15 +55,17 @@ TEST(Traced, BytesOfEveryKind) {
     world.exchange({send_to(rank, at::ones({2})), receive_from(rank, own)}, {"to itself"}).wait();
     world.barrier({"g"}).wait();
   });
-  const std::vector<std::vector<Traffic>> expected = {// all_reduce: others' shares go away, own comes twice; and the other way round
-                                                      {{24 + 32, 32 + 24}, {28 + 24, 24 + 28}, {28 + 24, 24 + 28}},
-                                                      {{40, 16}, {32, 32}, {24, 48}},  // reduce_scatter: rows of 8 bytes
-                                                      {{16, 40}, {32, 32}, {48, 24}},  // all_gather
-                                                      {{40, 16}, {32, 32}, {24, 48}},  // all_to_all
-                                                      {{0, 20}, {40, 0}, {0, 20}},     // broadcast
-                                                      {{28, 28}, {28, 28}, {28, 28}},  // exchange
-                                                      {{0, 0}, {0, 0}, {0, 0}},
-                                                      {{0, 0}, {0, 0}, {0, 0}}};
+  // all_reduce: others' shares go away, own comes twice; and the other way round
+  const std::vector<std::vector<Traffic>> expected = {
+      {{24 + 32, 32 + 24}, {28 + 24, 24 + 28}, {28 + 24, 24 + 28}},
+      // reduce_scatter: rows of 8 bytes
+      {{40, 16}, {32, 32}, {24, 48}},
+      {{16, 40}, {32, 32}, {48, 24}},  // all_gather
+      {{40, 16}, {32, 32}, {24, 48}},  // all_to_all
+      {{0, 20}, {40, 0}, {0, 20}},     // broadcast
+      {{28, 28}, {28, 28}, {28, 28}},  // exchange
+      {{0, 0}, {0, 0}, {0, 0}},
+      {{0, 0}, {0, 0}, {0, 0}}};
   for (size_t rank = 0; rank < 3; ++rank) {
     const RankRecords records = logs[rank]->records();
     ASSERT_EQ(records.calls.size(), expected.size());
@@ -66,8 +74,8 @@ TEST(Traced, BytesOfEveryKind) {
       const CallRecord& call = records.calls[i];
       EXPECT_EQ(call.traffic, expected[i][rank]) << call.text << " of rank " << rank;
       EXPECT_EQ(call.state, CallState::kDone);
-      EXPECT_TRUE(0 < call.entered_ns && call.entered_ns <= call.started_ns && call.started_ns <= call.awaited_ns &&
-                  call.awaited_ns <= call.ended_ns);
+      EXPECT_TRUE(0 < call.entered_ns && call.entered_ns <= call.started_ns &&
+                  call.started_ns <= call.awaited_ns && call.awaited_ns <= call.ended_ns);
       all.sent += expected[i][rank].sent;
       all.received += expected[i][rank].received;
     }
@@ -78,7 +86,8 @@ TEST(Traced, BytesOfEveryKind) {
   }
 }
 
-// A message's number tells which of one rank belongs to which of another: counted for each peer and direction.
+// A message's number tells which of one rank belongs to which of another: counted for each peer and
+// direction.
 TEST(Traced, MessagesAreNumberedByPeerAndDirection) {
   const auto logs = logs_of(3, [](Communicator& world) {
     const Tensor sent = at::ones({2}), got = at::empty({2});
@@ -130,7 +139,8 @@ TEST(Traced, NoRowsNoBytes) {
                         .output_rows = {1, 1}},
                        0, 2),
             (Traffic{0, 12}));
-  EXPECT_EQ(traffic_of({.kind = CallKind::kAllReduce, .input = at::ones({9}), .output = at::ones({9})}, 0, 1), Traffic{});
+  EXPECT_EQ(traffic_of({.kind = CallKind::kAllReduce, .input = at::ones({9}), .output = at::ones({9})}, 0, 1),
+            Traffic{});
 }
 
 TEST(Traced, GroupsOfGroupsHaveTheirOwnPaths) {
@@ -155,7 +165,8 @@ TEST(Traced, ARingKeepsTheLastCalls) {
       2,
       [](Communicator& world) {
         std::vector<Work> works;
-        for (int i = 0; i < 7; ++i) works.push_back(world.all_reduce(at::ones({2}), Reduction::kSum, {fmt::format("{}", i)}));
+        for (int i = 0; i < 7; ++i)
+          works.push_back(world.all_reduce(at::ones({2}), Reduction::kSum, {fmt::format("{}", i)}));
         for (Work& work : works) work.wait();
       },
       3);
@@ -186,13 +197,15 @@ TEST(Traced, WhatNobodyWaitedForStaysStartedAndDoneIsSeen) {
 TEST(Traced, AFailureIsWrittenAndReadBack) {
   const std::string folder = testing::TempDir() + "/traced";
   std::filesystem::create_directories(folder);
-  std::vector<std::shared_ptr<CallLog>> logs = {std::make_shared<CallLog>(0, 64), std::make_shared<CallLog>(1, 64)};
+  std::vector<std::shared_ptr<CallLog>> logs = {std::make_shared<CallLog>(0, 64),
+                                                std::make_shared<CallLog>(1, 64)};
   errors_of(2, [&](Communicator& world) {
     const auto& log = logs[static_cast<size_t>(world.rank())];
     log->write_on_failure(folder);
     Traced traced(borrowed(world), log);
     const Tensor got = at::empty({3});
-    traced.exchange({send_to(1 - world.rank(), at::ones({3})), receive_from(1 - world.rank(), got)}, {"pair"}).wait();
+    traced.exchange({send_to(1 - world.rank(), at::ones({3})), receive_from(1 - world.rank(), got)}, {"pair"})
+        .wait();
     traced
         .all_to_all(at::ones({3}), at::empty({2 * (1 + world.rank()) - world.rank()}),
                     {world.rank() == 0 ? 1 : 2, world.rank() == 0 ? 2 : 1},
@@ -201,7 +214,8 @@ TEST(Traced, AFailureIsWrittenAndReadBack) {
   });
   for (int64_t rank = 0; rank < 2; ++rank) {
     const std::string path = fmt::format("{}/calls-{}.json", folder, rank);
-    const RankRecords read = rank_records(read_text(path), path), kept = logs[static_cast<size_t>(rank)]->records();
+    const RankRecords read = rank_records(read_text(path), path),
+                      kept = logs[static_cast<size_t>(rank)]->records();
     EXPECT_EQ(to_json(read), to_json(kept));
     EXPECT_EQ(read.rank, rank);
     ASSERT_EQ(read.calls.size(), 2u);
@@ -227,7 +241,9 @@ TEST(Traced, CallsAreShownWhileAStepIsRecorded) {
     const auto groups = traced.split({{.name = "pair", .groups = {{1, 0}}}});
     Work work = traced.all_reduce(values, Reduction::kSum, {.name = "overlapped"});
     groups[0]
-        ->exchange({world.rank() == 0 ? send_to(0, values.clone()) : receive_from(1, at::empty({3}, at::kFloat))}, {.name = "message"})
+        ->exchange(
+            {world.rank() == 0 ? send_to(0, values.clone()) : receive_from(1, at::empty({3}, at::kFloat))},
+            {.name = "message"})
         .wait();
     work.wait();
     if (world.rank() != 0) return;
@@ -236,7 +252,8 @@ TEST(Traced, CallsAreShownWhileAStepIsRecorded) {
     const observe::CallSpan &message = trace.calls[1], &sum = trace.calls[2];
     EXPECT_EQ(trace.calls[0].kind, "split");
     EXPECT_EQ(message.group, "world/pair 0");
-    EXPECT_EQ(message.sends_to, std::vector<int64_t>{1}) << "ranks of the world: its place here is 1, its peer's 0";
+    EXPECT_EQ(message.sends_to, std::vector<int64_t>{1})
+        << "ranks of the world: its place here is 1, its peer's 0";
     EXPECT_EQ(sum.name, "overlapped");
     EXPECT_EQ(sum.sent, 8 + 4);
     EXPECT_LE(sum.begin_ns, message.begin_ns);
@@ -254,8 +271,10 @@ TEST(Traced, CallsAreShownWhileAStepIsRecorded) {
 TEST(Traced, WhatIsNoRecordIsRefused) {
   const std::string good = to_json(RankRecords{.rank = 0, .groups = {{"world", {0}}}}).dump();
   EXPECT_NO_THROW(rank_records(good, "a.json"));
-  for (const char* bad : {"", "[]", "{}", R"({"rank":0,"dropped":0,"pg_config":[{"name":"world","ranks":[1]}],"entries":[]})",
-                          R"({"rank":0,"dropped":0,"pg_config":[{"name":"world","ranks":[0]}],"entries":[{"record_id":0,"pg_id":1}]})"}) {
+  for (
+      const char* bad :
+      {"", "[]", "{}", R"({"rank":0,"dropped":0,"pg_config":[{"name":"world","ranks":[1]}],"entries":[]})",
+       R"({"rank":0,"dropped":0,"pg_config":[{"name":"world","ranks":[0]}],"entries":[{"record_id":0,"pg_id":1}]})"}) {
     EXPECT_THROW(rank_records(bad, "a.json"), Error) << bad;
   }
 }

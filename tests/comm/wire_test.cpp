@@ -29,8 +29,8 @@ std::optional<int> family_of_listener(uint16_t port) {
   return std::nullopt;
 }
 
-// On a socket of IPv6 c10d's store would ask a name server for the name of ::ffff:127.0.0.1 whenever a rank comes, and serve nobody
-// until it answers: 5 s where none does.
+// On a socket of IPv6 c10d's store would ask a name server for the name of ::ffff:127.0.0.1 whenever a rank
+// comes, and serve nobody until it answers: 5 s where none does.
 TEST(Wire, TheStoreOfIPv4RanksListensOnIPv4) {
   const Wire wire({.serves = true});
   EXPECT_EQ(family_of_listener(wire.port()), AF_INET);
@@ -39,7 +39,8 @@ TEST(Wire, TheStoreOfIPv4RanksListensOnIPv4) {
 // Of a client that goes by an address; a question that is not answered costs it 5 s.
 TEST(Wire, AClientAsksNoNameServer) {
   const int server = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
   socklen_t length = sizeof(address);
   ASSERT_EQ(::bind(server, reinterpret_cast<sockaddr*>(&address), length), 0);
   ASSERT_EQ(::getsockname(server, reinterpret_cast<sockaddr*>(&address), &length), 0);

@@ -1,5 +1,5 @@
-// Delays, faults and pretended worlds: results stay what they were, time and failures are what was planned, and wrappers go around each other and around
-// groups that are split off.
+// Delays, faults and pretended worlds: results stay what they were, time and failures are what was planned,
+// and wrappers go around each other and around groups that are split off.
 // ctest: timeout=120
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,8 @@ TEST(Delayed, ItGoesOnWhileTheRankComputes) {
   Delayed slow(borrowed(alone), link_of(0.5));
   Work work = slow.barrier({"b"});
   EXPECT_FALSE(work.done());
-  for (const Stopwatch watch; !work.done() && watch.seconds() < 20;) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (const Stopwatch watch; !work.done() && watch.seconds() < 20;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(work.done()) << "nobody has waited";
   const Stopwatch watch;
   work.wait();
@@ -81,7 +82,8 @@ TEST(Delayed, LatenciesOverlapAndBytesDoNot) {
     Delayed narrow(borrowed(world), link);
     std::vector<Work> works;
     const Stopwatch watch;
-    for (int i = 0; i < 5; ++i) works.push_back(narrow.all_reduce(at::ones({1000}), Reduction::kSum, {"narrow"}));
+    for (int i = 0; i < 5; ++i)
+      works.push_back(narrow.all_reduce(at::ones({1000}), Reduction::kSum, {"narrow"}));
     for (Work& work : works) work.wait();
     EXPECT_GE(watch.seconds(), 5 * 0.04);
     EXPECT_NEAR(link->busy_s(), 5 * 0.04, 1e-6);
@@ -93,7 +95,8 @@ TEST(Delayed, TheHighestPriorityGoesFirst) {
   Single alone;
   const auto link = link_of(0, 1e5);
   std::vector<std::shared_ptr<Link::Passage>> passages;
-  passages.push_back(link->send(Work(), 60000, 0));  // 0.6 s, and 0.25 s for each of the others: as late as this thread may come
+  // 0.6 s, and 0.25 s for each of the others: as late as this thread may come
+  passages.push_back(link->send(Work(), 60000, 0));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   for (const int priority : {1, 3, 2, 3}) passages.push_back(link->send(Work(), 25000, priority));
   std::vector<size_t> order;
@@ -149,14 +152,16 @@ TEST(Faulty, ThrowsAtThePlannedCallOfThePlannedGroup) {
       groups[0]->barrier({fmt::format("pair {}", i)}).wait();
     }
   });
-  EXPECT_THAT(errors[1], ::testing::AllOf(HasSubstr("a planned fault"), HasSubstr("rank 1 of 'pair 0', barrier 'pair 2' (call 2)")));
+  EXPECT_THAT(errors[1], ::testing::AllOf(HasSubstr("a planned fault"),
+                                          HasSubstr("rank 1 of 'pair 0', barrier 'pair 2' (call 2)")));
   EXPECT_THAT(errors[0], HasSubstr("rank 1"));  // it went away
 }
 
 TEST(Faulty, FlipsOneBitOfTheResult) {
   run_ranks(2, [](Communicator& world) {
     std::vector<Fault> faults;
-    if (world.rank() == 0) faults = {{.group = "world", .call = 1, .kind = Fault::Kind::kCorrupt, .bit = 64 + 3}};
+    if (world.rank() == 0)
+      faults = {{.group = "world", .call = 1, .kind = Fault::Kind::kCorrupt, .bit = 64 + 3}};
     Faulty faulty(borrowed(world), faults);
     for (int i = 0; i < 3; ++i) {
       const Tensor values = at::full({3}, 16, at::kLong);
@@ -193,8 +198,9 @@ TEST(Wrappers, AroundEachOther) {
 TEST(Fake, GivesWhatEqualRanksGive) {
   const auto results = [](Communicator& world) {
     std::vector<std::vector<int64_t>> all;
-    const Tensor values = at::arange(6, at::kLong).view({3, 2}).contiguous(), most = values.clone(), own = at::full({1, 2}, -1, at::kLong),
-                 gathered = at::full({9, 2}, -1, at::kLong), exchanged = at::full({3, 2}, -1, at::kLong), sum = values.clone();
+    const Tensor values = at::arange(6, at::kLong).view({3, 2}).contiguous(), most = values.clone(),
+                 own = at::full({1, 2}, -1, at::kLong), gathered = at::full({9, 2}, -1, at::kLong),
+                 exchanged = at::full({3, 2}, -1, at::kLong), sum = values.clone();
     world.all_reduce(sum, Reduction::kSum, {"sum"}).wait();
     world.all_reduce(most, Reduction::kMax, {"max"}).wait();
     world.reduce_scatter(values, own, Reduction::kSum, {"scattered"}).wait();
@@ -231,12 +237,14 @@ TEST(Fake, ChecksCallsAndNeedsNoMemory) {
   Fake fake(3, 4096);
   const Tensor huge = at::empty({int64_t{1} << 40}, at::kMeta);
   fake.all_reduce(huge, Reduction::kSum, {"huge"}).wait();
-  EXPECT_THROW((void)fake.all_gather(at::empty({2}, at::kMeta), at::empty({4096}, at::kMeta), {"uneven"}), Error);
+  EXPECT_THROW((void)fake.all_gather(at::empty({2}, at::kMeta), at::empty({4096}, at::kMeta), {"uneven"}),
+               Error);
   EXPECT_THROW((void)fake.broadcast(huge, 4096, {"root"}), Error);
 }
 
 // A dry run of several ranks, one after the other in one thread, and its comparison.
-Comparison dry_run(int64_t size, const std::vector<int64_t>& ranks, const std::function<void(Communicator&)>& body) {
+Comparison dry_run(int64_t size, const std::vector<int64_t>& ranks,
+                   const std::function<void(Communicator&)>& body) {
   std::vector<RankRecords> records;
   for (const int64_t rank : ranks) {
     const auto log = std::make_shared<CallLog>(rank);
@@ -255,7 +263,8 @@ TEST(Fake, ADryRunFindsWhatWouldHang) {
       const auto groups = world.split(mesh.group_kinds());
       const Tensor x = at::empty({8, 16}, at::kMeta);
       for (const auto& group : groups) {
-        if (group) group->all_reduce(x, Reduction::kSum, {.name = world.rank() == wrong ? "other" : "sum"}).wait();
+        if (group)
+          group->all_reduce(x, Reduction::kSum, {.name = world.rank() == wrong ? "other" : "sum"}).wait();
       }
     };
   };

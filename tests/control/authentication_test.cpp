@@ -1,4 +1,5 @@
-// Two processes that believe each other only when both have the secret, belong to the same job and are no older than what the other knows.
+// Two processes that believe each other only when both have the secret, belong to the same job and are no
+// older than what the other knows.
 #include "control/wire/authentication.h"
 
 #include <gmock/gmock.h>
@@ -19,19 +20,27 @@ using ::testing::HasSubstr;
 const std::string kSecret(32, 's'), kOperators(32, 'o'), kSigning(32, 'd');
 
 Keys keys_of_driver(const std::string& signing = kSigning) {
-  return {.of_nodes = kSecret, .of_operators = kOperators, .signing = signing, .driver = public_signing_key(signing)};
+  return {.of_nodes = kSecret,
+          .of_operators = kOperators,
+          .signing = signing,
+          .driver = public_signing_key(signing)};
 }
-Keys keys_of_node(const std::string& secret = kSecret) { return {.of_nodes = secret, .driver = public_signing_key(kSigning)}; }
+Keys keys_of_node(const std::string& secret = kSecret) {
+  return {.of_nodes = secret, .driver = public_signing_key(kSigning)};
+}
 
 struct TestSides {
   Handshake driver, node;
   TestSides(Keys driver_keys, Keys peer_keys, Identity peer)
-      : driver(std::move(driver_keys), own_identity("driver", "", "run", 3), true), node(std::move(peer_keys), std::move(peer), false) {}
-  explicit TestSides(const std::string& node_secret = kSecret, Identity node_identity = own_identity("node", "node-1", "run", 3))
+      : driver(std::move(driver_keys), own_identity("driver", "", "run", 3), true),
+        node(std::move(peer_keys), std::move(peer), false) {}
+  explicit TestSides(const std::string& node_secret = kSecret,
+                     Identity node_identity = own_identity("node", "node-1", "run", 3))
       : TestSides(keys_of_driver(), keys_of_node(node_secret), std::move(node_identity)) {}
 
   // → of the driver, of the node; what is on its way can be changed.
-  std::pair<Handshake::Step, Handshake::Step> run(const std::function<void(int, std::string&)>& change = [](int, std::string&) {}) {
+  std::pair<Handshake::Step, Handshake::Step> run(const std::function<void(int, std::string&)>& change =
+                                                      [](int, std::string&) {}) {
     std::string greeting = driver.opening();
     change(0, greeting);
     Handshake::Step of_node = node.on(greeting), of_driver;
@@ -66,7 +75,8 @@ TEST(Authentication, BothSidesBelieveAndTalk) {
   EXPECT_EQ(sides.driver.peer().name, "node-1");
   EXPECT_EQ(sides.node.peer().role, "driver");
   Seal sends = sides.driver.sending(), receives = sides.node.receiving();
-  for (const std::string message : {"start", "", "stop"}) EXPECT_EQ(receives.open(sends.close(message)), message);
+  for (const std::string message : {"start", "", "stop"})
+    EXPECT_EQ(receives.open(sends.close(message)), message);
   Seal back = sides.node.sending();
   EXPECT_EQ(sides.driver.receiving().open(back.close("beat")), "beat");
 }
@@ -98,17 +108,23 @@ TEST(Authentication, ANodeIsNoOperator) {
   EXPECT_FALSE(refused.refused->proven);
   EXPECT_THAT(refused.refused->reason, HasSubstr("operators"));
   EXPECT_TRUE(told.refused);
-  const auto [taken, answered] = TestSides(keys_of_driver(), {.of_operators = kOperators, .driver = keys_of_driver().driver}, asks).run();
+  const auto [taken, answered] =
+      TestSides(keys_of_driver(), {.of_operators = kOperators, .driver = keys_of_driver().driver}, asks)
+          .run();
   EXPECT_TRUE(taken.established);
   EXPECT_TRUE(answered.established);
   Keys without = keys_of_driver();
   without.of_operators.clear();
-  EXPECT_TRUE(TestSides(without, {.of_operators = ""}, asks).run().first.refused) << "no secret is nobody's secret";
-  EXPECT_TRUE(TestSides(keys_of_driver(), {.of_nodes = kOperators}, own_identity("node", "n", "run", 3)).run().first.refused)
+  EXPECT_TRUE(TestSides(without, {.of_operators = ""}, asks).run().first.refused)
+      << "no secret is nobody's secret";
+  EXPECT_TRUE(TestSides(keys_of_driver(), {.of_nodes = kOperators}, own_identity("node", "n", "run", 3))
+                  .run()
+                  .first.refused)
       << "nor is an operator a node";
 }
 
-// A machine that has its own key alone is taken as itself, and as nobody else: neither by its driver, nor by another node as their driver.
+// A machine that has its own key alone is taken as itself, and as nobody else: neither by its driver, nor by
+// another node as their driver.
 TEST(Authentication, ANodeSpeaksForItselfAlone) {
   const auto with = [](const std::string& of, const std::string& as) {
     Keys keys{.own = node_key(kSecret, of), .driver = keys_of_driver().driver};
@@ -124,8 +140,10 @@ TEST(Authentication, ANodeSpeaksForItselfAlone) {
   EXPECT_TRUE(told.refused);
   Keys asks{.of_operators = node_key(kSecret, "node-1"), .driver = keys_of_driver().driver};
   EXPECT_TRUE(TestSides(keys_of_driver(), asks, own_identity("operator", "", "", 0)).run().first.refused);
-  // The key is an HMAC, by the words of RFC 2104 and not by the code: 32 bytes of 's', "key of the node node-1".
-  EXPECT_EQ(to_hex(node_key(kSecret, "node-1")), "27d307c7132016bfc0f92a73c1c30357774c4fd7db08dd4befd052f69e71e889");
+  // The key is an HMAC, by the words of RFC 2104 and not by the code: 32 bytes of 's', "key of the node
+  // node-1".
+  EXPECT_EQ(to_hex(node_key(kSecret, "node-1")),
+            "27d307c7132016bfc0f92a73c1c30357774c4fd7db08dd4befd052f69e71e889");
 }
 
 TEST(Authentication, AFileMakesOneNode) {
@@ -134,7 +152,8 @@ TEST(Authentication, AFileMakesOneNode) {
   write_node_key(control, "rack-2", file);
   EXPECT_EQ(std::filesystem::status(control).permissions(), std::filesystem::perms(0700));
   EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
-  const Keys driver = driver_keys(control), of_file = node_keys(file, "rack-2"), of_secret = node_keys(control / "secret", "rack-2");
+  const Keys driver = driver_keys(control), of_file = node_keys(file, "rack-2"),
+             of_secret = node_keys(control / "secret", "rack-2");
   EXPECT_EQ(of_file.own, of_secret.own) << "a copy of the job's secret makes any node";
   EXPECT_EQ(of_file.driver, driver.driver);
   EXPECT_EQ(of_file.of_nodes + of_secret.of_nodes, "") << "a daemon keeps no more than its own";
@@ -149,9 +168,11 @@ TEST(Authentication, AFileMakesOneNode) {
     return std::string("taken");
   };
   EXPECT_THAT(text_of([&] { node_keys(file, "rack-3"); }),
-              ::testing::AllOf(HasSubstr("the key of another node"), HasSubstr("--name rack-2"), HasSubstr("launch key RUN rack-3")));
+              ::testing::AllOf(HasSubstr("the key of another node"), HasSubstr("--name rack-2"),
+                               HasSubstr("launch key RUN rack-3")));
   for (const std::string& name : {std::string(), std::string("a\nb"), std::string(65, 'n')})
-    EXPECT_THAT(text_of([&] { write_node_key(control, name, folder / "none"); }), HasSubstr("no name for a node"));
+    EXPECT_THAT(text_of([&] { write_node_key(control, name, folder / "none"); }),
+                HasSubstr("no name for a node"));
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
 
@@ -170,7 +191,8 @@ TEST(Authentication, ANodeIsNotTheDriver) {
   EXPECT_THAT(found_out.refused->reason, HasSubstr("has not the driver's key"));
 }
 
-// Between the two stands one with the secret and passes on what both say: he may not change the exchange, and cannot read what follows from it.
+// Between the two stands one with the secret and passes on what both say: he may not change the exchange, and
+// cannot read what follows from it.
 TEST(Authentication, WhoStandsBetweenReadsNothing) {
   for (const auto& [message, field] : {std::pair(0, "exchange"), std::pair(1, "exchange")}) {
     TestSides sides;
@@ -186,7 +208,8 @@ TEST(Authentication, WhoStandsBetweenReadsNothing) {
   sides.run();
   const std::string sealed = sides.driver.sending().close("LONGHAUL_TOKEN=tell-nobody");
   EXPECT_EQ(sealed.find("tell-nobody"), std::string::npos);
-  EXPECT_NE(sealed, sides.node.sending().close("LONGHAUL_TOKEN=tell-nobody")) << "each direction has its own key";
+  EXPECT_NE(sealed, sides.node.sending().close("LONGHAUL_TOKEN=tell-nobody"))
+      << "each direction has its own key";
 }
 
 // A copy of a secret from before drivers had a key: the first one with the secret is the one.
@@ -195,14 +218,17 @@ TEST(Authentication, WhoKnowsNoDriverKeepsTheFirst) {
   TestSides first(keys_of_driver(), {.of_nodes = kSecret}, node);
   EXPECT_TRUE(first.run().second.established);
   EXPECT_EQ(first.node.driver_key(), keys_of_driver().driver);
-  EXPECT_TRUE(
-      TestSides(keys_of_driver(std::string(32, 'x')), {.of_nodes = kSecret, .driver = first.node.driver_key()}, node).run().second.refused);
+  EXPECT_TRUE(TestSides(keys_of_driver(std::string(32, 'x')),
+                        {.of_nodes = kSecret, .driver = first.node.driver_key()}, node)
+                  .run()
+                  .second.refused);
 }
 
 TEST(Authentication, KeysLieInFilesOfTheirOwn) {
   const TemporaryFolder control;
   write_text_atomically(control / "secret", to_hex(kSecret) + "\n");  // as runs of before have it
-  std::filesystem::permissions(control / "secret", std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::permissions(control / "secret",
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   const Keys driver = driver_keys(control.path());
   EXPECT_EQ(driver.of_nodes, kSecret) << "the run keeps its name, and its nodes their copies";
   EXPECT_EQ(driver.driver, public_signing_key(driver.signing));
@@ -300,7 +326,8 @@ TEST(Authentication, AnotherVersionAnotherRunAnotherRole) {
 }
 
 TEST(Authentication, WhatIsNoGreetingIsRefused) {
-  for (const std::string text : {"", "{", "[]", "{}", "null", "{\"refused\":1}", "{\"protocol\":1e99}", "\xff\xfe"}) {
+  for (const std::string text :
+       {"", "{", "[]", "{}", "null", "{\"refused\":1}", "{\"protocol\":1e99}", "\xff\xfe"}) {
     TestSides sides;
     EXPECT_TRUE(sides.driver.on(text).refused) << text;
     EXPECT_TRUE(sides.node.on(text).refused) << text;

@@ -49,8 +49,13 @@ TEST(Blocklist, TheLongerOfTwoEntriesCounts) {
 TEST(Blocklist, IsReadAsItWasWritten) {
   const TemporaryFolder folder;
   Blocklist list;
-  const BlockedHost one{
-      .host = "n7", .boot_id = "b", .node = "node-1", .reason = "says \"no\"\n", .generation = 4, .since_s = 10.5, .until_s = 100};
+  const BlockedHost one{.host = "n7",
+                        .boot_id = "b",
+                        .node = "node-1",
+                        .reason = "says \"no\"\n",
+                        .generation = 4,
+                        .since_s = 10.5,
+                        .until_s = 100};
   const BlockedHost other{.host = "n8", .reason = "for good"};
   list.block(one), list.block(other);
   list.write(folder / "control/blocked.json");
@@ -61,7 +66,8 @@ TEST(Blocklist, IsReadAsItWasWritten) {
 TEST(Blocklist, WhatIsNoListIsRefused) {
   const TemporaryFolder folder;
   for (const char* text :
-       {"", "[]", "{}", "{\"blocked\": 3}", "{\"blocked\": [{\"host\": \"\", \"reason\": \"\"}]}", "{\"blocked\": [{\"host\": \"n\"}]}",
+       {"", "[]", "{}", "{\"blocked\": 3}", "{\"blocked\": [{\"host\": \"\", \"reason\": \"\"}]}",
+        "{\"blocked\": [{\"host\": \"n\"}]}",
         "{\"blocked\": [{\"host\": \"n\", \"reason\": \"r\", \"until\": \"now\"}]}", "{\"blocked\": ["}) {
     write_text_atomically(folder / "list.json", text);
     EXPECT_THROW(Blocklist::read(folder / "list.json"), Error) << text;
@@ -71,7 +77,8 @@ TEST(Blocklist, WhatIsNoListIsRefused) {
 TEST(HostHistory, CountsSignalsOfFourWeeks) {
   const double now = 100 * 86400.0;
   std::vector<HostRecord> records;
-  for (const double day : {71.9, 80.0, 90.0}) records.push_back({day * 86400, "n1", HostEvent::kExcluded, "r"});
+  for (const double day : {71.9, 80.0, 90.0})
+    records.push_back({day * 86400, "n1", HostEvent::kExcluded, "r"});
   EXPECT_EQ(lemon_score(records, "n1", now).signals, 0) << "the first is older than 28 days";
   records.push_back({99 * 86400.0, "n1", HostEvent::kExcluded, "r"});
   EXPECT_EQ(lemon_score(records, "n1", now).signals, 1);
@@ -108,7 +115,8 @@ TEST(HostHistory, AFileOfItIsReadAsFarAsItCanBe) {
   EXPECT_TRUE(read_records(file).empty());
   append_record(file, {.time_s = 5.5, .host = "n1", .event = HostEvent::kManyNodeFailure, .run = "runs/a"});
   File torn = File::open(file, File::Mode::kAppend);
-  torn.write(std::string("{\"time\": 6, \"ho\nnot json\n{\"time\": 7, \"host\": \"n1\", \"event\": \"unknown\"}\n"));
+  torn.write(
+      std::string("{\"time\": 6, \"ho\nnot json\n{\"time\": 7, \"host\": \"n1\", \"event\": \"unknown\"}\n"));
   torn.close();
   append_record(file, {.time_s = 8, .host = "n2", .event = HostEvent::kTicket});
   const auto records = read_records(file);

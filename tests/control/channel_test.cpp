@@ -1,4 +1,5 @@
-// Connections over real sockets in one loop: those of strangers, of the silent, of those who do not read, and of two who trust each other.
+// Connections over real sockets in one loop: those of strangers, of the silent, of those who do not read, and
+// of two who trust each other.
 #include "control/wire/channel.h"
 
 #include <gmock/gmock.h>
@@ -20,15 +21,16 @@ class ChannelTest : public ::testing::Test {
     });
   }
   void accepted(Socket socket) {
-    driver_ = Channel::make(loop_, std::move(socket), Handshake(keys_, own_identity("driver", "", "run", 1), true),
-                            {.opened = [this](const Identity& peer) { names_.push_back(peer.name); },
-                             .message =
-                                 [this](std::string_view message) {
-                                   got_.emplace_back(message);
-                                   if (echo_) driver_->send(message);
-                                 },
-                             .closed = [this](const Channel::Closing& closing) { driver_closed_ = closing; }},
-                            limits_);
+    driver_ =
+        Channel::make(loop_, std::move(socket), Handshake(keys_, own_identity("driver", "", "run", 1), true),
+                      {.opened = [this](const Identity& peer) { names_.push_back(peer.name); },
+                       .message =
+                           [this](std::string_view message) {
+                             got_.emplace_back(message);
+                             if (echo_) driver_->send(message);
+                           },
+                       .closed = [this](const Channel::Closing& closing) { driver_closed_ = closing; }},
+                      limits_);
   }
   std::shared_ptr<Channel> connect(const std::string& name, std::function<void(Channel&)> opened = {}) {
     auto channel = std::make_shared<std::shared_ptr<Channel>>();
@@ -51,7 +53,9 @@ class ChannelTest : public ::testing::Test {
 
   EventLoop loop_;
   Socket listening_;
-  Keys keys_ = {.of_nodes = std::string(32, 's'), .signing = std::string(32, 'd'), .driver = public_signing_key(std::string(32, 'd'))};
+  Keys keys_ = {.of_nodes = std::string(32, 's'),
+                .signing = std::string(32, 'd'),
+                .driver = public_signing_key(std::string(32, 'd'))};
   Keys node_keys_ = {.of_nodes = keys_.of_nodes};
   ChannelLimits limits_;
   bool echo_ = false;
@@ -62,7 +66,8 @@ class ChannelTest : public ::testing::Test {
 
 TEST_F(ChannelTest, MessagesOfAllSizesBothWays) {
   echo_ = true;
-  const std::vector<std::string> messages = {"", "beat", std::string(300'000, 'x'), std::string(kFrameLimit - 32, 'y')};
+  const std::vector<std::string> messages = {"", "beat", std::string(300'000, 'x'),
+                                             std::string(kFrameLimit - 32, 'y')};
   const auto node = connect("node-3", [&](Channel& channel) {
     for (const std::string& message : messages) channel.send(message);
   });
@@ -95,7 +100,8 @@ TEST_F(ChannelTest, StrangersAreCutOff) {
   driver_closed_.reset();
   Socket talker = Socket::connect({"127.0.0.1", listening_.port()});
   size_t written = 0;
-  for (const Stopwatch watch; written == 0 && watch.seconds() < 5;) talker.write("GET / HTTP/1.1\r\n\r\n", written);
+  for (const Stopwatch watch; written == 0 && watch.seconds() < 5;)
+    talker.write("GET / HTTP/1.1\r\n\r\n", written);
   ASSERT_TRUE(until([&] { return driver_closed_.has_value(); }));
   EXPECT_THAT(driver_closed_->reason, HasSubstr("damaged"));
 }
@@ -136,9 +142,9 @@ TEST_F(ChannelTest, NobodyListens) {
   const uint16_t port = listening_.port();
   listening_.close();
   std::optional<Channel::Closing> closing;
-  const auto node =
-      Channel::make(loop_, Socket::connect({"127.0.0.1", port}), Handshake(node_keys_, own_identity("node", "n", "run", 1), false),
-                    {.closed = [&](const Channel::Closing& why) { closing = why; }});
+  const auto node = Channel::make(loop_, Socket::connect({"127.0.0.1", port}),
+                                  Handshake(node_keys_, own_identity("node", "n", "run", 1), false),
+                                  {.closed = [&](const Channel::Closing& why) { closing = why; }});
   ASSERT_TRUE(until([&] { return closing.has_value(); }));
   EXPECT_THAT(closing->reason, HasSubstr("refused"));
 }

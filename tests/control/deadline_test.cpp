@@ -18,7 +18,8 @@ TEST(Deadline, IsAMinuteBeforeTheEnd) {
 TEST(Deadline, LearnsHowLongAStepAndItsSaveTake) {
   Deadline deadline(1000);
   EXPECT_FALSE(deadline.near(100));
-  for (const double now : {300, 450, 600}) EXPECT_FALSE(deadline.near(now)) << now;  // 200 s at most: near from 640 on
+  // 200 s at most: near from 640 on
+  for (const double now : {300, 450, 600}) EXPECT_FALSE(deadline.near(now)) << now;
   EXPECT_FALSE(deadline.near(639));
   EXPECT_TRUE(deadline.near(640));
   EXPECT_TRUE(deadline.near(2000));

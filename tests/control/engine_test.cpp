@@ -1,4 +1,5 @@
-// Adapters against fakes of the engines' commands: what is typed, and what is made of the answers. Real ones: tests/engines.
+// Adapters against fakes of the engines' commands: what is typed, and what is made of the answers. Real ones:
+// tests/engines.
 #include "control/engines/engine.h"
 
 #include <gmock/gmock.h>
@@ -46,8 +47,10 @@ struct FakeEngine {
   }
 };
 
-const Variables kJob = {
-    {"SLURM_JOB_ID", "77"}, {"SLURM_JOB_NODELIST", "n[1-4]"}, {"SLURM_RESTART_COUNT", "2"}, {"SLURM_JOB_END_TIME", "1900000000"}};
+const Variables kJob = {{"SLURM_JOB_ID", "77"},
+                        {"SLURM_JOB_NODELIST", "n[1-4]"},
+                        {"SLURM_RESTART_COUNT", "2"},
+                        {"SLURM_JOB_END_TIME", "1900000000"}};
 
 TEST(SlurmEngine, KnowsItsJob) {
   FakeEngine fake;
@@ -72,10 +75,13 @@ TEST(SlurmEngine, TakesANodeOfTheJobThatAnswers) {
 
 TEST(SlurmEngine, DrainsANodeWhereItMay) {
   FakeEngine operators{.answers = {{"scontrol update NodeName=n2 State=DRAIN", {}}}};
-  EXPECT_THAT(find_engine(variables_of(kJob), operators.command())->release_node("n2", "Xid 79"), HasSubstr("is drained"));
-  EXPECT_THAT(operators.typed, ElementsAre("scontrol update NodeName=n2 State=DRAIN Reason=longhaul job 77: Xid 79"));
+  EXPECT_THAT(find_engine(variables_of(kJob), operators.command())->release_node("n2", "Xid 79"),
+              HasSubstr("is drained"));
+  EXPECT_THAT(operators.typed,
+              ElementsAre("scontrol update NodeName=n2 State=DRAIN Reason=longhaul job 77: Xid 79"));
   FakeEngine users{.answers = {{"scontrol", {.status = 1, .errors = "Invalid user id"}}}};
-  EXPECT_THAT(find_engine(variables_of(kJob), users.command())->release_node("n2", "Xid 79"), HasSubstr("is not used"));
+  EXPECT_THAT(find_engine(variables_of(kJob), users.command())->release_node("n2", "Xid 79"),
+              HasSubstr("is not used"));
 }
 
 TEST(SlurmEngine, QueuesTheJobAgain) {
@@ -88,7 +94,8 @@ TEST(SlurmEngine, QueuesTheJobAgain) {
 TEST(SlurmEngine, StartsAStepOnTheNode) {
   FakeEngine fake;
   EXPECT_THAT(find_engine(variables_of(kJob), fake.command())->words_to_start_on("n3", {"longhaul", "node"}),
-              ElementsAre("srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=n3", "longhaul", "node"));
+              ElementsAre("srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=n3",
+                          "longhaul", "node"));
   EXPECT_TRUE(find_engine(variables_of({}))->words_to_start_on("n3", {"longhaul", "node"}).empty());
 }
 
@@ -102,12 +109,13 @@ std::vector<EngineAnswer> wait_for_answers(EngineDesk& desk, size_t count) {
 
 TEST(EngineDesk, AnswersInOrderAndNeverKeepsItsCallerWaiting) {
   std::atomic<bool> go{false};
-  EngineDesk desk(find_engine(variables_of(kJob), [&](const std::vector<std::string>& words) -> ProcessResult {
-    for (const Stopwatch watch; !go && watch.seconds() < 20;) {
-    }
-    if (words[0] == "sinfo") return {.output = "n1 alloc\nn2 mix\n"};
-    return {.status = 1, .errors = "denied"};
-  }));
+  EngineDesk desk(
+      find_engine(variables_of(kJob), [&](const std::vector<std::string>& words) -> ProcessResult {
+        for (const Stopwatch watch; !go && watch.seconds() < 20;) {
+        }
+        if (words[0] == "sinfo") return {.output = "n1 alloc\nn2 mix\n"};
+        return {.status = 1, .errors = "denied"};
+      }));
   desk.request_node({"n1"}), desk.release_node("n1", "slow"), desk.requeue();
   EXPECT_TRUE(desk.answers().empty()) << "the engine has not answered, and its caller did not wait";
   go = true;
@@ -144,10 +152,12 @@ TEST(KubernetesEngine, TaintsTheNodeAndDeletesThePod) {
   EXPECT_EQ(engine->discover().restarts, 3);
   EXPECT_EQ(engine->request_node({}), std::nullopt) << "the controller brings pods by itself";
   EXPECT_THAT(engine->release_node("longhaul-ranks-0-1", "miscalculates"), HasSubstr("gpu-node-7"));
-  EXPECT_THAT(fake.typed, ElementsAre("kubectl get pod longhaul-ranks-0-1 --output=jsonpath={.spec.nodeName} --namespace=train",
-                                      "kubectl taint nodes gpu-node-7 longhaul/blocked=true:NoSchedule --overwrite",
-                                      "kubectl annotate nodes gpu-node-7 longhaul/blocked=miscalculates --overwrite",
-                                      "kubectl delete pod longhaul-ranks-0-1 --wait=false --namespace=train"));
+  EXPECT_THAT(
+      fake.typed,
+      ElementsAre("kubectl get pod longhaul-ranks-0-1 --output=jsonpath={.spec.nodeName} --namespace=train",
+                  "kubectl taint nodes gpu-node-7 longhaul/blocked=true:NoSchedule --overwrite",
+                  "kubectl annotate nodes gpu-node-7 longhaul/blocked=miscalculates --overwrite",
+                  "kubectl delete pod longhaul-ranks-0-1 --wait=false --namespace=train"));
 }
 
 TEST(KubernetesEngine, RefusesWhatIsNoPod) {
@@ -156,7 +166,8 @@ TEST(KubernetesEngine, RefusesWhatIsNoPod) {
     EXPECT_THROW(find_engine(variables_of(kPod), fake.command())->release_node(wrong, ""), Error) << wrong;
   EXPECT_TRUE(fake.typed.empty());
   fake.answers = {{"kubectl get pod", {.output = ""}}};
-  EXPECT_THROW(find_engine(variables_of(kPod), fake.command())->release_node("a-pod", ""), Error) << "it is on no node";
+  EXPECT_THROW(find_engine(variables_of(kPod), fake.command())->release_node("a-pod", ""), Error)
+      << "it is on no node";
 }
 
 TEST(Engines, AreTold) {
@@ -209,7 +220,8 @@ TEST(LastWords, AreAPodsTerminationMessage) {
   tell_engine(ExitCode::kData, std::string(9000, 'x'), variables_of({{"KUBERNETES_SERVICE_HOST", "h"}}), log);
   EXPECT_THAT(read_text(log), HasSubstr("exit code 65 (data): xxx"));
   EXPECT_LE(read_text(log).size(), 4096u);
-  tell_engine(ExitCode::kData, "text", variables_of({{"TORCHELASTIC_ERROR_FILE", "/proc/nowhere/x"}}), log);  // does not throw
+  // does not throw
+  tell_engine(ExitCode::kData, "text", variables_of({{"TORCHELASTIC_ERROR_FILE", "/proc/nowhere/x"}}), log);
 }
 
 }  // namespace

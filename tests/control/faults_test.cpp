@@ -1,4 +1,5 @@
-// The table of docs/sources/reliability.md §5.3, row by row: what was seen, what happened before, what is done.
+// The table of docs/sources/reliability.md §5.3, row by row: what was seen, what happened before, what is
+// done.
 #include "control/faults.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +21,8 @@ class History {
  public:
   explicit History(int64_t committed = 100) { add(StepCommitted{.step = committed}); }
 
-  History& had(FaultClass fault, const std::string& node, const std::string& trace = "", int64_t step = 120, const std::string& device = "",
-               bool restarts = true) {
+  History& had(FaultClass fault, const std::string& node, const std::string& trace = "", int64_t step = 120,
+               const std::string& device = "", bool restarts = true) {
     IncidentOpened opened{.id = ledger.incident_count + 1, .rank = 0, .step = step};
     opened.fault = std::string(name_of(fault));
     opened.node = node;
@@ -36,7 +37,9 @@ class History {
     add(StepCommitted{.step = step});
     return *this;
   }
-  void add(JournalBody body) { ledger.apply({.sequence = ledger.next_sequence, .at_s = now_s, .body = std::move(body)}, policy); }
+  void add(JournalBody body) {
+    ledger.apply({.sequence = ledger.next_sequence, .at_s = now_s, .body = std::move(body)}, policy);
+  }
 
   Policy policy;
   Ledger ledger;
@@ -57,13 +60,17 @@ Fault exit_with(int64_t status, const std::string& trace = "", std::vector<int64
           .ranks = std::move(ranks)};
 }
 Fault xid(int64_t number) {
-  return {.source = Fault::Source::kHealth, .node = "node-1", .device = "GPU-7", .kind = "xid", .number = number};
+  return {
+      .source = Fault::Source::kHealth, .node = "node-1", .device = "GPU-7", .kind = "xid", .number = number};
 }
-Fault report(const std::string& kind) { return {.source = Fault::Source::kHealth, .node = "node-1", .kind = kind}; }
+Fault report(const std::string& kind) {
+  return {.source = Fault::Source::kHealth, .node = "node-1", .kind = kind};
+}
 
 void expect(const Verdict& verdict, FaultClass fault, Action action) {
   EXPECT_EQ(name_of(verdict.fault), name_of(fault));
-  EXPECT_EQ(static_cast<int>(verdict.action), static_cast<int>(action)) << name_of(verdict.action) << " instead of " << name_of(action);
+  EXPECT_EQ(static_cast<int>(verdict.action), static_cast<int>(action))
+      << name_of(verdict.action) << " instead of " << name_of(action);
 }
 
 TEST(FaultTable, BrokenDevicesTakeTheirNodeWithThem) {
@@ -80,14 +87,16 @@ TEST(FaultTable, ASwitchIsNoNodesFault) {
   GenerationBegan began{.generation = 1, .world = 4};
   for (int64_t n = 0; n < 4; ++n) began.placement.push_back({fmt::format("node-{}", n), {n}});
   history.add(began);
-  history.had(FaultClass::kNetwork, "node-1", "", 1, "", false).had(FaultClass::kNetwork, "node-2", "", 1, "", false);
+  history.had(FaultClass::kNetwork, "node-1", "", 1, "", false)
+      .had(FaultClass::kNetwork, "node-2", "", 1, "", false);
   expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kEvict);
   history.had(FaultClass::kNetwork, "node-3", "", 1, "", false);
   expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kTolerate);
 }
 
 TEST(FaultTable, DegradedDevicesAreReplacedAtTheNextCheckpoint) {
-  for (const int64_t number : {63, 92}) expect(verdict_of(xid(number)), FaultClass::kDeviceDegraded, Action::kReplaceAtCheckpoint);
+  for (const int64_t number : {63, 92})
+    expect(verdict_of(xid(number)), FaultClass::kDeviceDegraded, Action::kReplaceAtCheckpoint);
   expect(verdict_of(xid(94)), FaultClass::kDeviceDegraded, Action::kRestart);
   expect(verdict_of(report("device_degraded")), FaultClass::kDeviceDegraded, Action::kReplaceAtCheckpoint);
 }
@@ -124,21 +133,24 @@ TEST(FaultTable, TheSameTraceOnManyRanksIsTheProgram) {
   history.committed(116);
   expect(verdict_of(crash, history), FaultClass::kUserCode, Action::kRestart);
   History other;
-  other.had(FaultClass::kUserCode, "node-0", "139 elsewhere", 110).had(FaultClass::kUserCode, "node-0", "139 in attention", 115);
+  other.had(FaultClass::kUserCode, "node-0", "139 elsewhere", 110)
+      .had(FaultClass::kUserCode, "node-0", "139 in attention", 115);
   expect(verdict_of(crash, other), FaultClass::kUserCode, Action::kRestart);
 }
 
 TEST(FaultTable, ABugOfOursStopsAfterThreeRepeats) {
   History history;
   expect(verdict_of(exit_with(70, "70 assert"), history), FaultClass::kInternal, Action::kRestart);
-  history.had(FaultClass::kInternal, "node-0", "70 assert", 110).had(FaultClass::kInternal, "node-0", "70 assert", 112);
+  history.had(FaultClass::kInternal, "node-0", "70 assert", 110)
+      .had(FaultClass::kInternal, "node-0", "70 assert", 112);
   expect(verdict_of(exit_with(70, "70 assert"), history), FaultClass::kInternal, Action::kStop);
 }
 
 // What took no restart lies between them and counts for nothing.
 TEST(FaultTable, ThreeRepeatsAreCountedAmongRestarts) {
   History history;
-  history.had(FaultClass::kUnclear, "node-1", "139 here", 118).had(FaultClass::kUnclear, "node-1", "139 here", 119);
+  history.had(FaultClass::kUnclear, "node-1", "139 here", 118)
+      .had(FaultClass::kUnclear, "node-1", "139 here", 119);
   for (int i = 0; i < 3; ++i) history.had(FaultClass::kStorage, "node-0", "", 119, "", /*restarts=*/false);
   expect(verdict_of(exit_with(139, "139 here"), history), FaultClass::kUnclear, Action::kStop);
 }
@@ -157,20 +169,23 @@ TEST(FaultTable, ACrashOfOneRankIsCountedForItsNode) {
 TEST(FaultTable, WhoIsEndedFromOutsideIsStartedAgain) {
   History history;
   for (int i = 0; i < 5; ++i) history.had(FaultClass::kKilled, "node-1");
-  for (const int64_t status : {137, 143, 130, 129}) expect(verdict_of(exit_with(status), history), FaultClass::kKilled, Action::kRestart);
+  for (const int64_t status : {137, 143, 130, 129})
+    expect(verdict_of(exit_with(status), history), FaultClass::kKilled, Action::kRestart);
 }
 
 TEST(FaultTable, HostMemoryTwiceStops) {
   Fault fault = exit_with(137);
   fault.out_of_memory = true;
   expect(verdict_of(fault), FaultClass::kHostMemory, Action::kRestart);
-  expect(verdict_of(fault, History().had(FaultClass::kHostMemory, "node-0")), FaultClass::kHostMemory, Action::kStop);
+  expect(verdict_of(fault, History().had(FaultClass::kHostMemory, "node-0")), FaultClass::kHostMemory,
+         Action::kStop);
 }
 
 TEST(FaultTable, DeviceMemoryStopsInTheFirstStepsElseTheSecondTime) {
   Fault fault = exit_with(68);
   expect(verdict_of(fault), FaultClass::kDeviceMemory, Action::kRestart);
-  expect(verdict_of(fault, History().had(FaultClass::kDeviceMemory, "node-0")), FaultClass::kDeviceMemory, Action::kStop);
+  expect(verdict_of(fault, History().had(FaultClass::kDeviceMemory, "node-0")), FaultClass::kDeviceMemory,
+         Action::kStop);
   fault.step = 5;
   expect(verdict_of(fault), FaultClass::kDeviceMemory, Action::kStop);
   fault.step = 6;
@@ -184,8 +199,8 @@ TEST(FaultTable, TwoNetworkFaultsWithinMinutesEvict) {
   expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kEvict);
   history.now_s += 301;
   expect(verdict_of(report("network"), history), FaultClass::kNetwork, Action::kTolerate);
-  expect(verdict_of(report("network"), History().had(FaultClass::kNetwork, "node-0", "", 1, "", false)), FaultClass::kNetwork,
-         Action::kTolerate);
+  expect(verdict_of(report("network"), History().had(FaultClass::kNetwork, "node-0", "", 1, "", false)),
+         FaultClass::kNetwork, Action::kTolerate);
 }
 
 TEST(FaultTable, SlowOnesAreReplacedAtTheNextCheckpoint) {
@@ -216,22 +231,29 @@ TEST(FaultTable, Hangs) {
 }
 
 TEST(FaultTable, WorkOfOtherThreadsThatHangs) {
-  Fault stuck{.source = Fault::Source::kHang, .rank = 3, .node = "node-1", .step = 120, .kind = "write checkpoint"};
+  Fault stuck{
+      .source = Fault::Source::kHang, .rank = 3, .node = "node-1", .step = 120, .kind = "write checkpoint"};
   expect(verdict_of(stuck), FaultClass::kStuckWork, Action::kRestart);
-  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-1")), FaultClass::kStuckWork, Action::kEvictIfReplaceable);
-  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-2")), FaultClass::kStuckWork, Action::kRestart);
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-1")), FaultClass::kStuckWork,
+         Action::kEvictIfReplaceable);
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "node-2")), FaultClass::kStuckWork,
+         Action::kRestart);
   stuck.node.clear();
-  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "")), FaultClass::kStuckWork, Action::kRestart);
+  expect(verdict_of(stuck, History().had(FaultClass::kStuckWork, "")), FaultClass::kStuckWork,
+         Action::kRestart);
 }
 
-TEST(FaultTable, NumericFaultsGoBack) { expect(verdict_of(exit_with(67)), FaultClass::kNumeric, Action::kRestart); }
+TEST(FaultTable, NumericFaultsGoBack) {
+  expect(verdict_of(exit_with(67)), FaultClass::kNumeric, Action::kRestart);
+}
 
 TEST(FaultTable, DaemonsAndMachines) {
   Fault died{.source = Fault::Source::kNodeDied, .node = "node-1"};
   expect(verdict_of(died), FaultClass::kNodeDaemon, Action::kRestartNode);
   died.reachable = false;
   expect(verdict_of(died), FaultClass::kMachine, Action::kEvict);
-  expect(verdict_of({.source = Fault::Source::kNodeSilent, .node = "node-1"}), FaultClass::kMachine, Action::kEvict);
+  expect(verdict_of({.source = Fault::Source::kNodeSilent, .node = "node-1"}), FaultClass::kMachine,
+         Action::kEvict);
 }
 
 TEST(FaultTable, WhatARestartDoesNotMendEndsWithItsCode) {
@@ -248,7 +270,8 @@ TEST(FaultTable, WhatARestartDoesNotMendEndsWithItsCode) {
 std::set<int> numbers_in(const std::string& text) {
   std::set<int> found;
   const std::regex number("\\d+");
-  for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at) found.insert(std::stoi(at->str()));
+  for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at)
+    found.insert(std::stoi(at->str()));
   return found;
 }
 
@@ -261,7 +284,8 @@ std::string part_of(const std::string& file, const std::string& pattern) {
 }
 
 // Codes of a table's rows, "| 64 | usage | … |", of which the cell in a column is as wanted.
-std::set<int> codes_of_rows(const std::string& file, size_t column, const std::function<bool(const std::string&)>& wanted) {
+std::set<int> codes_of_rows(const std::string& file, size_t column,
+                            const std::function<bool(const std::string&)>& wanted) {
   std::set<int> codes;
   std::istringstream lines(read_text(source_folder() + "/" + file));
   const std::regex row("\\| (\\d+) \\|.*"), cell("\\| ([^|]*[^| ])? *");
@@ -269,7 +293,8 @@ std::set<int> codes_of_rows(const std::string& file, size_t column, const std::f
     std::smatch code;
     if (!std::regex_match(line, code, row)) continue;
     std::vector<std::string> cells;
-    for (std::sregex_iterator at(line.begin(), line.end(), cell), end; at != end; ++at) cells.push_back((*at)[1]);
+    for (std::sregex_iterator at(line.begin(), line.end(), cell), end; at != end; ++at)
+      cells.push_back((*at)[1]);
     if (column < cells.size() && wanted(cells[column])) codes.insert(std::stoi(code[1]));
   }
   return codes;
@@ -285,12 +310,16 @@ TEST(FaultTable, WhatEndsAJobIsTheSameEverywhere) {
     EXPECT_EQ(static_cast<int>(verdict_of(exit_with(code)).code), code);
   }
   EXPECT_EQ(futile, (std::set<int>{64, 65, 66, 76, 93}));
-  const auto is = [](const std::string& text) { return [text](const std::string& cell) { return cell == text; }; };
+  const auto is = [](const std::string& text) {
+    return [text](const std::string& cell) { return cell == text; };
+  };
   EXPECT_EQ(numbers_in(part_of("deploy/slurm.sh", "\n *([0-9 |]+)\\) if \\[\\[ \\$bad == ")), futile);
   EXPECT_EQ(numbers_in(part_of("deploy/jobset.yaml", "onExitCodes:[^\\[]*values: \\[([0-9, ]+)\\]")), futile);
   part_of("deploy/pytorchjob.yaml", "\n +restartPolicy: OnFailure\n");  // ExitCode would end it with 69
   const std::string page = "docs/reference/exit-codes.md", guide = "docs/guides/operations.md";
-  EXPECT_EQ(codes_of_rows(page, 3, [](const std::string& cell) { return cell == "fails again" || cell == "no"; }), futile);
+  EXPECT_EQ(
+      codes_of_rows(page, 3, [](const std::string& cell) { return cell == "fails again" || cell == "no"; }),
+      futile);
   EXPECT_EQ(codes_of_rows(guide, 2, is("ends")), futile) << "Slurm";
   EXPECT_EQ(codes_of_rows(guide, 3, is("FailJob")), futile) << "Kubernetes";
   std::set<int> launch_ends = futile;
@@ -320,10 +349,12 @@ TEST(FaultTable, DyingTwiceOfTheSameAtTheSameStepIsTheBatch) {
   Policy reads_ahead;
   reads_ahead.read_ahead = 4;
   before.had(FaultClass::kUserCode, "node-0", "139 loader", 116);
-  expect(classify(exit_with(139, "139 loader"), before.ledger, reads_ahead, before.now_s), FaultClass::kDeadlyBatch, Action::kSearchBatch);
+  expect(classify(exit_with(139, "139 loader"), before.ledger, reads_ahead, before.now_s),
+         FaultClass::kDeadlyBatch, Action::kSearchBatch);
   History too_far;
   too_far.had(FaultClass::kUserCode, "node-0", "139 loader", 115);
-  expect(classify(exit_with(139, "139 loader"), too_far.ledger, reads_ahead, too_far.now_s), FaultClass::kUnclear, Action::kRestart);
+  expect(classify(exit_with(139, "139 loader"), too_far.ledger, reads_ahead, too_far.now_s),
+         FaultClass::kUnclear, Action::kRestart);
   // It has been looked for here, and it is not the data.
   history.add(SearchChanged{.active = false, .failed = true, .deadly_step = 120, .trace = "139 loader"});
   expect(verdict_of(exit_with(139, "139 loader"), history), FaultClass::kUnclear, Action::kRestart);
@@ -358,22 +389,27 @@ TEST(FaultTable, EveryClassAndActionHasAName) {
 TEST(FaultTrace, CrashesAreToldApartByTheirPlace) {
   const std::string log = "12:00:01 info reusing the prepared libtorch\n";
   const RankExited here{.status = 139, .last_words = log, .stack = "longhaul+0x1f20\nlibc.so.6+0x29d90\n"};
-  const RankExited elsewhere{.status = 139, .last_words = log, .stack = "longhaul+0x2a40\nlibc.so.6+0x29d90\n"};
+  const RankExited elsewhere{
+      .status = 139, .last_words = log, .stack = "longhaul+0x2a40\nlibc.so.6+0x29d90\n"};
   const RankExited again{.status = 139, .last_words = "another line", .stack = here.stack};
   EXPECT_EQ(trace_of(here), trace_of(again));
   EXPECT_NE(trace_of(here), trace_of(elsewhere));
-  EXPECT_EQ(trace_of({.status = 139, .last_words = log}), "139 without a stack") << "of rank 0 on a terminal there is not even a log";
-  for (const int64_t status : {129, 130, 137, 143}) EXPECT_EQ(trace_of({.status = status, .last_words = log}), "");
+  EXPECT_EQ(trace_of({.status = 139, .last_words = log}), "139 without a stack")
+      << "of rank 0 on a terminal there is not even a log";
+  for (const int64_t status : {129, 130, 137, 143})
+    EXPECT_EQ(trace_of({.status = status, .last_words = log}), "");
 }
 
 TEST(FaultTrace, WhatDiffersBetweenRanksAndStartsIsLeftOut) {
   RankExited a{.rank = 1, .status = 70, .error = {.code = 70, .text = "at 0x7f12ab34 in backward (rank 1)"}};
-  RankExited b{.rank = 12, .status = 70, .error = {.code = 70, .text = "at 0x7fffff00 in backward (rank 12)"}};
+  RankExited b{
+      .rank = 12, .status = 70, .error = {.code = 70, .text = "at 0x7fffff00 in backward (rank 12)"}};
   EXPECT_EQ(trace_of(a), trace_of(b));
   b.error.text = "at 0x7fffff00 in forward (rank 12)";
   EXPECT_NE(trace_of(a), trace_of(b));
   EXPECT_EQ(trace_of({.status = 1, .last_words = "step 12\nterminate called\n\n"}), "1 terminate called");
-  EXPECT_EQ(trace_of({.status = 1, .error = {.code = 70, .text = "assertion a < 3"}, .last_words = "x"}), "1 assertion a < #");
+  EXPECT_EQ(trace_of({.status = 1, .error = {.code = 70, .text = "assertion a < 3"}, .last_words = "x"}),
+            "1 assertion a < #");
   EXPECT_EQ(trace_of({.status = 137}), "");
   EXPECT_EQ(trace_of({.status = 134, .last_words = "  what():  bad_alloc"}), "134   what():  bad_alloc");
   EXPECT_LE(trace_of({.status = 1, .stack = std::string(10000, 'x')}).size(), 400U);

@@ -1,4 +1,5 @@
-// Frames: whole ones come out whatever pieces they arrive in; damaged ones end the stream before anything is stored.
+// Frames: whole ones come out whatever pieces they arrive in; damaged ones end the stream before anything is
+// stored.
 #include "control/wire/frame.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ TEST(Frame, TheWrittenForm) {
 }
 
 TEST(Frame, AnyPiecesGiveTheSameFrames) {
-  std::vector<std::string> messages = {"", "a", std::string("with \0 zero", 11), std::string(70000, 'x'), std::string(kFrameLimit, 'y')};
+  std::vector<std::string> messages = {"", "a", std::string("with \0 zero", 11), std::string(70000, 'x'),
+                                       std::string(kFrameLimit, 'y')};
   std::string stream;
   for (const std::string& message : messages) stream += to_frame(message);
   for (const size_t piece : {size_t{1}, size_t{7}, size_t{4096}, stream.size()}) {

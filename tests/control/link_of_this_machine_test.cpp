@@ -1,4 +1,5 @@
-// A real link that goes down: a pair of interfaces in a network of this test's own, where this user may make one.
+// A real link that goes down: a pair of interfaces in a network of this test's own, where this user may make
+// one.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,7 +20,9 @@ enum Outcome { kGood = 0, kNotHere = 10, kSeenTooEarly, kNotSeen, kSeenTwice, kF
 
 // In a child of its own: the network is gone with it.
 Outcome in_a_network_of_its_own(const fs::path& root) {
-  if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kNotHere;
+  if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return kNotHere;
   fs::create_directories(root / "sys");
   if (::mount("sysfs", (root / "sys").c_str(), "sysfs", MS_RDONLY, nullptr) != 0) return kNotHere;
   fs::create_directory_symlink("/proc", root / "proc");
@@ -46,7 +49,8 @@ TEST(LinkOfThisMachine, GoesDownAndFlaps) {
   int status = 0;
   ::waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNotHere) GTEST_SKIP() << "this user can make no network of its own, or there is no `ip`";
+  if (WEXITSTATUS(status) == kNotHere)
+    GTEST_SKIP() << "this user can make no network of its own, or there is no `ip`";
   EXPECT_EQ(WEXITSTATUS(status), kGood);
 }
 

@@ -12,10 +12,17 @@ namespace longhaul::control {
 namespace {
 
 RankBeat a_beat() {
-  RankBeat beat{.rank = 3, .generation = 7, .pid = 4711, .beat_age_s = 0.25, .progress_age_s = 1.5, .step = 12, .micro_step = 2};
+  RankBeat beat{.rank = 3,
+                .generation = 7,
+                .pid = 4711,
+                .beat_age_s = 0.25,
+                .progress_age_s = 1.5,
+                .step = 12,
+                .micro_step = 2};
   beat.phase = "communication";
   beat.task_phase = {.name = "rollout", .allowed_s = 900.5, .done = 3, .whole = 64};
-  beat.collective = {.group = "world/dp 0", .name = "gradients", .kind = "all_reduce", .state = "started", .sequence = 812};
+  beat.collective = {
+      .group = "world/dp 0", .name = "gradients", .kind = "all_reduce", .state = "started", .sequence = 812};
   beat.loss = 2.5;
   beat.resident_bytes = 5'000'000'000, beat.device_bytes = 70'000'000'000;
   beat.gradient_norm = std::numeric_limits<double>::infinity();
@@ -26,7 +33,12 @@ RankBeat a_beat() {
 }
 
 TEST(Messages, ComeBackAsTheyWere) {
-  NodeHello hello{.version = "0.1.0", .run = "runs/first", .node = "node-0", .host = "a", .boot_id = "b", .address = "10.0.0.1"};
+  NodeHello hello{.version = "0.1.0",
+                  .run = "runs/first",
+                  .node = "node-0",
+                  .host = "a",
+                  .boot_id = "b",
+                  .address = "10.0.0.1"};
   hello.running = {a_beat(), RankBeat{}};
   hello.ended = {RankExited{.rank = 1, .status = 137, .out_of_memory = true, .last_words = "ümläut"}};
   const std::vector<NodeMessage> of_node = {
@@ -39,13 +51,18 @@ TEST(Messages, ComeBackAsTheyWere) {
       RankExited{.rank = 1, .generation = 7, .status = 139, .age_s = 0.003, .stopped = true, .stack = "a\nb"},
       HealthReport{.kind = "xid", .code = 79, .rank = 2, .device = "GPU-1", .text = "fell off the bus"},
       CheckResults{
-          .id = 5, .suite = "preflight", .checks = {{.name = "disk", .passed = false, .measured = 0.5, .limit = 1, .unit = "GB/s"}}},
+          .id = 5,
+          .suite = "preflight",
+          .checks = {{.name = "disk", .passed = false, .measured = 0.5, .limit = 1, .unit = "GB/s"}}},
       Evidence{.generation = 7, .rank = 0, .calls = "{}", .stacks = "main", .process = "T", .last = true},
       KeysRenewed{.generation = 4}};
-  for (const NodeMessage& message : of_node) EXPECT_EQ(node_message(to_text(message), "test"), message) << to_text(message);
+  for (const NodeMessage& message : of_node)
+    EXPECT_EQ(node_message(to_text(message), "test"), message) << to_text(message);
 
   const std::vector<DriverMessage> of_driver = {
-      Welcome{.run = "r", .generation = 4, .command = {.words = {"train", "r.toml"}, .options = {"--run", "r"}, .terminal = true}},
+      Welcome{.run = "r",
+              .generation = 4,
+              .command = {.words = {"train", "r.toml"}, .options = {"--run", "r"}, .terminal = true}},
       StartRanks{.generation = 5,
                  .world = 4,
                  .ranks = {2, 3},
@@ -60,12 +77,15 @@ TEST(Messages, ComeBackAsTheyWere) {
       Release{.reason = "done", .evicted = true},
       StillHere{},
       RenewKeys{.generation = 4}};
-  for (const DriverMessage& message : of_driver) EXPECT_EQ(driver_message(to_text(message), "test"), message) << to_text(message);
+  for (const DriverMessage& message : of_driver)
+    EXPECT_EQ(driver_message(to_text(message), "test"), message) << to_text(message);
 
-  const std::vector<ClientMessage> of_client = {StatusRequest{}, EvictRequest{.target = "3", .reason = "slow"},
-                                                DrainRequest{.reason = "enough"}};
-  for (const ClientMessage& message : of_client) EXPECT_EQ(client_message(to_text(message), "test"), message) << to_text(message);
-  EXPECT_EQ(answer_from_text(to_text(Answer{.good = false, .text = "no"}), "test"), (Answer{.good = false, .text = "no"}));
+  const std::vector<ClientMessage> of_client = {
+      StatusRequest{}, EvictRequest{.target = "3", .reason = "slow"}, DrainRequest{.reason = "enough"}};
+  for (const ClientMessage& message : of_client)
+    EXPECT_EQ(client_message(to_text(message), "test"), message) << to_text(message);
+  EXPECT_EQ(answer_from_text(to_text(Answer{.good = false, .text = "no"}), "test"),
+            (Answer{.good = false, .text = "no"}));
 }
 
 TEST(Messages, NumbersThatAreNotFinite) {

@@ -1,6 +1,6 @@
 // ctest: label=fast timeout=120
-// A driver's look at its nodes' samples: a machine that stands apart is named by its node, its like are those of the same stage, and what cannot be
-// judged is nobody's fault.
+// A driver's look at its nodes' samples: a machine that stands apart is named by its node, its like are those
+// of the same stage, and what cannot be judged is nobody's fault.
 #include "control/driver/minder_watch.h"
 
 #include <gmock/gmock.h>
@@ -28,14 +28,14 @@ class MinderWatchTest : public ::testing::Test {
     const double begin_s = std::floor(wall_time_s()) - static_cast<double>(truth.seconds);
     for (int64_t i = 0; i < 8; ++i) {
       const std::string node = fmt::format("node-{}", i), host = fmt::format("host-{}", i);
-      detect::SampleRingWriter ring =
-          detect::SampleRingWriter::open(folder_ / "samples" / (node + ".ring"), {.node = node, .host = host, .boot = host});
+      detect::SampleRingWriter ring = detect::SampleRingWriter::open(
+          folder_ / "samples" / (node + ".ring"), {.node = node, .host = host, .boot = host});
       for (int64_t second = 0; second < truth.seconds; ++second) {
         detect::SampleValues values = detect::no_values();
         for (size_t m = 0; m < truth.metrics.size(); ++m) {
           const detect::Metric& metric = detect::metrics()[truth.metrics[m]];
-          values[truth.metrics[m]] =
-              static_cast<float>(metric.low + (metric.high - metric.low) * static_cast<double>(truth.row(m, second)[i]));
+          values[truth.metrics[m]] = static_cast<float>(
+              metric.low + (metric.high - metric.low) * static_cast<double>(truth.row(m, second)[i]));
         }
         ring.write(begin_s + static_cast<double>(second), values);
       }
@@ -43,11 +43,14 @@ class MinderWatchTest : public ::testing::Test {
   }
   static std::vector<MinderPeer> peers(const std::function<std::string(int64_t)>& likes) {
     std::vector<MinderPeer> all;
-    for (int64_t i = 0; i < 8; ++i) all.push_back({fmt::format("node-{}", i), fmt::format("host-{}", i), likes(i)});
+    for (int64_t i = 0; i < 8; ++i)
+      all.push_back({fmt::format("node-{}", i), fmt::format("host-{}", i), likes(i)});
     return all;
   }
   std::vector<MinderAlert> looked_at(const std::vector<MinderPeer>& peers) const {
-    MinderWatch minder({.run_folder = folder_.path(), .models = detect::untrained_models(), .variant = detect::Variant::kMean});
+    MinderWatch minder({.run_folder = folder_.path(),
+                        .models = detect::untrained_models(),
+                        .variant = detect::Variant::kMean});
     minder.look(peers);
     for (const Stopwatch watch; !minder.idle() && watch.seconds() < 60;) pause_briefly();
     return minder.alerts();
@@ -60,7 +63,8 @@ TEST_F(MinderWatchTest, AMachineThatStandsApartIsNamedByItsNode) {
   write_rings();
   const std::vector<MinderAlert> alerts = looked_at(peers([](int64_t) { return "stage 0"; }));
   ASSERT_FALSE(alerts.empty());
-  for (const MinderAlert& alert : alerts) EXPECT_EQ(alert.node, fmt::format("node-{}", made_.faults.at(0).machine)) << alert.text;
+  for (const MinderAlert& alert : alerts)
+    EXPECT_EQ(alert.node, fmt::format("node-{}", made_.faults.at(0).machine)) << alert.text;
   EXPECT_THAT(alerts[0].text, HasSubstr("stood apart"));
 }
 

@@ -15,7 +15,8 @@ namespace longhaul::control {
 namespace {
 
 // Both rounds: `replay` runs the job on these machines and says whether its result was right.
-std::vector<int64_t> localise(const ReplayGroups& groups, const std::function<bool(const std::vector<int64_t>& machines)>& replay) {
+std::vector<int64_t> localise(const ReplayGroups& groups,
+                              const std::function<bool(const std::vector<int64_t>& machines)>& replay) {
   std::vector<int64_t> rows, columns;
   for (int64_t group = 0; group < groups.groups; ++group) {
     if (!replay(groups.horizontal(group))) rows.push_back(group);
@@ -27,17 +28,20 @@ std::vector<int64_t> localise(const ReplayGroups& groups, const std::function<bo
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-SelfCheckReport node(const std::string& name, const std::string& bits, double rate, const std::string& model = "A") {
-  return {
-      .node = name,
-      .model = model,
-      .results = {{.name = "product", .values = {{"fp32_flops_per_second", rate}, {"seconds", 1}}, .fingerprints = {{"bits", bits, true}}},
-                  {.name = "versions", .fingerprints = {{"LibTorch", "2.13.0"}}}}};
+SelfCheckReport node(const std::string& name, const std::string& bits, double rate,
+                     const std::string& model = "A") {
+  return {.node = name,
+          .model = model,
+          .results = {{.name = "product",
+                       .values = {{"fp32_flops_per_second", rate}, {"seconds", 1}},
+                       .fingerprints = {{"bits", bits, true}}},
+                      {.name = "versions", .fingerprints = {{"LibTorch", "2.13.0"}}}}};
 }
 
 std::vector<std::string> named(const std::vector<NodeFinding>& findings) {
   std::vector<std::string> names;
-  for (const auto& finding : findings) names.push_back(finding.node + " " + std::string(name_of(finding.status)));
+  for (const auto& finding : findings)
+    names.push_back(finding.node + " " + std::string(name_of(finding.status)));
   return names;
 }
 
@@ -47,7 +51,8 @@ TEST(NodeComparison, NamesWhoDiffersFromMostOthers) {
   ASSERT_THAT(named(findings), ElementsAre("b failed"));
   EXPECT_THAT(findings[0].found, HasSubstr("bits y"));
   EXPECT_THAT(findings[0].limit, HasSubstr("2 of 3"));
-  EXPECT_THAT(named(compare_nodes({node("a", "x", 1), node("b", "y", 1)}, {})), ElementsAre("a failed", "b failed"))
+  EXPECT_THAT(named(compare_nodes({node("a", "x", 1), node("b", "y", 1)}, {})),
+              ElementsAre("a failed", "b failed"))
       << "nobody knows which";
 }
 
@@ -70,11 +75,14 @@ TEST(NodeComparison, RatesBelowTheMedian) {
   EXPECT_TRUE(compare_nodes(nodes, {}).empty()) << "another model";
   Limits limits;
   limits.set("share_of_median=0.995");
-  EXPECT_THAT(named(compare_nodes({node("a", "x", 100), node("b", "x", 100), node("c", "x", 99)}, limits)), ElementsAre("c slow"));
-  EXPECT_TRUE(compare_nodes({node("a", "x", 100), node("b", "x", 1)}, {}).empty()) << "of two nobody is the median";
+  EXPECT_THAT(named(compare_nodes({node("a", "x", 100), node("b", "x", 100), node("c", "x", 99)}, limits)),
+              ElementsAre("c slow"));
+  EXPECT_TRUE(compare_nodes({node("a", "x", 100), node("b", "x", 1)}, {}).empty())
+      << "of two nobody is the median";
 }
 
-// By counting: over the rounds everybody meets two others, nobody twice, and in a round nobody is in two places.
+// By counting: over the rounds everybody meets two others, nobody twice, and in a round nobody is in two
+// places.
 TEST(Pairs, EveryNodeMeetsTwoOthers) {
   for (int64_t nodes = 0; nodes <= 33; ++nodes) {
     std::map<int64_t, std::set<int64_t>> met;
@@ -87,7 +95,8 @@ TEST(Pairs, EveryNodeMeetsTwoOthers) {
       }
       EXPECT_EQ(static_cast<int64_t>(busy.size()), nodes / 2 * 2);
     }
-    for (int64_t i = 0; i < nodes; ++i) EXPECT_GE(static_cast<int64_t>(met[i].size()), std::min<int64_t>(2, nodes - 1)) << nodes;
+    for (int64_t i = 0; i < nodes; ++i)
+      EXPECT_GE(static_cast<int64_t>(met[i].size()), std::min<int64_t>(2, nodes - 1)) << nodes;
   }
 }
 
@@ -109,18 +118,26 @@ std::vector<PairResult> met_by(int64_t nodes, const std::function<PairResult(Pai
 TEST(Pairs, ABadNodeIsNamedAndItsPartnersAreNot) {
   for (int64_t nodes = 4; nodes <= 17; ++nodes) {
     for (int64_t bad = 0; bad < nodes; ++bad) {
-      const auto wrong = met_by(nodes, [&](PairResult pair) { return pair.correct = pair.a != bad && pair.b != bad, pair; });
-      EXPECT_THAT(named(judge_pairs(wrong, names_of(nodes), {})), ElementsAre("n" + std::to_string(bad) + " failed")) << nodes;
-      const auto slow =
-          met_by(nodes, [&](PairResult pair) { return pair.bytes_per_second = pair.a != bad && pair.b != bad ? 1e9 : 1e8, pair; });
-      EXPECT_THAT(named(judge_pairs(slow, names_of(nodes), {})), ElementsAre("n" + std::to_string(bad) + " failed")) << nodes;
+      const auto wrong =
+          met_by(nodes, [&](PairResult pair) { return pair.correct = pair.a != bad && pair.b != bad, pair; });
+      EXPECT_THAT(named(judge_pairs(wrong, names_of(nodes), {})),
+                  ElementsAre("n" + std::to_string(bad) + " failed"))
+          << nodes;
+      const auto slow = met_by(nodes, [&](PairResult pair) {
+        return pair.bytes_per_second = pair.a != bad && pair.b != bad ? 1e9 : 1e8, pair;
+      });
+      EXPECT_THAT(named(judge_pairs(slow, names_of(nodes), {})),
+                  ElementsAre("n" + std::to_string(bad) + " failed"))
+          << nodes;
     }
   }
 }
 
 TEST(Pairs, OfABadLinkBothEndsAreNamed) {
   const auto first = pairs_of_round(8, 0)[1];
-  const auto link = met_by(8, [&](PairResult pair) { return pair.correct = !(pair.a == first.first && pair.b == first.second), pair; });
+  const auto link = met_by(8, [&](PairResult pair) {
+    return pair.correct = !(pair.a == first.first && pair.b == first.second), pair;
+  });
   EXPECT_EQ(named(judge_pairs(link, names_of(8), {})).size(), 2u);
   EXPECT_TRUE(judge_pairs(met_by(8, [](PairResult pair) { return pair; }), names_of(8), {}).empty());
   EXPECT_TRUE(judge_pairs({}, {}, {}).empty());
@@ -151,7 +168,8 @@ TEST(Replay, MachineThirteen) {
 }
 
 TEST(Replay, TwoRoundsNameTheMachine) {
-  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 7}, {2, 2}, {3, 3}, {4, 6}, {6, 9}, {8, 8}, {16, 75}}) {
+  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {1, 7}, {2, 2}, {3, 3}, {4, 6}, {6, 9}, {8, 8}, {16, 75}}) {
     const ReplayGroups groups{.machines_a_group = m, .groups = n};
     for (int64_t bad = 0; bad < m * n; ++bad) {
       int64_t replays = 0;
@@ -165,7 +183,8 @@ TEST(Replay, TwoRoundsNameTheMachine) {
   }
 }
 
-// Experiment E6, with a machine whose fault shows in a replay only with some probability: what is not found is not blamed on others.
+// Experiment E6, with a machine whose fault shows in a replay only with some probability: what is not found
+// is not blamed on others.
 TEST(Replay, AFaultThatComesAndGoesNeverNamesAnother) {
   const RandomStream random(1, "replay");
   const ReplayGroups groups = replay_groups(96, 4);

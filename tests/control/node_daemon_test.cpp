@@ -1,5 +1,6 @@
-// The node daemon as a process of its own, with this test as its driver and shell scripts as ranks: what they are started with, how soon
-// their ends are told, what becomes of them when the driver goes, comes back, is of the past, or never comes.
+// The node daemon as a process of its own, with this test as its driver and shell scripts as ranks: what they
+// are started with, how soon their ends are told, what becomes of them when the driver goes, comes back, is
+// of the past, or never comes.
 #include "control/node/node_daemon.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +34,8 @@ bool process_lives(pid_t process) {
 
 class NodeDaemonTest : public ::testing::Test {
  protected:
-  NodeDaemonTest() : run_(fmt::format("test-{}-{}", ::getpid(), ++count_)), keys_(driver_keys(folder_.path())) {
+  NodeDaemonTest()
+      : run_(fmt::format("test-{}-{}", ::getpid(), ++count_)), keys_(driver_keys(folder_.path())) {
     fs::create_directories(folder_ / "control");
     listen();
   }
@@ -51,9 +53,10 @@ class NodeDaemonTest : public ::testing::Test {
     write_text_atomically(folder_ / "control/address", fmt::format("127.0.0.1:{}\n", listening_.port()));
     loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) {
       while (auto socket = listening_.accept()) {
-        channel_ = Channel::make(loop_, std::move(*socket), Handshake(keys_, own_identity("driver", "", run_, generation_), true),
-                                 {.message = [this](std::string_view text) { take(node_message(text, "node")); },
-                                  .closed = [this](const Channel::Closing& closing) { closings_.push_back(closing); }});
+        channel_ = Channel::make(
+            loop_, std::move(*socket), Handshake(keys_, own_identity("driver", "", run_, generation_), true),
+            {.message = [this](std::string_view text) { take(node_message(text, "node")); },
+             .closed = [this](const Channel::Closing& closing) { closings_.push_back(closing); }});
       }
     });
   }
@@ -65,10 +68,14 @@ class NodeDaemonTest : public ::testing::Test {
   void take(NodeMessage message) {
     if (const auto* hello = std::get_if<NodeHello>(&message)) {
       hellos_.push_back(*hello);
-      send(Welcome{
-          .run = run_, .generation = static_cast<int64_t>(generation_), .beat_every_s = 0.1, .lease_s = lease_s_, .command = command_});
+      send(Welcome{.run = run_,
+                   .generation = static_cast<int64_t>(generation_),
+                   .beat_every_s = 0.1,
+                   .lease_s = lease_s_,
+                   .command = command_});
     }
-    if (const auto* renewed = std::get_if<KeysRenewed>(&message)) channel_->renew_receiving(std::to_string(renewed->generation));
+    if (const auto* renewed = std::get_if<KeysRenewed>(&message))
+      channel_->renew_receiving(std::to_string(renewed->generation));
     if (const auto* beat = std::get_if<NodeBeat>(&message)) beats_.push_back(*beat);
     if (const auto* exited = std::get_if<RankExited>(&message)) exits_.push_back(*exited);
     if (const auto* health = std::get_if<HealthReport>(&message)) healths_.push_back(*health);
@@ -116,7 +123,9 @@ class NodeDaemonTest : public ::testing::Test {
                     .overrides = {"parallel.tp=1"}});
   }
   pid_t running(int64_t generation) {  // process of the first rank that runs
-    const bool there = until([&] { return !beats_.empty() && beats_.back().generation == generation && !beats_.back().running.empty(); });
+    const bool there = until([&] {
+      return !beats_.empty() && beats_.back().generation == generation && !beats_.back().running.empty();
+    });
     return there ? static_cast<pid_t>(beats_.back().running.front().pid) : -1;
   }
   int wait_for_daemon(double timeout_s = 10) {
@@ -168,16 +177,18 @@ TEST_F(NodeDaemonTest, RanksGetTheirEnvironmentAndTheirEndsAreTold) {
   EXPECT_EQ(by_rank[3].generation, 3);
   const std::string log = read_text(folder_ / "run/logs/rank-3.log");
   for (const std::string part :
-       {"train recipe parallel.tp=1 --run here\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=1\n", "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n",
-        "MASTER_ADDR=127.0.0.1\n", "MASTER_PORT=4711\n", "LONGHAUL_GENERATION=3\n", "LONGHAUL_NODE=node-0\n", "LONGHAUL_LAUNCHED=-n 4\n",
-        "LONGHAUL_BOARD=/dev/shm/", "LONGHAUL_LEASE=/dev/shm/", "LONGHAUL_MEMORY_TIER=/dev/shm/", "OMP_WAIT_POLICY=passive\n",
-        "PATH=", "PASSED=by name\n"})
+       {"train recipe parallel.tp=1 --run here\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=1\n",
+        "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n", "MASTER_ADDR=127.0.0.1\n", "MASTER_PORT=4711\n",
+        "LONGHAUL_GENERATION=3\n", "LONGHAUL_NODE=node-0\n", "LONGHAUL_LAUNCHED=-n 4\n",
+        "LONGHAUL_BOARD=/dev/shm/", "LONGHAUL_LEASE=/dev/shm/", "LONGHAUL_MEMORY_TIER=/dev/shm/",
+        "OMP_WAIT_POLICY=passive\n", "PATH=", "PASSED=by name\n"})
     EXPECT_THAT(log, HasSubstr(part));
   EXPECT_THAT(log, HasSubstr(folder_.path().string() + "\n")) << "in the folder where it was typed";
   EXPECT_EQ(by_rank[3].last_words, log.substr(log.size() - std::min<size_t>(log.size(), 4096)));
   EXPECT_THAT(log, Not(HasSubstr("SOME_TOKEN"))) << "what the daemon has and ranks do not need";
   EXPECT_THAT(log, Not(HasSubstr(to_hex(keys_.of_nodes))));
-  ASSERT_TRUE(until([&] { return !beats_.empty() && beats_.back().ended.size() == 2; })) << "told again with every beat";
+  ASSERT_TRUE(until([&] { return !beats_.empty() && beats_.back().ended.size() == 2; }))
+      << "told again with every beat";
 }
 
 TEST_F(NodeDaemonTest, KeysAreRenewedOnAConnectionThatStays) {
@@ -194,7 +205,8 @@ TEST_F(NodeDaemonTest, KeysAreRenewedOnAConnectionThatStays) {
   EXPECT_TRUE(closings_.empty());
   channel_->renew_sending("that nobody was told of");
   send(StillHere{});
-  EXPECT_TRUE(until([&] { return hellos_.size() == 2; })) << "what is sealed by another key ends the connection; it comes again";
+  EXPECT_TRUE(until([&] { return hellos_.size() == 2; }))
+      << "what is sealed by another key ends the connection; it comes again";
 }
 
 TEST_F(NodeDaemonTest, AKilledRankIsNoticedAtOnce) {
@@ -231,7 +243,9 @@ TEST_F(NodeDaemonTest, AGenerationIsStoppedAndTheNextBegun) {
 }
 
 TEST_F(NodeDaemonTest, RanksThatAreAskedToSaveMayTakeTheirTime) {
-  start_daemon("trap 'sleep 0.3; exit 74' TERM; [ $RANK = 1 ] && trap '' TERM; echo here; while :; do sleep 0.05; done");
+  start_daemon(
+      "trap 'sleep 0.3; exit 74' TERM; [ $RANK = 1 ] && trap '' TERM; echo here; while :; do sleep 0.05; "
+      "done");
   start_ranks(1, {0, 1});
   ASSERT_GT(running(1), 0);
   const auto says_here = [&](int rank) {
@@ -289,7 +303,8 @@ TEST_F(NodeDaemonTest, WithoutADriverItEndsItsRanksInTheEnd) {
   EXPECT_FALSE(process_lives(rank));
 }
 
-// Ranks that stand have lost their peers: nobody else will tell them to end. The daemon looks on for its driver.
+// Ranks that stand have lost their peers: nobody else will tell them to end. The daemon looks on for its
+// driver.
 TEST_F(NodeDaemonTest, RanksThatStandWithoutADriverEndWithTheirLease) {
   lease_s_ = 2;
   start_daemon("sleep 60");
@@ -360,7 +375,8 @@ TEST_F(NodeDaemonTest, ALogThatCannotBeWritten) {
 
 class NodeHealth : public NodeDaemonTest {};
 
-// What its machine tells goes to the driver, ranks or none; where nodes share a machine it is nobody's but for files that are given.
+// What its machine tells goes to the driver, ranks or none; where nodes share a machine it is nobody's but
+// for files that are given.
 TEST_F(NodeHealth, WhatTheMachineTellsIsReported) {
   const fs::path log = folder_ / "machine/dev/kmsg";
   fs::create_directories(log.parent_path());
@@ -371,7 +387,8 @@ TEST_F(NodeHealth, WhatTheMachineTellsIsReported) {
     options.shares_machine = true;
   });
   ASSERT_TRUE(until([&] {
-    std::ofstream(log, std::ios::app) << "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n";
+    std::ofstream(log, std::ios::app)
+        << "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n";
     return !healths_.empty();
   }));
   EXPECT_EQ(healths_[0].kind, "xid");
@@ -399,7 +416,8 @@ TEST_F(NodeHealth, ADiskWithoutRoom) {
 
 constexpr const char* kEatsMemory = "exec tail /dev/zero";
 
-// The kernel takes a rank whose memory group has no more: that is told, and the group's own count or the kernel's log is how it is known.
+// The kernel takes a rank whose memory group has no more: that is told, and the group's own count or the
+// kernel's log is how it is known.
 TEST_F(NodeHealth, ARankThatTheKernelTookForMemory) {
   const LimitedMemory limit("daemon", 64 << 20);
   if (!limit.usable()) GTEST_SKIP() << "this user can make no memory group";
@@ -435,22 +453,27 @@ TEST_F(NodeHealth, WhomTheKernelTookElsewhereIsNoRank) {
   }
   int status = 0;
   ::waitpid(other, &status, 0);
-  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) GTEST_SKIP() << "the kernel did not end what had no memory";
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+    GTEST_SKIP() << "the kernel did not end what had no memory";
   ::kill(rank, SIGKILL);
   ASSERT_TRUE(until([&] { return !exits_.empty(); }));
   EXPECT_EQ(exits_[0].status, 137);
   EXPECT_FALSE(exits_[0].out_of_memory);
 }
 
-// Checks before the first ranks are the quick ones, of the run's disk and of this machine alone; those of a stop are all.
+// Checks before the first ranks are the quick ones, of the run's disk and of this machine alone; those of a
+// stop are all.
 TEST_F(NodeHealth, ChecksAreThoseOfTheSuite) {
   const auto check = [](const char* name) {
-    return fmt::format(R"({{"name":"{}","status":"passed","found":"-","values":{{}},"fingerprints":[{{"name":"a","value":"b"}}]}})", name);
+    return fmt::format(
+        R"({{"name":"{}","status":"passed","found":"-","values":{{}},"fingerprints":[{{"name":"a","value":"b"}}]}})",
+        name);
   };
-  std::ofstream(folder_ / "report") << fmt::format(R"({{"node":"n","checks":[{},{}]}})", check("versions"), check("product"));
+  std::ofstream(folder_ / "report") << fmt::format(R"({{"node":"n","checks":[{},{}]}})", check("versions"),
+                                                   check("product"));
   ::setenv("SLURM_STEP_ID", "3", 1);
-  start_daemon("echo \"$@\" >> " + (folder_ / "typed").string() + "; echo \"[$SLURM_STEP_ID]\" >> " + (folder_ / "typed").string() +
-               "; cat " + (folder_ / "report").string());
+  start_daemon("echo \"$@\" >> " + (folder_ / "typed").string() + "; echo \"[$SLURM_STEP_ID]\" >> " +
+               (folder_ / "typed").string() + "; cat " + (folder_ / "report").string());
   ::unsetenv("SLURM_STEP_ID");
   fs::create_directories(folder_ / "run");
   ASSERT_TRUE(until([&] { return !hellos_.empty(); }));
@@ -465,8 +488,10 @@ TEST_F(NodeHealth, ChecksAreThoseOfTheSuite) {
     EXPECT_NE(checks_.back().checks[1].signature, "");
   }
   const std::string typed = read_text(folder_ / "typed");
-  const std::string quick = typed.substr(0, typed.find('\n')), deep = typed.substr(typed.find("diagnose", 10));
-  for (const char* part : {"diagnose --json", "--check disk", "--check gpu", "--check network", "--check versions"})
+  const std::string quick = typed.substr(0, typed.find('\n')),
+                    deep = typed.substr(typed.find("diagnose", 10));
+  for (const char* part :
+       {"diagnose --json", "--check disk", "--check gpu", "--check network", "--check versions"})
     EXPECT_THAT(quick, HasSubstr(part));
   EXPECT_THAT(quick, Not(HasSubstr("--deep")));
   EXPECT_THAT(quick, HasSubstr("--folder " + (folder_ / "run").string()));
@@ -478,10 +503,13 @@ TEST_F(NodeHealth, ChecksAreThoseOfTheSuite) {
 
 class NodeSamples : public NodeDaemonTest {};
 
-// The ring of the node: while ranks run a row at each full second, the end when they have ended, and on from there by the next daemon.
+// The ring of the node: while ranks run a row at each full second, the end when they have ended, and on from
+// there by the next daemon.
 TEST_F(NodeSamples, SamplesOfTheMachineWhileRanksRun) {
   const fs::path ring = folder_ / "run/samples/node-0.ring";
-  const auto rows = [&] { return fs::exists(ring) ? detect::read_ring(ring).rows : std::vector<detect::RingRow>(); };
+  const auto rows = [&] {
+    return fs::exists(ring) ? detect::read_ring(ring).rows : std::vector<detect::RingRow>();
+  };
   start_daemon("echo here; exec sleep 60");
   ASSERT_TRUE(until([&] { return !hellos_.empty(); }));
   loop_.run_for(0.5);

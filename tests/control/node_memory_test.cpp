@@ -40,7 +40,8 @@ TEST_F(NodeMemory, GoesWhenTheDiskHasAsNewAState) {
 
 TEST_F(NodeMemory, WhatIsNewerThanTheDiskStaysAndItIsSaidWhere) {
   const std::string said = release_memory(run_, "node-0", 12);
-  EXPECT_THAT(said, HasSubstr("the state of step 13 stays in memory (10 B), newer than the disk's of step 12"));
+  EXPECT_THAT(said,
+              HasSubstr("the state of step 13 stays in memory (10 B), newer than the disk's of step 12"));
   EXPECT_THAT(said, HasSubstr("rm -r " + node().string()));
   EXPECT_TRUE(fs::exists(node() / "memory/run-0123456789abcdef/step-000000013.g2"));
   EXPECT_FALSE(fs::exists(node() / "boards"));
@@ -59,20 +60,24 @@ TEST(AbandonedRuns, GoWhenNobodyHasTouchedThemAndNoDaemonLives) {
     const fs::path run = memory.path() / fmt::format("longhaul-{}-{}", user_id(), hash);
     fs::create_directories(run / "node-0/memory/run-0123456789abcdef");
     const auto then = fs::file_time_type::clock::now() - std::chrono::seconds(static_cast<int64_t>(age_s));
-    for (const fs::path& path : {run / "node-0/memory/run-0123456789abcdef", run / "node-0/memory", run / "node-0", run})
+    for (const fs::path& path :
+         {run / "node-0/memory/run-0123456789abcdef", run / "node-0/memory", run / "node-0", run})
       fs::last_write_time(path, then);
     return run;
   };
-  const fs::path old = make("00000000000000aa", 1000), recent = make("00000000000000bb", 10), used = make("00000000000000cc", 1000);
+  const fs::path old = make("00000000000000aa", 1000), recent = make("00000000000000bb", 10),
+                 used = make("00000000000000cc", 1000);
   const fs::path changed = make("00000000000000dd", 1000);
   fs::last_write_time(changed / "node-0/memory/run-0123456789abcdef", fs::file_time_type::clock::now());
   const FileLock daemon(used / "node-0/daemon");
-  fs::last_write_time(used / "node-0/daemon.lock", fs::file_time_type::clock::now() - std::chrono::seconds(1000));
+  fs::last_write_time(used / "node-0/daemon.lock",
+                      fs::file_time_type::clock::now() - std::chrono::seconds(1000));
   fs::last_write_time(used / "node-0", fs::file_time_type::clock::now() - std::chrono::seconds(1000));
   fs::create_directories(memory.path() / "longhaul-shared-x");
   EXPECT_THAT(forget_abandoned_runs(500, memory.path()), ElementsAre(old));
   EXPECT_FALSE(fs::exists(old));
-  for (const fs::path& stays : {recent, used, changed, memory.path() / "longhaul-shared-x"}) EXPECT_TRUE(fs::exists(stays)) << stays;
+  for (const fs::path& stays : {recent, used, changed, memory.path() / "longhaul-shared-x"})
+    EXPECT_TRUE(fs::exists(stays)) << stays;
 }
 
 }  // namespace

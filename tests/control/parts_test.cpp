@@ -1,4 +1,5 @@
-// The pure parts of the driver: journal, ledger, time-outs, places, widths, the search for deadly samples, the use of time.
+// The pure parts of the driver: journal, ledger, time-outs, places, widths, the search for deadly samples,
+// the use of time.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -21,8 +22,14 @@ std::vector<JournalEntry> some_entries() {
       GenerationBegan{.generation = 1, .world = 4, .placement = {{.node = "node-0", .ranks = {0, 1, 2, 3}}}},
       GenerationResumed{.generation = 1, .step = 0},
       StepCommitted{.step = 7},
-      IncidentOpened{
-          .id = 1, .generation = 1, .rank = 2, .step = 9, .fault = "killed", .node = "node-0", .suspects = {"rank 2"}, .restarts = true},
+      IncidentOpened{.id = 1,
+                     .generation = 1,
+                     .rank = 2,
+                     .step = 9,
+                     .fault = "killed",
+                     .node = "node-0",
+                     .suspects = {"rank 2"},
+                     .restarts = true},
       IncidentDiagnosed{.id = 1, .fault = "killed", .node = "node-0", .rank = 2},
       GenerationEnded{.generation = 1, .step = 9, .productive_s = 12.5, .longest_s = {{"forward", 2.0}}},
       IncidentClosed{.id = 1, .lost_steps = 2, .recovered_milliseconds = 1500},
@@ -80,7 +87,8 @@ TEST(Journal, DamageIsNoticed) {
       EXPECT_NE(error.fields().where.find("journal.jsonl:"), std::string::npos);
     }
   }
-  EXPECT_THROW(journal_from_text(to_line(entries[1]), "j"), Error);                        // the first is missing
+  // the first is missing
+  EXPECT_THROW(journal_from_text(to_line(entries[1]), "j"), Error);
   EXPECT_THROW(journal_from_text(to_line(entries[0]) + to_line(entries[0]), "j"), Error);  // twice
 }
 
@@ -106,7 +114,9 @@ TEST(Ledger, TheBudgetIsRefilledEvenly) {
   Ledger ledger;
   double now_s = 1000;
   const auto restart = [&] {
-    ledger.apply({.sequence = ledger.next_sequence, .at_s = now_s, .body = IncidentOpened{.id = 1, .fault = "killed", .restarts = true}},
+    ledger.apply({.sequence = ledger.next_sequence,
+                  .at_s = now_s,
+                  .body = IncidentOpened{.id = 1, .fault = "killed", .restarts = true}},
                  policy);
   };
   EXPECT_EQ(ledger.budget_left(now_s, policy), 2);
@@ -124,7 +134,9 @@ TEST(Ledger, TheBudgetIsRefilledEvenly) {
 TEST(Ledger, CyclesWithoutProgress) {
   const Policy policy;
   Ledger ledger;
-  const auto add = [&](JournalBody body) { ledger.apply({.sequence = ledger.next_sequence, .at_s = 1, .body = std::move(body)}, policy); };
+  const auto add = [&](JournalBody body) {
+    ledger.apply({.sequence = ledger.next_sequence, .at_s = 1, .body = std::move(body)}, policy);
+  };
   const auto fault = [&](const char* kind) { add(IncidentOpened{.id = 1, .fault = kind, .restarts = true}); };
   fault("killed");
   EXPECT_EQ(ledger.cycles, 1);
@@ -145,9 +157,10 @@ TEST(Ledger, LongestIntervalsAreAveraged) {
   policy.progress_average = 0.25;  // a quarter of what was learnt before
   Ledger ledger;
   for (const double seconds : {10.0, 20.0})
-    ledger.apply(
-        {.sequence = ledger.next_sequence, .at_s = 1, .body = GenerationEnded{.generation = 1, .longest_s = {{"forward", seconds}}}},
-        policy);
+    ledger.apply({.sequence = ledger.next_sequence,
+                  .at_s = 1,
+                  .body = GenerationEnded{.generation = 1, .longest_s = {{"forward", seconds}}}},
+                 policy);
   EXPECT_EQ(ledger.longest_s.at("forward"), 0.25 * 10 + 0.75 * 20);
 }
 
@@ -169,7 +182,10 @@ TEST(TimeOuts, AreLearnt) {
 
   Ledger ledger;
   const auto end = [&](observe::Metrics longest) {
-    ledger.apply({.sequence = ledger.next_sequence, .at_s = 1, .body = GenerationEnded{.longest_s = std::move(longest)}}, policy);
+    ledger.apply({.sequence = ledger.next_sequence,
+                  .at_s = 1,
+                  .body = GenerationEnded{.longest_s = std::move(longest)}},
+                 policy);
   };
   end(first.seen());
   end({{"forward", 8}});
@@ -199,7 +215,8 @@ TEST(TimeOuts, OfPhasesThatTheTaskNames) {
 std::string placement_text(const std::optional<std::vector<NodeRanks>>& placement) {
   if (!placement) return "none";
   std::string text;
-  for (const NodeRanks& node : *placement) text += fmt::format("{}:{} ", node.node, fmt::join(node.ranks, ","));
+  for (const NodeRanks& node : *placement)
+    text += fmt::format("{}:{} ", node.node, fmt::join(node.ranks, ","));
   return text;
 }
 
@@ -213,9 +230,11 @@ TEST(RankPlacement, WhoStaysKeepsItsRanks) {
   const std::vector<NodeRanks> before = {{"a", {0, 1}}, {"b", {2, 3}}, {"c", {4, 5}}};
   EXPECT_EQ(placement_text(place_ranks(6, {{"c", 2}, {"a", 2}, {"s", 2}}, before)), "a:0,1 s:2,3 c:4,5 ");
   EXPECT_EQ(placement_text(place_ranks(6, {{"b", 2}, {"s", 4}}, before)), "s:0,1,4,5 b:2,3 ");
-  EXPECT_EQ(placement_text(place_ranks(6, {{"a", 2}, {"c", 2}, {"s", 1}, {"t", 1}}, before)), "a:0,1 s:2 t:3 c:4,5 ");
+  EXPECT_EQ(placement_text(place_ranks(6, {{"a", 2}, {"c", 2}, {"s", 1}, {"t", 1}}, before)),
+            "a:0,1 s:2 t:3 c:4,5 ");
   EXPECT_EQ(placement_text(place_ranks(6, {{"a", 2}, {"c", 2}}, before)), "none");
-  EXPECT_EQ(placement_text(place_ranks(4, {{"c", 2}, {"a", 2}}, before)), "c:0,1 a:2,3 ") << "fewer ranks: another mesh";
+  EXPECT_EQ(placement_text(place_ranks(4, {{"c", 2}, {"a", 2}}, before)), "c:0,1 a:2,3 ")
+      << "fewer ranks: another mesh";
   EXPECT_EQ(node_of(before, 3), "b");
   EXPECT_EQ(node_of(before, 9), "");
 }
@@ -238,7 +257,8 @@ recipe::Recipe a_recipe(int64_t batch, int64_t micro_batch) {
 std::string widths_text(const std::vector<Width>& widths) {
   std::string text;
   for (const Width& width : widths)
-    text += fmt::format("{}{} ", width.ranks, width.overrides.empty() ? "" : fmt::format("[{}]", fmt::join(width.overrides, " ")));
+    text += fmt::format("{}{} ", width.ranks,
+                        width.overrides.empty() ? "" : fmt::format("[{}]", fmt::join(width.overrides, " ")));
   return text;
 }
 
@@ -250,7 +270,8 @@ TEST(Widths, WholeReplicasWithTheSameBatch) {
   tensor.parallel.tp = 2;
   EXPECT_EQ(widths_text(widths_of(tensor, 8)), "8 6 4 2 ");
   tensor.parallel.ranks = 8;
-  EXPECT_EQ(widths_text(widths_of(tensor, 8)), "8 6[parallel.ranks=6] 4[parallel.ranks=4] 2[parallel.ranks=2] ");
+  EXPECT_EQ(widths_text(widths_of(tensor, 8)),
+            "8 6[parallel.ranks=6] 4[parallel.ranks=4] 2[parallel.ranks=2] ");
   recipe::Recipe elastic = a_recipe(24, 4);
   elastic.train.elastic = true;
   EXPECT_EQ(widths_text(widths_of(elastic, 3)), "3 2 1 ");
@@ -268,13 +289,15 @@ TEST(Widths, WorkersOfAnOuterLoop) {
   recipe.parallel.workers = 4;
   EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 6[parallel.workers=3] 4[parallel.workers=2] ");
   recipe.parallel.workers = 2;
-  EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 4 ") << "one island is left: its ranks are two smaller ones";
+  EXPECT_EQ(widths_text(widths_of(recipe, 8)), "8 4 ")
+      << "one island is left: its ranks are two smaller ones";
 }
 
 TEST(Widths, BatchesThatChange) {
   recipe::Recipe recipe = a_recipe(8, 4);
   recipe.train.sequence = 10;
-  recipe.optim.stages = {{.from_step = 3, .batch = 12}, {.from_step = 5, .lr = 1e-3}, {.from_step = 6, .batch = 16}};
+  recipe.optim.stages = {
+      {.from_step = 3, .batch = 12}, {.from_step = 5, .lr = 1e-3}, {.from_step = 6, .batch = 16}};
   RunPlan plan;
   plan.batches = batches_of(recipe);
   // Steps 1 and 2 have 8 samples, 3 to 5 have 12, from 6 on 16.
@@ -285,15 +308,19 @@ TEST(Widths, BatchesThatChange) {
   plan.batches = batches_of(recipe);
   EXPECT_EQ(plan.first_position(3), 24);
   EXPECT_EQ(plan.first_position(4), 36);
-  // 40 samples in 5 steps of 8; from there to 120 in 7 of 12 (124); from there to 240 in 8 of 16 (252): all before a stage count.
-  recipe.optim.stages = {{.from_tokens = 400, .batch = 12}, {.from_tokens = 1200, .batch = 16}, {.from_tokens = 2400, .batch = 20}};
+  // 40 samples in 5 steps of 8; from there to 120 in 7 of 12 (124); from there to 240 in 8 of 16 (252): all
+  // before a stage count.
+  recipe.optim.stages = {{.from_tokens = 400, .batch = 12},
+                         {.from_tokens = 1200, .batch = 16},
+                         {.from_tokens = 2400, .batch = 20}};
   plan.batches = batches_of(recipe);
   ASSERT_EQ(plan.batches.size(), 4U);
   EXPECT_EQ(plan.batches[1].from_step, 5);
   EXPECT_EQ(plan.batches[2].from_step, 12);
   EXPECT_EQ(plan.batches[3].from_step, 20);
   EXPECT_EQ(plan.first_position(20), 252);
-  recipe.optim.stages = {{.from_step = 3, .batch = 12}, {.from_tokens = 400, .batch = 16}};  // 16 in two steps, 24 in two of 12
+  // 16 in two steps, 24 in two of 12
+  recipe.optim.stages = {{.from_step = 3, .batch = 12}, {.from_tokens = 400, .batch = 16}};
   plan.batches = batches_of(recipe);
   EXPECT_EQ(plan.batches.back().from_step, 4);
 }

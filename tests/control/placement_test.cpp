@@ -26,7 +26,8 @@ Placement place(const Variables& variables) { return find_place(environment(vari
 
 TEST(Placement, OfNobodyIsAlone) {
   EXPECT_EQ(place({}).size, 1);
-  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1) << "the script of a batch job is no step";
+  EXPECT_EQ(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size, 1)
+      << "the script of a batch job is no step";
 }
 
 TEST(Placement, OfSlurm) {
@@ -66,7 +67,8 @@ TEST(Placement, EachStepOfASlurmJobHasAPort) {
   EXPECT_EQ(ports.size(), 15u);
   for (const uint16_t port : ports) EXPECT_TRUE(port >= 20000 && port < 40000) << port;
   EXPECT_EQ(port_of("40007", "0"), port_of("40007", "0+1")) << "components of one step meet";
-  EXPECT_EQ(port_of("9223372036854775807", "9223372036854775807"), port_of("9223372036854775807", "9223372036854775807"));
+  EXPECT_EQ(port_of("9223372036854775807", "9223372036854775807"),
+            port_of("9223372036854775807", "9223372036854775807"));
 }
 
 const Variables kTorchrun = {{"RANK", "5"},
@@ -89,8 +91,12 @@ TEST(Placement, OfTorchrun) {
   EXPECT_EQ(torchrun.attempt, "2");
   EXPECT_EQ(torchrun.engine, "torchrun");
   EXPECT_FALSE(torchrun.own_store);
-  for (const auto& [name, value] : std::vector<Change>{
-           {"RANK", "8"}, {"RANK", "x"}, {"MASTER_PORT", "70000"}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"LOCAL_RANK", ""}}) {
+  for (const auto& [name, value] : std::vector<Change>{{"RANK", "8"},
+                                                       {"RANK", "x"},
+                                                       {"MASTER_PORT", "70000"},
+                                                       {"WORLD_SIZE", ""},
+                                                       {"MASTER_ADDR", ""},
+                                                       {"LOCAL_RANK", ""}}) {
     Variables wrong = kTorchrun;
     wrong[name] = value;
     EXPECT_THROW(place(wrong), Error) << name;
@@ -110,8 +116,12 @@ TEST(Placement, OfRayAndJobSetIsToldApart) {
 
 // Training Operator 1.9: RANK is the pod's, and a worker pod has no LOCAL_RANK.
 TEST(Placement, OfAPyTorchJob) {
-  Variables pod = {{"RANK", "2"},       {"WORLD_SIZE", "4"},   {"MASTER_ADDR", "longhaul-master-0"}, {"MASTER_PORT", "23456"},
-                   {"PET_NNODES", "4"}, {"PET_NODE_RANK", "2"}};
+  Variables pod = {{"RANK", "2"},
+                   {"WORLD_SIZE", "4"},
+                   {"MASTER_ADDR", "longhaul-master-0"},
+                   {"MASTER_PORT", "23456"},
+                   {"PET_NNODES", "4"},
+                   {"PET_NODE_RANK", "2"}};
   EXPECT_EQ(place(pod).engine, "Kubeflow");
   EXPECT_EQ(place(pod).rank, 2);
   EXPECT_EQ(place(pod).node_rank, 2);
@@ -141,13 +151,15 @@ TEST(SlurmLists, OfNodes) {
   EXPECT_THAT(hosts_in("n[03-05,20],m1"), ElementsAre("n03", "n04", "n05", "n20", "m1"));
   EXPECT_THAT(hosts_in("rack[7]-a,b"), ElementsAre("rack7-a", "b"));
   EXPECT_THAT(hosts_in("n[098-101]"), ElementsAre("n098", "n099", "n100", "n101"));
-  for (const char* wrong : {"", "n[1", "n]1[", "n[a-b]", "n[1-]", "n[0-99999999]", "a,,b"}) EXPECT_THROW(hosts_in(wrong), Error) << wrong;
+  for (const char* wrong : {"", "n[1", "n]1[", "n[a-b]", "n[1-]", "n[0-99999999]", "a,,b"})
+    EXPECT_THROW(hosts_in(wrong), Error) << wrong;
 }
 
 TEST(SlurmLists, OfTasks) {
   for (const auto& [node, tasks] : std::map<int64_t, int64_t>{{0, 8}, {3, 8}, {4, 2}, {5, 1}})
     EXPECT_EQ(tasks_on("8(x4),2,1", node), tasks) << node;
-  for (const char* wrong : {"", "x", "8(x", "8(x0)", "8(y2)", "8(x2", "0"}) EXPECT_THROW(tasks_on(wrong, 0), Error) << wrong;
+  for (const char* wrong : {"", "x", "8(x", "8(x0)", "8(y2)", "8(x2", "0"})
+    EXPECT_THROW(tasks_on(wrong, 0), Error) << wrong;
   EXPECT_THROW(tasks_on("8(x2)", 2), Error);
 }
 

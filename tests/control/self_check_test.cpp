@@ -30,29 +30,33 @@ CheckFinding good(const Check& check, double) { return {.name = check.name, .fou
 
 std::vector<std::string> names_of(const SelfCheckReport& report) {
   std::vector<std::string> names;
-  for (const auto& finding : report.results) names.push_back(finding.name + " " + std::string(name_of(finding.status)));
+  for (const auto& finding : report.results)
+    names.push_back(finding.name + " " + std::string(name_of(finding.status)));
   return names;
 }
 
 TEST(SelfCheck, RunsWhatIsAskedFor) {
   EXPECT_EQ(run_self_check({}, good).results.size(), all_checks().size());
-  EXPECT_THAT(names_of(run_self_check({.only = {"memory", "disk"}}, good)), ElementsAre("disk passed", "memory passed"));
+  EXPECT_THAT(names_of(run_self_check({.only = {"memory", "disk"}}, good)),
+              ElementsAre("disk passed", "memory passed"));
   EXPECT_TRUE(run_self_check({}, good).passed());
   EXPECT_EQ(run_self_check({}, good).worst(), nullptr);
 }
 
 TEST(SelfCheck, ACheckThatThrowsHasFailedAndTheOthersRun) {
-  const auto report = run_self_check({.only = {"disk", "memory"}}, [](const Check& check, double limit_s) -> CheckFinding {
-    if (check.name == "disk") throw std::runtime_error("broken");
-    return good(check, limit_s);
-  });
+  const auto report =
+      run_self_check({.only = {"disk", "memory"}}, [](const Check& check, double limit_s) -> CheckFinding {
+        if (check.name == "disk") throw std::runtime_error("broken");
+        return good(check, limit_s);
+      });
   EXPECT_THAT(names_of(report), ElementsAre("disk failed", "memory passed"));
   EXPECT_FALSE(report.passed());
   EXPECT_EQ(report.worst()->name, "disk");
   EXPECT_THAT(report.worst()->found, HasSubstr("broken"));
 }
 
-// In children that are no Longhaul: one that hangs, one that crashes, one that says nonsense, one that answers.
+// In children that are no Longhaul: one that hangs, one that crashes, one that says nonsense, one that
+// answers.
 TEST(SelfCheck, AChildThatHangsCrashesOrTalksNonsenseIsAResult) {
   const TemporaryFolder folder;
   const auto program = script(folder, R"(case $3 in
@@ -64,13 +68,15 @@ TEST(SelfCheck, AChildThatHangsCrashesOrTalksNonsenseIsAResult) {
   memory) [[ -z $RANK$WORLD_SIZE$SLURM_STEP_ID ]] && echo '{"name": "memory", "status": "slow", "found": "f", "values": {"a_per_second": 2.5}, "fingerprints": [{"name": "n", "value": "v", "of_model": true}]}' ;;
 esac)");
   setenv("RANK", "1", 1), setenv("WORLD_SIZE", "2", 1);
-  SelfCheckOptions options{.folder = folder.path(), .only = {"versions", "network", "disk", "gpu", "product", "memory"}};
+  SelfCheckOptions options{.folder = folder.path(),
+                           .only = {"versions", "network", "disk", "gpu", "product", "memory"}};
   const auto inside = checks_in_children(program, options);
-  const auto report =
-      run_self_check(options, [&](const Check& check, double limit_s) { return inside(check, check.name == "versions" ? 0.5 : limit_s); });
+  const auto report = run_self_check(options, [&](const Check& check, double limit_s) {
+    return inside(check, check.name == "versions" ? 0.5 : limit_s);
+  });
   unsetenv("RANK"), unsetenv("WORLD_SIZE");
-  EXPECT_THAT(names_of(report),
-              ElementsAre("versions failed", "network failed", "disk failed", "gpu failed", "product failed", "memory slow"));
+  EXPECT_THAT(names_of(report), ElementsAre("versions failed", "network failed", "disk failed", "gpu failed",
+                                            "product failed", "memory slow"));
   EXPECT_THAT(report.results[0].found, HasSubstr("no end within"));
   EXPECT_LT(report.results[0].seconds, 20);
   EXPECT_THAT(report.results[1].found, HasSubstr("signal 11"));
@@ -81,7 +87,11 @@ esac)");
 
 TEST(SelfCheck, AReportIsReadAsItWasWritten) {
   SelfCheckReport report{.node = "n\"1", .boot = "b", .model = "m", .wall_time = 5.25, .seconds = 2};
-  report.results = {{.name = "disk", .found = "f\n", .seconds = 1, .values = {{"x", 1e-300}}, .fingerprints = {{"a", "b", false}}}};
+  report.results = {{.name = "disk",
+                     .found = "f\n",
+                     .seconds = 1,
+                     .values = {{"x", 1e-300}},
+                     .fingerprints = {{"a", "b", false}}}};
   report.results[0].make(CheckStatus::kSlow, "limit", "advice");
   report.results[0].make(CheckStatus::kFailed, "worse", "do");
   report.results[0].make(CheckStatus::kSlow, "not this one", "");
@@ -109,8 +119,8 @@ TEST(Limits, AreChangedByName) {
   EXPECT_EQ(limits["disk_free_bytes"], 1e9);
   limits.set("disk_free_bytes=5e3");
   EXPECT_EQ(limits["disk_free_bytes"], 5e3);
-  for (const char* wrong : {"disk_free_bytes", "disk_free_bytes=", "disk_free_bytes=-1", "disk_free_bytes=inf", "disk_free_bytes=1x",
-                            "disk_fre_bytes=1", "=3"}) {
+  for (const char* wrong : {"disk_free_bytes", "disk_free_bytes=", "disk_free_bytes=-1",
+                            "disk_free_bytes=inf", "disk_free_bytes=1x", "disk_fre_bytes=1", "=3"}) {
     EXPECT_THROW(limits.set(wrong), Error) << wrong;
   }
 }
@@ -169,7 +179,8 @@ TEST(NetworkCheck, ReadsInterfacesAndPorts) {
   write_lines(net, {{"eth0/statistics/rx_errors", "0"}, {"eth0/operstate", "down"}});
   EXPECT_EQ(network_check({}, net).status, CheckStatus::kSlow);
   write_lines(net, {{"eth0/operstate", "up"}});
-  write_lines(folder / "infiniband", {{"mlx5_0/ports/1/state", "4: ACTIVE"}, {"mlx5_0/ports/1/rate", "400 Gb/sec"}});
+  write_lines(folder / "infiniband",
+              {{"mlx5_0/ports/1/state", "4: ACTIVE"}, {"mlx5_0/ports/1/rate", "400 Gb/sec"}});
   EXPECT_EQ(network_check({}, net).status, CheckStatus::kPassed);
   write_lines(folder / "infiniband", {{"mlx5_0/ports/1/state", "1: DOWN"}});
   EXPECT_EQ(network_check({}, net).status, CheckStatus::kFailed);
@@ -200,7 +211,8 @@ TEST(NetworkCheck, SeesCardsInTooNarrowSlots) {
   EXPECT_EQ(network_check({}, net).status, CheckStatus::kSlow);
 }
 
-// Rows as nvidia-smi writes them: name, driver, lanes, most lanes, temperature, uncorrected errors, rows pending and failed, retired pages.
+// Rows as nvidia-smi writes them: name, driver, lanes, most lanes, temperature, uncorrected errors, rows
+// pending and failed, retired pages.
 TEST(GpuCheck, ReadsTheTableOfNvidiaSmi) {
   const TemporaryFolder folder;
   const auto status = [&](const std::string& rows, double gpus = 2) {
@@ -213,17 +225,24 @@ TEST(GpuCheck, ReadsTheTableOfNvidiaSmi) {
   EXPECT_EQ(status(h100 + "\n" + a100).status, CheckStatus::kPassed);
   EXPECT_EQ(status(h100 + "\n" + a100).values.at("gpus"), 2);
   EXPECT_EQ(status(h100).status, CheckStatus::kFailed) << "one is missing";
-  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 3, No, No, [N/A]", 1).status, CheckStatus::kFailed) << "uncorrected errors";
-  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 0, No, Yes, [N/A]", 1).status, CheckStatus::kFailed) << "rows that cannot be remapped";
-  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 0, Yes, No, [N/A]", 1).status, CheckStatus::kSlow) << "a repair waits";
-  EXPECT_EQ(status("NVIDIA H100, 550.54, 8, 16, 41, 0, No, No, [N/A]", 1).status, CheckStatus::kSlow) << "half the lanes";
-  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 95, 0, No, No, [N/A]", 1).status, CheckStatus::kSlow) << "hot";
+  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 3, No, No, [N/A]", 1).status, CheckStatus::kFailed)
+      << "uncorrected errors";
+  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 0, No, Yes, [N/A]", 1).status, CheckStatus::kFailed)
+      << "rows that cannot be remapped";
+  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 41, 0, Yes, No, [N/A]", 1).status, CheckStatus::kSlow)
+      << "a repair waits";
+  EXPECT_EQ(status("NVIDIA H100, 550.54, 8, 16, 41, 0, No, No, [N/A]", 1).status, CheckStatus::kSlow)
+      << "half the lanes";
+  EXPECT_EQ(status("NVIDIA H100, 550.54, 16, 16, 95, 0, No, No, [N/A]", 1).status, CheckStatus::kSlow)
+      << "hot";
   EXPECT_EQ(gpu_check({}, "no-such-nvidia-smi").status, CheckStatus::kSkipped);
   CheckContext wanted;
   wanted.limits.set("gpus=1");
   EXPECT_EQ(gpu_check(wanted, "no-such-nvidia-smi").status, CheckStatus::kFailed);
-  const auto broken =
-      gpu_check({}, script(folder, "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'; exit 15").string());
+  const auto broken = gpu_check(
+      {}, script(folder,
+                 "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'; exit 15")
+              .string());
   EXPECT_EQ(broken.status, CheckStatus::kFailed);
   EXPECT_THAT(broken.found, HasSubstr("Unable to determine"));
 }

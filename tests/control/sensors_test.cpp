@@ -41,20 +41,25 @@ TEST_F(SensorsTest, XidsOfTheKernelsLog) {
   KernelSensor sensor(root());
   EXPECT_TRUE(sensor.look().empty());
   EXPECT_EQ(sensor.absent(), "");
-  say("4,2,2,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n SUBSYSTEM=pci\n");
+  say("4,2,2,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the "
+      "bus.\n SUBSYSTEM=pci\n");
   EXPECT_EQ(words_of(sensor.look()), Words{"xid 79 GPU 0000:3b:00"});
-  say("4,3,3,-;NVRM: Xid (PCI:0000:3b:00): 79, again\n4,4,4,-;NVRM: Xid (0000:5e:00): 63, Row remapper: New row marked");
+  say("4,3,3,-;NVRM: Xid (PCI:0000:3b:00): 79, again\n4,4,4,-;NVRM: Xid (0000:5e:00): 63, Row remapper: New "
+      "row marked");
   EXPECT_TRUE(sensor.look().empty()) << "the same within a minute, and a line whose end has not come";
   say("\n");
   EXPECT_EQ(words_of(sensor.look()), Words{"xid 63 GPU 0000:5e:00"});
-  say("12,5,5,-;NVRM: Xid (PCI:0000:01:00): 48, which a program wrote\n4,6,6,-;usb 1-1: new device\nrubbish\n");
+  say("12,5,5,-;NVRM: Xid (PCI:0000:01:00): 48, which a program wrote\n4,6,6,-;usb 1-1: new "
+      "device\nrubbish\n");
   EXPECT_TRUE(sensor.look().empty()) << "only what the kernel says itself";
 }
 
-// An error that any program may cause counts where the program is a rank, or where numbers of processes cannot be compared.
+// An error that any program may cause counts where the program is a rank, or where numbers of processes
+// cannot be compared.
 TEST_F(SensorsTest, XidsOfOtherPeoplesPrograms) {
   put("dev/kmsg", "");
-  const std::string other = "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=99, name=python, Ch 00000008, MMU Fault\n";
+  const std::string other =
+      "4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=99, name=python, Ch 00000008, MMU Fault\n";
   {
     KernelSensor sensor(root());
     say(other);
@@ -87,9 +92,9 @@ TEST_F(SensorsTest, ErrorsOfDisks) {
     EXPECT_EQ(report->code, EIO);
     EXPECT_EQ(report->device, device);
   }
-  for (const char* line :
-       {"XFS (dm-0): Mounting V5 Filesystem", "EXT4-fs (sda1): mounted filesystem", "nvme nvme0: 8/0/0 default/read/poll queues",
-        "nfs: server storage-1 OK", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"})
+  for (const char* line : {"XFS (dm-0): Mounting V5 Filesystem", "EXT4-fs (sda1): mounted filesystem",
+                           "nvme nvme0: 8/0/0 default/read/poll queues", "nfs: server storage-1 OK",
+                           "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"})
     EXPECT_FALSE(KernelSensor::report_of(line)) << line;
 }
 
@@ -101,8 +106,8 @@ TEST_F(SensorsTest, ALogThatCannotBeReadIsSaid) {
 
 class Links : public SensorsTest {
  protected:
-  void interface(const std::string& name, const std::string& state, int64_t downs, int64_t speed = 100'000, int64_t packets = 1'000'000,
-                 int64_t errors = 0) const {
+  void interface(const std::string& name, const std::string& state, int64_t downs, int64_t speed = 100'000,
+                 int64_t packets = 1'000'000, int64_t errors = 0) const {
     const std::string folder = "sys/class/net/" + name + "/";
     put(folder + "operstate", state + "\n");
     put(folder + "carrier_down_count", std::to_string(downs) + "\n");
@@ -111,7 +116,8 @@ class Links : public SensorsTest {
     put(folder + "statistics/rx_errors", std::to_string(errors) + "\n");
     fs::create_directories(root_ / (folder + "device"));
   }
-  void port(const std::string& state, int64_t downs, const std::string& rate = "200 Gb/sec (4X HDR)", int64_t errors = 0) const {
+  void port(const std::string& state, int64_t downs, const std::string& rate = "200 Gb/sec (4X HDR)",
+            int64_t errors = 0) const {
     const std::string folder = "sys/class/infiniband/mlx5_0/ports/1/";
     put(folder + "state", state + "\n");
     put(folder + "rate", rate + "\n");
@@ -124,7 +130,8 @@ TEST_F(Links, ThatGoDownOrFlap) {
   interface("eth0", "up", 2);
   interface("eth1", "down", 0);
   LinkSensor sensor(root());
-  EXPECT_TRUE(sensor.look().empty()) << "what was before is nobody's, and who was never up is meant to be down";
+  EXPECT_TRUE(sensor.look().empty())
+      << "what was before is nobody's, and who was never up is meant to be down";
   EXPECT_TRUE(sensor.look().empty());
   interface("eth0", "down", 3);
   EXPECT_EQ(words_of(sensor.look()), Words{"network eth0"});
@@ -249,15 +256,16 @@ class Gpus : public SensorsTest {
  protected:
   // A program in the place of nvidia-smi that prints the file "table", and says what it was asked.
   void SetUp() override {
-    put("nvidia-smi", "#!/bin/sh\necho \"$@\" > " + (root_ / "asked").string() + "\ncat " + (root_ / "table").string() + "\nexit $(cat " +
-                          (root_ / "code").string() + ")\n");
+    put("nvidia-smi", "#!/bin/sh\necho \"$@\" > " + (root_ / "asked").string() + "\ncat " +
+                          (root_ / "table").string() + "\nexit $(cat " + (root_ / "code").string() + ")\n");
     fs::permissions(root_ / "nvidia-smi", fs::perms::owner_all);
     put("code", "0");
   }
-  static std::string row(int64_t gpu, const std::string& throttle = "0x0000000000000001", const std::string& uncorrected = "0",
-                         const std::string& waits = "No", const std::string& failed = "No") {
-    return "GPU-" + std::to_string(gpu) + ", 00000000:3" + std::to_string(gpu) + ":00.0, " + throttle + ", " + uncorrected + ", " + waits +
-           ", " + failed + "\n";
+  static std::string row(int64_t gpu, const std::string& throttle = "0x0000000000000001",
+                         const std::string& uncorrected = "0", const std::string& waits = "No",
+                         const std::string& failed = "No") {
+    return "GPU-" + std::to_string(gpu) + ", 00000000:3" + std::to_string(gpu) + ":00.0, " + throttle + ", " +
+           uncorrected + ", " + waits + ", " + failed + "\n";
   }
 };
 
@@ -289,7 +297,8 @@ TEST_F(Gpus, MemoryAndHeat) {
   put("table", row(1, "0x0000000000000040", "4", "Yes", "Yes"));
   EXPECT_EQ(words_of(sensor.look()), Words{"device_broken GPU-1 (00000000:31:00.0)"});
   EXPECT_TRUE(sensor.look().empty());
-  EXPECT_EQ(words_of(sensor.look()), Words{"throttled GPU-1 (00000000:31:00.0)"}) << "the third look in a row";
+  EXPECT_EQ(words_of(sensor.look()), Words{"throttled GPU-1 (00000000:31:00.0)"})
+      << "the third look in a row";
   EXPECT_TRUE(sensor.look().empty());
   std::ifstream asked(root_ / "asked");
   std::string words;

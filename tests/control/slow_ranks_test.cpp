@@ -13,14 +13,17 @@ constexpr int64_t kRanks = 8;
 void tell_step(SlowRanks& watch, int64_t generation, int64_t step, int64_t slow_rank, double slower) {
   const RandomStream random(9, "jitter");
   for (int64_t rank = 0; rank < kRanks; ++rank) {
-    const double compute =
-        (rank == slow_rank ? 1 + slower : 1) * (0.1 + 0.0005 * random.normal(static_cast<uint64_t>(step * kRanks + rank)));
+    const double compute = (rank == slow_rank ? 1 + slower : 1) *
+                           (0.1 + 0.0005 * random.normal(static_cast<uint64_t>(step * kRanks + rank)));
     RankBeat beat{.rank = rank, .generation = generation, .step = step, .resumed_step = 0};
     beat.step_seconds = 0.15;
-    beat.phase_seconds = {
-        {"forward", compute / 3}, {"backward", compute / 2}, {"optimizer", compute / 6}, {"communication", 0.15 - compute}};
+    beat.phase_seconds = {{"forward", compute / 3},
+                          {"backward", compute / 2},
+                          {"optimizer", compute / 6},
+                          {"communication", 0.15 - compute}};
     watch.see("node-" + std::to_string(rank / 4), beat);
-    watch.see("node-" + std::to_string(rank / 4), beat);  // beats come each second, whether a step has ended or not
+    // beats come each second, whether a step has ended or not
+    watch.see("node-" + std::to_string(rank / 4), beat);
   }
 }
 
@@ -58,7 +61,8 @@ TEST(SlowRanksOfARun, StagesAreNotComparedWithOneAnother) {
         const double compute = (rank >= 12 ? 1.5 : 1) * (0.1 + jitter);
         RankBeat beat{.rank = rank, .generation = 1, .step = step, .resumed_step = 0};
         beat.step_seconds = 0.15;
-        beat.phase_seconds = {{"forward", compute / 2}, {"backward", compute / 2}, {"communication", 0.15 - compute}};
+        beat.phase_seconds = {
+            {"forward", compute / 2}, {"backward", compute / 2}, {"communication", 0.15 - compute}};
         watch.see("node-" + std::to_string(rank / 4), beat);
       }
     }

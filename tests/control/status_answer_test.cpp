@@ -10,9 +10,12 @@ namespace longhaul::control {
 namespace {
 
 nlohmann::ordered_json status_of(int64_t ranks, int64_t incidents) {
-  nlohmann::ordered_json status{{"run", "r"}, {"ranks", nlohmann::json::array()}, {"incidents", nlohmann::json::array()}};
-  for (int64_t rank = 0; rank < ranks; ++rank) status["ranks"].push_back({{"rank", rank}, {"text", std::string(800, 'r')}});
-  for (int64_t id = 0; id < incidents; ++id) status["incidents"].push_back({{"id", id}, {"text", std::string(3000, '"')}});
+  nlohmann::ordered_json status{
+      {"run", "r"}, {"ranks", nlohmann::json::array()}, {"incidents", nlohmann::json::array()}};
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    status["ranks"].push_back({{"rank", rank}, {"text", std::string(800, 'r')}});
+  for (int64_t id = 0; id < incidents; ++id)
+    status["incidents"].push_back({{"id", id}, {"text", std::string(3000, '"')}});
   return status;
 }
 

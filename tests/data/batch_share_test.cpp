@@ -19,7 +19,8 @@ Batch batch_like(int64_t first, int64_t rows) {
   for (int64_t row = 0; row < rows; ++row) {
     for (const int64_t length : {5, 3}) {
       const auto span = builder.add(length);
-      for (int64_t i = 0; i < length; ++i) span.inputs[i] = first * 100 + row * 10 + i, span.labels[i] = i + 1 < length ? i : -1;
+      for (int64_t i = 0; i < length; ++i)
+        span.inputs[i] = first * 100 + row * 10 + i, span.labels[i] = i + 1 < length ? i : -1;
     }
   }
   builder.batch().first_position = first;

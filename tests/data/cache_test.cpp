@@ -47,7 +47,8 @@ class Cache : public testing::Test {
   void make_old() const {
     const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 100);
     for (const auto& file : list_files(cache())) std::filesystem::last_write_time(file, long_ago);
-    for (const CacheEntry& entry : list_cache(cache())) std::filesystem::last_write_time(entry.path, long_ago);
+    for (const CacheEntry& entry : list_cache(cache()))
+      std::filesystem::last_write_time(entry.path, long_ago);
   }
 
   TemporaryFolder folder_;
@@ -64,7 +65,8 @@ TEST_F(Cache, ListsWhatRunsLeaveAndNothingElse) {
     EXPECT_NEAR(entry.used_s, wall_time_s(), 60);
     int64_t bytes = 0;
     if (entry.kind == kTokens) {
-      for (const auto& file : list_files(entry.path)) bytes += static_cast<int64_t>(std::filesystem::file_size(file));
+      for (const auto& file : list_files(entry.path))
+        bytes += static_cast<int64_t>(std::filesystem::file_size(file));
     } else {
       bytes = static_cast<int64_t>(std::filesystem::file_size(entry.path));
     }
@@ -75,9 +77,11 @@ TEST_F(Cache, ListsWhatRunsLeaveAndNothingElse) {
 
 TEST_F(Cache, TakingSomethingFromItMakesItRecent) {
   make_old();
-  for (const CacheEntry& entry : list_cache(cache())) EXPECT_GT(wall_time_s() - entry.used_s, 90 * 86400.0) << entry.path;
+  for (const CacheEntry& entry : list_cache(cache()))
+    EXPECT_GT(wall_time_s() - entry.used_s, 90 * 86400.0) << entry.path;
   EXPECT_TRUE(make().sources[0].reused);
-  for (const CacheEntry& entry : list_cache(cache())) EXPECT_NEAR(entry.used_s, wall_time_s(), 60) << entry.path;
+  for (const CacheEntry& entry : list_cache(cache()))
+    EXPECT_NEAR(entry.used_s, wall_time_s(), 60) << entry.path;
 }
 
 TEST_F(Cache, WhatIsRemovedIsMadeAgainAndARunThatHasItOpenGoesOn) {

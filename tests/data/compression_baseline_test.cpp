@@ -13,7 +13,8 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   TemporaryFolder folder;
   for (int i = 0; i < 40; ++i) {
     std::string text;
-    for (int k = 0; k < 2000; ++k) text += fmt::format("{} words and {} numbers\n", k * i % 97, (k * k + i) % 1013);
+    for (int k = 0; k < 2000; ++k)
+      text += fmt::format("{} words and {} numbers\n", k * i % 97, (k * k + i) % 1013);
     write_file(folder / fmt::format("text/{:02}.txt", i), text);
   }
   const Corpus corpus = corpus_of(folder / "text", 50);
@@ -22,14 +23,17 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   const CompressionBaseline found = compression_baseline(corpus);
   ASSERT_GT(joined.size(), 100000u);
   EXPECT_EQ(found.bytes, static_cast<int64_t>(joined.size()));
-  EXPECT_DOUBLE_EQ(found.gzip_bits_per_byte(), 8.0 * static_cast<double>(found.gzip_bytes) / static_cast<double>(joined.size()));
+  EXPECT_DOUBLE_EQ(found.gzip_bits_per_byte(),
+                   8.0 * static_cast<double>(found.gzip_bytes) / static_cast<double>(joined.size()));
   EXPECT_LT(found.xz_bytes, found.gzip_bytes);
   write_file(folder / "joined", joined);
   const auto program = [&](const char* command) {
-    return static_cast<int64_t>(
-        std::stoll(run_process({"sh", "-c", fmt::format("{} -9 < {} | wc -c", command, (folder / "joined").string())}).output));
+    return static_cast<int64_t>(std::stoll(
+        run_process({"sh", "-c", fmt::format("{} -9 < {} | wc -c", command, (folder / "joined").string())})
+            .output));
   };
-  EXPECT_NEAR(static_cast<double>(program("gzip")), static_cast<double>(found.gzip_bytes), 0.005 * static_cast<double>(found.gzip_bytes));
+  EXPECT_NEAR(static_cast<double>(program("gzip")), static_cast<double>(found.gzip_bytes),
+              0.005 * static_cast<double>(found.gzip_bytes));
   if (run_process({"sh", "-c", "command -v xz"}).status == 0) {
     EXPECT_EQ(program("xz -T1"), found.xz_bytes);
   }
@@ -43,7 +47,8 @@ TEST(CompressionBaseline, IsWhatTheProgramsMakeOfTheJoinedText) {
   EXPECT_EQ(kept(), 2);
   write_file(file, R"({"bytes":1,"gzip)");
   EXPECT_EQ(kept(), found.gzip_bytes);
-  EXPECT_EQ(compression_baseline(corpus, held_out, file)->gzip_bytes, found.gzip_bytes) << "a folder that cannot be made";
+  EXPECT_EQ(compression_baseline(corpus, held_out, file)->gzip_bytes, found.gzip_bytes)
+      << "a folder that cannot be made";
   write_file(folder / "text/00.txt", "another text\n");
   write_file(file, R"({"bytes":1,"gzip_bytes":2,"xz_bytes":3})");
   EXPECT_NE(compression_baseline(corpus_of(folder / "text", 50), held_out, folder / "cache")->gzip_bytes, 2);

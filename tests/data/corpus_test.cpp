@@ -67,7 +67,8 @@ TEST(CorpusKey, ChangesWithWhatDecidesTheDocuments) {
   keys.insert(corpus_of(folder.path(), 5).key(0));
   keys.insert(corpus_of(folder.path(), 5, true).key(0));
   CorpusOptions options{.sources = {folder.path().string()}, .held_out_percent = 0, .remove_copies = false};
-  EXPECT_EQ(Corpus::open(options).key(0), *std::find(keys.begin(), keys.end(), corpus_of(folder.path()).key(0)));
+  EXPECT_EQ(Corpus::open(options).key(0),
+            *std::find(keys.begin(), keys.end(), corpus_of(folder.path()).key(0)));
   options.source.skip_bad_lines = true;
   keys.insert(Corpus::open(options).key(0));
   options.source.keep_binary = true;

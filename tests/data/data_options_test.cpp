@@ -21,12 +21,15 @@ class DataOptions : public testing::Test {
     write_documents(folder_ / "b", 12, 90);
     write_file(folder_ / "a/same.txt", read_file(folder_ / "a/0007.txt"));
     write_file(folder_ / "a/picture.dat", std::string(50, '\0'));
-    write_file(folder_ / "lines.jsonl", "{\"text\": \"first\", \"body\": \"another\"}\nno line\n{\"text\": \"second\", \"body\": \"b\"}\n");
+    write_file(
+        folder_ / "lines.jsonl",
+        "{\"text\": \"first\", \"body\": \"another\"}\nno line\n{\"text\": \"second\", \"body\": \"b\"}\n");
     write_file(folder_ / "good.jsonl", "{\"text\": \"first\", \"body\": \"another\"}\n");
   }
 
   recipe::DataOptions options(std::vector<std::string> more) const {
-    std::vector<std::string> overrides{"data.source=" + a(), "data.tokenizer=bytes", "data.held_out_percent=0"};
+    std::vector<std::string> overrides{"data.source=" + a(), "data.tokenizer=bytes",
+                                       "data.held_out_percent=0"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     return recipe::load_defaults(overrides).recipe.data;
   }
@@ -38,7 +41,9 @@ class DataOptions : public testing::Test {
   }
   std::vector<std::string> texts(std::vector<std::string> more) const {
     std::vector<std::string> result;
-    for (const auto& [identity, text] : documents_of(Corpus::open(corpus_options(options(std::move(more)), {})))) result.push_back(text);
+    for (const auto& [identity, text] :
+         documents_of(Corpus::open(corpus_options(options(std::move(more)), {}))))
+      result.push_back(text);
     return result;
   }
   Batch batch(std::vector<std::string> more = {}) const {
@@ -55,7 +60,8 @@ class DataOptions : public testing::Test {
 };
 
 TEST_F(DataOptions, EachReachesWhatItIsFor) {
-  const std::string lines = "data.source=" + (folder_ / "lines.jsonl").string(), good = "data.source=" + (folder_ / "good.jsonl").string();
+  const std::string lines = "data.source=" + (folder_ / "lines.jsonl").string(),
+                    good = "data.source=" + (folder_ / "good.jsonl").string();
   const std::map<std::string, std::function<void()>> checks{
       {"data.source", [&] { EXPECT_EQ(texts({"data.source=" + b()}).size(), 12u); }},
       {"data.validation",
@@ -69,8 +75,9 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
       {"data.weights", [&] { EXPECT_NEAR(first_weight({"data.weights=1,3"}), 0.25, 1e-12); }},
       {"data.mix",
        [&] {
-         const std::vector<std::string> more{"data.source=" + a() + "," + b(),
-                                             "data.mix=[{ at_tokens = 130, weights = [0, 3] }, { at_tokens = 640, weights = [1, 1] }]"};
+         const std::vector<std::string> more{
+             "data.source=" + a() + "," + b(),
+             "data.mix=[{ at_tokens = 130, weights = [0, 3] }, { at_tokens = 640, weights = [1, 1] }]"};
          const RunData data = open(more);
          const Loader loader(data.train(), with_batch(loader_options(options(more), 64), 6));
          EXPECT_EQ(loader.share(0, 3), 0) << "the first sample that begins behind 130 tokens";
@@ -100,7 +107,8 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
       {"data.tokenizer",
        [&] {
          Tokenizer::bytes().save(folder_ / "tokenizer.json");
-         EXPECT_EQ(open({"data.tokenizer=" + (folder_ / "tokenizer.json").string()}).tokenizer.vocabulary(), 257);
+         EXPECT_EQ(open({"data.tokenizer=" + (folder_ / "tokenizer.json").string()}).tokenizer.vocabulary(),
+                   257);
        }},
       // Roles of the tokenizer's tokens, by their names: the bytes' only token of a name.
       {"data.end_of_document",
@@ -116,7 +124,8 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
          const std::string bytes = "data.tokenizer=" + (folder_ / "tokenizer.json").string();
          Tokenizer::bytes().save(folder_ / "tokenizer.json");
          const std::string name = Tokenizer::bytes().token_of(256).value();
-         EXPECT_THAT(open({bytes, "data.stop_tokens=" + name}).tokenizer.stop_ids(), ::testing::Contains(256));
+         EXPECT_THAT(open({bytes, "data.stop_tokens=" + name}).tokenizer.stop_ids(),
+                     ::testing::Contains(256));
          EXPECT_THROW(open({bytes, "data.stop_tokens=<nobody>"}), Error);
        }},
       {"data.vocabulary",
@@ -128,9 +137,12 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
          ASSERT_EQ(open({"data.held_out_percent=30"}).held_out().size(), 1u);
          EXPECT_EQ(recipe::load_defaults().recipe.data.percent_held_out(), 1);
          EXPECT_EQ(recipe::load_defaults({"data.validation=x"}).recipe.data.percent_held_out(), 0);
-         EXPECT_EQ(recipe::load_defaults({"data.validation=x", "data.held_out_percent=2"}).recipe.data.percent_held_out(), 2);
+         EXPECT_EQ(recipe::load_defaults({"data.validation=x", "data.held_out_percent=2"})
+                       .recipe.data.percent_held_out(),
+                   2);
        }},
-      {"data.remove_copies", [&] { EXPECT_EQ(texts({"data.remove_copies=false"}).size(), texts({}).size() + 1); }},
+      {"data.remove_copies",
+       [&] { EXPECT_EQ(texts({"data.remove_copies=false"}).size(), texts({}).size() + 1); }},
       {"data.document_boundaries",
        [&] {
          EXPECT_GT(batch().layout.documents(), 6);
@@ -169,7 +181,8 @@ TEST_F(DataOptions, PathsOfAnyBytes) {
   EXPECT_EQ(path_of_text(data.sources[0].source).native(), odd);
   const std::string plain = (folder_ / "caf\xe9").string();
   write_documents(plain, 5);
-  const recipe::DataOptions typed = options({"data.source=" + plain + ", " + b(), "data.remove_copies=false"});
+  const recipe::DataOptions typed =
+      options({"data.source=" + plain + ", " + b(), "data.remove_copies=false"});
   ASSERT_EQ(typed.source.size(), 2u);
   EXPECT_TRUE(valid_utf8(typed.source[0]));
   EXPECT_EQ(documents_of(Corpus::open(corpus_options(typed, {}))).size(), 17u);
@@ -177,8 +190,8 @@ TEST_F(DataOptions, PathsOfAnyBytes) {
 }
 
 TEST_F(DataOptions, TheTableTellsWhatBecameOfTheDocuments) {
-  const RunData data =
-      open({"data.source=" + a() + "," + (folder_ / "lines.jsonl").string(), "data.skip_bad_lines=true", "data.held_out_percent=20"});
+  const RunData data = open({"data.source=" + a() + "," + (folder_ / "lines.jsonl").string(),
+                             "data.skip_bad_lines=true", "data.held_out_percent=20"});
   const std::vector<DataPart> parts = parts_of(data.sources);
   std::map<std::string, DataPart> by_name;
   for (const DataPart& part : parts) by_name[part.name] = part;
@@ -196,8 +209,10 @@ TEST_F(DataOptions, TheTableTellsWhatBecameOfTheDocuments) {
   EXPECT_EQ(again.not_text.size(), 1u);
   EXPECT_EQ(again.counts.not_text_bytes, 50);
   write_file(folder_ / "book.txt", std::string(3000, 'a') + "\n" + std::string(3000, 'b') + "\n");
-  EXPECT_EQ(parts_of(open({"data.source=" + (folder_ / "book.txt").string(), "data.held_out_percent=5"}).sources)[1].name,
-            "held out: the text's end");
+  EXPECT_EQ(
+      parts_of(open({"data.source=" + (folder_ / "book.txt").string(), "data.held_out_percent=5"}).sources)[1]
+          .name,
+      "held out: the text's end");
 }
 
 }  // namespace

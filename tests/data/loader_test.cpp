@@ -39,7 +39,8 @@ TEST_F(LoaderTest, BatchIsPackedRowsWithDocumentsOfTheirOwn) {
     ASSERT_EQ(batch.layout.tokens(), 32 * 6);
     EXPECT_EQ(batch.first_position, step * 6);
     std::set<int64_t> ends(batch.layout.document_offsets.begin(), batch.layout.document_offsets.end());
-    for (int64_t row = 0; row <= 6; ++row) EXPECT_TRUE(ends.contains(row * 32)) << "a document reaches over a row's end";
+    for (int64_t row = 0; row <= 6; ++row)
+      EXPECT_TRUE(ends.contains(row * 32)) << "a document reaches over a row's end";
     for (int64_t d = 0; d < batch.layout.documents(); ++d) {
       const auto begin = static_cast<size_t>(batch.layout.document_offsets[static_cast<size_t>(d)]);
       const auto end = static_cast<size_t>(batch.layout.document_offsets[static_cast<size_t>(d) + 1]);
@@ -60,7 +61,8 @@ TEST_F(LoaderTest, BatchIsPackedRowsWithDocumentsOfTheirOwn) {
 TEST_F(LoaderTest, WithoutBoundariesARowIsOneDocument) {
   LoaderOptions joined = options(128);
   joined.document_boundaries = false;
-  const Batch with = Loader({&b_.train}, options(128)).batch_at(1), without = Loader({&b_.train}, joined).batch_at(1);
+  const Batch with = Loader({&b_.train}, options(128)).batch_at(1),
+              without = Loader({&b_.train}, joined).batch_at(1);
   EXPECT_EQ(without.layout, layout::make_batch(6, 128));
   EXPECT_EQ(with.layout.row_offsets, without.layout.row_offsets);
   EXPECT_GT(with.layout.documents(), 6);
@@ -138,7 +140,8 @@ TEST_F(LoaderTest, EveryEpochHoldsEverySampleOnceInAnotherOrder) {
 
 TEST_F(LoaderTest, EpochsAreCountedOverTheWhole) {
   Loader loader({&a_.train, &b_.train}, options(32, 6));
-  const auto samples = static_cast<double>(PackingIndex::samples(a_.train, 32) + PackingIndex::samples(b_.train, 32));
+  const auto samples =
+      static_cast<double>(PackingIndex::samples(a_.train, 32) + PackingIndex::samples(b_.train, 32));
   EXPECT_EQ(loader.epochs_at(0), 0);
   EXPECT_DOUBLE_EQ(loader.epochs_at(7), 42 / samples);
 }
@@ -176,7 +179,8 @@ TEST_F(LoaderTest, SkippedSamplesAreNeverSeenAndOthersKeepTheirOrder) {
   Loader loader({&a_.train}, skipping);
   std::vector<int64_t> seen;
   for (int64_t position = 0; position < 20; ++position) seen.push_back(loader.sample_at(position));
-  EXPECT_EQ(seen, (std::vector<int64_t>{0, 1, 2, 3, 4, 8, 9, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25}));
+  EXPECT_EQ(seen,
+            (std::vector<int64_t>{0, 1, 2, 3, 4, 8, 9, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25}));
 }
 
 TEST_F(LoaderTest, DataPositionKeepsAndComparesWhatDecidesTheOrder) {
@@ -185,16 +189,22 @@ TEST_F(LoaderTest, DataPositionKeepsAndComparesWhatDecidesTheOrder) {
   const DataPosition position = Loader({&a_.train}, with_skip).position_before(9);
   EXPECT_EQ(position.first_sample, 54);
   EXPECT_EQ(data_position_from_json(nlohmann::json::parse(to_json(position).dump())), position);
-  EXPECT_EQ(error_of([&] { data_position_from_json(nlohmann::json::object()); }).code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(error_of([&] { data_position_from_json(nlohmann::json::object()); }).code(),
+            ExitCode::kCheckpoint);
   require_same_data(position, Loader({&a_.train}, with_skip).position_before(9));
-  for (const DataPosition& elsewhere :
-       {Loader({&a_.train}, options()).position_before(9), Loader({&a_.train}, with_skip).position_before(8)}) {
+  for (const DataPosition& elsewhere : {Loader({&a_.train}, options()).position_before(9),
+                                        Loader({&a_.train}, with_skip).position_before(8)}) {
     EXPECT_EQ(error_of([&] { require_same_data(position, elsewhere); }).code(), ExitCode::kData);
   }
   LoaderOptions longer = options(33);
   longer.skip = with_skip.skip;
-  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&b_.train}, with_skip).position_before(9)); }).code(), ExitCode::kData);
-  EXPECT_EQ(error_of([&] { require_same_data(position, Loader({&a_.train}, longer).position_before(9)); }).code(), ExitCode::kData);
+  EXPECT_EQ(error_of([&] {
+              require_same_data(position, Loader({&b_.train}, with_skip).position_before(9));
+            }).code(),
+            ExitCode::kData);
+  EXPECT_EQ(
+      error_of([&] { require_same_data(position, Loader({&a_.train}, longer).position_before(9)); }).code(),
+      ExitCode::kData);
 }
 
 // A run of 20 steps that goes back behind step 7 and passes over steps 8 to 12.
@@ -207,7 +217,8 @@ TEST_F(LoaderTest, SamplesArePassedOverFromWhereTheyBegin) {
   EXPECT_EQ(range, (SampleRange{48, 78}));
   loader.pass_over({range});
   EXPECT_EQ(loader.take(7).inputs, plain.batch_at(7).inputs);
-  for (int64_t step = 8; step < 20; ++step) EXPECT_EQ(loader.take(step).inputs, plain.batch_at(step + 5).inputs) << step;
+  for (int64_t step = 8; step < 20; ++step)
+    EXPECT_EQ(loader.take(step).inputs, plain.batch_at(step + 5).inputs) << step;
   loader.pass_over({range});  // again: nothing new
   EXPECT_EQ(loader.samples_of(8, 8), (SampleRange{78, 84}));
   EXPECT_EQ(loader.position_before(8).skip, std::vector<SampleRange>{range});
@@ -216,7 +227,8 @@ TEST_F(LoaderTest, SamplesArePassedOverFromWhereTheyBegin) {
 TEST_F(LoaderTest, AListOfSamplesToPassOverMayGrowBehindWhatWasTrainedOn) {
   LoaderOptions with_skip = options();
   with_skip.skip = {{10, 20}};
-  const DataPosition saved = Loader({&a_.train}, with_skip).position_before(5);  // 30 samples: 0 to 9, 20 to 39
+  // 30 samples: 0 to 9, 20 to 39
+  const DataPosition saved = Loader({&a_.train}, with_skip).position_before(5);
   const auto now = [&](std::vector<SampleRange> skip) {
     DataPosition position = saved;
     position.skip = std::move(skip);
@@ -234,7 +246,12 @@ TEST_F(LoaderTest, AListOfSamplesToPassOverMayGrowBehindWhatWasTrainedOn) {
   DataPosition grown = at_its_edge;
   grown.skip = {{30, 45}};  // the next sample was 40
   require_same_data(at_its_edge, grown);
-  for (const auto& other : {std::vector<SampleRange>{{10, 20}, {39, 50}}, {{10, 21}}, {{9, 20}}, {{10, 20}, {0, 1}}, {{10, 19}}, {}}) {
+  for (const auto& other : {std::vector<SampleRange>{{10, 20}, {39, 50}},
+                            {{10, 21}},
+                            {{9, 20}},
+                            {{10, 20}, {0, 1}},
+                            {{10, 19}},
+                            {}}) {
     EXPECT_EQ(error_of([&] { require_same_data(saved, now(other)); }).code(), ExitCode::kData);
   }
 }
@@ -260,10 +277,12 @@ TEST_F(LoaderTest, TheFileOfSkipsIsAddedToAndReadStrictly) {
   EXPECT_EQ(ranges_of(read_skips(file)), (std::vector<SampleRange>{{45, 60}}));
   for (const char* bad :
        {"{}", "[", R"({"version":2,"ranges":[]})", R"({"version":1,"ranges":[{"begin":5,"end":4}]})",
-        R"({"version":1,"ranges":[{"begin":-1,"end":4}]})", R"({"version":1,"ranges":[{"begin":1,"end":4,"rate_factor":0}]})"}) {
+        R"({"version":1,"ranges":[{"begin":-1,"end":4}]})",
+        R"({"version":1,"ranges":[{"begin":1,"end":4,"rate_factor":0}]})"}) {
     EXPECT_EQ(error_of([&] { skips_of(bad, "skip.json"); }).code(), ExitCode::kData) << bad;
   }
-  EXPECT_EQ(skipped_in(to_json(Loader({&a_.train}, options()).position_before(3))), std::vector<SampleRange>{});
+  EXPECT_EQ(skipped_in(to_json(Loader({&a_.train}, options()).position_before(3))),
+            std::vector<SampleRange>{});
   EXPECT_EQ(skipped_in({{"skip", {{3, 5}}}}), (std::vector<SampleRange>{{3, 5}}));
   EXPECT_EQ(skipped_in({{"first_sample", 3}}), std::vector<SampleRange>{});
 }
@@ -281,9 +300,11 @@ TEST_F(LoaderTest, BadBlendsAreRefused) {
 TEST_F(LoaderTest, DamagedShardReachesTheOneWhoTakes) {
   write_file(folder_ / "big/a.txt", std::string(2 << 20, 'x'));
   const Corpus corpus = corpus_of(folder_ / "big");
-  const auto shard = prepare(corpus, 0, byte_encoder(), folder_ / "cache").folder / "train/shard-00000.tokens";
+  const auto shard =
+      prepare(corpus, 0, byte_encoder(), folder_ / "cache").folder / "train/shard-00000.tokens";
   std::string bytes = read_file(shard);
-  bytes[256 + (3 << 19)] ^= 1;  // in the second of five blocks; the tables, which opening checks, are in the last
+  // in the second of five blocks; the tables, which opening checks, are in the last
+  bytes[256 + (3 << 19)] ^= 1;
   write_file(shard, bytes);
   const PreparedSource prepared = prepare(corpus, 0, byte_encoder(), folder_ / "cache");
   Loader loader({&prepared.train}, options(65536, 1));
@@ -297,8 +318,10 @@ TEST_F(LoaderTest, DamagedShardReachesTheOneWhoTakes) {
 
 TEST_F(LoaderTest, EvaluationCountsEveryByteOnce) {
   for (const EvaluationOptions& options :
-       {EvaluationOptions{.context = 16, .tokens_per_batch = 64}, EvaluationOptions{.context = 16, .tokens_per_batch = 64, .overlap = 5},
-        EvaluationOptions{.context = 1, .tokens_per_batch = 1}, EvaluationOptions{.context = 1000, .tokens_per_batch = 100},
+       {EvaluationOptions{.context = 16, .tokens_per_batch = 64},
+        EvaluationOptions{.context = 16, .tokens_per_batch = 64, .overlap = 5},
+        EvaluationOptions{.context = 1, .tokens_per_batch = 1},
+        EvaluationOptions{.context = 1000, .tokens_per_batch = 100},
         EvaluationOptions{.context = 50, .tokens_per_batch = 1000, .overlap = 49}}) {
     EvaluationReader reader({&a_.train, &b_.train}, options);
     int64_t targets = 0, bytes = 0, position = 0;
@@ -312,7 +335,8 @@ TEST_F(LoaderTest, EvaluationCountsEveryByteOnce) {
         const auto begin = static_cast<size_t>(batch->layout.document_offsets[static_cast<size_t>(d)]);
         const auto end = static_cast<size_t>(batch->layout.document_offsets[static_cast<size_t>(d) + 1]);
         EXPECT_LE(static_cast<int64_t>(end - begin), options.context);
-        for (size_t t = begin; t + 1 < end; ++t) EXPECT_TRUE(batch->labels[t] == -1 || batch->labels[t] == batch->inputs[t + 1]);
+        for (size_t t = begin; t + 1 < end; ++t)
+          EXPECT_TRUE(batch->labels[t] == -1 || batch->labels[t] == batch->inputs[t + 1]);
       }
       for (int64_t label : batch->labels) {
         if (label >= 0) text += label == 256 ? '|' : static_cast<char>(label);
@@ -335,13 +359,15 @@ TEST_F(LoaderTest, LimitedEvaluationIsTheSameEveryTime) {
   const auto pass = [&] {
     EvaluationReader reader({&a_.train}, {.context = 32, .tokens_per_batch = 128, .limit_tokens = 500});
     std::vector<int64_t> labels;
-    while (const auto batch = reader.next()) labels.insert(labels.end(), batch->labels.begin(), batch->labels.end());
+    while (const auto batch = reader.next())
+      labels.insert(labels.end(), batch->labels.begin(), batch->labels.end());
     return labels;
   };
   EXPECT_EQ(pass(), pass());
   EXPECT_GE(pass().size(), 500u);
   EXPECT_LT(pass().size(), 540u);
-  EXPECT_EQ(error_of([&] { EvaluationReader reader({&a_.train}, {.context = 8, .overlap = 8}); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(error_of([&] { EvaluationReader reader({&a_.train}, {.context = 8, .overlap = 8}); }).code(),
+            ExitCode::kUsage);
 }
 
 }  // namespace

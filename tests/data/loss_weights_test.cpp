@@ -1,4 +1,5 @@
-// Which tokens count in the loss: from JSON rows through shards of format 2 to batches and evaluation; shards of format 1 beside them.
+// Which tokens count in the loss: from JSON rows through shards of format 2 to batches and evaluation; shards
+// of format 1 beside them.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -32,7 +33,8 @@ CorpusOptions rows_of(const std::filesystem::path& path, recipe::LossOn loss_on)
 
 // One dataset of these rows; ids are bytes.
 struct Rows {
-  Rows(std::string_view rows, recipe::LossOn loss_on = recipe::LossOn::kParts, const std::string& name = "rows.jsonl") {
+  Rows(std::string_view rows, recipe::LossOn loss_on = recipe::LossOn::kParts,
+       const std::string& name = "rows.jsonl") {
     write_file(folder / name, rows);
     prepared = prepare(Corpus::open(rows_of(folder / name, loss_on)), 0, byte_encoder(), folder / "cache");
   }
@@ -56,17 +58,19 @@ std::string refusal(std::string_view rows, recipe::LossOn loss_on = recipe::Loss
 }
 
 TEST(LossWeights, ComeFromPartsOfRows) {
-  const Rows rows(R"({"text": [{"text": "ask", "loss": false}, {"text": "ok"}, {"text": "no", "loss": 0}, {"text": "x", "loss": 0.5}]})"
-                  "\n"
-                  R"({"text": "whole"})"
-                  "\n"
-                  R"({"text": [{"text": "ab", "loss": true}, {"text": "", "loss": false}, {"text": "c", "loss": 1}]})"
-                  "\n"
-                  R"({"text": [{"text": "yes"}, {"text": "not", "loss": false, "role": "user"}]})"
-                  "\n");
+  const Rows rows(
+      R"({"text": [{"text": "ask", "loss": false}, {"text": "ok"}, {"text": "no", "loss": 0}, {"text": "x", "loss": 0.5}]})"
+      "\n"
+      R"({"text": "whole"})"
+      "\n"
+      R"({"text": [{"text": "ab", "loss": true}, {"text": "", "loss": false}, {"text": "c", "loss": 1}]})"
+      "\n"
+      R"({"text": [{"text": "yes"}, {"text": "not", "loss": false, "role": "user"}]})"
+      "\n");
   ASSERT_EQ(rows.train().documents(), 4);
   EXPECT_EQ(text_of(rows.train(), 0), "askoknox");
-  EXPECT_THAT(rows.weights(0), ElementsAre(0, 0, 0, 1, 1, 0, 0, 0.5, 0.5)) << "the end weighs as the last part";
+  EXPECT_THAT(rows.weights(0), ElementsAre(0, 0, 0, 1, 1, 0, 0, 0.5, 0.5))
+      << "the end weighs as the last part";
   EXPECT_THAT(rows.weights(1), ElementsAre(1, 1, 1, 1, 1, 1));
   EXPECT_EQ(text_of(rows.train(), 2), "abc");
   EXPECT_THAT(rows.train().segments(2), IsEmpty()) << "every part counts";
@@ -96,8 +100,8 @@ TEST(LossWeights, ComeFromPromptsAndCompletions) {
 
 // A .json file with one array of rows shows that it holds rows, and not one text.
 TEST(LossWeights, ComeFromArraysToo) {
-  const Rows parts(R"([{"text": [{"text": "a", "loss": false}, {"text": "b"}]}, {"text": [{"text": "c"}]}])", recipe::LossOn::kParts,
-                   "rows.json");
+  const Rows parts(R"([{"text": [{"text": "a", "loss": false}, {"text": "b"}]}, {"text": [{"text": "c"}]}])",
+                   recipe::LossOn::kParts, "rows.json");
   ASSERT_EQ(parts.train().documents(), 2);
   EXPECT_THAT(parts.weights(0), ElementsAre(0, 1, 1));
   const Rows completions(R"([{"prompt": "a", "completion": "b"}])", recipe::LossOn::kCompletion, "rows.json");
@@ -118,16 +122,21 @@ TEST(LossWeights, TheSameTextWithOtherWeightsIsNoCopy) {
 TEST(LossWeights, BadRowsAreNamed) {
   using enum recipe::LossOn;
   EXPECT_THAT(refusal(R"({"text": [{"loss": false}]})"), HasSubstr("a part without a string \"text\""));
-  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": "no"}]})"), HasSubstr("neither true, false nor a number"));
-  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": -1}]})"), HasSubstr("neither true, false nor a number"));
-  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": 1e300}]})"), HasSubstr("neither true, false nor a number"));
-  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": null}]})"), HasSubstr("neither true, false nor a number"));
+  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": "no"}]})"),
+              HasSubstr("neither true, false nor a number"));
+  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": -1}]})"),
+              HasSubstr("neither true, false nor a number"));
+  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": 1e300}]})"),
+              HasSubstr("neither true, false nor a number"));
+  EXPECT_THAT(refusal(R"({"text": [{"text": "a", "loss": null}]})"),
+              HasSubstr("neither true, false nor a number"));
   EXPECT_THAT(refusal(R"({"text": ["a"]})"), HasSubstr("a part that is no object"));
   EXPECT_THAT(refusal(R"({"other": []})"), HasSubstr("no list \"text\""));
-  EXPECT_THAT(
-      refusal("{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}", kCompletion),
-      ::testing::AllOf(HasSubstr("\"prompt\" and \"completion\""), HasSubstr("no string \"completion\""), HasSubstr("rows.jsonl:2")));
-  EXPECT_THAT(refusal("{\"prompt\": 5, \"completion\": \"b\"}", kCompletion), HasSubstr("no string \"prompt\""));
+  EXPECT_THAT(refusal("{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}", kCompletion),
+              ::testing::AllOf(HasSubstr("\"prompt\" and \"completion\""),
+                               HasSubstr("no string \"completion\""), HasSubstr("rows.jsonl:2")));
+  EXPECT_THAT(refusal("{\"prompt\": 5, \"completion\": \"b\"}", kCompletion),
+              HasSubstr("no string \"prompt\""));
   EXPECT_THAT(refusal("{\"text\": [{\"text\": \"\xff\"}]}"), HasSubstr("UTF-8"));
 }
 
@@ -136,14 +145,16 @@ TEST(LossWeights, ReachTheBatchAsWeightsAndIgnoredLabels) {
   const Rows rows(R"({"text": [{"text": "abc", "loss": false}, {"text": "de", "loss": 2}]})"
                   "\n");
   write_file(rows.folder / "plain" / "a.txt", "whole");
-  const PreparedSource plain = prepare(corpus_of(rows.folder / "plain"), 0, byte_encoder(), rows.folder / "cache");
+  const PreparedSource plain =
+      prepare(corpus_of(rows.folder / "plain"), 0, byte_encoder(), rows.folder / "cache");
   EXPECT_FALSE(plain.train.weighted());
 
   Loader loader({&rows.train()}, with_batch({.sequence = 8}, 1));
   const Batch batch = loader.batch_at(0);
   EXPECT_THAT(batch.inputs, ElementsAre(256, 'a', 'b', 'c', 'd', 'e', 256, 256));
   EXPECT_THAT(batch.labels, ElementsAre(kNone, kNone, kNone, 'd', 'e', 256, kNone, kNone));
-  EXPECT_THAT(std::vector<float>(batch.weights.begin(), batch.weights.begin() + 6), ElementsAre(0, 0, 0, 2, 2, 2));
+  EXPECT_THAT(std::vector<float>(batch.weights.begin(), batch.weights.begin() + 6),
+              ElementsAre(0, 0, 0, 2, 2, 2));
   EXPECT_EQ(batch.target_tokens, 3);
   EXPECT_EQ(batch.target_bytes, 2);
   EXPECT_EQ(batch.target_weight(), 6);
@@ -214,14 +225,18 @@ TEST(WeighedShard, KeepsSegmentsAndIsWrittenOnlyWhereThereAreSome) {
   EXPECT_EQ(read_file(folder / "a.tokens")[8], 2);
   EXPECT_EQ(read_file(folder / "b.tokens")[8], 1);
   EXPECT_EQ(plain.header().segments, 0);
-  EXPECT_NE(shard.header().blocks_checksum, plain.header().blocks_checksum) << "the fingerprint of a dataset is made of it";
+  EXPECT_NE(shard.header().blocks_checksum, plain.header().blocks_checksum)
+      << "the fingerprint of a dataset is made of it";
 }
 
 // Bytes that someone changed, with checksums that fit.
-void expect_refused(const std::filesystem::path& path, size_t at, const std::string& value, std::string_view why) {
+void expect_refused(const std::filesystem::path& path, size_t at, const std::string& value,
+                    std::string_view why) {
   std::string bytes = read_file(path);
   std::memcpy(bytes.data() + at, value.data(), value.size());
-  const auto hash = [&](size_t begin, size_t end) { return xxh3(std::as_bytes(std::span(bytes)).subspan(begin, end - begin)); };
+  const auto hash = [&](size_t begin, size_t end) {
+    return xxh3(std::as_bytes(std::span(bytes)).subspan(begin, end - begin));
+  };
   const uint64_t block = hash(256, bytes.size() - 8);
   std::memcpy(bytes.data() + bytes.size() - 8, &block, 8);
   const uint64_t table = hash(bytes.size() - 8, bytes.size());
@@ -247,7 +262,8 @@ std::string bytes_of(Number value) {
 TEST(WeighedShard, RefusesWhatCannotBe) {
   TemporaryFolder folder;
   const auto path = weighed_shard(folder / "a.tokens");
-  // 7 tokens of 2 bytes padded to 16; then ends, bytes and segments of 3 documents, ends and weights of 2 segments.
+  // 7 tokens of 2 bytes padded to 16; then ends, bytes and segments of 3 documents, ends and weights of 2
+  // segments.
   const size_t of_documents = 256 + 16 + 2 * 24, ends = of_documents + 24, weights = ends + 16;
   ASSERT_EQ(read_file(path).size(), weights + 8 + 8);
   expect_refused(path, 8, bytes_of(uint32_t{3}), "version 1 or 2");
@@ -262,7 +278,8 @@ TEST(WeighedShard, RefusesWhatCannotBe) {
   expect_refused(path, weights, bytes_of(std::numeric_limits<float>::quiet_NaN()), "weights of 0 or more");
 }
 
-// Written by the program before there was format 2, and never again; the fingerprint is SHA-256 of what docs/formats/token-shards.md says.
+// Written by the program before there was format 2, and never again; the fingerprint is SHA-256 of what
+// docs/formats/token-shards.md says.
 TEST(CompatShards, VersionOneReadsWithItsFingerprint) {
   const auto folder = std::filesystem::path(source_folder()) / "tests" / "compat" / "tokens-v1";
   const PreparedSource prepared = PreparedSource::open(folder);
@@ -289,7 +306,8 @@ TEST(CompatShards, VersionOneReadsWithItsFingerprint) {
 
 // Written by a script from the page on the format alone, not by this program.
 TEST(CompatShards, VersionTwoReadsWithItsFingerprint) {
-  const PreparedSource prepared = PreparedSource::open(std::filesystem::path(source_folder()) / "tests" / "compat" / "tokens-v2");
+  const PreparedSource prepared =
+      PreparedSource::open(std::filesystem::path(source_folder()) / "tests" / "compat" / "tokens-v2");
   EXPECT_EQ(prepared.train.fingerprint(), "d5558246332b1b6392a693f6446d1fc555454de2f38848da6a3a2fdb994156a3");
   ASSERT_EQ(prepared.train.documents(), 3);
   EXPECT_EQ(text_of(prepared.train, 0), "ask: yes");

@@ -1,4 +1,5 @@
-// Masked tokens: which are masked, what stands there and what is asked of them; whatever the ranks, micro-batches and steps are.
+// Masked tokens: which are masked, what stands there and what is asked of them; whatever the ranks,
+// micro-batches and steps are.
 #include "data/order/masked.h"
 
 #include <algorithm>
@@ -18,7 +19,9 @@ class MaskedTokens : public testing::Test {
     write_documents(folder_ / "texts", 60, 400);
     source_ = prepare(corpus_of(folder_ / "texts"), 0, byte_encoder(), folder_ / "cache");
   }
-  Loader loader(int64_t batch = 6) const { return {{&source_.train}, with_batch({.sequence = 32, .seed = 5}, batch)}; }
+  Loader loader(int64_t batch = 6) const {
+    return {{&source_.train}, with_batch({.sequence = 32, .seed = 5}, batch)};
+  }
   static Masking masks(double share = 0.3) { return training_masks(Tokenizer::bytes(), share, 7); }
   TemporaryFolder folder_;
   PreparedSource source_;
@@ -30,7 +33,8 @@ TEST_F(MaskedTokens, StandWhereTheyAreAskedFor) {
   int64_t targets = 0;
   for (size_t t = 0; t < plain.inputs.size(); ++t) {
     const bool is_masked = masked.inputs[t] != plain.inputs[t];
-    EXPECT_EQ(masked.inputs[t], is_masked ? 257 : plain.inputs[t]);  // behind the 256 bytes and the end of a document
+    // behind the 256 bytes and the end of a document
+    EXPECT_EQ(masked.inputs[t], is_masked ? 257 : plain.inputs[t]);
     EXPECT_EQ(masked.labels[t], is_masked ? plain.inputs[t] : layout::kIgnoreLabel);
     targets += is_masked;
   }
@@ -38,7 +42,8 @@ TEST_F(MaskedTokens, StandWhereTheyAreAskedFor) {
   EXPECT_EQ(masked.target_bytes, 0);
 }
 
-// Of n draws with probability p the share is p, ± 5 standard deviations; separators, those of padding among them, are no draws.
+// Of n draws with probability p the share is p, ± 5 standard deviations; separators, those of padding among
+// them, are no draws.
 TEST_F(MaskedTokens, AreTheirShareOfTheTextAndOfNothingElse) {
   for (const double share : {0.15, 0.5, 1.0}) {
     double masked = 0, text = 0;
@@ -67,7 +72,8 @@ TEST_F(MaskedTokens, DoNotDependOnRanksMicroBatchesOrWhereAStepBegins) {
   }
   EXPECT_EQ(inputs, whole.inputs);
   EXPECT_EQ(labels, whole.labels);
-  const Batch other_steps = with_masks(loader(9).batch_at(2), masks());  // rows 18 … 26, of which the first six are those of step 3
+  // rows 18 … 26, of which the first six are those of step 3
+  const Batch other_steps = with_masks(loader(9).batch_at(2), masks());
   EXPECT_TRUE(std::ranges::equal(std::span(other_steps.inputs).first(whole.inputs.size()), whole.inputs));
 }
 
@@ -85,8 +91,9 @@ TEST_F(MaskedTokens, AreOthersInEveryEpochAndWithAnotherSeed) {
 
 TEST_F(MaskedTokens, OfAnEvaluationAreTheSameEveryTimeHoweverItIsCut) {
   const auto pass = [&](int64_t tokens_per_batch) {
-    EvaluationReader reader({&source_.train},
-                            {.context = 16, .tokens_per_batch = tokens_per_batch, .masking = evaluation_masks(Tokenizer::bytes(), 0.3)});
+    EvaluationReader reader({&source_.train}, {.context = 16,
+                                               .tokens_per_batch = tokens_per_batch,
+                                               .masking = evaluation_masks(Tokenizer::bytes(), 0.3)});
     std::vector<int64_t> inputs;
     int64_t targets = 0;
     while (const auto batch = reader.next()) {
@@ -97,12 +104,15 @@ TEST_F(MaskedTokens, OfAnEvaluationAreTheSameEveryTimeHoweverItIsCut) {
     }
     EXPECT_EQ(targets, std::ranges::count(inputs, 257));
     EXPECT_GT(targets, 100);
-    EXPECT_NEAR(reader.tokens(), targets, 4 * std::sqrt(0.3 * 0.7 * inputs.size()));  // which are chosen by chance
+    // which are chosen by chance
+    EXPECT_NEAR(reader.tokens(), targets, 4 * std::sqrt(0.3 * 0.7 * inputs.size()));
     return inputs;
   };
   EXPECT_EQ(pass(64), pass(1000));
   EXPECT_EQ(error_of([&] {
-              EvaluationReader({&source_.train}, {.context = 8, .overlap = 2, .masking = evaluation_masks(Tokenizer::bytes(), 0.3)});
+              EvaluationReader(
+                  {&source_.train},
+                  {.context = 8, .overlap = 2, .masking = evaluation_masks(Tokenizer::bytes(), 0.3)});
             }).code(),
             ExitCode::kUsage);
 }
@@ -111,7 +121,8 @@ TEST(MaskToken, IsTheTokenizersOwnOrTheOneBehindIt) {
   EXPECT_EQ(mask_token(Tokenizer::bytes()), 257);
   EXPECT_EQ(rows_with_mask(Tokenizer::bytes()), 258);
   const auto with = [](const char* content, bool special) {
-    nlohmann::json json = nlohmann::json::parse(R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    nlohmann::json json = nlohmann::json::parse(
+        R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
       "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},"post_processor":null,
       "decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})");
     for (const auto& [id, text] : {std::pair{3, content}, {4, "<end>"}}) {

@@ -1,5 +1,6 @@
 // ctest: label=full timeout=300
-// Memory stays bounded whatever the input: one line of 200 MB as text and as JSON, packed into a few hundred KB.
+// Memory stays bounded whatever the input: one line of 200 MB as text and as JSON, packed into a few hundred
+// KB.
 #include "base/machine/machine.h"
 #include "data/support.h"
 #include "data/tokenizer/commands.h"
@@ -9,7 +10,8 @@ namespace {
 
 constexpr int64_t kBytes = 200'000'000;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kGrowth = 500'000'000;  // with the sanitizer's shadow, and the freed memory that AddressSanitizer keeps (256 MB)
+// with the sanitizer's shadow, and the freed memory that AddressSanitizer keeps (256 MB)
+constexpr int64_t kGrowth = 500'000'000;
 #else
 constexpr int64_t kGrowth = 100'000'000;
 #endif
@@ -20,7 +22,8 @@ void write_gzip(const std::filesystem::path& path, const std::string& before, co
   gzwrite(file, before.data(), static_cast<unsigned>(before.size()));
   const std::string spaces(1 << 20, ' ');
   for (int64_t left = kBytes; left > 0; left -= static_cast<int64_t>(spaces.size())) {
-    gzwrite(file, spaces.data(), static_cast<unsigned>(std::min<int64_t>(left, static_cast<int64_t>(spaces.size()))));
+    gzwrite(file, spaces.data(),
+            static_cast<unsigned>(std::min<int64_t>(left, static_cast<int64_t>(spaces.size()))));
   }
   gzwrite(file, after.data(), static_cast<unsigned>(after.size()));
   gzclose(file);
@@ -61,8 +64,9 @@ TEST(BoundedMemory, TrainingATokenizer) {
   }
   write_gzip(folder / "b.txt.gz", "", "");
   const int64_t before = peak_resident_bytes();
-  const TrainReport report = train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()}, "text",
-                                                      folder / "tokenizer.json", {.vocabulary = 300});
+  const TrainReport report =
+      train_tokenizer_on_paths({(folder / "a.jsonl.gz").string(), (folder / "b.txt.gz").string()}, "text",
+                               folder / "tokenizer.json", {.vocabulary = 300});
   EXPECT_EQ(report.files, 2);
   EXPECT_EQ(report.bytes, 500000 * 392 + kBytes);
   EXPECT_LT(peak_resident_bytes() - before, kGrowth);
@@ -76,7 +80,8 @@ TEST(BoundedMemory, ManySmallDocuments) {
     gzclose(file);
   }
   const int64_t before = peak_resident_bytes();
-  const PreparedSource prepared = prepare(corpus_of(folder / "a.jsonl.gz"), 0, byte_encoder(), folder / "cache");
+  const PreparedSource prepared =
+      prepare(corpus_of(folder / "a.jsonl.gz"), 0, byte_encoder(), folder / "cache");
   EXPECT_EQ(prepared.train.documents(), 500000);
   EXPECT_LT(peak_resident_bytes() - before, 200'000'000);
 }

@@ -1,4 +1,5 @@
-// Shares that move: counts against sums of the shares themselves, in floating point, at every prefix; and what a run does with them.
+// Shares that move: counts against sums of the shares themselves, in floating point, at every prefix; and
+// what a run does with them.
 #include "data/order/moving_blend.h"
 
 #include <gtest/gtest.h>
@@ -54,13 +55,15 @@ TEST(MovingBlend, CountsFollowTheSharesAtEveryPrefix) {
         const double share = share_by_hand(points, d, n);
         ASSERT_NEAR(blend.share(static_cast<int64_t>(d), n), share, 1e-12) << "mix " << m << ", sample " << n;
         sums[d] += share;
-        ASSERT_LE(std::abs(sums[d] - static_cast<double>(given[d])), most) << "mix " << m << ", sample " << n << ", dataset " << d;
+        ASSERT_LE(std::abs(sums[d] - static_cast<double>(given[d])), most)
+            << "mix " << m << ", sample " << n << ", dataset " << d;
       }
     }
   }
 }
 
-// By hand: of two sources, one fading over four samples: shares of the first 1, ¾, ½, ¼, 0 add up to 1, 1.75, 2.25, 2.5, 2.5, rounded.
+// By hand: of two sources, one fading over four samples: shares of the first 1, ¾, ½, ¼, 0 add up to 1, 1.75,
+// 2.25, 2.5, 2.5, rounded.
 TEST(MovingBlend, OfTwoByHand) {
   const MovingBlend blend(Points{{0, {1, 0}}, {4, {0, 1}}});
   std::vector<int64_t> datasets;
@@ -73,24 +76,28 @@ TEST(MovingBlend, FarOut) {
   const int64_t end = int64_t{1} << 42;
   const MovingBlend blend(Points{{0, {1, 0, 0}}, {end, {0, 1, 1}}});
   for (const int64_t sample : {end / 4, end / 2, end - 1, end + 12345}) {
-    const double way = static_cast<double>(std::min(sample, end)) / static_cast<double>(end), all = static_cast<double>(sample);
+    const double way = static_cast<double>(std::min(sample, end)) / static_cast<double>(end),
+                 all = static_cast<double>(sample);
     const double faded = static_cast<double>(std::min(sample, end)) * (1 - way / 2);
     for (int64_t near = sample; near < sample + 40; ++near) {
       const Blend::Place place = blend.at(near);
       const double wanted = place.dataset == 0 ? faded : (all - faded) / 2;
-      EXPECT_NEAR(static_cast<double>(place.index), wanted, 50 + 1e-9 * all) << place.dataset << " at " << near;
+      EXPECT_NEAR(static_cast<double>(place.index), wanted, 50 + 1e-9 * all)
+          << place.dataset << " at " << near;
     }
   }
 }
 
 TEST(MovingBlend, BadPointsAreRefused) {
-  for (const Points& points : {Points{}, Points{{0, {0, 0}}}, Points{{0, {1, -1}}}, Points{{0, {1, NAN}}}, Points{{0, {1, 1}}, {5, {1}}},
-                               Points{{5, {1, 1}}, {4, {1, 1}}}, Points{{-1, {1}}}, Points{{0, {1, 0}}, {9, {1, 0}}}}) {
+  for (const Points& points : {Points{}, Points{{0, {0, 0}}}, Points{{0, {1, -1}}}, Points{{0, {1, NAN}}},
+                               Points{{0, {1, 1}}, {5, {1}}}, Points{{5, {1, 1}}, {4, {1, 1}}},
+                               Points{{-1, {1}}}, Points{{0, {1, 0}}, {9, {1, 0}}}}) {
     EXPECT_EQ(error_of([&] { MovingBlend blend(points); }).code(), ExitCode::kUsage);
   }
 }
 
-// What the loader gives is a function of the step: begun anywhere, in any number of ranks, the same batches, and the fading source fades.
+// What the loader gives is a function of the step: begun anywhere, in any number of ranks, the same batches,
+// and the fading source fades.
 TEST(MovingBlend, BatchesAreThoseOfARunFromTheBeginning) {
   TemporaryFolder folder;
   write_documents(folder / "a", 60, 400);

@@ -15,7 +15,8 @@ class PackingTest : public testing::Test {
  protected:
   PackingTest() {
     write_documents(folder_ / "text", 60, 400);
-    prepared_ = prepare(corpus_of(folder_ / "text"), 0, byte_encoder(), folder_ / "cache", {.shard_tokens = 3000});
+    prepared_ =
+        prepare(corpus_of(folder_ / "text"), 0, byte_encoder(), folder_ / "cache", {.shard_tokens = 3000});
   }
   TemporaryFolder folder_;
   PreparedSource prepared_;
@@ -37,8 +38,9 @@ TEST_F(PackingTest, EveryLabelOfEveryDocumentComesOncePerEpoch) {
       }
       ASSERT_EQ(length, sequence);
     }
-    std::sort(all.begin(), all.end(),
-              [](const DocumentSpan& a, const DocumentSpan& b) { return std::tie(a.document, a.start) < std::tie(b.document, b.start); });
+    std::sort(all.begin(), all.end(), [](const DocumentSpan& a, const DocumentSpan& b) {
+      return std::tie(a.document, a.start) < std::tie(b.document, b.start);
+    });
     for (size_t i = 0; i < all.size(); ++i) {
       const DocumentSpan& span = all[i];
       std::vector<int64_t> inputs(static_cast<size_t>(span.length)), labels(inputs.size());
@@ -87,7 +89,8 @@ TEST_F(PackingTest, OrderDependsOnSeedAndEpochOnly) {
   EXPECT_NE(order(0, 1, "a"), order(0, 2, "a"));
 }
 
-// Training on one file after another forgets the earlier ones: a document of a hundred samples must be spread over the epoch.
+// Training on one file after another forgets the earlier ones: a document of a hundred samples must be spread
+// over the epoch.
 TEST_F(PackingTest, PiecesOfALongDocumentAreSpreadOverTheEpoch) {
   const TokenDataset& data = prepared_.train;
   const PackingIndex index = PackingIndex::open_or_make(data, 4, 0, 5, folder_ / "index");
@@ -100,7 +103,8 @@ TEST_F(PackingTest, PiecesOfALongDocumentAreSpreadOverTheEpoch) {
     before = document;
   }
   double expected = 0;  // neighbours that a random order has: Σ n (n − 1) / samples
-  for (const auto& [document, count] : pieces) expected += static_cast<double>(count * (count - 1)) / static_cast<double>(index.samples());
+  for (const auto& [document, count] : pieces)
+    expected += static_cast<double>(count * (count - 1)) / static_cast<double>(index.samples());
   ASSERT_GT(index.samples(), 1000);
   EXPECT_LT(static_cast<double>(neighbours), expected + 5 * std::sqrt(expected)) << "of " << index.samples();
 }
@@ -117,13 +121,17 @@ TEST_F(PackingTest, IndexIsReusedAndMadeAgainWhenDamaged) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 16);
     write_file(path, bad);
-    EXPECT_EQ(error_of([&] { PackingIndex::open(path, key, data.documents()); }).code(), ExitCode::kData) << at;
+    EXPECT_EQ(error_of([&] { PackingIndex::open(path, key, data.documents()); }).code(), ExitCode::kData)
+        << at;
   }
   write_file(path, good.substr(0, good.size() - 8));
   EXPECT_EQ(error_of([&] { PackingIndex::open(path, key, data.documents()); }).code(), ExitCode::kData);
   PackingIndex::open_or_make(data, 64, 0, 1, folder_ / "index");
   EXPECT_EQ(read_file(path), good);
-  EXPECT_EQ(error_of([&] { PackingIndex::open(path, {data.fingerprint(), 64, 1, 1}, data.documents()); }).code(), ExitCode::kData);
+  EXPECT_EQ(error_of([&] {
+              PackingIndex::open(path, {data.fingerprint(), 64, 1, 1}, data.documents());
+            }).code(),
+            ExitCode::kData);
 }
 
 TEST(Blend, CountsStayWithinTwoOfTheWeightsAtEveryPrefix) {
@@ -148,14 +156,18 @@ TEST(Blend, CountsStayWithinTwoOfTheWeightsAtEveryPrefix) {
       ASSERT_EQ(place.index, given[static_cast<size_t>(place.dataset)]++);
       if (n > 1000 && n % 97 != 0) continue;
       for (size_t k = 0; k < weights.size(); ++k) {
-        ASSERT_LT(std::abs(static_cast<double>(n + 1) * weights[k] / sum - static_cast<double>(given[k])), 2.0) << k << " of " << n;
+        ASSERT_LT(std::abs(static_cast<double>(n + 1) * weights[k] / sum - static_cast<double>(given[k])),
+                  2.0)
+            << k << " of " << n;
       }
     }
-    for (size_t k = 0; k < weights.size(); ++k) EXPECT_DOUBLE_EQ(blend.weight(static_cast<int64_t>(k)), weights[k] / sum);
+    for (size_t k = 0; k < weights.size(); ++k)
+      EXPECT_DOUBLE_EQ(blend.weight(static_cast<int64_t>(k)), weights[k] / sum);
   }
 }
 
-// By hand: ten bytes are four tokens, which share them evenly, rounded down in sum; the end of the document stands for none.
+// By hand: ten bytes are four tokens, which share them evenly, rounded down in sum; the end of the document
+// stands for none.
 TEST(SpanBytes, AreOfTheTokensAndNotOfTheSeparator) {
   TemporaryFolder folder;
   write_file(folder / "text/a.txt", "0123456789");
@@ -193,7 +205,8 @@ TEST(Blend, SmallWeightsAreSampled) {
 }
 
 TEST(Blend, BadWeightsAreRefused) {
-  for (const auto& weights : {std::vector<double>{}, {0, 0}, {1, -1}, {NAN, 1}, {INFINITY}, {1e308, 1e308}, {1, 1e-20}}) {
+  for (const auto& weights :
+       {std::vector<double>{}, {0, 0}, {1, -1}, {NAN, 1}, {INFINITY}, {1e308, 1e308}, {1, 1e-20}}) {
     EXPECT_EQ(error_of([&] { Blend blend(weights); }).code(), ExitCode::kUsage);
   }
 }

@@ -39,7 +39,8 @@ TEST(Prepare, TokensAreTheDocumentsOfBothSides) {
   write_documents(folder / "text", 300);
   write_file(folder / "text/more.jsonl", "{\"text\":\"one\"}\n{\"text\":\"\"}\n{\"text\":\"two\"}\n");
   const Corpus corpus = corpus_of(folder / "text", 20);
-  const PreparedSource prepared = prepare(corpus, 0, byte_encoder(), folder / "cache", {.shard_tokens = 20000});
+  const PreparedSource prepared =
+      prepare(corpus, 0, byte_encoder(), folder / "cache", {.shard_tokens = 20000});
   EXPECT_FALSE(prepared.reused);
   EXPECT_GT(prepared.train.shards(), 3);
   EXPECT_GT(prepared.held_out.documents(), 10);
@@ -65,7 +66,8 @@ TEST(Prepare, InterruptedPreparationGoesOn) {
   TemporaryFolder folder;
   write_documents(folder / "text", 120);
   std::string lines;
-  for (int i = 0; i < 200; ++i) lines += fmt::format("{{\"text\":\"line {} {}\"}}\n", i, std::string(static_cast<size_t>(i) * 7, 'y'));
+  for (int i = 0; i < 200; ++i)
+    lines += fmt::format("{{\"text\":\"line {} {}\"}}\n", i, std::string(static_cast<size_t>(i) * 7, 'y'));
   write_file(folder / "text/0060.jsonl", lines);
   const Corpus corpus = corpus_of(folder / "text", 10);
   PrepareOptions options{.shard_tokens = 40000, .batch_bytes = 3000, .long_document_bytes = 700};
@@ -107,9 +109,11 @@ TEST(Prepare, InterruptedInsideACutDocumentGoesOn) {
   for (const char* name : {"book.txt", "book.jsonl"}) {
     TemporaryFolder folder;
     std::string text, line;
-    for (int i = 0; i < 3000; ++i) text += fmt::format("line {} of the book\n", i), line += fmt::format("line {} of the book\\n", i);
+    for (int i = 0; i < 3000; ++i)
+      text += fmt::format("line {} of the book\n", i), line += fmt::format("line {} of the book\\n", i);
     const bool json = std::string_view(name).ends_with(".jsonl");
-    write_file(folder / "text" / name, json ? "{\"text\":\"\"}\n{\"text\":\"" + line + "\"}\n{\"text\":\"\"}\n" : text);
+    write_file(folder / "text" / name,
+               json ? "{\"text\":\"\"}\n{\"text\":\"" + line + "\"}\n{\"text\":\"\"}\n" : text);
     write_file(folder / "text/z.txt", "");
     const Corpus corpus = corpus_of(folder / "text", 5, true);
     PrepareOptions options{.shard_tokens = 1000, .long_document_bytes = 5000};
@@ -125,12 +129,15 @@ TEST(Prepare, InterruptedInsideACutDocumentGoesOn) {
       };
       EXPECT_THROW(prepare(corpus, 0, byte_encoder(), cache, options), Interrupted);
       options.after_commit = nullptr;
-      EXPECT_EQ(files_below(prepare(corpus, 0, byte_encoder(), cache, options).folder), files_below(whole.folder)) << name << stop;
+      EXPECT_EQ(files_below(prepare(corpus, 0, byte_encoder(), cache, options).folder),
+                files_below(whole.folder))
+          << name << stop;
     }
   }
 }
 
-// A request to stop ends a preparation soon, with an error of its own; what it had open is gone, what it had finished stays.
+// A request to stop ends a preparation soon, with an error of its own; what it had open is gone, what it had
+// finished stays.
 TEST(Prepare, ARequestToStopLeavesNothingHalfWritten) {
   TemporaryFolder folder;
   write_documents(folder / "text", 120);
@@ -146,7 +153,8 @@ TEST(Prepare, ARequestToStopLeavesNothingHalfWritten) {
     if (++encoded == 60) request_stop(SIGINT);
     encode(text, ids);
   };
-  EXPECT_EQ(error_of([&] { prepare(corpus, 0, stopping, cache, options); }).code(), ExitCode::kPreemptedNotSaved);
+  EXPECT_EQ(error_of([&] { prepare(corpus, 0, stopping, cache, options); }).code(),
+            ExitCode::kPreemptedNotSaved);
   clear_signal_requests();
   EXPECT_LT(encoded, 90) << "it went on";
   EXPECT_GT(commits, 0);
@@ -182,7 +190,8 @@ TEST(Prepare, LongDocumentsGoThroughInPieces) {
     ++long_documents;
     return piecewise();
   };
-  const PreparedSource prepared = prepare(corpus, 0, counting, folder / "cache", {.batch_bytes = 4000, .long_document_bytes = 1000});
+  const PreparedSource prepared =
+      prepare(corpus, 0, counting, folder / "cache", {.batch_bytes = 4000, .long_document_bytes = 1000});
   EXPECT_GT(long_documents, 5);
   expect_same_text(corpus, prepared);
 }
@@ -192,12 +201,14 @@ TEST(Prepare, TokenizerOfLonghaulGivesTheTextBack) {
   write_documents(folder / "text", 12);
   const Tokenizer tokenizer = Tokenizer::bytes();
   const Corpus corpus = corpus_of(folder / "text");
-  const PreparedSource prepared = prepare(corpus, 0, encoder_of(tokenizer), folder / "cache", {.long_document_bytes = 300});
+  const PreparedSource prepared =
+      prepare(corpus, 0, encoder_of(tokenizer), folder / "cache", {.long_document_bytes = 300});
   const auto documents = documents_of(corpus);
   for (int64_t d = 0; d < prepared.train.documents(); ++d) {
     std::vector<int64_t> ids(static_cast<size_t>(prepared.train.length(d)));
     prepared.train.read(d, 0, ids);
-    EXPECT_EQ(tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())), documents[static_cast<size_t>(d)].second);
+    EXPECT_EQ(tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())),
+              documents[static_cast<size_t>(d)].second);
   }
 }
 
@@ -210,7 +221,8 @@ TEST(Prepare, DamagedCacheIsAnErrorThatSaysWhatToRemove) {
   for (size_t at = 0; at < manifest.size(); ++at) {
     std::string bad = manifest;
     bad[at] = static_cast<char>(bad[at] ^ 1);
-    if (bad[at] == ' ' || manifest[at] == ' ' || bad[at] == '\v' || manifest[at] == '\n') continue;  // white space of the layout
+    // white space of the layout
+    if (bad[at] == ' ' || manifest[at] == ' ' || bad[at] == '\v' || manifest[at] == '\n') continue;
     write_file(prepared / "dataset.json", bad);
     const Error error = error_of([&] { prepare(corpus, 0, byte_encoder(), folder / "cache"); });
     EXPECT_EQ(error.code(), ExitCode::kData) << at;
@@ -228,10 +240,14 @@ TEST(Prepare, DamagedCacheIsAnErrorThatSaysWhatToRemove) {
 TEST(Prepare, NothingToTrainOnIsAnError) {
   TemporaryFolder folder;
   write_file(folder / "text/a.txt", "");
-  EXPECT_NE(std::string(error_of([&] { prepare_all(corpus_of(folder / "text"), byte_encoder(), folder / "cache"); }).what()).find("empty"),
+  EXPECT_NE(std::string(error_of([&] {
+                          prepare_all(corpus_of(folder / "text"), byte_encoder(), folder / "cache");
+                        }).what())
+                .find("empty"),
             std::string::npos);
   write_file(folder / "text/a.txt", "text");
-  const Error error = error_of([&] { prepare_all(corpus_of(folder / "text", 100), byte_encoder(), folder / "cache"); });
+  const Error error =
+      error_of([&] { prepare_all(corpus_of(folder / "text", 100), byte_encoder(), folder / "cache"); });
   EXPECT_EQ(error.code(), ExitCode::kData);
   EXPECT_NE(std::string(error.what()).find("held_out_percent"), std::string::npos);
 }

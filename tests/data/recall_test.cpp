@@ -1,4 +1,5 @@
-// Sequences of random tokens: what stands where, checked by walking through them as somebody who answers would.
+// Sequences of random tokens: what stands where, checked by walking through them as somebody who answers
+// would.
 #include "data/order/recall.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ using recipe::RecallKind;
 
 TEST(RecallRows, MqarAsksForEveryPairOnce) {
   for (const RecallShape& shape :
-       {RecallShape{.sequence = 64, .pairs = 4, .vocabulary = 64}, RecallShape{.sequence = 65, .pairs = 16, .vocabulary = 8192},
+       {RecallShape{.sequence = 64, .pairs = 4, .vocabulary = 64},
+        RecallShape{.sequence = 65, .pairs = 16, .vocabulary = 8192},
         RecallShape{.sequence = 16, .pairs = 4, .vocabulary = 10, .nearness = 1}}) {
     for (int64_t index : {int64_t{0}, int64_t{7}, int64_t{-1}}) {
       const RecallRow row = recall_row(shape, 3, index);
@@ -24,7 +26,8 @@ TEST(RecallRows, MqarAsksForEveryPairOnce) {
       std::map<int64_t, int64_t> pairs;
       std::set<int64_t> values;
       for (int64_t p = 0; p < shape.pairs; ++p) {
-        const int64_t key = row.inputs[static_cast<size_t>(2 * p)], value = row.inputs[static_cast<size_t>(2 * p + 1)];
+        const int64_t key = row.inputs[static_cast<size_t>(2 * p)],
+                      value = row.inputs[static_cast<size_t>(2 * p + 1)];
         EXPECT_TRUE(key >= 1 && key < shape.vocabulary / 2) << key;
         EXPECT_TRUE(value >= shape.vocabulary / 2 && value < shape.vocabulary) << value;
         EXPECT_TRUE(pairs.emplace(key, value).second) << "a key twice";
@@ -52,7 +55,8 @@ TEST(RecallRows, CopySaysTheSameAgain) {
   for (size_t t = 6; t < 15; ++t) EXPECT_EQ(row.inputs[t], 0);
   EXPECT_EQ(row.inputs[15], 1);
   EXPECT_EQ(std::vector<int64_t>(row.labels.begin() + 15, row.labels.end()), first);
-  EXPECT_EQ(std::vector<int64_t>(row.inputs.begin() + 16, row.inputs.end()), std::vector<int64_t>(first.begin(), first.end() - 1));
+  EXPECT_EQ(std::vector<int64_t>(row.inputs.begin() + 16, row.inputs.end()),
+            std::vector<int64_t>(first.begin(), first.end() - 1));
   for (size_t t = 0; t < 15; ++t) EXPECT_EQ(row.labels[t], -1);
 }
 
@@ -64,8 +68,8 @@ TEST(RecallRows, AreFunctionsOfSeedAndIndex) {
   EXPECT_NE(recall_row(shape, 1, 0).inputs, recall_row(shape, 1, -1).inputs);
 }
 
-// With a = 1 each of the slots is as likely; with a small one the first slot is drawn far more often than the last. The expected share of
-// the first draw among S slots: s^(a−1) / Σ.
+// With a = 1 each of the slots is as likely; with a small one the first slot is drawn far more often than the
+// last. The expected share of the first draw among S slots: s^(a−1) / Σ.
 TEST(RecallRows, QuestionsFollowThePowerLaw) {
   const auto share_of_first_slot = [](double nearness) {
     const RecallShape shape{.sequence = 42, .pairs = 1, .vocabulary = 100, .nearness = nearness};
@@ -80,9 +84,13 @@ TEST(RecallRows, QuestionsFollowThePowerLaw) {
 }
 
 TEST(RecallRows, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(error_of([] { recall_row({.sequence = 15, .pairs = 4, .vocabulary = 64}, 0, 0); }).code(), ExitCode::kUsage);
-  EXPECT_EQ(error_of([] { recall_row({.sequence = 64, .pairs = 8, .vocabulary = 16}, 0, 0); }).code(), ExitCode::kUsage);
-  EXPECT_EQ(error_of([] { recall_row({.kind = RecallKind::kCopy, .sequence = 7, .pairs = 4, .vocabulary = 64}, 0, 0); }).code(),
+  EXPECT_EQ(error_of([] { recall_row({.sequence = 15, .pairs = 4, .vocabulary = 64}, 0, 0); }).code(),
+            ExitCode::kUsage);
+  EXPECT_EQ(error_of([] { recall_row({.sequence = 64, .pairs = 8, .vocabulary = 16}, 0, 0); }).code(),
+            ExitCode::kUsage);
+  EXPECT_EQ(error_of([] {
+              recall_row({.kind = RecallKind::kCopy, .sequence = 7, .pairs = 4, .vocabulary = 64}, 0, 0);
+            }).code(),
             ExitCode::kUsage);
   EXPECT_EQ(problem_of({.sequence = 16, .pairs = 4, .vocabulary = 10}), "");
   EXPECT_DOUBLE_EQ(chance_of({.sequence = 16, .pairs = 4, .vocabulary = 10}), 1 / 5.0);

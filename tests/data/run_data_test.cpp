@@ -15,7 +15,8 @@ TEST(RunData, TrainsTheTokenizerOnceAndPreparesOnce) {
   for (int i = 0; i < 60; ++i) {
     std::string text;
     for (int k = 0; k < 50; ++k)
-      text += fmt::format("def function_{}_{}(value):\n    return value + {}\n", i, k * i % 17, k * k * 7919 % 100003);
+      text += fmt::format("def function_{}_{}(value):\n    return value + {}\n", i, k * i % 17,
+                          k * k * 7919 % 100003);
     write_file(folder / fmt::format("text/{}.py", i), text);
   }
   recipe::DataOptions options;
@@ -37,7 +38,8 @@ TEST(RunData, TrainsTheTokenizerOnceAndPreparesOnce) {
   for (size_t d = 0; d < train.documents.size(); ++d) {
     std::vector<int64_t> ids(static_cast<size_t>(first.train()[0]->length(static_cast<int64_t>(d))));
     first.train()[0]->read(static_cast<int64_t>(d), 0, ids);
-    EXPECT_EQ(first.tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())), train.documents[d].second);
+    EXPECT_EQ(first.tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())),
+              train.documents[d].second);
   }
   Loader loader(first.train(), with_batch(loader_options(options, 64), 4));
   EXPECT_EQ(loader.take(0).inputs.size(), 256u);
@@ -46,7 +48,8 @@ TEST(RunData, TrainsTheTokenizerOnceAndPreparesOnce) {
 TEST(RunData, TokenizerIsTrainedOnTheTrainingPartOnly) {
   TemporaryFolder folder;
   for (int i = 0; i < 40; ++i)
-    write_file(folder / fmt::format("text/{}.txt", i), fmt::format("plain words number {} and some more plain words\n", i));
+    write_file(folder / fmt::format("text/{}.txt", i),
+               fmt::format("plain words number {} and some more plain words\n", i));
   recipe::DataOptions options;
   options.source = {(folder / "text").string()};
   options.vocabulary = 300;
@@ -58,7 +61,8 @@ TEST(RunData, TokenizerIsTrainedOnTheTrainingPartOnly) {
   ASSERT_FALSE(held.documents.empty());
   for (const auto& [identity, text] : held.documents) std::filesystem::remove((folder / "text") / identity);
   options.held_out_percent = 0;
-  EXPECT_EQ(open_tokenizer(options, Corpus::open(corpus_options(options, {})), folder / "two").sha256(), first);
+  EXPECT_EQ(open_tokenizer(options, Corpus::open(corpus_options(options, {})), folder / "two").sha256(),
+            first);
 }
 
 // While it reads, and while it merges pairs.
@@ -94,7 +98,8 @@ TEST(RunData, TokenizerFromTheRecipe) {
   EXPECT_EQ(open_run_data(options, {}, folder / "cache").tokenizer.vocabulary(), 257);
   Tokenizer::bytes().save(folder / "tokenizer.json");
   options.tokenizer = (folder / "tokenizer.json").string();
-  EXPECT_TRUE(open_run_data(options, {}, folder / "cache").sources[0].reused) << "the same tokenizer by another name";
+  EXPECT_TRUE(open_run_data(options, {}, folder / "cache").sources[0].reused)
+      << "the same tokenizer by another name";
   options.tokenizer = (folder / "missing.json").string();
   EXPECT_EQ(error_of([&] { open_run_data(options, {}, folder / "cache"); }).code(), ExitCode::kData);
 }

@@ -6,19 +6,23 @@
 namespace longhaul::data {
 namespace {
 
-ShardIdentity identity_of(int64_t vocabulary) { return {sha256_hex("tokenizer"), sha256_hex("preparation"), vocabulary, 0}; }
+ShardIdentity identity_of(int64_t vocabulary) {
+  return {sha256_hex("tokenizer"), sha256_hex("preparation"), vocabulary, 0};
+}
 
 std::vector<std::vector<int32_t>> sample_documents(int64_t vocabulary, int count) {
   std::vector<std::vector<int32_t>> documents;
   for (int d = 0; d < count; ++d) {
     std::vector<int32_t> ids;
-    for (int i = 0; i < d * 37 % 5000; ++i) ids.push_back(static_cast<int32_t>((int64_t{d} * 7919 + i * 104729) % vocabulary));
+    for (int i = 0; i < d * 37 % 5000; ++i)
+      ids.push_back(static_cast<int32_t>((int64_t{d} * 7919 + i * 104729) % vocabulary));
     documents.push_back(ids);
   }
   return documents;
 }
 
-void write_shard(const std::filesystem::path& path, int64_t vocabulary, const std::vector<std::vector<int32_t>>& documents) {
+void write_shard(const std::filesystem::path& path, int64_t vocabulary,
+                 const std::vector<std::vector<int32_t>>& documents) {
   ShardWriter writer(path, identity_of(vocabulary));
   for (const auto& ids : documents) {
     const std::span all(ids);
@@ -86,7 +90,8 @@ TEST(TokenShard, TruncatedLongerAndForeignFilesAreRefused) {
   const auto path = folder / "a.tokens";
   write_shard(path, 1000, sample_documents(1000, 40));
   const std::string good = read_file(path);
-  for (size_t size : {size_t{0}, size_t{7}, size_t{255}, size_t{256}, size_t{1000}, good.size() - 8, good.size() - 1}) {
+  for (size_t size :
+       {size_t{0}, size_t{7}, size_t{255}, size_t{256}, size_t{1000}, good.size() - 8, good.size() - 1}) {
     write_file(path, good.substr(0, size));
     EXPECT_EQ(error_of([&] { TokenShard::open(path); }).code(), ExitCode::kData) << size;
   }
@@ -95,11 +100,13 @@ TEST(TokenShard, TruncatedLongerAndForeignFilesAreRefused) {
   std::string other_version = good;
   other_version[8] = 3;
   write_file(path, other_version);
-  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path); }).what()).find("version 3"), std::string::npos);
+  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path); }).what()).find("version 3"),
+            std::string::npos);
   write_file(path, good);
   ShardIdentity other = identity_of(1000);
   other.tokenizer_sha256 = sha256_hex("another");
-  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path, &other); }).what()).find("tokenizer"), std::string::npos);
+  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path, &other); }).what()).find("tokenizer"),
+            std::string::npos);
   other = identity_of(1000);
   other.preparation = sha256_hex("another");
   EXPECT_EQ(error_of([&] { TokenShard::open(path, &other); }).code(), ExitCode::kData);

@@ -20,7 +20,8 @@ TEST(Source, FolderIsReadInBytewiseOrderOfRelativePaths) {
   write_file(folder / "a.txt", "A");
   write_file(folder / ".git/x.txt", "hidden");
   write_file(folder / "a/.x.txt", "hidden");
-  EXPECT_EQ(documents_of(corpus_of(folder.path())), (Documents{{"Z.txt", "Z"}, {"a.txt", "A"}, {"a/z.txt", "AZ"}, {"b.txt", "B"}}));
+  EXPECT_EQ(documents_of(corpus_of(folder.path())),
+            (Documents{{"Z.txt", "Z"}, {"a.txt", "A"}, {"a/z.txt", "AZ"}, {"b.txt", "B"}}));
 }
 
 TEST(Source, EndingsLookBehindCompression) {
@@ -33,7 +34,8 @@ TEST(Source, EndingsLookBehindCompression) {
   CorpusOptions options;
   options.sources = {folder.path().string()};
   options.source.endings = {".py"};
-  EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"a.py", "a"}, {"b.py.gz", "b"}, {"c.py.zst", "c"}, {"e.py.xz", "e"}}));
+  EXPECT_EQ(documents_of(Corpus::open(options)),
+            (Documents{{"a.py", "a"}, {"b.py.gz", "b"}, {"c.py.zst", "c"}, {"e.py.xz", "e"}}));
 }
 
 TEST(Source, SeveralGzipMembersZstdFramesAndXzStreamsAreOneText) {
@@ -41,7 +43,8 @@ TEST(Source, SeveralGzipMembersZstdFramesAndXzStreamsAreOneText) {
   const std::string big(3 << 20, 'x');
   write_file(folder / "a.txt.gz", gzipped("one ") + gzipped(big) + gzipped(" end") + std::string(512, '\0'));
   write_file(folder / "b.txt.zst", zstd_compressed("one ") + zstd_compressed(big) + zstd_compressed(" end"));
-  write_file(folder / "c.txt.xz", xz_compressed("one ") + xz_compressed(big) + xz_compressed(" end") + std::string(512, '\0'));
+  write_file(folder / "c.txt.xz",
+             xz_compressed("one ") + xz_compressed(big) + xz_compressed(" end") + std::string(512, '\0'));
   const Documents documents = documents_of(corpus_of(folder.path()));
   ASSERT_EQ(documents.size(), 3u);
   for (const auto& [name, text] : documents) EXPECT_EQ(text, "one " + big + " end") << name;
@@ -51,9 +54,11 @@ TEST(Source, TruncatedOrDamagedCompressionIsAnError) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i * 7919) + "\n";
   for (const auto& [ending, packed] :
-       {std::pair{"gz", gzipped(text)}, std::pair{"zst", zstd_compressed(text)}, std::pair{"xz", xz_compressed(text)}}) {
+       {std::pair{"gz", gzipped(text)}, std::pair{"zst", zstd_compressed(text)},
+        std::pair{"xz", xz_compressed(text)}}) {
     for (const std::string& broken :
-         {packed.substr(0, packed.size() / 2), packed.substr(0, packed.size() - 1), std::string(), "plain text" + packed}) {
+         {packed.substr(0, packed.size() / 2), packed.substr(0, packed.size() - 1), std::string(),
+          "plain text" + packed}) {
       TemporaryFolder folder;
       const auto path = folder / fmt::format("a.txt.{}", ending);
       write_file(path, broken);
@@ -72,10 +77,11 @@ TEST(Source, TruncatedOrDamagedCompressionIsAnError) {
 TEST(Source, JsonLines) {
   TemporaryFolder folder;
   const auto path = folder / "a.jsonl";
-  write_file(
-      path,
-      "\xEF\xBB\xBF{\"text\": \"one\\n\\u00e9\", \"id\": 1}\n\n{\"id\": {\"text\": \"inner\"}, \"text\": \"two\"}\r\n  \n{\"text\":\"\"}\n{\"text\":\"last\"}");
-  EXPECT_EQ(documents_of(corpus_of(path)), (Documents{{"a.jsonl:1", "one\n\xc3\xa9"}, {"a.jsonl:3", "two"}, {"a.jsonl:6", "last"}}));
+  write_file(path,
+             "\xEF\xBB\xBF{\"text\": \"one\\n\\u00e9\", \"id\": 1}\n\n{\"id\": {\"text\": \"inner\"}, "
+             "\"text\": \"two\"}\r\n  \n{\"text\":\"\"}\n{\"text\":\"last\"}");
+  EXPECT_EQ(documents_of(corpus_of(path)),
+            (Documents{{"a.jsonl:1", "one\n\xc3\xa9"}, {"a.jsonl:3", "two"}, {"a.jsonl:6", "last"}}));
   write_file(folder / "b.jsonl.gz", gzipped("{\"body\": \"x\"}\n{\"body\": \"y\"}\n"));
   CorpusOptions options;
   options.sources = {(folder / "b.jsonl.gz").string()};
@@ -86,8 +92,9 @@ TEST(Source, JsonLines) {
 TEST(Source, BadJsonLineNamesFileAndLine) {
   TemporaryFolder folder;
   const auto path = folder / "a.jsonl";
-  for (const char* bad : {"{\"text\": \"x\"", "[1]", "{\"text\": 3}", "{\"other\": \"x\"}", "nonsense", "{\"text\": \"x\"} y",
-                          "{\"text\": \"\\q\"}", "{\"text\": \"x\",}", "{\"text\": \"x\", \"a\": 01}", "{\"text\": \"a\tb\"}"}) {
+  for (const char* bad : {"{\"text\": \"x\"", "[1]", "{\"text\": 3}", "{\"other\": \"x\"}", "nonsense",
+                          "{\"text\": \"x\"} y", "{\"text\": \"\\q\"}", "{\"text\": \"x\",}",
+                          "{\"text\": \"x\", \"a\": 01}", "{\"text\": \"a\tb\"}"}) {
     write_file(path, fmt::format("{{\"text\": \"good\"}}\n{}\n{{\"text\": \"better\"}}\n", bad));
     const Error error = error_of([&] { documents_of(corpus_of(path)); });
     EXPECT_EQ(error.code(), ExitCode::kData) << bad;
@@ -105,7 +112,8 @@ TEST(Source, BadJsonLineNamesFileAndLine) {
 // As JavaScript, Python and nlohmann read it.
 TEST(Source, OfAKeyThatStandsTwiceTheLastValueCounts) {
   TemporaryFolder folder;
-  const std::vector<std::string> lines = {R"({"text": "one", "text": "two"})", R"({"text": 1, "a": 2, "text": "two"})",
+  const std::vector<std::string> lines = {R"({"text": "one", "text": "two"})",
+                                          R"({"text": 1, "a": 2, "text": "two"})",
                                           R"({"text": "a", "t\u0065xt": "two", "b": {"text": "three"}})",
                                           "{\"text\": \"\xff\", \"text\": \"two\"}"};
   for (const std::string& line : lines) {
@@ -114,7 +122,9 @@ TEST(Source, OfAKeyThatStandsTwiceTheLastValueCounts) {
   }
   for (const char* line : {R"({"text": "one", "text": 2})", R"({"text": "one", "text": null})"}) {
     write_file(folder / "a.jsonl", line);
-    EXPECT_EQ(error_of([&] { documents_of(corpus_of(folder / "a.jsonl")); }).fields().found, "\"text\" is not a string") << line;
+    EXPECT_EQ(error_of([&] { documents_of(corpus_of(folder / "a.jsonl")); }).fields().found,
+              "\"text\" is not a string")
+        << line;
   }
 }
 
@@ -158,8 +168,10 @@ TEST(Source, LongJsonLineIsScannedInPieces) {
   const auto path = folder / "a.jsonl";
   std::string text;
   while (text.size() < (6 << 20)) text += "line \"quoted\" \\ and more\n";
-  write_file(path, "{\"text\": \"before\"}\n" + nlohmann::json{{"text", text}, {"other", 1}}.dump() + "\n{\"text\": \"after\"}");
-  EXPECT_EQ(documents_of(corpus_of(path)), (Documents{{"a.jsonl:1", "before"}, {"a.jsonl:2", text}, {"a.jsonl:3", "after"}}));
+  write_file(path, "{\"text\": \"before\"}\n" + nlohmann::json{{"text", text}, {"other", 1}}.dump() +
+                       "\n{\"text\": \"after\"}");
+  EXPECT_EQ(documents_of(corpus_of(path)),
+            (Documents{{"a.jsonl:1", "before"}, {"a.jsonl:2", text}, {"a.jsonl:3", "after"}}));
   // Going on after line 1 and after line 2.
   for (int64_t line : {1, 2}) {
     Collector rest;
@@ -191,8 +203,9 @@ TEST(Source, TildeIsTheHomeFolder) {
   const char* before = std::getenv("HOME");
   const std::string home = before == nullptr ? "" : before;
   ::setenv("HOME", folder.path().c_str(), 1);
-  EXPECT_EQ(documents_of(Corpus::open({.sources = {"~/texts"}, .held_out_percent = 0, .remove_copies = false})),
-            (Documents{{"a.txt", "at home"}}));
+  EXPECT_EQ(
+      documents_of(Corpus::open({.sources = {"~/texts"}, .held_out_percent = 0, .remove_copies = false})),
+      (Documents{{"a.txt", "at home"}}));
   if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
 }
 
@@ -216,13 +229,16 @@ TEST(Source, LibtorchIsItsPythonElseItsHeaders) {
 TEST(Source, RowsOfJsonAreKnownByHowTheFileBegins) {
   TemporaryFolder folder;
   const std::string lines = "\n {\"url\": \"x\", \"text\": \"one\"}\n{\"text\": \"two\"}\n";
-  const std::string array = "[\n  {\n    \"id\": [1, {\"a\": 2}],\n    \"text\": \"o\\n]e}, \\\"q\\\"\"\n  },\n{\"text\":\"two\"}\n]\n";
+  const std::string array =
+      "[\n  {\n    \"id\": [1, {\"a\": 2}],\n    \"text\": \"o\\n]e}, \\\"q\\\"\"\n  "
+      "},\n{\"text\":\"two\"}\n]\n";
   write_file(folder / "lines.json", lines);
   write_file(folder / "upper.JSONL", lines);
   write_file(folder / "packed.json.GZ", gzipped(lines));
   write_file(folder / "array.json", array);
   write_file(folder / "array.json.xz", xz_compressed("\xEF\xBB\xBF" + array));
-  const std::string pretty = "{\n  \"text\": \"a configuration\"\n}\n", minified = "{\"name\": \"one object in one line\"}\n";
+  const std::string pretty = "{\n  \"text\": \"a configuration\"\n}\n",
+                    minified = "{\"name\": \"one object in one line\"}\n";
   write_file(folder / "pretty.json", pretty);
   write_file(folder / "minified.json", minified);
   write_file(folder / "numbers.json", "[1, 2]");
@@ -287,7 +303,8 @@ TEST(Source, JsonLinesInUtf16SaySo) {
   using namespace std::string_literals;
   for (const auto& [bytes, found] :
        {std::pair("\xff\xfe{\0}\0\n\0"s, "UTF-16"), std::pair("\xfe\xff\0{\0}\0\n"s, "UTF-16"),
-        std::pair("{\0}\0\n\0"s, "UTF-16, without a byte order mark"), std::pair("\xff\xfe\0\0{\0\0\0"s, "UTF-32")}) {
+        std::pair("{\0}\0\n\0"s, "UTF-16, without a byte order mark"),
+        std::pair("\xff\xfe\0\0{\0\0\0"s, "UTF-32")}) {
     write_file(folder / "a.jsonl", bytes);
     const Error error = error_of([&] { documents_of(corpus_of(folder / "a.jsonl")); });
     EXPECT_EQ(error.code(), ExitCode::kData);
@@ -297,7 +314,8 @@ TEST(Source, JsonLinesInUtf16SaySo) {
 
 TEST(Source, ARelativePathThatIsMissingIsNamedWhole) {
   const Error error = error_of([&] { corpus_of("no/such/texts"); });
-  EXPECT_EQ(error.fields().where, "no/such/texts, that is " + (std::filesystem::current_path() / "no/such/texts").string());
+  EXPECT_EQ(error.fields().where,
+            "no/such/texts, that is " + (std::filesystem::current_path() / "no/such/texts").string());
 }
 
 TEST(Source, LinksToFoldersAreFollowed) {
@@ -308,22 +326,27 @@ TEST(Source, LinksToFoldersAreFollowed) {
   write_file(folder / "elsewhere/b.txt", "B");
   write_file(folder / "elsewhere/deep/c.txt", "C");
   fs::create_directory_symlink("../elsewhere", folder / "text/part1");
-  fs::create_directory_symlink("..", folder / "elsewhere/deep/up");        // a circle, from within the linked folder
+  // a circle, from within the linked folder
+  fs::create_directory_symlink("..", folder / "elsewhere/deep/up");
   fs::create_directory_symlink(folder / "text", folder / "text/itself");   // and one to the source
   fs::create_directory_symlink("../elsewhere", folder / "text/.part2");    // hidden
   fs::create_directory_symlink("/no/such/folder", folder / "text/part3");  // told by the log
-  EXPECT_EQ(documents_of(corpus_of(folder / "text")), (Documents{{"a.txt", "A"}, {"part1/b.txt", "B"}, {"part1/deep/c.txt", "C"}}));
+  EXPECT_EQ(documents_of(corpus_of(folder / "text")),
+            (Documents{{"a.txt", "A"}, {"part1/b.txt", "B"}, {"part1/deep/c.txt", "C"}}));
 }
 
 // A few KB that unpack to GB.
 TEST(Source, ABombIsRefused) {
   TemporaryFolder folder;
-  write_file(folder / "logs.txt.zst", zstd_compressed(std::string(200 << 20, 'a')));  // packed well, and no more than may be
+  // packed well, and no more than may be
+  write_file(folder / "logs.txt.zst", zstd_compressed(std::string(200 << 20, 'a')));
   int64_t bytes = 0;
-  for_each_text(corpus_of(folder / "logs.txt.zst"), Split::kTrain, [&](std::string_view text) { bytes += std::ssize(text); });
+  for_each_text(corpus_of(folder / "logs.txt.zst"), Split::kTrain,
+                [&](std::string_view text) { bytes += std::ssize(text); });
   EXPECT_EQ(bytes, 200 << 20);
   write_file(folder / "bomb.txt.zst", zstd_compressed(std::string(300 << 20, 'a')));
-  const Error error = error_of([&] { for_each_text(corpus_of(folder / "bomb.txt.zst"), Split::kTrain, [](std::string_view) {}); });
+  const Error error = error_of(
+      [&] { for_each_text(corpus_of(folder / "bomb.txt.zst"), Split::kTrain, [](std::string_view) {}); });
   EXPECT_EQ(error.code(), ExitCode::kData);
   EXPECT_EQ(error.fields().where, (folder / "bomb.txt.zst").string());
 }
@@ -334,8 +357,8 @@ TEST(Source, OtherTextsOfTheSameNamesSizesAndTimesHaveAnotherKey) {
   namespace fs = std::filesystem;
   const std::string text(20000, 'a');
   std::vector<std::string> keys;
-  for (const auto& [name, at] :
-       {std::pair("one", -1), std::pair("two", 0), std::pair("three", 10000), std::pair("four", 19999), std::pair("copy", -1)}) {
+  for (const auto& [name, at] : {std::pair("one", -1), std::pair("two", 0), std::pair("three", 10000),
+                                 std::pair("four", 19999), std::pair("copy", -1)}) {
     std::string other = text;
     if (at >= 0) other[static_cast<size_t>(at)] = 'b';
     write_file(folder / name / "a.txt", other);

@@ -1,4 +1,5 @@
-// What the tests of data share: small corpora, an encoder of one id a byte, and the ids of a document as the model sees them.
+// What the tests of data share: small corpora, an encoder of one id a byte, and the ids of a document as the
+// model sees them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,9 +55,10 @@ inline std::string zstd_compressed(std::string_view text) {
 inline std::string xz_compressed(std::string_view text) {
   std::string out(lzma_stream_buffer_bound(text.size()), '\0');
   size_t size = 0;
-  EXPECT_EQ(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(text.data()), text.size(),
-                                    reinterpret_cast<uint8_t*>(out.data()), &size, out.size()),
-            LZMA_OK);
+  EXPECT_EQ(
+      lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(text.data()),
+                              text.size(), reinterpret_cast<uint8_t*>(out.data()), &size, out.size()),
+      LZMA_OK);
   out.resize(size);
   return out;
 }
@@ -70,7 +72,8 @@ inline Encoder byte_encoder(int32_t offset = 0) {
   encoder.piecewise = [encode = encoder.encode]() -> Encoder::Piecewise {
     return [encode](std::string_view piece, bool, std::vector<int32_t>& ids) { encode(piece, ids); };
   };
-  encoder.encode_part = [encode = encoder.encode](std::string_view text, Encoder::Place, std::vector<int32_t>& ids) { encode(text, ids); };
+  encoder.encode_part = [encode = encoder.encode](std::string_view text, Encoder::Place,
+                                                  std::vector<int32_t>& ids) { encode(text, ids); };
   encoder.vocabulary = offset + 257;
   encoder.separator = offset + 256;
   encoder.sha256 = sha256_hex("one id a byte " + std::to_string(offset));
@@ -80,14 +83,17 @@ inline Encoder byte_encoder(int32_t offset = 0) {
 // (identity, text) of every document, whatever the source.
 class Collector : public CorpusSink {
  public:
-  void begin(const DocumentInfo& document, Split split) override { documents.push_back({document.identity, ""}), splits.push_back(split); }
+  void begin(const DocumentInfo& document, Split split) override {
+    documents.push_back({document.identity, ""}), splits.push_back(split);
+  }
   void text(std::string_view chunk) override { documents.back().second += chunk; }
   void end(const CorpusCounts&, const CorpusPosition&) override {}
   std::vector<std::pair<std::string, std::string>> documents;
   std::vector<Split> splits;
 };
 
-inline Corpus corpus_of(const std::filesystem::path& source, int64_t held_out_percent = 0, bool remove_copies = false) {
+inline Corpus corpus_of(const std::filesystem::path& source, int64_t held_out_percent = 0,
+                        bool remove_copies = false) {
   CorpusOptions options;
   options.sources = {source.string()};
   options.held_out_percent = held_out_percent;
@@ -114,7 +120,8 @@ inline void write_documents(const std::filesystem::path& folder, int count, size
   for (int i = 0; i < count; ++i) {
     std::string text;
     const size_t length = 1 + static_cast<size_t>(i) * 7919 % longest;
-    for (size_t k = 0; k < length; ++k) text += static_cast<char>('a' + (static_cast<size_t>(i) * 31 + k * k) % 26);
+    for (size_t k = 0; k < length; ++k)
+      text += static_cast<char>('a' + (static_cast<size_t>(i) * 31 + k * k) % 26);
     write_file(folder / fmt::format("{:04}.txt", i), text);
   }
 }

@@ -1,4 +1,5 @@
-// Which documents are held out, cut or left out: by their text, whatever they are called and however they are packed.
+// Which documents are held out, cut or left out: by their text, whatever they are called and however they are
+// packed.
 #include "data/corpus/survey.h"
 
 #include <xxhash.h>
@@ -20,7 +21,9 @@ std::set<std::string> texts_of(const Corpus& corpus, Split split) {
   return texts;
 }
 
-std::string document(int i) { return fmt::format("document {} with some words of its own: {}\n", i, i * 7919 % 1009); }
+std::string document(int i) {
+  return fmt::format("document {} with some words of its own: {}\n", i, i * 7919 % 1009);
+}
 
 TEST(Survey, HeldOutAreAboutThePercentOfTheDocuments) {
   TemporaryFolder folder;
@@ -64,11 +67,13 @@ TEST(Survey, CopiesInAnotherSourceLieOnTheSameSide) {
     write_file(folder / fmt::format("a/{}.txt", i), document(i));
     if (i % 2 == 0) write_file(folder / fmt::format("b/other-{}.txt.gz", i), gzipped(document(i)));
   }
-  for (int i = 0; i < 3; ++i) write_file(folder / fmt::format("c/{}.txt", i), document(i));  // too few: one is chosen
+  // too few: one is chosen
+  for (int i = 0; i < 3; ++i) write_file(folder / fmt::format("c/{}.txt", i), document(i));
   for (const bool remove_copies : {false, true}) {
-    const Corpus corpus = Corpus::open({.sources = {(folder / "a").string(), (folder / "b").string(), (folder / "c").string()},
-                                        .held_out_percent = 10,
-                                        .remove_copies = remove_copies});
+    const Corpus corpus =
+        Corpus::open({.sources = {(folder / "a").string(), (folder / "b").string(), (folder / "c").string()},
+                      .held_out_percent = 10,
+                      .remove_copies = remove_copies});
     const auto train = texts_of(corpus, Split::kTrain), held_out = texts_of(corpus, Split::kHeldOut);
     EXPECT_EQ(train.size() + held_out.size(), 300u) << "a text is on both sides";
     if (!remove_copies) {
@@ -86,7 +91,8 @@ TEST(Survey, OfAFewDocumentsTheSmallestHashIsHeldOutAndNeverTheBulk) {
   ASSERT_EQ(held.size(), 1u);
   EXPECT_TRUE(texts_of(corpus_of(folder / "few", 0), Split::kHeldOut).empty());
   // The same one under other names.
-  for (int i = 0; i < 5; ++i) write_file(folder / fmt::format("other/{}.md", 9 - i), fmt::format("text {}", i));
+  for (int i = 0; i < 5; ++i)
+    write_file(folder / fmt::format("other/{}.md", 9 - i), fmt::format("text {}", i));
   EXPECT_EQ(texts_of(corpus_of(folder / "other", 1), Split::kHeldOut), held);
   for (int i = 0; i < 40; ++i) {  // whatever the hashes are
     const auto at = folder / fmt::format("two-{}", i);
@@ -95,13 +101,15 @@ TEST(Survey, OfAFewDocumentsTheSmallestHashIsHeldOutAndNeverTheBulk) {
     EXPECT_EQ(texts_of(corpus_of(at, 1), Split::kHeldOut), std::set{document(i)});
   }
   for (int i = 0; i < 4; ++i) write_file(folder / fmt::format("twins/{}.txt", i), document(i / 2));
-  EXPECT_EQ(texts_of(corpus_of(folder / "twins", 1), Split::kTrain).size(), 1u) << "equal texts are one document";
+  EXPECT_EQ(texts_of(corpus_of(folder / "twins", 1), Split::kTrain).size(), 1u)
+      << "equal texts are one document";
 }
 
 TEST(Survey, OfOneDocumentTheEndIsHeldOutFromALineOn) {
   TemporaryFolder folder;
   std::string text;
-  for (int i = 0; text.size() < 1'100'000; ++i) text += fmt::format("line {} of the one book that everybody reads\n", i);
+  for (int i = 0; text.size() < 1'100'000; ++i)
+    text += fmt::format("line {} of the one book that everybody reads\n", i);
   const auto check = [&](const Corpus& corpus, int64_t at_least, int64_t at_most) {
     Collector all;
     const CorpusCounts counts = corpus.read(0, std::nullopt, all);
@@ -153,7 +161,8 @@ TEST(Survey, WithoutLineEndsTheCutIsBetweenCharacters) {
   EXPECT_EQ(texts_of(Corpus::open(options), Split::kHeldOut), std::set{std::string(500, '\x80')});
 }
 
-// The same book once alone and once among others: neither part may be trained on in one place and evaluated in the other.
+// The same book once alone and once among others: neither part may be trained on in one place and evaluated
+// in the other.
 TEST(Survey, ACutDocumentIsCutInEverySource) {
   TemporaryFolder folder;
   std::string book;
@@ -161,8 +170,9 @@ TEST(Survey, ACutDocumentIsCutInEverySource) {
   write_file(folder / "a/book.txt", book);
   write_file(folder / "b/book.txt", book);
   for (int i = 0; i < 20; ++i) write_file(folder / fmt::format("b/{}.txt", i), document(i * 31));
-  const Corpus corpus =
-      Corpus::open({.sources = {(folder / "b").string(), (folder / "a").string()}, .held_out_percent = 5, .remove_copies = false});
+  const Corpus corpus = Corpus::open({.sources = {(folder / "b").string(), (folder / "a").string()},
+                                      .held_out_percent = 5,
+                                      .remove_copies = false});
   const auto held_out = texts_of(corpus, Split::kHeldOut);
   Collector alone, among;
   corpus.read(1, std::nullopt, alone);
@@ -224,16 +234,20 @@ TEST(Survey, WhatIsNotTextIsLeftOutCountedAndNamed) {
   EXPECT_EQ(documents_of(Corpus::open(options)).size(), 5u);
 }
 
-// A line beyond the limit of simdjson is scanned as it comes, so it is known to be bad when a part of it was given out.
+// A line beyond the limit of simdjson is scanned as it comes, so it is known to be bad when a part of it was
+// given out.
 TEST(Survey, LongBadLinesAreLeftOutToo) {
   TemporaryFolder folder;
   const std::string longer(6 << 20, 'x');
   const std::string good = "{\"text\": \"good\"}\n";
-  for (const std::string& bad : {"{\"text\": \"" + longer + "\"\n", "{\"text\": \"" + longer + "\", \"text\": \"twice\"}\n",
-                                 "{\"text\": \"" + longer + "\", \"text\": 3}\n", "{\"other\": \"" + longer + "\"}\n"}) {
+  for (const std::string& bad :
+       {"{\"text\": \"" + longer + "\"\n", "{\"text\": \"" + longer + "\", \"text\": \"twice\"}\n",
+        "{\"text\": \"" + longer + "\", \"text\": 3}\n", "{\"other\": \"" + longer + "\"}\n"}) {
     write_file(folder / "a.jsonl", good + bad + "{\"text\": \"better\"}\n");
-    CorpusOptions options{.sources = {(folder / "a.jsonl").string()}, .held_out_percent = 0, .remove_copies = false};
-    EXPECT_EQ(error_of([&] { documents_of(Corpus::open(options)); }).fields().where, (folder / "a.jsonl").string() + ":2");
+    CorpusOptions options{
+        .sources = {(folder / "a.jsonl").string()}, .held_out_percent = 0, .remove_copies = false};
+    EXPECT_EQ(error_of([&] { documents_of(Corpus::open(options)); }).fields().where,
+              (folder / "a.jsonl").string() + ":2");
     options.source.skip_bad_lines = true;
     Collector all;
     const CorpusCounts counts = Corpus::open(options).read(0, std::nullopt, all);

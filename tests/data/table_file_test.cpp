@@ -1,5 +1,5 @@
-// Parquet and Arrow tables that pyarrow wrote (tests/golden/tables/make.py), and bad ones. Where the program was built without Arrow: what
-// it says.
+// Parquet and Arrow tables that pyarrow wrote (tests/golden/tables/make.py), and bad ones. Where the program
+// was built without Arrow: what it says.
 #include "data/corpus/table_file.h"
 
 #include <gmock/gmock.h>
@@ -17,14 +17,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-std::filesystem::path table(const std::string& name) { return std::filesystem::path(source_folder()) / "tests/golden/tables" / name; }
+std::filesystem::path table(const std::string& name) {
+  return std::filesystem::path(source_folder()) / "tests/golden/tables" / name;
+}
 
 using Rows = std::vector<std::pair<int64_t, std::string>>;
 
 Rows rows_of(const std::filesystem::path& path, const std::string& column = "text", int64_t after = 0) {
   Rows rows;
-  read_table(path, column, after,
-             [&](int64_t row, const std::string_view* text) { rows.emplace_back(row, text == nullptr ? "(null)" : std::string(*text)); });
+  read_table(path, column, after, [&](int64_t row, const std::string_view* text) {
+    rows.emplace_back(row, text == nullptr ? "(null)" : std::string(*text));
+  });
   return rows;
 }
 
@@ -51,7 +54,9 @@ TEST(Tables, AreKnownByTheirEndings) {
 TEST(Tables, OfEveryKindHaveTheSameRows) {
   if (!can_read_tables()) GTEST_SKIP() << "built without Arrow";
   for (const char* name : {"rows.parquet", "file.arrow", "saved/data-00000-of-00001.arrow"}) {
-    EXPECT_THAT(rows_of(table(name)), ElementsAre(Pair(1, "one"), Pair(2, "zwei\nline"), Pair(3, "(null)"), Pair(4, "vier é"))) << name;
+    EXPECT_THAT(rows_of(table(name)),
+                ElementsAre(Pair(1, "one"), Pair(2, "zwei\nline"), Pair(3, "(null)"), Pair(4, "vier é")))
+        << name;
     EXPECT_THAT(rows_of(table(name), "text", 2), ElementsAre(Pair(3, "(null)"), Pair(4, "vier é"))) << name;
   }
 }
@@ -84,8 +89,9 @@ TEST(Tables, AreSourcesLikeJsonLines) {
   EXPECT_THAT(error_of([&] { documents_of(Corpus::open(options)); }).what(), HasSubstr("has no text"));
   options.source.skip_bad_lines = true;
   const std::string name = "data-00000-of-00001.arrow";
-  EXPECT_THAT(documents_of(Corpus::open(options)),
-              ElementsAre(Pair(name + ":1", "one"), Pair(name + ":2", "zwei\nline"), Pair(name + ":4", "vier é")));
+  EXPECT_THAT(
+      documents_of(Corpus::open(options)),
+      ElementsAre(Pair(name + ":1", "one"), Pair(name + ":2", "zwei\nline"), Pair(name + ":4", "vier é")));
 }
 
 TEST(Tables, WithoutArrowAreRefusedWithTheWay) {

@@ -14,10 +14,14 @@ inline nlohmann::json added_token(int32_t id, const std::string& content) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
-inline nlohmann::json template_piece(const std::string& name) { return {{"SpecialToken", {{"id", name}, {"type_id", 0}}}}; }
+inline nlohmann::json template_piece(const std::string& name) {
+  return {{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+}
 
-// Ids 0 to 255 are bytes, 256 is `end`, and 257 on are `more`; the template has tokens of `front` and `back` around the text.
-inline Tokenizer bytes_with(const std::string& end, const std::vector<std::string>& more, const std::vector<std::string>& front = {},
+// Ids 0 to 255 are bytes, 256 is `end`, and 257 on are `more`; the template has tokens of `front` and `back`
+// around the text.
+inline Tokenizer bytes_with(const std::string& end, const std::vector<std::string>& more,
+                            const std::vector<std::string>& front = {},
                             const std::vector<std::string>& back = {}) {
   using nlohmann::json;
   json definition = json::parse(Tokenizer::bytes().definition());
@@ -25,7 +29,8 @@ inline Tokenizer bytes_with(const std::string& end, const std::vector<std::strin
   vocab.erase(std::string(kEndOfDocument));
   vocab[end] = 256;
   definition["added_tokens"] = {added_token(256, end)};
-  for (size_t i = 0; i < more.size(); ++i) definition["added_tokens"].push_back(added_token(static_cast<int32_t>(257 + i), more[i]));
+  for (size_t i = 0; i < more.size(); ++i)
+    definition["added_tokens"].push_back(added_token(static_cast<int32_t>(257 + i), more[i]));
   if (!front.empty() || !back.empty()) {
     json single = json::array(), special = json::object();
     for (const std::string& name : front) single.push_back(template_piece(name));
@@ -38,8 +43,10 @@ inline Tokenizer bytes_with(const std::string& end, const std::vector<std::strin
         special[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
       }
     }
-    definition["post_processor"] = {
-        {"type", "TemplateProcessing"}, {"single", single}, {"pair", json::array()}, {"special_tokens", special}};
+    definition["post_processor"] = {{"type", "TemplateProcessing"},
+                                    {"single", single},
+                                    {"pair", json::array()},
+                                    {"special_tokens", special}};
   }
   return Tokenizer::from_json(definition.dump(), "t.json");
 }

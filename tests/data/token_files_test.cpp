@@ -1,4 +1,5 @@
-// Token files of Megatron-LM and llm.c, written here byte by byte as their programs write them, and every way in which they can be bad.
+// Token files of Megatron-LM and llm.c, written here byte by byte as their programs write them, and every way
+// in which they can be bad.
 #include "data/corpus/token_files.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,8 @@ std::string bin_of(const std::vector<std::vector<int>>& sequences) {
 }
 
 // As indexed_dataset.py writes it. ends: first sequence of each document, and the number of sequences.
-std::string index_of(const std::vector<std::vector<int>>& sequences, const std::vector<int64_t>& ends, uint8_t code, int64_t token_bytes) {
+std::string index_of(const std::vector<std::vector<int>>& sequences, const std::vector<int64_t>& ends,
+                     uint8_t code, int64_t token_bytes) {
   std::string bytes("MMIDIDX\0\0", 9);
   put(bytes, uint64_t{1});
   put(bytes, code);
@@ -68,12 +70,14 @@ class TokenFiles : public ::testing::Test {
   TokenDocuments read(const std::filesystem::path& path, int64_t vocabulary = 257, int32_t separator = 256) {
     TokenDocuments documents;
     for (const TokenFile& file : token_files(path)) {
-      read_token_file(file, vocabulary, {separator},
-                      [&](std::span<const int32_t> tokens) { documents.emplace_back(tokens.begin(), tokens.end()); });
+      read_token_file(file, vocabulary, {separator}, [&](std::span<const int32_t> tokens) {
+        documents.emplace_back(tokens.begin(), tokens.end());
+      });
     }
     return documents;
   }
-  void write_megatron(const std::string& name, const std::vector<std::vector<int>>& sequences, const std::vector<int64_t>& ends) {
+  void write_megatron(const std::string& name, const std::vector<std::vector<int>>& sequences,
+                      const std::vector<int64_t>& ends) {
     write_file(folder_ / (name + ".bin"), bin_of<uint16_t>(sequences));
     write_file(folder_ / (name + ".idx"), index_of(sequences, ends, 8, 2));
   }
@@ -93,7 +97,8 @@ TEST_F(TokenFiles, MegatronsDocumentsOfEveryType) {
   EXPECT_EQ(read(folder_ / "u16.bin"), expected);
   EXPECT_EQ(read(folder_ / "u16.idx"), expected);
   write_file(folder_ / "i32.bin", bin_of<int32_t>(sequences));
-  write_file(folder_ / "i32.idx", index_of(sequences, {0, 2, 3, 5}, 4, 4) + std::string(5, '\0'));  // with a mode for each sequence
+  // with a mode for each sequence
+  write_file(folder_ / "i32.idx", index_of(sequences, {0, 2, 3, 5}, 4, 4) + std::string(5, '\0'));
   EXPECT_EQ(read(folder_ / "i32.idx"), expected);
   write_file(folder_ / "i64.bin", bin_of<int64_t>(sequences));
   write_file(folder_ / "i64.idx", index_of(sequences, {0, 2, 3, 5}, 5, 8));
@@ -152,7 +157,8 @@ TEST_F(TokenFiles, RefusesBadMegatronFiles) {
   EXPECT_THAT(with(9, uint64_t{2}), HasSubstr("version 1"));
   EXPECT_THAT(with(17, uint8_t{7}), HasSubstr("floating-point"));
   EXPECT_THAT(with(17, uint8_t{77}), HasSubstr("code 77"));
-  EXPECT_THAT(with(17, uint8_t{4}), HasSubstr("behind the one before"));  // offsets were of tokens of two bytes
+  // offsets were of tokens of two bytes
+  EXPECT_THAT(with(17, uint8_t{4}), HasSubstr("behind the one before"));
   EXPECT_THAT(with(18, uint64_t{3}), HasSubstr("truncated"));
   EXPECT_THAT(with(18, ~uint64_t{0}), HasSubstr("sensible"));
   EXPECT_THAT(with(34, int32_t{-3}), HasSubstr("at least 0"));
@@ -199,7 +205,8 @@ TEST_F(TokenFiles, ArePreparedOnceAndTrainedOn) {
     for (int64_t d = 0; d < side->documents(); ++d) texts.insert(text_of(*side, d));
   }
   for (const auto& sequence : sequences)
-    EXPECT_TRUE(texts.contains({static_cast<char>(sequence[0]), static_cast<char>(sequence[1]), static_cast<char>(sequence[2])}));
+    EXPECT_TRUE(texts.contains(
+        {static_cast<char>(sequence[0]), static_cast<char>(sequence[1]), static_cast<char>(sequence[2])}));
   EXPECT_FALSE(tokens.reused);
   const RunData second = open_run_data(options, {}, folder_ / "cache");
   EXPECT_TRUE(second.sources[1].reused);
@@ -216,7 +223,8 @@ TEST_F(TokenFiles, ArePreparedOnceAndTrainedOn) {
   EXPECT_EQ(error_of([&] { open_run_data(options, {}, folder_ / "cache"); }).code(), ExitCode::kUsage);
 }
 
-// Llama 3's: <|begin_of_text|> in front of each document, and nothing behind it; a file that is full ends within one.
+// Llama 3's: <|begin_of_text|> in front of each document, and nothing behind it; a file that is full ends
+// within one.
 constexpr const char* kLlama3Like = R"({"version": "1.0", "added_tokens": [
     {"id": 3, "content": "<|begin_of_text|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
     {"id": 4, "content": "<|end_of_text|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],

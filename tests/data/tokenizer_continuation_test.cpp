@@ -28,7 +28,8 @@ TEST(Continuation, KeepsTheSpacesBetweenWords) {
   EXPECT_EQ(alone.add(6), "a") << "the first space of a text is the tokenizer's own";
 }
 
-// Only the last tokens are decoded again; the text is still that of all of them, whatever they are: random ones, letters in bytes, spaces at the start.
+// Only the last tokens are decoded again; the text is still that of all of them, whatever they are: random
+// ones, letters in bytes, spaces at the start.
 TEST(Continuation, LongTextsAreThoseOfAllTokens) {
   for (const Tokenizer& tokenizer : {sentence_piece(), Tokenizer::bytes()}) {
     const bool fallback = tokenizer.vocabulary() == 7;
@@ -39,8 +40,9 @@ TEST(Continuation, LongTextsAreThoseOfAllTokens) {
     for (int i = 0; i < 700; ++i) {
       state = state * 1664525 + 1013904223;
       const auto draw = static_cast<int32_t>(state >> 16);
-      const std::vector<int32_t> next = draw % 5 == 0 ? (fallback ? std::vector<int32_t>{1, 2} : std::vector<int32_t>{0xc3, 0xa9})
-                                                      : std::vector<int32_t>{fallback ? 3 + draw % 4 : 'a' + draw % 3};
+      const std::vector<int32_t> next =
+          draw % 5 == 0 ? (fallback ? std::vector<int32_t>{1, 2} : std::vector<int32_t>{0xc3, 0xa9})
+                        : std::vector<int32_t>{fallback ? 3 + draw % 4 : 'a' + draw % 3};
       for (const int32_t id : next) {
         text.add(id);
         ids.push_back(id);

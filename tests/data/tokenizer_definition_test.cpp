@@ -53,7 +53,8 @@ TEST(TokenizerDefinition, ACategoryIsLookedUpOnceAPattern) {
   std::string pattern;
   for (int i = 0; i < 4000; ++i) pattern += "\\p{Lu}";
   Json json = small();
-  json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  json["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   const std::clock_t begin = std::clock();
   try {
     Tokenizer::from_json(json.dump(), "t.json");
@@ -68,9 +69,14 @@ TEST(TokenizerDefinition, WrongPartsAreRefusedWithTheirPlace) {
   expect_refused([](Json& j) { j["pre_tokenizer"]["type"] = 7; }, "t.json:/pre_tokenizer/type");
   expect_refused([](Json& j) { j["normalizer"] = {{"type", "Lowercase"}}; }, "normalizer Lowercase");
   expect_refused([](Json& j) { j["decoder"]["type"] = "WordPiece"; }, "decoder WordPiece");
-  expect_refused([](Json& j) { j["post_processor"] = {{"type", "BertProcessing"}}; }, "post-processor BertProcessing");
+  expect_refused(
+      [](Json& j) {
+        j["post_processor"] = {{"type", "BertProcessing"}};
+      },
+      "post-processor BertProcessing");
   expect_refused([](Json& j) { j["model"]["type"] = "Unigram"; }, "model Unigram");
-  expect_refused([](Json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "continuing_subword_prefix");
+  expect_refused([](Json& j) { j["model"]["continuing_subword_prefix"] = "##"; },
+                 "continuing_subword_prefix");
   expect_refused([](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
   expect_refused([](Json& j) { j["model"]["dropout"] = 0.1; }, "dropout");
   expect_refused([](Json& j) { j["truncation"] = 5; }, "truncation");
@@ -90,17 +96,20 @@ TEST(TokenizerDefinition, WrongPartsAreRefusedWithTheirPlace) {
   expect_refused([](Json& j) { j["added_tokens"].push_back(j["added_tokens"][0]); }, "a second time");
   expect_refused(
       [](Json& j) {
-        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+        j["pre_tokenizer"] = {
+            {"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}};
       },
       "t.json:/pre_tokenizer/pattern");
   expect_refused(
       [](Json& j) {
-        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "\\bx"}}}, {"behavior", "Isolated"}, {"invert", false}};
+        j["pre_tokenizer"] = {
+            {"type", "Split"}, {"pattern", {{"Regex", "\\bx"}}}, {"behavior", "Isolated"}, {"invert", false}};
       },
       "\\b in");
   expect_refused(
       [](Json& j) {
-        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sideways"}, {"invert", false}};
+        j["pre_tokenizer"] = {
+            {"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Sideways"}, {"invert", false}};
       },
       "Sideways");
 }
@@ -116,7 +125,8 @@ TEST(TokenizerDefinition, BrokenFilesAreRefused) {
     }
   };
   const std::string good = small().dump();
-  for (size_t size = 0; size < good.size(); size += 7) EXPECT_THROW(Tokenizer::from_json(good.substr(0, size), "t.json"), Error) << size;
+  for (size_t size = 0; size < good.size(); size += 7)
+    EXPECT_THROW(Tokenizer::from_json(good.substr(0, size), "t.json"), Error) << size;
   refused("", "JSON");
   refused("[1,2]", "an object");
   refused(std::string(100000, '['), "64 levels");
@@ -144,8 +154,9 @@ TEST(TokenizerDefinition, IdsWithoutATokenAreRefused) {
 TEST(TokenizerDefinition, WrongTrainingOptionsAreUsageErrors) {
   const TextSource none = [](std::string&) { return false; };
   for (const TrainOptions& options :
-       {TrainOptions{.vocabulary = 256}, TrainOptions{.vocabulary = 1 << 30}, TrainOptions{.special_tokens = {"<x>", "<x>"}},
-        TrainOptions{.special_tokens = {""}}, TrainOptions{.special_tokens = {"a"}}}) {
+       {TrainOptions{.vocabulary = 256}, TrainOptions{.vocabulary = 1 << 30},
+        TrainOptions{.special_tokens = {"<x>", "<x>"}}, TrainOptions{.special_tokens = {""}},
+        TrainOptions{.special_tokens = {"a"}}}) {
     try {
       train_bpe(none, options);
       ADD_FAILURE();

@@ -55,9 +55,11 @@ TEST(TokenizerGolden, IdsOfEveryFamily) {
     const Tokenizer tokenizer = golden_tokenizer(item);
     const std::vector<std::string> texts = golden_texts();
     for (size_t i = 0; i < texts.size(); ++i) {
-      EXPECT_EQ(tokenizer.encode(texts[i]), item.at("ids")[i].get<std::vector<int32_t>>()) << item.at("name") << " text " << i;
+      EXPECT_EQ(tokenizer.encode(texts[i]), item.at("ids")[i].get<std::vector<int32_t>>())
+          << item.at("name") << " text " << i;
       const Json& special = item.at("special_ids").is_null() ? item.at("ids") : item.at("special_ids");
-      EXPECT_EQ(tokenizer.encode(texts[i], true), special[i].get<std::vector<int32_t>>()) << item.at("name") << " text " << i;
+      EXPECT_EQ(tokenizer.encode(texts[i], true), special[i].get<std::vector<int32_t>>())
+          << item.at("name") << " text " << i;
     }
   }
 }
@@ -84,7 +86,8 @@ TEST(TokenizerGolden, TrainingEqualsThePeers) {
 }
 
 bool byte_preserving(const std::string& name) {
-  return name == "gpt2" || name == "llama3" || name == "o200k" || name == "starcoder" || name == "added-tokens" || name == "ignore-merges";
+  return name == "gpt2" || name == "llama3" || name == "o200k" || name == "starcoder" ||
+         name == "added-tokens" || name == "ignore-merges";
 }
 
 TEST(TokenizerRoundTrip, AnyBytesComeBack) {
@@ -92,7 +95,8 @@ TEST(TokenizerRoundTrip, AnyBytesComeBack) {
   for (const Json& item : golden().at("cases")) {
     if (!byte_preserving(item.at("name"))) continue;
     const Tokenizer tokenizer = golden_tokenizer(item);
-    const bool strips = item.at("name") == "added-tokens" || item.at("name") == "ignore-merges";  // lstrip tokens drop spaces
+    // lstrip tokens drop spaces
+    const bool strips = item.at("name") == "added-tokens" || item.at("name") == "ignore-merges";
     for (uint64_t seed = 0; seed < 20 && !strips; ++seed) {
       const std::string text = random_bytes(seed, 2000, seed % 2 == 1);
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text) << item.at("name") << " seed " << seed;
@@ -131,7 +135,8 @@ TEST(TokenizerStream, ChunksGiveTheIdsOfTheWhole) {
     for (const size_t chunk : {size_t{4099}, size_t{100000}, text.size()}) {
       StreamEncoder stream(tokenizer, true, 64 << 20);
       std::vector<int32_t> ids;
-      for (size_t at = 0; at < text.size(); at += chunk) stream.feed(std::string_view(text).substr(at, chunk), ids);
+      for (size_t at = 0; at < text.size(); at += chunk)
+        stream.feed(std::string_view(text).substr(at, chunk), ids);
       stream.finish(ids);
       ASSERT_TRUE(ids == whole) << item.at("name") << " chunk " << chunk;
       EXPECT_TRUE(stream.exact());
@@ -154,9 +159,12 @@ TEST(TokenizerStream, EveryCutThatIsCalledSafeIsSafe) {
       ++cuts;
       const std::string whole = asked + follow;
       std::vector<int32_t> parts;
-      tokenizer.encode_part(std::string_view(whole).substr(0, static_cast<size_t>(cut)), {.first = true, .last = false}, parts, true);
-      tokenizer.encode_part(std::string_view(whole).substr(static_cast<size_t>(cut)), {.first = false, .last = true}, parts, true);
-      ASSERT_EQ(parts, tokenizer.encode(whole, true)) << item.at("name") << " seed " << seed << " cut " << cut;
+      tokenizer.encode_part(std::string_view(whole).substr(0, static_cast<size_t>(cut)),
+                            {.first = true, .last = false}, parts, true);
+      tokenizer.encode_part(std::string_view(whole).substr(static_cast<size_t>(cut)),
+                            {.first = false, .last = true}, parts, true);
+      ASSERT_EQ(parts, tokenizer.encode(whole, true))
+          << item.at("name") << " seed " << seed << " cut " << cut;
     }
     EXPECT_GT(cuts, 30) << item.at("name");
   }
@@ -184,12 +192,13 @@ TEST(TokenizerModel, OneHugeWordTakesNoQuadraticTime) {
 
 TEST(TokenizerUnicode, NormalizationFollowsThePeersTables) {
   EXPECT_EQ(nfc("e\xCC\x81"), "\xC3\xA9");
-  EXPECT_EQ(nfc("\xE1\x84\x80\xE1\x85\xA1"), "\xEA\xB0\x80");        // Hangul
-  EXPECT_EQ(nfc("\xE2\x84\xAB"), "\xC3\x85");                        // Angstrom sign
-  EXPECT_EQ(nfc("q\xCC\x87\xCC\xA3"), "q\xCC\xA3\xCC\x87");          // reordered marks
-  EXPECT_EQ(nfc("a\xFF\xCC\x81"), "a\xFF\xCC\x81");                  // a bad byte stands between
-  EXPECT_EQ(nfc("e\xE1\xAA\xBF\xCC\x81"), "e\xE1\xAA\xBF\xCC\x81");  // U+1ABF is too new for the peer to reorder
-  EXPECT_EQ(class_of(0x1C89), CharClass::kLetter);                   // Unicode 16
+  EXPECT_EQ(nfc("\xE1\x84\x80\xE1\x85\xA1"), "\xEA\xB0\x80");  // Hangul
+  EXPECT_EQ(nfc("\xE2\x84\xAB"), "\xC3\x85");                  // Angstrom sign
+  EXPECT_EQ(nfc("q\xCC\x87\xCC\xA3"), "q\xCC\xA3\xCC\x87");    // reordered marks
+  EXPECT_EQ(nfc("a\xFF\xCC\x81"), "a\xFF\xCC\x81");            // a bad byte stands between
+  // U+1ABF is too new for the peer to reorder
+  EXPECT_EQ(nfc("e\xE1\xAA\xBF\xCC\x81"), "e\xE1\xAA\xBF\xCC\x81");
+  EXPECT_EQ(class_of(0x1C89), CharClass::kLetter);  // Unicode 16
   EXPECT_EQ(class_of(0x10D40), CharClass::kNumber);
   EXPECT_EQ(class_of(0x180E), CharClass::kOther);
   EXPECT_EQ(class_of(0x85), CharClass::kSpace);
@@ -197,7 +206,8 @@ TEST(TokenizerUnicode, NormalizationFollowsThePeersTables) {
 
 TEST(TokenizerCommands, IdsAreReadInEveryWritingAndOthersRefused) {
   const std::vector<int32_t> ids{1, 22, 333};
-  for (const char* text : {"[1,22,333]", "{\"file\":\"x\",\"ids\":[1, 22, 333]}\n", "1 22 333\n", " 1,22\n333"})
+  for (const char* text :
+       {"[1,22,333]", "{\"file\":\"x\",\"ids\":[1, 22, 333]}\n", "1 22 333\n", " 1,22\n333"})
     EXPECT_EQ(read_ids(text, "t"), ids);
   for (const char* text : {"[1,-2]", "[1.5]", "{\"id\":1}", "1 x", "[1", "99999999999999"})
     EXPECT_THROW(read_ids(text, "t"), Error) << text;

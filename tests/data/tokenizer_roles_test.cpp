@@ -1,5 +1,6 @@
-// What begins a text and what ends it: templates, tokens by their role, and the documents that a model is trained on. From public reports of models that were
-// given their end token where they know a beginning, and of models that never stopped.
+// What begins a text and what ends it: templates, tokens by their role, and the documents that a model is
+// trained on. From public reports of models that were given their end token where they know a beginning, and
+// of models that never stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,8 @@ TEST(TokenRoles, ATemplateBeginsATextAndElseTheEndOfDocument) {
 }
 
 TEST(TokenRoles, EndsAreTakenByUsualNamesOrByTheirRole) {
-  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<｜end▁of▁sentence｜>", "<eos>", "[EOS]"})
+  for (const char* name :
+       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<｜end▁of▁sentence｜>", "<eos>", "[EOS]"})
     EXPECT_EQ(bytes_with(name, {}).end_of_document(), 256) << name;
   const Tokenizer odd = bytes_with("<over>", {"<|im_end|>", "</s>"});
   EXPECT_EQ(odd.end_of_document(), 258);
@@ -50,8 +52,12 @@ TEST(TokenRoles, EndsAreTakenByUsualNamesOrByTheirRole) {
   EXPECT_THAT(told.with({}).stop_ids(), ElementsAre(258)) << "roles are not added up";
   const Error end = error_of([&] { odd.with({.end_of_document = "<none>", .stop = {}}); });
   EXPECT_THAT(end.what(), ::testing::AllOf(HasSubstr("data.end_of_document"), HasSubstr("<none>")));
-  EXPECT_THAT(error_of([&] { odd.with({.end_of_document = "", .stop = {"</s>", "<no>"}}); }).what(), HasSubstr("data.stop_tokens"));
-  EXPECT_THAT(error_of([&] { encoder_of(bytes_with("<over>", {})); }).what(), HasSubstr("data.end_of_document="));
+  EXPECT_THAT(error_of([&] {
+                odd.with({.end_of_document = "", .stop = {"</s>", "<no>"}});
+              }).what(),
+              HasSubstr("data.stop_tokens"));
+  EXPECT_THAT(error_of([&] { encoder_of(bytes_with("<over>", {})); }).what(),
+              HasSubstr("data.end_of_document="));
 }
 
 TEST(TokenRoles, IdsWithoutATokenAreKnown) {
@@ -65,17 +71,19 @@ TEST(TokenRoles, IdsWithoutATokenAreKnown) {
 TEST(TokenRoles, TruncationAndPaddingAreReadOver) {
   json definition = json::parse(Tokenizer::bytes().definition());
   EXPECT_THAT(Tokenizer::from_json(definition.dump(), "t.json").not_applied(), IsEmpty());
-  definition["truncation"] = {{"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  definition["truncation"] = {
+      {"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
   definition["padding"] = {{"strategy", {{"Fixed", 8}}}, {"pad_id", 0}};
   const Tokenizer tokenizer = Tokenizer::from_json(definition.dump(), "t.json");
   EXPECT_THAT(tokenizer.not_applied(), ElementsAre("truncation", "padding"));
   EXPECT_THAT(tokenizer.encode("abc"), ElementsAre('a', 'b', 'c'));
   definition["padding"] = 3;
-  EXPECT_THAT(error_of([&] { Tokenizer::from_json(definition.dump(), "t.json"); }).what(), HasSubstr("padding"));
+  EXPECT_THAT(error_of([&] { Tokenizer::from_json(definition.dump(), "t.json"); }).what(),
+              HasSubstr("padding"));
 }
 
-// Inputs and labels of a document against the ids with the template, which tests/golden/tokenizer_golden.json holds to the peer's: the document's end
-// follows unless the template puts it there.
+// Inputs and labels of a document against the ids with the template, which tests/golden/tokenizer_golden.json
+// holds to the peer's: the document's end follows unless the template puts it there.
 TEST(TokenRoles, DocumentsAreWhatTheTemplateMakesOfThem) {
   struct Case {
     std::vector<std::string> front, back;
@@ -83,15 +91,16 @@ TEST(TokenRoles, DocumentsAreWhatTheTemplateMakesOfThem) {
   };
   const std::vector<std::string> more = {"<s>", "<en>", "<x>"};
   for (const auto& [front, back, ended] :
-       {Case{{"<s>"}, {}, false}, Case{{"<s>"}, {"</s>"}, true}, Case{{"<s>", "<en>"}, {"<x>", "</s>"}, true}, Case{{}, {"</s>"}, true},
-        Case{{}, {}, false}, Case{{"</s>"}, {}, false}}) {
+       {Case{{"<s>"}, {}, false}, Case{{"<s>"}, {"</s>"}, true}, Case{{"<s>", "<en>"}, {"<x>", "</s>"}, true},
+        Case{{}, {"</s>"}, true}, Case{{}, {}, false}, Case{{"</s>"}, {}, false}}) {
     const Tokenizer tokenizer = bytes_with("</s>", more, front, back);
     const TemporaryFolder folder;
     const std::string text(700, 'a');
     write_file(folder / "text" / "a.txt", text);
     for (const int64_t long_bytes : {int64_t{1} << 20, int64_t{100}}) {  // whole, and in pieces
-      const PreparedSource prepared = prepare(corpus_of(folder / "text"), 0, encoder_of(tokenizer), folder / std::to_string(long_bytes),
-                                              {.long_document_bytes = long_bytes});
+      const PreparedSource prepared =
+          prepare(corpus_of(folder / "text"), 0, encoder_of(tokenizer), folder / std::to_string(long_bytes),
+                  {.long_document_bytes = long_bytes});
       ASSERT_EQ(prepared.train.documents(), 1);
       std::vector<int32_t> expected = tokenizer.encode(text, /*add_special=*/true);
       if (front.empty()) expected.insert(expected.begin(), 256);  // as documents begin without a template
@@ -110,7 +119,8 @@ TEST(TokenRoles, DocumentsAreWhatTheTemplateMakesOfThem) {
   }
 }
 
-// The folder in the cache is another one where documents begin with another token, and the old one where nothing changed.
+// The folder in the cache is another one where documents begin with another token, and the old one where
+// nothing changed.
 TEST(TokenRoles, WhatBeginsADocumentDecidesTheCacheFolder) {
   Encoder encoder = byte_encoder();
   EXPECT_EQ(encoder.marks(), "256");
@@ -120,7 +130,8 @@ TEST(TokenRoles, WhatBeginsADocumentDecidesTheCacheFolder) {
   const TemporaryFolder folder;
   write_documents(folder / "text", 3);
   const Corpus corpus = corpus_of(folder / "text");
-  EXPECT_NE(prepare(corpus, 0, encoder, folder / "cache").folder, prepare(corpus, 0, byte_encoder(), folder / "cache").folder);
+  EXPECT_NE(prepare(corpus, 0, encoder, folder / "cache").folder,
+            prepare(corpus, 0, byte_encoder(), folder / "cache").folder);
 }
 
 TEST(TokenRoles, WhatBeginsADocumentIsNeverMasked) {
@@ -139,9 +150,11 @@ TEST(TokenRoles, DefinitionsGetTheBeginningThatTrainingHad) {
   EXPECT_EQ(read.encode_prompt("ab"), Tokenizer::bytes().encode_prompt("ab"));
   EXPECT_EQ(definition_with_beginning(read), written);
   json definition = json::parse(Tokenizer::bytes().definition());
-  definition["post_processor"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
+  definition["post_processor"] = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   const Tokenizer byte_level = Tokenizer::from_json(definition.dump(), "t.json");
-  EXPECT_THAT(Tokenizer::from_json(definition_with_beginning(byte_level), "t.json").before(), ElementsAre(256));
+  EXPECT_THAT(Tokenizer::from_json(definition_with_beginning(byte_level), "t.json").before(),
+              ElementsAre(256));
   const Tokenizer llama = bytes_with("</s>", {"<s>"}, {"<s>"});
   EXPECT_EQ(definition_with_beginning(llama), llama.definition());
 }
@@ -152,7 +165,8 @@ TEST(TokenIds, AreReadFromABatchOfOne) {
   EXPECT_THAT(read_ids("[]", "ids.json"), IsEmpty());
   EXPECT_THAT(read_ids("\xef\xbb\xbf[5]", "ids.json"), ElementsAre(5));
   EXPECT_THAT(error_of([] { read_ids("[[1], [2]]", "ids.json"); }).what(), HasSubstr("2 lists"));
-  EXPECT_THAT(read_ids("-1", "ids"), ElementsAre(-1)) << "whoever decodes it says that there is no such token";
+  EXPECT_THAT(read_ids("-1", "ids"), ElementsAre(-1))
+      << "whoever decodes it says that there is no such token";
 }
 
 }  // namespace

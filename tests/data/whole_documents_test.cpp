@@ -1,4 +1,5 @@
-// Whole documents: samples that bring their own first and last token, are never cut where they fit, and whose first token is no label.
+// Whole documents: samples that bring their own first and last token, are never cut where they fit, and whose
+// first token is no label.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -54,7 +55,8 @@ WholeDocument numbered(int32_t number, int64_t length) {
 }
 
 TEST(WholeDocument, LabelsAreAllTokensButTheFirst) {
-  const WholeDocuments of({{.ids = {5, 6, 7, 8}, .segments = {{2, 0}, {4, 1}}, .bytes = 9}, {.ids = {1, 2}, .bytes = 2}});
+  const WholeDocuments of(
+      {{.ids = {5, 6, 7, 8}, .segments = {{2, 0}, {4, 1}}, .bytes = 9}, {.ids = {1, 2}, .bytes = 2}});
   const TokenDataset& data = of.dataset;
   EXPECT_TRUE(data.identity().whole()) << "the shard keeps it";
   EXPECT_EQ(data.labels(0), 3);
@@ -93,15 +95,16 @@ TEST(WholePacking, PutsTheLongestFirstIntoTheFullestRowWithRoom) {
   const std::vector<int64_t> labels{2, 3, 5, 7, 2, 4}, order{0, 1, 2, 3, 4, 5};
   const WholeRows rows = pack_whole(labels, order, 8);
   EXPECT_THAT(rows.ends, ElementsAre(1, 3, 6));
-  EXPECT_THAT(rows.pieces,
-              ElementsAre(WholePiece{3, 0}, WholePiece{2, 0}, WholePiece{1, 0}, WholePiece{5, 0}, WholePiece{0, 0}, WholePiece{4, 0}));
+  EXPECT_THAT(rows.pieces, ElementsAre(WholePiece{3, 0}, WholePiece{2, 0}, WholePiece{1, 0}, WholePiece{5, 0},
+                                       WholePiece{0, 0}, WholePiece{4, 0}));
   EXPECT_EQ(count_whole_rows(labels, 8), 3);
 }
 
 TEST(WholePacking, TakesTheRowWithLeastRoomAndNotTheFirst) {
   const std::vector<int64_t> labels{6, 7, 3}, order{0, 1, 2};
   EXPECT_EQ(count_whole_rows(labels, 10), 1 + 1) << "3 goes beside 7, which leaves row 6 as it was";
-  EXPECT_THAT(pack_whole(labels, order, 10).pieces, ElementsAre(WholePiece{1, 0}, WholePiece{2, 0}, WholePiece{0, 0}));
+  EXPECT_THAT(pack_whole(labels, order, 10).pieces,
+              ElementsAre(WholePiece{1, 0}, WholePiece{2, 0}, WholePiece{0, 0}));
 }
 
 TEST(WholePacking, CutsOnlyWhatIsLongerThanARowAndLeavesOutWhatHasNoLabel) {
@@ -153,7 +156,8 @@ TEST(WholePacking, OfALoaderResetsAtEveryDocumentAndPadsWithIgnoredLabels) {
 }
 
 TEST(WholeDocument, IsJudgedAloneWithOnlyTheLabelsThatCount) {
-  const WholeDocuments of({{.ids = {1, 2, 3, 4}, .segments = {{2, 0}, {4, 1}}, .bytes = 3}, {.ids = {5, 6, 7}, .bytes = 2}});
+  const WholeDocuments of(
+      {{.ids = {1, 2, 3, 4}, .segments = {{2, 0}, {4, 1}}, .bytes = 3}, {.ids = {5, 6, 7}, .bytes = 2}});
   EvaluationReader reader({&of.dataset}, {.context = 16, .tokens_per_batch = 16});
   EXPECT_EQ(reader.tokens(), 5);
   const std::optional<Batch> batch = reader.next();

@@ -35,8 +35,9 @@ const Models& small_models() {
 
 const size_t kCpuMetric = metric_named("cpu_usage", "");
 
-// Healthy machines, and one whose CPU falls by half from second 300 on. Of this seed no other machine has an episode of its own for minutes, as the
-// first ranks of some have: two that differ at once are the matter of `top`.
+// Healthy machines, and one whose CPU falls by half from second 300 on. Of this seed no other machine has an
+// episode of its own for minutes, as the first ranks of some have: two that differ at once are the matter of
+// `top`.
 Pull with_slow_machine(int64_t machines, int32_t slow, int64_t seconds = 900) {
   Pull pull = labelled({.machines = machines, .seed = 58, .fault = "none", .seconds = seconds}).pull;
   for (int64_t s = 300; s < seconds; ++s) pull.row(kCpuMetric, s)[slow] *= 0.4f;
@@ -46,8 +47,10 @@ Pull with_slow_machine(int64_t machines, int32_t slow, int64_t seconds = 900) {
 TEST(Detector, NamesTheMachineTheMetricAndTheSecond) {
   for (const Variant variant : kVariants) {
     const CallReport report = call(with_slow_machine(16, 11), small_models(), {.variant = variant});
-    const bool of_one_metric = variant == Variant::kMinder || variant == Variant::kRaw, md = variant == Variant::kMd;
-    // All metrics in one vector dilute the one that tells: whoever joins them may be late or see nothing, but names nobody else.
+    const bool of_one_metric = variant == Variant::kMinder || variant == Variant::kRaw,
+               md = variant == Variant::kMd;
+    // All metrics in one vector dilute the one that tells: whoever joins them may be late or see nothing, but
+    // names nobody else.
     ASSERT_LE(report.alerts.size(), 1u) << name_of(variant);
     ASSERT_TRUE(!report.alerts.empty() || !(of_one_metric || md)) << name_of(variant);
     if (report.alerts.empty()) continue;
@@ -108,7 +111,8 @@ TEST(Detector, SilentMachinesAreNamed) {
 TEST(Detector, SaysWhatItCannotJudge) {
   Pull pull = with_slow_machine(16, 3);
   for (int64_t s = 0; s < pull.seconds; ++s) std::fill(pull.row(0, s), pull.row(0, s) + 16, 0.1f);
-  for (int64_t s = 0; s < 600; ++s) std::fill(pull.row(5, s), pull.row(5, s) + 16, std::numeric_limits<float>::quiet_NaN());
+  for (int64_t s = 0; s < 600; ++s)
+    std::fill(pull.row(5, s), pull.row(5, s) + 16, std::numeric_limits<float>::quiet_NaN());
   pull.missing = {9};
   pull.dead_counters = {{.machine = 4, .metric = 5, .seconds = 20},
                         {.machine = 6, .metric = 5, .seconds = 2}};  // two seconds are a wrong sample
@@ -123,7 +127,8 @@ TEST(Detector, SaysWhatItCannotJudge) {
 TEST(Detector, SeveralAtOnce) {
   Pull pull = with_slow_machine(32, 3);
   for (int64_t s = 320; s < 900; ++s) pull.row(kCpuMetric, s)[20] *= 0.4f;
-  DetectOptions options{.variant = Variant::kRaw, .top = 3, .distance_threshold = 0.2};  // machine 17 has an offset of its own
+  // machine 17 has an offset of its own
+  DetectOptions options{.variant = Variant::kRaw, .top = 3, .distance_threshold = 0.2};
   const CallReport report = call(pull, small_models(), options);
   std::vector<std::string> names;
   for (const Alert& alert : report.alerts) names.push_back(alert.machine);
@@ -159,8 +164,8 @@ TEST(Stream, SaysWhatACallSays) {
   }
 }
 
-// Among 110 machines: 7 is off in one metric for little more than four minutes, 9 as long in two, 11 in one for nearly nine minutes, 13 in one for five
-// minutes while another metric jitters for one.
+// Among 110 machines: 7 is off in one metric for little more than four minutes, 9 as long in two, 11 in one
+// for nearly nine minutes, 13 in one for five minutes while another metric jitters for one.
 Pull with_four_suspects(size_t second_metric) {
   Pull pull = labelled({.machines = 110, .seed = 58, .fault = "none"}).pull;
   const auto off = [&](int32_t machine, size_t metric, int64_t from, int64_t to) {
@@ -176,7 +181,8 @@ Pull with_four_suspects(size_t second_metric) {
 TEST(Detector, AmongManyAMetricNeedsAnotherOrTwiceTheTime) {
   const size_t duty = metric_named("gpu_duty_cycle", "");
   const Pull pull = with_four_suspects(duty);
-  DetectOptions options{.variant = Variant::kRaw, .metrics = {kCpuMetric, duty}, .top = 8, .distance_threshold = 0.15};
+  DetectOptions options{
+      .variant = Variant::kRaw, .metrics = {kCpuMetric, duty}, .top = 8, .distance_threshold = 0.15};
   const auto names_of = [](const auto& alerts) {
     std::vector<std::string> names;
     for (const Alert& alert : alerts) names.push_back(alert.machine);
@@ -205,15 +211,17 @@ TEST(Detector, AmongManyAMetricNeedsAnotherOrTwiceTheTime) {
   EXPECT_NEAR(called[0].raised_s - called[0].first_s, 246, 1) << "four minutes of windows of eight seconds";
   EXPECT_NEAR(called[1].raised_s - called[1].first_s, 486, 1);
   options.agreement_from = 0;
-  EXPECT_THAT(names_of(call(pull, small_models(), options).alerts),
-              ::testing::UnorderedElementsAre("machine-0007", "machine-0009", "machine-0011", "machine-0013"));
+  EXPECT_THAT(
+      names_of(call(pull, small_models(), options).alerts),
+      ::testing::UnorderedElementsAre("machine-0007", "machine-0009", "machine-0011", "machine-0013"));
   EXPECT_EQ(streamed().size(), 4u);
   options.agreement_from = 110;  // no more machines than that
   EXPECT_EQ(call(pull, small_models(), options).alerts.size(), 4u);
 }
 
-// Above a hundred machines too thresholds are chosen by what a call would say: a metric alone is not believed there, so low thresholds, which healthy
-// machines with one bad metric pass, cost nothing and find a fault that is small in both of its metrics.
+// Above a hundred machines too thresholds are chosen by what a call would say: a metric alone is not believed
+// there, so low thresholds, which healthy machines with one bad metric pass, cost nothing and find a fault
+// that is small in both of its metrics.
 TEST(Tune, ChoosesByTheDecisionsOfACall) {
   const size_t duty = metric_named("gpu_duty_cycle", "");
   DetectOptions options{.variant = Variant::kRaw, .metrics = {kCpuMetric, duty}};
@@ -221,10 +229,13 @@ TEST(Tune, ChoosesByTheDecisionsOfACall) {
   std::vector<LabelledCase> cases;
   for (const bool faulty : {true, false, true, false}) {
     LabelledCase each{.pull = labelled({.machines = 110, .seed = 58, .fault = "none"}).pull};
-    for (int64_t s = 300; s < 560; ++s) each.pull.row(kCpuMetric, s)[7] *= 0.4f;  // a metric alone, for little more than four minutes
+    // a metric alone, for little more than four minutes
+    for (int64_t s = 300; s < 560; ++s) each.pull.row(kCpuMetric, s)[7] *= 0.4f;
     if (faulty) {
-      for (int64_t s = 300; s < 600; ++s) each.pull.row(kCpuMetric, s)[9] *= 0.6f, each.pull.row(duty, s)[9] *= 0.6f;
-      each.faults = {{.type = "ecc_error", .machine = 9, .onset_s = 300, .end_s = 600, .metrics = options.metrics}};
+      for (int64_t s = 300; s < 600; ++s)
+        each.pull.row(kCpuMetric, s)[9] *= 0.6f, each.pull.row(duty, s)[9] *= 0.6f;
+      each.faults = {
+          {.type = "ecc_error", .machine = 9, .onset_s = 300, .end_s = 600, .metrics = options.metrics}};
     }
     cases.push_back(std::move(each));
   }
@@ -234,13 +245,15 @@ TEST(Tune, ChoosesByTheDecisionsOfACall) {
   const Tuned tuned = tune(traces, channels, options);
   models.thresholds["raw"].assign(models.metrics.size(), {});
   for (size_t c = 0; c < channels.size(); ++c) {
-    const auto at = std::find(models.metrics.begin(), models.metrics.end(), channels[c].metrics.front()) - models.metrics.begin();
+    const auto at = std::find(models.metrics.begin(), models.metrics.end(), channels[c].metrics.front()) -
+                    models.metrics.begin();
     models.thresholds["raw"][static_cast<size_t>(at)] = tuned.thresholds[c];
   }
   Tally called;
   for (const LabelledCase& each : cases) {
     const CallReport report = call(each.pull, models, options);
-    for (const Verdict& verdict : verdicts_of(each.faults, each.pull.machines, report.alerts, {}, options.continuity_s))
+    for (const Verdict& verdict :
+         verdicts_of(each.faults, each.pull.machines, report.alerts, {}, options.continuity_s))
       called.add(verdict);
   }
   EXPECT_EQ(called.f1(), tuned.f1);
@@ -254,7 +267,8 @@ TEST(Stream, TellsSilenceAndForgetsWhoWasReplaced) {
   std::vector<float> row(pull.metrics.size() * 6);
   for (int64_t s = 0; s < pull.seconds; ++s) {
     for (size_t m = 0; m < pull.metrics.size(); ++m) {
-      for (size_t i = 0; i < 6; ++i) row[6 * m + i] = i == 2 && s >= 100 && s < 200 ? std::nanf("") : pull.row(m, s)[i];
+      for (size_t i = 0; i < 6; ++i)
+        row[6 * m + i] = i == 2 && s >= 100 && s < 200 ? std::nanf("") : pull.row(m, s)[i];
     }
     for (const Alert& alert : stream.next(static_cast<double>(s), row)) alerts.push_back(alert);
     if (s == 250) stream.replaced("machine-0002");
@@ -300,7 +314,8 @@ TEST(Page, ShowsTheSuspectAgainstTheRest) {
   EXPECT_THAT(html, HasSubstr("machine-0007"));
   EXPECT_THAT(html, HasSubstr("a &lt;case&gt;"));
   EXPECT_THAT(html, HasSubstr("<b>cpu_usage</b>"));
-  for (const size_t metric : metric_choice("used")) EXPECT_THAT(html, HasSubstr("id=\"" + std::string(metrics()[metric].name) + "\""));
+  for (const size_t metric : metric_choice("used"))
+    EXPECT_THAT(html, HasSubstr("id=\"" + std::string(metrics()[metric].name) + "\""));
 }
 
 }  // namespace

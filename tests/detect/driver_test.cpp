@@ -41,13 +41,15 @@ TEST(Driver, BlocksThenReplacesOnceAndNotTooMany) {
   EXPECT_EQ(failed.kind, Response::Kind::kFailed);
   EXPECT_THAT(failed.problem, HasSubstr("the scheduler is away"));
   driver.works = true;
-  EXPECT_EQ(responder.act_on({.machine = "d", .raised_s = 9001}).kind, Response::Kind::kNoSpare);  // a failure does not count as blocked
+  // a failure does not count as blocked
+  EXPECT_EQ(responder.act_on({.machine = "d", .raised_s = 9001}).kind, Response::Kind::kNoSpare);
 }
 
 TEST(Driver, RunsACommand) {
   TemporaryFolder folder;
   const auto script = folder / "handle";
-  write_text_atomically(script, "#!/bin/sh\necho \"$@\" >> " + (folder / "log").string() + "\n[ $1 = replace ] && echo spare-9\nexit 0\n");
+  write_text_atomically(script, "#!/bin/sh\necho \"$@\" >> " + (folder / "log").string() +
+                                    "\n[ $1 = replace ] && echo spare-9\nexit 0\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   CommandDriver driver(script.string());
   driver.block({.machine = "m 1", .metric = "cpu_usage", .first_s = 300});

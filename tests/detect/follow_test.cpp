@@ -1,4 +1,5 @@
-// A source that grows, second by second or in pieces: the alarms are those of a stream over the whole; and clocks that are apart.
+// A source that grows, second by second or in pieces: the alarms are those of a stream over the whole; and
+// clocks that are apart.
 #include "detect/minder/follow.h"
 
 #include <fmt/format.h>
@@ -36,7 +37,8 @@ Pull with_holes_and_a_fault(int64_t machines, int64_t seconds) {
 std::string text_of(const std::vector<Alert>& alerts) {
   std::string text;
   for (const Alert& each : alerts)
-    text += each.machine + " " + each.metric + fmt::format(" {} {} {:.6f}; ", each.first_s, each.raised_s, each.score);
+    text += each.machine + " " + each.metric +
+            fmt::format(" {} {} {:.6f}; ", each.first_s, each.raised_s, each.score);
   return text;
 }
 
@@ -98,7 +100,8 @@ Pull with_shifted_clock(uint64_t seed, int64_t shift) {
   Pull pull = labelled({.machines = 16, .seed = seed, .fault = "none", .seconds = 900}).pull;
   const Pull before = pull;
   for (size_t m = 0; m < pull.metrics.size(); ++m) {
-    for (int64_t s = 0; s < pull.seconds; ++s) pull.row(m, s)[5] = before.row(m, std::clamp<int64_t>(s - shift, 0, pull.seconds - 1))[5];
+    for (int64_t s = 0; s < pull.seconds; ++s)
+      pull.row(m, s)[5] = before.row(m, std::clamp<int64_t>(s - shift, 0, pull.seconds - 1))[5];
   }
   return pull;
 }
@@ -123,7 +126,8 @@ TEST(Clocks, AShiftedMachineIsFoundMovedBackAndSaid) {
   }
 }
 
-// A swing of two minutes fits almost as well three seconds earlier: that tells nothing of a clock. One of twenty seconds does.
+// A swing of two minutes fits almost as well three seconds earlier: that tells nothing of a clock. One of
+// twenty seconds does.
 TEST(Clocks, ALagThatFitsBetterByAHairIsNone) {
   constexpr double kTurn = 6.283185307179586;
   for (const double period_s : {120.0, 20.0}) {
@@ -132,7 +136,8 @@ TEST(Clocks, ALagThatFitsBetterByAHairIsNone) {
     for (int s = 0; s < 900; ++s) {
       series.times_s.push_back(s);
       for (int i = 0; i < 8; ++i)
-        series.values.push_back(static_cast<float>(50 + 20 * std::sin(kTurn * (s - (i == 5 ? 3 : 0)) / period_s)));
+        series.values.push_back(
+            static_cast<float>(50 + 20 * std::sin(kTurn * (s - (i == 5 ? 3 : 0)) / period_s)));
     }
     const Pull pull = aligned({series}, {series.metric}, {});
     // Without a lag the correlation is about cos(2π·3/period): 0.99 and 0.59.
@@ -142,10 +147,13 @@ TEST(Clocks, ALagThatFitsBetterByAHairIsNone) {
 
 TEST(Clocks, FaultsAreNoLags) {
   for (uint64_t seed = 100; seed < 110; ++seed)
-    EXPECT_TRUE(clock_lags(labelled({.machines = 16, .seed = seed, .fault = "any", .glitches = true}).pull).empty()) << seed;
+    EXPECT_TRUE(
+        clock_lags(labelled({.machines = 16, .seed = seed, .fault = "any", .glitches = true}).pull).empty())
+        << seed;
 }
 
-// What a call holds beyond the samples it was given: distances, embeddings and traces of some windows, not pairs of machines of all windows.
+// What a call holds beyond the samples it was given: distances, embeddings and traces of some windows, not
+// pairs of machines of all windows.
 TEST(Call, HoldsLittleBeyondItsSamples) {
   const Models models = raw_models();
   const Pull pull = labelled({.machines = 1024, .seed = 9, .fault = "none"}).pull;

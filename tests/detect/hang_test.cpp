@@ -11,7 +11,8 @@
 namespace longhaul::detect {
 namespace {
 
-using observe::CallKind, observe::CallRecord, observe::CallState, observe::Direction, observe::GroupPlace, observe::RankPhase;
+using observe::CallKind, observe::CallRecord, observe::CallState, observe::Direction, observe::GroupPlace,
+    observe::RankPhase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -33,18 +34,23 @@ class Rank {
   }
   Rank& call(size_t group, int64_t sequence, const std::string& name, CallState state = CallState::kDone,
              CallKind kind = CallKind::kAllReduce) {
-    CallRecord record{
-        .number = static_cast<int64_t>(rank_.calls.calls.size()), .group = group, .kind = kind, .sequence = sequence, .name = name};
+    CallRecord record{.number = static_cast<int64_t>(rank_.calls.calls.size()),
+                      .group = group,
+                      .kind = kind,
+                      .sequence = sequence,
+                      .name = name};
     record.text = fmt::format("{} '{}'", name_of(kind), name);
     reach(record, state);
     rank_.calls.calls.push_back(record);
     return *this;
   }
-  Rank& standing(size_t group, int64_t sequence, const std::string& name, CallKind kind = CallKind::kAllReduce) {
+  Rank& standing(size_t group, int64_t sequence, const std::string& name,
+                 CallKind kind = CallKind::kAllReduce) {
     call(group, sequence, name, CallState::kStarted, kind);
     return await();
   }
-  Rank& message(size_t group, int64_t sequence, Direction direction, int64_t peer, int64_t number, CallState state) {
+  Rank& message(size_t group, int64_t sequence, Direction direction, int64_t peer, int64_t number,
+                CallState state) {
     call(group, sequence, "activations", state, CallKind::kExchange);
     rank_.calls.calls.back().messages = {{direction, peer, "fp32 [2]", number}};
     return *this;
@@ -93,11 +99,14 @@ TEST(Hang, WhoeverNeverCameAndWaitsForNobody) {
   EXPECT_EQ(report.suspects[0].call, "all_reduce 'loss' (call 1)");
   EXPECT_EQ(report.suspects[0].waiting, 3);
   EXPECT_EQ(report.suspects[0].text,
-            "rank 2 never came to all_reduce 'loss' (call 1) of 'world' and waits for nobody: in forward for 1 min 00 s "
-            "(src/train/step.cpp:107), after step 11; its last call is all_reduce 'start' (call 0) of 'world', done");
+            "rank 2 never came to all_reduce 'loss' (call 1) of 'world' and waits for nobody: in forward for "
+            "1 min 00 s "
+            "(src/train/step.cpp:107), after step 11; its last call is all_reduce 'start' (call 0) of "
+            "'world', done");
   ASSERT_EQ(report.waits.size(), 3u);
   EXPECT_DOUBLE_EQ(report.waits[0].seconds, 30);
-  EXPECT_THAT(report.text(), HasSubstr("ranks 0, 1, 3 in all_reduce 'loss' (call 1) of 'world': rank 2 not there"));
+  EXPECT_THAT(report.text(),
+              HasSubstr("ranks 0, 1, 3 in all_reduce 'loss' (call 1) of 'world': rank 2 not there"));
 }
 
 // Of a run that goes on while its savers hang: who is waited for, and does not wait that long himself.
@@ -118,33 +127,41 @@ TEST(Hang, WhomOthersHaveWaitedForLong) {
 
 TEST(Hang, TellsWhatRanksStandInWhereNobodyStandsOut) {
   HangReport report;
-  report.waits = {{.rank = 0, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 40, .for_ranks = {}},
-                  {.rank = 1, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 30, .for_ranks = {}},
-                  {.rank = 1, .group = "dp 0", .call = "all_reduce 'loss' (call 900)", .seconds = 0.01, .for_ranks = {0}}};
+  report.waits = {
+      {.rank = 0, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 40, .for_ranks = {}},
+      {.rank = 1, .group = "savers", .call = "broadcast 'commit' (call 7)", .seconds = 30, .for_ranks = {}},
+      {.rank = 1,
+       .group = "dp 0",
+       .call = "all_reduce 'loss' (call 900)",
+       .seconds = 0.01,
+       .for_ranks = {0}}};
   std::vector<HangRank> ranks(3);
   for (int64_t rank = 0; rank < 3; ++rank) {
     ranks[static_cast<size_t>(rank)].calls.rank = rank;
-    ranks[static_cast<size_t>(rank)].threads = {fmt::format("thread {} \"checkpoint\" (D, waits in nfs_wait):", 100 + rank),
-                                                "  pwrite64",
-                                                rank == 2 ? "  longhaul::fsync_file" : "  longhaul::write_file",
-                                                "thread 7 \"copy-out\" (S):",
-                                                "  futex_wait",
-                                                "  longhaul::Worker::State::loop"};
+    ranks[static_cast<size_t>(rank)].threads = {
+        fmt::format("thread {} \"checkpoint\" (D, waits in nfs_wait):", 100 + rank),
+        "  pwrite64",
+        rank == 2 ? "  longhaul::fsync_file" : "  longhaul::write_file",
+        "thread 7 \"copy-out\" (S):",
+        "  futex_wait",
+        "  longhaul::Worker::State::loop"};
   }
-  EXPECT_EQ(standing_text(report, ranks, {0, 1, 2}, 5),
-            "waiting:\n  ranks 0, 1 in broadcast 'commit' (call 7) of 'savers': all have come\n"
-            "rank 2:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::fsync_file\n"
-            "ranks 0, 1:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::write_file\n");
+  EXPECT_EQ(
+      standing_text(report, ranks, {0, 1, 2}, 5),
+      "waiting:\n  ranks 0, 1 in broadcast 'commit' (call 7) of 'savers': all have come\n"
+      "rank 2:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::fsync_file\n"
+      "ranks 0, 1:\nthread \"checkpoint\" (D, waits in nfs_wait):\n  pwrite64\n  longhaul::write_file\n");
   EXPECT_THAT(standing_text(report, ranks, {2}, 5), HasSubstr("none of them stands in a call\nrank 2:"));
 }
 
 // 0 waits for 1 in tp, 1 for 3 in dp, 2 for 3 in tp': only 3 waits for nobody.
 TEST(Hang, WalksOverGroupsToTheEnd) {
   const GroupPlace tp0{"world/tp 0", {0, 1}}, tp1{"world/tp 1", {2, 3}}, dp1{"world/dp 1", {1, 3}};
-  const HangReport report =
-      analyse_hang({Rank(0, {tp0}).standing(0, 5, "heads"), Rank(1, {tp0, dp1}).call(0, 4, "heads").standing(1, 2, "gradients"),
-                    Rank(2, {tp1}).standing(0, 5, "heads"),
-                    Rank(3, {tp1, dp1}).call(0, 4, "heads").call(1, 1, "gradients").phase(RankPhase::kBackward)});
+  const HangReport report = analyse_hang(
+      {Rank(0, {tp0}).standing(0, 5, "heads"),
+       Rank(1, {tp0, dp1}).call(0, 4, "heads").standing(1, 2, "gradients"),
+       Rank(2, {tp1}).standing(0, 5, "heads"),
+       Rank(3, {tp1, dp1}).call(0, 4, "heads").call(1, 1, "gradients").phase(RankPhase::kBackward)});
   EXPECT_EQ(report.kind, HangKind::kMissing);
   EXPECT_THAT(ranks_of(report), ElementsAre(3));
   EXPECT_EQ(report.suspects[0].waiting, 3);
@@ -161,7 +178,8 @@ TEST(Hang, AGroupThatARankNeverMade) {
 TEST(Hang, ACircleIsADeadlock) {
   const GroupPlace a{"world/a 0", {0, 1}}, b{"world/b 0", {1, 2}}, c{"world/c 0", {2, 0}};
   const HangReport report =
-      analyse_hang({Rank(0, {a, c}).standing(0, 0, "x"), Rank(1, {a, b}).standing(1, 0, "y"), Rank(2, {b, c}).standing(1, 0, "z")});
+      analyse_hang({Rank(0, {a, c}).standing(0, 0, "x"), Rank(1, {a, b}).standing(1, 0, "y"),
+                    Rank(2, {b, c}).standing(1, 0, "z")});
   EXPECT_EQ(report.kind, HangKind::kDeadlock);
   EXPECT_THAT(report.circle, ElementsAre(0, 1, 2));
   EXPECT_EQ(report.suspects.size(), 3u);
@@ -170,7 +188,8 @@ TEST(Hang, ACircleIsADeadlock) {
 
 TEST(Hang, OtherCallsUnderOneNumber) {
   std::vector<HangRank> ranks;
-  for (int64_t rank = 0; rank < 4; ++rank) ranks.push_back(Rank(rank, {kWorld}).standing(0, 7, rank == 1 ? "norm" : "loss"));
+  for (int64_t rank = 0; rank < 4; ++rank)
+    ranks.push_back(Rank(rank, {kWorld}).standing(0, 7, rank == 1 ? "norm" : "loss"));
   const HangReport report = analyse_hang(ranks);
   EXPECT_EQ(report.kind, HangKind::kDisagrees);
   EXPECT_THAT(ranks_of(report), ElementsAre(1));
@@ -180,7 +199,8 @@ TEST(Hang, OtherCallsUnderOneNumber) {
 // Two against two: nobody is most, and all of them are named.
 TEST(Hang, HalvesThatDifferAreBothNamed) {
   std::vector<HangRank> ranks;
-  for (int64_t rank = 0; rank < 4; ++rank) ranks.push_back(Rank(rank, {kWorld}).standing(0, 7, rank < 2 ? "norm" : "loss"));
+  for (int64_t rank = 0; rank < 4; ++rank)
+    ranks.push_back(Rank(rank, {kWorld}).standing(0, 7, rank < 2 ? "norm" : "loss"));
   const HangReport report = analyse_hang(ranks);
   EXPECT_EQ(report.kind, HangKind::kDisagrees);
   EXPECT_THAT(ranks_of(report), ::testing::UnorderedElementsAre(0, 1, 2, 3));
@@ -199,8 +219,9 @@ TEST(Hang, ABackEndThatDoesNotTakeTheCall) {
 }
 
 TEST(Hang, AllCameAndItDoesNotEnd) {
-  const HangReport report = analyse_hang({Rank(0, {kWorld}).standing(0, 7, "loss"), Rank(1, {kWorld}).standing(0, 7, "loss"),
-                                          Rank(2, {kWorld}).call(0, 7, "loss"), Rank(3, {kWorld}).call(0, 7, "loss")});
+  const HangReport report =
+      analyse_hang({Rank(0, {kWorld}).standing(0, 7, "loss"), Rank(1, {kWorld}).standing(0, 7, "loss"),
+                    Rank(2, {kWorld}).call(0, 7, "loss"), Rank(3, {kWorld}).call(0, 7, "loss")});
   EXPECT_EQ(report.kind, HangKind::kNetwork);
   EXPECT_THAT(ranks_of(report), ElementsAre(0, 1));
 }
@@ -263,13 +284,17 @@ TEST(Hang, RanksThatAreFarAheadHaveCome) {
   EXPECT_THAT(report.waits[0].unknown, ElementsAre(2, 3));
 }
 
-// The daemon of ranks 0 and 1 is frozen: those of the other machine, who do answer, have all come to the call.
+// The daemon of ranks 0 and 1 is frozen: those of the other machine, who do answer, have all come to the
+// call.
 TEST(Hang, RanksOfAMachineThatGivesNoEvidence) {
-  const HangReport report = analyse_hang({Rank(2, {kWorld}).standing(0, 7, "loss"), Rank(3, {kWorld}).standing(0, 7, "loss")});
+  const HangReport report =
+      analyse_hang({Rank(2, {kWorld}).standing(0, 7, "loss"), Rank(3, {kWorld}).standing(0, 7, "loss")});
   EXPECT_EQ(report.kind, HangKind::kSilent);
   EXPECT_THAT(ranks_of(report), ElementsAre(0, 1));
   EXPECT_EQ(report.suspects[0].waiting, 2);
-  EXPECT_EQ(report.suspects[0].text, "rank 0 tells nothing; all that tell anything have come to all_reduce 'loss' (call 7) of 'world'");
+  EXPECT_EQ(
+      report.suspects[0].text,
+      "rank 0 tells nothing; all that tell anything have come to all_reduce 'loss' (call 7) of 'world'");
 }
 
 // Calls of a run that failed: those who waited until it did had come, who was refused had not.

@@ -1,4 +1,5 @@
-// The autoencoder against the definition in plain double loops, its gradients against differences, and its training.
+// The autoencoder against the definition in plain double loops, its gradients against differences, and its
+// training.
 #include "detect/minder/lstm_vae.h"
 
 #include <gtest/gtest.h>
@@ -13,23 +14,27 @@ namespace longhaul::detect {
 namespace {
 
 // One window of one machine, written out as the equations stand.
-std::vector<double> written_out(const VaeShape& shape, std::span<const double> p, std::span<const double> window,
-                                std::span<const double> noise) {
+std::vector<double> written_out(const VaeShape& shape, std::span<const double> p,
+                                std::span<const double> window, std::span<const double> noise) {
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   const int64_t h = shape.hidden;
   size_t at = 0;
   const auto take = [&](int64_t size) {
-    return p.subspan((at += static_cast<size_t>(size)) - static_cast<size_t>(size), static_cast<size_t>(size));
+    return p.subspan((at += static_cast<size_t>(size)) - static_cast<size_t>(size),
+                     static_cast<size_t>(size));
   };
   const auto lstm = [&](int64_t inputs, const auto& input_of) {
-    const auto w_in = take(4 * h * inputs), w_state = take(4 * h * h), b_in = take(4 * h), b_state = take(4 * h);
+    const auto w_in = take(4 * h * inputs), w_state = take(4 * h * h), b_in = take(4 * h),
+               b_state = take(4 * h);
     std::vector<double> state(static_cast<size_t>(h), 0), cell(static_cast<size_t>(h), 0), all;
     for (int64_t t = 0; t < shape.window; ++t) {
       std::vector<double> gates(static_cast<size_t>(4 * h));
       for (int64_t r = 0; r < 4 * h; ++r) {
         double sum = b_in[static_cast<size_t>(r)] + b_state[static_cast<size_t>(r)];
-        for (int64_t k = 0; k < inputs; ++k) sum += w_in[static_cast<size_t>(r * inputs + k)] * input_of(t, k);
-        for (int64_t k = 0; k < h; ++k) sum += w_state[static_cast<size_t>(r * h + k)] * state[static_cast<size_t>(k)];
+        for (int64_t k = 0; k < inputs; ++k)
+          sum += w_in[static_cast<size_t>(r * inputs + k)] * input_of(t, k);
+        for (int64_t k = 0; k < h; ++k)
+          sum += w_state[static_cast<size_t>(r * h + k)] * state[static_cast<size_t>(k)];
         gates[static_cast<size_t>(r)] = sum;
       }
       for (int64_t k = 0; k < h; ++k) {
@@ -42,7 +47,8 @@ std::vector<double> written_out(const VaeShape& shape, std::span<const double> p
     }
     return all;
   };
-  const auto encoded = lstm(shape.inputs, [&](int64_t t, int64_t k) { return window[static_cast<size_t>(t * shape.inputs + k)]; });
+  const auto encoded = lstm(
+      shape.inputs, [&](int64_t t, int64_t k) { return window[static_cast<size_t>(t * shape.inputs + k)]; });
   const double* last = encoded.data() + (shape.window - 1) * h;
   const auto linear = [&](int64_t rows, const double* in) {
     const auto w = take(rows * h), b = take(rows);
@@ -56,7 +62,8 @@ std::vector<double> written_out(const VaeShape& shape, std::span<const double> p
   };
   const auto mean = linear(shape.latent, last), log_variance = linear(shape.latent, last);
   std::vector<double> z;
-  for (size_t l = 0; l < mean.size(); ++l) z.push_back(mean[l] + std::exp(std::clamp(log_variance[l], -12.0, 4.0) / 2) * noise[l]);
+  for (size_t l = 0; l < mean.size(); ++l)
+    z.push_back(mean[l] + std::exp(std::clamp(log_variance[l], -12.0, 4.0) / 2) * noise[l]);
   const auto decoded = lstm(shape.latent, [&](int64_t, int64_t k) { return z[static_cast<size_t>(k)]; });
   std::vector<double> out;
   const size_t before = at;
@@ -71,7 +78,8 @@ template <class T>
 std::vector<T> random_values(size_t count, const char* name, double scale, double shift = 0) {
   const RandomStream stream(7, name);
   std::vector<T> values;
-  for (size_t i = 0; i < count; ++i) values.push_back(static_cast<T>(shift + scale * (2 * stream.uniform(i) - 1)));
+  for (size_t i = 0; i < count; ++i)
+    values.push_back(static_cast<T>(shift + scale * (2 * stream.uniform(i) - 1)));
   return values;
 }
 
@@ -84,15 +92,18 @@ TEST(LstmVae, IsWhatTheEquationsSay) {
   for (const VaeShape shape : {VaeShape{}, VaeShape{.inputs = 3, .window = 5, .hidden = 2, .latent = 3}}) {
     constexpr int64_t kBatch = 21;
     const auto p = random_values<double>(static_cast<size_t>(shape.parameters()), "p", 0.9);
-    const auto x = random_values<double>(static_cast<size_t>(shape.window * shape.inputs * kBatch), "x", 0.5, 0.5);
+    const auto x =
+        random_values<double>(static_cast<size_t>(shape.window * shape.inputs * kBatch), "x", 0.5, 0.5);
     const auto noise = random_values<double>(static_cast<size_t>(shape.latent * kBatch), "n", 1.5);
     LstmVae<double> vae(shape, kBatch);
     const VaeLoss loss = vae.forward(p, x, noise, 0.1);
     double squares = 0;
     for (int64_t b = 0; b < kBatch; ++b) {
       std::vector<double> window, own_noise;
-      for (int64_t i = 0; i < shape.window * shape.inputs; ++i) window.push_back(x[static_cast<size_t>(i * kBatch + b)]);
-      for (int64_t i = 0; i < shape.latent; ++i) own_noise.push_back(noise[static_cast<size_t>(i * kBatch + b)]);
+      for (int64_t i = 0; i < shape.window * shape.inputs; ++i)
+        window.push_back(x[static_cast<size_t>(i * kBatch + b)]);
+      for (int64_t i = 0; i < shape.latent; ++i)
+        own_noise.push_back(noise[static_cast<size_t>(i * kBatch + b)]);
       const auto expected = written_out(shape, p, window, own_noise);
       for (int64_t i = 0; i < shape.window * shape.inputs; ++i) {
         const double got = vae.output()[static_cast<size_t>(i * kBatch + b)];
@@ -100,7 +111,8 @@ TEST(LstmVae, IsWhatTheEquationsSay) {
         squares += (got - window[static_cast<size_t>(i)]) * (got - window[static_cast<size_t>(i)]);
       }
     }
-    EXPECT_NEAR(loss.reconstruction, squares / static_cast<double>(shape.window * shape.inputs * kBatch), 1e-12);
+    EXPECT_NEAR(loss.reconstruction, squares / static_cast<double>(shape.window * shape.inputs * kBatch),
+                1e-12);
     EXPECT_NEAR(loss.total, loss.reconstruction + 0.1 * loss.kl, 1e-12);
   }
 }
@@ -109,7 +121,8 @@ TEST(LstmVae, GradientsAreThoseOfDifferences) {
   for (const VaeShape shape : {VaeShape{}, VaeShape{.inputs = 2, .window = 3, .hidden = 3, .latent = 5}}) {
     constexpr int64_t kBatch = 19;
     auto p = random_values<double>(static_cast<size_t>(shape.parameters()), "p", 0.8);
-    const auto x = random_values<double>(static_cast<size_t>(shape.window * shape.inputs * kBatch), "x", 0.5, 0.5);
+    const auto x =
+        random_values<double>(static_cast<size_t>(shape.window * shape.inputs * kBatch), "x", 0.5, 0.5);
     const auto noise = random_values<double>(static_cast<size_t>(shape.latent * kBatch), "n", 1.5);
     LstmVae<double> vae(shape, kBatch);
     vae.forward(p, x, noise, 0.05);
@@ -123,17 +136,20 @@ TEST(LstmVae, GradientsAreThoseOfDifferences) {
       const double below = vae.forward(p, x, noise, 0.05).total;
       p[i] = kept;
       // Central differences are right to step² and to rounding / step.
-      EXPECT_NEAR(gradient[i], (above - below) / (2 * step), 1e-8 + 1e-6 * std::abs(gradient[i])) << "parameter " << i;
+      EXPECT_NEAR(gradient[i], (above - below) / (2 * step), 1e-8 + 1e-6 * std::abs(gradient[i]))
+          << "parameter " << i;
     }
   }
 }
 
 TEST(LstmVae, FastLoopsGiveWhatThePlainOnesGive) {
-  for (const VaeShape shape : {VaeShape{}, VaeShape{.inputs = 7}, VaeShape{.window = 13}, VaeShape{.hidden = 3, .latent = 2}}) {
+  for (const VaeShape shape :
+       {VaeShape{}, VaeShape{.inputs = 7}, VaeShape{.window = 13}, VaeShape{.hidden = 3, .latent = 2}}) {
     constexpr int64_t kStride = 48;
     const auto p64 = random_values<double>(static_cast<size_t>(shape.parameters()), "p", 1.3);
     const std::vector<float> p(p64.begin(), p64.end());
-    const auto x = random_values<float>(static_cast<size_t>(shape.window * shape.inputs * kStride), "x", 0.5, 0.5);
+    const auto x =
+        random_values<float>(static_cast<size_t>(shape.window * shape.inputs * kStride), "x", 0.5, 0.5);
     const std::vector<double> exact_p(p.begin(), p.end()), exact_x(x.begin(), x.end()),
         still(static_cast<size_t>(shape.latent * kStride), 0);
     LstmVae<double> plain(shape, kStride);
@@ -154,8 +170,8 @@ Pull noisy_sinusoids(double noise) {
   const RandomStream stream(3, "sinusoids");
   for (int64_t s = 0; s < pull.seconds; ++s) {
     for (int64_t i = 0; i < 6; ++i)
-      pull.values.push_back(
-          static_cast<float>(0.5 + 0.25 * std::sin(static_cast<double>(s) / 2) + noise * stream.normal(static_cast<uint64_t>(6 * s + i))));
+      pull.values.push_back(static_cast<float>(0.5 + 0.25 * std::sin(static_cast<double>(s) / 2) +
+                                               noise * stream.normal(static_cast<uint64_t>(6 * s + i))));
   }
   return pull;
 }

@@ -1,4 +1,5 @@
-// From counters to metrics, with rates computed by hand: counters that wrap, that begin again, that are not there.
+// From counters to metrics, with rates computed by hand: counters that wrap, that begin again, that are not
+// there.
 #include "detect/samples/machine_sample.h"
 
 #include <gmock/gmock.h>
@@ -57,14 +58,16 @@ TEST(MachineSample, PausesAndGpus) {
   const MachineCounters before = at(10, {.pauses_sent = {{"eth0", 100}, {"eth1", 7}}}),
                         after = at(12, {.pauses_sent = {{"eth0", 700}, {"eth1", 7}}});
   const SampleValues values =
-      sample_between(before, after, kNoPower, {.busy_percent = 93, .memory_percent = 41.5, .temperature_c = 66, .clock_mhz = 1755});
+      sample_between(before, after, kNoPower,
+                     {.busy_percent = 93, .memory_percent = 41.5, .temperature_c = 66, .clock_mhz = 1755});
   EXPECT_FLOAT_EQ(of(values, "pfc_tx_packet_rate"), 300);  // 600 frames in 2 s
   EXPECT_FLOAT_EQ(of(values, "gpu_duty_cycle"), 93);
   EXPECT_FLOAT_EQ(of(values, "gpu_memory_used"), 41.5);
   EXPECT_FLOAT_EQ(of(values, "gpu_temperature"), 66);
   EXPECT_FLOAT_EQ(of(values, "gpu_clocks"), 1755);
   const SampleValues bare = sample_between(at(10, {}), at(12, {}), kNoPower);
-  for (const char* metric : {"pfc_tx_packet_rate", "gpu_duty_cycle", "gpu_memory_used", "gpu_temperature", "gpu_clocks"})
+  for (const char* metric :
+       {"pfc_tx_packet_rate", "gpu_duty_cycle", "gpu_memory_used", "gpu_temperature", "gpu_clocks"})
     EXPECT_TRUE(std::isnan(of(bare, metric))) << metric;
 }
 
@@ -73,20 +76,24 @@ TEST(MachineSample, CountersThatGoBackOrAreGoneHaveNoRate) {
                                         .memory_share = 0.5,
                                         .network_sent = {{"eth0", 4'294'967'000}, {"eth1", 10}},
                                         .ecn_marked = {{"mlx5_0/1", 5}}});
-  const MachineCounters reset =
-      at(1, {.processors = {{.worked = 900, .all = 4100}}, .network_sent = {{"eth0", 200}, {"eth1", 2'000'000'010}}});
+  const MachineCounters reset = at(1, {.processors = {{.worked = 900, .all = 4100}},
+                                       .network_sent = {{"eth0", 200}, {"eth1", 2'000'000'010}}});
   const SampleValues values = sample_between(before, reset, kNoPower);
-  for (const char* metric : {"cpu_usage", "tcp_throughput", "memory_usage", "ecn_packet_rate", "gpu_power_draw", "tcp_rdma_throughput"})
+  for (const char* metric : {"cpu_usage", "tcp_throughput", "memory_usage", "ecn_packet_rate",
+                             "gpu_power_draw", "tcp_rdma_throughput"})
     EXPECT_TRUE(std::isnan(of(values, metric))) << metric;
-  // An interface that came in between has sent all its bytes at another time; one that is gone tells nothing of itself.
-  const MachineCounters others = at(1, {.network_sent = {{"eth1", 1'000'000'010}, {"veth7", 999'999'999'999}}});
+  // An interface that came in between has sent all its bytes at another time; one that is gone tells nothing
+  // of itself.
+  const MachineCounters others =
+      at(1, {.network_sent = {{"eth1", 1'000'000'010}, {"veth7", 999'999'999'999}}});
   EXPECT_FLOAT_EQ(of(sample_between(before, others, kNoPower), "tcp_throughput"), 1);
 }
 
 TEST(MachineSample, LooksTooFarApartAreNoSecond) {
   const MachineCounters before = at(0, {.processors = {{.worked = 0, .all = 0}}, .memory_share = 0.5});
   for (const double second : {0.0, 0.1, 30.0}) {
-    const SampleValues values = sample_between(before, at(second, {.processors = {{.worked = 10, .all = 20}}, .memory_share = 0.5}), 100);
+    const SampleValues values = sample_between(
+        before, at(second, {.processors = {{.worked = 10, .all = 20}}, .memory_share = 0.5}), 100);
     EXPECT_TRUE(std::isnan(of(values, "cpu_usage")) && std::isnan(of(values, "gpu_power_draw"))) << second;
     EXPECT_FLOAT_EQ(of(values, "memory_usage"), 50) << "what is no rate stands";
   }
@@ -127,7 +134,8 @@ TEST(MachineSample, OfThisMachineAndOfThisProcess) {
   EXPECT_LE(of(mine, "cpu_usage"), of(all, "cpu_usage") + 10) << "the looks are not at one moment";
   EXPECT_GT(of(all, "memory_usage"), of(mine, "memory_usage"));
   EXPECT_GT(of(mine, "memory_usage"), 0);
-  EXPECT_TRUE(std::isnan(of(mine, "disk_usage")) && std::isnan(of(mine, "tcp_throughput"))) << "that is the machine's";
+  EXPECT_TRUE(std::isnan(of(mine, "disk_usage")) && std::isnan(of(mine, "tcp_throughput")))
+      << "that is the machine's";
   EXPECT_TRUE(std::isnan(of(all, "nvlink_bandwidth")));
 }
 

@@ -25,7 +25,8 @@ TEST(Mahalanobis, EigenvectorsAndScale) {
   EXPECT_NEAR(static_cast<double>(out[48]), 1, 1e-4);
 }
 
-// Of 0, 0, 0, 1: mean 1/4, variance 3/16; third and fourth central moments 3/32 and 21/256, over the variance's power 3/2 and its square.
+// Of 0, 0, 0, 1: mean 1/4, variance 3/16; third and fourth central moments 3/32 and 21/256, over the
+// variance's power 3/2 and its square.
 TEST(Mahalanobis, SkewnessAndKurtosisAreInUnitsOfTheDeviation) {
   std::vector<float> rows(4 * 16), out(4 * 16, std::numeric_limits<float>::quiet_NaN());
   for (size_t i = 48; i < 64; ++i) rows[i] = 1;

@@ -15,16 +15,20 @@ TEST(Tree, FindsTheTellingFeatureFirst) {
     const bool faulty = i % 3 == 0;
     labels.push_back(faulty);
     features.push_back(static_cast<float>(stream.uniform(4 * i)));
-    features.push_back(static_cast<float>(stream.uniform(4 * i + 1) + (faulty && i % 2 == 0 ? 2 : 0)));  // half of the faults
+    // half of the faults
+    features.push_back(static_cast<float>(stream.uniform(4 * i + 1) + (faulty && i % 2 == 0 ? 2 : 0)));
     features.push_back(
-        static_cast<float>(stream.uniform(4 * i + 2) + (faulty && i % 6 != 0 ? 3 : 0)));  // the other half, clearer by nothing
+        // the other half, clearer by nothing
+        static_cast<float>(stream.uniform(4 * i + 2) + (faulty && i % 6 != 0 ? 3 : 0)));
   }
   const auto tree = grow_tree(features, labels, 3, {.leaf = 20});
   const auto order = order_by(tree, 3);
   ASSERT_GE(order.size(), 2u);
   EXPECT_NE(order[0], 0u);
   EXPECT_NE(order[1], 0u);
-  EXPECT_NEAR(tree[static_cast<size_t>(tree[0].left)].share + tree[static_cast<size_t>(tree[0].right)].share, 1.2, 0.05);  // 1/5 and 1
+  // 1/5 and 1
+  EXPECT_NEAR(tree[static_cast<size_t>(tree[0].left)].share + tree[static_cast<size_t>(tree[0].right)].share,
+              1.2, 0.05);
 }
 
 // Features of one depth stand by what all their nodes gained together: 0.2 + 0.1 against 0.25.
@@ -34,7 +38,8 @@ TEST(Tree, GainsOfAFeatureAddUp) {
     made.feature = feature, made.gain = gain;
     return made;
   };
-  EXPECT_EQ(order_by({node(2, 0, 0.5), node(0, 1, 0.2), node(0, 2, 0.1), node(1, 1, 0.25)}, 3), (std::vector<size_t>{2, 0, 1}));
+  EXPECT_EQ(order_by({node(2, 0, 0.5), node(0, 1, 0.2), node(0, 2, 0.1), node(1, 1, 0.25)}, 3),
+            (std::vector<size_t>{2, 0, 1}));
 }
 
 }  // namespace

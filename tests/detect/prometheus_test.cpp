@@ -1,5 +1,5 @@
-// Answers of Prometheus by hand, and a real one where it is installed (scripts/packages-test.txt): metrics are put into its store by promtool, and read
-// back by range queries.
+// Answers of Prometheus by hand, and a real one where it is installed (scripts/packages-test.txt): metrics
+// are put into its store by promtool, and read back by range queries.
 #include "detect/samples/prometheus.h"
 
 #include <fmt/format.h>
@@ -47,16 +47,24 @@ TEST(Prometheus, ReadsAnAnswer) {
 }
 
 TEST(Prometheus, RefusesWhatDoesNotSayWhichMachine) {
-  const auto read = [](const char* text) { return prometheus_error([&] { series_of_answer(text, 1, "instance", "test"); }); };
-  EXPECT_THAT(read(R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"gpu":"0"},"values":[[1,"1"]]}]}})"),
-              HasSubstr("the label instance"));
+  const auto read = [](const char* text) {
+    return prometheus_error([&] { series_of_answer(text, 1, "instance", "test"); });
+  };
   EXPECT_THAT(
-      read(R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a","gpu":"0"},"values":[[1,"1"]]},)"
-           R"({"metric":{"instance":"a","gpu":"1"},"values":[[1,"1"]]}]}})"),
+      read(
+          R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"gpu":"0"},"values":[[1,"1"]]}]}})"),
+      HasSubstr("the label instance"));
+  EXPECT_THAT(
+      read(
+          R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a","gpu":"0"},"values":[[1,"1"]]},)"
+          R"({"metric":{"instance":"a","gpu":"1"},"values":[[1,"1"]]}]}})"),
       HasSubstr("a twice"));
-  EXPECT_THAT(read(R"({"status":"error","errorType":"bad_data","error":"parse error at char 4"})"), HasSubstr("parse error at char 4"));
-  EXPECT_THAT(read(R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a"},"values":[[1,"+Inf"]]}]}})"),
-              HasSubstr("finite"));
+  EXPECT_THAT(read(R"({"status":"error","errorType":"bad_data","error":"parse error at char 4"})"),
+              HasSubstr("parse error at char 4"));
+  EXPECT_THAT(
+      read(
+          R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a"},"values":[[1,"+Inf"]]}]}})"),
+      HasSubstr("finite"));
   EXPECT_THAT(read("<html>"), HasSubstr("test"));
   EXPECT_THAT(prometheus_error([] { queries_of({"cpu_usage"}); }), HasSubstr("METRIC=PROMQL"));
 }
@@ -73,17 +81,18 @@ class RealPrometheus : public ::testing::Test {
   }
   void store(const std::string& open_metrics) {
     write_text_atomically(folder_ / "metrics.txt", open_metrics);
-    const auto made = run_process(
-        {"promtool", "tsdb", "create-blocks-from", "openmetrics", (folder_ / "metrics.txt").string(), (folder_ / "data").string()});
+    const auto made = run_process({"promtool", "tsdb", "create-blocks-from", "openmetrics",
+                                   (folder_ / "metrics.txt").string(), (folder_ / "data").string()});
     ASSERT_EQ(made.status, 0) << made.output << made.errors;
     write_text_atomically(folder_ / "prometheus.yml", "global:\n  scrape_interval: 1h\n");
     const uint16_t port = free_port();
     url_ = fmt::format("http://127.0.0.1:{}", port);
-    const auto started = run_process(
-        {"sh", "-c",
-         fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data --web.listen-address=127.0.0.1:{1} "
-                     "--storage.tsdb.retention.time=100y >{0}/log 2>&1 </dev/null & echo $!",
-                     folder_.path().string(), port)});
+    const auto started =
+        run_process({"sh", "-c",
+                     fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data "
+                                 "--web.listen-address=127.0.0.1:{1} "
+                                 "--storage.tsdb.retention.time=100y >{0}/log 2>&1 </dev/null & echo $!",
+                                 folder_.path().string(), port)});
     pid_ = started.output.substr(0, started.output.find('\n'));
     for (int i = 0; i < 200 && !ready(); ++i) pause_unless_stopped(0.1);
     ASSERT_TRUE(ready()) << read_text(folder_ / "log");
@@ -99,15 +108,18 @@ class RealPrometheus : public ::testing::Test {
   std::string pid_, url_;
 };
 
-// Of two GPUs of a machine one has a counter that stands at 0 while it is busy: the machine's mean is that of the other, not half of it. Where both stand
-// there is no sample. A GPU at rest has a true 0.
+// Of two GPUs of a machine one has a counter that stands at 0 while it is busy: the machine's mean is that of
+// the other, not half of it. Where both stand there is no sample. A GPU at rest has a true 0.
 TEST_F(RealPrometheus, ProfilingCountersThatStandAreLeftOut) {
   constexpr int64_t kBegin = 1'700'000'000;
-  std::string busy = "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n", pipes = "# TYPE DCGM_FI_PROF_PIPE_TENSOR_ACTIVE gauge\n";
+  std::string busy = "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n",
+              pipes = "# TYPE DCGM_FI_PROF_PIPE_TENSOR_ACTIVE gauge\n";
   const auto add = [&](const char* machine, int gpu, double utilisation, double tensor) {
     for (int64_t s = 0; s < 60; ++s) {
-      busy += fmt::format("DCGM_FI_DEV_GPU_UTIL{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine, gpu, utilisation, kBegin + s);
-      pipes += fmt::format("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine, gpu, tensor, kBegin + s);
+      busy += fmt::format("DCGM_FI_DEV_GPU_UTIL{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine, gpu,
+                          utilisation, kBegin + s);
+      pipes += fmt::format("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine,
+                           gpu, tensor, kBegin + s);
     }
   };
   add("half", 0, 100, 0.4), add("half", 1, 100, 0);
@@ -131,16 +143,20 @@ TEST_F(RealPrometheus, ProfilingCountersThatStandAreLeftOut) {
 TEST_F(RealPrometheus, RangeQueriesGiveWhatWasStored) {
   constexpr int64_t kBegin = 1'700'000'000;
   std::string text = "# TYPE my_cpu gauge\n";
-  const auto value_of = [](int machine, int64_t s) { return 40 + machine + 0.25 * static_cast<double>(s % 7); };
+  const auto value_of = [](int machine, int64_t s) {
+    return 40 + machine + 0.25 * static_cast<double>(s % 7);
+  };
   for (int machine = 0; machine < 5; ++machine) {
     for (int64_t s = 0; s < 300; ++s) {
       if (machine == 3 && s >= 200) continue;  // it falls silent
-      text += fmt::format("my_cpu{{instance=\"node-{}\"}} {} {}\n", machine, value_of(machine, s), kBegin + s);
+      text +=
+          fmt::format("my_cpu{{instance=\"node-{}\"}} {} {}\n", machine, value_of(machine, s), kBegin + s);
     }
   }
   store(text + "# EOF\n");
   ASSERT_FALSE(HasFatalFailure());
-  const PrometheusSource source{.url = url_, .queries = queries_of({"cpu_usage=avg by (instance) (last_over_time(my_cpu[3s]))"})};
+  const PrometheusSource source{
+      .url = url_, .queries = queries_of({"cpu_usage=avg by (instance) (last_over_time(my_cpu[3s]))"})};
   const auto series = read_prometheus(source, {1}, kBegin, kBegin + 299);
   ASSERT_EQ(series.size(), 1u);
   EXPECT_EQ(series[0].machines.size(), 5u);
@@ -157,7 +173,8 @@ TEST_F(RealPrometheus, RangeQueriesGiveWhatWasStored) {
   EXPECT_EQ(silent[0].machine, 3);
   EXPECT_NEAR(silent[0].since_s, kBegin + 200, 12);
   const PrometheusSource wrong{.url = url_, .queries = queries_of({"cpu_usage=avg by (instance"})};
-  EXPECT_THAT(prometheus_error([&] { read_prometheus(wrong, {1}, kBegin, kBegin + 10); }), HasSubstr("parse error"));
+  EXPECT_THAT(prometheus_error([&] { read_prometheus(wrong, {1}, kBegin, kBegin + 10); }),
+              HasSubstr("parse error"));
   EXPECT_TRUE(read_prometheus({.url = url_}, {1}, kBegin, kBegin + 10).empty());  // no node exporter there
 }
 

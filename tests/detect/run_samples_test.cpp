@@ -1,4 +1,5 @@
-// A run's rings as one pull: whose samples these are, which seconds, who is left out and what is said of it; and a fault found in them as in CSV.
+// A run's rings as one pull: whose samples these are, which seconds, who is left out and what is said of it;
+// and a fault found in them as in CSV.
 #include "detect/samples/run_samples.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,8 @@ const size_t kCpuUsage = metric_named("cpu_usage", ""), kMemoryUsage = metric_na
 class RunSamplesTest : public ::testing::Test {
  protected:
   // A node whose CPU is at `cpu` percent in each second from first to last after kBegin.
-  void node(const std::string& name, const std::string& host, int first, int last, float cpu = 50, bool ended = false) const {
+  void node(const std::string& name, const std::string& host, int first, int last, float cpu = 50,
+            bool ended = false) const {
     SampleRingWriter ring = ring_of({.node = name, .host = host, .boot = "boot of " + host});
     for (int second = first; second <= last; ++second) {
       SampleValues values = no_values();
@@ -58,7 +60,8 @@ class RunSamplesTest : public ::testing::Test {
 };
 
 TEST_F(RunSamplesTest, OneGridOfSecondsAndMachinesByTheirHosts) {
-  for (int i = 0; i < 4; ++i) node(fmt::format("node-{}", i), fmt::format("h{}", 9 - i), 0, 29, static_cast<float>(10 * i));
+  for (int i = 0; i < 4; ++i)
+    node(fmt::format("node-{}", i), fmt::format("h{}", 9 - i), 0, 29, static_cast<float>(10 * i));
   const RunSamples samples = read({}, {kCpuUsage, kMemoryUsage});
   EXPECT_THAT(samples.pull.machines, ElementsAre("h6", "h7", "h8", "h9"));
   EXPECT_EQ(samples.pull.first_s, kBegin);
@@ -71,7 +74,8 @@ TEST_F(RunSamplesTest, OneGridOfSecondsAndMachinesByTheirHosts) {
   }
   EXPECT_EQ(samples.pull.statistics.filled, 0);
   EXPECT_THAT(samples.remarks, IsEmpty());
-  write_text_atomically(samples_folder(run_) / "machines.csv", "machine,class\nh6,first stage\nh9,last stage\n");
+  write_text_atomically(samples_folder(run_) / "machines.csv",
+                        "machine,class\nh6,first stage\nh9,last stage\n");
   EXPECT_THAT(read().pull.classes, ElementsAre("all", "first stage", "last stage"));
 }
 
@@ -91,7 +95,8 @@ TEST_F(RunSamplesTest, SeveralNodesOfAHostAreToldApart) {
   node("node-3", "there", 0, 9);
   const RunSamples samples = read();
   EXPECT_THAT(samples.pull.machines, ElementsAre("here/node-0", "here/node-1", "here/node-2", "there"));
-  EXPECT_THAT(samples.remarks, ElementsAre(HasSubstr("here/node-0, here/node-1, here/node-2 are one machine")));
+  EXPECT_THAT(samples.remarks,
+              ElementsAre(HasSubstr("here/node-0, here/node-1, here/node-2 are one machine")));
 }
 
 TEST_F(RunSamplesTest, WhoEndedLongAgoAndWhoseClockIsAheadAreLeftOut) {
@@ -101,8 +106,9 @@ TEST_F(RunSamplesTest, WhoEndedLongAgoAndWhoseClockIsAheadAreLeftOut) {
   const RunSamples samples = read({.now_s = kBegin + 10'310});
   EXPECT_EQ(samples.pull.count(), 5);
   EXPECT_EQ(samples.pull.seconds, 300);
-  EXPECT_THAT(samples.remarks, ElementsAre(HasSubstr("samples of replaced ended before the time looked at"),
-                                           HasSubstr("samples of tomorrow begin after the last second of the others")));
+  EXPECT_THAT(samples.remarks,
+              ElementsAre(HasSubstr("samples of replaced ended before the time looked at"),
+                          HasSubstr("samples of tomorrow begin after the last second of the others")));
   const RunSamples later = read({.now_s = kBegin + 10'299 + 7200});
   EXPECT_THAT(later.remarks, Contains(HasSubstr("the last samples are 2 h 00 min old")));
 }
@@ -131,7 +137,8 @@ TEST_F(RunSamplesTest, TooFewMachinesAreAnErrorThatSaysWhatBecameOfTheOthers) {
 TEST_F(RunSamplesTest, DamagedRowsAndRingsAreSaid) {
   for (int i = 0; i < 6; ++i) node(fmt::format("node-{}", i), fmt::format("h{}", i), 0, 99);
   const auto flip = [&](const char* ring, int64_t offset) {
-    File::open(samples_folder(run_) / ring, File::Mode::kReadWrite).write_at(offset, std::as_bytes(std::span("x", 1)));
+    File::open(samples_folder(run_) / ring, File::Mode::kReadWrite)
+        .write_at(offset, std::as_bytes(std::span("x", 1)));
   };
   flip("node-1.ring", 4096 + 112 * 50 + 20);
   flip("node-2.ring", 40);
@@ -139,7 +146,8 @@ TEST_F(RunSamplesTest, DamagedRowsAndRingsAreSaid) {
   EXPECT_EQ(samples.pull.count(), 5);
   EXPECT_EQ(samples.pull.statistics.filled, 1) << "the second of the damaged row";
   EXPECT_THAT(samples.remarks,
-              ElementsAre(::testing::AllOf(HasSubstr("node-2.ring"), HasSubstr("no whole ring")), HasSubstr("1 sample of h1: damaged")));
+              ElementsAre(::testing::AllOf(HasSubstr("node-2.ring"), HasSubstr("no whole ring")),
+                          HasSubstr("1 sample of h1: damaged")));
 }
 
 // A machine that dies is a sign; one whose ranks the run has ended is none.
@@ -149,15 +157,18 @@ TEST_F(RunSamplesTest, SilenceCountsOnlyWhileTheRunWantsTheMachine) {
   node("node-7", "released", 0, 299, 50, true);
   const Pull pull = read().pull;
   std::vector<std::string> silent;
-  for (const Silence& each : silences(pull, 60)) silent.push_back(pull.machines[static_cast<size_t>(each.machine)]);
+  for (const Silence& each : silences(pull, 60))
+    silent.push_back(pull.machines[static_cast<size_t>(each.machine)]);
   EXPECT_THAT(silent, ElementsAre("died"));
   node("node-7", "released", 400, 449);  // it was taken again, and died
   const Pull later = read().pull;
   silent.clear();
-  for (const Silence& each : silences(later, 60)) silent.push_back(later.machines[static_cast<size_t>(each.machine)]);
+  for (const Silence& each : silences(later, 60))
+    silent.push_back(later.machines[static_cast<size_t>(each.machine)]);
   EXPECT_THAT(silent, ElementsAre("died", "released"));
   silent.clear();
-  for (const Silence& each : silences(later.part(0, 390), 60)) silent.push_back(later.machines[static_cast<size_t>(each.machine)]);
+  for (const Silence& each : silences(later.part(0, 390), 60))
+    silent.push_back(later.machines[static_cast<size_t>(each.machine)]);
   EXPECT_THAT(silent, ElementsAre("died"));
 }
 
@@ -167,19 +178,21 @@ TEST_F(RunSamplesTest, FoldersOfEitherKind) {
   write_text_atomically(folder_ / "case/cpu_usage.csv", "time,a\n0,1\n");
   make_folders(folder_ / "other");
   EXPECT_TRUE(has_samples(run_) && has_samples(folder_ / "case") && !has_samples(folder_ / "other"));
-  EXPECT_THAT(case_folders(std::vector<std::string>{folder_.path().string()}), ElementsAre(folder_ / "case", run_));
+  EXPECT_THAT(case_folders(std::vector<std::string>{folder_.path().string()}),
+              ElementsAre(folder_ / "case", run_));
   EXPECT_EQ(read_samples(folder_ / "case", {kCpuUsage}, {}).pull.machines.front(), "a");
   EXPECT_EQ(read_samples(run_, {kCpuUsage}, {}).pull.machines.front(), "h0");
 }
 
-// Simulated machines, one of them with a NIC that drops out: the same alert from rings as from CSV files, where the rings have every metric and
-// where they have CPU alone, as machines without GPUs do.
+// Simulated machines, one of them with a NIC that drops out: the same alert from rings as from CSV files,
+// where the rings have every metric and where they have CPU alone, as machines without GPUs do.
 TEST_F(RunSamplesTest, AFaultIsFoundAsInCsv) {
   const Case made = simulate({.machines = 8, .seed = 8, .fault = "nic_dropout"});
   ASSERT_EQ(made.faults.size(), 1u);
   write_case(folder_ / "csv", made);
   const Pull& truth = made.pull;
-  const Models models = train_models({&made.pull, 1}, {.steps = 10, .batch = 16});  // of which nothing but the list of metrics is used
+  // of which nothing but the list of metrics is used
+  const Models models = train_models({&made.pull, 1}, {.steps = 10, .batch = 16});
   for (const bool cpu_alone : {false, true}) {
     std::filesystem::remove_all(run_);
     for (int64_t i = 0; i < 8; ++i) {
@@ -190,15 +203,19 @@ TEST_F(RunSamplesTest, AFaultIsFoundAsInCsv) {
         for (size_t m = 0; m < truth.metrics.size(); ++m) {
           const Metric& metric = metrics()[truth.metrics[m]];
           if (!cpu_alone || truth.metrics[m] == kCpuUsage)
-            values[truth.metrics[m]] =
-                static_cast<float>(metric.low + (metric.high - metric.low) * static_cast<double>(truth.row(m, second)[i]));
+            values[truth.metrics[m]] = static_cast<float>(
+                metric.low + (metric.high - metric.low) * static_cast<double>(truth.row(m, second)[i]));
         }
         ring.write(kBegin + static_cast<double>(second), values);
       }
     }
-    const DetectOptions options{.variant = Variant::kRaw, .metrics = cpu_alone ? std::vector<size_t>{kCpuUsage} : std::vector<size_t>{}};
-    const RunReport of_csv = run_calls(read_samples(folder_ / "csv", models.metrics, {}).pull, models, options);
-    const RunReport of_rings = run_calls(read_samples(run_, models.metrics, {}).pull, models, {.variant = Variant::kRaw});
+    const DetectOptions options{
+        .variant = Variant::kRaw,
+        .metrics = cpu_alone ? std::vector<size_t>{kCpuUsage} : std::vector<size_t>{}};
+    const RunReport of_csv =
+        run_calls(read_samples(folder_ / "csv", models.metrics, {}).pull, models, options);
+    const RunReport of_rings =
+        run_calls(read_samples(run_, models.metrics, {}).pull, models, {.variant = Variant::kRaw});
     ASSERT_EQ(of_csv.alerts.size(), 1u);
     ASSERT_EQ(of_rings.alerts.size(), 1u);
     const Alert &csv = of_csv.alerts[0], &ring = of_rings.alerts[0];

@@ -1,4 +1,5 @@
-// The ring of a machine's samples: written, wrapped, gone on with, half written, cut off, with every bit turned over once.
+// The ring of a machine's samples: written, wrapped, gone on with, half written, cut off, with every bit
+// turned over once.
 #include "detect/samples/sample_ring.h"
 
 #include <gmock/gmock.h>
@@ -30,9 +31,12 @@ float cpu_of(const RingRow& row) { return row.values[metric_named("cpu_usage", "
 
 class SampleRingTest : public ::testing::Test {
  protected:
-  SampleRingWriter writer(int64_t rows = 10, RingOwner owner = kNode) const { return SampleRingWriter::open(path_, owner, rows); }
+  SampleRingWriter writer(int64_t rows = 10, RingOwner owner = kNode) const {
+    return SampleRingWriter::open(path_, owner, rows);
+  }
   void write(SampleRingWriter& ring, int first, int last) const {
-    for (int second = first; second <= last; ++second) ring.write(1000 + second, values_of(static_cast<float>(second)));
+    for (int second = first; second <= last; ++second)
+      ring.write(1000 + second, values_of(static_cast<float>(second)));
   }
   std::vector<float> read() const {
     std::vector<float> found;
@@ -99,7 +103,8 @@ TEST_F(SampleRingTest, GoesOnWhereAnEarlierDaemonEnded) {
   // Another machine under that name, another kind of samples, or another length: from the beginning.
   writer(10, {.node = "node-3", .host = "rack8", .boot = "5e1f"});
   EXPECT_TRUE(read().empty());
-  SampleRingWriter other = writer(10, {.node = "node-3", .host = "rack8", .boot = "5e1f", .ranks_alone = true});
+  SampleRingWriter other =
+      writer(10, {.node = "node-3", .host = "rack8", .boot = "5e1f", .ranks_alone = true});
   write(other, 1, 2);
   EXPECT_TRUE(read_ring(path_).owner.ranks_alone);
   EXPECT_EQ(read().size(), 2u);
@@ -129,7 +134,8 @@ TEST_F(SampleRingTest, ARowOfAnEarlierTurnIsNotTakenForOneOfThis) {
   SampleRingWriter ring = writer();
   write(ring, 1, 10);
   std::string third(static_cast<size_t>(kRow), '\0');
-  File::open(path_, File::Mode::kRead).read_exactly(kHeader + 2 * kRow, std::as_writable_bytes(std::span(third)));
+  File::open(path_, File::Mode::kRead)
+      .read_exactly(kHeader + 2 * kRow, std::as_writable_bytes(std::span(third)));
   write(ring, 11, 15);
   put(kHeader + 2 * kRow, third);  // number 13 was lost on its way to the disk
   EXPECT_THAT(read(), ::testing::ElementsAre(6, 7, 8, 9, 10, 11, 12, 14, 15));

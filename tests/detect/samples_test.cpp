@@ -30,7 +30,11 @@ std::string error_of(const Work& work) {
 }
 
 Series one_machine(size_t metric, std::vector<double> times, std::vector<float> values) {
-  return {.metric = metric, .where = "test", .machines = {"m"}, .times_s = std::move(times), .values = std::move(values)};
+  return {.metric = metric,
+          .where = "test",
+          .machines = {"m"},
+          .times_s = std::move(times),
+          .values = std::move(values)};
 }
 
 TEST(Metrics, TwentyOneOfWhichSevenAreUsed) {
@@ -38,7 +42,8 @@ TEST(Metrics, TwentyOneOfWhichSevenAreUsed) {
   EXPECT_EQ(metric_choice("used").size(), 7u);
   EXPECT_EQ(metrics()[0].name, "pfc_tx_packet_rate");
   EXPECT_THAT(error_of([] { metric_choice("cpu_usage,gpu_duty_cycel"); }), HasSubstr("gpu_duty_cycle"));
-  EXPECT_THAT(error_of([] { limits_with(std::vector<std::string>{"gpu_power_draw=400"}); }), HasSubstr("METRIC=LOW:HIGH"));
+  EXPECT_THAT(error_of([] { limits_with(std::vector<std::string>{"gpu_power_draw=400"}); }),
+              HasSubstr("METRIC=LOW:HIGH"));
   EXPECT_EQ(limits_with(std::vector<std::string>{"gpu_power_draw=50:400"})[3].high, 400);
 }
 
@@ -50,7 +55,9 @@ TEST(Aligned, MissingSamplesTakeTheNearestInTime) {
 }
 
 TEST(Aligned, LongGapsStayWithoutDataAndAreNeverZero) {
-  const Pull pull = aligned({one_machine(kCpu, {0, 1, 2, 3, 40, 41, 42, 43}, {10, 10, 10, 10, 90, 90, 90, 90})}, {kCpu}, {.fill_s = 8});
+  const Pull pull =
+      aligned({one_machine(kCpu, {0, 1, 2, 3, 40, 41, 42, 43}, {10, 10, 10, 10, 90, 90, 90, 90})}, {kCpu},
+              {.fill_s = 8});
   EXPECT_FLOAT_EQ(pull.row(0, 11)[0], .1f);
   EXPECT_TRUE(std::isnan(pull.row(0, 12)[0]));
   EXPECT_FLOAT_EQ(pull.row(0, 32)[0], .9f);
@@ -59,7 +66,8 @@ TEST(Aligned, LongGapsStayWithoutDataAndAreNeverZero) {
 
 TEST(Aligned, CoarseSamplesAndClocksBetweenSeconds) {
   const Pull pull =
-      aligned({one_machine(kCpu, {0.3, 15.3, 30.3}, {10, 20, 30})}, {kCpu}, {.fill_s = 1});  // every 15 s: filled all the same
+      // every 15 s: filled all the same
+      aligned({one_machine(kCpu, {0.3, 15.3, 30.3}, {10, 20, 30})}, {kCpu}, {.fill_s = 1});
   EXPECT_EQ(pull.seconds, 31);
   EXPECT_FLOAT_EQ(pull.row(0, 7)[0], .1f);
   EXPECT_FLOAT_EQ(pull.row(0, 8)[0], .2f);
@@ -69,7 +77,8 @@ TEST(Aligned, CoarseSamplesAndClocksBetweenSeconds) {
 TEST(Aligned, LateMetricsHaveNoDataBefore) {
   std::vector<double> early, late;
   for (int s = 0; s < 60; ++s) early.push_back(s), late.push_back(s + 30);
-  const Pull pull = aligned({one_machine(kCpu, early, std::vector<float>(60, 50)), one_machine(kPfc, late, std::vector<float>(60, 50))},
+  const Pull pull = aligned({one_machine(kCpu, early, std::vector<float>(60, 50)),
+                             one_machine(kPfc, late, std::vector<float>(60, 50))},
                             {kCpu, kPfc}, {});
   EXPECT_EQ(pull.seconds, 90);
   EXPECT_TRUE(std::isnan(pull.row(1, 10)[0]));
@@ -88,18 +97,24 @@ TEST(Aligned, ImpossibleValuesAreRefusedByNameAndUnit) {
   EXPECT_THAT(text, HasSubstr("cpu_usage"));
   EXPECT_THAT(text, HasSubstr("0 to 100 %"));
   EXPECT_THAT(text, HasSubstr("3200 % on m at second 1"));
-  EXPECT_EQ(aligned({one_machine(kPfc, {0, 1}, {50, 32000})}, {kPfc}, {}).statistics.clamped, 1);  // a cap is a choice
-  EXPECT_THAT(error_of([] {
-                aligned({one_machine(kCpu, {0, 1}, {50, std::numeric_limits<float>::infinity()})}, {kCpu}, {});
-              }),
-              HasSubstr("inf %"));
+  // a cap is a choice
+  EXPECT_EQ(aligned({one_machine(kPfc, {0, 1}, {50, 32000})}, {kPfc}, {}).statistics.clamped, 1);
+  EXPECT_THAT(
+      error_of([] {
+        aligned({one_machine(kCpu, {0, 1}, {50, std::numeric_limits<float>::infinity()})}, {kCpu}, {});
+      }),
+      HasSubstr("inf %"));
 }
 
 TEST(Aligned, TimesMustIncrease) {
-  EXPECT_THAT(error_of([] { aligned({one_machine(kCpu, {0, 2, 1}, {1, 1, 1})}, {kCpu}, {}); }), HasSubstr("1 after 2"));
+  EXPECT_THAT(error_of([] {
+                aligned({one_machine(kCpu, {0, 2, 1}, {1, 1, 1})}, {kCpu}, {});
+              }),
+              HasSubstr("1 after 2"));
 }
 
-// docs/sources/reliability.md §7.2: DCGM's profiling counters stop at 0; with the GPUs at 100 % that is no data, not a machine that stands apart.
+// docs/sources/reliability.md §7.2: DCGM's profiling counters stop at 0; with the GPUs at 100 % that is no
+// data, not a machine that stands apart.
 TEST(Aligned, AProfilingCounterThatStandsAtZeroWhileTheGpuIsBusyIsNoData) {
   const size_t duty = metric_named("gpu_duty_cycle", ""), tensor = metric_named("gpu_tensor_activity", ""),
                power = metric_named("gpu_power_draw", "");
@@ -109,14 +124,18 @@ TEST(Aligned, AProfilingCounterThatStandsAtZeroWhileTheGpuIsBusyIsNoData) {
     for (Series* each : {&busy, &pipes, &watts}) each->times_s.push_back(s);
     busy.values.insert(busy.values.end(), {100.0f, s < 40 ? 100.0f : 0.0f});
     pipes.values.insert(pipes.values.end(),
-                        {45.0f, s < 20 ? 45.0f : 0.0f});      // b: dead from 20 on; from 40 on the GPU is idle, and 0 is true
+                        // b: dead from 20 on; from 40 on the GPU is idle, and 0 is true
+                        {45.0f, s < 20 ? 45.0f : 0.0f});
     watts.values.insert(watts.values.end(), {300.0f, 0.0f});  // no profiling counter: 0 stays 0
   }
   const Pull pull = aligned({busy, pipes, watts}, {duty, tensor, power}, {});
   for (int64_t s = 0; s < 60; ++s) {
     EXPECT_FLOAT_EQ(pull.row(1, s)[0], 0.45f);
     const float seen = pull.row(1, s)[1];
-    EXPECT_TRUE(s < 20 ? std::abs(seen - 0.45f) < 1e-6f : s < 40 ? std::isnan(seen) : seen == 0) << s << ": " << seen;
+    EXPECT_TRUE(s < 20   ? std::abs(seen - 0.45f) < 1e-6f
+                : s < 40 ? std::isnan(seen)
+                         : seen == 0)
+        << s << ": " << seen;
     EXPECT_EQ(pull.row(2, s)[1], 0);
   }
   ASSERT_EQ(pull.dead_counters.size(), 1u);
@@ -165,7 +184,8 @@ class Csv : public ::testing::Test {
 };
 
 TEST_F(Csv, ReadsWhatItWrites) {
-  const Series series{.metric = kCpu, .machines = {"a", "b"}, .times_s = {1.5, 2, 3}, .values = {1, 2, kGap, 4, 5, 66.25f}};
+  const Series series{
+      .metric = kCpu, .machines = {"a", "b"}, .times_s = {1.5, 2, 3}, .values = {1, 2, kGap, 4, 5, 66.25f}};
   write_csv(folder_ / "cpu_usage.csv", series);
   const Series read = read_csv(folder_ / "cpu_usage.csv", kCpu);
   EXPECT_EQ(read.machines, series.machines);
@@ -176,7 +196,8 @@ TEST_F(Csv, ReadsWhatItWrites) {
 }
 
 TEST_F(Csv, MissingCellsAndForeignForms) {
-  const Series read = read_csv(file("\xEF\xBB\xBFtime,\"a\", b\r\n0,1,\r\n1,NaN,2\r\n\r\n2,null,3\r\n"), kCpu);
+  const Series read =
+      read_csv(file("\xEF\xBB\xBFtime,\"a\", b\r\n0,1,\r\n1,NaN,2\r\n\r\n2,null,3\r\n"), kCpu);
   EXPECT_EQ(read.machines, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read.times_s.size(), 3u);
   EXPECT_TRUE(std::isnan(read.values[1]) && std::isnan(read.values[2]) && std::isnan(read.values[4]));
@@ -184,7 +205,8 @@ TEST_F(Csv, MissingCellsAndForeignForms) {
 
 TEST_F(Csv, SaysWhereAndInWhichUnit) {
   EXPECT_THAT(refusal("time,a,b\n0,1,2\n1,abc,2\n"),
-              ::testing::AllOf(HasSubstr("cpu_usage.csv:3"), HasSubstr("(%)"), HasSubstr("column a"), HasSubstr("abc")));
+              ::testing::AllOf(HasSubstr("cpu_usage.csv:3"), HasSubstr("(%)"), HasSubstr("column a"),
+                               HasSubstr("abc")));
   EXPECT_THAT(refusal("time,a,b\n0,1,inf\n"), HasSubstr("column b"));
   EXPECT_THAT(refusal("time,a,b\n0,1\n"), HasSubstr("2 values"));
   EXPECT_THAT(refusal("time,a,b\n0,1,2,3\n"), HasSubstr("2 values"));

@@ -19,13 +19,17 @@ TEST(Score, CountsAsDocumented) {
   EXPECT_TRUE(scored({fault}, {{.machine = "d", .raised_s = 400}})[0].by_group);
   const Verdict wrong = scored({fault}, {{.machine = "a", .raised_s = 400}})[0];
   EXPECT_TRUE(wrong.missed && wrong.false_alarm && !wrong.found);
-  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 400}, {.machine = "a", .raised_s = 300}})[0].false_alarm);  // the first counts
-  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 50}})[0].missed);                                           // before it began
+  // the first counts
+  EXPECT_TRUE(
+      scored({fault}, {{.machine = "b", .raised_s = 400}, {.machine = "a", .raised_s = 300}})[0].false_alarm);
+  // before it began
+  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 50}})[0].missed);
   const Fault second{.type = "x", .machine = 2, .onset_s = 1500, .end_s = 1800, .metrics = {0}};
-  const auto both = scored({fault, second}, {{.machine = "b", .raised_s = 400}, {.machine = "c", .raised_s = 1750}});
+  const auto both =
+      scored({fault, second}, {{.machine = "b", .raised_s = 400}, {.machine = "c", .raised_s = 1750}});
   EXPECT_TRUE(both[0].found && both[1].found);
-  Tally tally =
-      tally_of({scored({fault}, {{.machine = "b", .raised_s = 400}})[0], wrong, scored({fault}, {})[0], scored({}, {{.machine = "a"}})[0]});
+  Tally tally = tally_of({scored({fault}, {{.machine = "b", .raised_s = 400}})[0], wrong,
+                          scored({fault}, {})[0], scored({}, {{.machine = "a"}})[0]});
   EXPECT_DOUBLE_EQ(tally.precision(), 1.0 / 3);
   EXPECT_DOUBLE_EQ(tally.recall(), 1.0 / 3);
   EXPECT_DOUBLE_EQ(tally.f1(), 1.0 / 3);

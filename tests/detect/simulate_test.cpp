@@ -17,8 +17,10 @@ TEST(Simulate, IsAFunctionOfTheSeed) {
              b = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 900});
   ASSERT_EQ(a.pull.values.size(), b.pull.values.size());
   for (size_t i = 0; i < a.pull.values.size(); ++i)
-    ASSERT_TRUE(a.pull.values[i] == b.pull.values[i] || (std::isnan(a.pull.values[i]) && std::isnan(b.pull.values[i])));
-  EXPECT_NE(a.faults[0].onset_s, simulate({.machines = 6, .seed = 4, .fault = "any", .seconds = 900}).faults[0].onset_s);
+    ASSERT_TRUE(a.pull.values[i] == b.pull.values[i] ||
+                (std::isnan(a.pull.values[i]) && std::isnan(b.pull.values[i])));
+  EXPECT_NE(a.faults[0].onset_s,
+            simulate({.machines = 6, .seed = 4, .fault = "any", .seconds = 900}).faults[0].onset_s);
 }
 
 TEST(Simulate, FaultsComeBySharesAndMoveWhatTheySay) {
@@ -40,14 +42,17 @@ TEST(Simulate, FaultsComeBySharesAndMoveWhatTheySay) {
   double before = 0, after = 0;
   for (int64_t s = 0; s < 900; ++s) {
     const float value = pcie.pull.row(0, s)[fault.machine];
-    if (!std::isnan(value)) (s < fault.onset_s ? before : after) = std::max(s < fault.onset_s ? before : after, static_cast<double>(value));
+    if (!std::isnan(value))
+      (s < fault.onset_s ? before : after) =
+          std::max(s < fault.onset_s ? before : after, static_cast<double>(value));
   }
   EXPECT_GT(after, fault.severity);
 }
 
 TEST(CaseFiles, TruthComesBack) {
   TemporaryFolder folder;
-  const Case made = simulate({.machines = 8, .seed = 12, .fault = "gpu_execution_error", .seconds = 120, .episodes = 2});
+  const Case made =
+      simulate({.machines = 8, .seed = 12, .fault = "gpu_execution_error", .seconds = 120, .episodes = 2});
   write_case(folder.path(), made);
   const auto truth = read_truth(folder.path());
   ASSERT_TRUE(truth.has_value());
@@ -61,7 +66,8 @@ TEST(CaseFiles, TruthComesBack) {
   Pull filled = made.pull;
   fill_gaps(filled);
   for (size_t i = 0; i < filled.values.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(filled.values[i]), static_cast<double>(read.values[i]), 6e-4) << i;  // four digits
+    // four digits
+    ASSERT_NEAR(static_cast<double>(filled.values[i]), static_cast<double>(read.values[i]), 6e-4) << i;
 }
 
 }  // namespace

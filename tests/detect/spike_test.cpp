@@ -100,15 +100,18 @@ TEST(Vote, AMajorityNamesWhoDiffers) {
 
 TEST(Vote, InARingWhoStandsInTwoPairsIsIt) {
   // Works 10, 11, 12, 13; rank 2 computes everything one too high.
-  const Vote ring = vote_in_ring(std::vector<uint64_t>{10, 11, 13, 13}, std::vector<uint64_t>{11, 12, 14, 10});
+  const Vote ring =
+      vote_in_ring(std::vector<uint64_t>{10, 11, 13, 13}, std::vector<uint64_t>{11, 12, 14, 10});
   EXPECT_FALSE(ring.agreed);
   EXPECT_TRUE(ring.majority);
   EXPECT_THAT(ring.suspects, ElementsAre(2));
   EXPECT_TRUE(vote_in_ring(std::vector<uint64_t>{10, 11, 12}, std::vector<uint64_t>{11, 12, 10}).agreed);
-  EXPECT_THAT(vote_in_ring(std::vector<uint64_t>{10, 12}, std::vector<uint64_t>{11, 10}).suspects, ElementsAre(0, 1));
+  EXPECT_THAT(vote_in_ring(std::vector<uint64_t>{10, 12}, std::vector<uint64_t>{11, 10}).suspects,
+              ElementsAre(0, 1));
   EXPECT_THAT(vote_in_ring(std::vector<uint64_t>{5}, std::vector<uint64_t>{6}).suspects, ElementsAre(0));
   // A mistake once, in the work of another: two are suspects.
-  EXPECT_THAT(vote_in_ring(std::vector<uint64_t>{10, 11, 12}, std::vector<uint64_t>{99, 12, 10}).suspects, ElementsAre(0, 1));
+  EXPECT_THAT(vote_in_ring(std::vector<uint64_t>{10, 11, 12}, std::vector<uint64_t>{99, 12, 10}).suspects,
+              ElementsAre(0, 1));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Virtual hosts whose times are known: compute = work / speed + noise, a step ends when the last one has come, and each waits for the others in one
-// call. What is planted must be named, and nothing else.
+// Virtual hosts whose times are known: compute = work / speed + noise, a step ends when the last one has
+// come, and each waits for the others in one call. What is planted must be named, and nothing else.
 #include "detect/straggler/straggler.h"
 
 #include <gmock/gmock.h>
@@ -24,8 +24,10 @@ struct Cluster {
   int64_t steps = 120;
   double scatter = 0.01, noise = 0.03;  // of speed between hosts, of a step
   double base_s = 1, transfer_s = 0.05;
-  std::function<double(size_t host, int64_t step)> factor = [](size_t, int64_t) { return 1.0; };  // of compute
-  std::function<Work(size_t host, int64_t step, std::mt19937_64&)> work{};                        // none: not told
+  // of compute
+  std::function<double(size_t host, int64_t step)> factor = [](size_t, int64_t) { return 1.0; };
+  // none: not told
+  std::function<Work(size_t host, int64_t step, std::mt19937_64&)> work{};
   std::function<double(size_t host)> data_s = [](size_t) { return 0.0; };
   bool tell_compute = true, tell_calls = true;
 };
@@ -46,12 +48,17 @@ StepTimes simulate(const Cluster& cluster, uint64_t seed) {
     std::vector<double> came;
     for (size_t i = 0; i < cluster.hosts; ++i) {
       const Work work = cluster.work ? cluster.work(i, s, dice) : Work{};
-      const double amount = cluster.work ? work.tokens * 1e-3 + work.length_squares * 1e-6 + work.expert_rows * 1e-4 : cluster.base_s;
-      double compute_s = amount * own[i] * cluster.factor(i, s) * (1 + cluster.noise * std::abs(normal(dice)));
+      const double amount = cluster.work
+                                ? work.tokens * 1e-3 + work.length_squares * 1e-6 + work.expert_rows * 1e-4
+                                : cluster.base_s;
+      double compute_s =
+          amount * own[i] * cluster.factor(i, s) * (1 + cluster.noise * std::abs(normal(dice)));
       if (dice() % 2000 == 0) compute_s *= 1.5;  // a hiccup, of anybody: of 200 hosts one in each tenth step
       came.push_back(compute_s + cluster.data_s(i));
-      step.ranks.push_back(
-          {.compute_s = cluster.tell_compute ? compute_s : kUnknown, .data_s = cluster.data_s(i), .wait_s = 0, .work = work});
+      step.ranks.push_back({.compute_s = cluster.tell_compute ? compute_s : kUnknown,
+                            .data_s = cluster.data_s(i),
+                            .wait_s = 0,
+                            .work = work});
     }
     const double last = *std::ranges::max_element(came);
     step.step_s = last + cluster.transfer_s;
@@ -76,8 +83,8 @@ std::vector<int64_t> ranks_of(const StragglerReport& report, Cause cause) {
 TEST(Straggler, OneHostATenthSlowAmong200IsNamedAndNobodyElse) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const size_t slow = seed * 37 % 200;
-    const StragglerReport report =
-        find_stragglers(simulate({.factor = [slow](size_t host, int64_t) { return host == slow ? 1.1 : 1.0; }}, seed));
+    const StragglerReport report = find_stragglers(
+        simulate({.factor = [slow](size_t host, int64_t) { return host == slow ? 1.1 : 1.0; }}, seed));
     ASSERT_EQ(report.stragglers.size(), 1u) << seed << "\n" << text_of(report);
     EXPECT_EQ(report.stragglers[0].rank, static_cast<int64_t>(slow));
     EXPECT_EQ(report.stragglers[0].host, fmt::format("node-{}", slow));
@@ -101,8 +108,8 @@ TEST(Straggler, NobodyIsNamedWhereNobodyIsSlow) {
 
 TEST(Straggler, AHostIsNamedAmongFew) {
   for (const size_t hosts : {2, 3, 4, 8}) {
-    const StragglerReport report =
-        find_stragglers(simulate({.hosts = hosts, .factor = [](size_t host, int64_t) { return host == 1 ? 1.3 : 1.0; }}, hosts));
+    const StragglerReport report = find_stragglers(simulate(
+        {.hosts = hosts, .factor = [](size_t host, int64_t) { return host == 1 ? 1.3 : 1.0; }}, hosts));
     EXPECT_THAT(ranks_of(report, Cause::kSlow), ElementsAre(1)) << hosts;
     EXPECT_LT(report.stragglers.at(0).score, 0.85);
     EXPECT_GT(report.stragglers.at(0).last, 0.8);
@@ -130,7 +137,8 @@ TEST(Straggler, MoreWorkIsNoSlowMachine) {
     cluster.factor = [](size_t host, int64_t) { return host == 23 ? 1.1 : 1.0; };
     report = find_stragglers(simulate(cluster, seed));
     EXPECT_THAT(ranks_of(report, Cause::kSlow), ElementsAre(23)) << text_of(report);
-    cluster.factor = [](size_t host, int64_t) { return host == 17 ? 1.2 : 1.0; };  // slow, and with more to do
+    // slow, and with more to do
+    cluster.factor = [](size_t host, int64_t) { return host == 17 ? 1.2 : 1.0; };
     report = find_stragglers(simulate(cluster, seed));
     EXPECT_THAT(ranks_of(report, Cause::kSlow), ElementsAre(17)) << text_of(report);
   }
@@ -152,7 +160,8 @@ TEST(Straggler, ASlowLinkIsALinkAndNoRank) {
   std::mt19937_64 dice(1);
   for (TimedStep& step : times.steps) {  // groups of four; that of ranks 12 to 15 has a bad cable
     for (size_t group = 0; group < 8; ++group) {
-      CallTimes call{.group = fmt::format("world/dp {}", group), .kind = "all_reduce", .members = {}, .in_it_s = {}};
+      CallTimes call{
+          .group = fmt::format("world/dp {}", group), .kind = "all_reduce", .members = {}, .in_it_s = {}};
       double last = 0;
       for (size_t i = 4 * group; i < 4 * group + 4; ++i) last = std::max(last, step.ranks[i].compute_s);
       const double transfer_s = (group == 3 ? 0.2 : 0.05) * (1 + static_cast<double>(dice() % 100) * 1e-3);
@@ -176,7 +185,8 @@ TEST(Straggler, ASlowLinkIsALinkAndNoRank) {
 TEST(Straggler, WhoNeverWaitsIsNamedWhereNoComputingWasTimed) {
   const auto slow = [](size_t host, int64_t) { return host == 9 ? 1.4 : 1.0; };
   for (const bool calls : {true, false}) {
-    const StragglerReport report = find_stragglers(simulate({.hosts = 24, .factor = slow, .tell_compute = false, .tell_calls = calls}, 2));
+    const StragglerReport report = find_stragglers(
+        simulate({.hosts = 24, .factor = slow, .tell_compute = false, .tell_calls = calls}, 2));
     EXPECT_THAT(ranks_of(report, Cause::kWaits), ElementsAre(9)) << text_of(report);
     EXPECT_EQ(report.stragglers.size(), 1u);
     EXPECT_GT(report.stragglers[0].lost_s, 0.2);
@@ -185,26 +195,32 @@ TEST(Straggler, WhoNeverWaitsIsNamedWhereNoComputingWasTimed) {
 }
 
 TEST(Straggler, LateDataAreNotTheProcessorsFault) {
-  const StragglerReport report = find_stragglers(simulate({.hosts = 24, .data_s = [](size_t host) { return host == 6 ? 0.5 : 0.001; }}, 2));
+  const StragglerReport report = find_stragglers(
+      simulate({.hosts = 24, .data_s = [](size_t host) { return host == 6 ? 0.5 : 0.001; }}, 2));
   EXPECT_THAT(ranks_of(report, Cause::kData), ElementsAre(6));
   EXPECT_EQ(report.stragglers.size(), 1u);
 }
 
 // All wait half a second for data; one of them is late by something else. Its data are not it.
 TEST(Straggler, DataThatAreLateForAllAreNobodysFault) {
-  const StragglerReport report = find_stragglers(simulate({.hosts = 24,
-                                                           .factor = [](size_t host, int64_t) { return host == 6 ? 1.4 : 1.0; },
-                                                           .data_s = [](size_t) { return 0.5; },
-                                                           .tell_compute = false},
-                                                          2));
+  const StragglerReport report =
+      find_stragglers(simulate({.hosts = 24,
+                                .factor = [](size_t host, int64_t) { return host == 6 ? 1.4 : 1.0; },
+                                .data_s = [](size_t) { return 0.5; },
+                                .tell_compute = false},
+                               2));
   EXPECT_THAT(ranks_of(report, Cause::kWaits), ElementsAre(6));
   EXPECT_THAT(ranks_of(report, Cause::kData), IsEmpty());
 }
 
 // One that takes two seconds where the others take one: they wait a second for it, in each step.
 TEST(Straggler, WhatItCostsIsWhatTheOthersWait) {
-  const StragglerReport report = find_stragglers(
-      simulate({.hosts = 8, .scatter = 0, .noise = 0, .factor = [](size_t host, int64_t) { return host == 1 ? 2.0 : 1.0; }}, 1));
+  const StragglerReport report =
+      find_stragglers(simulate({.hosts = 8,
+                                .scatter = 0,
+                                .noise = 0,
+                                .factor = [](size_t host, int64_t) { return host == 1 ? 2.0 : 1.0; }},
+                               1));
   ASSERT_EQ(report.stragglers.size(), 1u);
   EXPECT_EQ(report.stragglers[0].rank, 1);
   EXPECT_NEAR(report.stragglers[0].slower, 1, 0.01);
@@ -212,14 +228,19 @@ TEST(Straggler, WhatItCostsIsWhatTheOthersWait) {
 }
 
 TEST(Straggler, StagesOfAPipelineAreComparedWithTheirLike) {
-  StepTimes times = simulate({.hosts = 32, .factor = [](size_t host, int64_t) { return host < 16 ? 2.0 : host == 20 ? 1.2 : 1.0; }}, 2);
+  StepTimes times = simulate(
+      {.hosts = 32, .factor = [](size_t host, int64_t) { return host < 16    ? 2.0
+                                                                : host == 20 ? 1.2
+                                                                             : 1.0; }},
+      2);
   for (size_t i = 0; i < 32; ++i) times.ranks[i].peers = i < 16 ? 0 : 1;
   EXPECT_THAT(ranks_of(find_stragglers(times), Cause::kSlow), ElementsAre(20));
 }
 
 TEST(Straggler, OfFewStepsOrHolesNothingIsSaid) {
   const auto slow = [](size_t host, int64_t) { return host == 1 ? 2.0 : 1.0; };
-  EXPECT_EQ(find_stragglers(simulate({.hosts = 8, .steps = 24, .factor = slow}, 1)).steps, 0);  // 19 behind the warm-up
+  // 19 behind the warm-up
+  EXPECT_EQ(find_stragglers(simulate({.hosts = 8, .steps = 24, .factor = slow}, 1)).steps, 0);
   EXPECT_EQ(find_stragglers(simulate({.hosts = 8, .steps = 25, .factor = slow}, 1)).stragglers.size(), 1u);
   EXPECT_EQ(find_stragglers({}).steps, 0);
   StepTimes times = simulate({.hosts = 8, .factor = slow}, 1);
@@ -241,8 +262,9 @@ TEST(WorkFit, FindsWhatTheTimesWereMadeOf) {
   std::mt19937_64 dice(4);
   std::vector<WorkSample> samples;
   for (int i = 0; i < 300; ++i) {
-    const Work work{
-        .tokens = static_cast<double>(500 + dice() % 1000), .length_squares = static_cast<double>(dice() % 1000000), .expert_rows = 0};
+    const Work work{.tokens = static_cast<double>(500 + dice() % 1000),
+                    .length_squares = static_cast<double>(dice() % 1000000),
+                    .expert_rows = 0};
     const double seconds = 0.2 + 1e-3 * work.tokens + 2e-6 * work.length_squares;
     samples.push_back({work, i % 10 == 0 ? 3 * seconds : seconds});  // a tenth is disturbed
   }
@@ -279,7 +301,8 @@ TEST(StepChange, IsFoundWhereItIs) {
 TEST(StepChange, NoiseSpikesAndWhatIsOverAreNone) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::vector<double> steps = noisy(400, 1, 0.08, seed);
-    for (size_t i = 30; i < steps.size(); i += 40) steps[i] = steps[i + 1] = steps[i + 2] = steps[i + 3] = 5;  // four in a row
+    // four in a row
+    for (size_t i = 30; i < steps.size(); i += 40) steps[i] = steps[i + 1] = steps[i + 2] = steps[i + 3] = 5;
     EXPECT_FALSE(step_change(steps)) << seed;
   }
   std::vector<double> over = noisy(60, 1, 0.01, 1);
@@ -310,7 +333,8 @@ TEST(StepChange, BlockedIsMeasuredInStepsOfTheRunItself) {
   }
 }
 
-// Three ranks of a recorded run, by hand: rank 2 computes 30 ms, the others 20, and they meet in a call of 1 ms. Its clock is an hour ahead.
+// Three ranks of a recorded run, by hand: rank 2 computes 30 ms, the others 20, and they meet in a call of 1
+// ms. Its clock is an hour ahead.
 TEST(Straggler, IsTakenFromATrace) {
   std::vector<observe::RankTrace> traces(3);
   for (int64_t rank = 0; rank < 3; ++rank) {
@@ -318,21 +342,23 @@ TEST(Straggler, IsTakenFromATrace) {
     trace.rank.rank = rank;
     const int64_t clock = rank == 2 ? 3600'000'000'000 : 0, ms = 1'000'000;
     for (int64_t s = 1; s <= 40; ++s) {
-      const int64_t begin = clock + s * 40 * ms, computed = begin + 2 * ms + (rank == 2 ? 28 : 18) * ms, end = begin + 31 * ms;
-      trace.steps.push_back({.step = s,
-                             .begin_ns = begin,
-                             .end_ns = end,
-                             .spans = {{.kind = observe::SpanKind::kData, .begin_ns = begin, .end_ns = begin + 2 * ms},
-                                       {.kind = observe::SpanKind::kForward, .begin_ns = begin + 2 * ms, .end_ns = end}},
-                             .calls = {{.group = "world",
-                                        .kind = "all_reduce",
-                                        .name = "gradients",
-                                        .sequence = s,
-                                        .begin_ns = computed,
-                                        .end_ns = end,
-                                        .started_ns = computed,
-                                        .waited_from_ns = computed,
-                                        .waited_until_ns = end}}});
+      const int64_t begin = clock + s * 40 * ms, computed = begin + 2 * ms + (rank == 2 ? 28 : 18) * ms,
+                    end = begin + 31 * ms;
+      trace.steps.push_back(
+          {.step = s,
+           .begin_ns = begin,
+           .end_ns = end,
+           .spans = {{.kind = observe::SpanKind::kData, .begin_ns = begin, .end_ns = begin + 2 * ms},
+                     {.kind = observe::SpanKind::kForward, .begin_ns = begin + 2 * ms, .end_ns = end}},
+           .calls = {{.group = "world",
+                      .kind = "all_reduce",
+                      .name = "gradients",
+                      .sequence = s,
+                      .begin_ns = computed,
+                      .end_ns = end,
+                      .started_ns = computed,
+                      .waited_from_ns = computed,
+                      .waited_until_ns = end}}});
     }
   }
   traces[1].steps.erase(traces[1].steps.begin());  // lost
@@ -345,7 +371,8 @@ TEST(Straggler, IsTakenFromATrace) {
   EXPECT_NEAR(times.steps[0].ranks[0].wait_s, 0.011, 1e-12);
   ASSERT_EQ(times.steps[0].calls.size(), 1u);
   EXPECT_THAT(times.steps[0].calls[0].in_it_s,
-              ElementsAre(::testing::DoubleNear(0.011, 1e-12), ::testing::DoubleNear(0.011, 1e-12), ::testing::DoubleNear(0.001, 1e-12)));
+              ElementsAre(::testing::DoubleNear(0.011, 1e-12), ::testing::DoubleNear(0.011, 1e-12),
+                          ::testing::DoubleNear(0.001, 1e-12)));
   const StragglerReport report = find_stragglers(times);
   ASSERT_EQ(report.stragglers.size(), 1u) << text_of(report);
   EXPECT_EQ(report.stragglers[0].rank, 2);

@@ -14,11 +14,12 @@
 namespace longhaul::detect {
 namespace {
 
-double plain_distance(Distance kind, const std::vector<float>& x, int64_t dims, int64_t stride, int64_t i, int64_t j) {
+double plain_distance(Distance kind, const std::vector<float>& x, int64_t dims, int64_t stride, int64_t i,
+                      int64_t j) {
   double sum = 0;
   for (int64_t k = 0; k < dims; ++k) {
-    const double d =
-        std::abs(static_cast<double>(x[static_cast<size_t>(k * stride + i)]) - static_cast<double>(x[static_cast<size_t>(k * stride + j)]));
+    const double d = std::abs(static_cast<double>(x[static_cast<size_t>(k * stride + i)]) -
+                              static_cast<double>(x[static_cast<size_t>(k * stride + j)]));
     if (kind == Distance::kEuclidean) sum += d * d;
     if (kind == Distance::kManhattan) sum += d;
     if (kind == Distance::kChebyshev) sum = std::max(sum, d);
@@ -39,7 +40,8 @@ TEST(DistanceSums, AreThoseOfPlainLoops) {
         for (int64_t i = 0; i < count; ++i) {
           double expected = 0;
           for (int64_t j = 0; j < count; ++j) expected += plain_distance(kind, x, dims, stride, i, j);
-          ASSERT_NEAR(static_cast<double>(sums[static_cast<size_t>(i)]), expected, 2e-6 * static_cast<double>(count) * (1 + expected))
+          ASSERT_NEAR(static_cast<double>(sums[static_cast<size_t>(i)]), expected,
+                      2e-6 * static_cast<double>(count) * (1 + expected))
               << name_of(kind) << " machine " << i << " of " << count << ", " << dims << " dims";
         }
       }
@@ -47,16 +49,23 @@ TEST(DistanceSums, AreThoseOfPlainLoops) {
   }
 }
 
-Channel raw_channel(int64_t window = 8) { return {"cpu_usage", {1}, std::make_shared<RawEmbedding>(window, 1)}; }
+Channel raw_channel(int64_t window = 8) {
+  return {"cpu_usage", {1}, std::make_shared<RawEmbedding>(window, 1)};
+}
 
 Pull constant_pull(int64_t machines, int64_t seconds, float value = 0.4f) {
-  Pull pull{.metrics = {1}, .class_of = std::vector<int32_t>(static_cast<size_t>(machines), 0), .classes = {"all"}, .seconds = seconds};
+  Pull pull{.metrics = {1},
+            .class_of = std::vector<int32_t>(static_cast<size_t>(machines), 0),
+            .classes = {"all"},
+            .seconds = seconds};
   for (int64_t i = 0; i < machines; ++i) pull.machines.push_back("m" + std::to_string(100 + i));
   pull.values.assign(static_cast<size_t>(machines * seconds), value);
   return pull;
 }
 
-Candidate first_candidate(const Pull& pull, int top = 1) { return *trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, top).at(0); }
+Candidate first_candidate(const Pull& pull, int top = 1) {
+  return *trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, top).at(0);
+}
 
 TEST(Trace, OneConstantOutlierHasTheLargestScore) {
   for (const int64_t n : {4, 8, 64, 257}) {
@@ -69,7 +78,9 @@ TEST(Trace, OneConstantOutlierHasTheLargestScore) {
   }
 }
 
-TEST(Trace, IdenticalMachinesHaveNoCandidate) { EXPECT_EQ(first_candidate(constant_pull(16, 20)).machine, -1); }
+TEST(Trace, IdenticalMachinesHaveNoCandidate) {
+  EXPECT_EQ(first_candidate(constant_pull(16, 20)).machine, -1);
+}
 
 TEST(Trace, ThreeMachinesAreNotCompared) {
   Pull pull = constant_pull(3, 20);
@@ -82,7 +93,8 @@ TEST(Trace, ThreeMachinesAreNotCompared) {
 Pull random_pull(int64_t machines, int64_t seconds, double noise) {
   Pull pull = constant_pull(machines, seconds);
   const RandomStream stream(9, "pull");
-  for (size_t i = 0; i < pull.values.size(); ++i) pull.values[i] += static_cast<float>(noise * stream.normal(i));
+  for (size_t i = 0; i < pull.values.size(); ++i)
+    pull.values[i] += static_cast<float>(noise * stream.normal(i));
   return pull;
 }
 
@@ -121,7 +133,8 @@ TEST(Trace, MachinesWithoutDataAreLeftOutAndNeverZero) {
   Pull pull = constant_pull(9, 20, 0.9f);
   for (int64_t s = 0; s < 20; ++s) pull.row(0, s)[4] = std::numeric_limits<float>::quiet_NaN();
   const Trace trace = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, 1);
-  for (int64_t w = 0; w < trace.windows; ++w) EXPECT_EQ(trace.at(w)->machine, -1);  // as zero it would be far from 0.9
+  // as zero it would be far from 0.9
+  for (int64_t w = 0; w < trace.windows; ++w) EXPECT_EQ(trace.at(w)->machine, -1);
   EXPECT_EQ(trace.too_few, 0);
 }
 
@@ -154,7 +167,8 @@ TEST(Trace, SeveralFaultyMachinesAreFoundTogether) {
   EXPECT_EQ(found, (std::vector<int32_t>{3, 11, 20}));
 }
 
-// Machine 7 differs a little for long. Of 128 others one after the other differs more for a few seconds, so it is never the furthest of all.
+// Machine 7 differs a little for long. Of 128 others one after the other differs more for a few seconds, so
+// it is never the furthest of all.
 TEST(Trace, WhoStandsFurtherForSecondsDoesNotHideWhoStandsFarForLong) {
   constexpr int64_t kSeconds = 400;
   Pull pull = random_pull(129, kSeconds, 0.003);
@@ -209,32 +223,37 @@ TEST(ShareAmongReference, IsTheShareOfSixteenAndKeepsOne) {
   for (const int64_t n : {4, 64, 1500}) EXPECT_NEAR(share_among_reference(1, n), 1, 1e-12);
   EXPECT_EQ(share_among_reference(0, 64), 0);
   EXPECT_EQ(share_among_reference(-0.2, 64), 0);
-  // z² = 1 / (1/(n − 1) + σ²/D²): D/σ = 6 among 64 has a share of √(1 / (1 + 63/36)); among 16, with noise of √(ln 64 / ln 16) as much, less than 6.
-  EXPECT_NEAR(share_among_reference(std::sqrt(1 / (1 + 63.0 / 36)), 64), std::sqrt(1 / (1 + 15.0 / 36 * 1.5)), 1e-12);
+  // z² = 1 / (1/(n − 1) + σ²/D²): D/σ = 6 among 64 has a share of √(1 / (1 + 63/36)); among 16, with noise of
+  // √(ln 64 / ln 16) as much, less than 6.
+  EXPECT_NEAR(share_among_reference(std::sqrt(1 / (1 + 63.0 / 36)), 64), std::sqrt(1 / (1 + 15.0 / 36 * 1.5)),
+              1e-12);
 }
 
-// One machine at a given distance, in deviations of the others' noise: its score hardly depends on how many others there are. z / √(n − 1) falls to a
-// seventh from 16 to 1,024.
+// One machine at a given distance, in deviations of the others' noise: its score hardly depends on how many
+// others there are. z / √(n − 1) falls to a seventh from 16 to 1,024.
 TEST(Trace, AScoreDoesNotFallWithTheNumberOfMachines) {
   const auto score = [](int64_t n) {
     Pull pull = constant_pull(n, 8);
     const RandomStream stream(4, "levels");
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t s = 0; s < 8; ++s)
-        pull.row(0, s)[i] = 0.4f + static_cast<float>(i == 2 ? 0.08 : 0.01 * std::abs(stream.normal(static_cast<size_t>(i))));
+        pull.row(0, s)[i] =
+            0.4f + static_cast<float>(i == 2 ? 0.08 : 0.01 * std::abs(stream.normal(static_cast<size_t>(i))));
     }
     return static_cast<double>(first_candidate(pull).share);
   };
   for (const int64_t n : {64, 256, 1024}) EXPECT_NEAR(score(n), score(16), 0.12) << n;
 }
 
-// By hand: means .4 ×7 spread by ±.01 and one at .7. Median .4, absolute deviations 0, .01, …: their median .01.
+// By hand: means .4 ×7 spread by ±.01 and one at .7. Median .4, absolute deviations 0, .01, …: their median
+// .01.
 TEST(Trace, RobustZIsTheDeviationFromTheMedianInUnitsOfMad) {
   Pull pull = constant_pull(9, 8);
   const float means[] = {.39f, .39f, .4f, .4f, .4f, .41f, .41f, .41f, .7f};
   for (int64_t s = 0; s < 8; ++s) {
     for (int64_t i = 0; i < 9; ++i)
-      pull.row(0, s)[i] = means[i] + (s % 2 == 0 ? .1f : -.1f);  // the mean of eight samples has no noise left
+      // the mean of eight samples has no noise left
+      pull.row(0, s)[i] = means[i] + (s % 2 == 0 ? .1f : -.1f);
   }
   const Channel channel{"cpu_usage", {1}, std::make_shared<MeanEmbedding>(8), Apart::kRobustZ};
   const Candidate best = *trace_of(pull, channel, 0, 0, Distance::kEuclidean, 1).at(0);
@@ -258,27 +277,34 @@ TEST(Trace, IsolationOfTheMeanComparesOneNumberAMachine) {
   EXPECT_NEAR(static_cast<double>(best.share), 1, 1e-3);
 }
 
-// Alarms of the windows that were scored are those of all, for runs anywhere, with gaps, of several machines; and few are scored where nobody stands apart.
+// Alarms of the windows that were scored are those of all, for runs anywhere, with gaps, of several machines;
+// and few are scored where nobody stands apart.
 TEST(SparseTrace, HasTheAlarmsOfTheWholeTrace) {
   const RandomStream stream(31, "runs");
   int64_t told = 0, spared = 0;
   for (size_t number = 0; number < 60; ++number) {
-    const int64_t n = 6 + static_cast<int64_t>(number % 5), seconds = 300 + static_cast<int64_t>(200 * stream.uniform(1000 * number));
+    const int64_t n = 6 + static_cast<int64_t>(number % 5),
+                  seconds = 300 + static_cast<int64_t>(200 * stream.uniform(1000 * number));
     Pull pull = random_pull(n, seconds, 0.004);
     for (size_t run = 0; run < number % 4; ++run) {
-      const double at = stream.uniform(1000 * number + 10 * run + 1), length = stream.uniform(1000 * number + 10 * run + 2);
-      const auto begin = static_cast<int64_t>(at * static_cast<double>(seconds)), machine = static_cast<int64_t>(run + number) % n;
+      const double at = stream.uniform(1000 * number + 10 * run + 1),
+                   length = stream.uniform(1000 * number + 10 * run + 2);
+      const auto begin = static_cast<int64_t>(at * static_cast<double>(seconds)),
+                 machine = static_cast<int64_t>(run + number) % n;
       for (int64_t s = begin; s < std::min(seconds, begin + 40 + static_cast<int64_t>(200 * length)); ++s) {
-        if (stream.uniform(1000 * number + 100 + static_cast<size_t>(s)) < 0.9) pull.row(0, s)[machine] += 0.3f;
+        if (stream.uniform(1000 * number + 100 + static_cast<size_t>(s)) < 0.9)
+          pull.row(0, s)[machine] += 0.3f;
       }
     }
     for (const int top : {1, 3}) {
-      for (const auto& [windows, gap] : {std::pair<int64_t, int64_t>{60, 8}, {60, 0}, {100, 20}, {12, 8}, {240, 8}}) {
+      for (const auto& [windows, gap] :
+           {std::pair<int64_t, int64_t>{60, 8}, {60, 0}, {100, 20}, {12, 8}, {240, 8}}) {
         const Rule rule{.threshold = {.share = 0.7, .distance = 0.1}, .windows = windows, .gap = gap};
         const Trace whole = trace_of(pull, raw_channel(), 0, 0, Distance::kEuclidean, top),
                     sparse = trace_for(pull, raw_channel(), 0, 0, Distance::kEuclidean, top, rule);
         const auto expected = alarms_of(whole, rule, n), found = alarms_of(sparse, rule, n);
-        ASSERT_EQ(found.size(), expected.size()) << number << " windows " << windows << " gap " << gap << " top " << top;
+        ASSERT_EQ(found.size(), expected.size())
+            << number << " windows " << windows << " gap " << gap << " top " << top;
         for (size_t i = 0; i < found.size(); ++i) {
           EXPECT_EQ(found[i].machine, expected[i].machine);
           EXPECT_EQ(found[i].first, expected[i].first);

@@ -1,4 +1,5 @@
-// Multiple choice: formulas and prompts against values that lm-evaluation-harness 0.4.13 gives, worked out by hand from its source.
+// Multiple choice: formulas and prompts against values that lm-evaluation-harness 0.4.13 gives, worked out by
+// hand from its source.
 #include "evaluate/choice.h"
 
 #include <gmock/gmock.h>
@@ -22,11 +23,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// ll: −10, −12, −13.5. Characters 4, 6, 9 → −2.5, −2, −1.5. "é…" has 9 characters in 18 bytes → bytes: −2.5, −2, −0.75.
-// Behind nothing: −6, −9, −9 → gains −4, −3, −4.5.
+// ll: −10, −12, −13.5. Characters 4, 6, 9 → −2.5, −2, −1.5. "é…" has 9 characters in 18 bytes → bytes: −2.5,
+// −2, −0.75. Behind nothing: −6, −9, −9 → gains −4, −3, −4.5.
 TEST(Choice, FormulasAreThoseOfTheHarness) {
-  ChoiceItem item{
-      .contexts = {"c"}, .continuations = {" four", " sixsix", " ééééééééé"}, .choices = {"four", "sixsix", "ééééééééé"}, .gold = 0};
+  ChoiceItem item{.contexts = {"c"},
+                  .continuations = {" four", " sixsix", " ééééééééé"},
+                  .choices = {"four", "sixsix", "ééééééééé"},
+                  .gold = 0};
   const ChoiceScores scores{.conditional = {-10, -12, -13.5}, .unconditional = {-6, -9, -9}};
   const auto right = [&](int64_t gold) {
     item.gold = gold;
@@ -42,7 +45,9 @@ TEST(Choice, FormulasAreThoseOfTheHarness) {
   EXPECT_FALSE(o.acc_norm);
   EXPECT_TRUE(o.acc_bytes);
   // Of equals the first: numpy's argmax.
-  EXPECT_TRUE(outcome_of({.contexts = {"c"}, .continuations = {" a", " b"}, .choices = {"a", "b"}, .gold = 0}, {{-1, -1}, {-1, -1}}).acc);
+  EXPECT_TRUE(outcome_of({.contexts = {"c"}, .continuations = {" a", " b"}, .choices = {"a", "b"}, .gold = 0},
+                         {{-1, -1}, {-1, -1}})
+                  .acc);
 }
 
 TEST(Choice, PairsAreCutWhereTheContextEnds) {
@@ -72,13 +77,16 @@ class ByBytes final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override { return {}; }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override {
+    return {};
+  }
 };
 
 // ' ' = 32 → 4; 'a' = 97 → 6; 'b' → 0; 'c' → 1. " a" −10, " bb" −4, " bc" −5.
 TEST(Choice, ScoresAreSumsOverTheContinuation) {
   ByBytes answers;
-  const std::vector<ChoiceItem> items = {{{"x"}, {" a", " bb", " bc"}, {"a", "bb", "bc"}, 1}, {{"x"}, {" a", " bb"}, {"a", "bb"}, 0}};
+  const std::vector<ChoiceItem> items = {{{"x"}, {" a", " bb", " bc"}, {"a", "bb", "bc"}, 1},
+                                         {{"x"}, {" a", " bb"}, {"a", "bb"}, 0}};
   const ChoiceResult result = score_choices(answers, data::Tokenizer::bytes(), items);
   EXPECT_EQ(result.items, 2);
   EXPECT_DOUBLE_EQ(result.acc, 0.5);
@@ -86,9 +94,11 @@ TEST(Choice, ScoresAreSumsOverTheContinuation) {
   EXPECT_DOUBLE_EQ(result.chance, (1 / 3.0 + 1 / 2.0) / 2);
 }
 
-// As the harness has it (0.4.13): a template's tokens before a context, nothing without one, the end-of-document token before none.
+// As the harness has it (0.4.13): a template's tokens before a context, nothing without one, the
+// end-of-document token before none.
 TEST(Choice, WhatStandsBeforeAContextIsTheTokenizers) {
-  const data::Tokenizer llama = data::bytes_with("</s>", {"<s>"}, {"<s>"}), gpt2 = data::bytes_with("<|endoftext|>", {});
+  const data::Tokenizer llama = data::bytes_with("</s>", {"<s>"}, {"<s>"}),
+                        gpt2 = data::bytes_with("<|endoftext|>", {});
   EXPECT_THAT(encode_pair(llama, "a", " b").ids, ElementsAre(257, 'a', ' ', 'b'));
   EXPECT_THAT(encode_pair(llama, "<s>a", " b").ids, ElementsAre(257, 'a', ' ', 'b')) << "not twice";
   EXPECT_THAT(encode_pair(llama, "", " b").ids, ElementsAre(257, ' ', 'b'));
@@ -98,7 +108,8 @@ TEST(Choice, WhatStandsBeforeAContextIsTheTokenizers) {
   EXPECT_THAT(encode_pair(gpt2, "a", " b", ChoicePrefix::kSeparator).ids, ElementsAre(256, 'a', ' ', 'b'));
   EXPECT_THAT(encode_pair(llama, "a", " b", ChoicePrefix::kSeparator).ids, ElementsAre(256, 'a', ' ', 'b'));
   EXPECT_THAT(encode_pair(llama, "a", " b", ChoicePrefix::kNone).ids, ElementsAre('a', ' ', 'b'));
-  EXPECT_THAT(encode_pair(data::Tokenizer::bytes(), "a", " b").ids, ElementsAre(256, 'a', ' ', 'b')) << "a tokenizer made here";
+  EXPECT_THAT(encode_pair(data::Tokenizer::bytes(), "a", " b").ids, ElementsAre(256, 'a', ' ', 'b'))
+      << "a tokenizer made here";
   const data::Tokenizer nothing = data::bytes_with("<other>", {});
   EXPECT_THAT(encode_pair(nothing, "a", " b").ids, ElementsAre('a', ' ', 'b'));
   EXPECT_EQ(data::error_of([&] { encode_pair(nothing, "", "b"); }).code(), ExitCode::kData);
@@ -126,7 +137,8 @@ TEST(Choice, ATokenOverTheJoinIsScoredFromWhereItBegins) {
   EXPECT_EQ(encode_choices(plain, item, ChoicePrefix::kTemplate)[0].scored, 2);
   item.continuations = {" yes", ""};
   item.where = "q.jsonl:7";
-  EXPECT_THAT(data::error_of([&] { encode_choices(plain, item, ChoicePrefix::kTemplate); }).what(), HasSubstr("q.jsonl:7"));
+  EXPECT_THAT(data::error_of([&] { encode_choices(plain, item, ChoicePrefix::kTemplate); }).what(),
+              HasSubstr("q.jsonl:7"));
 }
 
 // The separator, three bytes and two of the choice are six ids, five of them inputs.
@@ -136,17 +148,22 @@ TEST(Choice, WhatIsLongerThanThePositionsIsScoredByItsEnd) {
       {.contexts = {"xyz"}, .continuations = {" b", " a"}, .choices = {"b", "a"}, .gold = 0, .where = "q:1"},
       {.contexts = {"x"}, .continuations = {" b", " a"}, .choices = {"b", "a"}, .gold = 0, .where = "q:2"}};
   for (const auto& [positions, cut] : {std::pair{0, 0}, {5, 0}, {4, 1}, {3, 1}, {2, 2}}) {
-    const ChoiceResult result = score_choices(answers, data::Tokenizer::bytes(), items, {.positions = positions});
+    const ChoiceResult result =
+        score_choices(answers, data::Tokenizer::bytes(), items, {.positions = positions});
     EXPECT_EQ(result.cut, cut) << positions;
     EXPECT_EQ(result.acc, 1) << positions;
   }
-  EXPECT_THAT(data::error_of([&] { score_choices(answers, data::Tokenizer::bytes(), items, {.positions = 1}); }).what(), HasSubstr("q:1"));
+  EXPECT_THAT(data::error_of([&] {
+                score_choices(answers, data::Tokenizer::bytes(), items, {.positions = 1});
+              }).what(),
+              HasSubstr("q:1"));
 }
 
 // " b" −4, " ccccc" −9: by character −4 and −1.8; " bb" and " a": the first by both.
 TEST(Choice, ErrorsAreThoseOfTheirOwnMeans) {
   ByBytes answers;
-  const std::vector<ChoiceItem> items = {{{"x"}, {" b", " ccccc"}, {"b", "ccccc"}, 1}, {{"x"}, {" bb", " a"}, {"bb", "a"}, 0}};
+  const std::vector<ChoiceItem> items = {{{"x"}, {" b", " ccccc"}, {"b", "ccccc"}, 1},
+                                         {{"x"}, {" bb", " a"}, {"bb", "a"}, 0}};
   const ChoiceResult result = score_choices(answers, data::Tokenizer::bytes(), items);
   EXPECT_DOUBLE_EQ(result.acc, 0.5);
   EXPECT_DOUBLE_EQ(result.acc_norm, 1);
@@ -158,7 +175,8 @@ TEST(Choice, ErrorsAreThoseOfTheirOwnMeans) {
 class ByTable final : public Answers {
  public:
   void add(const std::string& context, const std::string& continuation, double log_probability) {
-    const auto [place, fresh] = table_.emplace(encode_pair(data::Tokenizer::bytes(), context, continuation).ids, log_probability);
+    const auto [place, fresh] =
+        table_.emplace(encode_pair(data::Tokenizer::bytes(), context, continuation).ids, log_probability);
     EXPECT_TRUE(fresh || place->second == log_probability) << continuation << " has two values";
   }
   std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) override {
@@ -171,20 +189,27 @@ class ByTable final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override { return {}; }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override {
+    return {};
+  }
 
  private:
   std::map<std::vector<int64_t>, double> table_;
 };
 
-// What lm-evaluation-harness itself made of these log-probabilities (tests/golden/make_choice_golden.py says which version).
+// What lm-evaluation-harness itself made of these log-probabilities (tests/golden/make_choice_golden.py says
+// which version).
 TEST(Choice, JudgesAsTheHarnessDoes) {
-  const auto golden = nlohmann::json::parse(read_text(std::filesystem::path(source_folder()) / "tests" / "golden" / "choice.json"));
+  const auto golden = nlohmann::json::parse(
+      read_text(std::filesystem::path(source_folder()) / "tests" / "golden" / "choice.json"));
   const TemporaryFolder folder;
   ByTable answers;
   std::string lines;
   for (const auto& item : golden["items"]) {
-    lines += nlohmann::json{{"context", item["context"]}, {"choices", item["choices"]}, {"gold", item["gold"]}}.dump() + "\n";
+    lines +=
+        nlohmann::json{{"context", item["context"]}, {"choices", item["choices"]}, {"gold", item["gold"]}}
+            .dump() +
+        "\n";
     for (size_t c = 0; c < item["choices"].size(); ++c) {
       const auto continuation = item["continuations"][c].get<std::string>();
       answers.add(item["context"], continuation, item["conditional"][c]);
@@ -200,7 +225,8 @@ TEST(Choice, JudgesAsTheHarnessDoes) {
     const ChoiceResult one = score_choices(answers, data::Tokenizer::bytes(), {items[i]});
     const double found[] = {one.acc, one.acc_norm, one.acc_bytes, one.acc_mutual_info};
     const char* const names[] = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"};
-    for (size_t m = 0; m < 4; ++m) EXPECT_EQ(found[m], expected[names[m]].get<double>()) << names[m] << " of " << expected["context"];
+    for (size_t m = 0; m < 4; ++m)
+      EXPECT_EQ(found[m], expected[names[m]].get<double>()) << names[m] << " of " << expected["context"];
   }
   const ChoiceResult all = score_choices(answers, data::Tokenizer::bytes(), items);
   const auto& results = golden["results"];
@@ -242,26 +268,31 @@ TEST_F(ChoiceFiles, AreReadAsTheHarnessReadsThem) {
   EXPECT_THAT(hella.choices, ElementsAre("is. up.", " rips a level", "c", "d"));
   EXPECT_THAT(hella.continuations.at(1), "  rips a level");
   EXPECT_EQ(hella.gold, 3);
-  const ChoiceItem arc =
-      only(R"({"id":"x","question":"Which is red?","choices":{"text":["sky","blood"],"label":["A","B"]},"answerKey":"B"})", "arc");
+  const ChoiceItem arc = only(
+      R"({"id":"x","question":"Which is red?","choices":{"text":["sky","blood"],"label":["A","B"]},"answerKey":"B"})",
+      "arc");
   EXPECT_EQ(arc.contexts.at(0), "Question: Which is red?\nAnswer:");
   EXPECT_THAT(arc.continuations, ElementsAre(" sky", " blood"));
   EXPECT_EQ(arc.gold, 1);
   const ChoiceItem piqa = only(R"({"goal":"Open it.","sol1":"pull","sol2":"push","label":0})", "piqa");
   EXPECT_EQ(piqa.contexts.at(0), "Question: Open it.\nAnswer:");
   EXPECT_THAT(piqa.choices, ElementsAre("pull", "push"));
-  const ChoiceItem mmlu = only(R"({"question":" What? ","subject":"high_school_biology","choices":["w","x","y","z"],"answer":2})", "mmlu");
-  EXPECT_EQ(
-      mmlu.contexts.at(0),
-      "The following are multiple choice questions (with answers) about high school biology.\n\nWhat?\nA. w\nB. x\nC. y\nD. z\nAnswer:");
+  const ChoiceItem mmlu =
+      only(R"({"question":" What? ","subject":"high_school_biology","choices":["w","x","y","z"],"answer":2})",
+           "mmlu");
+  EXPECT_EQ(mmlu.contexts.at(0),
+            "The following are multiple choice questions (with answers) about high school "
+            "biology.\n\nWhat?\nA. w\nB. x\nC. y\nD. z\nAnswer:");
   EXPECT_THAT(mmlu.continuations, ElementsAre(" A", " B", " C", " D"));
   EXPECT_EQ(mmlu.gold, 2);
-  const ChoiceItem book =
-      only(R"({"question_stem":"The sun","choices":{"text":["sets","sits"],"label":["A","B"]},"answerKey":" A"})", "openbookqa");
+  const ChoiceItem book = only(
+      R"({"question_stem":"The sun","choices":{"text":["sets","sits"],"label":["A","B"]},"answerKey":" A"})",
+      "openbookqa");
   EXPECT_EQ(book.contexts.at(0), "The sun");
   EXPECT_EQ(book.gold, 0);
   const ChoiceItem wino =
-      only(R"({"sentence":"Ann beat Bea because _ was fast.","option1":"Ann","option2":"Bea","answer":"1"})", "winogrande");
+      only(R"({"sentence":"Ann beat Bea because _ was fast.","option1":"Ann","option2":"Bea","answer":"1"})",
+           "winogrande");
   EXPECT_THAT(wino.contexts, ElementsAre("Ann beat Bea because Ann", "Ann beat Bea because Bea"));
   EXPECT_THAT(wino.continuations, ElementsAre(" was fast.", " was fast."));
   EXPECT_EQ(wino.gold, 0);
@@ -272,7 +303,8 @@ TEST_F(ChoiceFiles, AreReadAsTheHarnessReadsThem) {
 }
 
 TEST_F(ChoiceFiles, AByteOrderMarkIsNoPartOfTheFirstQuestion) {
-  EXPECT_EQ(only("\xef\xbb\xbf{\"context\":\"a\",\"choices\":[\"b\",\"c\"],\"gold\":1}\r", "longhaul").gold, 1);
+  EXPECT_EQ(only("\xef\xbb\xbf{\"context\":\"a\",\"choices\":[\"b\",\"c\"],\"gold\":1}\r", "longhaul").gold,
+            1);
 }
 
 TEST_F(ChoiceFiles, BadLinesAreNamed) {
@@ -285,7 +317,8 @@ TEST_F(ChoiceFiles, BadLinesAreNamed) {
     return std::string(error.what());
   };
   EXPECT_THAT(refused("{", "longhaul"), HasSubstr("bad.jsonl:2"));
-  EXPECT_THAT(refused(R"({"context":"a","choices":["b","c"],"gold":2})", "longhaul"), HasSubstr("one of the choices"));
+  EXPECT_THAT(refused(R"({"context":"a","choices":["b","c"],"gold":2})", "longhaul"),
+              HasSubstr("one of the choices"));
   EXPECT_THAT(refused(R"({"context":"a","choices":["b"],"gold":0})", "longhaul"), HasSubstr("two choices"));
   EXPECT_THAT(refused(R"({"context":"a","choices":["b",""],"gold":0})", "longhaul"), HasSubstr("not empty"));
   EXPECT_THAT(refused(R"({"context":3,"choices":["b","c"],"gold":0})", "longhaul"), HasSubstr("context"));

@@ -1,4 +1,5 @@
-// What a decoder answers, against log-softmax in fp64 over all logits of the whole passage, which DecoderAnswers never makes.
+// What a decoder answers, against log-softmax in fp64 over all logits of the whole passage, which
+// DecoderAnswers never makes.
 #include "evaluate/decoder_answers.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +20,8 @@ std::vector<Judged> plainly(model::Decoder& decoder, const Passage& passage) {
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  const Tensor logits =
-      decoder.logits(decoder.hidden(context, id_tensor(passage.ids), layout::make_single(static_cast<int64_t>(passage.ids.size()))));
+  const Tensor logits = decoder.logits(decoder.hidden(
+      context, id_tensor(passage.ids), layout::make_single(static_cast<int64_t>(passage.ids.size()))));
   std::vector<Judged> judged;
   for (const Target& target : passage.targets) {
     double sum = 0, most = -1e300;
@@ -38,20 +39,23 @@ std::vector<Judged> plainly(model::Decoder& decoder, const Passage& passage) {
 Passage passage_of(int64_t length, int64_t vocabulary, std::vector<int64_t> positions) {
   Passage passage;
   for (int64_t t = 0; t < length; ++t) passage.ids.push_back((t * t * 7 + length) % vocabulary);
-  for (const int64_t position : positions) passage.targets.push_back({position, (position * 5 + 3) % vocabulary});
+  for (const int64_t position : positions)
+    passage.targets.push_back({position, (position * 5 + 3) % vocabulary});
   return passage;
 }
 
 class DecoderAnswersOf : public ::testing::TestWithParam<int64_t> {};
 
-// One pass, several passages in a pass, and pieces of one passage give the same. The tolerance is that of sums in another order.
+// One pass, several passages in a pass, and pieces of one passage give the same. The tolerance is that of
+// sums in another order.
 TEST_P(DecoderAnswersOf, AreThoseOfAllLogits) {
   for (const auto& config : {hybrid_experts_post_norm(), hgrn2_hybrid(), hybrid_pre_norm_tied()}) {
     model::Decoder decoder = filled_decoder(config);
     const int64_t vocabulary = config.vocabulary;
-    const std::vector<Passage> passages = {passage_of(1, vocabulary, {0}), passage_of(9, vocabulary, {2, 3, 8}),
-                                           passage_of(23, vocabulary, {0, 11, 22}), passage_of(5, vocabulary, {}),
-                                           passage_of(40, vocabulary, {7, 8, 39})};
+    const std::vector<Passage> passages = {
+        passage_of(1, vocabulary, {0}), passage_of(9, vocabulary, {2, 3, 8}),
+        passage_of(23, vocabulary, {0, 11, 22}), passage_of(5, vocabulary, {}),
+        passage_of(40, vocabulary, {7, 8, 39})};
     DecoderAnswers answers(decoder, {.tokens_per_pass = GetParam()});
     const auto judged = answers.judge(passages);
     ASSERT_EQ(judged.size(), passages.size());
@@ -65,7 +69,8 @@ TEST_P(DecoderAnswersOf, AreThoseOfAllLogits) {
     }
   }
 }
-// A model may have more rows than its tokenizer has tokens: those are never the likeliest, and count in the probabilities all the same.
+// A model may have more rows than its tokenizer has tokens: those are never the likeliest, and count in the
+// probabilities all the same.
 TEST(DecoderAnswers, PredictOnlyWhatTheTokenizerHas) {
   model::Decoder decoder = filled_decoder(hybrid_experts_post_norm());
   std::vector<int64_t> positions(40);
@@ -73,7 +78,8 @@ TEST(DecoderAnswers, PredictOnlyWhatTheTokenizerHas) {
   const Passage passage = passage_of(40, decoder.config().vocabulary, positions);
   const std::vector<Judged> all = plainly(decoder, passage);
   constexpr int64_t kTokens = 5;
-  const std::vector<Judged> some = DecoderAnswers(decoder, {.vocabulary = kTokens}).judge({&passage, 1}).front();
+  const std::vector<Judged> some =
+      DecoderAnswers(decoder, {.vocabulary = kTokens}).judge({&passage, 1}).front();
   int64_t beyond = 0;
   for (size_t t = 0; t < all.size(); ++t) {
     beyond += all[t].predicted >= kTokens ? 1 : 0;

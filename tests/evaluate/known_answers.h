@@ -28,7 +28,9 @@ class Lookup final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override { return {}; }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override {
+    return {};
+  }
 };
 
 class Guess final : public Answers {
@@ -40,7 +42,8 @@ class Guess final : public Answers {
       auto& judged = result.emplace_back();
       for (size_t t = 0; t < passage.targets.size(); ++t)
         judged.push_back({.log_probability = -random_.uniform(at_++),
-                          .predicted = low_ + static_cast<int64_t>(random_.below(at_++, static_cast<uint64_t>(high_ - low_)))});
+                          .predicted = low_ + static_cast<int64_t>(random_.below(
+                                                  at_++, static_cast<uint64_t>(high_ - low_)))});
     }
     return result;
   }
@@ -62,7 +65,8 @@ class Reader final : public Answers {
  public:
   explicit Reader(std::function<std::string(const std::string&)> answer) : answer_(std::move(answer)) {}
   std::vector<std::vector<Judged>> judge(std::span<const Passage>) override { return {}; }
-  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t>) override {
+  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens,
+                                std::span<const int64_t>) override {
     std::string text;
     for (const int64_t id : prompt) {
       if (id < 256) text += static_cast<char>(id);

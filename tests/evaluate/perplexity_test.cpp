@@ -46,21 +46,25 @@ TEST_F(Perplexity, UniformModelHasKnownBitsPerByte) {
   EXPECT_EQ(result.tokens, held_out().tokens() + held_out().documents());
   EXPECT_NEAR(result.loss, std::log(257.0), 1e-12);
   EXPECT_NEAR(result.perplexity, 257, 1e-9);
-  EXPECT_NEAR(result.bits_per_byte, std::log2(257.0) * static_cast<double>(result.tokens) / static_cast<double>(result.bytes), 1e-12);
+  EXPECT_NEAR(result.bits_per_byte,
+              std::log2(257.0) * static_cast<double>(result.tokens) / static_cast<double>(result.bytes),
+              1e-12);
 }
 
 TEST_F(Perplexity, EveryByteCountsOnceHoweverTheTextIsCut) {
   model::Decoder decoder(byte_model(), Precision::named("fp64"));
-  for (const data::EvaluationOptions& options : {data::EvaluationOptions{.context = 7, .tokens_per_batch = 20},
-                                                 data::EvaluationOptions{.context = 16, .tokens_per_batch = 1, .overlap = 5},
-                                                 data::EvaluationOptions{.context = 4096, .tokens_per_batch = 100000}}) {
+  for (const data::EvaluationOptions& options :
+       {data::EvaluationOptions{.context = 7, .tokens_per_batch = 20},
+        data::EvaluationOptions{.context = 16, .tokens_per_batch = 1, .overlap = 5},
+        data::EvaluationOptions{.context = 4096, .tokens_per_batch = 100000}}) {
     const EvaluationResult result = run(decoder, options);
     EXPECT_EQ(result.bytes, held_out().text_bytes());
     EXPECT_EQ(result.tokens, held_out().tokens() + held_out().documents());
   }
 }
 
-// Ranks that take batches in turn have what one has, to the bit; of more ranks than batches some have nothing to do.
+// Ranks that take batches in turn have what one has, to the bit; of more ranks than batches some have nothing
+// to do.
 TEST_F(Perplexity, OfSeveralRanksIsThatOfOne) {
   const data::EvaluationOptions options{.context = 16, .tokens_per_batch = 40, .overlap = 5};
   model::Decoder one = filled_decoder(byte_model());
@@ -84,7 +88,8 @@ TEST_F(Perplexity, OfSeveralRanksIsThatOfOne) {
   }
 }
 
-// Documents stand alone, so how they are packed into batches changes nothing; and the mean is that of the documents one by one.
+// Documents stand alone, so how they are packed into batches changes nothing; and the mean is that of the
+// documents one by one.
 TEST_F(Perplexity, IsTheMeanLossOfTheDocuments) {
   model::Decoder decoder = filled_decoder(byte_model());
   double nats = 0, targets = 0;
@@ -98,7 +103,8 @@ TEST_F(Perplexity, IsTheMeanLossOfTheDocuments) {
     labels.push_back(256);
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor hidden = decoder.hidden(context, id_tensor(inputs), layout::make_single(static_cast<int64_t>(inputs.size())));
+    const Tensor hidden =
+        decoder.hidden(context, id_tensor(inputs), layout::make_single(static_cast<int64_t>(inputs.size())));
     nats += decoder.loss_each(hidden, id_tensor(labels)).sum().item<double>();
     targets += static_cast<double>(labels.size());
   }
@@ -113,7 +119,8 @@ TEST_F(Perplexity, IsTheMeanLossOfTheDocuments) {
   EXPECT_NEAR(run(decoder, {.context = 4096, .tokens_per_batch = 1}).loss, result.loss, 1e-10);
 }
 
-// Against the argmax of each document's logits; a stride changes which tokens stand before a target, never which are targets.
+// Against the argmax of each document's logits; a stride changes which tokens stand before a target, never
+// which are targets.
 TEST_F(Perplexity, NextTokensAreTheLikeliestOnes) {
   model::Decoder decoder = filled_decoder(byte_model());
   int64_t right = 0, targets = 0;
@@ -127,9 +134,10 @@ TEST_F(Perplexity, NextTokensAreTheLikeliestOnes) {
     labels.push_back(256);
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor logits =
-        decoder.logits(decoder.hidden(context, id_tensor(inputs), layout::make_single(static_cast<int64_t>(inputs.size()))));
-    for (size_t t = 0; t < labels.size(); ++t) right += logits[static_cast<int64_t>(t)].argmax().item<int64_t>() == labels[t];
+    const Tensor logits = decoder.logits(
+        decoder.hidden(context, id_tensor(inputs), layout::make_single(static_cast<int64_t>(inputs.size()))));
+    for (size_t t = 0; t < labels.size(); ++t)
+      right += logits[static_cast<int64_t>(t)].argmax().item<int64_t>() == labels[t];
     targets += static_cast<int64_t>(labels.size());
   }
   data::EvaluationReader reader({&held_out()}, {.context = 4096, .tokens_per_batch = 200});

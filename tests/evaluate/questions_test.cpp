@@ -1,4 +1,5 @@
-// Questions that are made up: a reader who knows the rules finds every answer in the prompt, a text of random letters has none.
+// Questions that are made up: a reader who knows the rules finds every answer in the prompt, a text of random
+// letters has none.
 #include "evaluate/questions.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +29,8 @@ const data::Tokenizer& bytes() {
 std::vector<std::string> all_matches(const std::string& text, const std::string& pattern, size_t group = 1) {
   std::vector<std::string> found;
   const std::regex regex(pattern);
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), regex); it != std::sregex_iterator(); ++it) found.push_back((*it)[group]);
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), regex); it != std::sregex_iterator(); ++it)
+    found.push_back((*it)[group]);
   return found;
 }
 
@@ -37,7 +39,8 @@ std::string read_needles(const std::string& prompt) {
   const std::string question = prompt.substr(prompt.rfind("\nQuestion:"));
   std::string said;
   const std::regex needle("special magic number for ([a-z-]+) is ([0-9]{7})\\.");
-  for (auto it = std::sregex_iterator(prompt.begin(), prompt.end(), needle); it != std::sregex_iterator(); ++it) {
+  for (auto it = std::sregex_iterator(prompt.begin(), prompt.end(), needle); it != std::sregex_iterator();
+       ++it) {
     if (question.find((*it)[1].str()) != std::string::npos) said += " " + (*it)[2].str();
   }
   return said;
@@ -53,7 +56,8 @@ std::string read_variables(const std::string& prompt) {
   std::map<std::string, std::string> holds;
   std::string said;
   const std::regex assignment("VAR ([A-Z]{5}) = (VAR )?([A-Z0-9]+)\\.");
-  for (auto it = std::sregex_iterator(prompt.begin(), prompt.end(), assignment); it != std::sregex_iterator(); ++it) {
+  for (auto it = std::sregex_iterator(prompt.begin(), prompt.end(), assignment); it != std::sregex_iterator();
+       ++it) {
     const std::string right = (*it)[3];
     holds[(*it)[1]] = holds.contains(right) ? holds[right] : right;
     if (holds[(*it)[1]] == value) said += " " + (*it)[1].str();
@@ -76,9 +80,11 @@ std::string most_frequent(const std::vector<std::string>& words, size_t count) {
 std::string read(const std::string& prompt) {
   if (prompt.starts_with("User:")) return read_rounds(prompt);
   if (prompt.starts_with("Follow")) return read_variables(prompt);
-  if (prompt.starts_with("Some words")) return most_frequent(all_matches(prompt, "[0-9]+\\. ([a-z]+-[a-z]+) "), 10);
+  if (prompt.starts_with("Some words"))
+    return most_frequent(all_matches(prompt, "[0-9]+\\. ([a-z]+-[a-z]+) "), 10);
   if (prompt.starts_with("Count"))
-    return most_frequent(all_matches(prompt.substr(50, prompt.find("\nQuestion") - 50), "\\b([a-z]{6})(?= |$)"), 3);
+    return most_frequent(
+        all_matches(prompt.substr(50, prompt.find("\nQuestion") - 50), "\\b([a-z]{6})(?= |$)"), 3);
   return read_needles(prompt);
 }
 
@@ -91,7 +97,8 @@ TEST(Questions, HaveAnswersThatAReaderFinds) {
     EXPECT_EQ(grid.rows, (std::vector<std::string>{"0 %", "50 %", "100 %"}));
     EXPECT_EQ(grid.columns, (std::vector<std::string>{"900", "1,700"}));
   }
-  const Grid ruler = ruler_grid(reader, bytes(), {.lengths = {1900, 9000}, .samples = 2, .seed = 5, .haystack = {}}, ruler_kinds());
+  const Grid ruler = ruler_grid(
+      reader, bytes(), {.lengths = {1900, 9000}, .samples = 2, .seed = 5, .haystack = {}}, ruler_kinds());
   for (size_t r = 0; r < ruler.rows.size(); ++r) {
     for (const double value : ruler.values[r]) EXPECT_EQ(value, 1) << ruler.rows[r];
   }
@@ -119,13 +126,15 @@ TEST(Questions, NeedlesLieWhereTheyShould) {
     const Question question = make_question({.kind = "single", .tokens = 8000, .depth = depth}, bytes());
     const auto at = static_cast<double>(question.prompt.find(question.answers.front()));
     EXPECT_NEAR(at / 8000, depth, 0.04) << depth;
-    EXPECT_EQ(question.prompt.find(question.answers.front()), question.prompt.rfind(question.answers.front())) << "the answer stands once";
+    EXPECT_EQ(question.prompt.find(question.answers.front()), question.prompt.rfind(question.answers.front()))
+        << "the answer stands once";
   }
 }
 
 TEST(Questions, AreFunctionsOfSeedAndIndex) {
   const auto prompt = [](uint64_t seed, int64_t index) {
-    return make_question({.kind = "keys", .tokens = 900, .depth = 0.3, .seed = seed, .index = index}, bytes()).prompt;
+    return make_question({.kind = "keys", .tokens = 900, .depth = 0.3, .seed = seed, .index = index}, bytes())
+        .prompt;
   };
   EXPECT_EQ(prompt(1, 2), prompt(1, 2));
   EXPECT_NE(prompt(1, 2), prompt(2, 2));
@@ -135,13 +144,15 @@ TEST(Questions, AreFunctionsOfSeedAndIndex) {
 TEST(Questions, TakeTheHayThatTheyAreGiven) {
   const std::vector<std::string> hay = sentences_of("One here. Two there!\nThree?  Four. \n\n");
   EXPECT_EQ(hay, (std::vector<std::string>{"One here.", "Two there!", "Three?", "Four."}));
-  const Question question = make_question({.kind = "single", .tokens = 600, .depth = 0.5, .haystack = hay}, bytes());
+  const Question question =
+      make_question({.kind = "single", .tokens = 600, .depth = 0.5, .haystack = hay}, bytes());
   EXPECT_THAT(question.prompt, HasSubstr("One here. Two there!"));
   EXPECT_EQ(question.prompt.find("grass"), std::string::npos);
 }
 
 TEST(Questions, RefuseWhatIsTooShort) {
-  EXPECT_EQ(data::error_of([] { make_question({.kind = "single", .tokens = 100}, bytes()); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(data::error_of([] { make_question({.kind = "single", .tokens = 100}, bytes()); }).code(),
+            ExitCode::kUsage);
 }
 
 TEST(Questions, ALengthTooShortForAKindIsLeftEmpty) {
@@ -155,7 +166,8 @@ TEST(Questions, ALengthTooShortForAKindIsLeftEmpty) {
   EXPECT_EQ(grid.values[1][1], 0);
   EXPECT_EQ(grid.mean(), 0) << "of what was asked";
   request.lengths = {60};
-  EXPECT_EQ(data::error_of([&] { ruler_grid(letters, bytes(), request, ruler_kinds()); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(data::error_of([&] { ruler_grid(letters, bytes(), request, ruler_kinds()); }).code(),
+            ExitCode::kUsage);
 }
 
 TEST(ShareMatched, IsRulersMatchOfAll) {

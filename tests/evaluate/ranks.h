@@ -32,7 +32,8 @@ std::vector<Result> on_ranks(int64_t ranks, const Function& evaluate_on) {
         if (rank == 0) sum.clear();
         there.arrive_and_wait();
       };
-      results[static_cast<size_t>(rank)] = evaluate_on(EvaluationShare{.ranks = ranks, .rank = rank, .sum_over_ranks = add});
+      results[static_cast<size_t>(rank)] =
+          evaluate_on(EvaluationShare{.ranks = ranks, .rank = rank, .sum_over_ranks = add});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,5 @@
-// Tasks that ranks share: to the bit what one process finds, whatever their number, and each question asked once.
+// Tasks that ranks share: to the bit what one process finds, whatever their number, and each question asked
+// once.
 #include "evaluate/share.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ namespace {
 
 using namespace longhaul::testing;
 
-// What it says depends on the passage alone, is right now and then, and sums of its numbers depend on their order.
+// What it says depends on the passage alone, is right now and then, and sums of its numbers depend on their
+// order.
 class Moody final : public Answers {
  public:
   explicit Moody(std::atomic<int64_t>& asked) : asked_(asked) {}
@@ -29,18 +31,21 @@ class Moody final : public Answers {
     for (const Passage& passage : passages) {
       auto& judged = result.emplace_back();
       uint64_t mood = 1;
-      for (const int64_t id : passage.ids) mood = mood * 6364136223846793005ULL + static_cast<uint64_t>(id) + 1442695040888963407ULL;
+      for (const int64_t id : passage.ids)
+        mood = mood * 6364136223846793005ULL + static_cast<uint64_t>(id) + 1442695040888963407ULL;
       for (const Target& target : passage.targets) {
         mood = mood * 6364136223846793005ULL + static_cast<uint64_t>(target.id);
-        judged.push_back(
-            {.log_probability = -std::exp(static_cast<double>(mood >> 40) / 1e6), .predicted = mood >> 60 < 6 ? target.id : -1});
+        judged.push_back({.log_probability = -std::exp(static_cast<double>(mood >> 40) / 1e6),
+                          .predicted = mood >> 60 < 6 ? target.id : -1});
       }
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t>) override {
+  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens,
+                                std::span<const int64_t>) override {
     ++asked_;
-    std::vector<int64_t> said(prompt.begin(), prompt.end());  // all numbers that stand there: now and then the right one
+    // all numbers that stand there: now and then the right one
+    std::vector<int64_t> said(prompt.begin(), prompt.end());
     const size_t most = static_cast<size_t>(tokens) + prompt.size() % 3 * 400;
     if (said.size() > most) said.erase(said.begin(), said.end() - static_cast<ptrdiff_t>(most));
     return said;
@@ -81,7 +86,8 @@ TEST(SharedTasks, ChoicesAreThoseOfOneProcess) {
   for (int i = 0; i < 41; ++i) {
     const std::string word = "question " + std::to_string(i);
     items.push_back({{word}, {" a", " bb", " c" + word}, {"a", "bb", "c" + word}, i % 3});
-    if (i % 4 == 0) items.back().continuations.pop_back(), items.back().choices.pop_back(), items.back().gold = 0;
+    if (i % 4 == 0)
+      items.back().continuations.pop_back(), items.back().choices.pop_back(), items.back().gold = 0;
   }
   std::atomic<int64_t> asked = 0;
   Moody one(asked);
@@ -117,7 +123,8 @@ void expect_same(const Grid& found, const Grid& expected, int64_t ranks) {
     ASSERT_EQ(found.values[r].size(), expected.values[r].size());
     for (size_t c = 0; c < expected.values[r].size(); ++c) {
       const double one = found.values[r][c], other = expected.values[r][c];
-      EXPECT_TRUE(one == other || (std::isnan(one) && std::isnan(other))) << ranks << " ranks, entry " << r << ", " << c;
+      EXPECT_TRUE(one == other || (std::isnan(one) && std::isnan(other)))
+          << ranks << " ranks, entry " << r << ", " << c;
     }
   }
 }

@@ -1,4 +1,5 @@
-// Fuzz target of the requests of OpenAI's interface: any bytes are a request within its bounds, or an error object.
+// Fuzz target of the requests of OpenAI's interface: any bytes are a request within its bounds, or an error
+// object.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -26,7 +27,8 @@ void check(const longhaul::openai::TextOptions& options) {
   must(options.temperature >= 0 && options.temperature <= 2);
   must(options.top_p > 0 && options.top_p <= 1);
   must(options.stop.size() <= longhaul::openai::kMostStops);
-  for (const std::string& stop : options.stop) must(!stop.empty() && stop.size() <= longhaul::openai::kLongestStop);
+  for (const std::string& stop : options.stop)
+    must(!stop.empty() && stop.size() <= longhaul::openai::kLongestStop);
   must(!options.max_tokens || *options.max_tokens > 0);
 }
 

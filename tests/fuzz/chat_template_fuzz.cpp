@@ -14,14 +14,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       R"([{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "wie ß 你"}]},
           {"role": "assistant", "content": "<think>x</think> y", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5]}}}]},
           {"role": "tool", "content": null}])");
-  static const auto kTools =
-      nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {}}}}])");
+  static const auto kTools = nlohmann::ordered_json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {}}}}])");
   TemplateLimits limits;
   limits.steps = 200'000;
   limits.text_bytes = 4 << 20;
   limits.output_bytes = 1 << 20;
   try {
-    const auto chat = ChatTemplate::parse(std::string(reinterpret_cast<const char*>(data), size), "fuzz", limits);
+    const auto chat =
+        ChatTemplate::parse(std::string(reinterpret_cast<const char*>(data), size), "fuzz", limits);
     for (const bool last : {false, true}) {
       const RenderedChat rendered = chat.render({.messages = kMessages,
                                                  .tools = kTools,

@@ -1,5 +1,6 @@
-// Fuzz target of a published model's config.json, as import reads it: any text either is refused with exit code 64 or 65, or gives a
-// configuration that a recipe could have, whose public tensors can be listed, and which its family can write.
+// Fuzz target of a published model's config.json, as import reads it: any text either is refused with exit
+// code 64 or 65, or gives a configuration that a recipe could have, whose public tensors can be listed, and
+// which its family can write.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,8 @@
 
 namespace {
 
-constexpr int64_t kLargest = 100;  // layers and experts of which tensors are listed here: lists are as long as the file says
+// layers and experts of which tensors are listed here: lists are as long as the file says
+constexpr int64_t kLargest = 100;
 
 void import_configuration(const nlohmann::json& json) {
   using namespace longhaul;

@@ -1,5 +1,6 @@
-// Fuzz target of what a peer says once it is believed: any text as a message of a node, of the driver, of a client and as an answer. Either it
-// is refused with exit code 69, or the message is written and read again as the same message.
+// Fuzz target of what a peer says once it is believed: any text as a message of a node, of the driver, of a
+// client and as an answer. Either it is refused with exit code 69, or the message is written and read again
+// as the same message.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
-// Fuzz target of the control plane's outermost layers: bytes of a stranger as frames, what is in them as greetings to both sides, and as
-// sealed messages. Whatever comes in: frames that write themselves again, a refusal, or an Error with exit code 69. Nobody is believed.
+// Fuzz target of the control plane's outermost layers: bytes of a stranger as frames, what is in them as
+// greetings to both sides, and as sealed messages. Whatever comes in: frames that write themselves again, a
+// refusal, or an Error with exit code 69. Nobody is believed.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,6 @@
-// Fuzz target of requests over HTTP: any bytes, in pieces whose lengths the first of them choose. In whatever pieces they come, one request is read of them;
-// no more is held than a head and the body that was announced, and what is refused has no body.
+// Fuzz target of requests over HTTP: any bytes, in pieces whose lengths the first of them choose. In whatever
+// pieces they come, one request is read of them; no more is held than a head and the body that was announced,
+// and what is refused has no body.
 #include <algorithm>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,6 @@
-// Fuzz target of the checkpoint manifest. Whatever comes in: either a manifest that writes itself and reads back equal, or an
-// Error with exit code 66. The input is tried as it is, and sealed with its right checksum so that the parser behind it is reached.
+// Fuzz target of the checkpoint manifest. Whatever comes in: either a manifest that writes itself and reads
+// back equal, or an Error with exit code 66. The input is tried as it is, and sealed with its right checksum
+// so that the parser behind it is reached.
 #include <cstdlib>
 #include <string>
 

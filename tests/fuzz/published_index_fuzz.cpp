@@ -1,5 +1,5 @@
-// Fuzz target of a published folder's model.safetensors.index.json beside one whole file of tensors. Opening it either throws Error 65 or 66, or gives
-// tensors that all lie in that file.
+// Fuzz target of a published folder's model.safetensors.index.json beside one whole file of tensors. Opening
+// it either throws Error 65 or 66, or gives tensors that all lie in that file.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +14,8 @@ namespace {
 
 // Two tensors of one byte each.
 std::string small_safetensors() {
-  const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
+  const std::string header =
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
   std::string text(8, '\0');
   text[0] = static_cast<char>(header.size());
   return text + header + "xy";

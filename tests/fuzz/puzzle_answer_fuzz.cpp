@@ -24,7 +24,11 @@ static void grade_all_forms(const std::string& text) {
       {"bbeh", {"x", {{"input", "?"}, {"target", "(A)"}}, "x"}},
       {"math", {"x", {{"problem", "?"}, {"answer", "\\frac{1}{2}"}}, "x"}},
       {"zebra-logic",
-       {"x", {{"solution", {{"header", {"House", "Name"}}, {"rows", nlohmann::json::parse(R"([["1", "Ann"], ["2", "Bob"]])")}}}}, "x"}}};
+       {"x",
+        {{"solution",
+          {{"header", {"House", "Name"}},
+           {"rows", nlohmann::json::parse(R"([["1", "Ann"], ["2", "Bob"]])")}}}},
+        "x"}}};
   for (const auto& [format, problem] : kProblems) grade(problem, format, text);
   if (same_math_answer(text, "17") != same_math_answer("17", text)) std::abort();
 }
@@ -35,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::vector<ReadRecord> all;
     for (const TaskEntry* task : tasks()) {
       for (const int64_t level : {0, 5}) {
-        if (auto made = make_puzzle(*task, at_level(task->knobs, level), 1, 0)) all.push_back({.task = task, .given = made->puzzle.given});
+        if (auto made = make_puzzle(*task, at_level(task->knobs, level), 1, 0))
+          all.push_back({.task = task, .given = made->puzzle.given});
       }
     }
     return all;

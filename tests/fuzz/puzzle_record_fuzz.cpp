@@ -39,7 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = text.find('\n');
   if (end == std::string::npos) return 0;
   ReadRecord record;
-  if (!only_bad_data([&] { record = read_record(text.substr(end + 1), "line", task_of_line(text.substr(0, end))); })) return 0;
+  if (!only_bad_data(
+          [&] { record = read_record(text.substr(end + 1), "line", task_of_line(text.substr(0, end))); }))
+    return 0;
   generator_object(record).dump();
   const TaskEntry& task = *record.task;
   for (const std::string& payload : {record.answer, std::string("[[1]]")}) {

@@ -1,5 +1,6 @@
-// Fuzz target of the recipe reader. The input is a recipe; lines after a line "--- arguments" are key=value arguments.
-// Whatever comes in: either a recipe that writes itself and reads back equal, or an Error with exit code 64.
+// Fuzz target of the recipe reader. The input is a recipe; lines after a line "--- arguments" are key=value
+// arguments. Whatever comes in: either a recipe that writes itself and reads back equal, or an Error with
+// exit code 64.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

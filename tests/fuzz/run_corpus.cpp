@@ -1,7 +1,9 @@
-// Drives a fuzz target without libFuzzer: every file of the corpus, every truncation of the small ones, then mutations of them
-// for some seconds. Iteration i is a function of the corpus and i alone, so a crash is repeated with --only i.
+// Drives a fuzz target without libFuzzer: every file of the corpus, every truncation of the small ones, then
+// mutations of them for some seconds. Iteration i is a function of the corpus and i alone, so a crash is
+// repeated with --only i.
 //
-//   safetensors_fuzz [--seconds 2] [--only ITERATION] CORPUS_FOLDER      (a missing folder is an empty corpus)
+//   safetensors_fuzz [--seconds 2] [--only ITERATION] CORPUS_FOLDER
+//   (a missing folder is an empty corpus)
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -38,7 +40,8 @@ void run(const std::string& input) {
 
 class Mutator {
  public:
-  Mutator(const std::vector<std::string>& corpus, uint64_t iteration) : corpus_(corpus), stream_(iteration, "fuzz/mutation") {}
+  Mutator(const std::vector<std::string>& corpus, uint64_t iteration)
+      : corpus_(corpus), stream_(iteration, "fuzz/mutation") {}
 
   std::string make() {
     std::string text = corpus_[below(corpus_.size())];
@@ -124,15 +127,18 @@ int drive(int argc, char** argv) {
   }
   const size_t files = corpus.size();
   for (size_t i = 0; i < files && only < 0; ++i) {
-    std::snprintf(g_progress, sizeof g_progress, "\ncrashed on file %zu of the corpus (sorted by name) or a truncation of it\n", i);
+    std::snprintf(g_progress, sizeof g_progress,
+                  "\ncrashed on file %zu of the corpus (sorted by name) or a truncation of it\n", i);
     run(corpus[i]);
-    for (size_t length = 0; length < corpus[i].size() && corpus[i].size() <= 4096; ++length) run(corpus[i].substr(0, length));
+    for (size_t length = 0; length < corpus[i].size() && corpus[i].size() <= 4096; ++length)
+      run(corpus[i].substr(0, length));
   }
   corpus.push_back("");
   const longhaul::Stopwatch watch;
   long iteration = only < 0 ? 0 : only;
   do {
-    std::snprintf(g_progress, sizeof g_progress, "\ncrashed in iteration %ld: run again with --only %ld\n", iteration, iteration);
+    std::snprintf(g_progress, sizeof g_progress, "\ncrashed in iteration %ld: run again with --only %ld\n",
+                  iteration, iteration);
     run(Mutator(corpus, static_cast<uint64_t>(iteration)).make());
     ++iteration;
   } while (only < 0 && watch.seconds() < seconds);

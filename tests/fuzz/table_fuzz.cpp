@@ -1,5 +1,5 @@
-// Fuzz target of Parquet files and of Arrow's stream files: any bytes under either name. Reading a column gives texts or throws Error 65; a program
-// without Arrow refuses each in the same way, and tries nothing.
+// Fuzz target of Parquet files and of Arrow's stream files: any bytes under either name. Reading a column
+// gives texts or throws Error 65; a program without Arrow refuses each in the same way, and tries nothing.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::overwrite(folder / name, text);
     try {
       size_t bytes = 0;
-      data::read_table(folder / name, "text", 0, [&](int64_t, const std::string_view* row) { bytes += row != nullptr ? row->size() : 0; });
+      data::read_table(folder / name, "text", 0, [&](int64_t, const std::string_view* row) {
+        bytes += row != nullptr ? row->size() : 0;
+      });
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData) std::abort();
     }

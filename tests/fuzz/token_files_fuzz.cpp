@@ -1,5 +1,6 @@
-// Fuzz target of token files that other programs wrote: any bytes as a file of llm.c, and any bytes cut in two as Megatron's .bin and .idx. The
-// first byte says which, the two after it where the cut is. Reading either gives tokens of the vocabulary or throws Error 65.
+// Fuzz target of token files that other programs wrote: any bytes as a file of llm.c, and any bytes cut in
+// two as Megatron's .bin and .idx. The first byte says which, the two after it where the cut is. Reading
+// either gives tokens of the vocabulary or throws Error 65.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

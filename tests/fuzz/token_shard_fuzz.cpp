@@ -1,5 +1,5 @@
-// Fuzz target: the header of a token shard, and a JSON line as it comes in pieces. Whatever the bytes, the reader either takes
-// them or throws Error; it never reads behind them.
+// Fuzz target: the header of a token shard, and a JSON line as it comes in pieces. Whatever the bytes, the
+// reader either takes them or throws Error; it never reads behind them.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     data::parse_shard_header(bytes, static_cast<int64_t>(size), "fuzz");
   } catch (const Error&) {
   }
-  if (size >= data::kShardHeaderBytes) {  // the same with a right checksum, so that the checks behind it are reached
+  // the same with a right checksum, so that the checks behind it are reached
+  if (size >= data::kShardHeaderBytes) {
     std::vector<std::byte> header(bytes.begin(), bytes.begin() + data::kShardHeaderBytes);
     std::memcpy(header.data(), "LHTOKENS\1\0\0\0", 12);
     const uint64_t checksum = xxh3(std::span<const std::byte>(header).first(header.size() - 8));

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as tokenizer.json. Reading either throws Error 65 or gives a tokenizer that encodes, decodes what it
-// encoded and finds its stream cuts without crashing.
+// Fuzz target: any bytes as tokenizer.json. Reading either throws Error 65 or gives a tokenizer that encodes,
+// decodes what it encoded and finds its stream cuts without crashing.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

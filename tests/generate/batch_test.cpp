@@ -18,7 +18,8 @@ using namespace longhaul::testing;
 // All mixers, experts, and eight query heads to a key head.
 recipe::ModelConfig all_mixers() {
   recipe::ModelConfig config = small_config();
-  config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kSoftmax, recipe::Mixer::kHgrn2, recipe::Mixer::kSoftmax};
+  config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kSoftmax, recipe::Mixer::kHgrn2,
+                   recipe::Mixer::kSoftmax};
   config.layers = 4;
   config.hidden = 48;
   config.vocabulary = 300;
@@ -38,7 +39,8 @@ std::vector<NamedConfig> models() {
   return all;
 }
 
-Generation alone(model::Decoder& decoder, const std::vector<int64_t>& prompt, GenerateSettings settings, uint64_t sequence) {
+Generation alone(model::Decoder& decoder, const std::vector<int64_t>& prompt, GenerateSettings settings,
+                 uint64_t sequence) {
   settings.count = 1;
   settings.seed += sequence;
   return generate(decoder, prompt, settings);
@@ -48,20 +50,29 @@ class Batched : public ::testing::TestWithParam<NamedConfig> {
  protected:
   int64_t vocabulary() const { return GetParam().config.vocabulary; }
   // Whatever it draws, a sequence goes on: for a longer text where positions allow.
-  int64_t positions() const { return GetParam().config.max_positions > 0 ? GetParam().config.max_positions : 1000; }
+  int64_t positions() const {
+    return GetParam().config.max_positions > 0 ? GetParam().config.max_positions : 1000;
+  }
 };
 
-// Seeds differ, so that the sequences do; some end early by a stop token, some by their length, and the others go on without them.
+// Seeds differ, so that the sequences do; some end early by a stop token, some by their length, and the
+// others go on without them.
 TEST_P(Batched, EachHasTheTokensThatItHasAlone) {
   for (const char* dtype : {"bf16", "fp32"}) {
     model::Decoder decoder = filled_decoder(GetParam().config, dtype);
     const std::vector<int64_t> prompt = random_ids(9, vocabulary(), 4);
     for (const int64_t count : {5, 16}) {
-      const GenerateSettings settings{
-          .tokens = 30, .min_tokens = 3, .temperature = 1.3, .top_p = 0.97, .seed = 40, .count = count, .stop_ids = {7}};
+      const GenerateSettings settings{.tokens = 30,
+                                      .min_tokens = 3,
+                                      .temperature = 1.3,
+                                      .top_p = 0.97,
+                                      .seed = 40,
+                                      .count = count,
+                                      .stop_ids = {7}};
       std::vector<std::vector<int64_t>> streamed(static_cast<size_t>(count));
-      const auto all = generate_batch(decoder, std::span(&prompt, 1), settings,
-                                      [&](int64_t sequence, int64_t id) { streamed[static_cast<size_t>(sequence)].push_back(id); });
+      const auto all = generate_batch(
+          decoder, std::span(&prompt, 1), settings,
+          [&](int64_t sequence, int64_t id) { streamed[static_cast<size_t>(sequence)].push_back(id); });
       ASSERT_EQ(all.size(), static_cast<size_t>(count));
       for (size_t i = 0; i < all.size(); ++i) {
         const Generation expected = alone(decoder, prompt, settings, i);
@@ -80,9 +91,11 @@ TEST_P(Batched, PromptsMayDiffer) {
     model::Decoder decoder = filled_decoder(GetParam().config, dtype);
     std::vector<std::vector<int64_t>> prompts;
     for (const int64_t length : {2, 301, 4, 71, 1, 23}) {
-      prompts.push_back(random_ids(std::min(length, positions() - 1), vocabulary(), 10 + static_cast<uint64_t>(length)));
+      prompts.push_back(
+          random_ids(std::min(length, positions() - 1), vocabulary(), 10 + static_cast<uint64_t>(length)));
     }
-    const GenerateSettings settings{.tokens = 12, .temperature = 1.1, .top_k = 20, .seed = 3, .count = 2, .stop_ids = {5}};
+    const GenerateSettings settings{
+        .tokens = 12, .temperature = 1.1, .top_k = 20, .seed = 3, .count = 2, .stop_ids = {5}};
     const auto all = generate_batch(decoder, prompts, settings);
     ASSERT_EQ(all.size(), 12u);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -102,14 +115,16 @@ void expect_bits_of_each_alone(model::Decoder& decoder, int64_t positions) {
     model::DecoderState state = decoder.make_state();
     std::vector<Continuation> prefill, next;
     for (const size_t i : which) prefill.push_back({state.add(), ids[i]});
-    for (size_t n = 0; n < which.size(); ++n) next.push_back({prefill[n].row, {static_cast<int64_t>(which[n]) + 3}});
+    for (size_t n = 0; n < which.size(); ++n)
+      next.push_back({prefill[n].row, {static_cast<int64_t>(which[n]) + 3}});
     std::vector<Tensor> logits{advance(decoder, prefill, state)};
     for (int step = 0; step < 2; ++step) logits.push_back(advance(decoder, next, state));
     return at::stack(logits, 1);  // [sequences, passes, vocabulary]
   };
   const Tensor together = run({0, 1, 2, 3, 4});
   EXPECT_TRUE(run({3, 0, 4}).equal(together.index_select(0, at::tensor({3, 0, 4}, at::kLong))));
-  for (size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(run({i})[0].equal(together[static_cast<int64_t>(i)])) << i;
+  for (size_t i = 0; i < ids.size(); ++i)
+    EXPECT_TRUE(run({i})[0].equal(together[static_cast<int64_t>(i)])) << i;
 }
 
 TEST_P(Batched, LogitsAreThoseOfEachAloneBitForBit) {
@@ -137,11 +152,12 @@ Tensor full_logits_after(model::Decoder& decoder, const std::vector<int64_t>& id
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  return decoder.logits(decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size()))))[-1];
+  return decoder.logits(
+      decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size()))))[-1];
 }
 
-// Sequences begin, fork and end at different times; parts of one token and of several meet in one pass. After each pass the logits are those
-// of the full pass over the sequence's own tokens.
+// Sequences begin, fork and end at different times; parts of one token and of several meet in one pass. After
+// each pass the logits are those of the full pass over the sequence's own tokens.
 TEST_P(Batched, EqualsTheFullPassOfEachSequence) {
   const PoisonFreshMemory poison;
   const std::pair<const char*, double> precisions[] = {{"fp64", 1e-10}, {"fp32", 1e-4}};
@@ -158,7 +174,9 @@ TEST_P(Batched, EqualsTheFullPassOfEachSequence) {
       }
       const Tensor logits = advance(decoder, continuations, state);
       for (size_t i = 0; i < parts.size(); ++i) {
-        EXPECT_LT(relative_error(logits[static_cast<int64_t>(i)], full_logits_after(decoder, texts[parts[i].first])), tolerance)
+        EXPECT_LT(relative_error(logits[static_cast<int64_t>(i)],
+                                 full_logits_after(decoder, texts[parts[i].first])),
+                  tolerance)
             << dtype << " row " << parts[i].first << " after " << texts[parts[i].first].size() << " tokens";
       }
     };
@@ -181,8 +199,10 @@ TEST_P(Batched, EqualsTheFullPassOfEachSequence) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Batched, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, Batched, ::testing::ValuesIn(variants_of_states()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, Batched, ::testing::ValuesIn(models()),
+                         [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, Batched, ::testing::ValuesIn(variants_of_states()),
+                         [](const auto& named) { return named.param.name; });
 
 // So many channels in all that threads share the rows of an operator, and cut inside of one: 61 rows of 560.
 TEST(Batch, RowsAreNotRoundedByWhereThreadsCutThem) {
@@ -202,15 +222,16 @@ TEST(Batch, RowsAreNotRoundedByWhereThreadsCutThem) {
   set_threads(0);
 }
 
-// 5,000 tokens through layers with windows of 300 and 20 keys: as the full pass has them, from a cache whose pages are those of the windows and
-// of one pass of the prompt.
+// 5,000 tokens through layers with windows of 300 and 20 keys: as the full pass has them, from a cache whose
+// pages are those of the windows and of one pass of the prompt.
 TEST(Batch, WindowsKeepTheirKeysAndNoOthers) {
   recipe::ModelConfig config = llama_like();
   config.softmax.windows = {300, 20};
   model::Decoder decoder = filled_decoder(config, "fp32");
   Generator generator(decoder);
   const std::vector<std::vector<int64_t>> prompts = {random_ids(5000, config.vocabulary, 1)};
-  const Generation generation = generator.run(prompts, {.tokens = 600, .min_tokens = 600, .temperature = 0}).front();
+  const Generation generation =
+      generator.run(prompts, {.tokens = 600, .min_tokens = 600, .temperature = 0}).front();
   std::vector<int64_t> text = prompts[0];
   text.insert(text.end(), generation.ids.begin(), generation.ids.end());
   const int64_t last = text.back();
@@ -219,10 +240,12 @@ TEST(Batch, WindowsKeepTheirKeysAndNoOthers) {
   int64_t bytes = 0;
   for (const model::MixerState& layer : generator.state().layers()) {
     const int64_t page = layer.pages()->pool().page_bytes(), window = 300;
-    EXPECT_LE(layer.pages()->pool().bytes(), page * ((Generator::kTokensOfPass + window) / kernels::PagePool::kTokens + 2));
+    EXPECT_LE(layer.pages()->pool().bytes(),
+              page * ((Generator::kTokensOfPass + window) / kernels::PagePool::kTokens + 2));
     bytes += layer.pages()->pool().bytes();
   }
-  EXPECT_LT(bytes, generator.state().page_bytes() * 5600 / kernels::PagePool::kTokens) << "less than all tokens would take";
+  EXPECT_LT(bytes, generator.state().page_bytes() * 5600 / kernels::PagePool::kTokens)
+      << "less than all tokens would take";
   // Read token by token, a window takes its own pages and one more.
   model::DecoderState state = decoder.make_state();
   const int64_t row = state.add();
@@ -236,7 +259,8 @@ TEST(Batch, WindowsKeepTheirKeysAndNoOthers) {
 
 TEST(Batch, EndsEachByItsOwnPositions) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions; all weights zero
-  const std::vector<std::vector<int64_t>> prompts = {std::vector<int64_t>(24, 1), std::vector<int64_t>(21, 1), {1, 1}};
+  const std::vector<std::vector<int64_t>> prompts = {
+      std::vector<int64_t>(24, 1), std::vector<int64_t>(21, 1), {1, 1}};
   const auto all = generate_batch(decoder, prompts, {.tokens = 8, .temperature = 0, .stop_ids = {28}});
   EXPECT_EQ(all[0].ids.size(), 1u);
   EXPECT_EQ(all[0].finish, Finish::kPositions);

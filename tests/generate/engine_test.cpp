@@ -1,5 +1,5 @@
-// Many requests in one engine: each has the bits that it has alone, whatever is beside it, in the cache or taken from
-// it; what it held is given back; and the settings of a request do what they say.
+// Many requests in one engine: each has the bits that it has alone, whatever is beside it, in the cache or
+// taken from it; what it held is given back; and the settings of a request do what they say.
 // ctest: label=fast timeout=180
 #include "generate/engine.h"
 
@@ -41,7 +41,9 @@ GenerateSettings exact_settings(uint64_t seed, int64_t tokens) {
 
 Request request_of(const Wanted& wanted, std::vector<Generation>& into) {
   into.resize(static_cast<size_t>(wanted.settings.count));
-  return {.prompt = wanted.prompt, .settings = wanted.settings, .on_end = [&into](int64_t sequence, Generation generation) {
+  return {.prompt = wanted.prompt,
+          .settings = wanted.settings,
+          .on_end = [&into](int64_t sequence, Generation generation) {
             into[static_cast<size_t>(sequence)] = std::move(generation);
           }};
 }
@@ -96,14 +98,18 @@ class EngineOf : public ::testing::TestWithParam<NamedConfig> {
  protected:
   EngineOf() : config_(with_long_positions(GetParam().config)) {}
   std::vector<Wanted> requests() const {
-    const auto ids = [&](int64_t count, uint64_t seed) { return random_ids(count, config_.vocabulary, seed); };
+    const auto ids = [&](int64_t count, uint64_t seed) {
+      return random_ids(count, config_.vocabulary, seed);
+    };
     std::vector<int64_t> longer = ids(250, 1);
     const std::vector<int64_t> rest = ids(250, 3);
     longer.insert(longer.end(), rest.begin(), rest.end());
     GenerateSettings several = exact_settings(9, 11);
     several.count = 2;
-    return {
-        {ids(250, 1), exact_settings(5, 12)}, {ids(250, 2), several}, {longer, exact_settings(7, 16)}, {ids(3, 4), exact_settings(8, 5)}};
+    return {{ids(250, 1), exact_settings(5, 12)},
+            {ids(250, 2), several},
+            {longer, exact_settings(7, 16)},
+            {ids(3, 4), exact_settings(8, 5)}};
   }
   recipe::ModelConfig config_;
 };
@@ -116,7 +122,8 @@ TEST_P(EngineOf, GivesEachRequestTheBitsThatItHasAlone) {
     const Texts alone = each_alone(decoder, wanted);
     EXPECT_NE(alone[1][0].ids, alone[1][1].ids);
 
-    Engine together(decoder, {.sequences = 5, .prompt_tokens = kPageOfEngine, .prompts_tokens = 2 * kPageOfEngine});
+    Engine together(decoder,
+                    {.sequences = 5, .prompt_tokens = kPageOfEngine, .prompts_tokens = 2 * kPageOfEngine});
     expect_same_bits(run_all(together, wanted), alone, "together");
     expect_same_bits(run_all(together, wanted, 2), alone, "one after the other");
     EXPECT_EQ(together.state().sequences(), 0);
@@ -125,8 +132,10 @@ TEST_P(EngineOf, GivesEachRequestTheBitsThatItHasAlone) {
     model::DecoderState shape = decoder.make_state();
     const int64_t row = shape.row_bytes(), page = shape.page_bytes();
     if (page > 0) {
-      Engine narrow(decoder,
-                    {.sequences = 5, .prompt_tokens = kPageOfEngine, .prompts_tokens = kPageOfEngine, .bytes = 5 * row + 5 * page});
+      Engine narrow(decoder, {.sequences = 5,
+                              .prompt_tokens = kPageOfEngine,
+                              .prompts_tokens = kPageOfEngine,
+                              .bytes = 5 * row + 5 * page});
       expect_same_bits(run_all(narrow, wanted), alone, "with little memory");
       EXPECT_GT(narrow.counts().parkings, 0);
       EXPECT_LE(narrow.state().bytes(), 5 * row + 5 * page);
@@ -151,7 +160,8 @@ TEST_P(EngineOf, HasTheSameBitsAfterAHitOfTheCache) {
     const auto more = random_ids(90, config_.vocabulary, 2);
     second.insert(second.end(), more.begin(), more.end());
     std::vector<Wanted> wanted;
-    for (const auto& prompt : {first, second, third, first, third}) wanted.push_back({prompt, exact_settings(wanted.size(), 6)});
+    for (const auto& prompt : {first, second, third, first, third})
+      wanted.push_back({prompt, exact_settings(wanted.size(), 6)});
     const Texts alone = each_alone(decoder, wanted);
     Engine engine(decoder, {.sequences = 4,
                             .prompt_tokens = kPageOfEngine,
@@ -161,7 +171,8 @@ TEST_P(EngineOf, HasTheSameBitsAfterAHitOfTheCache) {
     const Texts found = run_all(engine, wanted, 3);
     expect_same_bits(found, alone, "with a cache");
     const int64_t continued[] = {0, 512, 0, 600, 40};
-    for (size_t r = 0; r < found.size(); ++r) EXPECT_EQ(found[r][0].continued_tokens, continued[r]) << "request " << r;
+    for (size_t r = 0; r < found.size(); ++r)
+      EXPECT_EQ(found[r][0].continued_tokens, continued[r]) << "request " << r;
     EXPECT_EQ(engine.counts().read_tokens, 600 + (690 - 512) + 40) << "what was kept is not read again";
     expect_same_bits(run_all(engine, wanted), alone, "a second time");
     EXPECT_EQ(engine.state().sequences(), engine.prefixes().kept());
@@ -169,7 +180,8 @@ TEST_P(EngineOf, HasTheSameBitsAfterAHitOfTheCache) {
 }
 
 // The log probability of each token of the text by one pass over prompt and text, as training makes it.
-std::vector<double> in_training_pass(model::Decoder& decoder, const std::vector<int64_t>& prompt, const std::vector<int64_t>& text) {
+std::vector<double> in_training_pass(model::Decoder& decoder, const std::vector<int64_t>& prompt,
+                                     const std::vector<int64_t>& text) {
   std::vector<int64_t> ids = prompt;
   ids.insert(ids.end(), text.begin(), text.end());
   model::LocalOps ops;
@@ -190,17 +202,21 @@ TEST_P(EngineOf, LogProbabilitiesAreThoseOfTraining) {
     model::Decoder decoder = filled_decoder(config_, dtype);
     const std::vector<int64_t> prompt = random_ids(70, config_.vocabulary, 6);
     Engine engine(decoder, {});
-    const Generation text =
-        run_all(engine, {{prompt, {.tokens = 40, .temperature = 1, .top_p = 1, .seed = 2, .log_probabilities = true}}})[0][0];
+    const Generation text = run_all(
+        engine,
+        {{prompt, {.tokens = 40, .temperature = 1, .top_p = 1, .seed = 2, .log_probabilities = true}}})[0][0];
     const std::vector<double> trained = in_training_pass(decoder, prompt, text.ids);
     ASSERT_EQ(text.log_probabilities.size(), trained.size());
     for (size_t t = 0; t < trained.size(); ++t)
-      EXPECT_NEAR(text.log_probabilities[t], trained[t], tolerance * std::max(1.0, std::abs(trained[t]))) << dtype << " token " << t;
+      EXPECT_NEAR(text.log_probabilities[t], trained[t], tolerance * std::max(1.0, std::abs(trained[t])))
+          << dtype << " token " << t;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EngineOf, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, EngineOf, ::testing::ValuesIn(variants_of_states()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, EngineOf, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, EngineOf, ::testing::ValuesIn(variants_of_states()),
+                         [](const auto& named) { return named.param.name; });
 
 class EngineSettings : public ::testing::Test {
  protected:
@@ -208,9 +224,10 @@ class EngineSettings : public ::testing::Test {
   Generation run(const GenerateSettings& settings, std::function<bool(const Drawn&)> on_token = {}) {
     Engine engine(decoder_, {});
     Generation found;
-    engine.submit({.prompt = prompt_, .settings = settings, .on_token = std::move(on_token), .on_end = [&](int64_t, Generation generation) {
-                     found = std::move(generation);
-                   }});
+    engine.submit({.prompt = prompt_,
+                   .settings = settings,
+                   .on_token = std::move(on_token),
+                   .on_end = [&](int64_t, Generation generation) { found = std::move(generation); }});
     while (engine.step()) {
     }
     EXPECT_EQ(engine.state().page_bytes_in_use(), 0);
@@ -225,7 +242,9 @@ class EngineSettings : public ::testing::Test {
     const Tensor logits = advance(decoder_, std::span(&all, 1), state)[0].to(at::kDouble).contiguous();
     return {logits.const_data_ptr<double>(), logits.const_data_ptr<double>() + logits.numel()};
   }
-  static int64_t likeliest(const std::vector<double>& logits) { return std::ranges::max_element(logits) - logits.begin(); }
+  static int64_t likeliest(const std::vector<double>& logits) {
+    return std::ranges::max_element(logits) - logits.begin();
+  }
 
   model::Decoder decoder_;
   std::vector<int64_t> prompt_ = {3, 14, 3, 7};
@@ -246,11 +265,15 @@ TEST_F(EngineSettings, PenaltiesAndBiasChangeTheLogits) {
     for (const int64_t id : found.ids) {
       std::vector<double> logits = logits_after(text);
       for (size_t v = 0; v < logits.size(); ++v) {
-        const auto in = [&](const std::vector<int64_t>& ids) { return std::ranges::count(ids, static_cast<int64_t>(v)); };
-        if (in(text) + in(prompt_) > 0) logits[v] *= logits[v] > 0 ? 1 / settings.repetition_penalty : settings.repetition_penalty;
+        const auto in = [&](const std::vector<int64_t>& ids) {
+          return std::ranges::count(ids, static_cast<int64_t>(v));
+        };
+        if (in(text) + in(prompt_) > 0)
+          logits[v] *= logits[v] > 0 ? 1 / settings.repetition_penalty : settings.repetition_penalty;
         logits[v] -= settings.frequency_penalty * static_cast<double>(in(text));
         if (in(text) > 0) logits[v] -= settings.presence_penalty;
-        for (const auto& [biased, bias] : settings.logit_bias) logits[v] += biased == static_cast<int64_t>(v) ? bias : 0;
+        for (const auto& [biased, bias] : settings.logit_bias)
+          logits[v] += biased == static_cast<int64_t>(v) ? bias : 0;
         if (in(settings.never) > 0) logits[v] = -1e30;
       }
       EXPECT_EQ(id, likeliest(logits)) << "after " << text.size() << " tokens";
@@ -260,13 +283,15 @@ TEST_F(EngineSettings, PenaltiesAndBiasChangeTheLogits) {
 }
 
 TEST_F(EngineSettings, TopTokensAreTheLikeliestWithTheirProbabilities) {
-  const Generation found = run({.tokens = 3, .temperature = 2, .log_probabilities = true, .top_log_probabilities = 4});
+  const Generation found =
+      run({.tokens = 3, .temperature = 2, .log_probabilities = true, .top_log_probabilities = 4});
   std::vector<int64_t> text;
   for (size_t t = 0; t < found.ids.size(); ++t) {
     std::vector<double> logits = logits_after(text);
     double sum = 0;
     for (const double logit : logits) sum += std::exp(logit / 2);
-    EXPECT_NEAR(found.log_probabilities[t], logits[static_cast<size_t>(found.ids[t])] / 2 - std::log(sum), 1e-5);
+    EXPECT_NEAR(found.log_probabilities[t], logits[static_cast<size_t>(found.ids[t])] / 2 - std::log(sum),
+                1e-5);
     ASSERT_EQ(found.top[t].size(), 4u);
     for (const TokenProbability& top : found.top[t]) {
       EXPECT_EQ(top.id, likeliest(logits));
@@ -285,7 +310,8 @@ TEST_F(EngineSettings, TextsEndWhereTheyAreToEnd) {
   EXPECT_EQ(by_set.finish, Finish::kStop);
   EXPECT_EQ(by_set.stop_id, third);
   EXPECT_EQ(std::ssize(by_set.ids), first) << "the stop token is no part of the text";
-  const Generation by_caller = run({.tokens = 20, .temperature = 0}, [n = 0](const Drawn&) mutable { return ++n < 4; });
+  const Generation by_caller =
+      run({.tokens = 20, .temperature = 0}, [n = 0](const Drawn&) mutable { return ++n < 4; });
   EXPECT_EQ(by_caller.finish, Finish::kStop);
   EXPECT_EQ(by_caller.ids, std::vector<int64_t>(plain.ids.begin(), plain.ids.begin() + 4));
   EXPECT_EQ(plain.finish, Finish::kTokens);
@@ -304,12 +330,15 @@ TEST_F(EngineSettings, ALoopEndsTheText) {
 
 TEST_F(EngineSettings, CancelledRequestsLeaveNothing) {
   const int64_t page = decoder_.make_state().page_bytes();
-  Engine engine(decoder_, {.sequences = 2, .prompt_tokens = kPageOfEngine, .prompts_tokens = kPageOfEngine, .bytes = 64 * page});
+  Engine engine(
+      decoder_,
+      {.sequences = 2, .prompt_tokens = kPageOfEngine, .prompts_tokens = kPageOfEngine, .bytes = 64 * page});
   Texts texts(3);
   std::vector<int64_t> numbers;
   const Wanted wanted{random_ids(700, 29, 1), {.tokens = 50}};
   for (auto& text : texts) numbers.push_back(engine.submit(request_of(wanted, text)));
-  for (int pass = 0; pass < 5; ++pass) engine.step();  // the first writes, the second is half read, the third waits
+  // the first writes, the second is half read, the third waits
+  for (int pass = 0; pass < 5; ++pass) engine.step();
   EXPECT_EQ(engine.counts().writing, 1);
   EXPECT_EQ(engine.counts().reading, 1);
   EXPECT_EQ(engine.counts().waiting, 1);
@@ -327,8 +356,12 @@ TEST_F(EngineSettings, OneRequestsErrorIsNotTheOthers) {
   Generation good, bad;
   GenerateSettings none{.tokens = 4};
   for (int64_t id = 0; id < 29; ++id) none.never.push_back(id);
-  engine.submit({.prompt = prompt_, .settings = none, .on_end = [&](int64_t, Generation each) { bad = std::move(each); }});
-  engine.submit({.prompt = prompt_, .settings = {.tokens = 4}, .on_end = [&](int64_t, Generation each) { good = std::move(each); }});
+  engine.submit({.prompt = prompt_, .settings = none, .on_end = [&](int64_t, Generation each) {
+                   bad = std::move(each);
+                 }});
+  engine.submit({.prompt = prompt_, .settings = {.tokens = 4}, .on_end = [&](int64_t, Generation each) {
+                   good = std::move(each);
+                 }});
   while (engine.step()) {
   }
   EXPECT_EQ(bad.finish, Finish::kError);
@@ -363,7 +396,8 @@ TEST_F(EngineSettings, WhatCanNeverRunIsRefusedAtOnce) {
 }
 
 // A text that would outgrow its memory ends there, and says so.
-// A page that two sequences share is copied by the one that writes on: that is a page more than the tokens need.
+// A page that two sequences share is copied by the one that writes on: that is a page more than the tokens
+// need.
 TEST_F(EngineSettings, TheCopyOfASharedPageCounts) {
   model::DecoderState state = decoder_.make_state();
   const int64_t row = state.add();
@@ -381,8 +415,9 @@ TEST_F(EngineSettings, ATextEndsWhereMemoryDoes) {
   const model::DecoderState shape = decoder_.make_state();
   Engine engine(decoder_, {.sequences = 1, .bytes = shape.row_bytes() + 2 * shape.page_bytes()});
   Generation found;
-  engine.submit(
-      {.prompt = random_ids(250, 29, 1), .settings = {.tokens = 50}, .on_end = [&](int64_t, Generation each) { found = std::move(each); }});
+  engine.submit({.prompt = random_ids(250, 29, 1),
+                 .settings = {.tokens = 50},
+                 .on_end = [&](int64_t, Generation each) { found = std::move(each); }});
   while (engine.step()) {
   }
   EXPECT_EQ(found.finish, Finish::kPositions);

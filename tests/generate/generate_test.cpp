@@ -34,7 +34,8 @@ Tensor full_logits(model::Decoder& decoder, const std::vector<int64_t>& ids) {
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  return decoder.logits(decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size()))));
+  return decoder.logits(
+      decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size()))));
 }
 
 class Decoding : public ::testing::TestWithParam<NamedConfig> {};
@@ -51,7 +52,8 @@ TEST_P(Decoding, PrefillAndDecodeEqualTheFullPass) {
       EXPECT_LT(relative_error(logits, full[prefill - 1]), tolerance) << dtype << " prefill " << prefill;
       for (int64_t t = prefill; t < 18; ++t) {
         logits = advance_one(decoder, {ids[static_cast<size_t>(t)]}, state);
-        EXPECT_LT(relative_error(logits, full[t]), tolerance) << dtype << " prefill " << prefill << " token " << t;
+        EXPECT_LT(relative_error(logits, full[t]), tolerance)
+            << dtype << " prefill " << prefill << " token " << t;
       }
       EXPECT_EQ(state.tokens(0), 18);
     }
@@ -74,14 +76,15 @@ TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
   const std::vector<int64_t> prompt = {28, 3, 1, 4};
   std::vector<int64_t> ids = prompt, expected;
   for (int i = 0; i < 8; ++i) {
-    const int64_t next = full_logits(decoder, ids)[static_cast<int64_t>(ids.size()) - 1].argmax().item<int64_t>();
+    const int64_t next =
+        full_logits(decoder, ids)[static_cast<int64_t>(ids.size()) - 1].argmax().item<int64_t>();
     if (next == 28) break;
     expected.push_back(next);
     ids.push_back(next);
   }
   std::vector<int64_t> streamed;
-  const Generation generation =
-      generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_ids = {28}}, [&](int64_t id) { streamed.push_back(id); });
+  const Generation generation = generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_ids = {28}},
+                                         [&](int64_t id) { streamed.push_back(id); });
   EXPECT_EQ(generation.ids, expected);
   EXPECT_EQ(streamed, expected);
   EXPECT_EQ(generation.prefill_tokens, 4);
@@ -93,7 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Variants, Decoding, ::testing::ValuesIn(variant_models(
 
 TEST(Generate, SameSeedSameText) {
   model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
-  const auto text = [&](uint64_t seed) { return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed}).ids; };
+  const auto text = [&](uint64_t seed) {
+    return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed}).ids;
+  };
   EXPECT_EQ(text(1).size(), 16u);
   EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));
@@ -110,7 +115,8 @@ TEST(Generate, DrawsSpreadOverTheVocabulary) {
     ++counts[static_cast<size_t>(ids[i])];
     repeated += i > 0 && ids[i] == ids[i - 1] ? 1 : 0;
   }
-  for (int64_t id = 0; id < 29; ++id) EXPECT_NEAR(static_cast<double>(counts[static_cast<size_t>(id)]), 40, 31) << id;
+  for (int64_t id = 0; id < 29; ++id)
+    EXPECT_NEAR(static_cast<double>(counts[static_cast<size_t>(id)]), 40, 31) << id;
   EXPECT_NEAR(static_cast<double>(repeated), 40, 31) << "neighbours are independent";
 }
 
@@ -118,7 +124,8 @@ TEST(Generate, DrawsSpreadOverTheVocabulary) {
 TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
   const auto largest = [&](int64_t vocabulary) {
-    const auto ids = generate(decoder, {1}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = vocabulary}).ids;
+    const auto ids =
+        generate(decoder, {1}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = vocabulary}).ids;
     return *std::max_element(ids.begin(), ids.end());
   };
   EXPECT_EQ(largest(3), 2);
@@ -126,20 +133,33 @@ TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
   EXPECT_EQ(largest(1000), largest(0)) << "a tokenizer that knows more than the model";
 }
 
-// All weights zero: without the two it would be id 0 each time. A tokenizer.json may leave gaps, and its ids below the highest have rows here.
+// All weights zero: without the two it would be id 0 each time. A tokenizer.json may leave gaps, and its ids
+// below the highest have rows here.
 TEST(Generate, NeverDrawsWhatStandsForNothing) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
-  EXPECT_EQ(generate(decoder, {7}, {.tokens = 3, .temperature = 0, .never = {0, 1}}).ids, (std::vector<int64_t>{2, 2, 2}));
-  const auto ids =
-      generate(decoder, {7}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = 4, .never = {0, 3, 50}, .stop_ids = {28}}).ids;
+  EXPECT_EQ(generate(decoder, {7}, {.tokens = 3, .temperature = 0, .never = {0, 1}}).ids,
+            (std::vector<int64_t>{2, 2, 2}));
+  const auto ids = generate(decoder, {7},
+                            {.tokens = 200,
+                             .temperature = 1,
+                             .top_p = 1,
+                             .vocabulary = 4,
+                             .never = {0, 3, 50},
+                             .stop_ids = {28}})
+                       .ids;
   EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()), (std::set<int64_t>{1, 2}));
 }
 
 // All weights zero: 29 tokens, of which two are never drawn, are equally likely.
 TEST(Generate, SaysHowLikelyItsTokensWere) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
-  const Generation with =
-      generate(decoder, {7}, {.tokens = 9, .temperature = 1.7, .top_k = 3, .log_probabilities = true, .never = {0, 1}, .stop_ids = {28}});
+  const Generation with = generate(decoder, {7},
+                                   {.tokens = 9,
+                                    .temperature = 1.7,
+                                    .top_k = 3,
+                                    .log_probabilities = true,
+                                    .never = {0, 1},
+                                    .stop_ids = {28}});
   EXPECT_EQ(with.ids.size(), 9u);
   ASSERT_EQ(with.log_probabilities.size(), with.ids.size());
   for (const double each : with.log_probabilities) EXPECT_NEAR(each, -std::log(27.0), 1e-6);
@@ -166,7 +186,8 @@ TEST(Generate, StopsAtAnyStopToken) {
   EXPECT_EQ(all.finish, Finish::kTokens);
   EXPECT_EQ(all.prefill_tokens, 1);
   EXPECT_TRUE(generate(decoder, {7}, {.tokens = 0}).ids.empty());
-  const Generation later = generate(decoder, {7}, {.tokens = 5, .min_tokens = 2, .temperature = 0, .stop_ids = {0, 1}});
+  const Generation later =
+      generate(decoder, {7}, {.tokens = 5, .min_tokens = 2, .temperature = 0, .stop_ids = {0, 1}});
   EXPECT_EQ(later.ids, (std::vector<int64_t>{2, 2})) << "the next likeliest, until the text may end";
   EXPECT_EQ(later.finish, Finish::kStop);
 }
@@ -194,7 +215,8 @@ TEST(Generate, WhatCosformerLayersCanWeighEnds) {
   const at::NoGradGuard no_gradients;
   EXPECT_NO_THROW(decoder.hidden(context, at::ones({24}, at::kLong), layout::make_single(24)));
   EXPECT_THROW(decoder.hidden(context, at::ones({25}, at::kLong), layout::make_single(25)), Error);
-  EXPECT_NO_THROW(decoder.hidden(context, at::ones({36}, at::kLong), layout::make_batch(2, 18))) << "documents begin anew";
+  EXPECT_NO_THROW(decoder.hidden(context, at::ones({36}, at::kLong), layout::make_batch(2, 18)))
+      << "documents begin anew";
 }
 
 TEST(Generate, LearnedPositionsEnd) {

@@ -1,5 +1,5 @@
-// Prompts that begin like earlier ones: the same tokens as without, what was not read again, and how much memory is held for it.
-// ctest: label=fast timeout=120
+// Prompts that begin like earlier ones: the same tokens as without, what was not read again, and how much
+// memory is held for it. ctest: label=fast timeout=120
 #include "generate/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ recipe::ModelConfig long_enough(recipe::ModelConfig config) {
   return config;
 }
 
-// The least used makes room: a was kept before b, but used after it; c takes b's place, and d then a's, for c is newer.
+// The least used makes room: a was kept before b, but used after it; c takes b's place, and d then a's, for c
+// is newer.
 TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
   const recipe::ModelConfig config = long_enough(small_models().front().config);
   model::Decoder decoder = filled_decoder(config, "fp32");
@@ -68,21 +69,26 @@ TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
 
 class Prefixes : public ::testing::TestWithParam<NamedConfig> {};
 
-// The first 600 tokens are shared by all, 512 of them whole pages; the second prompt ends on a page, and the third goes on from there.
+// The first 600 tokens are shared by all, 512 of them whole pages; the second prompt ends on a page, and the
+// third goes on from there.
 TEST_P(Prefixes, ContinueWithTheSameLogitsAndTokens) {
   const PoisonFreshMemory poison;
   const recipe::ModelConfig config = long_enough(GetParam().config);
-  const std::vector<int64_t> first = random_ids(600, config.vocabulary, 1), second = joined(first, random_ids(168, config.vocabulary, 2)),
-                             third = joined(second, random_ids(80, config.vocabulary, 3)), other = random_ids(300, config.vocabulary, 4);
+  const std::vector<int64_t> first = random_ids(600, config.vocabulary, 1),
+                             second = joined(first, random_ids(168, config.vocabulary, 2)),
+                             third = joined(second, random_ids(80, config.vocabulary, 3)),
+                             other = random_ids(300, config.vocabulary, 4);
   const std::vector<std::vector<int64_t>> prompts = {first, second, third, other, first};
   for (const char* dtype : {"bf16", "fp32"}) {
     model::Decoder decoder = filled_decoder(config, dtype);
     const GenerateSettings settings{.tokens = 6, .temperature = 1.2, .top_p = 0.97, .seed = 11, .count = 2};
-    std::vector<Generation> without;  // each prompt by itself: a delta rule in bf16 rounds long ones by what is beside them
+    // each prompt by itself: a delta rule in bf16 rounds long ones by what is beside them
+    std::vector<Generation> without;
     for (size_t p = 0; p < prompts.size(); ++p) {
       GenerateSettings own = settings;
       own.seed += 2 * p;
-      for (Generation& each : generate_batch(decoder, std::span(&prompts[p], 1), own)) without.push_back(std::move(each));
+      for (Generation& each : generate_batch(decoder, std::span(&prompts[p], 1), own))
+        without.push_back(std::move(each));
     }
     Generator generator(decoder, int64_t{1} << 30);
     const std::vector<Generation> with = generator.run(prompts, settings);
@@ -99,12 +105,14 @@ TEST_P(Prefixes, ContinueWithTheSameLogitsAndTokens) {
     EXPECT_EQ(counts.continued, 4);
     EXPECT_EQ(counts.tokens, 600 + 768 + 848 + 300 + 600 + 848);
     EXPECT_EQ(counts.tokens_not_read, 512 + 768 + 512 + 768);
-    EXPECT_EQ(generator.prefixes().kept(), 3) << "256, 512 and 768 of the first three; 44 tokens would be left of the fourth";
+    EXPECT_EQ(generator.prefixes().kept(), 3)
+        << "256, 512 and 768 of the first three; 44 tokens would be left of the fourth";
     EXPECT_EQ(generator.state().sequences(), 3) << "and nothing else";
   }
 }
 
-// Not tokens only. A state that stopped at a page and went on, and one that read all at once, say the same to the bit.
+// Not tokens only. A state that stopped at a page and went on, and one that read all at once, say the same to
+// the bit.
 TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
   const recipe::ModelConfig config = long_enough(GetParam().config);
   const std::vector<int64_t> ids = random_ids(700, config.vocabulary, 5);
@@ -121,22 +129,29 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
       return logits;
     };
     const Tensor whole = read({700});
-    EXPECT_TRUE(read({kPage, 2 * kPage, 700}).equal(whole)) << dtype << " " << relative_error(read({kPage, 2 * kPage, 700}), whole);
+    EXPECT_TRUE(read({kPage, 2 * kPage, 700}).equal(whole))
+        << dtype << " " << relative_error(read({kPage, 2 * kPage, 700}), whole);
     EXPECT_TRUE(read({2 * kPage, 700}).equal(whole)) << dtype;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variants_of_states()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variants_of_states()),
+                         [](const auto& named) { return named.param.name; });
 
 class KeptPrefixes : public ::testing::Test {
  protected:
   // Lightning, lightning, softmax: a beginning is two recurrences and a page of one layer.
-  KeptPrefixes() : decoder_(filled_decoder(hybrid_experts_post_norm(), "fp32")), state_(decoder_.make_state()) {}
+  KeptPrefixes()
+      : decoder_(filled_decoder(hybrid_experts_post_norm(), "fp32")), state_(decoder_.make_state()) {}
   int64_t bytes_of_one() const { return 2 * state_.row_bytes() + state_.page_bytes(); }
-  std::vector<int64_t> prompt(uint64_t seed, int64_t pages) const { return random_ids(pages * kPage + 70, 29, seed); }
+  std::vector<int64_t> prompt(uint64_t seed, int64_t pages) const {
+    return random_ids(pages * kPage + 70, 29, seed);
+  }
   int64_t continued(Generator& generator, const std::vector<int64_t>& ids) {
-    return generator.run(std::span(&ids, 1), {.tokens = 1, .temperature = 0}).front().continued_tokens / kPage;
+    return generator.run(std::span(&ids, 1), {.tokens = 1, .temperature = 0}).front().continued_tokens /
+           kPage;
   }
 
   model::Decoder decoder_;

@@ -38,7 +38,8 @@ TEST_F(PromptsFile, LinesEndAsOnEitherSystem) {
 TEST_F(PromptsFile, AByteOrderMarkIsNoText) {
   EXPECT_THAT(texts("a.txt", "\xef\xbb\xbfone\ntwo\n"), ElementsAre("one", "two"));
   EXPECT_THAT(texts("a.jsonl", "\xef\xbb\xbf\"one\"\n"), ElementsAre("one"));
-  EXPECT_THAT(texts("a.txt", "one\n\xef\xbb\xbftwo\n"), ElementsAre("one", "\xef\xbb\xbftwo")) << "in the middle it is text";
+  EXPECT_THAT(texts("a.txt", "one\n\xef\xbb\xbftwo\n"), ElementsAre("one", "\xef\xbb\xbftwo"))
+      << "in the middle it is text";
 }
 
 TEST_F(PromptsFile, IdsAreAllThatIsRead) {
@@ -50,8 +51,11 @@ TEST_F(PromptsFile, IdsAreAllThatIsRead) {
 }
 
 TEST_F(PromptsFile, BadLinesAreNamed) {
-  for (const char* line : {"{\"ids\": []}", "{\"ids\": [1, -2]}", "{\"ids\": [1.5]}", "{\"ids\": \"1\"}", "{\"text\": \"a\"}", "plain"})
-    EXPECT_THAT(refused([&] { read("a.jsonl", std::string("\"fine\"\n") + line + "\n"); }), HasSubstr("a.jsonl, line 2")) << line;
+  for (const char* line : {"{\"ids\": []}", "{\"ids\": [1, -2]}", "{\"ids\": [1.5]}", "{\"ids\": \"1\"}",
+                           "{\"text\": \"a\"}", "plain"})
+    EXPECT_THAT(refused([&] { read("a.jsonl", std::string("\"fine\"\n") + line + "\n"); }),
+                HasSubstr("a.jsonl, line 2"))
+        << line;
   EXPECT_THAT(refused([&] { read("a.txt", "\n\r\n"); }), HasSubstr("no prompt"));
 }
 

@@ -14,10 +14,12 @@
 namespace longhaul::generate {
 namespace {
 
-std::vector<double> frequencies(const std::vector<float>& logits, SamplerSettings settings, int64_t draws = 40000) {
+std::vector<double> frequencies(const std::vector<float>& logits, SamplerSettings settings,
+                                int64_t draws = 40000) {
   std::vector<double> counts(logits.size(), 0);
   for (int64_t i = 0; i < draws; ++i)
-    counts[static_cast<size_t>(next_token(logits, settings, static_cast<uint64_t>(i)))] += 1.0 / static_cast<double>(draws);
+    counts[static_cast<size_t>(next_token(logits, settings, static_cast<uint64_t>(i)))] +=
+        1.0 / static_cast<double>(draws);
   return counts;
 }
 
@@ -42,7 +44,9 @@ std::vector<float> logs(const std::vector<double>& weights) {
   return logits;
 }
 
-TEST(Sampler, DrawsTheSoftmax) { expect_distribution(frequencies(logs({1, 5, 2, 0, 4}), {}), {1, 5, 2, 0, 4}); }
+TEST(Sampler, DrawsTheSoftmax) {
+  expect_distribution(frequencies(logs({1, 5, 2, 0, 4}), {}), {1, 5, 2, 0, 4});
+}
 
 TEST(Sampler, TemperatureDividesTheLogits) {
   expect_distribution(frequencies(logs({1, 5, 2, 4}), {.temperature = 0.5}), {1, 25, 4, 16});
@@ -65,13 +69,17 @@ TEST(Sampler, TopPKeepsTheShortestSufficientRun) {
 }
 
 // Top-p counts probabilities among what top-k left: 5/8 of {5, 3} is already 0.6.
-TEST(Sampler, TopPFollowsTopK) { expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0}); }
+TEST(Sampler, TopPFollowsTopK) {
+  expect_distribution(frequencies(logs({0.05, 0.5, 0.15, 0.3}), {.top_k = 2, .top_p = 0.6}), {0, 1, 0, 0});
+}
 
-// Temperature first: of 1, 5, 2, 4 it makes 1, 25, 4, 16 (of 46), or 1, √5, √2, 2 (of 6.65); top-p counts those.
+// Temperature first: of 1, 5, 2, 4 it makes 1, 25, 4, 16 (of 46), or 1, √5, √2, 2 (of 6.65); top-p counts
+// those.
 TEST(Sampler, TemperatureChangesWhatTopPKeeps) {
   const auto logits = logs({1, 5, 2, 4});
   expect_distribution(frequencies(logits, {.temperature = 0.5, .top_p = 0.8}), {0, 25, 0, 16});
-  expect_distribution(frequencies(logits, {.temperature = 2, .top_p = 0.8}), {0, std::sqrt(5), std::sqrt(2), 2});
+  expect_distribution(frequencies(logits, {.temperature = 2, .top_p = 0.8}),
+                      {0, std::sqrt(5), std::sqrt(2), 2});
   expect_distribution(frequencies(logits, {.temperature = 0.5, .top_k = 3, .top_p = 0.95}), {0, 25, 4, 16});
 }
 
@@ -109,7 +117,8 @@ TEST(Sampler, RefusesWhatIsOutOfRange) {
     }
     return ExitCode::kDone;
   };
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                  kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> good = {1, 2};
   EXPECT_EQ(code(good, {}), ExitCode::kDone);
   EXPECT_EQ(code(good, {.temperature = -1}), ExitCode::kUsage);
@@ -129,7 +138,8 @@ int64_t by_sorting(const std::vector<float>& logits, const SamplerSettings& sett
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
   std::vector<double> weights;
-  for (const size_t i : order) weights.push_back(std::exp((static_cast<double>(logits[i]) - logits[order[0]]) / settings.temperature));
+  for (const size_t i : order)
+    weights.push_back(std::exp((static_cast<double>(logits[i]) - logits[order[0]]) / settings.temperature));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double kept = 0;
   size_t count = 0;
@@ -142,7 +152,8 @@ int64_t by_sorting(const std::vector<float>& logits, const SamplerSettings& sett
   return static_cast<int64_t>(order[count - 1]);
 }
 
-// Without bounds: the first token, by its id, with which the sum of the weights passes the drawn share of all.
+// Without bounds: the first token, by its id, with which the sum of the weights passes the drawn share of
+// all.
 TEST(Sampler, ADrawFromAllIsThatOfASum) {
   const RandomStream random(2, "logits");
   constexpr float kNone = -std::numeric_limits<float>::infinity();
@@ -151,12 +162,14 @@ TEST(Sampler, ADrawFromAllIsThatOfASum) {
       std::vector<float> logits(count);
       for (size_t i = 0; i < count; ++i) logits[i] = static_cast<float>(30 * random.uniform(draw * 8192 + i));
       if (draw % 3 == 1 && count > 300) std::fill(logits.begin() + 10, logits.end() - 20, kNone);
-      if (draw % 3 == 2) std::fill(logits.begin() + static_cast<std::ptrdiff_t>(count / 2 + 1), logits.end(), kNone);
+      if (draw % 3 == 2)
+        std::fill(logits.begin() + static_cast<std::ptrdiff_t>(count / 2 + 1), logits.end(), kNone);
       const SamplerSettings settings{.temperature = 0.5 + static_cast<double>(draw % 4), .seed = draw};
       const double largest = *std::ranges::max_element(logits);
       std::vector<double> sums;
       double sum = 0;
-      for (const float x : logits) sums.push_back(sum += std::exp((static_cast<double>(x) - largest) / settings.temperature));
+      for (const float x : logits)
+        sums.push_back(sum += std::exp((static_cast<double>(x) - largest) / settings.temperature));
       const double target = RandomStream(settings.seed, "generate").uniform(draw) * sum;
       const auto expected = std::ranges::upper_bound(sums, target) - sums.begin();
       EXPECT_EQ(next_token(logits, settings, draw), expected) << count << " " << draw;
@@ -171,15 +184,19 @@ TEST(Sampler, TopPIsThatOfASort) {
       for (uint64_t draw = 0; draw < 50; ++draw) {
         std::vector<float> logits(2000);
         for (size_t i = 0; i < logits.size(); ++i)
-          logits[i] = static_cast<float>(std::round(40 * random.uniform(draw * 2000 + i)) / 4);  // many are equal
-        if (draw % 5 == 0) std::fill(logits.begin() + 3, logits.end() - 7, draw % 2 == 0 ? -std::numeric_limits<float>::infinity() : 0.0f);
+          // many are equal
+          logits[i] = static_cast<float>(std::round(40 * random.uniform(draw * 2000 + i)) / 4);
+        if (draw % 5 == 0)
+          std::fill(logits.begin() + 3, logits.end() - 7,
+                    draw % 2 == 0 ? -std::numeric_limits<float>::infinity() : 0.0f);
         if (draw % 10 == 5) std::fill(logits.begin(), logits.begin() + 3, 0.0f);
         if (draw == 10) std::fill(logits.end() - 7, logits.end(), -std::numeric_limits<float>::infinity());
         if (draw == 20)
           std::replace_if(
               logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }, 1.0f);
         const SamplerSettings settings{.temperature = temperature, .top_p = top_p, .seed = draw};
-        EXPECT_EQ(next_token(logits, settings, draw), by_sorting(logits, settings, draw)) << temperature << " " << top_p << " " << draw;
+        EXPECT_EQ(next_token(logits, settings, draw), by_sorting(logits, settings, draw))
+            << temperature << " " << top_p << " " << draw;
       }
     }
   }

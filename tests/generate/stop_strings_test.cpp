@@ -6,7 +6,8 @@ namespace longhaul::generate {
 namespace {
 
 // The text that comes out when `text` comes in pieces of so many bytes.
-std::string stopped(const std::string& text, const std::vector<std::string>& stops, size_t piece, bool keeps = false) {
+std::string stopped(const std::string& text, const std::vector<std::string>& stops, size_t piece,
+                    bool keeps = false) {
   StopStrings stop(stops, keeps);
   std::string out;
   for (size_t at = 0; at < text.size() && !stop.found(); at += piece) out += stop.add(text.substr(at, piece));
@@ -19,7 +20,8 @@ TEST(StopStrings, EndAtTheFirstWhereverPiecesAreCut) {
     EXPECT_EQ(stopped("one\nUser: two", {"User:"}, piece, true), "one\nUser:") << piece;
     EXPECT_EQ(stopped("aaab", {"aab"}, piece), "a") << piece;
     EXPECT_EQ(stopped("abcabd", {"abd", "cab"}, piece), "ab") << piece;
-    EXPECT_EQ(stopped("no such text", {"text!"}, piece), "no such text") << "what was held back comes at the end, pieces of " << piece;
+    EXPECT_EQ(stopped("no such text", {"text!"}, piece), "no such text")
+        << "what was held back comes at the end, pieces of " << piece;
   }
 }
 

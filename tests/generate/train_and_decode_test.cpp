@@ -1,7 +1,8 @@
 // ctest: label=full timeout=300
-// The probability that a model in bf16 gives to each next token, in training (all tokens at once, with a graph) and in decoding (a prompt, then token by
-// token from a state): the same but for rounding, for every mixer. MiniMax-M1 found its reinforcement learning broken where these differed, and asks for a
-// correlation above 0.99 (arXiv 2506.13585 §3.2); told of each model are the correlation and the largest difference.
+// The probability that a model in bf16 gives to each next token, in training (all tokens at once, with a
+// graph) and in decoding (a prompt, then token by token from a state): the same but for rounding, for every
+// mixer. MiniMax-M1 found its reinforcement learning broken where these differed, and asks for a correlation
+// above 0.99 (arXiv 2506.13585 §3.2); told of each model are the correlation and the largest difference.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -45,11 +46,13 @@ void add_probability(const Tensor& logits_v, int64_t id, Probabilities& to) {
 Probabilities in_training(model::Decoder& decoder, const std::vector<int64_t>& ids) {
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
-  const Tensor hidden = decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size())));
+  const Tensor hidden =
+      decoder.hidden(context, id_tensor(ids), layout::make_single(static_cast<int64_t>(ids.size())));
   EXPECT_TRUE(hidden.requires_grad());
   const Tensor logits = decoder.logits(hidden.detach());
   Probabilities found;
-  for (size_t t = 0; t + 1 < ids.size(); ++t) add_probability(logits[static_cast<int64_t>(t)], ids[t + 1], found);
+  for (size_t t = 0; t + 1 < ids.size(); ++t)
+    add_probability(logits[static_cast<int64_t>(t)], ids[t + 1], found);
   return found;
 }
 
@@ -61,7 +64,9 @@ Probabilities in_decoding(model::Decoder& decoder, const std::vector<int64_t>& i
     const bool prompt = t + 1 < static_cast<size_t>(kPromptOfText);
     if (prompt) continue;  // read in one pass, whose last token predicts the next one
     const size_t first = t + 1 == static_cast<size_t>(kPromptOfText) ? 0 : t;
-    const Continuation next{row, {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.begin() + static_cast<std::ptrdiff_t>(t + 1)}};
+    const Continuation next{
+        row,
+        {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.begin() + static_cast<std::ptrdiff_t>(t + 1)}};
     add_probability(advance(decoder, std::span(&next, 1), state)[0], ids[t + 1], found);
   }
   return found;
@@ -69,7 +74,8 @@ Probabilities in_decoding(model::Decoder& decoder, const std::vector<int64_t>& i
 
 double pearson(const Probabilities& a, const Probabilities& b) {
   double mean_a = 0, mean_b = 0, both = 0, of_a = 0, of_b = 0;
-  for (size_t i = 0; i < a.size(); ++i) mean_a += a[i] / static_cast<double>(a.size()), mean_b += b[i] / static_cast<double>(a.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    mean_a += a[i] / static_cast<double>(a.size()), mean_b += b[i] / static_cast<double>(a.size());
   for (size_t i = 0; i < a.size(); ++i) {
     both += (a[i] - mean_a) * (b[i] - mean_b);
     of_a += (a[i] - mean_a) * (a[i] - mean_a);

@@ -27,8 +27,10 @@ at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDou
 // Any matrix is one of heads of one channel, without keys and values.
 Tensor whole_silu(const Tensor& x) { return silu_heads(x, x.size(1), 0, 1).q_thd.squeeze(2); }
 
-// bf16: swiglu's reference rounds silu(gate) to bf16 before the product, ours once; two units (2^-7) bound that.
-const std::pair<at::ScalarType, double> kTolerances[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 8e-3}};
+// bf16: swiglu's reference rounds silu(gate) to bf16 before the product, ours once; two units (2^-7) bound
+// that.
+const std::pair<at::ScalarType, double> kTolerances[] = {
+    {at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 8e-3}};
 const std::vector<std::vector<int64_t>> kShapes = {{1, 2}, {5, 6}, {9, 34}, {33, 130}, {3, 64}};
 
 TEST(Activations, EqualTheirReferences) {
@@ -37,31 +39,39 @@ TEST(Activations, EqualTheirReferences) {
     for (const auto& [type, tolerance] : kTolerances) {
       for (const auto& sizes : kShapes) {
         const Tensor x = random_tensor(sizes, 1, type).mul(4);
-        const auto expect = [&](const std::vector<Tensor>& found, const std::vector<Tensor>& expected, const char* name) {
+        const auto expect = [&](const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
+                                const char* name) {
           for (size_t i = 0; i < 2; ++i)
-            EXPECT_LT(relative_error(found[i], expected[i]), tolerance) << name << " " << type << " " << x.sizes() << " " << i;
+            EXPECT_LT(relative_error(found[i], expected[i]), tolerance)
+                << name << " " << type << " " << x.sizes() << " " << i;
         };
         expect(run(whole_silu, x), run(silu_reference, x), "silu");
         expect(run(swiglu, x), run(swiglu_reference, x), "swiglu");
         const auto gelu = [](const Tensor& in) { return bias_gelu(in, Tensor(), Tensor()); };
-        expect(run(gelu, x), run([](const Tensor& in) { return bias_gelu_reference(in, Tensor()); }, x), "gelu");
+        expect(run(gelu, x), run([](const Tensor& in) { return bias_gelu_reference(in, Tensor()); }, x),
+               "gelu");
       }
     }
   });
 }
 
-// Against fp64: x + bias is not rounded on the way, so one rounding (half a unit: 2^-8 of the largest) is all there is in bf16.
+// Against fp64: x + bias is not rounded on the way, so one rounding (half a unit: 2^-8 of the largest) is all
+// there is in bf16.
 TEST(BiasGelu, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 3.95e-3}};
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 3.95e-3}};
     for (const auto& [type, tolerance] : types) {
       for (const auto& sizes : kShapes) {
-        const Tensor x = random_tensor(sizes, 1, type).mul(4).requires_grad_(true), bias = random_tensor({sizes[1]}, 2, type);
-        const Tensor dy = random_tensor(sizes, 3, type), sink = at::full({sizes[1]}, 2.0, at::TensorOptions().dtype(wide(type)));
+        const Tensor x = random_tensor(sizes, 1, type).mul(4).requires_grad_(true),
+                     bias = random_tensor({sizes[1]}, 2, type);
+        const Tensor dy = random_tensor(sizes, 3, type),
+                     sink = at::full({sizes[1]}, 2.0, at::TensorOptions().dtype(wide(type)));
         const Tensor y = bias_gelu(x, bias, sink);
         y.backward(dy);
-        const Tensor wide_x = x.detach().to(at::kDouble).requires_grad_(true), wide_bias = bias.to(at::kDouble).requires_grad_(true);
+        const Tensor wide_x = x.detach().to(at::kDouble).requires_grad_(true),
+                     wide_bias = bias.to(at::kDouble).requires_grad_(true);
         const Tensor expected = bias_gelu_reference(wide_x, wide_bias);
         expected.backward(dy.to(at::kDouble));
         EXPECT_LT(relative_error(y, expected), tolerance) << type << x.sizes();
@@ -74,15 +84,18 @@ TEST(BiasGelu, EqualsReference) {
 }
 
 TEST(BiasGelu, AFrozenBiasGetsNoGradient) {
-  const Tensor bias = random_tensor({6}, 2), dy = random_tensor({5, 6}, 3), sink = at::zeros({6}, at::kDouble);
-  const Tensor x = random_tensor({5, 6}, 1).requires_grad_(true), again = x.detach().clone().requires_grad_(true);
+  const Tensor bias = random_tensor({6}, 2), dy = random_tensor({5, 6}, 3),
+               sink = at::zeros({6}, at::kDouble);
+  const Tensor x = random_tensor({5, 6}, 1).requires_grad_(true),
+               again = x.detach().clone().requires_grad_(true);
   bias_gelu(x, bias, Tensor()).backward(dy);
   bias_gelu(again, bias, sink).backward(dy);
   EXPECT_TRUE(x.grad().equal(again.grad()));
 }
 
 TEST(Activations, KnownValues) {
-  const Tensor x = at::tensor({0.0, 1.0, -2.0, 3.0, 5.0, 0.5}, at::kDouble).view({1, 6});  // gates 0, 1, −2; ups 3, 5, 0.5
+  // gates 0, 1, −2; ups 3, 5, 0.5
+  const Tensor x = at::tensor({0.0, 1.0, -2.0, 3.0, 5.0, 0.5}, at::kDouble).view({1, 6});
   const Tensor y = swiglu(x);
   EXPECT_EQ(y[0][0].item<double>(), 0);
   EXPECT_NEAR(y[0][1].item<double>(), 5 / (1 + std::exp(-1.0)), 1e-15);
@@ -96,7 +109,8 @@ TEST(Activations, ExtremeValues) {
   for_each_instruction_set([&] {
     const double huge = 1e30, nan = std::nan("");
     for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-      const Tensor x = at::tensor({huge, -huge, 200.0, -200.0, 0.0, -0.0, 88.0, nan}, at::kDouble).to(type).view({1, 8});
+      const Tensor x =
+          at::tensor({huge, -huge, 200.0, -200.0, 0.0, -0.0, 88.0, nan}, at::kDouble).to(type).view({1, 8});
       for (const Tensor& y : {whole_silu(x), bias_gelu(x, Tensor(), Tensor())}) {
         EXPECT_TRUE(y[0].narrow(0, 0, 1).equal(x[0].narrow(0, 0, 1))) << type;
         EXPECT_EQ(y[0][2].item<double>(), 200) << type;
@@ -111,11 +125,14 @@ TEST(Activations, ExtremeValues) {
 
 TEST(Activations, Gradients) {
   const Tensor mix = random_tensor({7, 5}, 3), wide_mix = random_tensor({7, 10}, 4);
-  check_gradients([&](const std::vector<Tensor>& in) { return swiglu(in[0]).mul(mix).sum(); }, {random_tensor({7, 10}, 1)});
-  check_gradients([&](const std::vector<Tensor>& in) { return whole_silu(in[0]).mul(wide_mix).sum(); }, {random_tensor({7, 10}, 1)});
-  const Tensor bias = random_tensor({10}, 5), sink = at::zeros({10}, at::kDouble);
-  check_gradients([&](const std::vector<Tensor>& in) { return bias_gelu(in[0], bias, sink).mul(wide_mix).sum(); },
+  check_gradients([&](const std::vector<Tensor>& in) { return swiglu(in[0]).mul(mix).sum(); },
                   {random_tensor({7, 10}, 1)});
+  check_gradients([&](const std::vector<Tensor>& in) { return whole_silu(in[0]).mul(wide_mix).sum(); },
+                  {random_tensor({7, 10}, 1)});
+  const Tensor bias = random_tensor({10}, 5), sink = at::zeros({10}, at::kDouble);
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return bias_gelu(in[0], bias, sink).mul(wide_mix).sum(); },
+      {random_tensor({7, 10}, 1)});
 }
 
 TEST(SiluHeads, AreSiluInPieces) {
@@ -129,7 +146,8 @@ TEST(SiluHeads, AreSiluInPieces) {
     EXPECT_LT(relative_error(heads.k_thd, whole.narrow(1, kHeads, kKvHeads)), tolerance) << type;
     EXPECT_LT(relative_error(heads.v_thd, whole.narrow(1, kHeads + kKvHeads, kKvHeads)), tolerance) << type;
     // Gradients that are pieces of a longer row, and one that is transposed.
-    const Tensor dq = random_tensor({kTokens, kHeads, kDim}, 2, type), dk = random_tensor({kTokens, kKvHeads, kDim}, 3, type);
+    const Tensor dq = random_tensor({kTokens, kHeads, kDim}, 2, type),
+                 dk = random_tensor({kTokens, kKvHeads, kDim}, 3, type);
     const Tensor dv = random_tensor({kTokens, kKvHeads, kDim}, 4, type);
     const Tensor turned = heads.v_thd.permute({2, 1, 0}).contiguous().mul(dv.permute({2, 1, 0}));
     (at::cat({heads.q_thd, heads.k_thd}, 1).mul(at::cat({dq, dk}, 1)).sum() + turned.sum()).backward();

@@ -33,7 +33,9 @@ struct AdapterResult {
 };
 
 AdapterResult plain(const AdapterCase& of) {
-  const auto leaf = [](const Tensor& value) { return value.detach().to(at::kDouble).clone().requires_grad_(true); };
+  const auto leaf = [](const Tensor& value) {
+    return value.detach().to(at::kDouble).clone().requires_grad_(true);
+  };
   const Tensor x = leaf(of.x), down = leaf(of.down), first = leaf(of.first), second = leaf(of.second);
   const Tensor delta = at::zeros({kOut, kIn}, at::kDouble);
   Tensor y = at::mm(x, of.weight.to(at::kDouble).t()) + of.bias.to(at::kDouble);
@@ -49,15 +51,21 @@ AdapterResult plain(const AdapterCase& of) {
 AdapterResult ours(const AdapterCase& of, bool packed, bool wants_dx = true) {
   const bool wide = of.x.scalar_type() == at::kDouble;
   const auto leaf = [](const Tensor& value) { return value.detach().clone().requires_grad_(true); };
-  const auto sink = [&](const Tensor& value) { return at::zeros(value.sizes(), wide ? at::kDouble : at::kFloat); };
+  const auto sink = [&](const Tensor& value) {
+    return at::zeros(value.sizes(), wide ? at::kDouble : at::kFloat);
+  };
   AdapterResult result{.down = sink(of.down), .first = sink(of.first), .second = sink(of.second)};
-  const Tensor x = wants_dx ? leaf(of.x) : of.x.clone(), down = leaf(of.down), first = leaf(of.first), second = leaf(of.second);
+  const Tensor x = wants_dx ? leaf(of.x) : of.x.clone(), down = leaf(of.down), first = leaf(of.first),
+               second = leaf(of.second);
   PackedWeight copies[4];
   const auto kept = [&](int i) { return packed ? KeptPacked{.copies = &copies[i]} : KeptPacked{}; };
   const Tensor y = adapted_linear(
-      x, {.weight = of.weight, .bias = of.bias, .kept = kept(0)}, {.weight = down, .sinks = {.weight = result.down}, .kept = kept(1)},
+      x, {.weight = of.weight, .bias = of.bias, .kept = kept(0)},
+      {.weight = down, .sinks = {.weight = result.down}, .kept = kept(1)},
       {{.weights = {.weight = first, .sinks = {.weight = result.first}, .kept = kept(2)}, .first_column = 2},
-       {.weights = {.weight = second, .sinks = {.weight = result.second}, .kept = kept(3)}, .first_column = 11, .first_rank = kRank}},
+       {.weights = {.weight = second, .sinks = {.weight = result.second}, .kept = kept(3)},
+        .first_column = 11,
+        .first_rank = kRank}},
       kScale);
   y.backward(of.dy);
   EXPECT_FALSE(down.grad().defined()) << "the gradient goes to the sink only";
@@ -69,7 +77,8 @@ AdapterResult ours(const AdapterCase& of, bool packed, bool wants_dx = true) {
 // bf16: z, and what is added to y, are rounded once each.
 TEST(AdaptedLinear, EqualsPlainProducts) {
   const PoisonFreshMemory poison;
-  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}}) {
     for (const bool packed : {false, true}) {
       const AdapterCase of(type);
       const AdapterResult found = ours(of, packed), expected = plain(of);
@@ -109,17 +118,19 @@ TEST(AdaptedLinear, AddsToWhatTheSinksHold) {
 
 TEST(AdaptedLinear, MergedIsTheWeightOfTheSameProduct) {
   const AdapterCase of(at::kDouble);
-  const Tensor merged = merged_weight(
-      of.weight, of.down,
-      {{.weights = {.weight = of.first}, .first_column = 2}, {.weights = {.weight = of.second}, .first_column = 11, .first_rank = kRank}},
-      kScale);
+  const Tensor merged =
+      merged_weight(of.weight, of.down,
+                    {{.weights = {.weight = of.first}, .first_column = 2},
+                     {.weights = {.weight = of.second}, .first_column = 11, .first_rank = kRank}},
+                    kScale);
   EXPECT_LT(relative_error(at::mm(of.x, merged.t()) + of.bias, plain(of).y), 1e-12);
 }
 
 TEST(AdaptedLinear, RefusesShapesThatDoNotFit) {
   const AdapterCase of(at::kDouble);
   const auto product = [&](const Tensor& down, const Tensor& up, int64_t first_column) {
-    adapted_linear(of.x, {.weight = of.weight}, {.weight = down}, {{.weights = {.weight = up}, .first_column = first_column}}, kScale);
+    adapted_linear(of.x, {.weight = of.weight}, {.weight = down},
+                   {{.weights = {.weight = up}, .first_column = first_column}}, kScale);
   };
   EXPECT_NO_THROW(product(of.down, of.first, 14));
   EXPECT_THROW(product(of.down, of.first, 15), Error);

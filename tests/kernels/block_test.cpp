@@ -1,5 +1,5 @@
-// The small products of every instruction set of this machine, and the AMX kernel on emulated tiles, against plain loops: awkward sizes,
-// strides, poisoned results, guards around every buffer.
+// The small products of every instruction set of this machine, and the AMX kernel on emulated tiles, against
+// plain loops: awkward sizes, strides, poisoned results, guards around every buffer.
 #include "kernels/block/block.h"
 
 #include <gtest/gtest.h>
@@ -43,14 +43,18 @@ Element narrowed(float value) {
 }
 // A bf16 or fp32 NaN: whatever reads it shows it.
 template <class Element>
-constexpr Element kPoison = std::is_same_v<Element, float> ? std::numeric_limits<Element>::quiet_NaN() : static_cast<Element>(0x7fff);
+constexpr Element kPoison = std::is_same_v<Element, float> ? std::numeric_limits<Element>::quiet_NaN()
+                                                           : static_cast<Element>(0x7fff);
 
 // rows × columns inside poison: between the columns and the stride, and 64 elements before and behind.
 template <class Element>
 class Guarded {
  public:
   Guarded(int64_t rows, int64_t columns, int64_t stride)
-      : rows_(rows), columns_(columns), stride_(stride), data_(static_cast<size_t>(rows * stride + 2 * kGuard), kPoison<Element>) {}
+      : rows_(rows),
+        columns_(columns),
+        stride_(stride),
+        data_(static_cast<size_t>(rows * stride + 2 * kGuard), kPoison<Element>) {}
   Element* data() { return data_.data() + kGuard; }
   Element& at(int64_t i, int64_t j) { return data()[i * stride_ + j]; }
   int64_t stride() const { return stride_; }
@@ -80,21 +84,24 @@ struct Size {
   int64_t m, n, k;
 };
 // Edges of every blocking: 1, 6 and 16 rows, 16 and 64 columns, pairs and 32s of k; and none at all.
-const std::vector<Size> kSizes = {{1, 1, 1},     {1, 16, 2},   {6, 64, 32}, {7, 65, 33},  {13, 17, 31},  {16, 16, 32},
-                                  {17, 33, 65},  {32, 32, 64}, {33, 31, 1}, {5, 80, 100}, {48, 48, 96},  {64, 128, 70},
-                                  {31, 95, 257}, {0, 16, 32},  {4, 0, 32},  {20, 40, 0},  {70, 600, 20}, {35, 40, 1030}};
+const std::vector<Size> kSizes = {{1, 1, 1},    {1, 16, 2},    {6, 64, 32},   {7, 65, 33}, {13, 17, 31},
+                                  {16, 16, 32}, {17, 33, 65},  {32, 32, 64},  {33, 31, 1}, {5, 80, 100},
+                                  {48, 48, 96}, {64, 128, 70}, {31, 95, 257}, {0, 16, 32}, {4, 0, 32},
+                                  {20, 40, 0},  {70, 600, 20}, {35, 40, 1030}};
 
 using Kernels = BlockKernels;
 
 template <class Element>
 void check(const Kernels& kernels,
-           const std::function<void(const Element*, int64_t, const Element*, int64_t, int64_t, int64_t, float*, int64_t, bool)>& multiply) {
+           const std::function<void(const Element*, int64_t, const Element*, int64_t, int64_t, int64_t,
+                                    float*, int64_t, bool)>& multiply) {
   std::mt19937 random(7);
   for (const Size& size : kSizes) {
     for (const bool transposed : {false, true}) {
       for (const bool accumulate : {false, true}) {
         const auto [m, n, k] = size;
-        SCOPED_TRACE(fmt::format("{} m {} n {} k {} transposed {} accumulate {}", kernels.name, m, n, k, transposed, accumulate));
+        SCOPED_TRACE(fmt::format("{} m {} n {} k {} transposed {} accumulate {}", kernels.name, m, n, k,
+                                 transposed, accumulate));
         Guarded<Element> a(m, k, k + 3), b(transposed ? n : k, transposed ? k : n, (transposed ? k : n) + 5);
         const int64_t packed = packed_size<Element>(k, n);
         Guarded<Element> panels(1, packed, std::max<int64_t>(packed, 1));
@@ -118,7 +125,8 @@ void check(const Kernels& kernels,
               size_of_terms += std::abs(term);
             }
             // Each of k + 1 sums rounds once, by at most 2^-24 of a partial sum.
-            ASSERT_NEAR(c.at(i, j), exact, 6e-8 * static_cast<double>(k + 1) * size_of_terms + 1e-30) << "row " << i << " column " << j;
+            ASSERT_NEAR(c.at(i, j), exact, 6e-8 * static_cast<double>(k + 1) * size_of_terms + 1e-30)
+                << "row " << i << " column " << j;
           }
         }
       }
@@ -154,7 +162,8 @@ TEST(BlockKernels, TilesOfAmxEqualPlainLoops) {
   EmulatedTiles::release();
 }
 
-// Rows of A a multiple of 2 KiB apart are copied for a large B: the same sums in the same order. A small B is loaded into the nearest cache.
+// Rows of A a multiple of 2 KiB apart are copied for a large B: the same sums in the same order. A small B is
+// loaded into the nearest cache.
 TEST(BlockKernels, TilesOfAmxTakeRowsThatShareTheirPlacesInTheCache) {
   constexpr int64_t kM = 70, kK = 136;
   std::mt19937 random(11);
@@ -167,12 +176,15 @@ TEST(BlockKernels, TilesOfAmxTakeRowsThatShareTheirPlacesInTheCache) {
     for (int64_t i = 0; i < kM; ++i) std::copy_n(&near.at(i, 0), kK, &far.at(i, 0));
     block_kernels().pack_bf16(b.data(), n, false, kK, n, panels.data());
     Guarded<float> expected(kM, n, n), found(kM, n, n);
-    TileProduct<EmulatedTiles>::multiply(near.data(), near.stride(), panels.data(), kM, n, kK, expected.data(), n, false);
+    TileProduct<EmulatedTiles>::multiply(near.data(), near.stride(), panels.data(), kM, n, kK,
+                                         expected.data(), n, false);
     EmulatedTiles::past = 0;
-    TileProduct<EmulatedTiles>::multiply(far.data(), far.stride(), panels.data(), kM, n, kK, found.data(), n, false);
+    TileProduct<EmulatedTiles>::multiply(far.data(), far.stride(), panels.data(), kM, n, kK, found.data(), n,
+                                         false);
     EXPECT_EQ(EmulatedTiles::past > 0, n == 160);
     for (int64_t i = 0; i < kM; ++i) {
-      for (int64_t j = 0; j < n; ++j) ASSERT_EQ(found.at(i, j), expected.at(i, j)) << "row " << i << " column " << j;
+      for (int64_t j = 0; j < n; ++j)
+        ASSERT_EQ(found.at(i, j), expected.at(i, j)) << "row " << i << " column " << j;
     }
     EXPECT_EQ(found.broken(), 0);
   }
@@ -196,7 +208,8 @@ TEST(BlockKernels, PackAlike) {
           for (int64_t j = 0; j < packed_n(n); ++j) {
             const uint16_t expected = i < k && j < n ? (transposed ? b.at(j, i) : b.at(i, j)) : uint16_t{0};
             const int64_t place = j / 16 * 16 * packed_k(k) + i / 2 * 32 + j % 16 * 2 + i % 2;
-            ASSERT_EQ(one[static_cast<size_t>(place)], expected) << "k " << i << " of " << k << " n " << j << " of " << n;
+            ASSERT_EQ(one[static_cast<size_t>(place)], expected)
+                << "k " << i << " of " << k << " n " << j << " of " << n;
           }
         }
       }
@@ -213,7 +226,8 @@ void check_transposing(const Transpose& transpose, const char* name) {
     transpose(a.data(), a.stride(), rows, columns, out.data(), out.stride());
     EXPECT_EQ(a.broken() + out.broken(), 0);
     for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < columns; ++j) ASSERT_EQ(out.at(j, i), a.at(i, j)) << name << " " << rows << "x" << columns;
+      for (int64_t j = 0; j < columns; ++j)
+        ASSERT_EQ(out.at(j, i), a.at(i, j)) << name << " " << rows << "x" << columns;
     }
   }
 }
@@ -228,18 +242,21 @@ TEST(BlockKernels, Transpose) {
 TEST(BlockKernels, RoundToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   // 1 + 2^-8 lies between two bf16 numbers: to the even one; a little more: up.
-  const std::vector<std::pair<float, uint16_t>> values = {{1.0f, 0x3f80},        {1.00390625f, 0x3f80},  {1.01171875f, 0x3f82},
-                                                          {1.00390637f, 0x3f81}, {-1.00390637f, 0xbf81}, {3.4e38f, 0x7f80},
-                                                          {infinity, 0x7f80},    {-infinity, 0xff80},    {0.0f, 0},
-                                                          {-0.0f, 0x8000},       {1e-40f, 0x0001}};
+  const std::vector<std::pair<float, uint16_t>> values = {
+      {1.0f, 0x3f80},        {1.00390625f, 0x3f80},  {1.01171875f, 0x3f82},
+      {1.00390637f, 0x3f81}, {-1.00390637f, 0xbf81}, {3.4e38f, 0x7f80},
+      {infinity, 0x7f80},    {-infinity, 0xff80},    {0.0f, 0},
+      {-0.0f, 0x8000},       {1e-40f, 0x0001}};
   for (const Kernels* kernels : usable_block_kernels()) {
     for (const auto& [rows, columns, unused] : kSizes) {
       Guarded<float> c(rows, columns, columns + 3);
       Guarded<uint16_t> out(rows, columns, columns + 1);
       for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < columns; ++j) c.at(i, j) = values[static_cast<size_t>(i + j) % values.size()].first;
+        for (int64_t j = 0; j < columns; ++j)
+          c.at(i, j) = values[static_cast<size_t>(i + j) % values.size()].first;
       }
-      if (rows > 0 && columns > 0) c.at(0, 0) = std::bit_cast<float>(0x7fffffffu);  // a NaN that rounding would carry over into −0
+      // a NaN that rounding would carry over into −0
+      if (rows > 0 && columns > 0) c.at(0, 0) = std::bit_cast<float>(0x7fffffffu);
       kernels->round_bf16(c.data(), c.stride(), rows, columns, out.data(), out.stride());
       EXPECT_EQ(out.broken(), 0);
       for (int64_t i = 0; i < rows; ++i) {
@@ -247,7 +264,8 @@ TEST(BlockKernels, RoundToNearestEven) {
           if (i + j == 0) {
             EXPECT_TRUE(std::isnan(widened(out.at(0, 0))));
           } else {
-            ASSERT_EQ(out.at(i, j), values[static_cast<size_t>(i + j) % values.size()].second) << kernels->name;
+            ASSERT_EQ(out.at(i, j), values[static_cast<size_t>(i + j) % values.size()].second)
+                << kernels->name;
           }
         }
       }
@@ -276,11 +294,14 @@ TEST(BlockKernels, RowsAndColumnsDoNotSeeTheirNeighbours) {
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; j += 16) {
         const int64_t columns = std::min<int64_t>(16, n - j);
-        scope->multiply_bf16(a.data() + i * k, k, panels.data() + j * packed_k(k), 1, columns, k, part.data() + j, n, false);
-        scope->multiply_fp32(wide_a.data() + i * k, k, wide_panels.data() + j * k, 1, columns, k, wide_part.data() + j, n, false);
+        scope->multiply_bf16(a.data() + i * k, k, panels.data() + j * packed_k(k), 1, columns, k,
+                             part.data() + j, n, false);
+        scope->multiply_fp32(wide_a.data() + i * k, k, wide_panels.data() + j * k, 1, columns, k,
+                             wide_part.data() + j, n, false);
       }
       ASSERT_EQ(std::memcmp(part.data(), whole.data() + i * n, n * 4), 0) << kernels->name << " row " << i;
-      ASSERT_EQ(std::memcmp(wide_part.data(), wide_whole.data() + i * n, n * 4), 0) << kernels->name << " row " << i;
+      ASSERT_EQ(std::memcmp(wide_part.data(), wide_whole.data() + i * n, n * 4), 0)
+          << kernels->name << " row " << i;
     }
   }
   force_block_kernels(std::nullopt);
@@ -288,19 +309,24 @@ TEST(BlockKernels, RowsAndColumnsDoNotSeeTheirNeighbours) {
 
 // What AMX is asked before it is used, asked of all, and of products with a wrong element or a swapped pair.
 TEST(BlockKernels, ExactProductsAreToldFromWrongOnes) {
-  for (const BlockKernels* kernels : usable_block_kernels()) EXPECT_TRUE(multiplies_exactly(*kernels)) << kernels->name;
+  for (const BlockKernels* kernels : usable_block_kernels())
+    EXPECT_TRUE(multiplies_exactly(*kernels)) << kernels->name;
   BlockKernels emulated = kPortableBlockKernels, wrong = emulated;
-  emulated.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c,
-                              int64_t ldc, bool add) { TileProduct<EmulatedTiles>::multiply(a, lda, panels, m, n, k, c, ldc, add); };
+  emulated.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n,
+                              int64_t k, float* c, int64_t ldc, bool add) {
+    TileProduct<EmulatedTiles>::multiply(a, lda, panels, m, n, k, c, ldc, add);
+  };
   EXPECT_TRUE(multiplies_exactly(emulated));
-  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                           bool add) {
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n,
+                           int64_t k, float* c, int64_t ldc, bool add) {
     kPortableBlockKernels.multiply_bf16(a, lda, panels, m, n, k, c, ldc, add);
     c[(m - 1) * ldc + n - 1] += 1;
   };
   EXPECT_FALSE(multiplies_exactly(wrong));
-  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                           bool add) { kPortableBlockKernels.multiply_bf16(a + 1, lda, panels, m - 1, n, k, c, ldc, add); };
+  wrong.multiply_bf16 = [](const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n,
+                           int64_t k, float* c, int64_t ldc, bool add) {
+    kPortableBlockKernels.multiply_bf16(a + 1, lda, panels, m - 1, n, k, c, ldc, add);
+  };
   EXPECT_FALSE(multiplies_exactly(wrong));
 }
 

@@ -1,5 +1,6 @@
-// What a call of an operator costs besides its arithmetic, on its second call, when scratch memory is there: memory beyond its results (a
-// hidden copy of an activation would show), LibTorch operators that move data, and parallel regions.
+// What a call of an operator costs besides its arithmetic, on its second call, when scratch memory is there:
+// memory beyond its results (a hidden copy of an activation would show), LibTorch operators that move data,
+// and parallel regions.
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,9 +35,10 @@ constexpr int64_t kTokens = 512, kChannels = 256, kHeads = 4, kWidth = 64;
 constexpr int64_t kActivation = kTokens * kChannels * 2;  // bytes: the smallest copy that may not happen
 
 // Make memory, views, or nothing at all. `to` and `contiguous` that do copy call _to_copy and clone.
-const std::set<std::string> kHarmless = {"aten::empty",  "aten::empty_like", "aten::empty_strided", "aten::detach", "detach",
-                                         "aten::to",     "aten::view",       "aten::narrow",        "aten::slice",  "aten::as_strided",
-                                         "aten::select", "aten::reshape",    "aten::alias"};
+const std::set<std::string> kHarmless = {
+    "aten::empty",  "aten::empty_like", "aten::empty_strided", "aten::detach", "detach",
+    "aten::to",     "aten::view",       "aten::narrow",        "aten::slice",  "aten::as_strided",
+    "aten::select", "aten::reshape",    "aten::alias"};
 
 struct Cost {
   int64_t bytes = 0;  // at the highest, beyond what was there before and what is returned
@@ -50,16 +52,18 @@ Cost cost_of(const std::function<Tensors()>& body) {
   called.clear();
   const int64_t regions = parallel_regions(), bytes = memory_statistics().total.bytes;
   reset_memory_peaks();
-  const auto observer = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
-                                                     called.insert(function.name());
-                                                     return std::unique_ptr<at::ObserverContext>();
-                                                   }).scopes({at::RecordScope::FUNCTION}));
+  const auto observer =
+      at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+                                   called.insert(function.name());
+                                   return std::unique_ptr<at::ObserverContext>();
+                                 }).scopes({at::RecordScope::FUNCTION}));
   const Tensors results = body();
   at::removeCallback(observer);
   Cost cost{memory_statistics().total.peak - bytes, parallel_regions() - regions, {}};
   std::set<const void*> counted;
   for (const Tensor& result : results) {
-    if (result.defined() && counted.insert(result.storage().data()).second) cost.bytes -= static_cast<int64_t>(result.storage().nbytes());
+    if (result.defined() && counted.insert(result.storage().data()).second)
+      cost.bytes -= static_cast<int64_t>(result.storage().nbytes());
   }
   for (const std::string& name : called) {
     if (!kHarmless.contains(name) && !name.starts_with("autograd::engine")) cost.operators.insert(name);
@@ -81,15 +85,17 @@ void expect_within(const Cost& cost, const Limit& limit, const char* name) {
   EXPECT_TRUE(unexpected.empty()) << name << " called " << fmt::format("{}", fmt::join(unexpected, ", "));
 }
 
-void expect_costs(const char* name, const Tensors& inputs, const Op& op, const Limit& forward, const Limit& backward) {
+void expect_costs(const char* name, const Tensors& inputs, const Op& op, const Limit& forward,
+                  const Limit& backward) {
   Tensors leaves;
   for (const Tensor& input : inputs) leaves.push_back(input.detach().requires_grad_(true));
   expect_within(cost_of([&] { return op(leaves); }), forward, fmt::format("{} forward", name).c_str());
   const Tensors outputs = op(leaves);
   Tensors seeds;
   for (const Tensor& output : outputs) seeds.push_back(at::ones_like(output));
-  const Cost cost =
-      cost_of([&] { return torch::autograd::grad(outputs, leaves, seeds, /*retain_graph=*/true, false, /*allow_unused=*/true); });
+  const Cost cost = cost_of([&] {
+    return torch::autograd::grad(outputs, leaves, seeds, /*retain_graph=*/true, false, /*allow_unused=*/true);
+  });
   expect_within(cost, backward, fmt::format("{} backward", name).c_str());
 }
 
@@ -104,7 +110,9 @@ class OperatorCosts : public ::testing::Test {
   int threads_ = 1;
 };
 
-Tensor activation(uint64_t seed, int64_t channels = kChannels) { return random_tensor({kTokens, channels}, seed, kType); }
+Tensor activation(uint64_t seed, int64_t channels = kChannels) {
+  return random_tensor({kTokens, channels}, seed, kType);
+}
 Tensor channels(uint64_t seed) { return random_tensor({kChannels}, seed, at::kFloat); }
 // q, k and v as a model has them: views of one tensor, rows far apart.
 Tensors qkv(int64_t tokens) {
@@ -113,10 +121,13 @@ Tensors qkv(int64_t tokens) {
 }
 
 TEST_F(OperatorCosts, NormsAndActivations) {
-  const Limit sums{
-      1, kActivation * 3 / 4, {"aten::zeros_like", "aten::zero_", "aten::add_"}};  // of the weight's gradient, over blocks of rows
+  const Limit sums{// of the weight's gradient, over blocks of rows
+                   1,
+                   kActivation * 3 / 4,
+                   {"aten::zeros_like", "aten::zero_", "aten::add_"}};
   expect_costs(
-      "rms_norm", {activation(1), channels(2)}, [](const Tensors& in) { return Tensors{rms_norm(in[0], in[1], 1e-5)}; }, {}, sums);
+      "rms_norm", {activation(1), channels(2)},
+      [](const Tensors& in) { return Tensors{rms_norm(in[0], in[1], 1e-5)}; }, {}, sums);
   expect_costs(
       "layer_norm", {activation(1), channels(2), channels(3)},
       [](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2], 1e-5)}; }, {}, sums);
@@ -127,11 +138,12 @@ TEST_F(OperatorCosts, NormsAndActivations) {
         return Tensors{result.joined_tc, result.normed_tc};
       },
       {}, sums);
-  expect_costs("swiglu", {activation(1, 2 * kChannels)}, [](const Tensors& in) { return Tensors{swiglu(in[0])}; }, {}, {});
+  expect_costs("swiglu", {activation(1, 2 * kChannels)},
+               [](const Tensors& in) { return Tensors{swiglu(in[0])}; }, {}, {});
   const Tensor sink = at::zeros({kChannels}, at::kFloat);
   expect_costs(
-      "bias_gelu", {activation(1), channels(2).to(kType)}, [&](const Tensors& in) { return Tensors{bias_gelu(in[0], in[1], sink)}; }, {},
-      sums);
+      "bias_gelu", {activation(1), channels(2).to(kType)},
+      [&](const Tensors& in) { return Tensors{bias_gelu(in[0], in[1], sink)}; }, {}, sums);
   const auto heads = [](const Heads& result) { return Tensors{result.q_thd, result.k_thd, result.v_thd}; };
   expect_costs("silu_heads", {activation(1, 3 * kChannels)},
                [&](const Tensors& in) { return heads(silu_heads(in[0], kHeads, kHeads, kWidth)); }, {}, {});
@@ -147,10 +159,12 @@ TEST_F(OperatorCosts, Attention) {
 }
 
 TEST_F(OperatorCosts, LinearRecurrence) {
-  // A state for each segment of 512 tokens and head, what two threads work in, and little else: less than one copy of q. The largest decay
-  // per head is looked for first, and its gradient is a sum over tokens. Decays per channel are read once.
+  // A state for each segment of 512 tokens and head, what two threads work in, and little else: less than one
+  // copy of q. The largest decay per head is looked for first, and its gradient is a sum over tokens. Decays
+  // per channel are read once.
   constexpr int64_t kLong = 8 * kTokens;
-  const Limit states{1, 8 * kActivation, {"aten::max", "aten::item", "aten::_local_scalar_dense", "aten::fill_"}};
+  const Limit states{
+      1, 8 * kActivation, {"aten::max", "aten::item", "aten::_local_scalar_dense", "aten::fill_"}};
   Tensors inputs = qkv(kLong);
   inputs.push_back(random_tensor({kHeads}, 4, at::kFloat).abs().neg());
   const Op op = [](const Tensors& in) {
@@ -172,34 +186,44 @@ TEST_F(OperatorCosts, ProductsAndExperts) {
     result.kept = {copies, 1};
     return result;
   };
-  const LinearWeights up = weight(4 * kChannels, kChannels, 5, &up_copies), down = weight(kChannels, 4 * kChannels, 6, &down_copies);
+  const LinearWeights up = weight(4 * kChannels, kChannels, 5, &up_copies),
+                      down = weight(kChannels, 4 * kChannels, 6, &down_copies);
   // The gradient of a weight takes two regions: its operands are packed first. That of x, like y, takes one.
-  expect_costs("linear", {activation(1)}, [&](const Tensors& in) { return Tensors{linear(in[0], up.weight, {}, up.sinks, up.kept)}; }, {},
-               {3});
-  // Kept for the backward pass: z and the activation, four times as wide as x. There dz is, and each of two weights wants its two gradients.
+  expect_costs("linear", {activation(1)},
+               [&](const Tensors& in) { return Tensors{linear(in[0], up.weight, {}, up.sinks, up.kept)}; },
+               {}, {3});
+  // Kept for the backward pass: z and the activation, four times as wide as x. There dz is, and each of two
+  // weights wants its two gradients.
   expect_costs("feed_forward", {activation(1)},
-               [&](const Tensors& in) { return Tensors{feed_forward(in[0], Activation::kGelu, up, down)}; }, {2, 8 * kActivation},
-               {6, 4 * kActivation});
-  const ExpertAssignment assignment = assign_experts(at::arange(2 * kTokens).remainder(8).view({kTokens, 2}), 8);
-  expect_costs("permute_to_experts", {activation(1)}, [&](const Tensors& in) { return Tensors{permute_to_experts(in[0], assignment)}; }, {},
-               {});
-  expect_costs("combine_experts", {random_tensor({2 * kTokens, kChannels}, 1, kType), random_tensor({kTokens, 2}, 2, at::kFloat)},
-               [&](const Tensors& in) { return Tensors{combine_experts(in[0], in[1], assignment)}; }, {}, {});
+               [&](const Tensors& in) { return Tensors{feed_forward(in[0], Activation::kGelu, up, down)}; },
+               {2, 8 * kActivation}, {6, 4 * kActivation});
+  const ExpertAssignment assignment =
+      assign_experts(at::arange(2 * kTokens).remainder(8).view({kTokens, 2}), 8);
+  expect_costs("permute_to_experts", {activation(1)},
+               [&](const Tensors& in) { return Tensors{permute_to_experts(in[0], assignment)}; }, {}, {});
+  expect_costs(
+      "combine_experts",
+      {random_tensor({2 * kTokens, kChannels}, 1, kType), random_tensor({kTokens, 2}, 2, at::kFloat)},
+      [&](const Tensors& in) { return Tensors{combine_experts(in[0], in[1], assignment)}; }, {}, {});
 }
 
 TEST_F(OperatorCosts, EmbeddingAndLoss) {
   const Tensor ids = at::arange(kTokens).remainder(300);
-  const Tensor table = random_tensor({300, kChannels}, 1, kType), sink = at::zeros({300, kChannels}, at::kFloat);
+  const Tensor table = random_tensor({300, kChannels}, 1, kType),
+               sink = at::zeros({300, kChannels}, at::kFloat);
   expect_within(cost_of([&] { return Tensors{embedding(ids, {table, sink})}; }), {}, "embedding forward");
 
-  // Three regions a chunk: its rows, its hidden states packed, the vocabulary's gradients. Between them a chunk's terms are kept, and its
-  // packed hidden states. The sum of the losses goes over doubles on the host.
+  // Three regions a chunk: its rows, its hidden states packed, the vocabulary's gradients. Between them a
+  // chunk's terms are kept, and its packed hidden states. The sum of the losses goes over doubles on the
+  // host.
   constexpr int64_t kVocabulary = 4096, kChunk = 128;
-  const Tensor head = random_tensor({kVocabulary, kChannels}, 2, kType), head_sink = at::zeros({kVocabulary, kChannels}, at::kFloat);
+  const Tensor head = random_tensor({kVocabulary, kChannels}, 2, kType),
+               head_sink = at::zeros({kVocabulary, kChannels}, at::kFloat);
   PackedWeight copies;
   const Tensor hidden = activation(1).requires_grad_(true);
   const Cost cost = cost_of([&] {
-    const Tensor loss = linear_cross_entropy_sum(hidden, head, ids, head_sink, {.chunk = kChunk}, {&copies, 1});
+    const Tensor loss =
+        linear_cross_entropy_sum(hidden, head, ids, head_sink, {.chunk = kChunk}, {&copies, 1});
     return torch::autograd::grad({loss}, {hidden});
   });
   const std::set<std::string> on_labels_and_losses = {"aten::_local_scalar_dense",
@@ -212,8 +236,10 @@ TEST_F(OperatorCosts, EmbeddingAndLoss) {
                                                       "aten::item",
                                                       "aten::max",
                                                       "aten::ones_like"};
-  expect_within(cost, {3 * kTokens / kChunk, kChunk * kVocabulary * 2 + kActivation + kActivation / 4, on_labels_and_losses},
-                "linear_cross_entropy");
+  expect_within(
+      cost,
+      {3 * kTokens / kChunk, kChunk * kVocabulary * 2 + kActivation + kActivation / 4, on_labels_and_losses},
+      "linear_cross_entropy");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// How operators choose: the record of the last choice, forced choices, and no allocation on the way that every call takes.
+// How operators choose: the record of the last choice, forced choices, and no allocation on the way that
+// every call takes.
 #include "kernels/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +40,8 @@ using testing::random_tensor;
 
 constexpr std::string_view kImplementations[] = {"fast", "faster", "plain"};
 constexpr Dispatcher kDispatcher("dispatch_test", kImplementations);
-constexpr Refusal kRefusals[] = {"this reason is too long to lie inside a string without memory of its own", "not today", {}};
+constexpr Refusal kRefusals[] = {
+    "this reason is too long to lie inside a string without memory of its own", "not today", {}};
 
 size_t choose() {
   return kDispatcher.choose([](size_t i) { return kRefusals[i]; });
@@ -61,7 +63,8 @@ TEST(Dispatcher, AsksAForcedOneAlone) {
   Dispatcher::force("dispatch_test", "plain");
   EXPECT_EQ(choose(), 2u);
   EXPECT_TRUE(Dispatcher::last("dispatch_test").refusals.empty());
-  for (const auto& [name, reason] : {std::pair{"faster", "faster: not today"}, std::pair{"misspelt", "no implementation of that name"}}) {
+  for (const auto& [name, reason] :
+       {std::pair{"faster", "faster: not today"}, std::pair{"misspelt", "no implementation of that name"}}) {
     Dispatcher::force("dispatch_test", name);
     try {
       choose();

@@ -12,7 +12,8 @@
 namespace longhaul::kernels::draw_test {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kNone = -std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                kNone = -std::numeric_limits<float>::infinity();
 
 std::vector<float> random_logits(int64_t count) {
   const RandomStream random(3, "logits");
@@ -26,7 +27,8 @@ TEST(Draw, TheLargestLogitAndWhatIsNoNumber) {
     for (int64_t at = 0; at < count; at += 7) {
       std::vector<float> logits = random_logits(count);
       logits[static_cast<size_t>(at)] = -1.5f;
-      EXPECT_EQ(largest_logit(logits.data(), count), -1.5f) << "all negative, so a lane of nothing must not win; " << count << " " << at;
+      EXPECT_EQ(largest_logit(logits.data(), count), -1.5f)
+          << "all negative, so a lane of nothing must not win; " << count << " " << at;
       logits[static_cast<size_t>(at)] = kNan;
       EXPECT_TRUE(std::isnan(largest_logit(logits.data(), count))) << count << " " << at;
     }
@@ -46,7 +48,8 @@ TEST(Draw, WeightsAndTheirSums) {
     draw_weights(logits.data(), count, largest, 0.7, weights.data(), sums.data());
     std::vector<double> expected(sums.size() - 1, 0);
     for (size_t i = 0; i < logits.size(); ++i) {
-      const double x = (static_cast<double>(logits[i]) - largest) / static_cast<double>(0.7f), weight = x < -87 ? 0 : std::exp(x);
+      const double x = (static_cast<double>(logits[i]) - largest) / static_cast<double>(0.7f),
+                   weight = x < -87 ? 0 : std::exp(x);
       // The exponent, of 87 at most, is rounded twice in fp32, and the exponential once.
       EXPECT_NEAR(weights[i], weight, weight * (1 + std::min(-x, 87.0)) * 2.4e-7) << i;
       expected[i / kDrawBlock] += static_cast<double>(weights[i]);
@@ -64,8 +67,11 @@ TEST(Draw, PlacesFollowTheLogits) {
     std::vector<int32_t> places(static_cast<size_t>(count) + 1, -7);  // one more: it must stay
     draw_places(logits.data(), count, -3, places.data());
     for (size_t i = 0; i < logits.size(); ++i) {
-      const double exact = logits[i] == kNone ? kDrawPlaces - 1 : (-3 - static_cast<double>(logits[i])) / 87 * (kDrawPlaces - 1);
-      EXPECT_NEAR(places[i], std::floor(exact), std::abs(exact - std::round(exact)) < 1e-3 ? 1 : 0) << i << " of " << count;
+      const double exact = logits[i] == kNone
+                               ? kDrawPlaces - 1
+                               : (-3 - static_cast<double>(logits[i])) / 87 * (kDrawPlaces - 1);
+      EXPECT_NEAR(places[i], std::floor(exact), std::abs(exact - std::round(exact)) < 1e-3 ? 1 : 0)
+          << i << " of " << count;
     }
     EXPECT_EQ(places.back(), -7);
   }

@@ -31,7 +31,8 @@ TEST(ExpertAssignments, AreAStableSort) {
   const Tensor order = at::argsort(choice.view(-1), /*stable=*/true, 0, false);
   EXPECT_TRUE(assignment.source_r.equal(order.div(kChoices, "floor")));
   for (int64_t t = 0; t < kTokens; ++t) {
-    for (int64_t i = 0; i < kChoices; ++i) EXPECT_EQ(order[assignment.place_tk[t][i]].item<int64_t>(), t * kChoices + i);
+    for (int64_t i = 0; i < kChoices; ++i)
+      EXPECT_EQ(order[assignment.place_tk[t][i]].item<int64_t>(), t * kChoices + i);
   }
 }
 
@@ -52,10 +53,12 @@ TEST(ExpertRows, ComeBackWeighted) {
     const Tensor choice = choices();
     const ExpertAssignment assignment = assign_experts(choice, kExperts);
     // bf16: weight, product and sum are rounded once each.
-    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-14}, {at::kFloat, 1e-6}, {at::kBFloat16, 1.2e-2}};
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-14}, {at::kFloat, 1e-6}, {at::kBFloat16, 1.2e-2}};
     for (const auto& [type, tolerance] : types) {
       const ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
-      const Tensor x = random_tensor({kTokens, 5}, 1, type), weight = random_tensor({kTokens, kChoices}, 2, wide);
+      const Tensor x = random_tensor({kTokens, 5}, 1, type),
+                   weight = random_tensor({kTokens, kChoices}, 2, wide);
       const Tensor rows = permute_to_experts(x, assignment);
       const Tensor factor = at::argsort(choice.view(-1), /*stable=*/true, 0, false);
       const Tensor expert_of_row = choice.view(-1).index_select(0, factor).add(1).to(type).unsqueeze(1);
@@ -70,15 +73,18 @@ TEST(ExpertRows, ComeBackWeighted) {
 TEST(ExpertRows, Gradients) {
   const ExpertAssignment assignment = assign_experts(choices(), kExperts);
   const Tensor mix = random_tensor({kTokens, 5}, 3), row_mix = random_tensor({kTokens * kChoices, 5}, 4);
-  check_gradients([&](const std::vector<Tensor>& in) { return permute_to_experts(in[0], assignment).mul(row_mix).sum(); },
-                  {random_tensor({kTokens, 5}, 1)});
-  check_gradients([&](const std::vector<Tensor>& in) { return combine_experts(in[0], in[1], assignment).mul(mix).sum(); },
-                  {random_tensor({kTokens * kChoices, 5}, 1), random_tensor({kTokens, kChoices}, 2)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return permute_to_experts(in[0], assignment).mul(row_mix).sum(); },
+      {random_tensor({kTokens, 5}, 1)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return combine_experts(in[0], in[1], assignment).mul(mix).sum(); },
+      {random_tensor({kTokens * kChoices, 5}, 1), random_tensor({kTokens, kChoices}, 2)});
 }
 
 TEST(ExpertRows, SameForEveryNumberOfThreads) {
   auto generator = at::detail::createCPUGenerator(1);
-  const ExpertAssignment assignment = assign_experts(at::randint(8, {700, 3}, generator, at::TensorOptions().dtype(at::kLong)), 8);
+  const ExpertAssignment assignment =
+      assign_experts(at::randint(8, {700, 3}, generator, at::TensorOptions().dtype(at::kLong)), 8);
   expect_same_for_all_threads([&] {
     const Tensor x = random_tensor({700, 64}, 1, at::kFloat).requires_grad_(true),
                  weight = random_tensor({700, 3}, 2, at::kFloat).requires_grad_(true);

@@ -12,7 +12,8 @@ namespace {
 
 using namespace longhaul::testing;
 
-constexpr FeatureMap kMaps[] = {FeatureMap::kNone, FeatureMap::kSilu, FeatureMap::kRelu, FeatureMap::kSigmoid};
+constexpr FeatureMap kMaps[] = {FeatureMap::kNone, FeatureMap::kSilu, FeatureMap::kRelu,
+                                FeatureMap::kSigmoid};
 constexpr Turn kTurns[] = {Turn::kNone, Turn::kCosine, Turn::kRotary};
 
 TurnTable turn_table(Turn turn, int64_t tokens, int64_t heads, int64_t dim, at::ScalarType type) {
@@ -26,13 +27,16 @@ TurnTable turn_table(Turn turn, int64_t tokens, int64_t heads, int64_t dim, at::
 TEST(Features, EqualReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
     for (const auto& [type, tolerance] : types) {
       const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
       for (const auto& [heads, dim] : {std::pair<int64_t, int64_t>{1, 6}, {3, 10}, {2, 64}}) {
         for (const Turn turn : kTurns) {
           const TurnTable table = turn_table(turn, 37, heads, dim, wide);
-          const TurnTable again = turn == Turn::kNone ? table : TurnTable{table.cos_tr.to(at::kDouble), table.sin_tr.to(at::kDouble)};
+          const TurnTable again = turn == Turn::kNone
+                                      ? table
+                                      : TurnTable{table.cos_tr.to(at::kDouble), table.sin_tr.to(at::kDouble)};
           for (const FeatureMap map : kMaps) {
             const Tensor x = random_tensor({37, heads * dim + 7}, 1, type).requires_grad_(true);
             const Tensor z = x.detach().to(at::kDouble).requires_grad_(true);
@@ -42,7 +46,8 @@ TEST(Features, EqualReference) {
             const Tensor mix = random_tensor(y.sizes(), 2);
             y.to(at::kDouble).mul(mix).sum().backward();
             wanted.mul(mix).sum().backward();
-            EXPECT_LT(relative_error(x.grad(), z.grad()), tolerance) << type << " " << int(map) << " " << int(turn);
+            EXPECT_LT(relative_error(x.grad(), z.grad()), tolerance)
+                << type << " " << int(map) << " " << int(turn);
           }
         }
       }
@@ -80,12 +85,16 @@ TEST(Features, CosineProductsDependOnDistancesOnly) {
 TEST(Gated, EqualsReferenceAndGradients) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
     for (const auto& [type, tolerance] : types) {
       for (const FeatureMap map : kMaps) {
-        const Tensor n = random_tensor({11, 21}, 1, type).requires_grad_(true), u = random_tensor({11, 40}, 2, type).requires_grad_(true);
-        const Tensor n2 = n.detach().to(at::kDouble).requires_grad_(true), u2 = u.detach().to(at::kDouble).requires_grad_(true);
-        const Tensor y = gated(n, u.narrow(1, 5, 21), map), wanted = gated_reference(n2, u2.narrow(1, 5, 21), map);
+        const Tensor n = random_tensor({11, 21}, 1, type).requires_grad_(true),
+                     u = random_tensor({11, 40}, 2, type).requires_grad_(true);
+        const Tensor n2 = n.detach().to(at::kDouble).requires_grad_(true),
+                     u2 = u.detach().to(at::kDouble).requires_grad_(true);
+        const Tensor y = gated(n, u.narrow(1, 5, 21), map),
+                     wanted = gated_reference(n2, u2.narrow(1, 5, 21), map);
         EXPECT_LT(relative_error(y, wanted), tolerance);
         y.to(at::kDouble).square().sum().backward();
         wanted.square().sum().backward();
@@ -94,14 +103,17 @@ TEST(Gated, EqualsReferenceAndGradients) {
       }
     }
   });
-  check_gradients([&](const std::vector<Tensor>& in) { return gated(in[0], in[1], FeatureMap::kSilu).square().sum(); },
-                  {random_tensor({5, 6}, 1), random_tensor({5, 6}, 2)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return gated(in[0], in[1], FeatureMap::kSilu).square().sum(); },
+      {random_tensor({5, 6}, 1), random_tensor({5, 6}, 2)});
 }
 
 TEST(Features, RefuseWhatDoesNotFit) {
   const Tensor x = at::zeros({4, 6});
   EXPECT_THROW(features(x, 4, FeatureMap::kSilu), Error);
-  EXPECT_THROW(features(x, 2, FeatureMap::kSilu, Turn::kRotary, turn_table(Turn::kRotary, 4, 2, 3, at::kFloat)), Error) << "odd heads";
+  EXPECT_THROW(
+      features(x, 2, FeatureMap::kSilu, Turn::kRotary, turn_table(Turn::kRotary, 4, 2, 3, at::kFloat)), Error)
+      << "odd heads";
   EXPECT_THROW(features(x, 2, FeatureMap::kSilu, Turn::kCosine), Error) << "no angles";
   EXPECT_THROW(gated(x, at::zeros({4, 5}), FeatureMap::kSilu), Error);
 }

@@ -1,4 +1,5 @@
-// feed_forward: fused against composed bit by bit, both against fp64, by every instruction set of this machine.
+// feed_forward: fused against composed bit by bit, both against fp64, by every instruction set of this
+// machine.
 #include "kernels/linear/feed_forward.h"
 
 #include <gmock/gmock.h>
@@ -68,20 +69,24 @@ Inputs grouped(const std::vector<int64_t>& rows, int64_t in, int64_t width, int6
 struct Weights {  // with sinks that hold 1 before
   explicit Weights(const Tensor& weight, const Tensor& bias) {
     const auto sink_of = [](const Tensor& t) {
-      return at::ones(t.sizes(), at::TensorOptions().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+      return at::ones(t.sizes(),
+                      at::TensorOptions().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
     };
     layer = {.weight = weight,
              .bias = bias,
              .sinks = {.weight = sink_of(weight), .bias = bias.defined() ? sink_of(bias) : Tensor()},
              .kept = {&copies, 1}};
   }
-  void postpone(PostponedProducts& later) { layer.sinks = {later.to(layer.sinks.weight.buffer()), later.to(layer.sinks.bias.buffer())}; }
+  void postpone(PostponedProducts& later) {
+    layer.sinks = {later.to(layer.sinks.weight.buffer()), later.to(layer.sinks.bias.buffer())};
+  }
   PackedWeight copies;
   LinearWeights layer;
 };
 
 Tensor call(const Inputs& in, const Tensor& x, const LinearWeights& up, const LinearWeights& down) {
-  return in.rows.empty() ? feed_forward(x, in.activation, up, down) : grouped_feed_forward(x, in.rows, in.activation, up, down);
+  return in.rows.empty() ? feed_forward(x, in.activation, up, down)
+                         : grouped_feed_forward(x, in.rows, in.activation, up, down);
 }
 
 Result run(const Inputs& in, const std::string& implementation) {
@@ -104,12 +109,17 @@ Result run(const Inputs& in, const std::string& implementation) {
 
 // Plain ATen in fp64, expert by expert.
 Result plain(const Inputs& in) {
-  const auto leaf = [](const Tensor& t) { return t.defined() ? t.detach().to(at::kDouble, false, true).requires_grad_(true) : Tensor(); };
-  const Tensor x = leaf(in.x), up = leaf(in.up), down = leaf(in.down), up_bias = leaf(in.up_bias), down_bias = leaf(in.down_bias);
+  const auto leaf = [](const Tensor& t) {
+    return t.defined() ? t.detach().to(at::kDouble, false, true).requires_grad_(true) : Tensor();
+  };
+  const Tensor x = leaf(in.x), up = leaf(in.up), down = leaf(in.down), up_bias = leaf(in.up_bias),
+               down_bias = leaf(in.down_bias);
   const auto one = [&](const Tensor& rows, const Tensor& w1, const Tensor& w2) {
     Tensor z = at::mm(rows, w1.t());
     if (up_bias.defined()) z = z + up_bias;
-    const Tensor y = at::mm(in.activation == Activation::kSwiglu ? swiglu_reference(z) : bias_gelu_reference(z, Tensor()), w2.t());
+    const Tensor y =
+        at::mm(in.activation == Activation::kSwiglu ? swiglu_reference(z) : bias_gelu_reference(z, Tensor()),
+               w2.t());
     return down_bias.defined() ? y + down_bias : y;
   };
   Tensor y;
@@ -119,7 +129,8 @@ Result plain(const Inputs& in) {
     std::vector<Tensor> parts;
     int64_t begin = 0;
     for (size_t e = 0; e < in.rows.size(); ++e) {
-      parts.push_back(one(x.narrow(0, begin, in.rows[e]), up[static_cast<int64_t>(e)], down[static_cast<int64_t>(e)]));
+      parts.push_back(
+          one(x.narrow(0, begin, in.rows[e]), up[static_cast<int64_t>(e)], down[static_cast<int64_t>(e)]));
       begin += in.rows[e];
     }
     y = at::cat(parts);
@@ -129,7 +140,8 @@ Result plain(const Inputs& in) {
   return {y.detach(), gradient(x), gradient(up), gradient(down), gradient(up_bias), gradient(down_bias)};
 }
 
-// fp32: sums of up to 600 products twice. bf16: z, its activation and each result are rounded, 2^-9 each; the gradients see dz rounded too.
+// fp32: sums of up to 600 products twice. bf16: z, its activation and each result are rounded, 2^-9 each; the
+// gradients see dz rounded too.
 void expect_close(const Result& found, const Result& exact, ScalarType type) {
   const double tolerance = type == at::kBFloat16 ? 1.5e-2 : type == at::kFloat ? 1e-5 : 1e-12;
   const std::vector<Tensor> a = found.of_products(), b = exact.of_products();
@@ -154,23 +166,27 @@ void expect_fused_is_composed(const Inputs& in) {
 // Below, at and beyond a panel, a block of rows, a block of columns and a chunk of k.
 TEST(FeedForward, FusedIsComposedAndRight) {
   const PoisonFreshMemory poison;
-  for (const auto& size : {FeedForwardSize{1, 20, 16, 17}, FeedForwardSize{37, 12, 48, 9}, FeedForwardSize{200, 33, 80, 70},
-                           FeedForwardSize{46, 600, 144, 130}, FeedForwardSize{230, 20, 528, 24}}) {
+  for (const auto& size :
+       {FeedForwardSize{1, 20, 16, 17}, FeedForwardSize{37, 12, 48, 9}, FeedForwardSize{200, 33, 80, 70},
+        FeedForwardSize{46, 600, 144, 130}, FeedForwardSize{230, 20, 528, 24}}) {
     for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
       for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
-        SCOPED_TRACE(
-            fmt::format("{} {} {} {} {} {}", size.tokens, size.in, size.width, size.out, static_cast<int>(activation), name_of(type)));
+        SCOPED_TRACE(fmt::format("{} {} {} {} {} {}", size.tokens, size.in, size.width, size.out,
+                                 static_cast<int>(activation), name_of(type)));
         expect_fused_is_composed(inputs_of(activation, size, type, size.in % 2 == 0));
       }
     }
   }
-  expect_fused_is_composed(inputs_of(Activation::kGelu, {50, 20, 45, 31}, at::kBFloat16, true));  // a width that ends inside a panel
+  // a width that ends inside a panel
+  expect_fused_is_composed(inputs_of(Activation::kGelu, {50, 20, 45, 31}, at::kBFloat16, true));
 }
 
 TEST(FeedForward, GroupedIsComposedAndRight) {
   const PoisonFreshMemory poison;
-  for (const auto& rows : std::vector<std::vector<int64_t>>{{5, 0, 1, 12, 0}, {0, 0}, {300, 7, 0, 231}, {1}}) {
-    for (const ScalarType type : {at::kBFloat16, at::kFloat}) expect_fused_is_composed(grouped(rows, 40, 96, 24, type));
+  for (const auto& rows :
+       std::vector<std::vector<int64_t>>{{5, 0, 1, 12, 0}, {0, 0}, {300, 7, 0, 231}, {1}}) {
+    for (const ScalarType type : {at::kBFloat16, at::kFloat})
+      expect_fused_is_composed(grouped(rows, 40, 96, 24, type));
   }
 }
 
@@ -179,7 +195,8 @@ TEST(FeedForward, SameForEveryNumberOfThreads) {
     const Inputs in = inputs_of(activation, {450, 520, 336, 70}, at::kBFloat16, true);
     expect_same_for_all_threads([&] {
       const Result result = run(in, "fused");
-      return std::vector<Tensor>{result.y, result.dx, result.d_up, result.d_down, result.d_up_bias, result.d_down_bias};
+      return std::vector<Tensor>{result.y,      result.dx,        result.d_up,
+                                 result.d_down, result.d_up_bias, result.d_down_bias};
     });
   }
 }
@@ -209,11 +226,14 @@ TEST(FeedForward, TakesRowsApartAndPostpones) {
   up.postpone(later), down.postpone(later);
   feed_forward(in.x.detach().requires_grad_(true), in.activation, up.layer, down.layer).backward(in.dy);
   const LinearSinks &of_up = up.layer.sinks, &of_down = down.layer.sinks;
-  EXPECT_TRUE(of_up.weight.buffer().eq(1).all().item<bool>() && of_down.bias.buffer().eq(1).all().item<bool>());
+  EXPECT_TRUE(of_up.weight.buffer().eq(1).all().item<bool>() &&
+              of_down.bias.buffer().eq(1).all().item<bool>());
   EXPECT_EQ(later.queue().size(), 2u);
   later.run();
-  EXPECT_TRUE((of_up.weight.buffer() - 1).equal(at_once.d_up) && (of_down.weight.buffer() - 1).equal(at_once.d_down));
-  EXPECT_TRUE((of_up.bias.buffer() - 1).equal(at_once.d_up_bias) && (of_down.bias.buffer() - 1).equal(at_once.d_down_bias));
+  EXPECT_TRUE((of_up.weight.buffer() - 1).equal(at_once.d_up) &&
+              (of_down.weight.buffer() - 1).equal(at_once.d_down));
+  EXPECT_TRUE((of_up.bias.buffer() - 1).equal(at_once.d_up_bias) &&
+              (of_down.bias.buffer() - 1).equal(at_once.d_down_bias));
 }
 
 TEST(FeedForward, ComposedSaysWhy) {
@@ -226,10 +246,14 @@ TEST(FeedForward, ComposedSaysWhy) {
   };
   const FeedForwardSize size{5, 8, 16, 6};
   EXPECT_EQ(reason_of(inputs_of(Activation::kSwiglu, size, at::kFloat, false), true), "");
-  EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, size, at::kFloat, false), false), ::testing::HasSubstr("not kept packed"));
-  EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, {5, 8, 24, 6}, at::kFloat, false), true), ::testing::HasSubstr("share a panel"));
-  EXPECT_THAT(reason_of(inputs_of(Activation::kGelu, size, at::kDouble, true), true), ::testing::HasSubstr("bf16 and fp32"));
-  for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {  // fp64: LibTorch's products and the reference's activations
+  EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, size, at::kFloat, false), false),
+              ::testing::HasSubstr("not kept packed"));
+  EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, {5, 8, 24, 6}, at::kFloat, false), true),
+              ::testing::HasSubstr("share a panel"));
+  EXPECT_THAT(reason_of(inputs_of(Activation::kGelu, size, at::kDouble, true), true),
+              ::testing::HasSubstr("bf16 and fp32"));
+  // fp64: LibTorch's products and the reference's activations
+  for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
     const Inputs in = inputs_of(activation, {37, 12, 45, 9}, at::kDouble, true);
     expect_close(run(in, "composed"), plain(in), at::kDouble);
   }
@@ -241,16 +265,23 @@ TEST(FeedForward, RefusesWrongArguments) {
   EXPECT_THROW(feed_forward(in.x, Activation::kGelu, up.layer, down.layer), Error) << "up is twice too wide";
   EXPECT_THROW(feed_forward(in.x.narrow(1, 0, 4), Activation::kSwiglu, up.layer, down.layer), Error);
   EXPECT_THROW(feed_forward(in.x.to(at::kBFloat16), Activation::kSwiglu, up.layer, down.layer), Error);
-  EXPECT_THROW(grouped_feed_forward(in.x, {5}, Activation::kSwiglu, up.layer, down.layer), Error) << "no experts";
+  EXPECT_THROW(grouped_feed_forward(in.x, {5}, Activation::kSwiglu, up.layer, down.layer), Error)
+      << "no experts";
   Weights other(in.up, in.down_bias);
-  EXPECT_THROW(feed_forward(in.x, Activation::kSwiglu, other.layer, down.layer), Error) << "a bias of another length";
+  EXPECT_THROW(feed_forward(in.x, Activation::kSwiglu, other.layer, down.layer), Error)
+      << "a bias of another length";
   const Inputs experts = grouped({2, 3}, 8, 16, 6, at::kFloat);
   Weights expert_up(experts.up, Tensor()), expert_down(experts.down, Tensor());
-  EXPECT_THROW(grouped_feed_forward(experts.x, {2, 2}, Activation::kSwiglu, expert_up.layer, expert_down.layer), Error) << "rows left over";
-  EXPECT_THROW(grouped_feed_forward(experts.x, {5}, Activation::kSwiglu, expert_up.layer, expert_down.layer), Error) << "one expert's rows";
+  EXPECT_THROW(
+      grouped_feed_forward(experts.x, {2, 2}, Activation::kSwiglu, expert_up.layer, expert_down.layer), Error)
+      << "rows left over";
+  EXPECT_THROW(grouped_feed_forward(experts.x, {5}, Activation::kSwiglu, expert_up.layer, expert_down.layer),
+               Error)
+      << "one expert's rows";
 }
 
-// Frozen weights: the gradients of the input and of what trains stay the same, and nothing is computed for the rest.
+// Frozen weights: the gradients of the input and of what trains stay the same, and nothing is computed for
+// the rest.
 TEST(FeedForward, FrozenWeightsGetNothing) {
   const Inputs dense = inputs_of(Activation::kGelu, {20, 32, 48, 32}, at::kFloat, true),
                experts = grouped({7, 0, 13}, 32, 64, 32, at::kFloat);

@@ -1,4 +1,5 @@
-// route with a choice that is given: replayed it changes nothing, and of other experts it makes the weights that plain operators make of them.
+// route with a choice that is given: replayed it changes nothing, and of other experts it makes the weights
+// that plain operators make of them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,9 +27,13 @@ struct ChoiceInputs {
       : hidden(random_tensor({kChoiceTokens, kHidden}, 1, type).requires_grad_(true)),
         router(random_tensor({kExperts, kHidden}, 2, type == at::kDouble ? at::kDouble : at::kFloat)),
         sink(at::zeros_like(router)) {}
-  Routing route_by(const RouterOptions& options) const { return route(hidden, router, kEach, sink, offsets, options); }
+  Routing route_by(const RouterOptions& options) const {
+    return route(hidden, router, kEach, sink, offsets, options);
+  }
   void backward(const Routing& routing) const {
-    (routing.weight_tk.mul(weight).sum() + routing.probability_sum_se.mul(probability).sum() + routing.log_sum_square.mul(0.3)).backward();
+    (routing.weight_tk.mul(weight).sum() + routing.probability_sum_se.mul(probability).sum() +
+     routing.log_sum_square.mul(0.3))
+        .backward();
   }
 };
 
@@ -57,7 +62,9 @@ TEST(GivenChoice, ItsOwnIsTheSameToTheBit) {
       own.backward(expected);
       RouterOptions given = form;
       given.choice_tk = expected.choice_tk;
-      given.judged = form.judged ? [](const Tensor& logits) -> Tensor { return logits.mul(std::nan("")); } : form.judged;  // nobody asks
+      // nobody asks
+      given.judged = form.judged ? [](const Tensor& logits) -> Tensor { return logits.mul(std::nan("")); }
+                                 : form.judged;
       const Routing found = again.route_by(given);
       EXPECT_EQ(Dispatcher::last("route").chosen, form.plain() ? "cpu" : "aten");
       again.backward(found);
@@ -100,8 +107,8 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
       }
       const Tensor p = score / score.sum(1, true);
       const Routing expected{at::stack(rows), given.choice_tk,
-                             at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kChoiceTokens - 9).sum(0)}), at::stack(counts),
-                             z.exp().sum(1).log().square().sum()};
+                             at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kChoiceTokens - 9).sum(0)}),
+                             at::stack(counts), z.exp().sum(1).log().square().sum()};
       plain.backward(expected);
       EXPECT_TRUE(found.choice_tk.equal(given.choice_tk));
       EXPECT_TRUE(found.count_se.equal(expected.count_se));
@@ -122,18 +129,21 @@ TEST(GivenChoice, Gradients) {
     check_gradients(
         [&](const std::vector<Tensor>& of) {
           const Routing routing = route(of[0], in.router, kEach, in.sink, in.offsets, given);
-          return routing.weight_tk.mul(in.weight).sum() + routing.probability_sum_se.mul(in.probability).sum();
+          return routing.weight_tk.mul(in.weight).sum() +
+                 routing.probability_sum_se.mul(in.probability).sum();
         },
         {in.hidden});
   }
 }
 
-// Of logits 1000, 0, −1, −2 the last three have no probability, in fp64 either; their weights are those of a softmax over them: 1, e⁻¹, e⁻² in shares.
+// Of logits 1000, 0, −1, −2 the last three have no probability, in fp64 either; their weights are those of a
+// softmax over them: 1, e⁻¹, e⁻² in shares.
 TEST(GivenChoice, VanishingProbabilitiesKeepTheirRatio) {
   const double sum = 1 + std::exp(-1.0) + std::exp(-2.0);
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     for (const bool plain : {true, false}) {
-      const Tensor router = at::tensor({1000.0, 0.0, -1.0, -2.0}, type).view({4, 1}), sink = at::zeros_like(router);
+      const Tensor router = at::tensor({1000.0, 0.0, -1.0, -2.0}, type).view({4, 1}),
+                   sink = at::zeros_like(router);
       const Tensor x = at::ones({1, 1}, type).requires_grad_(true);
       RouterOptions options{.choice_tk = at::tensor({2, 3, 1}, at::kLong).view({1, 3})};
       if (!plain) options.bias_e = at::zeros({4}, type);
@@ -172,15 +182,18 @@ TEST(GivenChoice, Refusals) {
     EXPECT_EQ(with(kExperts), "experts 0 to 7 | 8");
     EXPECT_EQ(with(-1), "experts 0 to 7 | -1");
     EXPECT_EQ(with(other_choice()[7][0].item<int64_t>()), "3 different experts a token | one of them twice");
-    EXPECT_EQ(refused(other_choice().narrow(0, 1, kChoiceTokens - 1), form), "[23, 3] int64 on the device of hidden | [22, 3] int64");
-    EXPECT_EQ(refused(other_choice().to(at::kInt), form), "[23, 3] int64 on the device of hidden | [23, 3] int32");
+    EXPECT_EQ(refused(other_choice().narrow(0, 1, kChoiceTokens - 1), form),
+              "[23, 3] int64 on the device of hidden | [22, 3] int64");
+    EXPECT_EQ(refused(other_choice().to(at::kInt), form),
+              "[23, 3] int64 on the device of hidden | [23, 3] int32");
   }
 }
 
 TEST(GivenChoice, OfMetaTensors) {
   const at::TensorOptions meta(at::kMeta);
-  const RouterOptions options{.judged = [](const Tensor&) -> Tensor { throw std::logic_error("nobody asks"); },
-                              .choice_tk = at::empty({5, 2}, meta.dtype(at::kLong))};
+  const RouterOptions options{
+      .judged = [](const Tensor&) -> Tensor { throw std::logic_error("nobody asks"); },
+      .choice_tk = at::empty({5, 2}, meta.dtype(at::kLong))};
   const Routing routing = route(at::empty({5, 3}, meta), at::empty({4, 3}, meta), 2, Tensor(), {}, options);
   EXPECT_EQ(routing.weight_tk.sizes(), at::IntArrayRef({5, 2}));
   EXPECT_EQ(routing.choice_tk.sizes(), at::IntArrayRef({5, 2}));

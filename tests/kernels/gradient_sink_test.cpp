@@ -31,11 +31,13 @@ TEST(GradientSink, AnAbsentOneDropsProducts) {
   EXPECT_TRUE(buffer.eq(3).all().item<bool>());
 }
 
-// A tied embedding: two uses in one forward pass, two micro-batches. It is whole when the fourth product has come.
+// A tied embedding: two uses in one forward pass, two micro-batches. It is whole when the fourth product has
+// come.
 TEST(GradientSink, IsReadyOnceWithTheLastProductOfTheStep) {
   BackwardPhase phase;
   Counted weight(phase);
-  const Tensor w = random_tensor({4, 4}, 1), sink = at::zeros({4, 4}, at::kDouble), x = random_tensor({3, 4}, 2);
+  const Tensor w = random_tensor({4, 4}, 1), sink = at::zeros({4, 4}, at::kDouble),
+               x = random_tensor({3, 4}, 2);
   const auto forward = [&] {
     const Tensor h = linear(leaf(x), leaf(w), {}, {.weight = {sink, &weight.flow}});
     return linear(h, leaf(w), {}, {.weight = {sink, &weight.flow}}).sum();
@@ -65,7 +67,8 @@ TEST(GradientSink, PostponedProductsMakeItReadyWhenTheyRun) {
   std::vector<std::function<void()>> queue;
   BackwardPhase phase{.postponed = &queue};
   Counted weight(phase), bias(phase);
-  const Tensor x = random_tensor({5, 3}, 1), w = leaf(random_tensor({2, 3}, 2)), b = leaf(random_tensor({2}, 3));
+  const Tensor x = random_tensor({5, 3}, 1), w = leaf(random_tensor({2, 3}, 2)),
+               b = leaf(random_tensor({2}, 3));
   const Tensor sink = at::zeros({2, 3}, at::kDouble), bias_sink = at::zeros({2}, at::kDouble);
   const Tensor y = linear(x, w, b, {.weight = {sink, &weight.flow}, .bias = {bias_sink, &bias.flow}});
   phase.all_announced = true;

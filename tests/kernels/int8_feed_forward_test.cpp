@@ -1,5 +1,6 @@
-// Weights in eight bits: what is kept by a plain reference and by hand; products against fp64 with the numbers that are kept, and against the packed
-// product of these numbers bit by bit, by every instruction set of this machine.
+// Weights in eight bits: what is kept by a plain reference and by hand; products against fp64 with the
+// numbers that are kept, and against the packed product of these numbers bit by bit, by every instruction set
+// of this machine.
 #include "kernels/linear/int8_feed_forward.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +36,8 @@ Plain plain_of(const Tensor& rows) {
     for (int64_t i = 0; i < wide.size(1); ++i) largest = std::max(largest, std::abs(w[i]));
     const float scale = largest / 127.0f;
     plain.scales.push_back(scale);
-    for (int64_t i = 0; i < wide.size(1); ++i) plain.q.push_back(scale == 0 ? 0 : static_cast<int>(std::nearbyint(w[i] / scale)));
+    for (int64_t i = 0; i < wide.size(1); ++i)
+      plain.q.push_back(scale == 0 ? 0 : static_cast<int>(std::nearbyint(w[i] / scale)));
   }
   return plain;
 }
@@ -55,10 +57,12 @@ Tensor wide_of(const Int8Weight& weight) {  // in fp64, exact
 }
 
 TEST(Int8Weight, ByHand) {
-  const Tensor rows = at::tensor({127.0,  -64.0, 0.4, 0.5, 1.5, 2.5,  -127.0, -0.6,     // scale 1
-                                  -254.0, 127.0, 3.0, 1.0, 5.0, -1.0, 100.0,  0.0,      // scale 2: 63.5 and 1.5 are half way, 2.5 too
-                                  0.0,    0.0,   0.0, 0.0, 0.0, 0.0,  0.0,    0.0,      // nothing
-                                  1e-38,  0.0,   0.0, 0.0, 0.0, 0.0,  0.0,    -1e-38})  // its scale would be denormal
+  const Tensor rows = at::tensor({127.0, -64.0, 0.4, 0.5, 1.5, 2.5, -127.0, -0.6,  // scale 1
+                                  // scale 2: 63.5 and 1.5 are half way, 2.5 too
+                                  -254.0, 127.0, 3.0, 1.0, 5.0, -1.0, 100.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+                                  0.0, 0.0, 0.0,  // nothing
+                                  // its scale would be denormal
+                                  1e-38, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1e-38})
                           .view({4, 8});
   for (const ScalarType type : {at::kFloat, at::kDouble}) {
     const Int8Weight weight = weight_of(rows.to(type).unsqueeze(0));
@@ -76,13 +80,14 @@ TEST(Int8Weight, ByHand) {
 // Rows that begin and end inside a panel, several chunks of k, and less than any of them.
 TEST(Int8Weight, HoldsThePlainNumbersWithinHalfAScale) {
   const PoisonFreshMemory poison;
-  for (const auto& [out, in, parts] : std::vector<std::tuple<int64_t, int64_t, std::vector<int64_t>>>{{1, 1, {1}},
-                                                                                                      {48, 20, {24, 24}},
-                                                                                                      {50, 600, {7, 9, 16, 18}},
-                                                                                                      {130, 1100, {130}},
-                                                                                                      {33, 33, {0, 16, 17}},
-                                                                                                      {4, 0, {4}},
-                                                                                                      {0, 4, {}}}) {
+  for (const auto& [out, in, parts] :
+       std::vector<std::tuple<int64_t, int64_t, std::vector<int64_t>>>{{1, 1, {1}},
+                                                                       {48, 20, {24, 24}},
+                                                                       {50, 600, {7, 9, 16, 18}},
+                                                                       {130, 1100, {130}},
+                                                                       {33, 33, {0, 16, 17}},
+                                                                       {4, 0, {4}},
+                                                                       {0, 4, {}}}) {
     for (const ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(fmt::format("{} {} {}", out, in, name_of(type)));
       const Tensor all = random_tensor({2, out, in}, 3).mul(0.1).to(type);
@@ -95,8 +100,10 @@ TEST(Int8Weight, HoldsThePlainNumbersWithinHalfAScale) {
         }
         const Plain plain = plain_of(all[e]);
         const Tensor q = weight.values(e);
-        for (int64_t i = 0; i < out * in; ++i) ASSERT_EQ(q.const_data_ptr<int8_t>()[i], plain.q[static_cast<size_t>(i)]) << i;
-        for (int64_t o = 0; o < out; ++o) ASSERT_EQ(weight.scale_eo()[e][o].item<float>(), plain.scales[static_cast<size_t>(o)]) << o;
+        for (int64_t i = 0; i < out * in; ++i)
+          ASSERT_EQ(q.const_data_ptr<int8_t>()[i], plain.q[static_cast<size_t>(i)]) << i;
+        for (int64_t o = 0; o < out; ++o)
+          ASSERT_EQ(weight.scale_eo()[e][o].item<float>(), plain.scales[static_cast<size_t>(o)]) << o;
       }
       const Tensor error = (wide_of(weight) - all.to(at::kDouble)).abs();
       const Tensor half = weight.scale_eo().to(at::kDouble).unsqueeze(2).mul(0.5 * (1 + 1e-4));
@@ -132,7 +139,8 @@ struct Case {
   std::vector<int64_t> rows;
   int64_t in, out;
 };
-const Case kInt8Cases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},     {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
+const Case kInt8Cases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},
+                           {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
                            {{2, 1}, 600, 130},         {{0, 1, 3}, 1100, 33}};
 
 Tensor x_of(const Case& of, ScalarType type) {
@@ -165,7 +173,8 @@ Tensor forced(const char* op, const char* implementation, const std::function<Te
 }
 
 // bf16: one rounding of the result, relative to the largest.
-const std::pair<ScalarType, double> kTypes[] = {{at::kDouble, 1e-13}, {at::kFloat, 3e-6}, {at::kBFloat16, 4e-3}};
+const std::pair<ScalarType, double> kTypes[] = {
+    {at::kDouble, 1e-13}, {at::kFloat, 3e-6}, {at::kBFloat16, 4e-3}};
 
 TEST(Int8GroupedLinear, EqualsThePlainProduct) {
   const PoisonFreshMemory poison;
@@ -201,7 +210,8 @@ TEST(Int8GroupedLinear, SumsAreThoseOfAWideWeightBitForBit) {
         for (size_t e = 0; e < each.rows.size(); ++e) {
           const auto expert = static_cast<int64_t>(e);
           PackedWeight copies;
-          const Tensor sums = linear_wide(x.narrow(0, begin, each.rows[e]), weight.values(expert).to(type), {&copies, 1});
+          const Tensor sums =
+              linear_wide(x.narrow(0, begin, each.rows[e]), weight.values(expert).to(type), {&copies, 1});
           EXPECT_EQ(Dispatcher::last("linear_wide").chosen, "packed");
           expected.push_back(sums.mul(weight.scale_eo()[expert]).to(type));
           begin += each.rows[e];
@@ -218,10 +228,12 @@ TEST(Int8GroupedLinear, ARowHasTheBitsThatItHasAlone) {
   const Int8Weight weight = weight_of(of);
   for (const ScalarType type : {at::kFloat, at::kBFloat16}) {
     const Tensor x = x_of(of, type), together = int8_grouped_linear(x, of.rows, weight);
-    for (const auto& [row, expert] : std::vector<std::pair<int64_t, size_t>>{{0, 0}, {39, 0}, {40, 2}, {133, 2}, {240, 3}}) {
+    for (const auto& [row, expert] :
+         std::vector<std::pair<int64_t, size_t>>{{0, 0}, {39, 0}, {40, 2}, {133, 2}, {240, 3}}) {
       std::vector<int64_t> rows(4, 0);
       rows[expert] = 1;
-      EXPECT_TRUE(int8_grouped_linear(x.narrow(0, row, 1), rows, weight).equal(together.narrow(0, row, 1))) << row;
+      EXPECT_TRUE(int8_grouped_linear(x.narrow(0, row, 1), rows, weight).equal(together.narrow(0, row, 1)))
+          << row;
     }
   }
 }
@@ -230,7 +242,8 @@ TEST(Int8GroupedLinear, TakesRowsApart) {
   const Case of{{3, 20}, 60, 30};
   const Int8Weight weight = weight_of(of);
   const Tensor x = random_tensor({23, 90}, 1, at::kFloat).narrow(1, 7, 60);
-  EXPECT_TRUE(int8_grouped_linear(x, of.rows, weight).equal(int8_grouped_linear(x.contiguous(), of.rows, weight)));
+  EXPECT_TRUE(
+      int8_grouped_linear(x, of.rows, weight).equal(int8_grouped_linear(x.contiguous(), of.rows, weight)));
   EXPECT_EQ(Dispatcher::last("int8_grouped_linear").chosen, "packed");
 }
 
@@ -240,19 +253,23 @@ struct Layer {
   Int8Weight up, down;
 };
 Layer layer_of(const std::vector<int64_t>& rows, int64_t in, int64_t width, int64_t out, ScalarType type) {
-  return {rows, x_of({rows, in, 0}, type), weight_of({rows, in, 2 * width}, 2), weight_of({rows, width, out}, 3)};
+  return {rows, x_of({rows, in, 0}, type), weight_of({rows, in, 2 * width}, 2),
+          weight_of({rows, width, out}, 3)};
 }
 Tensor run(const Layer& layer, const char* form) {
-  return forced("int8_grouped_feed_forward", form, [&] { return int8_grouped_feed_forward(layer.x, layer.rows, layer.up, layer.down); });
+  return forced("int8_grouped_feed_forward", form,
+                [&] { return int8_grouped_feed_forward(layer.x, layer.rows, layer.up, layer.down); });
 }
 
 TEST(Int8FeedForward, FusedIsComposedAndRight) {
   const PoisonFreshMemory poison;
-  for (const auto& rows : std::vector<std::vector<int64_t>>{{5, 0, 1, 12, 0}, {0, 0}, {300, 7, 0, 231}, {1}, {0, 1}}) {
+  for (const auto& rows :
+       std::vector<std::vector<int64_t>>{{5, 0, 1, 12, 0}, {0, 0}, {300, 7, 0, 231}, {1}, {0, 1}}) {
     for (const auto& [type, tolerance] : kTypes) {
       SCOPED_TRACE(fmt::format("{} experts, {} rows first, {}", rows.size(), rows[0], name_of(type)));
       const Layer layer = layer_of(rows, 40, 96, 24, type);
-      const Tensor plain = plain_linear(swiglu_reference(plain_linear(layer.x, rows, layer.up)), rows, layer.down);
+      const Tensor plain =
+          plain_linear(swiglu_reference(plain_linear(layer.x, rows, layer.up)), rows, layer.down);
       if (type == at::kDouble) {
         EXPECT_LT(relative_error(run(layer, "composed"), plain), tolerance);
         continue;
@@ -282,7 +299,9 @@ TEST(Int8FeedForward, ComposedSaysWhy) {
   EXPECT_THAT(reason_of(layer_of({5, 2}, 8, 24, 6, at::kFloat)), ::testing::HasSubstr("share a panel"));
   EXPECT_THAT(reason_of(layer_of({5, 2}, 8, 16, 6, at::kDouble)), ::testing::HasSubstr("bf16 and fp32"));
   const Layer odd = layer_of({5, 2}, 8, 24, 6, at::kFloat);
-  EXPECT_LT(relative_error(run(odd, "composed"), plain_linear(swiglu_reference(plain_linear(odd.x, odd.rows, odd.up)), odd.rows, odd.down)),
+  EXPECT_LT(relative_error(
+                run(odd, "composed"),
+                plain_linear(swiglu_reference(plain_linear(odd.x, odd.rows, odd.up)), odd.rows, odd.down)),
             1e-5);
 }
 
@@ -306,7 +325,8 @@ TEST(Int8FeedForward, RefusesTrainingAndWrongArguments) {
   EXPECT_THROW(call(layer.x, {7}), Error) << "one expert's rows";
   EXPECT_THROW(call(layer.x, {5, 1}), Error) << "rows left over";
   EXPECT_THROW(call(layer.x.narrow(1, 0, 7), layer.rows), Error);
-  EXPECT_THROW(int8_grouped_feed_forward(layer.x, layer.rows, layer.up, layer.up), Error) << "down is no half as wide";
+  EXPECT_THROW(int8_grouped_feed_forward(layer.x, layer.rows, layer.up, layer.up), Error)
+      << "down is no half as wide";
 }
 
 }  // namespace

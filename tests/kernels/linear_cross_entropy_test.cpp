@@ -1,4 +1,5 @@
-// Every implementation of the loss over every case: values, gradients, threads, instruction sets, scales, and what it refuses.
+// Every implementation of the loss over every case: values, gradients, threads, instruction sets, scales, and
+// what it refuses.
 #include "kernels/linear_cross_entropy/op.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +57,9 @@ struct LossInputs {
 
 LossInputs inputs_of(const LossCase& c, at::ScalarType type) {
   auto generator = at::detail::createCPUGenerator(3);
-  LossInputs in{random_tensor({c.tokens, c.hidden}, 1).mul(c.spread / std::sqrt(static_cast<double>(c.hidden))).to(type),
+  LossInputs in{random_tensor({c.tokens, c.hidden}, 1)
+                    .mul(c.spread / std::sqrt(static_cast<double>(c.hidden)))
+                    .to(type),
                 random_tensor({c.vocabulary, c.hidden}, 2).to(type),
                 at::randint(c.vocabulary, {c.tokens}, generator, at::TensorOptions().dtype(at::kLong))};
   for (int64_t t = 0; t < c.tokens && c.unlabelled > 0; t += c.unlabelled) in.labels[t] = -1;
@@ -73,11 +76,13 @@ struct LossResult {
 };
 
 Tensor wide_zeros(const Tensor& like) {
-  return at::zeros(like.sizes(), at::TensorOptions().dtype(like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  return at::zeros(like.sizes(),
+                   at::TensorOptions().dtype(like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
 }
 
 LossResult run(const LossInputs& in, const LinearCrossEntropyOptions& options, double outer = 1) {
-  const Tensor hidden = in.hidden.detach().clone().requires_grad_(true), weight = in.weight.detach().clone().requires_grad_(true);
+  const Tensor hidden = in.hidden.detach().clone().requires_grad_(true),
+               weight = in.weight.detach().clone().requires_grad_(true);
   const Tensor sink = wide_zeros(weight);
   const Tensor loss = linear_cross_entropy_sum(hidden, weight, in.labels, sink, options);
   loss.mul(outer).backward();
@@ -102,7 +107,9 @@ LossResult run_plain(const LossInputs& in, double z_loss, double outer = 1) {
 
 class Forced {
  public:
-  explicit Forced(const std::string& implementation) { Dispatcher::force("linear_cross_entropy", implementation); }
+  explicit Forced(const std::string& implementation) {
+    Dispatcher::force("linear_cross_entropy", implementation);
+  }
   ~Forced() { Dispatcher::force("linear_cross_entropy", std::nullopt); }
 };
 
@@ -111,9 +118,11 @@ struct Precisions {
   double loss, gradient;
 };
 // Reasons in cases.toml.
-constexpr Precisions kFp64{at::kDouble, 1e-12, 1e-12}, kFp32{at::kFloat, 1e-6, 2e-5}, kBf16{at::kBFloat16, 1e-6, 1.5e-2};
+constexpr Precisions kFp64{at::kDouble, 1e-12, 1e-12}, kFp32{at::kFloat, 1e-6, 2e-5},
+    kBf16{at::kBFloat16, 1e-6, 1.5e-2};
 
-void expect_close(const LossResult& found, const LossResult& expected, const Precisions& precision, const std::string& what) {
+void expect_close(const LossResult& found, const LossResult& expected, const Precisions& precision,
+                  const std::string& what) {
   EXPECT_LT(relative_error(found.loss, expected.loss), precision.loss) << what;
   EXPECT_LT(relative_error(found.d_hidden, expected.d_hidden), precision.gradient) << what << ": d hidden";
   EXPECT_LT(relative_error(found.d_weight, expected.d_weight), precision.gradient) << what << ": d weight";
@@ -131,14 +140,16 @@ TEST_P(LinearCrossEntropyCases, EveryImplementationEqualsTheWholeLogits) {
       const LossInputs in = inputs_of(c, precision.type);
       const LossResult found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
       EXPECT_EQ(Dispatcher::last("linear_cross_entropy").chosen, implementation);
-      expect_close(found, expected, precision, fmt::format("{} {}", implementation, c10::toString(precision.type)));
+      expect_close(found, expected, precision,
+                   fmt::format("{} {}", implementation, c10::toString(precision.type)));
       const Tensor silent = in.labels.lt(0);
       EXPECT_EQ(found.d_hidden.index({silent}).abs().sum().item<double>(), 0) << "no label, no gradient";
     }
   }
 }
 
-// One row of d_hidden and d_weight each may be small beside the largest: compared row by row too, where a token is nearly sure.
+// One row of d_hidden and d_weight each may be small beside the largest: compared row by row too, where a
+// token is nearly sure.
 TEST_P(LinearCrossEntropyCases, EveryRowIsRight) {
   const LossCase& c = GetParam();
   const LossInputs in = inputs_of(c, at::kFloat);
@@ -151,7 +162,8 @@ TEST_P(LinearCrossEntropyCases, EveryRowIsRight) {
         .max()
         .item<double>();
   };
-  EXPECT_LT(worst(found.d_hidden, expected.d_hidden), 1e-3);  // 2e-5 of the largest row, for rows a thousandth of it
+  // 2e-5 of the largest row, for rows a thousandth of it
+  EXPECT_LT(worst(found.d_hidden, expected.d_hidden), 1e-3);
   EXPECT_LT(worst(found.d_weight, expected.d_weight), 1e-3);
 }
 
@@ -171,10 +183,12 @@ TEST_P(LinearCrossEntropyCases, EachTokenAddsUpToTheSum) {
   const LossCase& c = GetParam();
   for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
     const LossInputs in = inputs_of(c, precision.type);
-    const Tensor each = linear_cross_entropy_each(in.hidden.clone().requires_grad_(true), in.weight, in.labels, c.options);
+    const Tensor each =
+        linear_cross_entropy_each(in.hidden.clone().requires_grad_(true), in.weight, in.labels, c.options);
     EXPECT_FALSE(each.requires_grad());
     EXPECT_EQ(each.index({in.labels.lt(0)}).abs().sum().item<double>(), 0);
-    EXPECT_LT(relative_error(each.to(at::kDouble).sum(), run(in, c.options).loss), 1e-6);  // the sum is rounded to fp32 once
+    // the sum is rounded to fp32 once
+    EXPECT_LT(relative_error(each.to(at::kDouble).sum(), run(in, c.options).loss), 1e-6);
   }
 }
 
@@ -182,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyCases, ::testing::ValuesIn(loa
 
 TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
   const PoisonFreshMemory poison;
-  for (const char* name : {"blocks of the vocabulary with a tail", "a chunk that is no multiple of anything"}) {
+  for (const char* name :
+       {"blocks of the vocabulary with a tail", "a chunk that is no multiple of anything"}) {
     const LossCase c = case_named(name);
     for_each_instruction_set([&] {
       for (const Precisions& precision : {kFp32, kBf16}) {
@@ -193,7 +208,8 @@ TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
   }
 }
 
-// Gradients other than the promised one, and a second backward pass: the sink was filled in advance and must be put right.
+// Gradients other than the promised one, and a second backward pass: the sink was filled in advance and must
+// be put right.
 TEST(LinearCrossEntropy, EveryUpstreamGradientIsAnswered) {
   const LossCase c = case_named("blocks of the vocabulary with a tail");
   for (const Precisions& precision : {kFp64, kFp32}) {
@@ -224,7 +240,8 @@ TEST(LinearCrossEntropy, AddsToTheSinkAndNothingElse) {
     linear_cross_entropy_sum(in.hidden.clone().requires_grad_(true), in.weight, in.labels, sink, c.options);
   }
   EXPECT_TRUE(sink.eq(1).all().item<bool>()) << "no gradient was wanted";
-  linear_cross_entropy_sum(in.hidden.clone().requires_grad_(true), in.weight, in.labels, sink, c.options).backward();
+  linear_cross_entropy_sum(in.hidden.clone().requires_grad_(true), in.weight, in.labels, sink, c.options)
+      .backward();
   EXPECT_LT(relative_error(sink.sub(1), run(in, c.options).d_weight), 1e-5);
   const Tensor hidden = in.hidden.clone().requires_grad_(true);
   linear_cross_entropy_sum(hidden, in.weight, in.labels, Tensor(), c.options).backward();  // a frozen head
@@ -238,11 +255,13 @@ TEST(LinearCrossEntropy, GradientsOfTheSumByFiniteDifferences) {
     const Forced forced(implementation);
     check_gradients(
         [&](const std::vector<Tensor>& x) {
-          return linear_cross_entropy_sum(x[0], in.weight, in.labels, at::zeros_like(in.weight), {.z_loss = 0.02, .chunk = 5});
+          return linear_cross_entropy_sum(x[0], in.weight, in.labels, at::zeros_like(in.weight),
+                                          {.z_loss = 0.02, .chunk = 5});
         },
         {in.hidden});
-    check_gradients([&](const std::vector<Tensor>& x) { return linear_cross_entropy(x[0], x[1], in.labels, 0.02); },
-                    {in.hidden, in.weight});
+    check_gradients(
+        [&](const std::vector<Tensor>& x) { return linear_cross_entropy(x[0], x[1], in.labels, 0.02); },
+        {in.hidden, in.weight});
   }
 }
 
@@ -253,21 +272,29 @@ TEST(LinearCrossEntropy, FusedGradientsByFiniteDifferences) {
   const LossResult found = run(in, c.options);
   ASSERT_EQ(Dispatcher::last("linear_cross_entropy").chosen, "fused");
   const auto sum_at = [&](const Tensor& hidden, const Tensor& weight) {
-    return linear_cross_entropy_each(hidden, weight, in.labels, c.options).to(at::kDouble).sum().item<double>();
+    return linear_cross_entropy_each(hidden, weight, in.labels, c.options)
+        .to(at::kDouble)
+        .sum()
+        .item<double>();
   };
   const auto expect_slope = [](const Tensor& gradient, const Tensor& direction, double difference) {
     const double slope = gradient.to(at::kDouble).mul(direction.to(at::kDouble)).sum().item<double>();
-    EXPECT_NEAR(slope, difference, 5e-3 * std::max(1.0, std::abs(difference)));  // fp32 losses of about 500 over steps of 1e-2
+    // fp32 losses of about 500 over steps of 1e-2
+    EXPECT_NEAR(slope, difference, 5e-3 * std::max(1.0, std::abs(difference)));
   };
   const double h = 1e-2;
   const Tensor along = random_tensor(in.hidden.sizes(), 8, at::kFloat);
-  expect_slope(found.d_hidden, along, (sum_at(in.hidden + h * along, in.weight) - sum_at(in.hidden - h * along, in.weight)) / (2 * h));
+  expect_slope(
+      found.d_hidden, along,
+      (sum_at(in.hidden + h * along, in.weight) - sum_at(in.hidden - h * along, in.weight)) / (2 * h));
   for (int64_t first = 0; first < c.vocabulary; first += 100) {
     const int64_t rows = std::min<int64_t>(100, c.vocabulary - first);
     Tensor direction = at::zeros_like(in.weight);
     direction.narrow(0, first, rows).copy_(random_tensor({rows, c.hidden}, 9, at::kFloat));
-    expect_slope(found.d_weight, direction,
-                 (sum_at(in.hidden, in.weight + h * direction) - sum_at(in.hidden, in.weight - h * direction)) / (2 * h));
+    expect_slope(
+        found.d_weight, direction,
+        (sum_at(in.hidden, in.weight + h * direction) - sum_at(in.hidden, in.weight - h * direction)) /
+            (2 * h));
   }
 }
 
@@ -277,7 +304,8 @@ TEST(LinearCrossEntropy, MeanIsTheSumOverTheCountAndDifferentiableInBoth) {
   for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
     const LossInputs in = inputs_of(c, precision.type);
     const double count = in.labels.ge(0).sum().item<double>();
-    const Tensor hidden = in.hidden.clone().requires_grad_(true), weight = in.weight.clone().requires_grad_(true);
+    const Tensor hidden = in.hidden.clone().requires_grad_(true),
+                 weight = in.weight.clone().requires_grad_(true);
     const Tensor mean = linear_cross_entropy(hidden, weight, in.labels, 0.01);
     mean.mul(3).backward();
     const LossResult expected = run_plain(in, 0.01, 3 / count);
@@ -293,8 +321,10 @@ TEST(LinearCrossEntropy, MeanIsTheSumOverTheCountAndDifferentiableInBoth) {
 }
 
 TEST(LinearCrossEntropy, KnownValues) {
-  const Tensor hidden = random_tensor({23, 8}, 1, at::kFloat), weight = at::zeros({31, 8}), labels = at::arange(23);
-  EXPECT_NEAR(linear_cross_entropy_sum(hidden, weight, labels, Tensor()).item<double>(), 23 * std::log(31.0), 1e-5);
+  const Tensor hidden = random_tensor({23, 8}, 1, at::kFloat), weight = at::zeros({31, 8}),
+               labels = at::arange(23);
+  EXPECT_NEAR(linear_cross_entropy_sum(hidden, weight, labels, Tensor()).item<double>(), 23 * std::log(31.0),
+              1e-5);
 }
 
 // Logits of ±1000: the largest is taken out before any exponential.
@@ -313,7 +343,8 @@ TEST(LinearCrossEntropy, TheLargestLogitMayBeTheLast) {
   const LossInputs in = inputs_of(c, at::kFloat);
   const Tensor hidden = in.hidden[1].to(at::kDouble);
   in.weight[c.vocabulary - 1].copy_(hidden.mul(200).div(hidden.square().sum()));
-  for_each_instruction_set([&] { expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, "the last word"); });
+  for_each_instruction_set(
+      [&] { expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, "the last word"); });
 }
 
 TEST(LinearCrossEntropy, NaNsAreSeen) {
@@ -331,11 +362,14 @@ TEST(LinearCrossEntropy, KeptCopiesServeEveryCall) {
       PackedWeight copies;
       const auto expect_same = [&](uint64_t version, int64_t packings) {
         const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
-        const Tensor loss = linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, version});
+        const Tensor loss =
+            linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, version});
         loss.backward();
         const LossResult expected = run(in, c.options);
-        EXPECT_TRUE(loss.equal(expected.loss) && hidden.grad().equal(expected.d_hidden) && sink.equal(expected.d_weight));
-        const Tensor each = linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options, {&copies, version});
+        EXPECT_TRUE(loss.equal(expected.loss) && hidden.grad().equal(expected.d_hidden) &&
+                    sink.equal(expected.d_weight));
+        const Tensor each =
+            linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options, {&copies, version});
         EXPECT_TRUE(each.equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
         EXPECT_EQ(copies.packings(), packings) << name;
       };
@@ -350,7 +384,8 @@ TEST(LinearCrossEntropy, KeptCopiesServeEveryCall) {
   }
 }
 
-// A second backward pass through kept copies, and a weight whose rows lie apart, which is copied at each call and never packed for later.
+// A second backward pass through kept copies, and a weight whose rows lie apart, which is copied at each call
+// and never packed for later.
 TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
   const LossCase c = case_named("blocks of the vocabulary with a tail");
   const LossInputs in = inputs_of(c, at::kFloat);
@@ -372,13 +407,16 @@ TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
 TEST(LinearCrossEntropy, TakesEveryStride) {
   const LossCase c = case_named("small, odd");
   const LossInputs in = inputs_of(c, at::kFloat);
-  LossInputs strided{in.hidden.t().contiguous().t(), in.weight.t().contiguous().t(), at::stack({in.labels, in.labels}, 1).select(1, 0)};
+  LossInputs strided{in.hidden.t().contiguous().t(), in.weight.t().contiguous().t(),
+                     at::stack({in.labels, in.labels}, 1).select(1, 0)};
   const LossResult found = run(strided, c.options), expected = run(in, c.options);
-  EXPECT_TRUE(found.loss.equal(expected.loss) && found.d_hidden.equal(expected.d_hidden) && found.d_weight.equal(expected.d_weight));
+  EXPECT_TRUE(found.loss.equal(expected.loss) && found.d_hidden.equal(expected.d_hidden) &&
+              found.d_weight.equal(expected.d_weight));
 }
 
 TEST(LinearCrossEntropy, RefusesWrongArguments) {
-  const Tensor hidden = random_tensor({23, 8}, 1), weight = random_tensor({31, 8}, 2), labels = at::zeros({23}, at::kLong);
+  const Tensor hidden = random_tensor({23, 8}, 1), weight = random_tensor({31, 8}, 2),
+               labels = at::zeros({23}, at::kLong);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, at::full({23}, 31, at::kLong), weight), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, at::zeros({24}, at::kLong), weight), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight.to(at::kFloat), labels, weight), Error);

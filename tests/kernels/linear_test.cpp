@@ -23,7 +23,8 @@ ScalarType sink_type(ScalarType type) { return type == at::kDouble ? at::kDouble
 Tensor linear_leaf(const Tensor& value) { return value.detach().clone().requires_grad_(true); }
 
 LinearResult run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
-  const Tensor x = linear_leaf(x_in), w = linear_leaf(w_in), b = b_in.defined() ? linear_leaf(b_in) : Tensor();
+  const Tensor x = linear_leaf(x_in), w = linear_leaf(w_in),
+               b = b_in.defined() ? linear_leaf(b_in) : Tensor();
   const auto wide = w.options().dtype(sink_type(w.scalar_type())).requires_grad(false);
   const Tensor dw = at::zeros(w.sizes(), wide), db = b.defined() ? at::zeros(b.sizes(), wide) : Tensor();
   const Tensor y = linear(x, w, b, {.weight = dw, .bias = db});
@@ -41,14 +42,17 @@ LinearResult run_plain(const Tensor& x_in, const Tensor& w_in, const Tensor& b_i
   return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
 }
 
-// fp32: sums of about 40 products; bf16: inputs are exact, every result is rounded once (2^-8) relative to the largest.
-const std::pair<at::ScalarType, double> kLinearTypes[] = {{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 8e-3}};
+// fp32: sums of about 40 products; bf16: inputs are exact, every result is rounded once (2^-8) relative to
+// the largest.
+const std::pair<at::ScalarType, double> kLinearTypes[] = {
+    {at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 8e-3}};
 
 TEST(Linear, EqualsPlainProducts) {
   const PoisonFreshMemory poison;
   for (const auto& [type, tolerance] : kLinearTypes) {
     for (const bool bias : {false, true}) {
-      const Tensor x = random_tensor({37, 12}, 1, type), w = random_tensor({9, 12}, 2, type), dy = random_tensor({37, 9}, 4, type);
+      const Tensor x = random_tensor({37, 12}, 1, type), w = random_tensor({9, 12}, 2, type),
+                   dy = random_tensor({37, 9}, 4, type);
       const Tensor b = bias ? random_tensor({9}, 3, type) : Tensor();
       const LinearResult fast = run_linear(x, w, b, dy), plain = run_plain(x, w, b, dy);
       EXPECT_EQ(fast.y.scalar_type(), type);
@@ -65,20 +69,27 @@ TEST(Linear, EqualsPlainProducts) {
 
 TEST(Linear, GradientOfTheInput) {
   const Tensor w = random_tensor({5, 8}, 2), mix = random_tensor({6, 5}, 3);
-  check_gradients([&](const std::vector<Tensor>& in) { return linear(in[0], w, Tensor(), {.weight = at::zeros_like(w)}).mul(mix).sum(); },
-                  {random_tensor({6, 8}, 1)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) {
+        return linear(in[0], w, Tensor(), {.weight = at::zeros_like(w)}).mul(mix).sum();
+      },
+      {random_tensor({6, 8}, 1)});
 }
 
 TEST(Linear, MicroBatchesAddUpInTheSink) {
-  const Tensor x = random_tensor({20, 8}, 1), w = linear_leaf(random_tensor({5, 8}, 2)), dy = random_tensor({20, 5}, 3);
+  const Tensor x = random_tensor({20, 8}, 1), w = linear_leaf(random_tensor({5, 8}, 2)),
+               dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::ones({5, 8}, at::kDouble);
-  for (const int64_t begin : {0, 10}) linear(x.narrow(0, begin, 10), w, Tensor(), {.weight = sink}).backward(dy.narrow(0, begin, 10));
+  for (const int64_t begin : {0, 10})
+    linear(x.narrow(0, begin, 10), w, Tensor(), {.weight = sink}).backward(dy.narrow(0, begin, 10));
   EXPECT_LT(relative_error(sink - 1, at::mm(dy.t(), x)), 1e-13);
 }
 
-// bf16 products add up in the sink's fp32: rounded to bf16 first, each micro-batch would bring an error of 2e-3.
+// bf16 products add up in the sink's fp32: rounded to bf16 first, each micro-batch would bring an error of
+// 2e-3.
 TEST(Linear, TheSinkGetsUnroundedProducts) {
-  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16), dy = random_tensor({300, 16}, 2, at::kBFloat16);
+  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16),
+               dy = random_tensor({300, 16}, 2, at::kBFloat16);
   const Tensor expected = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
   const Tensor packed = at::zeros({16, 24}, at::kFloat), strided = at::zeros({24, 16}, at::kFloat).t();
   add_weight_gradient(packed, dy, x);
@@ -112,7 +123,8 @@ TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
   EXPECT_TRUE(later.queue().empty());
   EXPECT_LT(relative_error(x.grad(), at::mm(dy, w)), 1e-13);
   const Tensor bias_sink = at::ones({5}, at::kDouble);
-  linear(random_tensor({20, 8}, 1), w, linear_leaf(b), {.bias = bias_sink}).backward(dy);  // a bias without its weight
+  // a bias without its weight
+  linear(random_tensor({20, 8}, 1), w, linear_leaf(b), {.bias = bias_sink}).backward(dy);
   EXPECT_LT(relative_error(bias_sink - 1, dy.sum(0)), 1e-13);
 }
 
@@ -123,7 +135,9 @@ TEST(LinearWide, KeepsTheSumsOfRoundedProducts) {
     const Tensor x = random_tensor({3, 24}, 1, type), w = random_tensor({1500, 24}, 2, type);
     const Tensor y = linear_wide(x, w);
     EXPECT_EQ(y.scalar_type(), sink_type(type));
-    EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), w.to(at::kDouble).t())), type == at::kDouble ? 1e-14 : 1e-6) << type;
+    EXPECT_LT(relative_error(y, at::mm(x.to(at::kDouble), w.to(at::kDouble).t())),
+              type == at::kDouble ? 1e-14 : 1e-6)
+        << type;
   }
   EXPECT_THROW(linear_wide(random_tensor({3, 7}, 1), random_tensor({5, 8}, 2)), Error);
 }
@@ -139,8 +153,8 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> rows = {5, 0, 1, 12, 0};
   for (const auto& [type, tolerance] : kLinearTypes) {
-    const Tensor x = linear_leaf(random_tensor({18, 7}, 1, type)), w = linear_leaf(random_tensor({5, 6, 7}, 2, type)),
-                 dy = random_tensor({18, 6}, 3, type);
+    const Tensor x = linear_leaf(random_tensor({18, 7}, 1, type)),
+                 w = linear_leaf(random_tensor({5, 6, 7}, 2, type)), dy = random_tensor({18, 6}, 3, type);
     const Tensor sink = at::zeros({5, 6, 7}, at::TensorOptions().dtype(sink_type(type)));
     const Tensor y = grouped_linear(x, rows, w, sink);
     y.backward(dy);
@@ -151,9 +165,11 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
         EXPECT_TRUE(sink[e].eq(0).all().item<bool>());
         continue;
       }
-      const LinearResult plain = run_plain(x.narrow(0, begin, count), w.detach()[e], Tensor(), dy.narrow(0, begin, count));
+      const LinearResult plain =
+          run_plain(x.narrow(0, begin, count), w.detach()[e], Tensor(), dy.narrow(0, begin, count));
       EXPECT_LT(relative_error(y.narrow(0, begin, count), plain.y), tolerance) << type << " expert " << e;
-      EXPECT_LT(relative_error(x.grad().narrow(0, begin, count), plain.dx), tolerance) << type << " expert " << e;
+      EXPECT_LT(relative_error(x.grad().narrow(0, begin, count), plain.dx), tolerance)
+          << type << " expert " << e;
       EXPECT_LT(relative_error(sink[e], plain.dw), tolerance) << type << " expert " << e;
       begin += count;
     }
@@ -175,15 +191,18 @@ TEST(GroupedLinear, InputGradientAtTheRawLevel) {
   for (const auto& [type, tolerance] : kLinearTypes) {
     const Tensor dy = random_tensor({18, 6}, 1, type), w = random_tensor({4, 6, 7}, 2, type);
     PackedWeight kept;
-    const Tensor plain = grouped_linear_input_gradient(dy, rows, w), packed = grouped_linear_input_gradient(dy, rows, w, {&kept, 1});
+    const Tensor plain = grouped_linear_input_gradient(dy, rows, w),
+                 packed = grouped_linear_input_gradient(dy, rows, w, {&kept, 1});
     const Tensor alone = grouped_linear_input_gradient(dy.narrow(0, 8, 1), {0, 0, 0, 1}, w, {&kept, 1});
     int64_t begin = 0;
     for (int64_t e = 0; e < 4; ++e) {
       const int64_t count = rows[static_cast<size_t>(e)];
       if (count == 0) continue;
       const Tensor expected = at::mm(dy.narrow(0, begin, count).to(at::kDouble), w[e].to(at::kDouble));
-      EXPECT_LT(relative_error(plain.narrow(0, begin, count), expected), tolerance) << type << " expert " << e;
-      EXPECT_LT(relative_error(packed.narrow(0, begin, count), expected), tolerance) << type << " expert " << e;
+      EXPECT_LT(relative_error(plain.narrow(0, begin, count), expected), tolerance)
+          << type << " expert " << e;
+      EXPECT_LT(relative_error(packed.narrow(0, begin, count), expected), tolerance)
+          << type << " expert " << e;
       begin += count;
     }
     if (type != at::kDouble) {
@@ -192,9 +211,12 @@ TEST(GroupedLinear, InputGradientAtTheRawLevel) {
     }
   }
   const Tensor w = random_tensor({2, 5, 8}, 2);
-  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 8}, 1), {1, 2}, w), Error) << "dy as wide as x";
-  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {1, 1}, w), Error) << "rows do not add up";
-  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {3}, w), Error) << "experts do not match";
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 8}, 1), {1, 2}, w), Error)
+      << "dy as wide as x";
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {1, 1}, w), Error)
+      << "rows do not add up";
+  EXPECT_THROW(grouped_linear_input_gradient(random_tensor({3, 5}, 1), {3}, w), Error)
+      << "experts do not match";
 }
 
 TEST(GroupedLinear, EdgeCases) {

@@ -1,5 +1,6 @@
-// Log-probability, entropy and log-sum-exp of every token, with any gradient for each, against LibTorch's autograd in fp64 on whole logits; tokens
-// without a label; losses that are made of them; sinks that wait or are absent; meta tensors.
+// Log-probability, entropy and log-sum-exp of every token, with any gradient for each, against LibTorch's
+// autograd in fp64 on whole logits; tokens without a label; losses that are made of them; sinks that wait or
+// are absent; meta tensors.
 #include "kernels/linear_cross_entropy/log_probabilities.h"
 
 #include <gmock/gmock.h>
@@ -17,10 +18,14 @@ namespace {
 using namespace longhaul::testing;
 
 struct HeadSizes {
-  int64_t tokens, hidden, vocabulary, unlabelled, chunk;  // every how many tokens one has no label; 0: all have one
+  // every how many tokens one has no label; 0: all have one
+  int64_t tokens, hidden, vocabulary, unlabelled, chunk;
 };
-const HeadSizes kHeadSizes[] = {
-    {23, 8, 31, 7, 512}, {1, 16, 300, 0, 512}, {0, 16, 300, 0, 512}, {40, 16, 300, 1, 512}, {300, 24, 517, 2, 96}};
+const HeadSizes kHeadSizes[] = {{23, 8, 31, 7, 512},
+                                {1, 16, 300, 0, 512},
+                                {0, 16, 300, 0, 512},
+                                {40, 16, 300, 1, 512},
+                                {300, 24, 517, 2, 96}};
 
 struct Policy {
   Tensor hidden, weight, labels, d_log_p, d_entropy, d_logsumexp;
@@ -33,7 +38,8 @@ Policy policy_of(const HeadSizes& c, at::ScalarType type) {
             random_tensor({c.tokens}, 3),
             random_tensor({c.tokens}, 4),
             random_tensor({c.tokens}, 5)};
-  for (int64_t t = 0; c.unlabelled > 0 && t < c.tokens; t += c.unlabelled) of.labels[t] = -1 - t % 3;  // any number below 0
+  // any number below 0
+  for (int64_t t = 0; c.unlabelled > 0 && t < c.tokens; t += c.unlabelled) of.labels[t] = -1 - t % 3;
   return of;
 }
 
@@ -51,10 +57,13 @@ Tensor weighed(const Policy& of, const TokenLogProbabilities& each) {
   return total;
 }
 
-TokenLogProbabilities on_whole_logits(const Policy& of, const Tensor& hidden, const Tensor& weight, const LogProbabilityOptions& options) {
-  const Tensor z = at::mm(hidden, weight.t()).div(options.temperature), log_p = z.log_softmax(1), labelled = of.labels.ge(0);
+TokenLogProbabilities on_whole_logits(const Policy& of, const Tensor& hidden, const Tensor& weight,
+                                      const LogProbabilityOptions& options) {
+  const Tensor z = at::mm(hidden, weight.t()).div(options.temperature), log_p = z.log_softmax(1),
+               labelled = of.labels.ge(0);
   const Tensor picked = log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1);
-  return {picked.mul(labelled), options.entropy ? log_p.exp().mul(log_p).sum(1).neg().mul(labelled) : Tensor(),
+  return {picked.mul(labelled),
+          options.entropy ? log_p.exp().mul(log_p).sum(1).neg().mul(labelled) : Tensor(),
           options.logsumexp ? z.logsumexp(1).mul(labelled) : Tensor()};
 }
 
@@ -67,7 +76,8 @@ HeadOutcome by_autograd(const Policy& of, const LogProbabilityOptions& options) 
 }
 
 Tensor wide_sink(const Tensor& weight) {
-  return at::zeros(weight.sizes(), at::TensorOptions().dtype(weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  return at::zeros(weight.sizes(),
+                   at::TensorOptions().dtype(weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
 }
 
 HeadOutcome by_operator(const Policy& of, const LogProbabilityOptions& options) {
@@ -90,13 +100,14 @@ TEST(LogProbabilities, EqualAutogradOnWholeLogits) {
     double value, gradient;
   };
   for (const HeadSizes& sizes : kHeadSizes) {
-    for (const Precision& p : {Precision{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 1.5e-2}}) {
+    for (const Precision& p :
+         {Precision{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 1.5e-2}}) {
       const Policy of = policy_of(sizes, p.type);
       for (const bool entropy : {false, true}) {
         for (const bool logsumexp : {false, true}) {
           const LogProbabilityOptions options{entropy ? 0.8 : 1.0, entropy, logsumexp, sizes.chunk};
-          SCOPED_TRACE(std::to_string(sizes.tokens) + " tokens, " + at::toString(p.type) + (entropy ? ", entropy" : "") +
-                       (logsumexp ? ", logsumexp" : ""));
+          SCOPED_TRACE(std::to_string(sizes.tokens) + " tokens, " + at::toString(p.type) +
+                       (entropy ? ", entropy" : "") + (logsumexp ? ", logsumexp" : ""));
           const HeadOutcome found = by_operator(of, options), expected = by_autograd(of, options);
           expect_near("log p", found.each.log_probability_t, expected.each.log_probability_t, p.value);
           expect_near("entropy", found.each.entropy_t, expected.each.entropy_t, p.value);
@@ -113,8 +124,10 @@ TEST(LogProbabilities, GradientsAreDifferenceQuotients) {
   const Policy of = policy_of({9, 5, 13, 4, 4}, at::kDouble);
   check_gradients(
       [&](const std::vector<Tensor>& x) {
-        const auto each = token_log_probabilities(x[0], {of.weight, at::zeros_like(of.weight)}, of.labels, {0.6, true, true, 4});
-        return each.log_probability_t.exp().mul(of.d_log_p).sum() + each.entropy_t.square().sum() + each.logsumexp_t.square().sum();
+        const auto each = token_log_probabilities(x[0], {of.weight, at::zeros_like(of.weight)}, of.labels,
+                                                  {0.6, true, true, 4});
+        return each.log_probability_t.exp().mul(of.d_log_p).sum() + each.entropy_t.square().sum() +
+               each.logsumexp_t.square().sum();
       },
       {of.hidden});
 }
@@ -128,7 +141,8 @@ TEST(LogProbabilities, TokensWithoutLabelAreNotRead) {
   const HeadOutcome found = by_operator(broken, {.entropy = true, .logsumexp = true});
   EXPECT_TRUE(found.d_hidden.equal(expected.d_hidden));
   EXPECT_TRUE(found.d_weight.equal(expected.d_weight));
-  for (const Tensor& each : {found.each.log_probability_t, found.each.entropy_t, found.each.logsumexp_t, found.d_hidden.abs().sum(1)}) {
+  for (const Tensor& each : {found.each.log_probability_t, found.each.entropy_t, found.each.logsumexp_t,
+                             found.d_hidden.abs().sum(1)}) {
     EXPECT_EQ(each.index_select(0, of.labels.lt(0).nonzero().squeeze(1)).abs().sum().item<double>(), 0);
   }
   EXPECT_TRUE(found.each.log_probability_t.equal(expected.each.log_probability_t));
@@ -156,11 +170,16 @@ TEST(LogProbabilities, MakeAClippedPolicyGradient) {
   const HeadOutcome now = by_autograd(of, {});
   const Tensor old = now.each.log_probability_t.detach().add(of.d_entropy, 0.3);
   const Tensor hidden = of.hidden.clone().requires_grad_(), sink = at::zeros_like(of.weight);
-  const Tensor ratio = token_log_probabilities(hidden, {of.weight, sink}, of.labels).log_probability_t.sub(old).exp();
-  at::maximum(advantage.neg().mul(ratio), advantage.neg().mul(ratio.clamp(0.8, 1.28))).mul(labelled).sum().backward();
+  const Tensor ratio =
+      token_log_probabilities(hidden, {of.weight, sink}, of.labels).log_probability_t.sub(old).exp();
+  at::maximum(advantage.neg().mul(ratio), advantage.neg().mul(ratio.clamp(0.8, 1.28)))
+      .mul(labelled)
+      .sum()
+      .backward();
 
   const Tensor r = of.d_entropy.mul(-0.3).exp();
-  const Tensor clipped = advantage.gt(0).logical_and(r.gt(1.28)).logical_or(advantage.lt(0).logical_and(r.lt(0.8)));
+  const Tensor clipped =
+      advantage.gt(0).logical_and(r.gt(1.28)).logical_or(advantage.lt(0).logical_and(r.lt(0.8)));
   ASSERT_GT(clipped.sum().item<int64_t>(), 0);
   Policy by_hand = of;
   by_hand.d_log_p = advantage.neg().mul(r).masked_fill(clipped, 0);
@@ -175,7 +194,9 @@ TEST(LogProbabilities, SinksMayWaitOrBeAbsent) {
   const HeadOutcome expected = by_autograd(of, options);
   const Tensor hidden = of.hidden.clone().requires_grad_(), buffer = at::zeros_like(of.weight);
   const auto queue = std::make_shared<Postponed>();
-  weighed(of, token_log_probabilities(hidden, {of.weight, GradientSink(buffer).into(queue)}, of.labels, options)).backward();
+  weighed(of,
+          token_log_probabilities(hidden, {of.weight, GradientSink(buffer).into(queue)}, of.labels, options))
+      .backward();
   expect_near("d hidden", hidden.grad(), expected.d_hidden, 1e-12);
   EXPECT_EQ(buffer.abs().max().item<double>(), 0);
   for (const auto& product : *queue) product();
@@ -186,7 +207,9 @@ TEST(LogProbabilities, SinksMayWaitOrBeAbsent) {
   expect_near("d hidden", frozen.grad(), expected.d_hidden, 1e-12);
 
   const Tensor head_alone = at::zeros_like(of.weight);
-  weighed(of, token_log_probabilities(of.hidden, {of.weight.clone().requires_grad_(), head_alone}, of.labels, options)).backward();
+  weighed(of, token_log_probabilities(of.hidden, {of.weight.clone().requires_grad_(), head_alone}, of.labels,
+                                      options))
+      .backward();
   expect_near("d weight", head_alone, expected.d_weight, 1e-12);
 }
 
@@ -198,7 +221,10 @@ TEST(LogProbabilities, OfOneResultAlone) {
       return which == 0 ? each.log_probability_t : which == 1 ? each.entropy_t : each.logsumexp_t;
     };
     const Tensor hidden = of.hidden.clone().requires_grad_(), sink = at::zeros_like(of.weight);
-    chosen(token_log_probabilities(hidden, {of.weight, sink}, of.labels, options)).mul(of.d_log_p).sum().backward();
+    chosen(token_log_probabilities(hidden, {of.weight, sink}, of.labels, options))
+        .mul(of.d_log_p)
+        .sum()
+        .backward();
     const Tensor leaf = of.hidden.clone().requires_grad_(), weight = of.weight.clone().requires_grad_();
     chosen(on_whole_logits(of, leaf, weight, options)).mul(of.d_log_p).sum().backward();
     expect_near("d hidden", hidden.grad(), leaf.grad(), 1e-12);
@@ -210,8 +236,9 @@ TEST(LogProbabilities, OfMetaTensorsHaveShapes) {
   const auto meta = at::TensorOptions().device(at::kMeta);
   const Tensor hidden = at::empty({70, 8}, meta.dtype(at::kBFloat16)).requires_grad_(),
                weight = at::empty({31, 8}, meta.dtype(at::kBFloat16));
-  const auto each = token_log_probabilities(hidden, {weight, at::empty({31, 8}, meta.dtype(at::kFloat))},
-                                            at::empty({70}, meta.dtype(at::kLong)), {.entropy = true, .logsumexp = true});
+  const auto each =
+      token_log_probabilities(hidden, {weight, at::empty({31, 8}, meta.dtype(at::kFloat))},
+                              at::empty({70}, meta.dtype(at::kLong)), {.entropy = true, .logsumexp = true});
   for (const Tensor& x : {each.log_probability_t, each.entropy_t, each.logsumexp_t}) {
     EXPECT_TRUE(x.is_meta() && x.sizes() == at::IntArrayRef({70}) && x.scalar_type() == at::kFloat);
   }
@@ -222,8 +249,14 @@ TEST(LogProbabilities, OfMetaTensorsHaveShapes) {
 TEST(LogProbabilities, RefuseByName) {
   using ::testing::HasSubstr;
   const Tensor hidden = at::zeros({4, 8}), weight = at::zeros({5, 8}), labels = at::zeros({4}, at::kLong);
-  EXPECT_THAT(refused([&] { token_log_probabilities(hidden, {weight, {}}, labels.add(5)); }), HasSubstr("bad argument labels"));
-  EXPECT_THAT(refused([&] { token_log_probabilities(hidden, {weight, {}}, labels.narrow(0, 0, 3)); }), HasSubstr("bad argument labels"));
+  EXPECT_THAT(refused([&] {
+                token_log_probabilities(hidden, {weight, {}}, labels.add(5));
+              }),
+              HasSubstr("bad argument labels"));
+  EXPECT_THAT(refused([&] {
+                token_log_probabilities(hidden, {weight, {}}, labels.narrow(0, 0, 3));
+              }),
+              HasSubstr("bad argument labels"));
   EXPECT_THAT(refused([&] {
                 token_log_probabilities(hidden, {weight, {}}, labels, {.temperature = 0});
               }),

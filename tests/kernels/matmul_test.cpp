@@ -1,4 +1,5 @@
-// The packed products of linear and grouped_linear against fp64, by every instruction set of this machine; packed copies that go stale.
+// The packed products of linear and grouped_linear against fp64, by every instruction set of this machine;
+// packed copies that go stale.
 #include "kernels/matmul/matmul.h"
 
 #include <gmock/gmock.h>
@@ -28,10 +29,11 @@ struct Outcome {
 Tensor wide(const Tensor& tensor) { return tensor.defined() ? tensor.detach().to(at::kDouble) : Tensor(); }
 
 // Group by group in fp64. Experts' weights have three dimensions.
-Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy) {
+Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b,
+                 const Tensor& dy) {
   const Tensor x64 = wide(x), dy64 = wide(dy), w64 = w.dim() == 3 ? wide(w) : wide(w).unsqueeze(0);
-  Outcome out{at::zeros({x.size(0), w.size(-2)}, at::kDouble), at::zeros(x.sizes(), at::kDouble), at::zeros(w64.sizes(), at::kDouble),
-              dy64.sum(0)};
+  Outcome out{at::zeros({x.size(0), w.size(-2)}, at::kDouble), at::zeros(x.sizes(), at::kDouble),
+              at::zeros(w64.sizes(), at::kDouble), dy64.sum(0)};
   int64_t begin = 0;
   for (size_t g = 0; g < rows.size(); ++g) {
     const auto part = [&](const Tensor& tensor) { return tensor.narrow(0, begin, rows[g]); };
@@ -47,12 +49,13 @@ Outcome expected(const Tensor& x, const std::vector<int64_t>& rows, const Tensor
 }
 
 // Through linear and grouped_linear; the sinks hold 1 before.
-Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b, const Tensor& dy,
-               PackedWeight& kept) {
+Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tensor& w, const Tensor& b,
+               const Tensor& dy, PackedWeight& kept) {
   const Tensor x = x_in.detach().requires_grad_(true);
-  const Tensor dw = at::ones(w.sizes(), at::kFloat), db = b.defined() ? at::ones(b.sizes(), at::kFloat) : Tensor();
-  const Tensor y =
-      w.dim() == 3 ? grouped_linear(x, rows, w, dw, {.copies = &kept}) : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
+  const Tensor dw = at::ones(w.sizes(), at::kFloat),
+               db = b.defined() ? at::ones(b.sizes(), at::kFloat) : Tensor();
+  const Tensor y = w.dim() == 3 ? grouped_linear(x, rows, w, dw, {.copies = &kept})
+                                : linear(x, w, b, {.weight = dw, .bias = db}, {.copies = &kept});
   const std::string op = w.dim() == 3 ? "grouped_linear" : "linear";
   EXPECT_EQ(Dispatcher::last(op).chosen, "packed");
   y.backward(dy);
@@ -61,7 +64,8 @@ Outcome packed(const Tensor& x_in, const std::vector<int64_t>& rows, const Tenso
   return {y.detach(), x.grad(), dw - 1, db.defined() ? db - 1 : Tensor()};
 }
 
-// fp32: about k roundings of 2^-24, against the largest result; the sink's 1 costs 2^-24 of 1. bf16: y and dx are rounded once (2^-9).
+// fp32: about k roundings of 2^-24, against the largest result; the sink's 1 costs 2^-24 of 1. bf16: y and dx
+// are rounded once (2^-9).
 void expect_close(const Outcome& found, const Outcome& exact, ScalarType type) {
   const double once = type == at::kBFloat16 ? 4e-3 : 2e-6;
   EXPECT_EQ(found.y.scalar_type(), type);
@@ -87,15 +91,17 @@ struct MatmulSize {
   int64_t rows, in, out;
 };
 // Below, at and beyond a panel, a block, a chunk of k (512), and several of them.
-const std::vector<MatmulSize> kMatmulSizes = {{1, 1, 1},     {1, 256, 40},   {3, 17, 5},    {37, 12, 9},     {64, 64, 64},
-                                              {200, 33, 70}, {46, 600, 130}, {530, 48, 19}, {70, 513, 1025}, {1030, 65, 40}};
+const std::vector<MatmulSize> kMatmulSizes = {{1, 1, 1},       {1, 256, 40},  {3, 17, 5},     {37, 12, 9},
+                                              {64, 64, 64},    {200, 33, 70}, {46, 600, 130}, {530, 48, 19},
+                                              {70, 513, 1025}, {1030, 65, 40}};
 
 TEST(PackedLinear, EqualsFp64) {
   const PoisonFreshMemory poison;
   for (const auto& [rows, in, out] : kMatmulSizes) {
     for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
       SCOPED_TRACE(fmt::format("rows {} in {} out {} {}", rows, in, out, name_of(type)));
-      const Tensor x = random_tensor({rows, in}, 1, type), w = random_tensor({out, in}, 2, type), dy = random_tensor({rows, out}, 3, type);
+      const Tensor x = random_tensor({rows, in}, 1, type), w = random_tensor({out, in}, 2, type),
+                   dy = random_tensor({rows, out}, 3, type);
       const Tensor b = rows % 2 == 0 ? random_tensor({out}, 4, type) : Tensor();
       const Outcome exact = expected(x, {rows}, w, b, dy);
       on_every_set([&] {
@@ -118,7 +124,8 @@ TEST(PackedLinear, TakesRowsApart) {  // views of a wider tensor, as slices of q
 TEST(PackedLinear, NoRows) {
   PackedWeight kept;
   const Tensor w = random_tensor({5, 8}, 2, at::kFloat), empty = at::empty({0, 8}, at::kFloat);
-  const Outcome found = packed(empty, {0}, w, random_tensor({5}, 4, at::kFloat), at::empty({0, 5}, at::kFloat), kept);
+  const Outcome found =
+      packed(empty, {0}, w, random_tensor({5}, 4, at::kFloat), at::empty({0, 5}, at::kFloat), kept);
   EXPECT_EQ(found.y.sizes(), at::IntArrayRef({0, 5}));
   EXPECT_TRUE(found.dw.eq(0).all().item<bool>());
 }
@@ -146,7 +153,8 @@ TEST(PackedGroupedLinear, EqualsFp64) {
 // More rows than are packed at once, cut inside an expert.
 TEST(PackedGroupedLinear, ManyRows) {
   const std::vector<int64_t> rows = {3000, 0, 2500, 4096};
-  const Tensor x = random_tensor({9596, 20}, 1, at::kBFloat16), w = random_tensor({4, 18, 20}, 2, at::kBFloat16),
+  const Tensor x = random_tensor({9596, 20}, 1, at::kBFloat16),
+               w = random_tensor({4, 18, 20}, 2, at::kBFloat16),
                dy = random_tensor({9596, 18}, 3, at::kBFloat16);
   PackedWeight kept;
   expect_close(packed(x, rows, w, Tensor(), dy, kept), expected(x, rows, w, Tensor(), dy), at::kBFloat16);
@@ -155,12 +163,14 @@ TEST(PackedGroupedLinear, ManyRows) {
 TEST(PackedGroupedLinear, SameForEveryNumberOfThreads) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
     const std::vector<int64_t> rows = {700, 3, 0, 97};
-    const Tensor x = random_tensor({800, 540}, 1, type), w = random_tensor({4, 200, 540}, 2, type), dy = random_tensor({800, 200}, 3, type),
-                 b = random_tensor({200}, 4, type);
+    const Tensor x = random_tensor({800, 540}, 1, type), w = random_tensor({4, 200, 540}, 2, type),
+                 dy = random_tensor({800, 200}, 3, type), b = random_tensor({200}, 4, type);
     expect_same_for_all_threads([&] {
       PackedWeight kept, kept_single;
-      const Outcome grouped = packed(x, rows, w, Tensor(), dy, kept), single = packed(x, {800}, w[1], b, dy, kept_single);
-      return std::vector<Tensor>{grouped.y, grouped.dx, grouped.dw, single.y, single.dx, single.dw, single.db};
+      const Outcome grouped = packed(x, rows, w, Tensor(), dy, kept),
+                    single = packed(x, {800}, w[1], b, dy, kept_single);
+      return std::vector<Tensor>{grouped.y, grouped.dx, grouped.dw, single.y,
+                                 single.dx, single.dw,  single.db};
     });
   }
 }
@@ -170,7 +180,9 @@ TEST(PackedWeight, IsPackedAgainWhenItWasWritten) {
   const Tensor x = random_tensor({4, 24}, 1, at::kFloat), w = random_tensor({10, 24}, 2, at::kFloat);
   PackedWeight kept;
   const auto check = [&](uint64_t version, int64_t packings) {
-    EXPECT_LT(relative_error(packed_output(x, std::vector<int64_t>{4}, w, Tensor(), kept, version), at::mm(wide(x), wide(w).t())), 1e-5);
+    EXPECT_LT(relative_error(packed_output(x, std::vector<int64_t>{4}, w, Tensor(), kept, version),
+                             at::mm(wide(x), wide(w).t())),
+              1e-5);
     EXPECT_EQ(kept.packings(), packings);
   };
   check(1, 1);
@@ -198,7 +210,8 @@ TEST(PackedWeight, RefusesAnOlderVersionThanTheNewest) {
     }
     return "taken";
   };
-  const Tensor x = random_tensor({4, 24}, 1, at::kFloat).requires_grad_(true), w = random_tensor({10, 24}, 2, at::kFloat);
+  const Tensor x = random_tensor({4, 24}, 1, at::kFloat).requires_grad_(true),
+               w = random_tensor({10, 24}, 2, at::kFloat);
   const Tensor sink = at::zeros({10, 24}, at::kFloat);
   for (const bool packed_anew : {false, true}) {
     PackedWeight kept;
@@ -208,7 +221,8 @@ TEST(PackedWeight, RefusesAnOlderVersionThanTheNewest) {
       linear(x, w, Tensor(), {.weight = sink}, {&kept, 2});  // another forward pass of the new version
     else
       kept.written(2);
-    EXPECT_THAT(refused([&] { y.backward(at::ones_like(y)); }), ::testing::HasSubstr("a backward pass must run before"));
+    EXPECT_THAT(refused([&] { y.backward(at::ones_like(y)); }),
+                ::testing::HasSubstr("a backward pass must run before"));
   }
   PackedWeight kept;
   kept.for_output(w, 1);
@@ -223,7 +237,8 @@ TEST(PackedWeight, RowsPackedByWhoWritesThem) {
     int64_t matrices, out, in, longest;
   };
   for (const auto& [matrices, out, in, longest] :
-       {Shape{1, 1, 1, 512}, Shape{1, 33, 17, 512}, Shape{1, 700, 530, 512}, Shape{1, 777, 40, 256}, Shape{3, 70, 90, 512}}) {
+       {Shape{1, 1, 1, 512}, Shape{1, 33, 17, 512}, Shape{1, 700, 530, 512}, Shape{1, 777, 40, 256},
+        Shape{3, 70, 90, 512}}) {
     for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
       SCOPED_TRACE(fmt::format("{} x {} x {} {}", matrices, out, in, name_of(type)));
       const at::NoGradGuard guard;
@@ -238,18 +253,22 @@ TEST(PackedWeight, RowsPackedByWhoWritesThem) {
         w.copy_(random_tensor(w.sizes(), 2, type));
         const int64_t step = 2 * PackedWeight::kRowStep, each = (out + step - 1) / step;
         parallel_for(0, matrices * each, 1, [&](int64_t from, int64_t to) {
-          for (int64_t i = to - 1; i >= from; --i) kept.pack_rows(w, i / each, i % each * step, std::min(out, (i % each + 1) * step));
+          for (int64_t i = to - 1; i >= from; --i)
+            kept.pack_rows(w, i / each, i % each * step, std::min(out, (i % each + 1) * step));
         });
         kept.refreshed(w, 2);
         PackedWeight whole;
         const auto bytes = [&](bool for_input) {
           return static_cast<size_t>(matrices * w.element_size()) *
-                 static_cast<size_t>(type == at::kFloat
-                                         ? PanelLayout<float>(for_input ? out : in, for_input ? in : out, longest).size()
-                                         : PanelLayout<uint16_t>(for_input ? out : in, for_input ? in : out, longest).size());
+                 static_cast<size_t>(
+                     type == at::kFloat
+                         ? PanelLayout<float>(for_input ? out : in, for_input ? in : out, longest).size()
+                         : PanelLayout<uint16_t>(for_input ? out : in, for_input ? in : out, longest).size());
         };
         EXPECT_EQ(std::memcmp(kept.for_output(w, 2), whole.for_output(w, 2), bytes(false)), 0);
-        EXPECT_EQ(std::memcmp(kept.for_input_gradient(w, 2, longest), whole.for_input_gradient(w, 2, longest), bytes(true)), 0);
+        EXPECT_EQ(std::memcmp(kept.for_input_gradient(w, 2, longest), whole.for_input_gradient(w, 2, longest),
+                              bytes(true)),
+                  0);
         EXPECT_EQ(kept.packings(), 2) << "packed whole once each";
       });
     }

@@ -1,5 +1,5 @@
-// Narrow optimizer states: the map is the published one, what comes back lies within a neighbour of what was kept and is right in the mean, and every
-// instruction set gives the bits of a plain reference.
+// Narrow optimizer states: the map is the published one, what comes back lies within a neighbour of what was
+// kept and is right in the mean, and every instruction set gives the bits of a plain reference.
 #include "kernels/narrow_states/loops.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ TEST(CodeMap, KnownValues) {
   EXPECT_FLOAT_EQ(signed_map().values.front(), -0.99296875f);
   EXPECT_EQ(std::ranges::count_if(signed_map().values, [](float x) { return x > 0; }), 128);
   EXPECT_EQ(std::ranges::count_if(signed_map().values, [](float x) { return x < 0; }), 127);
-  EXPECT_FLOAT_EQ(signed_map().values[128], 0.55e-6f) << "the least decade has one number: the middle of (0.1, 1) times 1e-6";
+  EXPECT_FLOAT_EQ(signed_map().values[128], 0.55e-6f)
+      << "the least decade has one number: the middle of (0.1, 1) times 1e-6";
   EXPECT_FLOAT_EQ(signed_map().values[129], 3.25e-6f);
   EXPECT_FLOAT_EQ(signed_map().values[130], 7.75e-6f);
   EXPECT_FLOAT_EQ(unsigned_map().values[1], 3.25e-7f);
@@ -129,8 +130,9 @@ TEST(NarrowStates, LargestZeroAndDenormalsAreExact) {
     const std::vector<float> x = {tiny, 0, tiny};
     std::vector<uint8_t> codes(3);
     std::vector<float> back(3, 1);
-    narrow_loops<float>().decode(codes.data(), narrow_loops<float>().encode(x.data(), 3, Signs::kPositive, 1, codes.data()), 3,
-                                 Signs::kPositive, back.data());
+    narrow_loops<float>().decode(codes.data(),
+                                 narrow_loops<float>().encode(x.data(), 3, Signs::kPositive, 1, codes.data()),
+                                 3, Signs::kPositive, back.data());
     EXPECT_EQ(back, std::vector<float>(3, 0));
   }
   // A second moment that is there stays there: a step is never divided by nothing.
@@ -151,8 +153,9 @@ TEST(NarrowStates, RoundingIsRightInTheMean) {
     std::vector<float> back(x.size());
     const auto count = static_cast<int64_t>(x.size());
     const uint64_t bits = static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15;
-    narrow_loops<float>().decode(codes.data(), narrow_loops<float>().encode(x.data(), count, Signs::kBoth, bits, codes.data()), count,
-                                 Signs::kBoth, back.data());
+    narrow_loops<float>().decode(
+        codes.data(), narrow_loops<float>().encode(x.data(), count, Signs::kBoth, bits, codes.data()), count,
+        Signs::kBoth, back.data());
     for (size_t i = 0; i < x.size(); ++i) codes_mean[i] += static_cast<double>(back[i]) / kKeys;
     narrow_loops<float>().narrow(x.data(), count, bits, 0, bf16.data());
     narrow_loops<float>().widen(bf16.data(), count, back.data());
@@ -176,7 +179,8 @@ TEST(NarrowStates, Bf16IsOneOfTheNeighboursWhicheverShareItIsIn) {
       narrow_loops<float>().narrow(x.data(), count, kKey, 5, all.data());
       EXPECT_EQ(all.back(), 7);
       for (int64_t i = 0; i < count; ++i) {
-        const uint32_t bits = std::bit_cast<uint32_t>(x[static_cast<size_t>(i)]) + (plain_bits(kKey, 5 + i) >> 16);
+        const uint32_t bits =
+            std::bit_cast<uint32_t>(x[static_cast<size_t>(i)]) + (plain_bits(kKey, 5 + i) >> 16);
         ASSERT_EQ(all[static_cast<size_t>(i)], bits >> 16) << i;
       }
       // The later half by itself.

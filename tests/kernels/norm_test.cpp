@@ -20,11 +20,14 @@ struct NormTolerance {
   at::ScalarType type;
   double output, gradient;
 };
-// bf16: the reference rounds as often, so outputs differ by one unit (2^-8) at most; autograd's gradients round more often. fp32: sums of
-// up to 200 terms in another order.
-const NormTolerance kNormTolerances[] = {{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5, 1e-5}, {at::kBFloat16, 4e-3, 1.2e-2}};
-// One vector, less, more, and tails of every instruction set's width; one row, a whole block of rows, one more.
-const std::vector<std::vector<int64_t>> kNormShapes = {{1, 3}, {5, 7}, {8, 16}, {9, 17}, {64, 33}, {130, 200}};
+// bf16: the reference rounds as often, so outputs differ by one unit (2^-8) at most; autograd's gradients
+// round more often. fp32: sums of up to 200 terms in another order.
+const NormTolerance kNormTolerances[] = {
+    {at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5, 1e-5}, {at::kBFloat16, 4e-3, 1.2e-2}};
+// One vector, less, more, and tails of every instruction set's width; one row, a whole block of rows, one
+// more.
+const std::vector<std::vector<int64_t>> kNormShapes = {{1, 3},  {5, 7},   {8, 16},
+                                                       {9, 17}, {64, 33}, {130, 200}};
 
 at::ScalarType norm_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
@@ -41,20 +44,23 @@ Inputs run(const Op& op, const Inputs& values) {
     seeds.push_back(random_tensor(outputs[i].sizes(), 7 + i, outputs[i].scalar_type()));
   }
   Tensor total = at::zeros({}, at::kDouble);
-  for (size_t i = 0; i < outputs.size(); ++i) total = total + outputs[i].to(at::kDouble).mul(seeds[i].to(at::kDouble)).sum();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    total = total + outputs[i].to(at::kDouble).mul(seeds[i].to(at::kDouble)).sum();
   total.backward();
   for (const Tensor& leaf : leaves) results.push_back(leaf.grad());
   return results;
 }
 
 template <class Fast, class Reference>
-void expect_equal(const Fast& fast, const Reference& reference, const Inputs& values, size_t outputs, const NormTolerance& tolerance) {
+void expect_equal(const Fast& fast, const Reference& reference, const Inputs& values, size_t outputs,
+                  const NormTolerance& tolerance) {
   const Inputs found = run(fast, values), expected = run(reference, values);
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type());
     EXPECT_LT(relative_error(found[i], expected[i]), i < outputs ? tolerance.output : tolerance.gradient)
-        << tolerance.type << " " << values[0].sizes() << (i < outputs ? " output " : " gradient, with outputs before, ") << i;
+        << tolerance.type << " " << values[0].sizes()
+        << (i < outputs ? " output " : " gradient, with outputs before, ") << i;
   }
 }
 
@@ -73,10 +79,11 @@ TEST(RmsNorm, EqualsReference) {
       for (const auto& sizes : kNormShapes) {
         const Operands in = operands(sizes, tolerance.type);
         expect_equal([](const Inputs& v) { return Inputs{rms_norm(v[0], v[1], kEps)}; },
-                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[1], kEps)}; }, {in.x, in.weight}, 1, tolerance);
+                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[1], kEps)}; },
+                     {in.x, in.weight}, 1, tolerance);
         expect_equal([](const Inputs& v) { return Inputs{rms_norm(v[0], v[2], kEps, v[1])}; },
-                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[2], kEps, v[1])}; }, {in.x, in.other, in.weight}, 1,
-                     tolerance);
+                     [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[2], kEps, v[1])}; },
+                     {in.x, in.other, in.weight}, 1, tolerance);
       }
     }
   });
@@ -89,11 +96,11 @@ TEST(LayerNorm, EqualsReference) {
       for (const auto& sizes : kNormShapes) {
         const Operands in = operands(sizes, tolerance.type);
         expect_equal([](const Inputs& v) { return Inputs{layer_norm(v[0], v[1], v[2], kEps)}; },
-                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], v[2], kEps)}; }, {in.x, in.weight, in.bias}, 1,
-                     tolerance);
+                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], v[2], kEps)}; },
+                     {in.x, in.weight, in.bias}, 1, tolerance);
         expect_equal([](const Inputs& v) { return Inputs{layer_norm(v[0], v[1], Tensor(), kEps)}; },
-                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], Tensor(), kEps)}; }, {in.x, in.weight}, 1,
-                     tolerance);
+                     [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], Tensor(), kEps)}; },
+                     {in.x, in.weight}, 1, tolerance);
       }
     }
   });
@@ -112,8 +119,11 @@ TEST(JoinNorm, EqualsReference) {
               const JoinedNorm result = op(kind, v[0], v[1], a, b, v[2], biased ? v[3] : Tensor(), kEps);
               return Inputs{result.joined_tc, result.normed_tc};
             };
-            expect_equal([&](const Inputs& v) { return call(join_norm, v); }, [&](const Inputs& v) { return call(join_norm_reference, v); },
-                         biased ? Inputs{in.x, in.other, in.weight, in.bias} : Inputs{in.x, in.other, in.weight}, 2, tolerance);
+            expect_equal(
+                [&](const Inputs& v) { return call(join_norm, v); },
+                [&](const Inputs& v) { return call(join_norm_reference, v); },
+                biased ? Inputs{in.x, in.other, in.weight, in.bias} : Inputs{in.x, in.other, in.weight}, 2,
+                tolerance);
           }
         }
       }
@@ -130,13 +140,15 @@ TEST(JoinNorm, EitherResultMayBeUnused) {
       return Inputs{used == 0 ? result.joined_tc * 1 : result.normed_tc};
     };
     if (used == 0) {
-      const Inputs found = run([&](const Inputs& v) { return call(join_norm, v); }, {in.x, in.other, in.weight});
+      const Inputs found =
+          run([&](const Inputs& v) { return call(join_norm, v); }, {in.x, in.other, in.weight});
       const Tensor seed = random_tensor(in.x.sizes(), 7);
       EXPECT_LT(relative_error(found[1], seed.mul(1.5)), 1e-15);
       EXPECT_LT(relative_error(found[2], seed.mul(0.5)), 1e-15);
     } else {
-      expect_equal([&](const Inputs& v) { return call(join_norm, v); }, [&](const Inputs& v) { return call(join_norm_reference, v); },
-                   {in.x, in.other, in.weight}, 1, kNormTolerances[0]);
+      expect_equal([&](const Inputs& v) { return call(join_norm, v); },
+                   [&](const Inputs& v) { return call(join_norm_reference, v); }, {in.x, in.other, in.weight},
+                   1, kNormTolerances[0]);
     }
   }
 }
@@ -145,14 +157,16 @@ TEST(RmsNorm, Gradients) {
   const Tensor mix = random_tensor({7, 9}, 3);
   check_gradients([&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps).mul(mix).sum(); },
                   {random_tensor({7, 9}, 1), random_tensor({9}, 2)});
-  check_gradients([&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps, in[2]).mul(mix).sum(); },
-                  {random_tensor({7, 9}, 1), random_tensor({9}, 2), random_tensor({7, 9}, 4)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return rms_norm(in[0], in[1], kEps, in[2]).mul(mix).sum(); },
+      {random_tensor({7, 9}, 1), random_tensor({9}, 2), random_tensor({7, 9}, 4)});
 }
 
 TEST(LayerNorm, Gradients) {
   const Tensor mix = random_tensor({7, 9}, 3);
-  check_gradients([&](const std::vector<Tensor>& in) { return layer_norm(in[0], in[1], in[2], kEps).mul(mix).sum(); },
-                  {random_tensor({7, 9}, 1), random_tensor({9}, 2), random_tensor({9}, 4)});
+  check_gradients(
+      [&](const std::vector<Tensor>& in) { return layer_norm(in[0], in[1], in[2], kEps).mul(mix).sum(); },
+      {random_tensor({7, 9}, 1), random_tensor({9}, 2), random_tensor({9}, 4)});
 }
 
 TEST(JoinNorm, Gradients) {
@@ -170,24 +184,32 @@ TEST(JoinNorm, Gradients) {
 TEST(RmsNorm, EdgeCases) {
   const Tensor w = random_tensor({4}, 2);
   EXPECT_EQ(rms_norm(at::zeros({0, 4}, at::kDouble), w, kEps).sizes(), at::IntArrayRef({0, 4}));
-  const Tensor empty = at::zeros({0, 4}, at::kDouble).requires_grad_(true), weight = w.clone().requires_grad_(true);
+  const Tensor empty = at::zeros({0, 4}, at::kDouble).requires_grad_(true),
+               weight = w.clone().requires_grad_(true);
   rms_norm(empty, weight, kEps).sum().backward();
   EXPECT_TRUE(weight.grad().eq(0).all().item<bool>()) << "no rows, no gradient";
-  EXPECT_TRUE(rms_norm(at::zeros({3, 4}, at::kDouble), w, kEps).eq(0).all().item<bool>()) << "eps keeps zero rows finite";
+  EXPECT_TRUE(rms_norm(at::zeros({3, 4}, at::kDouble), w, kEps).eq(0).all().item<bool>())
+      << "eps keeps zero rows finite";
   const Tensor strided = random_tensor({4, 6}, 1).t();  // [6, 4], not contiguous
   EXPECT_LT(relative_error(rms_norm(strided, w, kEps), rms_norm_reference(strided, w, kEps)), 1e-12);
   EXPECT_THROW(rms_norm(at::zeros({3, 5}, at::kDouble), w, kEps), Error);
-  EXPECT_THROW(rms_norm(at::zeros({3, 4}, at::kBFloat16), w.to(at::kBFloat16), kEps), Error) << "weights are fp32";
+  EXPECT_THROW(rms_norm(at::zeros({3, 4}, at::kBFloat16), w.to(at::kBFloat16), kEps), Error)
+      << "weights are fp32";
   EXPECT_THROW(rms_norm(at::zeros({3, 4}, at::kDouble), w, kEps, at::zeros({3, 5}, at::kDouble)), Error);
   EXPECT_THROW(layer_norm(at::zeros({3, 4}, at::kDouble), w, w.to(at::kFloat), kEps), Error);
-  EXPECT_THROW(join_norm(NormKind::kRms, at::zeros({3, 4}, at::kDouble), at::zeros({3, 4}), 1, 1, w, Tensor(), kEps), Error);
-  EXPECT_THROW(join_norm(NormKind::kRms, at::zeros({3, 4}, at::kDouble), at::zeros({3, 4}, at::kDouble), 1, 1, w, w, kEps), Error);
+  EXPECT_THROW(
+      join_norm(NormKind::kRms, at::zeros({3, 4}, at::kDouble), at::zeros({3, 4}), 1, 1, w, Tensor(), kEps),
+      Error);
+  EXPECT_THROW(join_norm(NormKind::kRms, at::zeros({3, 4}, at::kDouble), at::zeros({3, 4}, at::kDouble), 1, 1,
+                         w, w, kEps),
+               Error);
 }
 
 // A NaN anywhere in a row, or in its gate, is not hidden; other rows do not see it.
 TEST(RmsNorm, NansStayInTheirRow) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Tensor x = random_tensor({3, 40}, 1, type), gate = random_tensor({3, 40}, 2, type), w = random_tensor({40}, 3, at::kFloat);
+    const Tensor x = random_tensor({3, 40}, 1, type), gate = random_tensor({3, 40}, 2, type),
+                 w = random_tensor({40}, 3, at::kFloat);
     gate[1][37] = std::nan("");
     const Tensor y = rms_norm(x, w, kEps, gate);
     EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1) << type;
@@ -198,8 +220,8 @@ TEST(RmsNorm, NansStayInTheirRow) {
 }
 
 TEST(JoinNorm, SameForEveryNumberOfThreads) {
-  const Tensor x = random_tensor({1700, 96}, 1, at::kFloat), branch = random_tensor({1700, 96}, 2, at::kFloat),
-               w = random_tensor({96}, 3, at::kFloat);
+  const Tensor x = random_tensor({1700, 96}, 1, at::kFloat),
+               branch = random_tensor({1700, 96}, 2, at::kFloat), w = random_tensor({96}, 3, at::kFloat);
   expect_same_for_all_threads([&] {
     return run(
         [](const Inputs& v) {

@@ -1,4 +1,5 @@
-// Right products pass whatever their shape and scale; a number of the result that is wrong by more than rounding does not, nor does one that is no number.
+// Right products pass whatever their shape and scale; a number of the result that is wrong by more than
+// rounding does not, nor does one that is no number.
 #include "kernels/linear/product_check.h"
 
 #include <gtest/gtest.h>
@@ -17,15 +18,19 @@ struct CheckCase {
 class ProductCheckOf : public ::testing::TestWithParam<ScalarType> {
  protected:
   void SetUp() override { at::manual_seed(3); }
-  Tensor made(int64_t rows, int64_t columns, double scale) { return (at::randn({rows, columns}) * scale).to(GetParam()); }
+  Tensor made(int64_t rows, int64_t columns, double scale) {
+    return (at::randn({rows, columns}) * scale).to(GetParam());
+  }
 };
 
 TEST_P(ProductCheckOf, RightProductsPass) {
-  for (const CheckCase& each : {CheckCase{1, 1, 1}, {3, 5, 17}, {7, 64, 16}, {33, 129, 520}, {16, 1000, 1030}}) {
+  for (const CheckCase& each :
+       {CheckCase{1, 1, 1}, {3, 5, 17}, {7, 64, 16}, {33, 129, 520}, {16, 1000, 1030}}) {
     for (const double scale : {1e-3, 1.0, 1e3}) {
       const Tensor x = made(each.tokens, each.in, scale), weight = made(each.out, each.in, 1);
       PackedWeight kept;
-      for (const Tensor& y : {linear_output(x, weight, {}), linear_output(x, weight, {}, {.copies = &kept, .version = 1})}) {
+      for (const Tensor& y :
+           {linear_output(x, weight, {}), linear_output(x, weight, {}, {.copies = &kept, .version = 1})}) {
         const ProductCheck check = check_product(x, weight, y);
         EXPECT_TRUE(check.good()) << each.tokens << " " << each.in << " " << each.out << ": " << check.worst;
       }
@@ -33,11 +38,13 @@ TEST_P(ProductCheckOf, RightProductsPass) {
   }
 }
 
-// Every number of y is a tie, 1 + u with u half of the distance of 1 to the next one, and goes down to 1: all roundings are as large as any, and go one way. By
-// hand, the difference is 16 u, and six times u ‖y‖ = 4 u are allowed.
+// Every number of y is a tie, 1 + u with u half of the distance of 1 to the next one, and goes down to 1: all
+// roundings are as large as any, and go one way. By hand, the difference is 16 u, and six times u ‖y‖ = 4 u
+// are allowed.
 TEST_P(ProductCheckOf, RoundingsThatAllGoOneWayPass) {
   const double unit = GetParam() == at::kBFloat16 ? 0x1p-8 : GetParam() == at::kFloat ? 0x1p-24 : 0x1p-53;
-  const Tensor x = at::ones({3, 2}).to(GetParam()), weight = at::tensor({1.0, unit}, at::kDouble).repeat({16, 1}).to(GetParam());
+  const Tensor x = at::ones({3, 2}).to(GetParam()),
+               weight = at::tensor({1.0, unit}, at::kDouble).repeat({16, 1}).to(GetParam());
   const Tensor y = linear_output(x, weight, {});
   ASSERT_TRUE(y.eq(1).all().item<bool>());
   const ProductCheck check = check_product(x, weight, y);

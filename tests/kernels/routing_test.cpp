@@ -37,11 +37,13 @@ int64_t sequences(const Tensor& offsets) { return offsets.defined() ? offsets.nu
 // Everything that carries a gradient, in one number.
 Tensor mixed(const Routing& routing, const Mix& mix) {
   return routing.weight_tk.to(at::kDouble).mul(mix.weight_tk).sum() +
-         routing.probability_sum_se.to(at::kDouble).mul(mix.probability_se).sum() + routing.log_sum_square.to(at::kDouble).mul(mix.z);
+         routing.probability_sum_se.to(at::kDouble).mul(mix.probability_se).sum() +
+         routing.log_sum_square.to(at::kDouble).mul(mix.z);
 }
 
-// The choice is the same as topk's unless probabilities are closer than rounding, which these are not. fp32: a few dozen roundings;
-// bf16: hidden states are exact in fp32, so only dx is rounded (half a unit: 2^-8 of the largest).
+// The choice is the same as topk's unless probabilities are closer than rounding, which these are not. fp32:
+// a few dozen roundings; bf16: hidden states are exact in fp32, so only dx is rounded (half a unit: 2^-8 of
+// the largest).
 TEST(Route, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
@@ -53,23 +55,28 @@ TEST(Route, EqualsReference) {
           const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
           const Tensor router = random_tensor({each.experts, each.hidden}, 2, routing_wide(type)).mul(0.5);
           const Tensor sink = at::full_like(router, 3);
-          const Mix mix{random_tensor({each.tokens, each.k}, 3), random_tensor({sequences(offsets), each.experts}, 4), 0.3};
+          const Mix mix{random_tensor({each.tokens, each.k}, 3),
+                        random_tensor({sequences(offsets), each.experts}, 4), 0.3};
           const Routing found = route(hidden, router, each.k, sink, offsets);
           mixed(found, mix).backward();
-          const Tensor again = hidden.detach().clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
+          const Tensor again = hidden.detach().clone().requires_grad_(true),
+                       leaf = router.clone().requires_grad_(true);
           const Routing expected = route_reference(again, leaf, each.k, offsets);
           mixed(expected, mix).backward();
-          const std::string where = std::to_string(each.tokens) + " tokens, " + std::to_string(each.experts) + " experts, " +
-                                    std::to_string(sequences(offsets)) + " sequences";
+          const std::string where = std::to_string(each.tokens) + " tokens, " + std::to_string(each.experts) +
+                                    " experts, " + std::to_string(sequences(offsets)) + " sequences";
           EXPECT_TRUE(found.choice_tk.equal(expected.choice_tk)) << where;
           EXPECT_LT(relative_error(found.weight_tk, expected.weight_tk), tolerance) << where;
-          EXPECT_LT(relative_error(found.probability_sum_se, expected.probability_sum_se), tolerance) << where;
+          EXPECT_LT(relative_error(found.probability_sum_se, expected.probability_sum_se), tolerance)
+              << where;
           EXPECT_TRUE(found.count_se.equal(expected.count_se)) << where;
           EXPECT_LT(relative_error(found.log_sum_square, expected.log_sum_square), tolerance) << where;
           EXPECT_EQ(hidden.grad().scalar_type(), type);
-          if (each.experts == 1 && type != at::kDouble) continue;  // only z has a gradient then; sums of zeros follow
+          // only z has a gradient then; sums of zeros follow
+          if (each.experts == 1 && type != at::kDouble) continue;
           EXPECT_LT(relative_error(hidden.grad(), again.grad()), dx_tolerance) << where << " " << type;
-          EXPECT_LT(relative_error(sink.sub(3), leaf.grad()), type == at::kDouble ? 1e-12 : 2e-5) << where << " " << type;
+          EXPECT_LT(relative_error(sink.sub(3), leaf.grad()), type == at::kDouble ? 1e-12 : 2e-5)
+              << where << " " << type;
         }
     }
   });
@@ -79,14 +86,16 @@ TEST(Route, Gradients) {
   const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
   for (const Tensor& offsets : sequences_of(6)) {
     const Mix mix{random_tensor({6, 2}, 3), random_tensor({sequences(offsets), 5}, 4), 0.7};
-    check_gradients([&](const std::vector<Tensor>& in) { return mixed(route(in[0], router, 2, sink, offsets), mix); },
-                    {random_tensor({6, 9}, 1)});
+    check_gradients(
+        [&](const std::vector<Tensor>& in) { return mixed(route(in[0], router, 2, sink, offsets), mix); },
+        {random_tensor({6, 9}, 1)});
   }
 }
 
 // Three sequences, and their statistics by hand.
 TEST(Route, StatisticsAreOfEachSequence) {
-  const Tensor router = random_tensor({5, 9}, 2), x = random_tensor({6, 9}, 1), probability = at::mm(x, router.t()).softmax(1);
+  const Tensor router = random_tensor({5, 9}, 2), x = random_tensor({6, 9}, 1),
+               probability = at::mm(x, router.t()).softmax(1);
   const std::vector<int64_t> offsets = {0, 2, 2, 6};
   const Routing routing = route(x, router, 2, Tensor(), at::tensor(offsets));
   for (int64_t s = 0; s < 3; ++s) {
@@ -99,7 +108,8 @@ TEST(Route, StatisticsAreOfEachSequence) {
     EXPECT_LT((routing.probability_sum_se[s] - sum).abs().max().item<double>(), 1e-14) << s;
     EXPECT_TRUE(routing.count_se[s].equal(at::tensor(counts))) << s;
   }
-  EXPECT_THROW(route(x, router, 2, Tensor(), at::tensor(std::vector<int64_t>{0, 5})), Error) << "tokens in no sequence";
+  EXPECT_THROW(route(x, router, 2, Tensor(), at::tensor(std::vector<int64_t>{0, 5})), Error)
+      << "tokens in no sequence";
 }
 
 // Of a sequence alone and among others: the same bits.
@@ -115,7 +125,8 @@ TEST(Route, ASequencesStatisticsDoNotDependOnItsNeighbours) {
 TEST(Route, WithoutASink) {
   const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
   const Mix mix{random_tensor({6, 2}, 3), random_tensor({1, 5}, 4), 0.7};
-  const Tensor x = random_tensor({6, 9}, 1).requires_grad_(true), again = x.detach().clone().requires_grad_(true);
+  const Tensor x = random_tensor({6, 9}, 1).requires_grad_(true),
+               again = x.detach().clone().requires_grad_(true);
   mixed(route(x, router, 2, Tensor()), mix).backward();
   mixed(route(again, router, 2, sink), mix).backward();
   EXPECT_TRUE(x.grad().equal(again.grad()));
@@ -124,11 +135,14 @@ TEST(Route, WithoutASink) {
 
 // What nobody uses brings no gradient: statistics alone, weights alone.
 TEST(Route, EitherHalfMayBeUnused) {
-  const Tensor router = random_tensor({5, 9}, 2), hidden = random_tensor({6, 9}, 1), mix = random_tensor({6, 2}, 3);
+  const Tensor router = random_tensor({5, 9}, 2), hidden = random_tensor({6, 9}, 1),
+               mix = random_tensor({6, 2}, 3);
   for (const bool statistics : {true, false}) {
     const Tensor sink = at::zeros({5, 9}, at::kDouble), x = hidden.clone().requires_grad_(true);
     const Tensor again = hidden.clone().requires_grad_(true), leaf = router.clone().requires_grad_(true);
-    const auto part = [&](const Routing& routing) { return statistics ? routing.log_sum_square * 2 : routing.weight_tk.mul(mix).sum(); };
+    const auto part = [&](const Routing& routing) {
+      return statistics ? routing.log_sum_square * 2 : routing.weight_tk.mul(mix).sum();
+    };
     part(route(x, router, 2, sink)).backward();
     part(route_reference(again, leaf, 2)).backward();
     EXPECT_LT(relative_error(x.grad(), again.grad()), 1e-12) << statistics;
@@ -137,7 +151,8 @@ TEST(Route, EitherHalfMayBeUnused) {
 }
 
 TEST(Route, EqualProbabilitiesChooseTheLowerExpert) {
-  const Routing routing = route(random_tensor({3, 4}, 1), at::zeros({6, 4}, at::kDouble), 3, at::zeros({6, 4}, at::kDouble));
+  const Routing routing =
+      route(random_tensor({3, 4}, 1), at::zeros({6, 4}, at::kDouble), 3, at::zeros({6, 4}, at::kDouble));
   EXPECT_TRUE(routing.choice_tk.equal(at::tensor({0, 1, 2}, at::kLong).expand({3, 3})));
   EXPECT_LT(relative_error(routing.weight_tk, at::full({3, 3}, 1.0 / 3, at::kDouble)), 1e-15);
   EXPECT_NEAR(routing.log_sum_square.item<double>(), 3 * std::pow(std::log(6.0), 2), 1e-14);
@@ -145,13 +160,20 @@ TEST(Route, EqualProbabilitiesChooseTheLowerExpert) {
 
 // By hand: logits are the hidden states. Groups {0,1}, {2,3}, {4,5}; of each the best counts.
 TEST(Route, AChoiceIsAmongTheBestGroups) {
-  const Tensor x = at::tensor({3.0, 2.5, 2.0, -9.0, 1.0, 0.9, /**/ 1.0, 0.9, 3.0, 2.9, 2.0, -1.0}, at::kDouble).view({2, 6});
+  const Tensor x =
+      at::tensor({3.0, 2.5, 2.0, -9.0, 1.0, 0.9, /**/ 1.0, 0.9, 3.0, 2.9, 2.0, -1.0}, at::kDouble)
+          .view({2, 6});
   const Tensor identity = at::eye(6, at::kDouble);
   const auto route_by = [&](int64_t per_token, const Tensor& bias = {}) {
     return route(x, identity, 2, at::zeros({6, 6}, at::kDouble), {},
-                 {.score = RouterOptions::Score::kSigmoid, .scale = 2.5, .groups = 3, .groups_per_token = per_token, .bias_e = bias});
+                 {.score = RouterOptions::Score::kSigmoid,
+                  .scale = 2.5,
+                  .groups = 3,
+                  .groups_per_token = per_token,
+                  .bias_e = bias});
   };
-  // Two groups, one expert to judge each: of the first token {0,1} and {2,3}, in which the best two are 0 and 1.
+  // Two groups, one expert to judge each: of the first token {0,1} and {2,3}, in which the best two are 0 and
+  // 1.
   EXPECT_TRUE(route_by(2).choice_tk.equal(at::tensor({0, 1, 2, 3}, at::kLong).view({2, 2})));
   // One group, judged by both of its experts: σ(3) + σ(2.5) and σ(3) + σ(2.9) are the largest sums.
   EXPECT_TRUE(route_by(1).choice_tk.equal(at::tensor({0, 1, 2, 3}, at::kLong).view({2, 2})));
@@ -161,19 +183,23 @@ TEST(Route, AChoiceIsAmongTheBestGroups) {
   const Tensor score = x.sigmoid().gather(1, lifted.choice_tk);
   EXPECT_LT(relative_error(lifted.weight_tk, 2.5 * score / score.sum(1, true)), 1e-14);
   EXPECT_THROW(route(x, identity, 2, Tensor(), {}, {.groups = 4}), Error) << "six experts in four groups";
-  EXPECT_THROW(route(x, identity, 3, Tensor(), {}, {.groups = 3, .groups_per_token = 1}), Error) << "three of a group of two";
+  EXPECT_THROW(route(x, identity, 3, Tensor(), {}, {.groups = 3, .groups_per_token = 1}), Error)
+      << "three of a group of two";
 }
 
 // e^{300} is beyond fp32, the ratio of the two is not.
 TEST(Route, LargeLogitsKeepTheirRatio) {
-  const Routing routing = route(at::ones({1, 1}), at::tensor({300.0f, 299.0f, 0.0f}).view({3, 1}), 2, at::zeros({3, 1}));
+  const Routing routing =
+      route(at::ones({1, 1}), at::tensor({300.0f, 299.0f, 0.0f}).view({3, 1}), 2, at::zeros({3, 1}));
   EXPECT_NEAR(routing.weight_tk[0][0].item<double>(), 1 / (1 + std::exp(-1.0)), 1e-6);
-  EXPECT_NEAR(routing.log_sum_square.item<double>(), std::pow(300 + std::log1p(std::exp(-1.0)), 2), 0.02);  // fp32 near 9e4
+  // fp32 near 9e4
+  EXPECT_NEAR(routing.log_sum_square.item<double>(), std::pow(300 + std::log1p(std::exp(-1.0)), 2), 0.02);
 }
 
 // Logits of hundreds do not overflow; a NaN is not hidden.
 TEST(Route, ExtremeLogits) {
-  const Tensor router = at::tensor({300.0f, -300.0f, 0.0f}).view({3, 1}), x = at::tensor({1.0f, std::nanf("")}).view({2, 1});
+  const Tensor router = at::tensor({300.0f, -300.0f, 0.0f}).view({3, 1}),
+               x = at::tensor({1.0f, std::nanf("")}).view({2, 1});
   const Routing routing = route(x, router, 2, at::zeros({3, 1}));
   EXPECT_EQ(routing.choice_tk[0][0].item<int64_t>(), 0);
   EXPECT_EQ(routing.weight_tk[0][0].item<float>(), 1);
@@ -202,7 +228,8 @@ TEST(Route, SameForEveryNumberOfThreads) {
   const Mix mix{random_tensor({701, 2}, 3), random_tensor({2, 7}, 4), 0.3};
   const Tensor offsets = at::tensor(std::vector<int64_t>{0, 333, 701});
   expect_same_for_all_threads([&] {
-    const Tensor x = random_tensor({701, 200}, 1, at::kFloat).requires_grad_(true), sink = at::zeros({7, 200});
+    const Tensor x = random_tensor({701, 200}, 1, at::kFloat).requires_grad_(true),
+                 sink = at::zeros({7, 200});
     const Routing routing = route(x, router, 2, sink, offsets);
     mixed(routing, mix).backward();
     return std::vector<Tensor>{routing.weight_tk.detach(),

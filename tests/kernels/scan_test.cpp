@@ -18,12 +18,13 @@ const std::vector<int64_t> kScanDocuments = {0, 1, 1, 8, 60};
 std::vector<Tensor> scan_leaves(const std::vector<Tensor>& from, std::optional<at::ScalarType> type = {}) {
   std::vector<Tensor> to;
   for (const Tensor& each : from)
-    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true) : Tensor());
+    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true)
+                                : Tensor());
   return to;
 }
 
-void expect_alike(const std::vector<Tensor>& found, const std::vector<Tensor>& in, const std::vector<Tensor>& wanted,
-                  const std::vector<Tensor>& again, double tolerance) {
+void expect_alike(const std::vector<Tensor>& found, const std::vector<Tensor>& in,
+                  const std::vector<Tensor>& wanted, const std::vector<Tensor>& again, double tolerance) {
   Tensor sum = at::zeros({}, at::kDouble), other = at::zeros({}, at::kDouble);
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_LT(relative_error(found[i], wanted[i]), tolerance) << "result " << i;
@@ -39,7 +40,8 @@ void expect_alike(const std::vector<Tensor>& found, const std::vector<Tensor>& i
   }
 }
 
-const std::pair<at::ScalarType, double> kScanTypes[] = {{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}};
+const std::pair<at::ScalarType, double> kScanTypes[] = {
+    {at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}};
 
 TEST(Scan, DecayedSumEqualsTheLoop) {
   const PoisonFreshMemory poison;
@@ -49,12 +51,14 @@ TEST(Scan, DecayedSumEqualsTheLoop) {
       const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
       for (const int64_t channels : {3, 150}) {
         for (const bool state : {false, true}) {
-          const std::vector<Tensor> values{random_tensor({60, channels}, 1, wide).sigmoid(), random_tensor({60, channels}, 2, type),
+          const std::vector<Tensor> values{random_tensor({60, channels}, 1, wide).sigmoid(),
+                                           random_tensor({60, channels}, 2, type),
                                            state ? random_tensor({4, channels}, 3, wide) : Tensor()};
           const auto in = scan_leaves(values), again = scan_leaves(values, at::kDouble);
           const DecayedSum found = decayed_sum(in[0], in[1], offsets, in[2]);
           const DecayedSum wanted = decayed_sum_reference(again[0], again[1], offsets, again[2]);
-          expect_alike({found.h_tc, found.final_state_nc}, in, {wanted.h_tc, wanted.final_state_nc}, again, tolerance);
+          expect_alike({found.h_tc, found.final_state_nc}, in, {wanted.h_tc, wanted.final_state_nc}, again,
+                       tolerance);
         }
       }
     }
@@ -97,12 +101,14 @@ TEST(Scan, CumulativeSoftmaxIsItsDefinition) {
   // x = 0: λ_t = (t − 1)/t.
   const CumulativeSoftmax flat = cumulative_softmax(at::zeros({100, 3}, at::kDouble), {}, {});
   for (int64_t t = 1; t < 100; ++t)
-    EXPECT_NEAR(flat.log_decay_tc[t][1].exp().item<double>(), static_cast<double>(t) / static_cast<double>(t + 1), 1e-13);
+    EXPECT_NEAR(flat.log_decay_tc[t][1].exp().item<double>(),
+                static_cast<double>(t) / static_cast<double>(t + 1), 1e-13);
 }
 
 TEST(Scan, Gradients) {
   const Tensor offsets = to_tensor(std::vector<int64_t>{0, 2, 9});
-  const Tensor mix = random_tensor({9, 3}, 5), other = random_tensor({9, 3}, 6), last = random_tensor({2, 3}, 7);
+  const Tensor mix = random_tensor({9, 3}, 5), other = random_tensor({9, 3}, 6),
+               last = random_tensor({2, 3}, 7);
   check_gradients(
       [&](const std::vector<Tensor>& in) {
         const auto out = decayed_sum(in[0].sigmoid(), in[1], offsets, in[2]);
@@ -115,23 +121,28 @@ TEST(Scan, Gradients) {
     check_gradients(
         [&](const std::vector<Tensor>& in) {
           const auto out = cumulative_softmax(in[0], offsets, in.size() > 1 ? in[1] : Tensor());
-          return out.k_tc.mul(mix).sum() + out.log_decay_tc.mul(other).sum() + out.final_state_nc.mul(last).sum();
+          return out.k_tc.mul(mix).sum() + out.log_decay_tc.mul(other).sum() +
+                 out.final_state_nc.mul(last).sum();
         },
         values);
   }
 }
 
-// Token by token from the states equals the whole, to the bit; a sequence of zeros as a state is an empty one.
+// Token by token from the states equals the whole, to the bit; a sequence of zeros as a state is an empty
+// one.
 TEST(Scan, ContinuesToTheBit) {
-  const Tensor x = random_tensor({11, 20}, 1, at::kFloat), a = random_tensor({11, 20}, 2, at::kFloat).sigmoid();
+  const Tensor x = random_tensor({11, 20}, 1, at::kFloat),
+               a = random_tensor({11, 20}, 2, at::kFloat).sigmoid();
   const Tensor h = decayed_sum(a, x, {}, {}).h_tc, k = cumulative_softmax(x, {}, {}).k_tc;
   const Tensor sums = at::zeros({3, 20}), logs = at::zeros({3, 20}), begun = at::zeros({3, 20});
   sums[0].fill_(7), logs[0].fill_(7);
   const std::vector<int64_t> rows{2};
   for (const auto& [begin, length] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 5}}) {
     EXPECT_TRUE(
-        decayed_sum_continued(a.narrow(0, begin, length), x.narrow(0, begin, length), {sums, rows}, {}).equal(h.narrow(0, begin, length)));
-    EXPECT_TRUE(cumulative_softmax_continued(x.narrow(0, begin, length), {logs, rows, begun}, {}).k_tc.equal(k.narrow(0, begin, length)));
+        decayed_sum_continued(a.narrow(0, begin, length), x.narrow(0, begin, length), {sums, rows}, {})
+            .equal(h.narrow(0, begin, length)));
+    EXPECT_TRUE(cumulative_softmax_continued(x.narrow(0, begin, length), {logs, rows, begun}, {})
+                    .k_tc.equal(k.narrow(0, begin, length)));
   }
   EXPECT_TRUE(sums[0].eq(7).all().item<bool>() && logs[0].eq(7).all().item<bool>());
 }

@@ -19,7 +19,8 @@ struct ConvolutionCase {
   bool bias, state, silu;
 };
 
-// Documents shorter than the taps, empty ones, channels of less than a vector and of one and a half, a width of one.
+// Documents shorter than the taps, empty ones, channels of less than a vector and of one and a half, a width
+// of one.
 const ConvolutionCase kConvolutionCases[] = {{{0, 9}, 5, 4, true, true, true},
                                              {{0, 1, 3, 3, 6, 29}, 24, 4, true, true, false},
                                              {{0, 1, 3, 3, 6, 29}, 3, 4, false, false, true},
@@ -46,38 +47,44 @@ std::vector<Tensor> by_conv1d(const ConvolutionCase& c, const std::vector<Tensor
   std::vector<Tensor> ys, states;
   for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
     const int64_t begin = c.offsets[n], length = c.offsets[n + 1] - begin;
-    const Tensor before = c.state ? in[3][static_cast<int64_t>(n)] : at::zeros({c.width - 1, c.channels}, at::kDouble);
+    const Tensor before =
+        c.state ? in[3][static_cast<int64_t>(n)] : at::zeros({c.width - 1, c.channels}, at::kDouble);
     const Tensor rows = at::cat({before, in[0].narrow(0, begin, length)});
     states.push_back(rows.narrow(0, length, c.width - 1));
     if (length == 0) continue;
-    const Tensor z = at::conv1d(rows.t().unsqueeze(0), in[1].unsqueeze(1), in[2], at::IntArrayRef{1}, at::IntArrayRef{0},
-                                at::IntArrayRef{1}, c.channels)[0]
+    const Tensor z = at::conv1d(rows.t().unsqueeze(0), in[1].unsqueeze(1), in[2], at::IntArrayRef{1},
+                                at::IntArrayRef{0}, at::IntArrayRef{1}, c.channels)[0]
                          .t();
     ys.push_back(c.silu ? z * z.sigmoid() : z);
   }
   return {at::cat(ys), at::stack(states)};
 }
 
-std::vector<Tensor> convolution_leaves(const std::vector<Tensor>& from, std::optional<at::ScalarType> type = {}) {
+std::vector<Tensor> convolution_leaves(const std::vector<Tensor>& from,
+                                       std::optional<at::ScalarType> type = {}) {
   std::vector<Tensor> to;
   for (const Tensor& each : from) {
-    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true) : Tensor());
+    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true)
+                                : Tensor());
   }
   return to;
 }
 
-using ConvolutionForm = ShortConvolutionResult (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                                   const ShortConvolutionOptions&);
+using ConvolutionForm = ShortConvolutionResult (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                                   const Tensor&, const ShortConvolutionOptions&);
 
-void expect_equal_to_conv1d(ConvolutionForm form, const ConvolutionCase& c, at::ScalarType type, double tolerance) {
+void expect_equal_to_conv1d(ConvolutionForm form, const ConvolutionCase& c, at::ScalarType type,
+                            double tolerance) {
   const ConvolutionInputs inputs = convolution_inputs(c, type);
-  const std::vector<Tensor> in = convolution_leaves(inputs.of), again = convolution_leaves(inputs.of, at::kDouble);
+  const std::vector<Tensor> in = convolution_leaves(inputs.of),
+                            again = convolution_leaves(inputs.of, at::kDouble);
   const auto result = form(in[0], in[1], in[2], inputs.offsets, in[3], {.silu = c.silu});
   const std::vector<Tensor> expected = by_conv1d(c, again);
   EXPECT_LT(relative_error(result.y_tc, expected[0]), tolerance);
   EXPECT_TRUE(result.final_state_nwc.to(at::kDouble).equal(expected[1])) << "states are copies";
   const Tensor mix = random_tensor(expected[0].sizes(), 5), mix_state = random_tensor(expected[1].sizes(), 6);
-  (result.y_tc.to(at::kDouble).mul(mix).sum() + result.final_state_nwc.to(at::kDouble).mul(mix_state).sum()).backward();
+  (result.y_tc.to(at::kDouble).mul(mix).sum() + result.final_state_nwc.to(at::kDouble).mul(mix_state).sum())
+      .backward();
   (expected[0].mul(mix).sum() + expected[1].mul(mix_state).sum()).backward();
   for (size_t i = 0; i < in.size(); ++i) {
     if (!in[i].defined()) continue;
@@ -89,7 +96,8 @@ TEST(ShortConvolution, EqualsConv1dOfEachDocument) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
     // bf16: inputs are exact, y and dx are rounded once to 8 bits; dy is rounded before.
-    const std::pair<at::ScalarType, double> types[] = {{at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
+    const std::pair<at::ScalarType, double> types[] = {
+        {at::kDouble, 1e-13}, {at::kFloat, 2e-6}, {at::kBFloat16, 1e-2}};
     for (const auto& [type, tolerance] : types) {
       for (const ConvolutionCase& c : kConvolutionCases) {
         SCOPED_TRACE(::testing::Message() << type << ", " << c.channels << " channels, width " << c.width);
@@ -100,17 +108,20 @@ TEST(ShortConvolution, EqualsConv1dOfEachDocument) {
 }
 
 TEST(ShortConvolution, AtenFormEqualsConv1d) {
-  for (const ConvolutionCase& c : kConvolutionCases) expect_equal_to_conv1d(short_convolution_aten, c, at::kDouble, 1e-13);
+  for (const ConvolutionCase& c : kConvolutionCases)
+    expect_equal_to_conv1d(short_convolution_aten, c, at::kDouble, 1e-13);
 }
 
 TEST(ShortConvolution, Gradients) {
-  const Tensor offsets = to_tensor(std::vector<int64_t>{0, 2, 9}), mix = random_tensor({9, 5}, 7), mix_state = random_tensor({2, 3, 5}, 8);
+  const Tensor offsets = to_tensor(std::vector<int64_t>{0, 2, 9}), mix = random_tensor({9, 5}, 7),
+               mix_state = random_tensor({2, 3, 5}, 8);
   check_gradients(
       [&](const std::vector<Tensor>& in) {
         const auto result = short_convolution(in[0], in[1], in[2], offsets, in[3], {.silu = true});
         return result.y_tc.mul(mix).sum() + result.final_state_nwc.mul(mix_state).sum();
       },
-      {random_tensor({9, 5}, 1), random_tensor({5, 4}, 2), random_tensor({5}, 3), random_tensor({2, 3, 5}, 4)});
+      {random_tensor({9, 5}, 1), random_tensor({5, 4}, 2), random_tensor({5}, 3),
+       random_tensor({2, 3, 5}, 4)});
 }
 
 // Token by token from the states equals the whole, to the bit; other sequences' states stay.
@@ -121,7 +132,8 @@ TEST(ShortConvolution, ContinuesToTheBit) {
   states[0].fill_(7);
   const std::vector<int64_t> rows{2};
   for (const auto& [begin, length] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 2}, {8, 3}}) {
-    const Tensor y = short_convolution_continued(x.narrow(0, begin, length), weight, {}, {states, rows}, {}, {.silu = true});
+    const Tensor y = short_convolution_continued(x.narrow(0, begin, length), weight, {}, {states, rows}, {},
+                                                 {.silu = true});
     EXPECT_TRUE(y.equal(whole.narrow(0, begin, length))) << begin;
   }
   EXPECT_TRUE(states[0].eq(7).all().item<bool>());
@@ -137,7 +149,8 @@ TEST(ShortConvolution, ColumnsOfAWiderMatrixAndThreads) {
     return {y.detach(), x.grad(), w.grad()};
   };
   expect_same_for_all_threads(run);
-  EXPECT_TRUE(run()[0].equal(short_convolution(wide.narrow(1, 40, 32).contiguous(), weight, {}, {}, {}, {.silu = true}).y_tc));
+  EXPECT_TRUE(run()[0].equal(
+      short_convolution(wide.narrow(1, 40, 32).contiguous(), weight, {}, {}, {}, {.silu = true}).y_tc));
 }
 
 TEST(ShortConvolution, RefusesWhatDoesNotFit) {

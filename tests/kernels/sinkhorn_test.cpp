@@ -1,4 +1,5 @@
-// Sinkhorn's iteration against the loops of its definition, closed forms, and logits that a plain exponential does not bear.
+// Sinkhorn's iteration against the loops of its definition, closed forms, and logits that a plain exponential
+// does not bear.
 #include "kernels/experts/sinkhorn.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ std::vector<std::vector<double>> by_definition(const Tensor& logits) {
   const auto tokens = static_cast<size_t>(logits.size(0)), experts = static_cast<size_t>(logits.size(1));
   std::vector<std::vector<double>> c(tokens, std::vector<double>(experts));
   for (size_t t = 0; t < tokens; ++t) {
-    for (size_t e = 0; e < experts; ++e) c[t][e] = std::exp(logits[static_cast<int64_t>(t)][static_cast<int64_t>(e)].item<double>());
+    for (size_t e = 0; e < experts; ++e)
+      c[t][e] = std::exp(logits[static_cast<int64_t>(t)][static_cast<int64_t>(e)].item<double>());
   }
   std::vector<double> d0(tokens, 1), d1(experts, 1);
   for (double error = 1; error > 1e-4;) {
@@ -42,9 +44,11 @@ std::vector<std::vector<double>> by_definition(const Tensor& logits) {
   return c;
 }
 
-// Logits of a size of 1: the 1e-8 beside a sum is then next to nothing, whether of the exponentials or of those relative to the largest.
+// Logits of a size of 1: the 1e-8 beside a sum is then next to nothing, whether of the exponentials or of
+// those relative to the largest.
 TEST(Sinkhorn, EqualsItsDefinition) {
-  for (const auto& [tokens, experts] : {std::pair<int64_t, int64_t>{1, 1}, {1, 5}, {7, 3}, {40, 8}, {300, 5}, {3, 33}}) {
+  for (const auto& [tokens, experts] :
+       {std::pair<int64_t, int64_t>{1, 1}, {1, 5}, {7, 3}, {40, 8}, {300, 5}, {3, 33}}) {
     const Tensor logits = random_tensor({tokens, experts}, 3);
     const Tensor found = sinkhorn(logits);
     const auto expected = by_definition(logits);
@@ -52,7 +56,8 @@ TEST(Sinkhorn, EqualsItsDefinition) {
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t e = 0; e < experts; ++e) {
         const double value = expected[static_cast<size_t>(t)][static_cast<size_t>(e)];
-        EXPECT_NEAR(found[t][e].item<double>(), value, 2e-7 * value) << tokens << "x" << experts << " at " << t << ", " << e;
+        EXPECT_NEAR(found[t][e].item<double>(), value, 2e-7 * value)
+            << tokens << "x" << experts << " at " << t << ", " << e;
       }
     }
   }
@@ -67,7 +72,8 @@ TEST(Sinkhorn, KnownValueOfTwoByTwo) {
   EXPECT_NEAR(found[0][1].item<double>(), 0.5 - p, 1e-4);
 }
 
-// One expert is everybody's darling, by far; every column has its share all the same, and who wants it most comes first in it.
+// One expert is everybody's darling, by far; every column has its share all the same, and who wants it most
+// comes first in it.
 TEST(Sinkhorn, EveryExpertGetsItsShare) {
   constexpr int64_t kTokens = 60, kExperts = 6;
   Tensor logits = random_tensor({kTokens, kExperts}, 5);
@@ -81,7 +87,8 @@ TEST(Sinkhorn, EveryExpertGetsItsShare) {
 
 TEST(Sinkhorn, LogitsOfAnySize) {
   const Tensor logits = random_tensor({20, 4}, 6);
-  const Tensor shifted = logits + at::arange(20, at::kDouble).mul(1000).sub(9000).unsqueeze(1);  // of a row: nothing changes
+  // of a row: nothing changes
+  const Tensor shifted = logits + at::arange(20, at::kDouble).mul(1000).sub(9000).unsqueeze(1);
   EXPECT_LT(relative_error(sinkhorn(shifted), sinkhorn(logits)), 1e-9);
   EXPECT_TRUE(sinkhorn(logits.mul(1e4)).isfinite().all().item<bool>());
   EXPECT_LT(relative_error(sinkhorn(at::zeros({3, 4})), at::full({3, 4}, 1.0 / 12, at::kDouble)), 1e-7);

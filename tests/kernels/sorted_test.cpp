@@ -1,5 +1,5 @@
-// SortedByExpert against loops over tokens: all choices of all experts, those of a run of experts, and those that were not dropped; backward
-// through both ways.
+// SortedByExpert against loops over tokens: all choices of all experts, those of a run of experts, and those
+// that were not dropped; backward through both ways.
 #include "kernels/experts/sorted.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ constexpr int64_t kOfAll = 5, kPerToken = 3, kWidth = 7;
 Tensor choices(int64_t tokens, bool drop) {
   const Tensor choice = at::empty({tokens, kPerToken}, at::kLong);
   for (int64_t t = 0; t < tokens; ++t) {
-    for (int64_t k = 0; k < kPerToken; ++k) choice[t][k] = drop && (t + 2 * k) % 4 == 1 ? -1 : (t * t + 2 * k) % kOfAll;
+    for (int64_t k = 0; k < kPerToken; ++k)
+      choice[t][k] = drop && (t + 2 * k) % 4 == 1 ? -1 : (t * t + 2 * k) % kOfAll;
   }
   return choice;
 }
@@ -32,15 +33,18 @@ void check_sorted(const SortedCase& test, int64_t tokens, at::ScalarType type, d
   const SortedByExpert sorted(choice, test.of, every);
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor x = longhaul::testing::random_tensor({tokens, kWidth}, 1).to(type).requires_grad_(true);
-  const Tensor weight = longhaul::testing::random_tensor({tokens, kPerToken}, 2).to(wide).requires_grad_(true);
+  const Tensor weight =
+      longhaul::testing::random_tensor({tokens, kPerToken}, 2).to(wide).requires_grad_(true);
   const Tensor d_out = longhaul::testing::random_tensor({tokens, kWidth}, 3).to(type);
   ASSERT_EQ(static_cast<int64_t>(sorted.rows_per_expert().size()), test.of.count);
   std::vector<Tensor> parts = sorted.rows(x).split_with_sizes(sorted.rows_per_expert());
-  for (size_t e = 0; e < parts.size(); ++e) parts[e] = parts[e] * static_cast<double>(test.of.first + static_cast<int64_t>(e) + 2);
+  for (size_t e = 0; e < parts.size(); ++e)
+    parts[e] = parts[e] * static_cast<double>(test.of.first + static_cast<int64_t>(e) + 2);
   const Tensor out = sorted.back(at::cat(parts), weight);
   out.backward(d_out);
 
-  const Tensor x64 = x.detach().to(at::kDouble), w64 = weight.detach().to(at::kDouble), d64 = d_out.to(at::kDouble);
+  const Tensor x64 = x.detach().to(at::kDouble), w64 = weight.detach().to(at::kDouble),
+               d64 = d_out.to(at::kDouble);
   const Tensor expected = at::zeros_like(x64), dx = at::zeros_like(x64), dw = at::zeros_like(w64);
   std::vector<int64_t> counts(static_cast<size_t>(test.of.count));
   for (int64_t t = 0; t < tokens; ++t) {
@@ -65,9 +69,14 @@ void check_sorted(const SortedCase& test, int64_t tokens, at::ScalarType type, d
 
 // Numbers up to some hundred: bf16 rounds rows, results and gradients to 2^-8 of them.
 TEST(SortedByExpertTest, IsWhatLoopsOverTokensGive) {
-  for (const SortedCase& test : {SortedCase{{0, kOfAll}, false}, {{0, kOfAll}, true}, {{1, 2}, false}, {{3, 2}, true}, {{4, 1}, false}}) {
+  for (const SortedCase& test : {SortedCase{{0, kOfAll}, false},
+                                 {{0, kOfAll}, true},
+                                 {{1, 2}, false},
+                                 {{3, 2}, true},
+                                 {{4, 1}, false}}) {
     for (const int64_t tokens : {0, 1, 11, 40}) {
-      SCOPED_TRACE(::testing::Message() << test.of.first << " + " << test.of.count << " dropped " << test.drop << " tokens " << tokens);
+      SCOPED_TRACE(::testing::Message() << test.of.first << " + " << test.of.count << " dropped " << test.drop
+                                        << " tokens " << tokens);
       check_sorted(test, tokens, at::kDouble, 1e-12);
       check_sorted(test, tokens, at::kFloat, 1e-4);
       check_sorted(test, tokens, at::kBFloat16, 1.0);

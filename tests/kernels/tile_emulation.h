@@ -1,7 +1,8 @@
-// The tile instructions of AMX in plain C++, exactly as Intel's manual (Instruction Set Extensions reference, TDPBF16PS) defines them,
-// for machines that do not have them. Of TDPBF16PS: denormal bf16 operands and denormal results count as 0 (DAZ = FTZ = 1), rounding is
-// to nearest even, MXCSR does not matter; the even and the odd k of a row are summed apart with fused multiply-adds, both sums are added,
-// and that is added to the destination. Tiles are 16 rows × 64 bytes; use before configure() is counted as an error.
+// The tile instructions of AMX in plain C++, exactly as Intel's manual (Instruction Set Extensions reference,
+// TDPBF16PS) defines them, for machines that do not have them. Of TDPBF16PS: denormal bf16 operands and
+// denormal results count as 0 (DAZ = FTZ = 1), rounding is to nearest even, MXCSR does not matter; the even
+// and the odd k of a row are summed apart with fused multiply-adds, both sums are added, and that is added to
+// the destination. Tiles are 16 rows × 64 bytes; use before configure() is counted as an error.
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ struct EmulatedTiles {
   template <int T>
   static void load(const void* from, int64_t stride) {
     for (int r = 0; r < 16; ++r)
-      std::memcpy(tile<T>().row[static_cast<size_t>(r)].data(), static_cast<const uint8_t*>(from) + r * stride, 64);
+      std::memcpy(tile<T>().row[static_cast<size_t>(r)].data(),
+                  static_cast<const uint8_t*>(from) + r * stride, 64);
   }
   template <int T>
   static void load_past(const void* from, int64_t stride) {
@@ -41,18 +43,21 @@ struct EmulatedTiles {
   }
   template <int T>
   static void store(void* to, int64_t stride) {
-    for (int r = 0; r < 16; ++r) std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile<T>().row[static_cast<size_t>(r)].data(), 64);
+    for (int r = 0; r < 16; ++r)
+      std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile<T>().row[static_cast<size_t>(r)].data(), 64);
   }
   template <int C, int A, int B>
   static void multiply_add() {
-    static_assert(C != A && C != B && A != B, "the instruction faults when two operands are the same register");
+    static_assert(C != A && C != B && A != B,
+                  "the instruction faults when two operands are the same register");
     ++products;
     for (size_t m = 0; m < 16; ++m) {
       float sums[16][2] = {};
       for (size_t k = 0; k < 16; ++k) {
         for (size_t n = 0; n < 16; ++n) {
           for (size_t odd = 0; odd < 2; ++odd) {
-            sums[n][odd] = flushed(std::fma(bf16(tile<A>(), m, 2 * k + odd), bf16(tile<B>(), k, 2 * n + odd), sums[n][odd]));
+            sums[n][odd] = flushed(
+                std::fma(bf16(tile<A>(), m, 2 * k + odd), bf16(tile<B>(), k, 2 * n + odd), sums[n][odd]));
           }
         }
       }

@@ -1,4 +1,5 @@
-// The Toeplitz encoding against the matrix of all pairs of tokens in fp64, by finite differences, cut into calls, and at extremes.
+// The Toeplitz encoding against the matrix of all pairs of tokens in fp64, by finite differences, cut into
+// calls, and at extremes.
 #include "kernels/toeplitz/op.h"
 
 #include <gtest/gtest.h>
@@ -15,16 +16,21 @@ namespace {
 
 using namespace longhaul::testing;
 
-// κ_c(τ) summed from its definition, for all pairs; `initial` stands for what came before: λ^(t + 1) of it is left at token t.
-Toeplitz by_pairs(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay, const std::vector<int64_t>& offsets,
-                  const Tensor& initial) {
+// κ_c(τ) summed from its definition, for all pairs; `initial` stands for what came before: λ^(t + 1) of it is
+// left at token t.
+Toeplitz by_pairs(const Tensor& x, const Tensor& coefficient, const Tensor& log_decay,
+                  const std::vector<int64_t>& offsets, const Tensor& initial) {
   std::vector<Tensor> rows{x.narrow(0, 0, 0)}, states;
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     const int64_t begin = offsets[n], count = offsets[n + 1] - begin;
     const Tensor t = at::arange(count, at::kDouble), apart = t.unsqueeze(1) - t.unsqueeze(0);
-    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * log_decay).exp();                                                // [t, s, e]
-    const Tensor kernel = at::matmul(powers, coefficient.t()) * apart.ge(0).unsqueeze(2);                                     // [t, s, c]
-    const Tensor left = ((count - 1 - t).unsqueeze(1) * log_decay).exp(), before = ((t + 1).unsqueeze(1) * log_decay).exp();  // [t, e]
+    // [t, s, e]
+    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * log_decay).exp();
+    // [t, s, c]
+    const Tensor kernel = at::matmul(powers, coefficient.t()) * apart.ge(0).unsqueeze(2);
+    // [t, e]
+    const Tensor left = ((count - 1 - t).unsqueeze(1) * log_decay).exp(),
+                 before = ((t + 1).unsqueeze(1) * log_decay).exp();
     const Tensor part = x.narrow(0, begin, count);
     Tensor y = (kernel * part.unsqueeze(0)).sum(1), state = at::mm(left.t(), part);
     if (initial.defined()) {
@@ -38,18 +44,21 @@ Toeplitz by_pairs(const Tensor& x, const Tensor& coefficient, const Tensor& log_
   return {at::cat(rows), at::stack(states)};
 }
 
-std::vector<Tensor> toeplitz_leaves(const std::vector<Tensor>& from, std::optional<at::ScalarType> type = {}) {
+std::vector<Tensor> toeplitz_leaves(const std::vector<Tensor>& from,
+                                    std::optional<at::ScalarType> type = {}) {
   std::vector<Tensor> to;
   for (const Tensor& each : from)
-    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true) : Tensor());
+    to.push_back(each.defined() ? each.to(type.value_or(each.scalar_type())).clone().requires_grad_(true)
+                                : Tensor());
   return to;
 }
 
-void expect_same(const Toeplitz& found, const std::vector<Tensor>& in, const Toeplitz& wanted, const std::vector<Tensor>& again,
-                 double tolerance, const std::string& what) {
+void expect_same(const Toeplitz& found, const std::vector<Tensor>& in, const Toeplitz& wanted,
+                 const std::vector<Tensor>& again, double tolerance, const std::string& what) {
   EXPECT_LT(relative_error(found.y_td, wanted.y_td), tolerance) << what;
   EXPECT_LT(relative_error(found.final_state_ned, wanted.final_state_ned), tolerance) << what;
-  const Tensor mix = random_tensor(found.y_td.sizes(), 40), last = random_tensor(found.final_state_ned.sizes(), 41);
+  const Tensor mix = random_tensor(found.y_td.sizes(), 40),
+               last = random_tensor(found.final_state_ned.sizes(), 41);
   const auto mixed = [&](const Toeplitz& of) {
     return of.y_td.to(at::kDouble).mul(mix).sum() + of.final_state_ned.to(at::kDouble).mul(last).sum();
   };
@@ -62,11 +71,12 @@ void expect_same(const Toeplitz& found, const std::vector<Tensor>& in, const Toe
 }
 
 const std::vector<int64_t> kToeplitzDocuments = {0, 1, 1, 8, 75, 204};
-const std::pair<at::ScalarType, double> kToeplitzTypes[] = {{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}};
+const std::pair<at::ScalarType, double> kToeplitzTypes[] = {
+    {at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}};
 
 // x, B, log λ, and an initial state.
-std::vector<Tensor> toeplitz_values(int64_t tokens, int64_t documents, int64_t channels, int64_t exponentials, at::ScalarType type,
-                                    bool state) {
+std::vector<Tensor> toeplitz_values(int64_t tokens, int64_t documents, int64_t channels, int64_t exponentials,
+                                    at::ScalarType type, bool state) {
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   return {random_tensor({tokens, channels}, 1, type), random_tensor({channels, exponentials}, 2, wide),
           random_tensor({exponentials}, 3, wide).mul(2).exp().neg(),
@@ -97,7 +107,8 @@ TEST(Toeplitz, InChunksOnAnyDevice) {
     const auto values = toeplitz_values(204, 5, 6, 4, at::kDouble, state);
     const auto in = toeplitz_leaves(values), again = toeplitz_leaves(values);
     expect_same(toeplitz_aten(in[0], in[1], in[2], offsets, in[3]), in,
-                by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]), again, 1e-12, "in chunks");
+                by_pairs(again[0], again[1], again[2], kToeplitzDocuments, again[3]), again, 1e-12,
+                "in chunks");
   }
 }
 
@@ -109,7 +120,8 @@ TEST(Toeplitz, Gradients) {
         const Toeplitz out = toeplitz(in[0], in[1], in[2].exp().neg(), offsets, in[3]);
         return out.y_td.mul(mix).sum() + out.final_state_ned.mul(last).sum();
       },
-      {random_tensor({11, 3}, 1), random_tensor({3, 2}, 2), random_tensor({2}, 3), random_tensor({2, 2, 3}, 4)});
+      {random_tensor({11, 3}, 1), random_tensor({3, 2}, 2), random_tensor({2}, 3),
+       random_tensor({2, 2, 3}, 4)});
 }
 
 // A gradient alone, of each input, and of y or of the last state alone, is that of all together.
@@ -126,7 +138,8 @@ TEST(Toeplitz, GradientsOfSomeInputsOnly) {
     };
     const auto all = gradients(-1);
     for (int64_t i = 0; i < 4; ++i) {
-      EXPECT_TRUE(gradients(i)[static_cast<size_t>(i)].grad().equal(all[static_cast<size_t>(i)].grad())) << i << of_state;
+      EXPECT_TRUE(gradients(i)[static_cast<size_t>(i)].grad().equal(all[static_cast<size_t>(i)].grad()))
+          << i << of_state;
     }
   }
 }
@@ -139,7 +152,8 @@ TEST(Toeplitz, ContinuesToTheBit) {
   states[0].fill_(7);
   const std::vector<int64_t> rows{2};
   for (const auto& [begin, length] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 15}}) {
-    const Tensor part = toeplitz_continued(values[0].narrow(0, begin, length), values[1], values[2], {states, rows}, {});
+    const Tensor part =
+        toeplitz_continued(values[0].narrow(0, begin, length), values[1], values[2], {states, rows}, {});
     EXPECT_TRUE(part.equal(whole.y_td.narrow(0, begin, length))) << begin;
   }
   EXPECT_TRUE(states[2].equal(whole.final_state_ned[0]));
@@ -148,7 +162,8 @@ TEST(Toeplitz, ContinuesToTheBit) {
 
 // λ = 1 sums without end, λ = 0 keeps the token alone; both are exact.
 TEST(Toeplitz, KnownAnswers) {
-  const Tensor x = at::arange(1, 1001, at::kDouble).unsqueeze(1), two = at::tensor({1.0, 10.0}, at::kDouble).unsqueeze(0);
+  const Tensor x = at::arange(1, 1001, at::kDouble).unsqueeze(1),
+               two = at::tensor({1.0, 10.0}, at::kDouble).unsqueeze(0);
   const Tensor y = toeplitz(x, two, at::tensor({0.0, -1e4}, at::kDouble), {}, {}).y_td;
   EXPECT_TRUE(y.equal(x.cumsum(0) + 10 * x));
 }

@@ -1,4 +1,5 @@
-// The vector helpers that the memory-bound operators share: rounding to bf16, tails, exponential and sigmoid, per instruction set.
+// The vector helpers that the memory-bound operators share: rounding to bf16, tails, exponential and sigmoid,
+// per instruction set.
 #include "kernels/vector/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -66,7 +67,8 @@ template <class T>
 std::vector<T> spread(double largest) {
   std::vector<T> x;
   for (double v = -largest; v <= largest; v += largest / 20011) x.push_back(static_cast<T>(v));
-  for (const double v : {0.0, 1e-30, -1e-30, 1e-3, -1e-3, 0.34657359, 0.34657360}) x.push_back(static_cast<T>(v));
+  for (const double v : {0.0, 1e-30, -1e-30, 1e-3, -1e-3, 0.34657359, 0.34657360})
+    x.push_back(static_cast<T>(v));
   return x;
 }
 
@@ -89,10 +91,30 @@ TEST(VectorMath, ExponentialAndSigmoidErrors) {
   const auto exact_exp = [](long double x) { return std::exp(x); };
   const auto exact_sigmoid = [](long double x) { return 1 / (1 + std::exp(-x)); };
   for_each_instruction_set([&] {
-    expect_close<float>([](auto... a) { LONGHAUL_CHOOSE(exponentials_fp32)(a...); }, exact_exp, 87, std::exp2(-23));
-    expect_close<double>([](auto... a) { LONGHAUL_CHOOSE(exponentials_fp64)(a...); }, exact_exp, 700, std::exp2(-51));
-    expect_close<float>([](auto... a) { LONGHAUL_CHOOSE(sigmoids_fp32)(a...); }, exact_sigmoid, 87, std::exp2(-21));
-    expect_close<double>([](auto... a) { LONGHAUL_CHOOSE(sigmoids_fp64)(a...); }, exact_sigmoid, 700, std::exp2(-50));
+    expect_close<float>(
+        [](auto... a) {
+          LONGHAUL_CHOOSE(exponentials_fp32)
+          (a...);
+        },
+        exact_exp, 87, std::exp2(-23));
+    expect_close<double>(
+        [](auto... a) {
+          LONGHAUL_CHOOSE(exponentials_fp64)
+          (a...);
+        },
+        exact_exp, 700, std::exp2(-51));
+    expect_close<float>(
+        [](auto... a) {
+          LONGHAUL_CHOOSE(sigmoids_fp32)
+          (a...);
+        },
+        exact_sigmoid, 87, std::exp2(-21));
+    expect_close<double>(
+        [](auto... a) {
+          LONGHAUL_CHOOSE(sigmoids_fp64)
+          (a...);
+        },
+        exact_sigmoid, 700, std::exp2(-50));
   });
 }
 
@@ -137,10 +159,12 @@ TEST(Bf16, RoundsToNearestEven) {
   for_each_instruction_set([&] {
     std::vector<uint16_t> found(x.size(), 0xdead);
     LONGHAUL_CHOOSE(to_bf16)(x.data(), found.data(), static_cast<int64_t>(x.size()));
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(found[i], expected[i]) << std::hex << std::bit_cast<uint32_t>(x[i]);
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(found[i], expected[i]) << std::hex << std::bit_cast<uint32_t>(x[i]);
     std::vector<float> back(x.size());
     LONGHAUL_CHOOSE(from_bf16)(found.data(), back.data(), static_cast<int64_t>(x.size()));
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), static_cast<uint32_t>(found[i]) << 16);
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), static_cast<uint32_t>(found[i]) << 16);
   });
 }
 
@@ -148,8 +172,9 @@ TEST(Bf16, RoundsToNearestEven) {
 TEST(Walk, TouchesNothingOutside) {
   for_each_instruction_set([] {
     for (int64_t n = 0; n <= 50; ++n) {
-      std::vector<uint16_t> x(static_cast<size_t>(n) + 40, 0x7fc0), y(x.size(), 0xbeef);  // NaN behind the end
-      std::fill_n(x.begin(), n, static_cast<uint16_t>(0x4000));                           // 2
+      // NaN behind the end
+      std::vector<uint16_t> x(static_cast<size_t>(n) + 40, 0x7fc0), y(x.size(), 0xbeef);
+      std::fill_n(x.begin(), n, static_cast<uint16_t>(0x4000));  // 2
       EXPECT_EQ(LONGHAUL_CHOOSE(sum_of_successors)(x.data(), n), 3.0f * static_cast<float>(n));
       std::vector<float> wide(x.size(), -7.0f);
       LONGHAUL_CHOOSE(from_bf16)(x.data(), wide.data(), n);

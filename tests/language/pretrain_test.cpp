@@ -1,5 +1,6 @@
-// Pre-training beside a plain implementation in fp64: an attention model of a few lines of tensor operations, automatic differentiation, AdamW
-// by hand, and the batches a loader of its own gives. What is compared: losses, gradient norms and every weight, step by step.
+// Pre-training beside a plain implementation in fp64: an attention model of a few lines of tensor operations,
+// automatic differentiation, AdamW by hand, and the batches a loader of its own gives. What is compared:
+// losses, gradient norms and every weight, step by step.
 #include "language/pretrain.h"
 
 #include <gmock/gmock.h>
@@ -23,38 +24,53 @@ using longhaul::testing::id_tensor;
 using ::testing::HasSubstr;
 using train::testing::Tensors;
 
-// One pre-norm layer of softmax attention without positions, SwiGLU, RMS norms, an untied head. The loss is a sum over labels.
+// One pre-norm layer of softmax attention without positions, SwiGLU, RMS norms, an untied head. The loss is a
+// sum over labels.
 struct PlainModel {
   int64_t heads, head_dim;
   double norm_eps;
 
-  Tensor norm(const Tensor& x, const Tensor& weight) const { return x * (x.square().mean(-1, true) + norm_eps).rsqrt() * weight; }
+  Tensor norm(const Tensor& x, const Tensor& weight) const {
+    return x * (x.square().mean(-1, true) + norm_eps).rsqrt() * weight;
+  }
 
   Tensor loss(const Tensors& w, const data::Batch& batch) const {
     const auto tokens = static_cast<int64_t>(batch.inputs.size());
     std::vector<int64_t> document_of(batch.inputs.size());
     for (int64_t d = 0; d < batch.layout.documents(); ++d) {
-      for (int64_t t = batch.layout.document_offsets[static_cast<size_t>(d)]; t < batch.layout.document_offsets[static_cast<size_t>(d) + 1];
-           ++t)
+      for (int64_t t = batch.layout.document_offsets[static_cast<size_t>(d)];
+           t < batch.layout.document_offsets[static_cast<size_t>(d) + 1]; ++t)
         document_of[static_cast<size_t>(t)] = d;
     }
     const Tensor document = id_tensor(document_of), place = at::arange(tokens, at::kLong);
-    const Tensor hidden_from = (document.unsqueeze(1) != document.unsqueeze(0)).logical_or(place.unsqueeze(0) > place.unsqueeze(1));
+    const Tensor hidden_from =
+        (document.unsqueeze(1) != document.unsqueeze(0)).logical_or(place.unsqueeze(0) > place.unsqueeze(1));
     const auto head_wise = [&](const Tensor& x, const char* which) {
-      return x.matmul(w.at(std::string("layers.0.mixer.") + which + ".weight").t()).view({tokens, heads, head_dim}).transpose(0, 1);
+      return x.matmul(w.at(std::string("layers.0.mixer.") + which + ".weight").t())
+          .view({tokens, heads, head_dim})
+          .transpose(0, 1);
     };
-    const auto channel = [&](const char* which) { return w.at(std::string("layers.0.channel.") + which + ".weight").t(); };
+    const auto channel = [&](const char* which) {
+      return w.at(std::string("layers.0.channel.") + which + ".weight").t();
+    };
 
     Tensor x = w.at("embedding.weight").index_select(0, id_tensor(batch.inputs));
     const Tensor h = norm(x, w.at("layers.0.mixer_norm.weight"));
-    const Tensor scores = head_wise(h, "query").matmul(head_wise(h, "key").transpose(1, 2)) / std::sqrt(static_cast<double>(head_dim));
-    const Tensor seen = scores.masked_fill(hidden_from, -std::numeric_limits<double>::infinity()).softmax(-1).matmul(head_wise(h, "value"));
-    x = x + seen.transpose(0, 1).reshape({tokens, heads * head_dim}).matmul(w.at("layers.0.mixer.output.weight").t());
+    const Tensor scores = head_wise(h, "query").matmul(head_wise(h, "key").transpose(1, 2)) /
+                          std::sqrt(static_cast<double>(head_dim));
+    const Tensor seen = scores.masked_fill(hidden_from, -std::numeric_limits<double>::infinity())
+                            .softmax(-1)
+                            .matmul(head_wise(h, "value"));
+    x = x + seen.transpose(0, 1)
+                .reshape({tokens, heads * head_dim})
+                .matmul(w.at("layers.0.mixer.output.weight").t());
     const Tensor g = norm(x, w.at("layers.0.channel_norm.weight")), gate = g.matmul(channel("gate"));
     x = x + (gate * gate.sigmoid() * g.matmul(channel("up"))).matmul(channel("down"));
     const Tensor log_p = norm(x, w.at("norm.weight")).matmul(w.at("head.weight").t()).log_softmax(-1);
-    const Tensor labels = id_tensor(batch.labels), each = -log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
-    const Tensor weight = batch.weights.empty() ? at::ones_like(each) : at::tensor(batch.weights).to(at::kDouble);
+    const Tensor labels = id_tensor(batch.labels),
+                 each = -log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
+    const Tensor weight =
+        batch.weights.empty() ? at::ones_like(each) : at::tensor(batch.weights).to(at::kDouble);
     return (each * weight).masked_select(labels >= 0).sum();
   }
 };
@@ -64,7 +80,8 @@ class PretrainByHand : public ::testing::Test {
   explicit PretrainByHand(int documents = 40) {
     for (int d = 0; d < documents; ++d) {
       std::string text;
-      for (int i = 0; i <= d % 5; ++i) text += "line " + std::to_string(i * d) + " of " + std::to_string(d) + "\n";
+      for (int i = 0; i <= d % 5; ++i)
+        text += "line " + std::to_string(i * d) + " of " + std::to_string(d) + "\n";
       std::filesystem::create_directories(folder_ / "text");
       write_text_atomically(folder_ / "text" / (std::to_string(d) + ".txt"), text);
     }
@@ -99,7 +116,9 @@ class PretrainByHand : public ::testing::Test {
     overrides.insert(overrides.end(), more.begin(), more.end());
     return recipe::load_defaults(overrides);
   }
-  data::RunData open(const recipe::LoadedRecipe& of) const { return data::open_run_data(of.recipe.data, {}, folder_ / "cache"); }
+  data::RunData open(const recipe::LoadedRecipe& of) const {
+    return data::open_run_data(of.recipe.data, {}, folder_ / "cache");
+  }
   std::unique_ptr<Pretrain> task(const recipe::LoadedRecipe& of, const data::RunData& data) const {
     auto task = std::make_unique<Pretrain>(of.recipe, data, folder_ / "packing", at::kCPU, alone_);
     task->parameters().initialise(static_cast<uint64_t>(of.recipe.train.seed));
@@ -139,7 +158,8 @@ class PretrainByHand : public ::testing::Test {
     double lr, loss, norm;
     Tensors weights;
   };
-  std::vector<Step> by_hand(const recipe::LoadedRecipe& of, const data::RunData& data, Tensors weights, int64_t steps) const {
+  std::vector<Step> by_hand(const recipe::LoadedRecipe& of, const data::RunData& data, Tensors weights,
+                            int64_t steps) const {
     const auto& [train, optim] = std::pair(of.recipe.train, of.recipe.optim);
     const PlainModel model{of.recipe.model.heads, of.recipe.model.head_dim, of.recipe.model.norm_eps};
     train::testing::AdamwByHand adamw(optim);
@@ -151,10 +171,13 @@ class PretrainByHand : public ::testing::Test {
       const Tensor loss = model.loss(leaves, batch) / labels(batch);
       loss.backward();
       for (const auto& [name, leaf] : leaves) gradients[name] = leaf.grad();
-      const double warmup = static_cast<double>(optim.warmup_steps), at = static_cast<double>(s), length = static_cast<double>(train.steps);
+      const double warmup = static_cast<double>(optim.warmup_steps), at = static_cast<double>(s),
+                   length = static_cast<double>(train.steps);
       const double share =
-          at < warmup ? at / warmup
-                      : 0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi * (at - warmup) / (length - warmup)));  // cosine to a tenth
+          at < warmup
+              ? at / warmup
+              // cosine to a tenth
+              : 0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi * (at - warmup) / (length - warmup)));
       Step step{.lr = optim.lr * share, .loss = loss.item<double>()};
       step.norm = adamw.step(weights, gradients, step.lr);
       step.weights = weights;
@@ -177,8 +200,8 @@ TEST_F(PretrainByHand, TwoStepsAreTheOnesWorkedOut) {
   parallel::Ranks ranks;
   for (int64_t s = 1; s <= 2; ++s) {
     const Step& by_hand = expected[static_cast<size_t>(s - 1)];
-    const train::StepResult result =
-        train::run_step(*task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});
+    const train::StepResult result = train::run_step(
+        *task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});
     EXPECT_NEAR(result.loss, by_hand.loss, 1e-12);
     EXPECT_NEAR(result.gradient_norm, by_hand.norm, 1e-12);
     expect_weights(*task, by_hand.weights);
@@ -193,12 +216,14 @@ TEST_F(PretrainByHand, TokensThatTheDataWeighsAreTheOnesWorkedOut) {
     for (int d = 0; d < 60; ++d) {
       const std::string ask = "ask " + std::to_string(d * 7) + " ",
                         answer = std::string(static_cast<size_t>(d % 9), 'a') + std::to_string(d);
-      rows += parts ? R"({"text": [{"text": ")" + ask + R"(", "loss": 0.25}, {"text": ")" + answer + R"("}, {"text": "!", "loss": false}]})"
+      rows += parts ? R"({"text": [{"text": ")" + ask + R"(", "loss": 0.25}, {"text": ")" + answer +
+                          R"("}, {"text": "!", "loss": false}]})"
                     : R"({"prompt": ")" + ask + R"(", "completion": ")" + answer + "\"}";
       rows += "\n";
     }
     write_text_atomically(folder_ / (loss_on + ".jsonl"), rows);
-    const auto recipe = this->recipe({"data.source=" + (folder_ / (loss_on + ".jsonl")).string(), "data.loss_on=" + loss_on});
+    const auto recipe =
+        this->recipe({"data.source=" + (folder_ / (loss_on + ".jsonl")).string(), "data.loss_on=" + loss_on});
     const data::RunData data = open(recipe);
     const auto task = this->task(recipe, data);
     const auto expected = by_hand(recipe, data, weights(*task), 2);
@@ -207,11 +232,13 @@ TEST_F(PretrainByHand, TokensThatTheDataWeighsAreTheOnesWorkedOut) {
     for (int64_t s = 1; s <= 2; ++s) {
       const Step& by_hand = expected[static_cast<size_t>(s - 1)];
       const data::Batch batch = this->batch(recipe, data, s);
-      const train::StepResult result =
-          train::run_step(*task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});
+      const train::StepResult result = train::run_step(
+          *task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});
       EXPECT_EQ(result.work.weight, labels(batch));
-      EXPECT_DOUBLE_EQ(result.work.auxiliary_scale(), labels(batch) / static_cast<double>(batch.inputs.size()));
-      EXPECT_LT(labels(batch), static_cast<double>(batch.inputs.size()) * (parts ? 0.7 : 0.6)) << "most tokens count";
+      EXPECT_DOUBLE_EQ(result.work.auxiliary_scale(),
+                       labels(batch) / static_cast<double>(batch.inputs.size()));
+      EXPECT_LT(labels(batch), static_cast<double>(batch.inputs.size()) * (parts ? 0.7 : 0.6))
+          << "most tokens count";
       EXPECT_NEAR(result.loss, by_hand.loss, 1e-12) << loss_on;
       EXPECT_NEAR(result.gradient_norm, by_hand.norm, 1e-12) << loss_on;
       expect_weights(*task, by_hand.weights);
@@ -221,9 +248,11 @@ TEST_F(PretrainByHand, TokensThatTheDataWeighsAreTheOnesWorkedOut) {
 
 TEST_F(PretrainByHand, MaskedTokensRefuseDataThatSaysWhatCounts) {
   write_text_atomically(folder_ / "rows.jsonl",
-                        "{\"prompt\": \"a question\", \"completion\": \"an answer\"}\n{\"prompt\": \"b\", \"completion\": \"c\"}\n");
-  const auto recipe = this->recipe({"data.source=" + (folder_ / "rows.jsonl").string(), "data.loss_on=completion",
-                                    "data.held_out_percent=0", "train.objective=masked", "model.causal=false", "model.vocabulary=258"});
+                        "{\"prompt\": \"a question\", \"completion\": \"an answer\"}\n{\"prompt\": \"b\", "
+                        "\"completion\": \"c\"}\n");
+  const auto recipe = this->recipe({"data.source=" + (folder_ / "rows.jsonl").string(),
+                                    "data.loss_on=completion", "data.held_out_percent=0",
+                                    "train.objective=masked", "model.causal=false", "model.vocabulary=258"});
   const data::RunData data = open(recipe);
   try {
     task(recipe, data);
@@ -243,7 +272,8 @@ TEST_F(PretrainByHand, TheLossCurveOfAWholeRunIsTheOneWorkedOut) {
   observe::EventWriter events({.path = folder_ / "run" / "events.jsonl"});
   train::RunControl nobody;
   parallel::Ranks ranks;
-  train::Trainer(*task, *optimizer, ranks, events, storage::local_file_system(), nobody, {.recipe = recipe, .run_folder = folder_ / "run"})
+  train::Trainer(*task, *optimizer, ranks, events, storage::local_file_system(), nobody,
+                 {.recipe = recipe, .run_folder = folder_ / "run"})
       .run();
   size_t s = 0;
   for (const auto& event : observe::read_events(folder_ / "run" / "events.jsonl")) {
@@ -284,10 +314,12 @@ TEST_F(PretrainOnLittle, TheFirstStepTakesTheFirstBatchAndWeighsItsLabels) {
   }
   const PlainModel model{2, 4, recipe.recipe.model.norm_eps};
   EXPECT_NEAR(loss, model.loss(weights(*task), first).item<double>(), 1e-9);
-  EXPECT_GT(std::abs(loss - model.loss(weights(*task), second).item<double>()), 1e-3) << "two batches alike tell nothing";
+  EXPECT_GT(std::abs(loss - model.loss(weights(*task), second).item<double>()), 1e-3)
+      << "two batches alike tell nothing";
 }
 
-// A token that was added above the rows of a model: training takes the tokenizer as long as no text holds that token.
+// A token that was added above the rows of a model: training takes the tokenizer as long as no text holds
+// that token.
 TEST_F(PretrainByHand, ATokenWithoutARowIsRefusedWhereATextHoldsIt) {
   const std::filesystem::path tokenizer = folder_ / "tokenizer.json";
   data::bytes_with("</s>", {"<pad>"}).save(tokenizer);
@@ -305,7 +337,8 @@ TEST_F(PretrainByHand, ATokenWithoutARowIsRefusedWhereATextHoldsIt) {
   EXPECT_THAT(refusal({named, "train.objective=masked"}), HasSubstr("at most 257"));
   EXPECT_THAT(refusal({named, "model.vocabulary=256"}), HasSubstr("</s> is token 256"));
   write_text_atomically(folder_ / "text" / "more.txt", "one more <pad> text");
-  EXPECT_THAT(refusal({named}), ::testing::AllOf(HasSubstr("id 257 as token 10 of document"), HasSubstr("model.vocabulary=258")));
+  EXPECT_THAT(refusal({named}), ::testing::AllOf(HasSubstr("id 257 as token 10 of document"),
+                                                 HasSubstr("model.vocabulary=258")));
 }
 
 TEST_F(PretrainByHand, OnTheWayAPartOfTheHeldOutTextIsReadAtTheEndAllOfIt) {
@@ -313,12 +346,14 @@ TEST_F(PretrainByHand, OnTheWayAPartOfTheHeldOutTextIsReadAtTheEndAllOfIt) {
   const data::RunData data = open(recipe);
   const auto task = this->task(recipe, data);
   const auto expected = [&](int64_t limit) {
-    data::EvaluationReader reader(data.held_out(), {.context = 24, .tokens_per_batch = 48, .limit_tokens = limit});
+    data::EvaluationReader reader(data.held_out(),
+                                  {.context = 24, .tokens_per_batch = 48, .limit_tokens = limit});
     return *evaluate::evaluate(task->decoder(), reader);
   };
   const auto part = expected(60), all = expected(0);
   int64_t documents_and_tokens = 0;
-  for (const data::TokenDataset* side : data.held_out()) documents_and_tokens += side->tokens() + side->documents();
+  for (const data::TokenDataset* side : data.held_out())
+    documents_and_tokens += side->tokens() + side->documents();
   ASSERT_EQ(all.tokens, documents_and_tokens);
   ASSERT_LT(part.tokens, all.tokens - 24);
   int batches = 0;

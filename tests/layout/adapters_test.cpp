@@ -19,7 +19,8 @@ using recipe::AdapterKind;
 using ::testing::HasSubstr;
 
 recipe::ModelConfig adapted(const std::vector<std::string>& targets, AdapterKind kind = AdapterKind::kLora) {
-  recipe::ModelConfig model{.layers = 2, .hidden = 16, .vocabulary = 50, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
+  recipe::ModelConfig model{
+      .layers = 2, .hidden = 16, .vocabulary = 50, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
   model.intermediate = 12;
   model.lora = {.rank = 3, .alpha = 6, .targets = targets, .kind = kind};
   return model;
@@ -38,7 +39,8 @@ std::map<std::string, ParameterSpec> adapters_of(const recipe::ModelConfig& mode
 TEST(AdapterTensors, StandBesideEveryLinearLayerExceptTheHead) {
   const auto all = adapters_of(adapted({"all-linear"}));
   EXPECT_EQ(all.size(), 2u * 7 * 2) << "query, key, value, output, gate, up and down of two layers";
-  const ParameterSpec &down = all.at("layers.1.channel.down.lora_a.weight"), &up = all.at("layers.1.channel.down.lora_b.weight");
+  const ParameterSpec &down = all.at("layers.1.channel.down.lora_a.weight"),
+                      &up = all.at("layers.1.channel.down.lora_b.weight");
   EXPECT_EQ(down.tensor.global_shape, (Shape{3, 12}));
   EXPECT_EQ(up.tensor.global_shape, (Shape{16, 3}));
   EXPECT_EQ(down.layer, 1);
@@ -46,7 +48,8 @@ TEST(AdapterTensors, StandBesideEveryLinearLayerExceptTheHead) {
   EXPECT_EQ(up.adapter_of.scale, 2);
   EXPECT_EQ(up.init.kind, Init::Kind::kZeros);
   EXPECT_EQ(down.init.kind, Init::Kind::kUniform);
-  EXPECT_NEAR(std::sqrt(3.0) * down.init.std, 1 / std::sqrt(12.0), 1e-15) << "as kaiming_uniform_ with a = √5";
+  EXPECT_NEAR(std::sqrt(3.0) * down.init.std, 1 / std::sqrt(12.0), 1e-15)
+      << "as kaiming_uniform_ with a = √5";
 }
 
 TEST(AdapterTensors, PatternsAreOfNamesOrOfTheirLastWords) {
@@ -64,7 +67,9 @@ TEST(AdapterTensors, DoraHasTheLengthsOfRows) {
   EXPECT_FALSE(spec.decay);
 }
 
-TEST(AdapterTensors, ScaleOfRslora) { EXPECT_NEAR(adapted({"query"}, AdapterKind::kRslora).lora.scale(), 6 / std::sqrt(3.0), 1e-15); }
+TEST(AdapterTensors, ScaleOfRslora) {
+  EXPECT_NEAR(adapted({"query"}, AdapterKind::kRslora).lora.scale(), 6 / std::sqrt(3.0), 1e-15);
+}
 
 // A cut of rows goes on in B and one of columns in A; the other matrix is whole on both ranks.
 TEST(AdapterTensors, AreCutWithTheMatrix) {
@@ -78,7 +83,8 @@ TEST(AdapterTensors, AreCutWithTheMatrix) {
   EXPECT_EQ(shape_of("layers.0.mixer.query.lora_b.weight"), (Shape{8, 3}));
   EXPECT_EQ(shape_of("layers.0.channel.down.lora_a.weight"), (Shape{3, 6}));
   EXPECT_EQ(shape_of("layers.0.channel.down.lora_b.weight"), (Shape{16, 3}));
-  EXPECT_EQ(shape_of("layers.0.mixer.key.lora_b.weight"), (Shape{8, 3})) << "one key head, of which both ranks hold a copy";
+  EXPECT_EQ(shape_of("layers.0.mixer.key.lora_b.weight"), (Shape{8, 3}))
+      << "one key head, of which both ranks hold a copy";
 }
 
 TEST(AdapterTensors, OfExpertsGoWithThem) {
@@ -111,9 +117,12 @@ TEST(AdapterTensors, RefusesTargetsThatFitNothing) {
 }
 
 TEST(AdapterTensors, RecipesSayThem) {
-  const auto recipe = recipe::load_defaults({"lora.rank=4", "lora.alpha=8", "lora.targets=query,value", "lora.kind=rslora"}).recipe;
+  const auto recipe =
+      recipe::load_defaults({"lora.rank=4", "lora.alpha=8", "lora.targets=query,value", "lora.kind=rslora"})
+          .recipe;
   EXPECT_EQ(recipe.model.lora,
-            (recipe::AdapterOptions{.rank = 4, .alpha = 8, .targets = {"query", "value"}, .kind = AdapterKind::kRslora}));
+            (recipe::AdapterOptions{
+                .rank = 4, .alpha = 8, .targets = {"query", "value"}, .kind = AdapterKind::kRslora}));
   recipe::ModelConfig model = adapted({"query"});
   model.mup_base_hidden = 8;
   ASSERT_FALSE(recipe::problems(model).empty());

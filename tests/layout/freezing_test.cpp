@@ -15,7 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 
 recipe::ModelConfig two_layers() {
-  recipe::ModelConfig model{.layers = 2, .hidden = 16, .vocabulary = 50, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 2}};
+  recipe::ModelConfig model{
+      .layers = 2, .hidden = 16, .vocabulary = 50, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 2}};
   model.intermediate = 12;
   return model;
 }
@@ -34,7 +35,8 @@ std::set<std::string> frozen_of(const std::vector<std::string>& patterns) {
 TEST(Freezing, MarksTheTensorsThatAPatternFits) {
   EXPECT_TRUE(frozen_of({}).empty());
   EXPECT_EQ(frozen_of({"embedding.weight", "layers.1.*norm.weight"}),
-            (std::set<std::string>{"embedding.weight", "layers.1.mixer_norm.weight", "layers.1.channel_norm.weight"}));
+            (std::set<std::string>{"embedding.weight", "layers.1.mixer_norm.weight",
+                                   "layers.1.channel_norm.weight"}));
   EXPECT_EQ(frozen_of({"*"}).size(), parameters(two_layers()).size());
 }
 
@@ -61,7 +63,8 @@ TEST(Freezing, APatternThatFitsNothingIsRefusedWithNamesThatAreNear) {
 
 TEST(Freezing, TensorsOfOneProductAreFrozenTogether) {
   std::vector<ParameterSpec> of_product;
-  for (const char* name : {"query", "key", "value"}) of_product.push_back({.tensor = {name, {2, 2}, Role::kQuery}});
+  for (const char* name : {"query", "key", "value"})
+    of_product.push_back({.tensor = {name, {2, 2}, Role::kQuery}});
   EXPECT_NO_THROW(require_frozen_together(of_product));
   freeze(of_product, {"query"});
   try {

@@ -1,4 +1,5 @@
-// Published sizes of the linear lineage: every preset's number of parameters, against the formula of its paper and what is printed there.
+// Published sizes of the linear lineage: every preset's number of parameters, against the formula of its
+// paper and what is printed there.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +16,10 @@ int64_t count_of(const std::string& preset) { return parameter_count(recipe::pre
 int64_t count_inside(const std::string& preset) {
   int64_t count = 0;
   for (const ParameterSpec& spec : parameters(recipe::preset_model(preset))) {
-    const bool norm = spec.tensor.role == Role::kNorm && spec.tensor.name.find(".mixer.") == std::string::npos;
-    if (spec.tensor.role != Role::kEmbedding && spec.tensor.role != Role::kHead && !norm) count += spec.elements();
+    const bool norm =
+        spec.tensor.role == Role::kNorm && spec.tensor.name.find(".mixer.") == std::string::npos;
+    if (spec.tensor.role != Role::kEmbedding && spec.tensor.role != Role::kHead && !norm)
+      count += spec.elements();
   }
   return count;
 }
@@ -27,7 +30,8 @@ struct PublishedSize {
   double published;
 };
 
-// arXiv 2307.14995: L(5d² + 3dg) + 50272 d, and d learned angles. Its totals count L·d/2 (2L·d for 385M) more.
+// arXiv 2307.14995: L(5d² + 3dg) + 50272 d, and d learned angles. Its totals count L·d/2 (2L·d for 385M)
+// more.
 TEST(LineagePresets, TransNormerLlm) {
   for (const PublishedSize& size : {PublishedSize{"tnl-385m", 24, 1024, 8, 2816, 384'974'848},
                                     {"tnl-1b", 16, 2048, 16, 5632, 992'165'888},
@@ -47,7 +51,8 @@ TEST(LineagePresets, TransNormerLlm) {
   EXPECT_NEAR(static_cast<double>(count_of("tnl-15b")), 14.83e9, 5e6);
 }
 
-// arXiv 2406.16690, table 2: millions without embeddings; 12 l d² + 2 l d²/h of linear layers, where g = 8d/3.
+// arXiv 2406.16690, table 2: millions without embeddings; 12 l d² + 2 l d²/h of linear layers, where g =
+// 8d/3.
 TEST(LineagePresets, ScalingStudy) {
   for (const auto& [size, tnl, hgrn2, cosformer2] : {std::tuple{"70m", 21.2, 20.5, 21.3},
                                                      {"160m", 87.3, 84.9, 87.5},
@@ -63,13 +68,16 @@ TEST(LineagePresets, ScalingStudy) {
     const int64_t linear = l * (4 * d * d + 2 * d * t + 3 * d * g);
     EXPECT_EQ(count_inside(of_tnl), linear + d) << "and the first layer's angles";
     EXPECT_NEAR(static_cast<double>(linear) / 1e6, tnl, 0.051) << of_tnl;
-    EXPECT_NEAR(static_cast<double>(count_inside("hgrn2-" + name)) / 1e6, hgrn2, 0.2) << "with a norm over all heads";
+    EXPECT_NEAR(static_cast<double>(count_inside("hgrn2-" + name)) / 1e6, hgrn2, 0.2)
+        << "with a norm over all heads";
     EXPECT_EQ(count_inside("cosformer2-" + name), linear + d * t + t) << "with TPE, d²/h, and its rates";
-    EXPECT_NEAR(static_cast<double>(linear + d * t) / 1e6, cosformer2, 2e-3 * cosformer2) << "the paper's TPE is d²/h; its table has more";
+    EXPECT_NEAR(static_cast<double>(linear + d * t) / 1e6, cosformer2, 2e-3 * cosformer2)
+        << "the paper's TPE is d²/h; its table has more";
   }
 }
 
-// The study's LLaMA: 12 d² a layer with g of its table, which prints up to 0.25 million more (its norms, and rounding).
+// The study's LLaMA: 12 d² a layer with g of its table, which prints up to 0.25 million more (its norms, and
+// rounding).
 TEST(LineagePresets, LlamaOfTheScalingStudy) {
   for (const auto& [size, l, d, g, millions] : {std::tuple{"70m", 6LL, 512LL, 1536LL, 20.5},
                                                 {"160m", 12LL, 768LL, 2048LL, 85.0},
@@ -84,7 +92,8 @@ TEST(LineagePresets, LlamaOfTheScalingStudy) {
   }
 }
 
-// arXiv 2402.15627, table 1, as GPTs with biases: 12 d² + 13 d a layer; one norm in place of two where its mixers stand beside each other.
+// arXiv 2402.15627, table 1, as GPTs with biases: 12 d² + 13 d a layer; one norm in place of two where its
+// mixers stand beside each other.
 TEST(LineagePresets, Megascale) {
   for (const auto& [name, l, d, a_layer] : {std::tuple{"megascale-175b", 96LL, 12288LL, 13LL},
                                             {"megascale-175b-parallel", 96LL, 12288LL, 11LL},
@@ -98,7 +107,8 @@ TEST(LineagePresets, Megascale) {
 TEST(LineagePresets, LcsmOfRecall) {
   for (const int64_t d : {32, 64, 128, 256}) {
     const int64_t layer =
-        2 * d * d + 3 * 64 * d + 2 * d + d;  // input and output; expand, shrink and oscillation; its norm; the norm before it
+        // input and output; expand, shrink and oscillation; its norm; the norm before it
+        2 * d * d + 3 * 64 * d + 2 * d + d;
     EXPECT_EQ(count_of("lcsm-mqar-" + std::to_string(d)), 2 * layer + 8192 * d + d) << d;
   }
 }
@@ -112,38 +122,47 @@ TEST(LineagePresets, Mamba2) {
                                         {"mamba2-1.3b", 2048, 48},
                                         {"mamba2-2.7b", 2560, 64}}) {
     const int64_t inner = 2 * d, heads = inner / 64, n = 128;
-    const int64_t layer = d * (2 * inner + 2 * n + heads) + (inner + 2 * n) * 5 + 3 * heads + inner + inner * d + d;
+    const int64_t layer =
+        d * (2 * inner + 2 * n + heads) + (inner + 2 * n) * 5 + 3 * heads + inner + inner * d + d;
     EXPECT_EQ(count_of(name), layers * layer + 50288LL * d + d) << name;
   }
 }
 
-// Formulas of the papers' layers: GLA 4d² + low-rank gate (+ norm of a head), RetNet 8d² + 4d², LightNet and MetaLA of docs/sources/linear-attention.md §8, §9.
+// Formulas of the papers' layers: GLA 4d² + low-rank gate (+ norm of a head), RetNet 8d² + 4d², LightNet and
+// MetaLA of docs/sources/linear-attention.md §8, §9.
 TEST(LineagePresets, GatedFamilies) {
   for (const auto& [name, d, g] : {std::tuple{"gla-340m", 1024LL, 2816LL}, {"gla-1.3b", 2048LL, 5632LL}}) {
-    const int64_t layer = d * (d + 3 * d + d) - d * d + 16 * d + 16 * d / 2 + d / 2 + d / 4 + 3 * d * g + 2 * d;
+    const int64_t layer =
+        d * (d + 3 * d + d) - d * d + 16 * d + 16 * d / 2 + d / 2 + d / 4 + 3 * d * g + 2 * d;
     EXPECT_EQ(count_of(name), 24 * layer + 2 * 32000 * d + d) << name;
   }
-  for (const auto& [name, d, layers] :
-       {std::tuple{"retnet-1.3b", 2048LL, 24LL}, {"retnet-2.7b", 2560LL, 32LL}, {"retnet-6.7b", 4096LL, 32LL}}) {
+  for (const auto& [name, d, layers] : {std::tuple{"retnet-1.3b", 2048LL, 24LL},
+                                        {"retnet-2.7b", 2560LL, 32LL},
+                                        {"retnet-6.7b", 4096LL, 32LL}}) {
     EXPECT_EQ(count_of(name), layers * (8 * d * d + 4 * d * d + 2 * d) + 50257 * d + d) << name;
     const double billions = std::stod(std::string(name).substr(7));
     EXPECT_NEAR(static_cast<double>(count_of(name)) / 1e9, billions, 0.05 * billions) << name;
   }
   const int64_t d = 2048, light = 4 * d * d + 2 * d * 128 + d + 3 * d * 5632 + 2 * d;
   EXPECT_EQ(count_of("lightnet-1.3b"), 24 * light + 2 * 32000 * d + d);
-  const int64_t m = 1024, meta = 4 * m + m / 2 * m * 2 + 3 * m * m + m + m / 2 + 3 * m * 2816 + 2 * m;  // the gate with its bias
+  // the gate with its bias
+  const int64_t m = 1024, meta = 4 * m + m / 2 * m * 2 + 3 * m * m + m + m / 2 + 3 * m * 2816 + 2 * m;
   EXPECT_EQ(count_of("metala-380m"), 24 * meta + 2 * 50272 * m + m);
-  EXPECT_EQ(count_of("hgrn2-340m"), 24 * (4LL * 1024 * 1024 + 1024 + 3 * 1024 * 2816 + 2048 + 1024) + 2 * 32000 * 1024 + 1024);
+  EXPECT_EQ(count_of("hgrn2-340m"),
+            24 * (4LL * 1024 * 1024 + 1024 + 3 * 1024 * 2816 + 2048 + 1024) + 2 * 32000 * 1024 + 1024);
 }
 
-// Queries and logits of decays begin as the authors' code has them, Xavier with gain 2^−2.5, the rest as the model says.
+// Queries and logits of decays begin as the authors' code has them, Xavier with gain 2^−2.5, the rest as the
+// model says.
 TEST(LineagePresets, MetalaSteersGently) {
   recipe::ModelConfig model = recipe::preset_model("metala-380m");
   model.layers = 2;
   int64_t steering = 0;
   for (const ParameterSpec& spec : parameters(model)) {
-    const bool own = spec.tensor.name.ends_with("mixer.query.weight") || spec.tensor.name.ends_with("mixer.forget.weight");
-    const bool other = spec.tensor.name.ends_with("mixer.value.weight") || spec.tensor.name.ends_with("mixer.gate.weight");
+    const bool own =
+        spec.tensor.name.ends_with("mixer.query.weight") || spec.tensor.name.ends_with("mixer.forget.weight");
+    const bool other =
+        spec.tensor.name.ends_with("mixer.value.weight") || spec.tensor.name.ends_with("mixer.gate.weight");
     const double expected = own ? 0.1767766952966369 * std::sqrt(2.0 / (1024 + 512)) : 0.02;
     EXPECT_NEAR(spec.init.std, own || other ? expected : spec.init.std, 1e-15) << spec.tensor.name;
     steering += own ? 1 : 0;

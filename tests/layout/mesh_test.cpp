@@ -1,4 +1,5 @@
-// Mesh: the groups written out by hand in the literature's examples, properties of random meshes, and refusals.
+// Mesh: the groups written out by hand in the literature's examples, properties of random meshes, and
+// refusals.
 #include "layout/mesh.h"
 
 #include <gmock/gmock.h>
@@ -30,13 +31,15 @@ TEST(MeshGolden, SixteenRanks) {
   EXPECT_EQ(mesh.size(kDp), 2);
   EXPECT_EQ(mesh.size(kEdp), 2);
   EXPECT_EQ(mesh.groups({kTp}), runs(8, 2));
-  EXPECT_EQ(mesh.groups({kCp}), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(mesh.groups({kCp}),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
   const Groups data = {{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}};
   EXPECT_EQ(mesh.groups({kDp}), data);
   EXPECT_EQ(mesh.groups({kDp, kCp}), (Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
   EXPECT_EQ(mesh.groups({kTp, kCp}), runs(4, 4));
   EXPECT_EQ(mesh.groups({kTp, kDp, kCp}), runs(2, 8));
-  EXPECT_EQ(mesh.groups({kPp}), (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
+  EXPECT_EQ(mesh.groups({kPp}),
+            (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
   EXPECT_EQ(mesh.groups({kEtp}), runs(16, 1));
   EXPECT_EQ(mesh.groups({kEp}), runs(4, 4));
   EXPECT_EQ(mesh.groups({kEdp}), data);
@@ -65,14 +68,17 @@ TEST(MeshGolden, ThirtyTwoRanks) {
 TEST(MeshGolden, MappingsWhosePipelinesNeedTheSlowestAxis) {
   // With any other order of axes these two have different pipelines on the two sides.
   const Mesh large(128, {.pp = 8, .tp = 2, .ep = 8});
-  for (int64_t stage = 0; stage < 8; ++stage) EXPECT_EQ(large.groups({kPp}).front()[static_cast<size_t>(stage)], 16 * stage);
+  for (int64_t stage = 0; stage < 8; ++stage)
+    EXPECT_EQ(large.groups({kPp}).front()[static_cast<size_t>(stage)], 16 * stage);
   EXPECT_EQ(large.size(kDp), 8);
   EXPECT_EQ(large.size(kEdp), 2);
   const Mesh small(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 8});
-  EXPECT_EQ(small.groups({kPp}), (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
+  EXPECT_EQ(small.groups({kPp}),
+            (Groups{{0, 8}, {1, 9}, {2, 10}, {3, 11}, {4, 12}, {5, 13}, {6, 14}, {7, 15}}));
 }
 
-// Twelve ranks: dp 6 in two groups that each have all shares (0-5 and 6-11), whose three data ranks and two context ranks share.
+// Twelve ranks: dp 6 in two groups that each have all shares (0-5 and 6-11), whose three data ranks and two
+// context ranks share.
 TEST(MeshGolden, SharesWithCopies) {
   const Mesh mesh(12, {.cp = 2, .ep = 2, .copies = 2});
   EXPECT_EQ(mesh.shared_over({kDp, kCp}), (AxisSet{kDps, kCp}));
@@ -166,8 +172,8 @@ TEST(MeshProperty, EveryGroupKindPartitionsOrJoinsEnds) {
   const Mesh mesh(32, {.pp = 2, .cp = 2, .tp = 2, .ep = 4, .etp = 2});
   std::vector<std::string> names;
   for (const GroupKind& kind : mesh.group_kinds()) names.push_back(kind.name);
-  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "dp-cp-tp", "dp-tp", "cp-tp", "ep", "etp", "ep-etp",
-                                          "pp-ep-etp", "edp"));
+  EXPECT_THAT(names, testing::ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "dp-cp-tp", "dp-tp",
+                                          "cp-tp", "ep", "etp", "ep-etp", "pp-ep-etp", "edp"));
   for (const GroupKind& kind : mesh.group_kinds()) {
     int64_t ranks = 0;
     for (const std::vector<int64_t>& group : kind.groups) ranks += static_cast<int64_t>(group.size());

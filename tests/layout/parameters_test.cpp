@@ -1,4 +1,5 @@
-// The parameter list: published counts, every name and shape of MiniMax-Text-01, initialisation, and splits that tile.
+// The parameter list: published counts, every name and shape of MiniMax-Text-01, initialisation, and splits
+// that tile.
 #include "layout/parameters.h"
 
 #include <gmock/gmock.h>
@@ -38,8 +39,9 @@ TEST(ParameterCount, PublishedModels) {
   EXPECT_EQ(activated_parameter_count(llama_3_8b()), 8'030'261'248 - 2 * 128256 * 4096LL);
 }
 
-// By hand, of a layer of d channels: projections d (2 k + 2 v + 2 h), taps 4 (2 k + v), rate and step 2 h, norm d_v, output d v; of KDA gates
-// through matrices of rank r, 2 d r + r (k + v), and a step for each channel.
+// By hand, of a layer of d channels: projections d (2 k + 2 v + 2 h), taps 4 (2 k + v), rate and step 2 h,
+// norm d_v, output d v; of KDA gates through matrices of rank r, 2 d r + r (k + v), and a step for each
+// channel.
 TEST(ParameterCount, DeltaNets) {
   const int64_t d = 2048, channel = 3 * d * 5632 + 2 * d, ends = 2 * 32000 * d + d;
   int64_t h = 6, k = h * 256, v = h * 512;
@@ -47,23 +49,30 @@ TEST(ParameterCount, DeltaNets) {
   EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-1.3b")), 21 * (gated + channel) + ends);
   EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-1.3b")), 1'387'348'732);
   h = 16, k = v = h * 128;
-  const int64_t kda = d * (2 * k + v + h) + 2 * d * 128 + 128 * (k + v) + 4 * (2 * k + v) + h + k + 128 + d * v;
+  const int64_t kda =
+      d * (2 * k + v + h) + 2 * d * 128 + 128 * (k + v) + 4 * (2 * k + v) + h + k + 128 + d * v;
   EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-kda-1.3b")), 24 * (kda + channel) + ends);
   EXPECT_EQ(parameter_count(recipe::preset_model("deltanet-kda-1.3b")), 1'390'892'416);
 }
 
-// By hand: embedding and head V d; a SwiGLU of width f is 3 d f; softmax attention of H heads of c channels and G that are keys d c (2 H + 2 G).
+// By hand: embedding and head V d; a SwiGLU of width f is 3 d f; softmax attention of H heads of c channels
+// and G that are keys d c (2 H + 2 G).
 TEST(ParameterCount, SpikingBrain) {
-  const int64_t d = 3584, ffn = 3 * d * 18944, ends = 2 * 152064 * d + d, q = 28 * 128, kv = 4 * 128, qkv_bias = q + 2 * kv;
-  const int64_t softmax = d * (2 * q + 2 * kv) + qkv_bias, linear = d * (2 * q + 2 * kv) + qkv_bias + d * 16 + 16 * kv + kv + 128;
-  EXPECT_EQ(parameter_count(recipe::preset_model("spikingbrain-7b")), 14 * (softmax + linear) + 28 * (ffn + 2 * d) + ends);
+  const int64_t d = 3584, ffn = 3 * d * 18944, ends = 2 * 152064 * d + d, q = 28 * 128, kv = 4 * 128,
+                qkv_bias = q + 2 * kv;
+  const int64_t softmax = d * (2 * q + 2 * kv) + qkv_bias,
+                linear = d * (2 * q + 2 * kv) + qkv_bias + d * 16 + 16 * kv + kv + 128;
+  EXPECT_EQ(parameter_count(recipe::preset_model("spikingbrain-7b")),
+            14 * (softmax + linear) + 28 * (ffn + 2 * d) + ends);
   EXPECT_EQ(parameter_count(recipe::preset_model("spikingbrain-7b")), 7'616'542'976);
-  // Tied keys: their gate is where keys would be. Norms of both branches. Seven layers are dense, the others have 16 experts and a shared one.
+  // Tied keys: their gate is where keys would be. Norms of both branches. Seven layers are dense, the others
+  // have 16 experts and a shared one.
   const int64_t tied = d * (2 * q + 2 * kv) + 128, mixture = softmax + tied + 2 * d;
   const recipe::ModelConfig large = recipe::preset_model("spikingbrain-76b");
   EXPECT_EQ(parameter_count(large), 28 * (mixture + 2 * d) + 7 * ffn + 21 * (17 * ffn + 16 * d) + ends);
   EXPECT_EQ(parameter_count(large), 76'877'566'976);
-  EXPECT_EQ(activated_parameter_count(large) + ends - d, 28 * (mixture + 2 * d) + 7 * ffn + 21 * (2 * ffn + 16 * d) + ends);
+  EXPECT_EQ(activated_parameter_count(large) + ends - d,
+            28 * (mixture + 2 * d) + 7 * ffn + 21 * (2 * ffn + 16 * d) + ends);
   EXPECT_EQ(large.channel_mixer(2), recipe::ChannelMixer::kDense);
   EXPECT_EQ(large.channel_mixer(3), recipe::ChannelMixer::kExperts);
 }
@@ -72,17 +81,20 @@ TEST(ParameterCount, TodaysHybrids) {
   const int64_t d = 2048, ends = 2 * 151936 * d + d;
   const int64_t experts = 512 * d + 512 * 3 * d * 512 + 3 * d * 512 + d;
   const int64_t softmax = d * (3 * 16 * 256 + 2 * 2 * 256) + 2 * 256;
-  const int64_t k = 16 * 128, v = 32 * 128, delta = d * (2 * k + 2 * v + 2 * 32) + 4 * (2 * k + v) + 2 * 32 + 128 + v * d;
+  const int64_t k = 16 * 128, v = 32 * 128,
+                delta = d * (2 * k + 2 * v + 2 * 32) + 4 * (2 * k + v) + 2 * 32 + 128 + v * d;
   const recipe::ModelConfig next = recipe::preset_model("qwen3-next-80b");
   EXPECT_EQ(parameter_count(next), 12 * softmax + 36 * delta + 48 * (experts + 2 * d) + ends);
   EXPECT_EQ(parameter_count(next), 79'674'391'296);
   const recipe::ModelConfig kimi = recipe::preset_model("kimi-linear-48b");
   const int64_t e = 2304, inner = 32 * 128;
-  const int64_t kda = e * (3 * inner + 32) + 2 * e * 128 + 2 * 128 * inner + 4 * 3 * inner + 32 + inner + 128 + e * inner;
+  const int64_t kda =
+      e * (3 * inner + 32) + 2 * e * 128 + 2 * 128 * inner + 4 * 3 * inner + 32 + inner + 128 + e * inner;
   const int64_t mla = e * 32 * (128 + 64) + e * (512 + 64) + 512 + 512 * 32 * (128 + 128) + e * inner;
-  EXPECT_EQ(parameter_count(kimi),
-            20 * kda + 7 * mla + 27 * 2 * e + 3 * e * 9216 + 26 * (256 * e + 256 + 257 * 3 * e * 1024) + 2 * 163840 * e + e);
-  EXPECT_EQ(parameter_count(kimi), 49'122'681'728) << "total_parameters in the index of the published weights";
+  EXPECT_EQ(parameter_count(kimi), 20 * kda + 7 * mla + 27 * 2 * e + 3 * e * 9216 +
+                                       26 * (256 * e + 256 + 257 * 3 * e * 1024) + 2 * 163840 * e + e);
+  EXPECT_EQ(parameter_count(kimi), 49'122'681'728)
+      << "total_parameters in the index of the published weights";
 }
 
 // By hand: input and output d², rows of expand, shrink and oscillation 3 k d, a layer norm 2 d.
@@ -94,13 +106,16 @@ TEST(ParameterCount, Lcsm) {
 // As their model cards and configurations have them.
 TEST(ParameterCount, PublishedFamilies) {
   const std::pair<const char*, int64_t> published[] = {
-      {"llama-2-7b", 6'738'415'616},     {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192},
-      {"llama-3.1-8b", 8'030'261'248},   {"mistral-7b", 7'241'732'096},   {"mixtral-8x7b", 46'702'792'704},
-      {"qwen2.5-0.5b", 494'032'768},     {"qwen2.5-1.5b", 1'543'714'304}, {"qwen2.5-7b", 7'615'616'512},
-      {"qwen3-0.6b", 596'049'920},       {"qwen3-8b", 8'190'735'360},     {"qwen1.5-moe-a2.7b", 14'315'784'192},
+      {"llama-2-7b", 6'738'415'616},     {"llama-2-13b", 13'015'864'320},
+      {"llama-2-70b", 68'976'648'192},   {"llama-3.1-8b", 8'030'261'248},
+      {"mistral-7b", 7'241'732'096},     {"mixtral-8x7b", 46'702'792'704},
+      {"qwen2.5-0.5b", 494'032'768},     {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-7b", 7'615'616'512},     {"qwen3-0.6b", 596'049'920},
+      {"qwen3-8b", 8'190'735'360},       {"qwen1.5-moe-a2.7b", 14'315'784'192},
       {"qwen3-30b-a3b", 30'532'122'624},
   };
-  for (const auto& [preset, count] : published) EXPECT_EQ(parameter_count(recipe::preset_model(preset)), count) << preset;
+  for (const auto& [preset, count] : published)
+    EXPECT_EQ(parameter_count(recipe::preset_model(preset)), count) << preset;
 }
 
 ModelConfig hgrn2_of(int64_t layers, int64_t hidden, int64_t heads, int64_t intermediate) {
@@ -112,7 +127,8 @@ ModelConfig hgrn2_of(int64_t layers, int64_t hidden, int64_t heads, int64_t inte
           .intermediate = intermediate};
 }
 
-// Non-embedding parameters, in millions to one digit: arXiv 2406.16690, table 2 (its norms have no weights). 1B: with the width that fits.
+// Non-embedding parameters, in millions to one digit: arXiv 2406.16690, table 2 (its norms have no weights).
+// 1B: with the width that fits.
 TEST(ParameterCount, PublishedHgrn2) {
   EXPECT_EQ(parameter_count(recipe::preset_model("hgrn2-1.3b")), 1'364'396'032);
   struct Size {
@@ -131,7 +147,8 @@ TEST(ParameterCount, PublishedHgrn2) {
       if (role != Role::kEmbedding && role != Role::kHead && role != Role::kNorm) count += spec.elements();
     }
     EXPECT_NEAR(static_cast<double>(count) / 1e6, millions, 0.051) << config.hidden;
-    EXPECT_EQ(count, config.layers * (4 * config.hidden * config.hidden + 3 * config.hidden * config.intermediate + config.hidden));
+    EXPECT_EQ(count, config.layers * (4 * config.hidden * config.hidden +
+                                      3 * config.hidden * config.intermediate + config.hidden));
   }
 }
 
@@ -150,7 +167,8 @@ TEST(ParameterNames, BoundsOfHgrn2AreOneTensorOfTheModel) {
   EXPECT_TRUE(kept_wide(bounds));
   EXPECT_EQ(placement_of(bounds, Mesh(2, {.tp = 2})).text(), "[-, tp] at pp=0");
   EXPECT_EQ(pipeline_ranks_of(bounds, config, Pipeline(2)), (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(pipeline_ranks_of(bounds, config, Pipeline(4)), (std::vector<int64_t>{0, 2})) << "a softmax layer alone does not use it";
+  EXPECT_EQ(pipeline_ranks_of(bounds, config, Pipeline(4)), (std::vector<int64_t>{0, 2}))
+      << "a softmax layer alone does not use it";
   EXPECT_EQ(map.at("layers.2.mixer.query.weight").tensor.global_shape, (Shape{10, 32}));
   EXPECT_EQ(map.at("layers.2.mixer.forget.weight").tensor.global_shape, (Shape{10, 32}));
   EXPECT_EQ(map.at("layers.2.mixer.value.weight").tensor.global_shape, (Shape{32, 32}));
@@ -180,7 +198,8 @@ TEST(ParameterNames, MiniMaxText01WholeList) {
   const auto map = by_name(minimax_text_01());
   // The public index holds 8,243 tensors; there a lightning layer's query, key and value are one.
   EXPECT_EQ(map.size(), 8243U + 70 * 2);
-  std::map<std::string, Shape> expected = {{"embedding.weight", {200064, 6144}}, {"norm.weight", {6144}}, {"head.weight", {200064, 6144}}};
+  std::map<std::string, Shape> expected = {
+      {"embedding.weight", {200064, 6144}}, {"norm.weight", {6144}}, {"head.weight", {200064, 6144}}};
   for (int64_t layer = 0; layer < 80; ++layer) {
     const std::string prefix = fmt::format("layers.{}.", layer);
     const bool softmax = layer % 8 == 7;
@@ -218,10 +237,12 @@ TEST(ParameterNames, OrderIsTheModelsOrder) {
   config.mixers = {Mixer::kLightning};
   std::vector<std::string> names;
   for (const ParameterSpec& spec : parameters(config)) names.push_back(spec.tensor.name);
-  EXPECT_THAT(names, testing::ElementsAre("embedding.weight", "layers.0.mixer_norm.weight", "layers.0.mixer.query.weight",
-                                          "layers.0.mixer.key.weight", "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
-                                          "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight", "layers.0.channel_norm.weight",
-                                          "layers.0.channel.gate.weight", "layers.0.channel.up.weight", "layers.0.channel.down.weight",
+  EXPECT_THAT(names, testing::ElementsAre("embedding.weight", "layers.0.mixer_norm.weight",
+                                          "layers.0.mixer.query.weight", "layers.0.mixer.key.weight",
+                                          "layers.0.mixer.value.weight", "layers.0.mixer.gate.weight",
+                                          "layers.0.mixer.norm.weight", "layers.0.mixer.output.weight",
+                                          "layers.0.channel_norm.weight", "layers.0.channel.gate.weight",
+                                          "layers.0.channel.up.weight", "layers.0.channel.down.weight",
                                           "norm.weight", "head.weight"));
 }
 
@@ -229,8 +250,8 @@ TEST(ParameterNames, BiasesAndLearnedPositions) {
   const auto map = by_name(gpt2_124m());
   EXPECT_EQ(map.size(), 2U + 12 * 16 + 2);
   EXPECT_EQ(map.at("position.weight").tensor.global_shape, (Shape{1024, 768}));
-  for (const char* name : {"layers.11.mixer_norm.bias", "layers.11.mixer.query.bias", "layers.11.mixer.output.bias",
-                           "layers.11.channel.down.bias", "norm.bias"}) {
+  for (const char* name : {"layers.11.mixer_norm.bias", "layers.11.mixer.query.bias",
+                           "layers.11.mixer.output.bias", "layers.11.channel.down.bias", "norm.bias"}) {
     ASSERT_TRUE(map.contains(name)) << name;
     EXPECT_EQ(map.at(name).tensor.global_shape, (Shape{768}));
     EXPECT_EQ(map.at(name).tensor.role, Role::kBias);
@@ -250,7 +271,8 @@ TEST(ParameterInit, DeepNormGainsOfTheReportedModel) {
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.value.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   EXPECT_DOUBLE_EQ(std_of("layers.0.mixer.output.weight"), beta * std::sqrt(2.0 / (6144 + 8192)));
   for (const char* name : {"gate", "up", "down"}) {
-    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()), beta * std::sqrt(2.0 / (6144 + 9216)));
+    EXPECT_DOUBLE_EQ(std_of(fmt::format("layers.3.experts.31.{}.weight", name).c_str()),
+                     beta * std::sqrt(2.0 / (6144 + 9216)));
   }
   EXPECT_DOUBLE_EQ(std_of("layers.0.router.weight"), std::sqrt(2.0 / (6144 + 32)));
   EXPECT_DOUBLE_EQ(std_of("embedding.weight"), std::sqrt(2.0 / (6144 + 200064)));
@@ -301,11 +323,14 @@ TEST(ParameterPlacement, EveryParameterIsTiledByItsFirstCopies) {
     const Placement placement = placement_of(spec, mesh, spec.layer == 1 ? 1 : 0);
     std::vector<Rectangle> first;
     for (int64_t rank = 0; rank < mesh.world(); ++rank) {
-      if (is_first_copy(placement, mesh, rank)) first.push_back(rectangle_of(placement, mesh, rank, spec.tensor.global_shape));
+      if (is_first_copy(placement, mesh, rank))
+        first.push_back(rectangle_of(placement, mesh, rank, spec.tensor.global_shape));
     }
-    EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt) << spec.tensor.name << " " << placement.text();
+    EXPECT_EQ(covering_defect(spec.tensor.global_shape, first), std::nullopt)
+        << spec.tensor.name << " " << placement.text();
     for (int64_t rank = 0; rank < mesh.world(); ++rank) {
-      held[static_cast<size_t>(rank)] += rectangle_of(placement, mesh, rank, spec.tensor.global_shape).volume();
+      held[static_cast<size_t>(rank)] +=
+          rectangle_of(placement, mesh, rank, spec.tensor.global_shape).volume();
     }
   }
   // Ranks of one stage hold the same amount but for the odd vocabulary row on tp 0.
@@ -333,7 +358,8 @@ TEST(ParameterPlacement, RulesByRole) {
   EXPECT_EQ(placement_of(gpt2.at("layers.0.channel.down.bias"), tensor).text(), "[-] at pp=0");
 }
 
-// Of 8 key heads 16 tensor ranks have one each, two of them the same: rank r what its query heads read, 4 r … 4 r + 3 of 64, which are of head r / 2.
+// Of 8 key heads 16 tensor ranks have one each, two of them the same: rank r what its query heads read, 4 r …
+// 4 r + 3 of 64, which are of head r / 2.
 TEST(ParameterPlacement, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
   const ModelConfig config = minimax_text_01();
   EXPECT_EQ(key_copies(config, 8), 1);
@@ -347,16 +373,19 @@ TEST(ParameterPlacement, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
     EXPECT_EQ(placement.text(), "[tps, -] at pp=0") << name;
     const int64_t head = spec.tensor.global_shape[0] / 8;
     for (int64_t rank = 0; rank < 16; ++rank) {
-      EXPECT_EQ(rectangle_of(placement, mesh, rank, spec.tensor.global_shape).offset[0], rank / 2 * head) << name << " on " << rank;
+      EXPECT_EQ(rectangle_of(placement, mesh, rank, spec.tensor.global_shape).offset[0], rank / 2 * head)
+          << name << " on " << rank;
     }
   }
   EXPECT_EQ(placement_of(map.at("layers.7.mixer.query.weight"), mesh).text(), "[tp, -] at pp=0");
-  EXPECT_EQ(placement_of(map.at("layers.6.mixer.key.weight"), mesh).text(), "[tp, -] at pp=0") << "lightning: as many as queries";
+  EXPECT_EQ(placement_of(map.at("layers.6.mixer.key.weight"), mesh).text(), "[tp, -] at pp=0")
+      << "lightning: as many as queries";
   // One for all: whole everywhere, as a norm is.
   ModelConfig one = config;
   one.softmax.kv_heads = 1;
   EXPECT_EQ(key_copies(one, 16), 1);
-  EXPECT_EQ(placement_of(by_name(one).at("layers.7.mixer.key.weight"), Mesh(16, {.tp = 16})).text(), "[-, -] at pp=0");
+  EXPECT_EQ(placement_of(by_name(one).at("layers.7.mixer.key.weight"), Mesh(16, {.tp = 16})).text(),
+            "[-, -] at pp=0");
 }
 
 TEST(ParameterPlacement, CopiesOfTwoKindsAreRefused) {
@@ -384,11 +413,14 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
       return error.what();
     }
   };
-  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(12, {.tp = 12})), testing::HasSubstr("8 heads cannot be dealt out to 12"));
+  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(12, {.tp = 12})),
+              testing::HasSubstr("8 heads cannot be dealt out to 12"));
   EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})),
-              testing::AllOf(testing::HasSubstr("64 heads cannot be dealt out to 3"), testing::HasSubstr("parallel.tp=2")));
+              testing::AllOf(testing::HasSubstr("64 heads cannot be dealt out to 3"),
+                             testing::HasSubstr("parallel.tp=2")));
   EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})),
-              testing::AllOf(testing::HasSubstr("32 experts cannot be dealt out to 5"), testing::HasSubstr("parallel.ep=4")));
+              testing::AllOf(testing::HasSubstr("32 experts cannot be dealt out to 5"),
+                             testing::HasSubstr("parallel.ep=4")));
 }
 
 }  // namespace

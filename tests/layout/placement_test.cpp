@@ -28,7 +28,9 @@ Placement random_placement(Draw& draw, const Mesh& mesh, size_t dimensions) {
   for (const Axis axis : (draw.coin() ? kDenseAxes : kExpertAxes).axes()) {
     const int64_t use = draw.between(0, 3);
     if (use == 0) placement.pins.push_back({axis, draw.between(0, mesh.size(axis) - 1)});
-    if (use >= 2) placement.dimensions[static_cast<size_t>(draw.between(0, static_cast<int64_t>(dimensions) - 1))].push_back({axis, 1});
+    if (use >= 2)
+      placement.dimensions[static_cast<size_t>(draw.between(0, static_cast<int64_t>(dimensions) - 1))]
+          .push_back({axis, 1});
   }
   return placement;
 }
@@ -78,7 +80,8 @@ TEST(PlacementProperty, RanksThatDifferOnlyInUnusedAxesHoldTheSame) {
     for (const std::vector<int64_t>& copies : mesh.groups(side - placement.axes())) {
       int64_t first = 0;
       for (const int64_t rank : copies) {
-        ASSERT_EQ(rectangle_of(placement, mesh, rank, shape), rectangle_of(placement, mesh, copies[0], shape));
+        ASSERT_EQ(rectangle_of(placement, mesh, rank, shape),
+                  rectangle_of(placement, mesh, copies[0], shape));
         first += is_first_copy(placement, mesh, rank) ? 1 : 0;
       }
       ASSERT_LE(first, 1);
@@ -101,7 +104,8 @@ TEST(PlacementKnown, HeadsOverTensorRanksThenRowsOverDataRanks) {
   EXPECT_EQ(rectangle_of(cut, mesh, 7, {20, 6}), (Rectangle{{18, 0}, {2, 6}}));  // last of all
 }
 
-// Two heads of 3 rows on tp 4: neighbours have the same one, and the rows of each are cut over dp 2 and the two that have it.
+// Two heads of 3 rows on tp 4: neighbours have the same one, and the rows of each are cut over dp 2 and the
+// two that have it.
 TEST(PlacementKnown, HeadsThatTensorRanksOutnumber) {
   const Mesh mesh(8, {.tp = 4, .key_copies = 2});
   Placement placement = Placement::replicated(2);
@@ -110,7 +114,8 @@ TEST(PlacementKnown, HeadsThatTensorRanksOutnumber) {
   EXPECT_EQ(copied_over(placement), (AxisSet{kDp, kCp, kTpr}));
   std::vector<int64_t> first;
   for (int64_t rank = 0; rank < 8; ++rank) {
-    EXPECT_EQ(rectangle_of(placement, mesh, rank, {6, 5}), (Rectangle{{rank % 4 / 2 * 3, 0}, {3, 5}})) << rank;
+    EXPECT_EQ(rectangle_of(placement, mesh, rank, {6, 5}), (Rectangle{{rank % 4 / 2 * 3, 0}, {3, 5}}))
+        << rank;
     if (is_first_copy(placement, mesh, rank)) first.push_back(rank);
   }
   EXPECT_THAT(first, testing::ElementsAre(0, 2));
@@ -138,7 +143,8 @@ TEST(PlacementKnown, ColumnsCutOverTensorRanksAndRowsOverDataRanks) {
   EXPECT_EQ(rectangle_of(rows_cut_too(placement, mesh, {kDp}), mesh, 3, {6, 8}), (Rectangle{{3, 4}, {3, 4}}));
 }
 
-void expect_refused(const Placement& placement, const Mesh& mesh, const Shape& shape, const std::string& words) {
+void expect_refused(const Placement& placement, const Mesh& mesh, const Shape& shape,
+                    const std::string& words) {
   try {
     rectangle_of(placement, mesh, 0, shape);
     ADD_FAILURE() << "accepted: " << placement.text();
@@ -171,7 +177,8 @@ TEST(ExpertSpread, ChanceOfAnyIsWhatCountingGives) {
           ++all;
           with_any += (set & ((1u << of_rank) - 1)) != 0 ? 1 : 0;
         }
-        EXPECT_NEAR(chance_of_any(experts, of_rank, chosen), static_cast<double>(with_any) / static_cast<double>(all), 1e-14)
+        EXPECT_NEAR(chance_of_any(experts, of_rank, chosen),
+                    static_cast<double>(with_any) / static_cast<double>(all), 1e-14)
             << of_rank << " of " << experts << ", " << chosen;
       }
     }

@@ -1,5 +1,5 @@
-// Rectangles: intersection and covering against element-by-element counting, copy plans against element-by-element
-// copying.
+// Rectangles: intersection and covering against element-by-element counting, copy plans against
+// element-by-element copying.
 #include "layout/rectangle.h"
 
 #include <gmock/gmock.h>
@@ -115,16 +115,20 @@ TEST(RectangleProperty, CoveringFindsHolesAndOverlaps) {
 
 TEST(RectangleCovering, HoleAndOverlapOfOneSizeDoNotCancel) {
   const std::vector<Rectangle> pieces = {{{0, 0}, {2, 2}}, {{0, 1}, {2, 2}}};
-  EXPECT_THAT(covering_defect({2, 4}, pieces).value_or("covered"), testing::HasSubstr("[0:2, 0:2] and [0:2, 1:3] overlap"));
+  EXPECT_THAT(covering_defect({2, 4}, pieces).value_or("covered"),
+              testing::HasSubstr("[0:2, 0:2] and [0:2, 1:3] overlap"));
 }
 
 TEST(RectangleCovering, RefusesWhatLeavesTheShape) {
   const int64_t huge = std::numeric_limits<int64_t>::max();
-  for (const Rectangle& outside :
-       {Rectangle{{-1}, {2}}, Rectangle{{1}, {4}}, Rectangle{{0}, {-1}}, Rectangle{{huge}, {huge}}, Rectangle{{0, 0}, {1, 1}}}) {
-    EXPECT_THAT(covering_defect({4}, std::vector{outside}).value_or("covered"), testing::HasSubstr("not inside")) << outside.text();
+  for (const Rectangle& outside : {Rectangle{{-1}, {2}}, Rectangle{{1}, {4}}, Rectangle{{0}, {-1}},
+                                   Rectangle{{huge}, {huge}}, Rectangle{{0, 0}, {1, 1}}}) {
+    EXPECT_THAT(covering_defect({4}, std::vector{outside}).value_or("covered"),
+                testing::HasSubstr("not inside"))
+        << outside.text();
   }
-  EXPECT_EQ((Rectangle{{1, huge}, {2, huge}}.text()), "[1:3, 9223372036854775807:9223372036854775807+9223372036854775807]");
+  EXPECT_EQ((Rectangle{{1, huge}, {2, huge}}.text()),
+            "[1:3, 9223372036854775807:9223372036854775807+9223372036854775807]");
   EXPECT_THAT(covering_defect({4}, {}).value_or("covered"), testing::HasSubstr("4 of 4 elements"));
   EXPECT_EQ(covering_defect({0, 4}, {}), std::nullopt);
 }
@@ -153,12 +157,14 @@ TEST(RectangleProperty, CopyPlanEqualsElementwiseCopy) {
     int64_t target_end = -1;
     for (const CopyRun& run : copy_plan(source, target, sizeof(int32_t))) {
       ASSERT_GE(run.source_offset, source_end) << "runs ascend and do not overlap";
-      ASSERT_FALSE(run.source_offset == source_end && run.target_offset == target_end) << "two runs that could be one";
+      ASSERT_FALSE(run.source_offset == source_end && run.target_offset == target_end)
+          << "two runs that could be one";
       source_end = run.source_offset + run.length;
       target_end = run.target_offset + run.length;
       ASSERT_LE(source_end, static_cast<int64_t>(from.size() * sizeof(int32_t)));
       ASSERT_LE(run.target_offset + run.length, static_cast<int64_t>(to.size() * sizeof(int32_t)));
-      std::memcpy(reinterpret_cast<char*>(to.data()) + run.target_offset, reinterpret_cast<const char*>(from.data()) + run.source_offset,
+      std::memcpy(reinterpret_cast<char*>(to.data()) + run.target_offset,
+                  reinterpret_cast<const char*>(from.data()) + run.source_offset,
                   static_cast<size_t>(run.length));
       copied += run.length;
     }
@@ -174,7 +180,8 @@ TEST(CopyPlan, TakesTheFewestRuns) {
   EXPECT_EQ(copy_plan(whole, whole, 2), (std::vector<CopyRun>{{0, 0, 1024}}));
   // Whole rows: one run. A band of columns: one run a row.
   EXPECT_EQ(copy_plan(whole, {{2, 0, 0}, {3, 16, 4}}, 2), (std::vector<CopyRun>{{256, 0, 384}}));
-  EXPECT_EQ(copy_plan(whole, {{2, 4, 0}, {3, 8, 4}}, 2), (std::vector<CopyRun>{{288, 0, 64}, {416, 64, 64}, {544, 128, 64}}));
+  EXPECT_EQ(copy_plan(whole, {{2, 4, 0}, {3, 8, 4}}, 2),
+            (std::vector<CopyRun>{{288, 0, 64}, {416, 64, 64}, {544, 128, 64}}));
   EXPECT_TRUE(copy_plan({{0}, {4}}, {{4}, {4}}, 2).empty());
 }
 
@@ -192,8 +199,10 @@ TEST(SplitProperty, PartsAreEvenOrderedAndFoundAgain) {
       ASSERT_TRUE(part.length == total / parts || part.length == total / parts + 1);
       longest = part.length;
       end = part.end();
-      for (int64_t element = part.begin; element < part.end(); ++element) ASSERT_EQ(even_owner(total, parts, element), i);
-      ASSERT_EQ(even_part(Range{100, total * 3}, parts, i, 3), (Range{100 + part.begin * 3, part.length * 3}));
+      for (int64_t element = part.begin; element < part.end(); ++element)
+        ASSERT_EQ(even_owner(total, parts, element), i);
+      ASSERT_EQ(even_part(Range{100, total * 3}, parts, i, 3),
+                (Range{100 + part.begin * 3, part.length * 3}));
     }
     ASSERT_EQ(end, total);
   }

@@ -1,5 +1,5 @@
-// Who keeps whose copies: the published example, and for many meshes on many nodes what the rule is for: no copy on the owner's node, none
-// twice on a node, every rank with as many to keep as the others.
+// Who keeps whose copies: the published example, and for many meshes on many nodes what the rule is for: no
+// copy on the owner's node, none twice on a node, every rank with as many to keep as the others.
 #include "layout/replicas.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ TEST(Replicas, ThePublishedExample) {
 }
 
 TEST(Replicas, WithoutStagesTheNextNodeKeepsThem) {
-  EXPECT_THAT(replica_holders(Mesh(4, {}), nodes_of(4, 1), 1), ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(0)));
+  EXPECT_THAT(replica_holders(Mesh(4, {}), nodes_of(4, 1), 1),
+              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(0)));
   EXPECT_THAT(replica_holders(Mesh(4, {.tp = 2}), nodes_of(4, 2), 1),
               ElementsAre(ElementsAre(2), ElementsAre(3), ElementsAre(0), ElementsAre(1)));
 }
@@ -37,7 +38,8 @@ TEST(Replicas, WithoutStagesTheNextNodeKeepsThem) {
 // Nodes of unequal size: places that are not there wrap around.
 TEST(Replicas, OfUnequalNodes) {
   const std::vector<int64_t> nodes = {7, 7, 7, 3};
-  EXPECT_THAT(replica_holders(Mesh(4, {}), nodes, 1), ElementsAre(ElementsAre(3), ElementsAre(3), ElementsAre(3), ElementsAre(0)));
+  EXPECT_THAT(replica_holders(Mesh(4, {}), nodes, 1),
+              ElementsAre(ElementsAre(3), ElementsAre(3), ElementsAre(3), ElementsAre(0)));
 }
 
 // One node has nobody else; two nodes have one copy however many are asked for.
@@ -46,8 +48,8 @@ TEST(Replicas, AsManyCopiesAsThereAreOtherNodes) {
   EXPECT_THAT(replica_holders(Mesh(4, {}), nodes_of(4, 2), 2), ::testing::Each(::testing::SizeIs(1)));
 }
 
-// Expert groups are left where that is possible: ranks 0–3 are one expert group over two nodes, so is 4–7; two nodes on stands the other
-// one.
+// Expert groups are left where that is possible: ranks 0–3 are one expert group over two nodes, so is 4–7;
+// two nodes on stands the other one.
 TEST(Replicas, LeaveTheExpertGroup) {
   const Mesh mesh(8, {.ep = 4});
   const auto holders = replica_holders(mesh, nodes_of(8, 2), 1);
@@ -58,7 +60,13 @@ TEST(Replicas, LeaveTheExpertGroup) {
 }
 
 TEST(Replicas, OnAnyMeshAndNodesNoCopyStandsBesideAnother) {
-  const MeshShape shapes[] = {{}, {.pp = 2}, {.pp = 4}, {.tp = 2}, {.pp = 2, .tp = 2}, {.cp = 2, .ep = 2}, {.pp = 2, .ep = 2, .etp = 2}};
+  const MeshShape shapes[] = {{},
+                              {.pp = 2},
+                              {.pp = 4},
+                              {.tp = 2},
+                              {.pp = 2, .tp = 2},
+                              {.cp = 2, .ep = 2},
+                              {.pp = 2, .ep = 2, .etp = 2}};
   for (const int64_t world : {8, 16, 32}) {
     for (const MeshShape& shape : shapes) {
       const Mesh mesh(world, shape);
@@ -70,10 +78,12 @@ TEST(Replicas, OnAnyMeshAndNodesNoCopyStandsBesideAnother) {
           for (size_t rank = 0; rank < holders.size(); ++rank) {
             std::set<int64_t> there = {nodes[rank]};
             for (const int64_t holder : holders[rank]) {
-              EXPECT_TRUE(there.insert(nodes[static_cast<size_t>(holder)]).second) << mesh.text() << " rank " << rank;
+              EXPECT_TRUE(there.insert(nodes[static_cast<size_t>(holder)]).second)
+                  << mesh.text() << " rank " << rank;
               ++keeps[static_cast<size_t>(holder)];
             }
-            EXPECT_EQ(static_cast<int64_t>(there.size()), 1 + std::min(copies, world / a_node - 1)) << mesh.text();
+            EXPECT_EQ(static_cast<int64_t>(there.size()), 1 + std::min(copies, world / a_node - 1))
+                << mesh.text();
           }
           EXPECT_THAT(keeps, ::testing::Each(keeps[0])) << mesh.text();
         }

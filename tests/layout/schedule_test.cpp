@@ -1,5 +1,5 @@
-// Schedules: the golden orders and makespans of docs/sources/megascale.md §10.4, formulas of bubbles and of what is held, every method at random sizes,
-// and lists with planted mistakes, which the checker refuses.
+// Schedules: the golden orders and makespans of docs/sources/megascale.md §10.4, formulas of bubbles and of
+// what is held, every method at random sizes, and lists with planted mistakes, which the checker refuses.
 #include "layout/schedule/schedule.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,9 @@ namespace {
 using enum PipelineSchedule;
 using testing::HasSubstr;
 
-Schedule made(PipelineSchedule kind, int64_t p, int64_t m, int64_t v = 1) { return make_schedule(Pipeline(p, {kind, v, {}}), m); }
+Schedule made(PipelineSchedule kind, int64_t p, int64_t m, int64_t v = 1) {
+  return make_schedule(Pipeline(p, {kind, v, {}}), m);
+}
 
 struct Golden {
   PipelineSchedule kind;
@@ -47,18 +49,23 @@ TEST(ScheduleGolden, Makespans) {
                                                 {kDualPipe, 4, 8, 1, 26},
                                                 {kDualPipe, 8, 16, 1, 54},
                                                 {kDualPipe, 8, 20, 1, 66}}) {
-    const Timeline timeline = simulate(with_transfers_around_pairs(passes_of(Pipeline(each.p, {each.kind, each.v, {}}), each.m)));
-    EXPECT_NEAR(timeline.makespan, each.makespan, 1e-9) << recipe::name_of_value(each.kind) << " p " << each.p << " m " << each.m;
+    const Timeline timeline =
+        simulate(with_transfers_around_pairs(passes_of(Pipeline(each.p, {each.kind, each.v, {}}), each.m)));
+    EXPECT_NEAR(timeline.makespan, each.makespan, 1e-9)
+        << recipe::name_of_value(each.kind) << " p " << each.p << " m " << each.m;
     for (const double busy : timeline.busy) EXPECT_NEAR(busy, 3.0 * static_cast<double>(each.m), 1e-9);
   }
 }
 
 TEST(ScheduleGolden, Orders) {
   const Schedule interleaved = made(kInterleaved, 2, 4, 2);
-  EXPECT_EQ(text(interleaved.ranks[0]), "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3");
-  EXPECT_EQ(text(interleaved.ranks[1]), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
+  EXPECT_EQ(text(interleaved.ranks[0]),
+            "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3");
+  EXPECT_EQ(text(interleaved.ranks[1]),
+            "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
   EXPECT_EQ(text(made(kZbH1, 4, 8).ranks[3]),
-            "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3 W0.0 F0.4 B0.4 W0.1 F0.5 B0.5 W0.2 F0.6 B0.6 W0.3 F0.7 B0.7 W0.4 W0.5 W0.6 W0.7");
+            "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3 W0.0 F0.4 B0.4 W0.1 F0.5 B0.5 W0.2 F0.6 B0.6 W0.3 F0.7 "
+            "B0.7 W0.4 W0.5 W0.6 W0.7");
   EXPECT_EQ(text(made(kGpipe, 2, 3).ranks[1]), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");
   EXPECT_EQ(text(made(k1F1B, 3, 4).ranks[0]), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
 }
@@ -71,7 +78,8 @@ TEST(ScheduleGolden, WarmUpOfInterleaved) {
   EXPECT_EQ(large, (std::vector<int64_t>{54, 52, 50, 48, 46, 44, 42, 40}));
 }
 
-// The whole exchange between two ranks, written out: receives start one pass ahead, sends right behind their pass.
+// The whole exchange between two ranks, written out: receives start one pass ahead, sends right behind their
+// pass.
 TEST(ScheduleGolden, Transfers) {
   const Schedule schedule = made(k1F1B, 2, 2);
   std::vector<std::string> first, last;
@@ -91,7 +99,8 @@ TEST(ScheduleGolden, Transfers) {
                                          "start sending the gradient of 0.0 to rank 0",                   //
                                          "wait for the hidden states of 0.1 from rank 0", "F0.1", "B0.1",
                                          "wait until the gradient of 0.0 are at rank 0",  //
-                                         "start sending the gradient of 0.1 to rank 0", "wait until the gradient of 0.1 are at rank 0"));
+                                         "start sending the gradient of 0.1 to rank 0",
+                                         "wait until the gradient of 0.1 are at rank 0"));
 }
 
 TEST(Schedule, BubblesAndWhatIsHeldFollowTheFormulas) {
@@ -100,7 +109,8 @@ TEST(Schedule, BubblesAndWhatIsHeldFollowTheFormulas) {
     const int64_t p = draw.between(1, 8), m = draw.between(p, 4 * p), v = draw.between(1, 4);
     SCOPED_TRACE(testing::Message() << "p " << p << " m " << m << " v " << v);
     const auto ranks = static_cast<double>(p), batches = static_cast<double>(m);
-    const Timeline gpipe = simulate(made(kGpipe, p, m)), plain = simulate(made(k1F1B, p, m)), split = simulate(made(kZbH1, p, m));
+    const Timeline gpipe = simulate(made(kGpipe, p, m)), plain = simulate(made(k1F1B, p, m)),
+                   split = simulate(made(kZbH1, p, m));
     EXPECT_NEAR(gpipe.bubble, (ranks - 1) / (batches + ranks - 1), 1e-12);
     EXPECT_NEAR(plain.bubble, (ranks - 1) / (batches + ranks - 1), 1e-12);
     EXPECT_NEAR(split.makespan, 3 * batches + ranks - 1, 1e-9) << "a third of the bubble";
@@ -111,7 +121,9 @@ TEST(Schedule, BubblesAndWhatIsHeldFollowTheFormulas) {
     }
     const int64_t whole = m / p * p;  // of runs of p
     const Timeline interleaved = simulate(made(kInterleaved, p, whole, v));
-    EXPECT_NEAR(interleaved.makespan, 3 * (static_cast<double>(whole) + (ranks - 1) / static_cast<double>(v)), 1e-9) << "bubble over v";
+    EXPECT_NEAR(interleaved.makespan, 3 * (static_cast<double>(whole) + (ranks - 1) / static_cast<double>(v)),
+                1e-9)
+        << "bubble over v";
     const Timeline folded = simulate(made(kZbV, p, m));
     if (m >= 2 * p) {
       EXPECT_NEAR(folded.makespan, 3 * batches + (ranks - 1) / 2, 1e-9) << "only the way in idles";
@@ -126,38 +138,45 @@ TEST(Schedule, EveryMethodIsWithoutFlawAtAnySize) {
   Draw draw("schedule/any size");
   for (int round = 0; round < 300; ++round) {
     const PipelineSchedule kind = draw.one_of(all_kinds());
-    int64_t p = draw.between(1, 8), m = draw.between(1, 40), v = kind == kInterleaved ? draw.between(1, 4) : 1;
+    int64_t p = draw.between(1, 8), m = draw.between(1, 40),
+            v = kind == kInterleaved ? draw.between(1, 4) : 1;
     if (kind == kInterleaved) m = std::max(m, p);
     if (kind == kDualPipe) p = (p + 1) / 2 * 2, m = 2 * p + m / 2 * 2;
     SCOPED_TRACE(testing::Message() << recipe::name_of_value(kind) << " p " << p << " m " << m << " v " << v);
     const Schedule schedule = made(kind, p, m, v);
     EXPECT_EQ(flaw_of(schedule), "");
     EXPECT_EQ(flaw_of(forward_schedule(schedule.pipeline, draw.between(1, 9))), "");
-    const Timeline timeline = simulate(schedule, {.forward = 1.3, .backward_input = 1.1, .backward_weight = 0.7, .transfer = 0.2});
+    const Timeline timeline =
+        simulate(schedule, {.forward = 1.3, .backward_input = 1.1, .backward_weight = 0.7, .transfer = 0.2});
     for (const double busy : timeline.busy) EXPECT_NEAR(busy, 3.1 * static_cast<double>(m), 1e-9);
     EXPECT_GE(timeline.makespan, 3.1 * static_cast<double>(m) - 1e-9);
   }
 }
 
-// Over NCCL the calls of a communicator are carried out in order. With one for each channel some methods would stand still; with one for each way
-// of messages none does, at any size.
+// Over NCCL the calls of a communicator are carried out in order. With one for each channel some methods
+// would stand still; with one for each way of messages none does, at any size.
 TEST(Schedule, OverCallsInOrderEachWayNeedsItsOwnQueue) {
   for (const int64_t p : {2, 4, 8}) {
     SCOPED_TRACE(testing::Message() << "p " << p);
-    for (const PipelineSchedule kind : {kGpipe, k1F1B, kZbH1}) EXPECT_EQ(flaw_of(made(kind, p, 2 * p), Messages::kInOrderByChannel), "");
-    EXPECT_THAT(flaw_of(made(kInterleaved, p, 2 * p, 2), Messages::kInOrderByChannel), HasSubstr("these wait for ever"));
-    EXPECT_THAT(flaw_of(made(kDualPipe, p, 2 * p), Messages::kInOrderByChannel), HasSubstr("these wait for ever"));
+    for (const PipelineSchedule kind : {kGpipe, k1F1B, kZbH1})
+      EXPECT_EQ(flaw_of(made(kind, p, 2 * p), Messages::kInOrderByChannel), "");
+    EXPECT_THAT(flaw_of(made(kInterleaved, p, 2 * p, 2), Messages::kInOrderByChannel),
+                HasSubstr("these wait for ever"));
+    EXPECT_THAT(flaw_of(made(kDualPipe, p, 2 * p), Messages::kInOrderByChannel),
+                HasSubstr("these wait for ever"));
   }
   Draw draw("schedule/in order");
   for (int round = 0; round < 150; ++round) {
     const PipelineSchedule kind = draw.one_of(all_kinds());
-    int64_t p = draw.between(1, 8), m = draw.between(1, 20), v = kind == kInterleaved ? draw.between(1, 4) : 1;
+    int64_t p = draw.between(1, 8), m = draw.between(1, 20),
+            v = kind == kInterleaved ? draw.between(1, 4) : 1;
     if (kind == kInterleaved) m = std::max(m, p);
     if (kind == kDualPipe) p = (p + 1) / 2 * 2, m = 2 * p + m / 2 * 2;
     SCOPED_TRACE(testing::Message() << recipe::name_of_value(kind) << " p " << p << " m " << m << " v " << v);
     const Schedule schedule = made(kind, p, m, v);
     EXPECT_EQ(flaw_of(schedule, Messages::kInOrderByWay), "");
-    EXPECT_EQ(flaw_of(with_transfers_around_pairs(passes_of(schedule.pipeline, m)), Messages::kInOrderByWay), "");
+    EXPECT_EQ(flaw_of(with_transfers_around_pairs(passes_of(schedule.pipeline, m)), Messages::kInOrderByWay),
+              "");
     EXPECT_EQ(flaw_of(forward_schedule(schedule.pipeline, m), Messages::kInOrderByWay), "");
     std::set<MessageWay> used;
     for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -169,8 +188,9 @@ TEST(Schedule, OverCallsInOrderEachWayNeedsItsOwnQueue) {
   }
 }
 
-// A pair's forward pass sends before the backward pass begins, and the gradient comes while the forward pass runs: no message of a full pipeline is
-// waited for, where both wait for all that the pair needs and send when it ends each one is.
+// A pair's forward pass sends before the backward pass begins, and the gradient comes while the forward pass
+// runs: no message of a full pipeline is waited for, where both wait for all that the pair needs and send
+// when it ends each one is.
 TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
   const Schedule schedule = made(kDualPipe, 4, 16);
   int64_t pairs = 0;
@@ -178,8 +198,8 @@ TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
     for (size_t i = 0; i < list.size(); ++i) {
       if (!list[i].joined) continue;
       ++pairs;
-      const auto backward =
-          std::find_if(list.begin() + static_cast<ptrdiff_t>(i), list.end(), [](const Action& each) { return each.backward(); });
+      const auto backward = std::find_if(list.begin() + static_cast<ptrdiff_t>(i), list.end(),
+                                         [](const Action& each) { return each.backward(); });
       const std::span inside(list.begin() + static_cast<ptrdiff_t>(i) + 1, backward);
       for (const Action& each : inside) EXPECT_TRUE(each.transfer()) << text(each);
       const bool sends = schedule.stage_of(&list - schedule.ranks.data(), list[i]) < 3;
@@ -192,8 +212,11 @@ TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
     const Pipeline pipeline(2 * draw.between(1, 4), {kDualPipe, 1, {}});
     const int64_t m = 2 * pipeline.ranks() + 2 * draw.between(0, 6);
     SCOPED_TRACE(testing::Message() << "p " << pipeline.ranks() << " m " << m);
-    const auto makespan = [&](const Schedule& of, double transfer) { return simulate(of, {.transfer = transfer}).makespan; };
-    const Schedule own = make_schedule(pipeline, m), around = with_transfers_around_pairs(passes_of(pipeline, m));
+    const auto makespan = [&](const Schedule& of, double transfer) {
+      return simulate(of, {.transfer = transfer}).makespan;
+    };
+    const Schedule own = make_schedule(pipeline, m),
+                   around = with_transfers_around_pairs(passes_of(pipeline, m));
     EXPECT_LE(makespan(own, 0), makespan(around, 0) + 1e-9);
     EXPECT_LE(makespan(own, 0.5), makespan(around, 0.5) + 1e-9);
   }
@@ -205,7 +228,8 @@ TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
   EXPECT_GT(added(with_transfers_around_pairs, 64), added(with_transfers_around_pairs, 16) + 10);
 }
 
-// A pair in turns takes as long as both passes compute, or exchange: by hand, with passes of 1.5, 1.5 and 1 of which 0.5 each is exchanged.
+// A pair in turns takes as long as both passes compute, or exchange: by hand, with passes of 1.5, 1.5 and 1
+// of which 0.5 each is exchanged.
 TEST(Schedule, PairsInTurnsHideWhatIsExchanged) {
   const Pipeline apart(4, {kDualPipe, 1, {}, false}), in_turns(4, {kDualPipe, 1, {}, true});
   EXPECT_FALSE(make_schedule(apart, 16).pairs_in_turns);
@@ -213,7 +237,8 @@ TEST(Schedule, PairsInTurnsHideWhatIsExchanged) {
   ASSERT_TRUE(schedule.pairs_in_turns);
   EXPECT_EQ(flaw_of(schedule), "");
   for (const auto& [exchange, pair] : {std::pair(0.5, 3.0), {1.75, 3.5}}) {
-    const Timeline timeline = simulate(schedule, {.forward = 1.5, .backward_input = 1.5, .backward_weight = 1, .exchange = exchange});
+    const Timeline timeline = simulate(
+        schedule, {.forward = 1.5, .backward_input = 1.5, .backward_weight = 1, .exchange = exchange});
     for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       const auto pairs = static_cast<double>(std::ranges::count(schedule.ranks[rank], true, &Action::joined));
       EXPECT_NEAR(timeline.busy[rank], 16 * 4 - pairs * (4 - pair), 1e-9);
@@ -228,7 +253,8 @@ TEST(Schedule, PairsInTurnsHideWhatIsExchanged) {
   }
 }
 
-// Transfers that take less than a pass cost nothing once the pipeline is full: what is added does not grow with the micro-batches.
+// Transfers that take less than a pass cost nothing once the pipeline is full: what is added does not grow
+// with the micro-batches.
 TEST(Schedule, TransfersHideBehindPasses) {
   for (const PipelineSchedule kind : {kGpipe, kInterleaved}) {
     const auto added = [&](int64_t m) {
@@ -261,7 +287,8 @@ TEST(Pipeline, StagesLieWhereTheMethodPutsThem) {
   for (const PipelineSchedule kind : all_kinds()) {
     const Pipeline pipeline(4, {kind, kind == kInterleaved ? 3 : 1, {}});
     for (int64_t route = 0; route < pipeline.routes(); ++route) {
-      for (int64_t stage = 0; stage < pipeline.stages(); ++stage) EXPECT_EQ(pipeline.stage_of(pipeline.hop(route, stage)), stage);
+      for (int64_t stage = 0; stage < pipeline.stages(); ++stage)
+        EXPECT_EQ(pipeline.stage_of(pipeline.hop(route, stage)), stage);
     }
   }
   const Pipeline uneven(2, {k1F1B, 1, {1, 4}});
@@ -280,14 +307,18 @@ size_t index_of(const std::vector<Action>& list, Pass pass, int64_t nth = 0) {
 }
 
 TEST(ScheduleCheck, RefusesPlantedMistakes) {
-  const auto broken = [](const std::function<void(std::vector<std::vector<Action>>&)>& spoil, PipelineSchedule kind = k1F1B) {
+  const auto broken = [](const std::function<void(std::vector<std::vector<Action>>&)>& spoil,
+                         PipelineSchedule kind = k1F1B) {
     Schedule schedule = made(kind, 3, 4);
     spoil(schedule.ranks);
     return flaw_of(schedule);
   };
-  const auto erase = [](std::vector<Action>& list, Pass pass) { list.erase(list.begin() + static_cast<ptrdiff_t>(index_of(list, pass))); };
+  const auto erase = [](std::vector<Action>& list, Pass pass) {
+    list.erase(list.begin() + static_cast<ptrdiff_t>(index_of(list, pass)));
+  };
   EXPECT_EQ(broken([](auto&) {}), "");
-  // The first rank waits for the first gradient before its second micro-batch, for which the second rank waits before it gives the gradient.
+  // The first rank waits for the first gradient before its second micro-batch, for which the second rank
+  // waits before it gives the gradient.
   EXPECT_THAT(broken([](auto& ranks) {
                 auto& list = ranks[0];
                 for (const Pass pass : {Pass::kWaitReceive, Pass::kStartReceive}) {
@@ -299,22 +330,31 @@ TEST(ScheduleCheck, RefusesPlantedMistakes) {
               HasSubstr("wait for ever"));
   EXPECT_THAT(broken([&](auto& ranks) { erase(ranks[1], Pass::kStartSend); }), HasSubstr("in its place"));
   EXPECT_THAT(broken([&](auto& ranks) { erase(ranks[1], Pass::kStartReceive); }), HasSubstr("never started"));
-  EXPECT_THAT(broken([&](auto& ranks) { erase(ranks[1], Pass::kWaitReceive); }), HasSubstr("its input is not there"));
+  EXPECT_THAT(broken([&](auto& ranks) { erase(ranks[1], Pass::kWaitReceive); }),
+              HasSubstr("its input is not there"));
   EXPECT_THAT(broken([&](auto& ranks) { erase(ranks[1], Pass::kWaitSend); }), HasSubstr("not everything"));
   EXPECT_THAT(broken([](auto& ranks) { ranks[2].push_back({.pass = Pass::kForward}); }), HasSubstr("twice"));
-  EXPECT_THAT(broken([](auto& ranks) { ranks[2].push_back({.pass = Pass::kForward, .micro_batch = 4}); }), HasSubstr("does not come here"));
-  EXPECT_THAT(broken([](auto& ranks) { ranks[2].push_back({.pass = Pass::kForward, .chunk = 1}); }), HasSubstr("does not come here"));
-  EXPECT_THAT(broken([](auto& ranks) { std::erase(ranks[2], Action{.pass = Pass::kBackward, .micro_batch = 3}); }),
-              HasSubstr("the tensor is not there yet"));
-  EXPECT_THAT(broken([](auto& ranks) { std::erase(ranks[0], Action{.pass = Pass::kBackward, .micro_batch = 3}); }),
-              HasSubstr("micro-batch 3 has no backward pass in stage 0"));
+  EXPECT_THAT(broken([](auto& ranks) { ranks[2].push_back({.pass = Pass::kForward, .micro_batch = 4}); }),
+              HasSubstr("does not come here"));
+  EXPECT_THAT(broken([](auto& ranks) { ranks[2].push_back({.pass = Pass::kForward, .chunk = 1}); }),
+              HasSubstr("does not come here"));
+  EXPECT_THAT(
+      broken([](auto& ranks) { std::erase(ranks[2], Action{.pass = Pass::kBackward, .micro_batch = 3}); }),
+      HasSubstr("the tensor is not there yet"));
+  EXPECT_THAT(
+      broken([](auto& ranks) { std::erase(ranks[0], Action{.pass = Pass::kBackward, .micro_batch = 3}); }),
+      HasSubstr("micro-batch 3 has no backward pass in stage 0"));
   EXPECT_THAT(broken([](auto& ranks) { ranks[1].pop_back(), ranks[1].pop_back(); }), testing::Not(""));
-  EXPECT_THAT(broken([&](auto& ranks) { std::erase(ranks[0], Action{.pass = Pass::kBackwardWeight, .micro_batch = 3}); }, kZbH1),
-              HasSubstr("gradient of weights"));
+  EXPECT_THAT(
+      broken(
+          [&](auto& ranks) { std::erase(ranks[0], Action{.pass = Pass::kBackwardWeight, .micro_batch = 3}); },
+          kZbH1),
+      HasSubstr("gradient of weights"));
   EXPECT_THAT(broken(
                   [](auto& ranks) {
                     auto& list = ranks[0];
-                    std::swap(list[index_of(list, Pass::kBackwardInput)], list[index_of(list, Pass::kBackwardWeight)]);
+                    std::swap(list[index_of(list, Pass::kBackwardInput)],
+                              list[index_of(list, Pass::kBackwardWeight)]);
                   },
                   kZbH1),
               testing::Not(""));

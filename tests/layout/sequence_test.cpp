@@ -1,4 +1,5 @@
-// SequenceLayout: documents, labels, and the context split: nothing lost, nothing twice, order kept, work balanced.
+// SequenceLayout: documents, labels, and the context split: nothing lost, nothing twice, order kept, work
+// balanced.
 #include "layout/sequence.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +48,8 @@ TEST(SequenceLayoutTest, SingleBatchAndContinued) {
   EXPECT_THAT(make_single(4).document_offsets, ElementsAre(0, 4));
   EXPECT_THAT(make_batch(2, 3).document_offsets, ElementsAre(0, 3, 6));
   EXPECT_THAT(make_batch(2, 3).positions, ElementsAre(0, 1, 2, 0, 1, 2));
-  EXPECT_THAT(make_packed(std::vector<int64_t>{2, 2}, std::vector<int64_t>{7, 0}).positions, ElementsAre(7, 8, 0, 1));
+  EXPECT_THAT(make_packed(std::vector<int64_t>{2, 2}, std::vector<int64_t>{7, 0}).positions,
+              ElementsAre(7, 8, 0, 1));
   EXPECT_EQ(make_batch(0, 3).tokens(), 0);
   SequenceLayout empty;
   empty.validate();
@@ -57,7 +59,8 @@ TEST(SequenceLayoutTest, SingleBatchAndContinued) {
 TEST(SequenceLayoutTest, Rows) {
   EXPECT_TRUE(make_packed(std::vector<int64_t>{3, 5}).row_offsets.empty()) << "one row";
   EXPECT_THAT(make_batch(2, 3).row_offsets, ElementsAre(0, 3, 6));
-  EXPECT_THAT(in_rows(make_packed(std::vector<int64_t>{3, 1, 4, 2}), 4).row_offsets, ElementsAre(0, 4, 8, 10));
+  EXPECT_THAT(in_rows(make_packed(std::vector<int64_t>{3, 1, 4, 2}), 4).row_offsets,
+              ElementsAre(0, 4, 8, 10));
   expect_refused([] { in_rows(make_packed(std::vector<int64_t>{3, 5}), 4); }, "reaches over token 4");
   expect_refused([] { in_rows(make_single(3), 0); }, "at least 1 token");
   const auto validate = [](std::vector<int64_t> rows) {
@@ -77,11 +80,14 @@ TEST(SequenceLayoutTest, Rows) {
 TEST(SequenceLayoutTest, LabelsAreShiftedInsideDocuments) {
   const SequenceLayout layout = make_packed(std::vector<int64_t>{3, 0, 1, 2});
   const std::vector<int64_t> tokens = {10, 11, 12, 20, 30, 31};
-  EXPECT_THAT(shifted_labels(layout, tokens), ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
+  EXPECT_THAT(shifted_labels(layout, tokens),
+              ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
   const std::vector<int64_t> next = {13, 99, kIgnoreLabel, 32};
   EXPECT_THAT(shifted_labels(layout, tokens, next), ElementsAre(11, 12, 13, kIgnoreLabel, 31, 32));
-  EXPECT_THAT(ahead_in_documents(layout, tokens, 1), ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
-  EXPECT_THAT(ahead_in_documents(layout, tokens, 2), ElementsAre(12, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel));
+  EXPECT_THAT(ahead_in_documents(layout, tokens, 1),
+              ElementsAre(11, 12, kIgnoreLabel, kIgnoreLabel, 31, kIgnoreLabel));
+  EXPECT_THAT(ahead_in_documents(layout, tokens, 2),
+              ElementsAre(12, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel, kIgnoreLabel));
 }
 
 TEST(SequenceLayoutTest, PositionAxes) {
@@ -109,7 +115,11 @@ TEST(SequenceRefusal, SaysWhichRuleIsBroken) {
   expect_refused([] { make_packed(std::vector<int64_t>{2}, std::vector<int64_t>{}); }, "first position");
   expect_refused([] { make_batch(-1, 2); }, "at least 0 sequences");
   expect_refused([] { shifted_labels(make_single(2), std::vector<int64_t>{1}); }, "2 token ids");
-  expect_refused([] { shifted_labels(make_single(1), std::vector<int64_t>{1}, std::vector<int64_t>{1, 2}); }, "next token");
+  expect_refused(
+      [] {
+        shifted_labels(make_single(1), std::vector<int64_t>{1}, std::vector<int64_t>{1, 2});
+      },
+      "next token");
 }
 
 TEST(ContextSplitTest, KnownZigzag) {
@@ -126,7 +136,8 @@ TEST(ContextSplitProperty, EveryTokenOnceAndInverseUndoes) {
     const int64_t ranks = draw.between(1, 6);
     const ContextSplit split = draw.coin() ? ContextSplit::kZigzag : ContextSplit::kContiguous;
     const std::vector<int64_t> permutation = split_permutation(tokens, ranks, split);
-    const std::vector<int64_t> inverse = inverse_permutation(permutation);  // refuses what is not a permutation
+    // refuses what is not a permutation
+    const std::vector<int64_t> inverse = inverse_permutation(permutation);
     ASSERT_EQ(static_cast<int64_t>(permutation.size()), tokens);
     for (size_t i = 0; i < permutation.size(); ++i) {
       ASSERT_EQ(permutation[static_cast<size_t>(inverse[i])], static_cast<int64_t>(i));
@@ -163,7 +174,8 @@ TEST(ContextSplitProperty, ZigzagBalancesCausalWork) {
       ASSERT_LE(std::abs(causal_work(uneven, ranks, rank, ContextSplit::kZigzag) - mean), 2 * uneven);
     }
   }
-  EXPECT_GT(causal_work(64, 2, 1, ContextSplit::kContiguous), 2 * causal_work(64, 2, 0, ContextSplit::kContiguous));
+  EXPECT_GT(causal_work(64, 2, 1, ContextSplit::kContiguous),
+            2 * causal_work(64, 2, 0, ContextSplit::kContiguous));
 }
 
 TEST(ContextSplitProperty, SegmentsTileTheRankAndTheDocuments) {

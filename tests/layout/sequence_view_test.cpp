@@ -25,7 +25,8 @@ TEST(SequenceView, OfTheOnlyRankIsTheWholeRow) {
 
 // Chunks of 3: rank 0 has the first and the last, rank 1 those between.
 TEST(SequenceView, ZigzagKeepsPositionsAndSequences) {
-  const SequenceView first(row(), {.context_ranks = 2, .context_rank = 0}), second(row(), {.context_ranks = 2, .context_rank = 1});
+  const SequenceView first(row(), {.context_ranks = 2, .context_rank = 0}),
+      second(row(), {.context_ranks = 2, .context_rank = 1});
   EXPECT_EQ(first.token_index, (Numbers{0, 1, 2, 9, 10, 11}));
   EXPECT_EQ(text_positions(first), (Numbers{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(first.own_row_offsets, (Numbers{0, 3, 6}));

@@ -1,4 +1,5 @@
-// The tree of sums beside its definition: which leaves a node has, and that any cut of the leaves into runs gives the whole tree.
+// The tree of sums beside its definition: which leaves a node has, and that any cut of the leaves into runs
+// gives the whole tree.
 #include "layout/sum_tree.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,8 @@ TEST(SumTree, APowerOfTwoNeedsItsLogarithm) {
     EXPECT_EQ(SumTree(4 * leaves).run(2 * leaves, 3 * leaves).nodes, (std::vector<TreeNode>{{level, 2}}));
   }
   EXPECT_EQ(SumTree(6).run(0, 3).nodes, (std::vector<TreeNode>{{1, 0}, {0, 2}}));
-  EXPECT_EQ(SumTree(6).run(3, 6).nodes, (std::vector<TreeNode>{{0, 3}, {2, 1}})) << "4 and 5, where 6 and 7 are not";
+  EXPECT_EQ(SumTree(6).run(3, 6).nodes, (std::vector<TreeNode>{{0, 3}, {2, 1}}))
+      << "4 and 5, where 6 and 7 are not";
 }
 
 TEST(SumTree, NumbersAreAddedInItsOrder) {

@@ -15,7 +15,8 @@ namespace {
 
 using Width = ParameterSpec::Width;
 
-recipe::ModelConfig model_of(int64_t hidden, int64_t base, recipe::Initialisation initialisation = recipe::Initialisation::kNormal) {
+recipe::ModelConfig model_of(int64_t hidden, int64_t base,
+                             recipe::Initialisation initialisation = recipe::Initialisation::kNormal) {
   recipe::ModelConfig config;
   config.layers = 3;
   config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kGla, recipe::Mixer::kMixture};
@@ -69,26 +70,36 @@ TEST(Width, BeginningsAreThoseOfTheBaseScaledByTheTable) {
     const double m = spec.width == Width::kHidden ? std::sqrt(4.0) : 1;
     EXPECT_NEAR(spec.init.std, base.at(name).init.std / m, 1e-15) << name;
   }
-  for (const auto& [name, spec] : base) EXPECT_EQ(spec.init.std, plain.at(name).init.std) << name << ": at the base nothing changes";
-  // Xavier's standard deviations of hidden matrices fall with width by themselves, those of tables and of what comes from a low rank must not.
+  for (const auto& [name, spec] : base)
+    EXPECT_EQ(spec.init.std, plain.at(name).init.std) << name << ": at the base nothing changes";
+  // Xavier's standard deviations of hidden matrices fall with width by themselves, those of tables and of
+  // what comes from a low rank must not.
   const auto kXavier = recipe::Initialisation::kXavierDeepnorm;
   const auto small = named(model_of(32, 32, kXavier)), large = named(model_of(128, 32, kXavier));
-  for (const char* name : {"embedding.weight", "head.weight"}) EXPECT_NEAR(large.at(name).init.std, small.at(name).init.std, 1e-15) << name;
-  EXPECT_NEAR(large.at("layers.0.mixer.query.weight").init.std, small.at("layers.0.mixer.query.weight").init.std / 2, 1e-15);
-  EXPECT_NEAR(large.at("layers.1.mixer.forget_up.weight").init.std, small.at("layers.1.mixer.forget_up.weight").init.std, 1e-15);
+  for (const char* name : {"embedding.weight", "head.weight"})
+    EXPECT_NEAR(large.at(name).init.std, small.at(name).init.std, 1e-15) << name;
+  EXPECT_NEAR(large.at("layers.0.mixer.query.weight").init.std,
+              small.at("layers.0.mixer.query.weight").init.std / 2, 1e-15);
+  EXPECT_NEAR(large.at("layers.1.mixer.forget_up.weight").init.std,
+              small.at("layers.1.mixer.forget_up.weight").init.std, 1e-15);
 }
 
 TEST(Width, LearningRatesFollowTheOptimizersRule) {
-  const auto factor = [](Width width, recipe::OptimOptions optimizer) { return lr_factor_of_width(width, 4, optimizer); };
+  const auto factor = [](Width width, recipe::OptimOptions optimizer) {
+    return lr_factor_of_width(width, 4, optimizer);
+  };
   for (const char* name : {"adamw", "lion", "came"}) {
     EXPECT_EQ(factor(Width::kHidden, {.name = name}), 0.25) << name;
-    for (const Width width : {Width::kVector, Width::kInput, Width::kHead}) EXPECT_EQ(factor(width, {.name = name}), 1) << name;
+    for (const Width width : {Width::kVector, Width::kInput, Width::kHead})
+      EXPECT_EQ(factor(width, {.name = name}), 1) << name;
   }
   EXPECT_EQ(factor(Width::kHidden, {.name = "sgd"}), 1);
-  for (const Width width : {Width::kVector, Width::kInput, Width::kHead}) EXPECT_EQ(factor(width, {.name = "sgd"}), 4);
+  for (const Width width : {Width::kVector, Width::kInput, Width::kHead})
+    EXPECT_EQ(factor(width, {.name = "sgd"}), 4);
   EXPECT_EQ(factor(Width::kHidden, {.name = "muon"}), 0.5);
   EXPECT_EQ(factor(Width::kHidden, {.name = "muon", .muon_scale = recipe::MuonScale::kOriginal}), 1);
-  EXPECT_EQ(factor(Width::kHidden, {.name = "adafactor", .scale_by_weights = false, .relative_step = false}), 0.25);
+  EXPECT_EQ(factor(Width::kHidden, {.name = "adafactor", .scale_by_weights = false, .relative_step = false}),
+            0.25);
 }
 
 TEST(Width, OptimizersWithoutARuleAreRefused) {

@@ -48,7 +48,8 @@ double loss_of(Decoder& decoder, recipe::Recompute recompute = recipe::Recompute
   return loss.item<double>();
 }
 
-recipe::ModelConfig with_adapters(recipe::ModelConfig config, AdapterKind kind, std::vector<std::string> targets = {"all-linear"}) {
+recipe::ModelConfig with_adapters(recipe::ModelConfig config, AdapterKind kind,
+                                  std::vector<std::string> targets = {"all-linear"}) {
   config.lora = {.rank = 3, .alpha = 5, .targets = std::move(targets), .kind = kind};
   return config;
 }
@@ -59,9 +60,12 @@ struct Scaled {
 
 Scaled plain_weight(const Tensors& of, const std::string& name, const recipe::AdapterOptions& lora) {
   const Tensor& weight = of.values.at(name);
-  const double scale = lora.kind == AdapterKind::kRslora ? lora.alpha / std::sqrt(static_cast<double>(lora.rank))
-                                                         : lora.alpha / static_cast<double>(lora.rank);
-  const Tensor sum = weight + at::mm(of.values.at(layout::adapter_up_name(name)), of.values.at(layout::adapter_down_name(name))) * scale;
+  const double scale = lora.kind == AdapterKind::kRslora
+                           ? lora.alpha / std::sqrt(static_cast<double>(lora.rank))
+                           : lora.alpha / static_cast<double>(lora.rank);
+  const Tensor sum = weight + at::mm(of.values.at(layout::adapter_up_name(name)),
+                                     of.values.at(layout::adapter_down_name(name))) *
+                                  scale;
   if (lora.kind != AdapterKind::kDora) return {sum, {}};
   const auto lengths = [](const Tensor& rows) { return rows.mul(rows).sum(1).sqrt(); };
   const Tensor factor = (lengths(weight) + of.values.at(layout::adapter_magnitude_name(name))) / lengths(sum);
@@ -89,54 +93,73 @@ void expect_as_merged(const recipe::ModelConfig& config, const std::string& name
   EXPECT_NEAR(loss, loss_of(merged), 1e-9 * std::abs(loss)) << name;
   const Tensors theirs = tensors_of(merged);
   double largest = 0;
-  for (const auto& [tensor, gradient] : theirs.gradients) largest = std::max(largest, gradient.abs().max().item<double>());
+  for (const auto& [tensor, gradient] : theirs.gradients)
+    largest = std::max(largest, gradient.abs().max().item<double>());
   int64_t seen = 0;
   for (const auto& [tensor, weight] : theirs.values) {
-    if (!ours.values.contains(layout::adapter_down_name(tensor.ends_with(".weight") ? tensor : "none.weight"))) continue;
+    if (!ours.values.contains(
+            layout::adapter_down_name(tensor.ends_with(".weight") ? tensor : "none.weight")))
+      continue;
     ++seen;
     Tensor whole = theirs.gradients.at(tensor);
-    const Tensor &a = ours.values.at(layout::adapter_down_name(tensor)), &b = ours.values.at(layout::adapter_up_name(tensor));
+    const Tensor &a = ours.values.at(layout::adapter_down_name(tensor)),
+                 &b = ours.values.at(layout::adapter_up_name(tensor));
     if (factors.at(tensor).defined()) {
       // y = m/n (V x): of the length the gradient is that of the whole weight along the row's direction.
       const Tensor direction = weight / weight.mul(weight).sum(1).sqrt().unsqueeze(1);
       const Tensor of_length = whole.mul(direction).sum(1);
-      EXPECT_LT((of_length - ours.gradients.at(layout::adapter_magnitude_name(tensor))).abs().max().item<double>(), 1e-9 * largest)
+      EXPECT_LT(
+          (of_length - ours.gradients.at(layout::adapter_magnitude_name(tensor))).abs().max().item<double>(),
+          1e-9 * largest)
           << tensor;
       whole = whole * factors.at(tensor).unsqueeze(1);
     }
     const double scale = config.lora.scale();
     const auto expect = [&](const Tensor& expected, const std::string& named) {
-      EXPECT_LT((expected - ours.gradients.at(named)).abs().max().item<double>(), 1e-9 * largest) << name << ": " << named;
+      EXPECT_LT((expected - ours.gradients.at(named)).abs().max().item<double>(), 1e-9 * largest)
+          << name << ": " << named;
     };
     expect(at::mm(whole, a.t()) * scale, layout::adapter_up_name(tensor));
     expect(at::mm(b.t(), whole) * scale, layout::adapter_down_name(tensor));
   }
   EXPECT_GT(seen, 0) << name;
-  EXPECT_EQ(ours.gradients.size(), static_cast<size_t>(seen) * (config.lora.kind == AdapterKind::kDora ? 3 : 2))
+  EXPECT_EQ(ours.gradients.size(),
+            static_cast<size_t>(seen) * (config.lora.kind == AdapterKind::kDora ? 3 : 2))
       << name << ": nothing else trains";
 }
 
 TEST(ModelAdapters, OfEveryModelAreTheMergedWeights) {
   std::vector<NamedConfig> all = small_models();
   for (const NamedConfig& variant : variant_models()) all.push_back(variant);
-  for (const NamedConfig& named : all) expect_as_merged(with_adapters(named.config, AdapterKind::kLora), named.name);
+  for (const NamedConfig& named : all)
+    expect_as_merged(with_adapters(named.config, AdapterKind::kLora), named.name);
 }
 
 TEST(ModelAdapters, OfSomeMatricesOfAProduct) {
-  for (const auto& targets : {std::vector<std::string>{"value"}, {"query", "key"}, {"layers.1.*"}, {"gate"}, {"up"}, {"down"}, {"output"}})
+  for (const auto& targets : {std::vector<std::string>{"value"},
+                              {"query", "key"},
+                              {"layers.1.*"},
+                              {"gate"},
+                              {"up"},
+                              {"down"},
+                              {"output"}})
     expect_as_merged(with_adapters(llama_like(), AdapterKind::kRslora, targets), targets[0]);
-  for (const auto& targets : {std::vector<std::string>{"*.experts.*.up.weight"}, {"*.experts.*.gate.weight"}, {"*.experts.*.down.weight"}})
+  for (const auto& targets : {std::vector<std::string>{"*.experts.*.up.weight"},
+                              {"*.experts.*.gate.weight"},
+                              {"*.experts.*.down.weight"}})
     expect_as_merged(with_adapters(hybrid_experts_post_norm(), AdapterKind::kLora, targets), targets[0]);
 }
 
 TEST(ModelAdapters, OfDoraHaveTheLengthsOfRows) {
-  for (const auto& [name, config] : {std::pair{"llama", llama_like()}, {"gpt2", gpt2_like()}, {"delta", delta_hybrid()}})
+  for (const auto& [name, config] :
+       {std::pair{"llama", llama_like()}, {"gpt2", gpt2_like()}, {"delta", delta_hybrid()}})
     expect_as_merged(with_adapters(config, AdapterKind::kDora), name);
   expect_as_merged(with_adapters(llama_like(), AdapterKind::kDora, {"value", "up"}), "some");
 }
 
 TEST(ModelAdapters, BeginAsTheModelWithoutThem) {
-  Decoder plain(llama_like(), Precision::named("fp64")), adapted(with_adapters(llama_like(), AdapterKind::kDora), Precision::named("fp64"));
+  Decoder plain(llama_like(), Precision::named("fp64")),
+      adapted(with_adapters(llama_like(), AdapterKind::kDora), Precision::named("fp64"));
   plain.parameters().initialise(4);
   adapted.parameters().initialise(4);
   EXPECT_NEAR(loss_of(plain), loss_of(adapted), 1e-12);
@@ -149,13 +172,15 @@ TEST(ModelAdapters, BeginAsTheModelWithoutThem) {
 
 TEST(ModelAdapters, RecomputedLayersGiveTheSameBits) {
   for (const AdapterKind kind : {AdapterKind::kLora, AdapterKind::kDora}) {
-    const recipe::ModelConfig config = with_adapters(kind == AdapterKind::kLora ? hybrid_experts_post_norm() : llama_like(), kind);
+    const recipe::ModelConfig config =
+        with_adapters(kind == AdapterKind::kLora ? hybrid_experts_post_norm() : llama_like(), kind);
     Decoder decoder = filled_decoder(config);
     const double loss = loss_of(decoder);
     const Tensors before = tensors_of(decoder);
     for (const auto recompute : {recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
       EXPECT_EQ(loss, loss_of(decoder, recompute));
-      for (const auto& [name, gradient] : tensors_of(decoder).gradients) EXPECT_TRUE(gradient.equal(before.gradients.at(name))) << name;
+      for (const auto& [name, gradient] : tensors_of(decoder).gradients)
+        EXPECT_TRUE(gradient.equal(before.gradients.at(name))) << name;
     }
   }
 }
@@ -177,7 +202,8 @@ TEST(ModelAdapters, DecodeAsTheyPrefill) {
       step.training = false;
       const DecoderRows rows{state, {row}};
       const Tensor logits = decoder.logits(
-          decoder.hidden(step, ids.narrow(0, t, 1), layout::make_packed(std::vector<int64_t>{1}, std::vector<int64_t>{t}), &rows));
+          decoder.hidden(step, ids.narrow(0, t, 1),
+                         layout::make_packed(std::vector<int64_t>{1}, std::vector<int64_t>{t}), &rows));
       EXPECT_LT((logits[0] - expected[t]).abs().max().item<double>(), 1e-9) << t;
     }
   }

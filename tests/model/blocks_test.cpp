@@ -1,4 +1,5 @@
-// The blocks of a decoder, each against its definition: decay slopes, rotary positions, experts, initialisation.
+// The blocks of a decoder, each against its definition: decay slopes, rotary positions, experts,
+// initialisation.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -15,7 +16,8 @@ namespace {
 using namespace longhaul::testing;
 using recipe::LayerFactor;
 
-// docs/sources/minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than rounded.
+// docs/sources/minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than
+// rounded.
 TEST(LightningSlopes, KnownValues) {
   const auto first = lightning_slopes(64, 0, 80, {}), late = lightning_slopes(64, 78, 80, {});
   EXPECT_NEAR(first[0], 0.9170132, 5e-8);
@@ -28,10 +30,12 @@ TEST(LightningSlopes, KnownValues) {
 TEST(LightningSlopes, HeadCountsThatAreNoPowerOfTwo) {
   const auto slopes = lightning_slopes(6, 0, 1, {});
   const double factor = 1 + 1e-5;
-  const double expected[] = {std::exp2(-2), std::exp2(-4), std::exp2(-6), std::exp2(-8), std::exp2(-1), std::exp2(-3)};
+  const double expected[] = {std::exp2(-2), std::exp2(-4), std::exp2(-6),
+                             std::exp2(-8), std::exp2(-1), std::exp2(-3)};
   for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(slopes[h], expected[h] * factor, 1e-15) << h;
   const auto plain = lightning_slopes(6, 0, 1, {.layer_factor = LayerFactor::kHuggingFace});
-  for (size_t h = 0; h < 6; ++h) EXPECT_NEAR(plain[h], std::exp2(-8.0 * static_cast<double>(h + 1) / 6) * factor, 1e-15) << h;
+  for (size_t h = 0; h < 6; ++h)
+    EXPECT_NEAR(plain[h], std::exp2(-8.0 * static_cast<double>(h + 1) / 6) * factor, 1e-15) << h;
 }
 
 TEST(ResidualAlpha, KnownValue) {
@@ -56,13 +60,15 @@ TEST(RotaryTables, KeepTheLastAnswer) {
   EXPECT_TRUE(other.equal(kernels::rotary_table(second, 6, 10000, at::kDouble).cos_tr));
   EXPECT_FALSE(tables.table(second, frequencies(6, 500000), at::kDouble, at::kCPU).cos_tr.equal(other));
   EXPECT_EQ(tables.table(second, frequencies(4, 10000), at::kDouble, at::kCPU).cos_tr.size(1), 2);
-  EXPECT_EQ(tables.table(second, frequencies(4, 10000), at::kFloat, at::kCPU).cos_tr.scalar_type(), at::kFloat);
+  EXPECT_EQ(tables.table(second, frequencies(4, 10000), at::kFloat, at::kCPU).cos_tr.scalar_type(),
+            at::kFloat);
 }
 
 std::vector<layout::ParameterSpec> specs_of_experts(const recipe::ModelConfig& config) {
   std::vector<layout::ParameterSpec> specs = layout::parameters(config);
   std::erase_if(specs, [](const layout::ParameterSpec& spec) {
-    return !spec.tensor.name.starts_with("layers.0.experts.") && !spec.tensor.name.starts_with("layers.0.router.");
+    return !spec.tensor.name.starts_with("layers.0.experts.") &&
+           !spec.tensor.name.starts_with("layers.0.router.");
   });
   return specs;
 }
@@ -110,7 +116,8 @@ TEST(ExpertsBlock, OutputIsTheWeightedSumOfTheChosenExperts) {
     Tensor sum = at::zeros({layer.config.hidden}, at::kDouble), weights = at::zeros({}, at::kDouble);
     for (int64_t i = 0; i < 2; ++i) {
       const std::string name = fmt::format("experts.{}.", chosen(i));
-      const Tensor inner = at::silu(at::mv(layer.value(name + "gate"), x[t])) * at::mv(layer.value(name + "up"), x[t]);
+      const Tensor inner =
+          at::silu(at::mv(layer.value(name + "gate"), x[t])) * at::mv(layer.value(name + "up"), x[t]);
       const Tensor weight = probability[chosen(i)] / scale;
       sum += weight * at::mv(layer.value(name + "down"), inner);
       weights += weight;
@@ -125,11 +132,13 @@ TEST(ExpertsBlock, WeightsSumToOne) {
   ExpertsOfOneLayer layer(expert_config());
   for (int64_t e = 1; e < layer.config.experts; ++e) {
     for (const char* matrix : {"gate", "up", "down"})
-      layer.value(fmt::format("experts.{}.{}", e, matrix)).copy_(layer.value(fmt::format("experts.0.{}", matrix)));
+      layer.value(fmt::format("experts.{}.{}", e, matrix))
+          .copy_(layer.value(fmt::format("experts.0.{}", matrix)));
   }
   const Tensor x = random_tensor({9, layer.config.hidden}, 4);
   const at::NoGradGuard guard;
-  const Tensor inner = at::silu(at::mm(x, layer.value("experts.0.gate").t())) * at::mm(x, layer.value("experts.0.up").t());
+  const Tensor inner =
+      at::silu(at::mm(x, layer.value("experts.0.gate").t())) * at::mm(x, layer.value("experts.0.up").t());
   EXPECT_LT(relative_error(layer.forward(x), at::mm(inner, layer.value("experts.0.down").t())), 1e-13);
 }
 
@@ -147,7 +156,8 @@ TEST(ExpertsBlock, BalancedRoutingCostsTheCoefficientPerToken) {
   for (int64_t t = 0; t < tokens; ++t) x.select(0, t).select(0, t % experts).fill_(1);
   layer.forward(x);
   EXPECT_NEAR(layer.auxiliary_loss(), layer.config.auxiliary_loss * static_cast<double>(tokens), 1e-12);
-  EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 1.0, 1e-15);
+  EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 1.0,
+              1e-15);
   layer.context.training = false;
   layer.context.auxiliary_losses.clear();
   layer.forward(x);
@@ -164,7 +174,8 @@ TEST(ExpertsBlock, ZLossOfEqualLogits) {
   EXPECT_NEAR(layer.auxiliary_loss(), 0.5 * 7 * std::pow(std::log(4.0), 2), 1e-12);
 }
 
-// Runs `forward` without keeping what its backward pass needs, and once more in the backward pass, as torch.utils.checkpoint does.
+// Runs `forward` without keeping what its backward pass needs, and once more in the backward pass, as
+// torch.utils.checkpoint does.
 class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
   using Forward = std::function<Tensor(const Tensor&)>;
@@ -173,7 +184,8 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     context->saved_data["block"] = reinterpret_cast<int64_t>(block);
     return (*block)(x);  // gradients are off here
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
     const Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
     {
       const at::AutoGradMode on(true);
@@ -183,14 +195,15 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
   }
 };
 
-// The backward pass meets the auxiliary losses once however often the forward pass ran, and they are reported once.
+// The backward pass meets the auxiliary losses once however often the forward pass ran, and they are reported
+// once.
 TEST(ExpertsBlock, RecomputationCountsAuxiliaryLossesOnce) {
   recipe::ModelConfig config = expert_config();
   config.z_loss = 0.5;
   ExpertsOfOneLayer kept(config), recomputed(config), without(config);
   without.context.training = false;
-  const Tensor x = random_tensor({9, config.hidden}, 4).requires_grad_(true), again = x.detach().clone().requires_grad_(true),
-               dy = random_tensor({9, config.hidden}, 5);
+  const Tensor x = random_tensor({9, config.hidden}, 4).requires_grad_(true),
+               again = x.detach().clone().requires_grad_(true), dy = random_tensor({9, config.hidden}, 5);
   kept.forward(x).backward(dy);
   Recomputed::Forward block = [&](const Tensor& hidden) { return recomputed.forward(hidden); };
   Recomputed::apply(again, &block).backward(dy);
@@ -202,7 +215,9 @@ TEST(ExpertsBlock, RecomputationCountsAuxiliaryLossesOnce) {
     const Parameter& parameter = *kept.parameters.all()[p];
     EXPECT_TRUE(recomputed.parameters.all()[p]->grad.equal(parameter.grad)) << parameter.name;
   }
-  const auto router = [](ExpertsOfOneLayer& layer) { return layer.parameters.holder_of("layers.0.router.weight")->grad; };
+  const auto router = [](ExpertsOfOneLayer& layer) {
+    return layer.parameters.holder_of("layers.0.router.weight")->grad;
+  };
   EXPECT_GT(relative_error(router(kept), router(without)), 1e-3) << "the losses are trained";
 }
 
@@ -224,7 +239,8 @@ TEST(ExpertsBlock, BalanceIsAskedOfEverySequence) {
   EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8, 1e-12) << "one sequence: balanced";
   layout = layout::make_batch(2, 4);
   layer.experts.forward(layer.context, x, layout);
-  EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8 * 2, 1e-12) << "all tokens of a sequence go to one of two experts";
+  EXPECT_NEAR(layer.auxiliary_loss(), config.auxiliary_loss * 8 * 2, 1e-12)
+      << "all tokens of a sequence go to one of two experts";
   EXPECT_NEAR(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(),
               0.5 * static_cast<double>(layer.config.experts), 1e-14);
 }
@@ -233,7 +249,8 @@ TEST(Initialise, SameSeedSameNumbersWithTheStandardDeviationOfTheList) {
   recipe::ModelConfig config = hybrid_experts_post_norm();
   config.hidden = 64;
   config.intermediate = 96;
-  Decoder a(config, Precision::named("fp64")), b(config, Precision::named("fp64")), other(config, Precision::named("fp64"));
+  Decoder a(config, Precision::named("fp64")), b(config, Precision::named("fp64")),
+      other(config, Precision::named("fp64"));
   a.parameters().initialise(1);
   b.parameters().initialise(1);
   other.parameters().initialise(2);
@@ -251,7 +268,8 @@ TEST(Initialise, SameSeedSameNumbersWithTheStandardDeviationOfTheList) {
       const double n = static_cast<double>(value.numel()), std = spec.init.std;
       EXPECT_NEAR(value.mean().item<double>(), 0, 5 * std / std::sqrt(n)) << spec.tensor.name;
       EXPECT_NEAR(value.std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << spec.tensor.name;
-      EXPECT_FALSE(value.equal(parameter.part_of(other.parameters().all()[p]->value.detach(), i))) << spec.tensor.name;
+      EXPECT_FALSE(value.equal(parameter.part_of(other.parameters().all()[p]->value.detach(), i)))
+          << spec.tensor.name;
     }
   }
 }

@@ -1,5 +1,6 @@
-// Whole models through the CUDA kernels, emulated on the CPU: loss and gradients in bf16 are as near to fp64's as those of the CPU's own
-// kernels, and the kernels answered, so that no operator of a training step falls back without being noticed. ctest: timeout=120
+// Whole models through the CUDA kernels, emulated on the CPU: loss and gradients in bf16 are as near to
+// fp64's as those of the CPU's own kernels, and the kernels answered, so that no operator of a training step
+// falls back without being noticed. ctest: timeout=120
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,12 +38,15 @@ std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {
   decoder.parameters().zero_gradients();
   loss.backward();
   std::vector<Tensor> results{loss.detach().to(at::kDouble)};
-  for (const auto& [block, auxiliary] : context.auxiliary_losses) results.push_back(auxiliary.to(at::kDouble));
+  for (const auto& [block, auxiliary] : context.auxiliary_losses)
+    results.push_back(auxiliary.to(at::kDouble));
   for (const auto& parameter : decoder.parameters().all()) results.push_back(parameter->grad.to(at::kDouble));
   return results;
 }
 
-double distance(const Tensor& a, const Tensor& b) { return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30); }
+double distance(const Tensor& a, const Tensor& b) {
+  return (a - b).norm().item<double>() / std::max(b.norm().item<double>(), 1e-30);
+}
 
 const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
     {recipe::Mixer::kSoftmax, {"split_heads", "attention"}},
@@ -83,9 +87,11 @@ TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
   if (config.channel == recipe::Channel::kGelu) ops.emplace_back("bias_gelu");
   if (config.channel == recipe::Channel::kSwiglu) ops.emplace_back("swiglu");
   if (config.experts > 0)
-    ops.insert(ops.end(), {"assign_experts", "permute_to_experts", "combine_experts", "grouped_linear", "grouped_linear_weight_gradient"});
+    ops.insert(ops.end(), {"assign_experts", "permute_to_experts", "combine_experts", "grouped_linear",
+                           "grouped_linear_weight_gradient"});
   const recipe::RouterOptions& router = config.router;
-  const bool plain = router.score == recipe::RouterScore::kSoftmax && router.normalised && router.scale == 1 && router.groups == 1;
+  const bool plain = router.score == recipe::RouterScore::kSoftmax && router.normalised &&
+                     router.scale == 1 && router.groups == 1;
   if (config.experts > 0 && plain) ops.emplace_back("route");  // others: in LibTorch's operators
   for (const std::string& op : ops) EXPECT_EQ(kernels::Dispatcher::last(op).chosen, "cuda") << op;
   ASSERT_EQ(found.size(), exact.size());
@@ -94,7 +100,8 @@ TEST_P(EmulatedModels, AreAsExactAsOnTheCpu) {
     EXPECT_LT(error, 2 * expected + 5e-3) << i << " (of the CPU: " << expected << ")";
   }
 }
-INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedModels, ::testing::ValuesIn(small_models()), [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedModels, ::testing::ValuesIn(small_models()),
+                         [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace longhaul::model

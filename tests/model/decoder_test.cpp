@@ -24,7 +24,8 @@ struct Documents {
 };
 
 // row_offsets: of the batch; none: one row.
-Documents documents_of(const std::vector<int64_t>& lengths, int64_t vocabulary, const std::vector<int64_t>& row_offsets = {}) {
+Documents documents_of(const std::vector<int64_t>& lengths, int64_t vocabulary,
+                       const std::vector<int64_t>& row_offsets = {}) {
   constexpr uint64_t kSeed = 31;
   Documents documents;
   documents.layout = layout::make_packed(lengths);
@@ -44,7 +45,9 @@ Documents part_of(const Documents& all, size_t first, size_t count) {
     const auto document = all.layout.document(d);
     if (document.begin >= begin && document.begin < end) lengths.push_back(document.length);
   }
-  const auto cut = [&](const std::vector<int64_t>& v) { return std::vector<int64_t>(v.begin() + begin, v.begin() + end); };
+  const auto cut = [&](const std::vector<int64_t>& v) {
+    return std::vector<int64_t>(v.begin() + begin, v.begin() + end);
+  };
   Documents part{cut(all.ids), cut(all.labels), layout::make_packed(lengths)};
   for (size_t r = first; r <= first + count; ++r) part.layout.row_offsets.push_back(rows[r] - begin);
   part.layout.validate();
@@ -52,7 +55,8 @@ Documents part_of(const Documents& all, size_t first, size_t count) {
 }
 
 Tensor main_loss(Context& context, Decoder& decoder, const Documents& documents) {
-  return decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout), id_tensor(documents.labels));
+  return decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout),
+                      id_tensor(documents.labels));
 }
 
 double total_loss(Decoder& decoder, const Documents& documents) {
@@ -101,7 +105,8 @@ TEST_P(DecoderKinds, GradientOfEveryParameterIsTheLosssSlope) {
       const double numeric = (above - below) / (2 * kStep);
       const std::string& name = parameter.parts[i].spec.tensor.name;
       EXPECT_NEAR(analytic, numeric, 1e-6 * std::max(1.0, std::abs(numeric))) << name;
-      // Softmax does not see what is added to all keys alike. Every other parameter must matter, or the check proves nothing.
+      // Softmax does not see what is added to all keys alike. Every other parameter must matter, or the check
+      // proves nothing.
       if (!name.ends_with("key.bias")) {
         EXPECT_GT(std::abs(analytic), 1e-8) << name;
       }
@@ -110,7 +115,8 @@ TEST_P(DecoderKinds, GradientOfEveryParameterIsTheLosssSlope) {
   EXPECT_EQ(logical, layout::parameters(GetParam().config).size());
 }
 
-// All gradients, those of experts' auxiliary losses and of tokens ahead too, are 0.25 times those of a loss whose tokens weigh 1.
+// All gradients, those of experts' auxiliary losses and of tokens ahead too, are 0.25 times those of a loss
+// whose tokens weigh 1.
 TEST_P(DecoderKinds, ALossOfAnotherScaleHasAuxiliaryLossesOfThatScale) {
   Decoder decoder = filled_decoder(GetParam().config);
   const Documents documents = documents_of({12, 9}, GetParam().config.vocabulary);
@@ -133,18 +139,22 @@ TEST_P(DecoderKinds, LogProbabilitiesAreThoseOfTheLogits) {
   const Documents documents = documents_of({12, 9}, GetParam().config.vocabulary);
   LocalOps ops;
   Context context(ops, decoder.precision());
-  const Tensor hidden = decoder.hidden(context, id_tensor(documents.ids), documents.layout), labels = id_tensor(documents.labels);
+  const Tensor hidden = decoder.hidden(context, id_tensor(documents.ids), documents.layout),
+               labels = id_tensor(documents.labels);
   const auto found = decoder.log_probabilities(context, hidden, labels, {.temperature = 2, .entropy = true});
   const at::NoGradGuard guard;
   const Tensor log_p = decoder.logits(hidden).div(2).log_softmax(1), labelled = labels.ge(0);
-  EXPECT_LT(relative_error(found.log_probability_t, log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled)), 1e-12);
+  EXPECT_LT(relative_error(found.log_probability_t,
+                           log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled)),
+            1e-12);
   EXPECT_LT(relative_error(found.entropy_t, log_p.exp().mul(log_p).sum(1).neg().mul(labelled)), 1e-12);
 }
 
 TEST_P(DecoderKinds, PackedDocumentsAreTheSameAsOneAtATime) {
   const recipe::ModelConfig& config = GetParam().config;
   Decoder decoder = filled_decoder(config);
-  const Documents all = documents_of({5, 1, 9, 4}, config.vocabulary, {0, 5, 6, 15, 19});  // balance is asked of each document
+  // balance is asked of each document
+  const Documents all = documents_of({5, 1, 9, 4}, config.vocabulary, {0, 5, 6, 15, 19});
   std::vector<Documents> single;
   for (size_t d = 0; d < 4; ++d) single.push_back(part_of(all, d, 1));
 
@@ -152,7 +162,8 @@ TEST_P(DecoderKinds, PackedDocumentsAreTheSameAsOneAtATime) {
     LocalOps ops;
     Context context(ops, decoder.precision());
     const at::NoGradGuard guard;
-    return decoder.loss_each(decoder.hidden(context, id_tensor(documents.ids), documents.layout), id_tensor(documents.labels));
+    return decoder.loss_each(decoder.hidden(context, id_tensor(documents.ids), documents.layout),
+                             id_tensor(documents.labels));
   };
   std::vector<Tensor> losses;
   for (const Documents& documents : single) losses.push_back(each(documents));
@@ -165,7 +176,8 @@ TEST_P(DecoderKinds, PackedDocumentsAreTheSameAsOneAtATime) {
   }
 }
 
-// Four rows of nine tokens, of one, two and three documents: together, two by two, and one by one. With both auxiliary losses, and large.
+// Four rows of nine tokens, of one, two and three documents: together, two by two, and one by one. With both
+// auxiliary losses, and large.
 TEST_P(DecoderKinds, MicroBatchesAddUpToTheBatch) {
   recipe::ModelConfig config = GetParam().config;
   if (config.experts > 0) config.auxiliary_loss = 2, config.z_loss = 0.5;
@@ -180,8 +192,10 @@ TEST_P(DecoderKinds, MicroBatchesAddUpToTheBatch) {
     for (const Documents& part : parts) sum += total_loss(decoder, part);
     EXPECT_NEAR(sum, total_loss(decoder, all), 1e-12 * sum);
     for (size_t p = 0; p < whole.size(); ++p) {
-      const double scale = std::max(whole[p].abs().max().item<double>(), 1e-3);  // of the keys' biases it is 0
-      EXPECT_LT((split[p] - whole[p]).abs().max().item<double>(), 1e-12 * scale) << decoder.parameters().all()[p]->name << ", " << rows;
+      // of the keys' biases it is 0
+      const double scale = std::max(whole[p].abs().max().item<double>(), 1e-3);
+      EXPECT_LT((split[p] - whole[p]).abs().max().item<double>(), 1e-12 * scale)
+          << decoder.parameters().all()[p]->name << ", " << rows;
     }
   }
 }
@@ -215,7 +229,8 @@ TEST_P(DecoderKinds, PostponedWeightGradientsAreTheSameLater) {
   }
 }
 
-// Whoever sums gradients over ranks may begin with an arena when it is called ready: in the last backward pass, with nothing to come.
+// Whoever sums gradients over ranks may begin with an arena when it is called ready: in the last backward
+// pass, with nothing to come.
 TEST_P(DecoderKinds, ArenasAreReadyOnceWithTheirWholeGradient) {
   Decoder decoder = filled_decoder(GetParam().config);
   ParameterSet& parameters = decoder.parameters();
@@ -245,11 +260,13 @@ TEST_P(DecoderKinds, ArenasAreReadyOnceWithTheirWholeGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, DecoderKinds, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Small, DecoderKinds, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
 INSTANTIATE_TEST_SUITE_P(Variants, DecoderKinds, ::testing::ValuesIn(variants_of_states()),
                          [](const auto& named) { return named.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(WithoutOrder, DecoderKinds, ::testing::Values(NamedConfig{"without_order", without_order()}),
+INSTANTIATE_TEST_SUITE_P(WithoutOrder, DecoderKinds,
+                         ::testing::Values(NamedConfig{"without_order", without_order()}),
                          [](const auto& named) { return named.param.name; });
 
 // Which tokens' ids change the hidden state of which: every pair of one document, and no other.
@@ -272,7 +289,8 @@ TEST(Decoder, WithoutAnOrderATokenReadsItsWholeDocumentAndNoOther) {
       const Tensor difference = (hidden_of(ids) - before).abs().amax(1);
       for (int64_t t = 0; t < documents.layout.tokens(); ++t) {
         const bool together = documents.layout.document_of(t) == documents.layout.document_of(changed);
-        EXPECT_EQ(difference[t].item<double>() > 1e-8, together) << "token " << t << " where token " << changed << " is another";
+        EXPECT_EQ(difference[t].item<double>() > 1e-8, together)
+            << "token " << t << " where token " << changed << " is another";
         if (!together) {
           EXPECT_EQ(difference[t].item<double>(), 0);
         }
@@ -330,9 +348,11 @@ TEST(Decoder, InspectSeesEveryBlock) {
     EXPECT_TRUE(x.isfinite().all().item<bool>());
   };
   const Documents documents = documents_of({4}, 29);
-  decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout), id_tensor(documents.labels));
-  EXPECT_EQ(seen, (std::vector<std::string>{"embedding", "layers.0.mixer", "layers.0.channel", "layers.1.mixer", "layers.1.channel",
-                                            "layers.2.mixer", "layers.2.channel", "loss"}));
+  decoder.loss(context, decoder.hidden(context, id_tensor(documents.ids), documents.layout),
+               id_tensor(documents.labels));
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"embedding", "layers.0.mixer", "layers.0.channel", "layers.1.mixer",
+                                      "layers.1.channel", "layers.2.mixer", "layers.2.channel", "loss"}));
 }
 
 }  // namespace

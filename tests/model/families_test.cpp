@@ -1,4 +1,5 @@
-// Public name maps: published counts, shapes and bytes, and proof that public and logical tensors tile each other exactly.
+// Public name maps: published counts, shapes and bytes, and proof that public and logical tensors tile each
+// other exactly.
 #include "model/families/families.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +21,8 @@ using layout::Shape;
 
 std::map<std::string, PublicTensor> by_name(const std::vector<PublicTensor>& tensors) {
   std::map<std::string, PublicTensor> named;
-  for (const PublicTensor& tensor : tensors) EXPECT_TRUE(named.emplace(tensor.name, tensor).second) << tensor.name << " twice";
+  for (const PublicTensor& tensor : tensors)
+    EXPECT_TRUE(named.emplace(tensor.name, tensor).second) << tensor.name << " twice";
   return named;
 }
 
@@ -40,7 +42,8 @@ void expect_exact_cover(const recipe::ModelConfig& config, std::string_view layo
   const auto specs = layout::parameters(config);
   EXPECT_EQ(covered.size(), specs.size());
   for (const auto& spec : specs) {
-    EXPECT_EQ(layout::covering_defect(spec.tensor.global_shape, covered[spec.tensor.name]), std::nullopt) << spec.tensor.name;
+    EXPECT_EQ(layout::covering_defect(spec.tensor.global_shape, covered[spec.tensor.name]), std::nullopt)
+        << spec.tensor.name;
   }
 }
 
@@ -77,8 +80,10 @@ TEST(PublicTensors, MinimaxText01) {
   for (const PublicTensor& tensor : tensors) {
     EXPECT_EQ(tensor.dtype == "fp32", tensor.name.ends_with("block_sparse_moe.gate.weight")) << tensor.name;
   }
-  EXPECT_EQ(named.at("model.layers.3.block_sparse_moe.experts.5.w1.weight").pieces[0].logical, "layers.3.experts.5.gate.weight");
-  EXPECT_EQ(named.at("model.layers.3.block_sparse_moe.experts.5.w3.weight").pieces[0].logical, "layers.3.experts.5.up.weight");
+  EXPECT_EQ(named.at("model.layers.3.block_sparse_moe.experts.5.w1.weight").pieces[0].logical,
+            "layers.3.experts.5.gate.weight");
+  EXPECT_EQ(named.at("model.layers.3.block_sparse_moe.experts.5.w3.weight").pieces[0].logical,
+            "layers.3.experts.5.up.weight");
 }
 
 // Head h has rows 384h … 384h + 383: its 128 queries, then keys, then values.
@@ -89,8 +94,10 @@ TEST(PublicTensors, MinimaxQkvRowsAreGroupedByHead) {
   const char* parts[] = {"query", "key", "value"};
   for (int64_t h = 0; h < 64; ++h) {
     for (int64_t i = 0; i < 3; ++i) {
-      const PublicPiece expected{
-          std::string("layers.1.mixer.") + parts[i] + ".weight", {{128 * h, 0}, {128, 6144}}, {{384 * h + 128 * i, 0}, {128, 6144}}, false};
+      const PublicPiece expected{std::string("layers.1.mixer.") + parts[i] + ".weight",
+                                 {{128 * h, 0}, {128, 6144}},
+                                 {{384 * h + 128 * i, 0}, {128, 6144}},
+                                 false};
       ASSERT_EQ(pieces[static_cast<size_t>(3 * h + i)], expected) << h << " " << parts[i];
     }
   }
@@ -111,7 +118,9 @@ TEST(PublicTensors, Gpt2) {
   const PublicTensor& fused = named.at("h.3.attn.c_attn.weight");
   EXPECT_EQ(fused.shape, (Shape{768, 2304}));
   ASSERT_EQ(fused.pieces.size(), 3u);
-  EXPECT_EQ(fused.pieces[1], (PublicPiece{"layers.3.mixer.key.weight", Rectangle::whole({768, 768}), {{0, 768}, {768, 768}}, true}));
+  EXPECT_EQ(
+      fused.pieces[1],
+      (PublicPiece{"layers.3.mixer.key.weight", Rectangle::whole({768, 768}), {{0, 768}, {768, 768}}, true}));
 }
 
 TEST(PublicTensors, Llama3) {
@@ -131,8 +140,9 @@ std::vector<recipe::ModelConfig> published_lineage() {
     config.family = family;
     return config;
   };
-  std::vector<recipe::ModelConfig> all = {of("mamba2-130m", "mamba2"), of("gla-340m", "gla"),    of("deltanet-1.3b", "gated_deltanet"),
-                                          of("hgrn2-1.3b", "hgrn2"),   of("gla-1.3b", "retnet"), of("deltanet-1.3b", "delta_net")};
+  std::vector<recipe::ModelConfig> all = {
+      of("mamba2-130m", "mamba2"), of("gla-340m", "gla"),    of("deltanet-1.3b", "gated_deltanet"),
+      of("hgrn2-1.3b", "hgrn2"),   of("gla-1.3b", "retnet"), of("deltanet-1.3b", "delta_net")};
   all[2].gated_deltanet.key_heads = 3;
   all[3].hgrn2.norm_eps = 1e-5 * 128;
   all[5].mixers = {recipe::Mixer::kDeltaNet};
@@ -150,7 +160,8 @@ TEST(PublicTensors, Mamba2AndGla) {
   const auto named = by_name(mamba);
   EXPECT_EQ(named.at("backbone.layers.23.mixer.in_proj.weight").shape, (Shape{2 * 1536 + 2 * 128 + 24, 768}));
   EXPECT_EQ(named.at("backbone.layers.0.mixer.conv1d.weight").shape, (Shape{1536 + 2 * 128, 1, 4}));
-  EXPECT_EQ(named.at("backbone.layers.0.mixer.in_proj.weight").pieces[3].logical, "layers.0.mixer.query.weight");
+  EXPECT_EQ(named.at("backbone.layers.0.mixer.in_proj.weight").pieces[3].logical,
+            "layers.0.mixer.query.weight");
   const auto gla = by_name(public_tensors(published_lineage()[1]));
   EXPECT_EQ(gla.at("model.layers.5.attn.gk_proj.1.bias").shape, (Shape{512}));
   EXPECT_EQ(gla.at("model.layers.5.attn.g_norm_swish_gate.weight").shape, (Shape{256}));
@@ -164,12 +175,13 @@ TEST(PublicTensors, Qwen2Moe) {
   EXPECT_EQ(named.at("model.layers.0.mlp.experts.59.down_proj.weight").shape, (Shape{2048, 1408}));
   EXPECT_EQ(named.at("model.layers.0.mlp.shared_expert.gate_proj.weight").shape, (Shape{5632, 2048}));
   EXPECT_EQ(named.at("model.layers.0.mlp.shared_expert_gate.weight").shape, (Shape{1, 2048}));
-  EXPECT_EQ(named.at("model.layers.0.mlp.experts.3.up_proj.weight").pieces[0].logical, "layers.0.experts.3.up.weight");
+  EXPECT_EQ(named.at("model.layers.0.mlp.experts.3.up_proj.weight").pieces[0].logical,
+            "layers.0.experts.3.up.weight");
 }
 
 TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
-  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-3-8b", "mistral-7b", "mixtral-8x7b", "qwen2.5-0.5b", "qwen3-8b",
-                             "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "first-run"}) {
+  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-3-8b", "mistral-7b", "mixtral-8x7b",
+                             "qwen2.5-0.5b", "qwen3-8b", "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "first-run"}) {
     SCOPED_TRACE(preset);
     const recipe::ModelConfig config = recipe::preset_model(preset);
     const Family* family = find_family(config.family);
@@ -180,7 +192,8 @@ TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
     for (const PublicLayout& layout : family->layouts) expect_exact_cover(config, layout.name);
   }
   for (const recipe::ModelConfig& config : published_lineage()) {
-    for (const PublicLayout& layout : find_family(config.family)->layouts) expect_exact_cover(config, layout.name);
+    for (const PublicLayout& layout : find_family(config.family)->layouts)
+      expect_exact_cover(config, layout.name);
   }
   expect_exact_cover(testing::minimax_hf_like());
   recipe::ModelConfig tied = testing::llama_like();
@@ -190,9 +203,11 @@ TEST(PublicTensors, CoverEveryLogicalTensorOnce) {
 
 // What a family writes into config.json it reads back as the same model.
 TEST(PublicConfigs, WrittenAndReadAgain) {
-  std::vector<recipe::ModelConfig> models = {testing::minimax_hf_like(), testing::llama_like(), testing::gpt2_like()};
-  for (const char* preset : {"minimax-text-01", "gpt2-124m", "llama-2-13b", "llama-3.1-8b", "mistral-7b", "mixtral-8x7b",
-                             "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "qwen2.5-0.5b", "qwen3-8b"}) {
+  std::vector<recipe::ModelConfig> models = {testing::minimax_hf_like(), testing::llama_like(),
+                                             testing::gpt2_like()};
+  for (const char* preset :
+       {"minimax-text-01", "gpt2-124m", "llama-2-13b", "llama-3.1-8b", "mistral-7b", "mixtral-8x7b",
+        "qwen1.5-moe-a2.7b", "qwen3-30b-a3b", "qwen2.5-0.5b", "qwen3-8b"}) {
     models.push_back(recipe::preset_model(preset));
     if (models.back().family != "qwen3_moe") continue;
     models.back().dense_layers = {1, 4};
@@ -203,8 +218,10 @@ TEST(PublicConfigs, WrittenAndReadAgain) {
   for (const recipe::ModelConfig& model : published_lineage()) models.push_back(model);
   for (recipe::ModelConfig& model : models) {
     const Family& family = *find_family(model.family);
-    if (model.experts > 0) model.router.balance_form = recipe::BalanceForm::kHuggingFace;  // the one its files mean
-    nlohmann::ordered_json json = {{"model_type", family.model_types.front()}, {"initializer_range", model.initial_std}};
+    // the one its files mean
+    if (model.experts > 0) model.router.balance_form = recipe::BalanceForm::kHuggingFace;
+    nlohmann::ordered_json json = {{"model_type", family.model_types.front()},
+                                   {"initializer_range", model.initial_std}};
     family.write(model, json);
     const nlohmann::json config = nlohmann::json::parse(json.dump());
     EXPECT_EQ(&family_of(config, "config.json"), &family);
@@ -242,7 +259,8 @@ TEST(PublicConfigs, MinimaxWithoutLayerTypesAlternates) {
   json.erase("layer_types");
   const recipe::ModelConfig read = read_config(family, nlohmann::json::parse(json.dump()), "config.json");
   ASSERT_GE(read.layers, 2);
-  for (int64_t l = 0; l < read.layers; ++l) EXPECT_EQ(read.mixer(l), l % 2 == 1 ? recipe::Mixer::kLightning : recipe::Mixer::kSoftmax) << l;
+  for (int64_t l = 0; l < read.layers; ++l)
+    EXPECT_EQ(read.mixer(l), l % 2 == 1 ? recipe::Mixer::kLightning : recipe::Mixer::kSoftmax) << l;
 }
 
 // transformers counts c · k once for all layers when balanced, Switch and Megatron c for each of them.

@@ -1,5 +1,5 @@
-// Decoder against an independent forward and backward pass (support/plain_decoder.h): logits, losses and every gradient, in fp64.
-// ctest: timeout=120
+// Decoder against an independent forward and backward pass (support/plain_decoder.h): logits, losses and
+// every gradient, in fp64. ctest: timeout=120
 #include <gtest/gtest.h>
 
 #include "model/mixers/mamba2.h"
@@ -11,9 +11,10 @@ namespace {
 
 using namespace longhaul::testing;
 
-// What the small models leave out: every layer lightning, biases beside lightning, Hugging Face's slopes, three of five experts in a
-// pre-norm model; factors of one's own, LayerNorm without bias, GeLU and no positions in a post-norm one; HGRN2 as deep as it goes, behind
-// another mixer, with biases, experts and as many keys as values.
+// What the small models leave out: every layer lightning, biases beside lightning, Hugging Face's slopes,
+// three of five experts in a pre-norm model; factors of one's own, LayerNorm without bias, GeLU and no
+// positions in a post-norm one; HGRN2 as deep as it goes, behind another mixer, with biases, experts and as
+// many keys as values.
 std::vector<NamedConfig> models() {
   std::vector<NamedConfig> all = small_models();
   recipe::ModelConfig lightning = small_config();
@@ -56,7 +57,8 @@ std::vector<NamedConfig> models() {
   all.push_back({"layer_norm_post_norm", post});
   recipe::ModelConfig gated = small_config();
   gated.layers = 4;
-  gated.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2};
+  gated.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2,
+                  recipe::Mixer::kHgrn2};
   gated.wiring = recipe::Wiring::kPostNorm;
   gated.bias = true;
   gated.hgrn2.norm_eps = 1e-3;
@@ -64,8 +66,10 @@ std::vector<NamedConfig> models() {
   all.push_back({"hgrn2_experts_post_norm", gated});
   gated.wiring = recipe::Wiring::kParallel;
   all.push_back({"hgrn2_experts_parallel", gated});
-  for (const recipe::TnlSlopes slopes : {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
-    all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl_of_slopes(slopes)});
+  for (const recipe::TnlSlopes slopes :
+       {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
+    all.push_back(
+        {"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl_of_slopes(slopes)});
   }
   recipe::ModelConfig delta = delta_without_decay();
   delta.deltanet = {.convolution = 2, .output_gate = true, .norm_eps = 1e-3};
@@ -74,7 +78,8 @@ std::vector<NamedConfig> models() {
   cosformer.mixers = {recipe::Mixer::kCosformer};
   all.push_back({"cosformer", cosformer});
   recipe::ModelConfig lineage = gated_lineage();  // the other choice of every option
-  lineage.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kMetala, recipe::Mixer::kRetnet, recipe::Mixer::kHgrn, recipe::Mixer::kMamba2};
+  lineage.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kMetala, recipe::Mixer::kRetnet,
+                    recipe::Mixer::kHgrn, recipe::Mixer::kMamba2};
   lineage.layers = 5;
   lineage.lightnet = {.norm_weight = false};
   lineage.metala = {.key_dim = 3, .convolution = 0, .temperature = 4, .norm_eps = 1e-3};
@@ -113,7 +118,8 @@ std::vector<NamedConfig> models() {
     memory.lcsm.rank = 2;
     memory.lcsm.tau = 2;
     memory.lcsm.oscillation = static_cast<recipe::LcsmOscillation>(type);
-    memory.lcsm.activation = static_cast<recipe::LcsmActivation>(type % names_of(recipe::LcsmActivation()).size());
+    memory.lcsm.activation =
+        static_cast<recipe::LcsmActivation>(type % names_of(recipe::LcsmActivation()).size());
     const std::string name = "lcsm_" + std::string(names_of(recipe::LcsmOscillation())[type]);
     all.push_back({name, memory});
     if (type <= 5) {
@@ -175,13 +181,15 @@ TEST_P(ForwardPass, EqualsThePublishedDefinitions) {
   for (const auto& [name, leaf] : leaves) {
     size_t part = 0;
     const Parameter* holder = decoder.parameters().holder_of(name, &part);
-    const Tensor found = holder->part_of(holder->grad, part), wanted = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
+    const Tensor found = holder->part_of(holder->grad, part),
+                 wanted = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
     const double scale = std::max(wanted.abs().max().item<double>(), 1e-3);  // of the keys' biases it is 0
     EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-10 * scale) << name;
   }
 }
 
-// Keys that are small: the sums that cosFormer divides by are then far below one, and nothing else than such sums may be changed.
+// Keys that are small: the sums that cosFormer divides by are then far below one, and nothing else than such
+// sums may be changed.
 TEST(ForwardPassOfSmallSums, CosformerDividesByThem) {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kCosformer};
@@ -200,14 +208,15 @@ TEST(ForwardPassOfSmallSums, CosformerDividesByThem) {
   const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)),
                labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
   const at::NoGradGuard no_gradient;
-  const PlainDecoder::Result expected = PlainDecoder(config, leaves_of(decoder.parameters()), layout).run(ids, labels);
+  const PlainDecoder::Result expected =
+      PlainDecoder(config, leaves_of(decoder.parameters()), layout).run(ids, labels);
   LocalOps ops;
   Context context(ops, decoder.precision());
   EXPECT_LT(relative_error(decoder.logits(decoder.hidden(context, ids, layout)), expected.logits_tv), 1e-10);
 }
 
-// Of heads that share keys and queries by groups each tensor rank has those of its own: what the ranks make adds up to what one makes. Channels are normed by
-// groups that a rank has whole.
+// Of heads that share keys and queries by groups each tensor rank has those of its own: what the ranks make
+// adds up to what one makes. Channels are normed by groups that a rank has whole.
 TEST(Mamba2OfTensorRanks, AddsUpToTheWhole) {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kMamba2};
@@ -219,7 +228,9 @@ TEST(Mamba2OfTensorRanks, AddsUpToTheWhole) {
   const auto of_rank = [&](int64_t ranks, int64_t rank) {
     const layout::MeshRank place{.mesh = {ranks, {.tp = ranks}}, .rank = rank};
     std::vector<layout::ParameterSpec> specs = layout::parameters_of(config, place);
-    std::erase_if(specs, [](const layout::ParameterSpec& spec) { return !spec.tensor.name.starts_with("layers.0.mixer."); });
+    std::erase_if(specs, [](const layout::ParameterSpec& spec) {
+      return !spec.tensor.name.starts_with("layers.0.mixer.");
+    });
     ParameterSet parameters(specs, Precision::named("fp64"), at::kCPU, Use::kInference, place);
     Mamba2 mixer(config, {.layer = 0, .name = "layers.0.mixer"}, parameters);
     parameters.allocate();
@@ -234,7 +245,8 @@ TEST(Mamba2OfTensorRanks, AddsUpToTheWhole) {
   EXPECT_LT(relative_error(parts, whole), 1e-12);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ForwardPass, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, ForwardPass, ::testing::ValuesIn(models()),
+                         [](const auto& named) { return named.param.name; });
 
 }  // namespace
 }  // namespace longhaul::model

@@ -31,7 +31,9 @@ Tensor logits_of(Decoder& decoder, int64_t tokens = 40) {
   return decoder.logits(decoder.hidden(context, ids, layout::make_single(tokens)));
 }
 
-int64_t tokens_of(const recipe::ModelConfig& config) { return config.max_positions > 0 ? std::min<int64_t>(config.max_positions, 40) : 40; }
+int64_t tokens_of(const recipe::ModelConfig& config) {
+  return config.max_positions > 0 ? std::min<int64_t>(config.max_positions, 40) : 40;
+}
 
 TEST_P(Int8Experts, AreTheModelOfTheNumbersThatTheyStandFor) {
   const PoisonFreshMemory poison;

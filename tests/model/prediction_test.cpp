@@ -1,5 +1,5 @@
-// Multi-token prediction beside the plain decoder: what its modules add to the loss, and every gradient, on packed documents.
-// ctest: timeout=120
+// Multi-token prediction beside the plain decoder: what its modules add to the loss, and every gradient, on
+// packed documents. ctest: timeout=120
 #include <gtest/gtest.h>
 
 #include "model/decoder.h"
@@ -27,11 +27,12 @@ std::vector<NamedConfig> prediction_models() {
           {"shared_bounds", with_modules(hgrn2_hybrid(), 1)}};
 }
 
-std::vector<TokensAhead> ahead_of(const layout::SequenceLayout& layout, const std::vector<int64_t>& ids, const std::vector<int64_t>& labels,
-                                  int64_t modules) {
+std::vector<TokensAhead> ahead_of(const layout::SequenceLayout& layout, const std::vector<int64_t>& ids,
+                                  const std::vector<int64_t>& labels, int64_t modules) {
   std::vector<TokensAhead> ahead;
   for (int64_t k = 1; k <= modules; ++k) {
-    ahead.push_back({id_tensor(layout::ahead_in_documents(layout, ids, k)), id_tensor(layout::ahead_in_documents(layout, labels, k))});
+    ahead.push_back({id_tensor(layout::ahead_in_documents(layout, ids, k)),
+                     id_tensor(layout::ahead_in_documents(layout, labels, k))});
   }
   return ahead;
 }
@@ -41,7 +42,8 @@ class Predictions : public ::testing::TestWithParam<NamedConfig> {};
 TEST_P(Predictions, EqualThePublishedDefinition) {
   const recipe::ModelConfig& config = GetParam().config;
   Decoder decoder = filled_decoder(config);
-  auto layout = layout::make_packed(std::vector<int64_t>{7, 1, 2, 9});  // one and two tokens: nothing, or one token, lies ahead
+  // one and two tokens: nothing, or one token, lies ahead
+  auto layout = layout::make_packed(std::vector<int64_t>{7, 1, 2, 9});
   layout.row_offsets = {0, 8, 19};
   const std::vector<int64_t> ids = random_ids(layout.tokens(), config.vocabulary, 31);
   std::vector<int64_t> labels = layout::shifted_labels(layout, ids);
@@ -63,7 +65,8 @@ TEST_P(Predictions, EqualThePublishedDefinition) {
   loss.backward();
   double auxiliary = 0, predicted = 0;
   for (const auto& [block, value] : context.auxiliary_losses) {
-    (block.starts_with("ahead.") && !block.ends_with("experts") ? predicted : auxiliary) += value.item<double>();
+    (block.starts_with("ahead.") && !block.ends_with("experts") ? predicted : auxiliary) +=
+        value.item<double>();
   }
   EXPECT_LT(relative_error(loss, main.loss), 1e-10) << "the loss of the next token is as it was";
   EXPECT_NEAR(predicted, more.loss.item<double>(), 1e-10 * predicted);
@@ -73,7 +76,8 @@ TEST_P(Predictions, EqualThePublishedDefinition) {
   for (const auto& [name, leaf] : leaves) {
     size_t part = 0;
     const Parameter* holder = decoder.parameters().holder_of(name, &part);
-    const Tensor found = holder->part_of(holder->grad, part), wanted = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
+    const Tensor found = holder->part_of(holder->grad, part),
+                 wanted = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
     const double scale = std::max(wanted.abs().max().item<double>(), 1e-3);  // of the keys' biases it is 0
     EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-10 * scale) << name;
     of_modules += name.starts_with("ahead.") ? 1 : 0;
@@ -90,10 +94,11 @@ TEST_P(Predictions, NeverLookBeyondADocument) {
     Context context(ops, decoder.precision());
     const at::NoGradGuard no_gradient;
     const std::vector<int64_t> labels = layout::shifted_labels(layout, ids);
-    decoder.with_predictions(context, decoder.hidden(context, id_tensor(ids), layout), ahead_of(layout, ids, labels, config.predict_ahead),
-                             layout);
+    decoder.with_predictions(context, decoder.hidden(context, id_tensor(ids), layout),
+                             ahead_of(layout, ids, labels, config.predict_ahead), layout);
     double sum = 0;
-    for (int64_t k = 0; k < config.predict_ahead; ++k) sum += context.auxiliary_losses.at("ahead." + std::to_string(k)).item<double>();
+    for (int64_t k = 0; k < config.predict_ahead; ++k)
+      sum += context.auxiliary_losses.at("ahead." + std::to_string(k)).item<double>();
     return sum;
   };
   const std::vector<int64_t> lengths = {6, 3, 8}, ids = random_ids(17, config.vocabulary, 7);
@@ -106,7 +111,8 @@ TEST_P(Predictions, NeverLookBeyondADocument) {
   EXPECT_NEAR(predicted(layout::make_packed(lengths), ids), apart, 1e-10 * apart);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Predictions, ::testing::ValuesIn(prediction_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, Predictions, ::testing::ValuesIn(prediction_models()),
+                         [](const auto& named) { return named.param.name; });
 
 }  // namespace
 }  // namespace longhaul::model

@@ -1,4 +1,5 @@
-// config.json as it lies on the Hub (tests/golden/published_configs.json): every text is read, and describes a model of as many parameters as are published.
+// config.json as it lies on the Hub (tests/golden/published_configs.json): every text is read, and describes
+// a model of as many parameters as are published.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,9 @@ nlohmann::json config_of(const std::string& model) {
   return {};
 }
 
-recipe::ModelConfig read(const nlohmann::json& config) { return read_config(family_of(config, "config.json"), config, "config.json"); }
+recipe::ModelConfig read(const nlohmann::json& config) {
+  return read_config(family_of(config, "config.json"), config, "config.json");
+}
 
 TEST(PublishedConfigs, AreReadAsTheyArePublished) {
   const nlohmann::json all = golden_configs();
@@ -62,9 +65,11 @@ TEST(PublishedConfigs, WindowsAreThoseThatTransformersUses) {
   EXPECT_EQ(windows_of(config_of("Qwen/Qwen1.5-MoE-A2.7B"), below_two), (std::vector<int64_t>{8, 0, 0, 0}));
   // Qwen3MoeModel: one mask for all.
   EXPECT_EQ(windows_of(config_of("Qwen/Qwen3-30B-A3B"), below_two), (std::vector<int64_t>{8, 8, 8, 8}));
-  EXPECT_EQ(windows_of(config_of("Qwen/Qwen3-30B-A3B"), {{"sliding_window", 8}}), (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(windows_of(config_of("Qwen/Qwen3-30B-A3B"), {{"sliding_window", 8}}),
+            (std::vector<int64_t>{0, 0, 0, 0}));
   listed["layer_types"] = std::vector<std::string>(48, "full_attention");
-  EXPECT_THAT(refused([&] { windows_of(config_of("Qwen/Qwen3-30B-A3B"), listed); }), HasSubstr("layer_types"));
+  EXPECT_THAT(refused([&] { windows_of(config_of("Qwen/Qwen3-30B-A3B"), listed); }),
+              HasSubstr("layer_types"));
   listed["layer_types"] = std::vector<std::string>(48, "sliding_attention");
   EXPECT_EQ(windows_of(config_of("Qwen/Qwen3-30B-A3B"), listed), (std::vector<int64_t>{8, 8, 8, 8}));
 }
@@ -80,17 +85,19 @@ TEST(PublishedConfigs, FieldsThatSayNothingMustSayIt) {
   EXPECT_THAT(with(smol, "rope_interleaved", true), HasSubstr("rope_interleaved"));
   EXPECT_THAT(with(smol, "add_cross_attention", true), HasSubstr("add_cross_attention"));
   EXPECT_THAT(with(smol, "pruned_heads", {{"0", {1}}}), HasSubstr("pruned_heads"));
-  for (const auto& [field, value] : {std::pair<const char*, nlohmann::json>{"pruned_heads", nlohmann::json::object()},
-                                     {"add_cross_attention", false},
-                                     {"unsloth_version", "2026.7.3"},
-                                     {"is_decoder", true}})
+  for (const auto& [field, value] :
+       {std::pair<const char*, nlohmann::json>{"pruned_heads", nlohmann::json::object()},
+        {"add_cross_attention", false},
+        {"unsloth_version", "2026.7.3"},
+        {"is_decoder", true}})
     EXPECT_EQ(with(smol, field, value), "accepted") << field;
 }
 
 TEST(PublishedConfigs, AllUnknownFieldsAreNamedAtOnce) {
   nlohmann::json config = config_of("TinyLlama/TinyLlama-1.1B-Chat-v1.0");
   config.update({{"attention_sinks", 4}, {"logit_scale", 0.5}, {"zz_kind", "x"}});
-  EXPECT_THAT(refused([&] { read(config); }), AllOf(HasSubstr("attention_sinks"), HasSubstr("also logit_scale, zz_kind")));
+  EXPECT_THAT(refused([&] { read(config); }),
+              AllOf(HasSubstr("attention_sinks"), HasSubstr("also logit_scale, zz_kind")));
 }
 
 }  // namespace

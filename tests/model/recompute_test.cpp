@@ -1,5 +1,6 @@
-// Recomputation changes what is kept and nothing else: losses and gradients have the same bits as without it, what a block reports is reported once,
-// and gradients count as whole at the same moments. That a difference would be seen is shown by scripts/mutations/recompute.
+// Recomputation changes what is kept and nothing else: losses and gradients have the same bits as without it,
+// what a block reports is reported once, and gradients count as whole at the same moments. That a difference
+// would be seen is shown by scripts/mutations/recompute.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -33,14 +34,16 @@ struct Trained {
 };
 
 // Forward passes of all micro-batches, then their backward passes; weights' products at once or afterwards.
-Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute, bool postponed = false, bool embedding = true,
-              int64_t* moved = nullptr) {
+Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute,
+              bool postponed = false, bool embedding = true, int64_t* moved = nullptr) {
   Decoder decoder = filled_decoder(config, dtype);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
   kernels::FileOffload offload(std::filesystem::temp_directory_path(), 64, weights);
   if (moved != nullptr) decoder.set_offload(&offload);
-  if (!embedding) decoder.parameters().freeze([](const Parameter& parameter) { return parameter.name.starts_with("embedding"); });
+  if (!embedding)
+    decoder.parameters().freeze(
+        [](const Parameter& parameter) { return parameter.name.starts_with("embedding"); });
   decoder.set_recompute(recompute);
   ParameterSet& parameters = decoder.parameters();
   Trained trained;
@@ -52,9 +55,11 @@ Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute re
     context.inspect = [&](const std::string&, const Tensor&) { ++trained.inspected; };
     const layout::SequenceLayout row = documents(m);
     const Tensor ids = id_tensor(random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))),
-                 labels = id_tensor(layout::shifted_labels(row, random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))));
+                 labels = id_tensor(layout::shifted_labels(
+                     row, random_ids(kTokens, config.vocabulary, static_cast<uint64_t>(m))));
     trained.losses.push_back(decoder.loss(context, decoder.hidden(context, ids, row), labels));
-    for (const auto& [block, loss] : context.auxiliary_losses) trained.reported.push_back(loss.item<double>());
+    for (const auto& [block, loss] : context.auxiliary_losses)
+      trained.reported.push_back(loss.item<double>());
     for (const auto& [name, of_blocks] : context.statistics) {
       for (const auto& [block, value] : of_blocks) trained.reported.push_back(value.sum().item<double>());
     }
@@ -79,10 +84,12 @@ Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute re
 
 void expect_same(const Trained& expected, const Trained& found) {
   ASSERT_EQ(found.gradients.size(), expected.gradients.size());
-  for (size_t m = 0; m < expected.losses.size(); ++m) EXPECT_TRUE(found.losses[m].equal(expected.losses[m])) << "micro-batch " << m;
+  for (size_t m = 0; m < expected.losses.size(); ++m)
+    EXPECT_TRUE(found.losses[m].equal(expected.losses[m])) << "micro-batch " << m;
   for (size_t p = 0; p < expected.gradients.size(); ++p) {
     EXPECT_TRUE(found.gradients[p].equal(expected.gradients[p])) << "gradient " << p;
-    EXPECT_GT(expected.gradients[p].abs().max().item<double>(), 0) << "gradient " << p << ": nothing is compared";
+    EXPECT_GT(expected.gradients[p].abs().max().item<double>(), 0)
+        << "gradient " << p << ": nothing is compared";
   }
   EXPECT_EQ(found.reported, expected.reported);
   EXPECT_EQ(found.ready, expected.ready);
@@ -134,7 +141,8 @@ TEST_P(Recomputation, OrOffload) {
   EXPECT_GT(moved[Recompute::kNone], moved[Recompute::kSelective]);
   EXPECT_GT(moved[Recompute::kSelective], moved[Recompute::kFull]);
   const auto element = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).compute));
-  int64_t kept = config().layers * kTokens * config().hidden * element;  // the layers' inputs, and what softmax attention gave
+  // the layers' inputs, and what softmax attention gave
+  int64_t kept = config().layers * kTokens * config().hidden * element;
   const auto wide = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).reduce));
   for (int64_t l = 0; l < config().layers; ++l) {
     const recipe::AttentionSizes attention = recipe::operators_of_layer(config(), l).attention;
@@ -156,8 +164,11 @@ std::vector<NamedConfig> recomputed_models() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Recomputation,
-                         ::testing::Combine(::testing::ValuesIn(recomputed_models()), ::testing::Values("bf16", "fp32", "fp64")),
-                         [](const auto& each) { return std::get<0>(each.param).name + "_" + std::get<1>(each.param); });
+                         ::testing::Combine(::testing::ValuesIn(recomputed_models()),
+                                            ::testing::Values("bf16", "fp32", "fp64")),
+                         [](const auto& each) {
+                           return std::get<0>(each.param).name + "_" + std::get<1>(each.param);
+                         });
 
 // After a forward pass, what is still there of activations; and the most that was, over both passes.
 struct Activations {
@@ -184,7 +195,8 @@ Activations activations_of(Recompute recompute, bool offloads = false) {
   const int64_t before = memory_statistics().of(MemoryPurpose::kActivations).bytes;
   LocalOps ops;
   Context context(ops, decoder.precision());
-  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokensOfActivations)), ids);
+  const Tensor loss =
+      decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokensOfActivations)), ids);
   const int64_t kept = memory_statistics().of(MemoryPurpose::kActivations).bytes - before;
   loss.backward();
   return {kept, memory_statistics().of(MemoryPurpose::kActivations).peak - before};
@@ -218,15 +230,17 @@ TEST(OffloadToAFile, UsesPlacesAgain) {
 }
 
 TEST(RecomputationMemory, KeepsTheInputOfEachLayerAndWhatAttentionGave) {
-  const Activations none = activations_of(Recompute::kNone), selective = activations_of(Recompute::kSelective),
+  const Activations none = activations_of(Recompute::kNone),
+                    selective = activations_of(Recompute::kSelective),
                     full = activations_of(Recompute::kFull);
   const int64_t hidden = int64_t{512} * 64 * 2;
-  // Eight layers; the first join, the last norm (its input, output and the loss's gradient) and the table of angles beside them.
-  // Of each softmax layer [tokens, heads, channels] in bf16, and [tokens, heads] in fp32.
+  // Eight layers; the first join, the last norm (its input, output and the loss's gradient) and the table of
+  // angles beside them. Of each softmax layer [tokens, heads, channels] in bf16, and [tokens, heads] in fp32.
   const recipe::ModelConfig config = config_of_activations();
   int64_t attention = 0;
   for (int64_t l = 0; l < config.layers; ++l)
-    attention += config.mixer(l) == recipe::Mixer::kSoftmax ? kTokensOfActivations * config.heads * (16 * 2 + 4) : 0;
+    attention +=
+        config.mixer(l) == recipe::Mixer::kSoftmax ? kTokensOfActivations * config.heads * (16 * 2 + 4) : 0;
   EXPECT_GT(attention, 0);
   EXPECT_LE(full.kept, (8 + 5) * hidden + attention + 512 * 64);
   EXPECT_GE(full.kept, 8 * hidden + attention);
@@ -252,7 +266,8 @@ TEST(RecomputationDecoding, IsUntouched) {
     for (const bool more : {false, true}) {
       Context context(ops, decoder.precision());
       const layout::SequenceLayout row =
-          more ? layout::make_packed(std::vector<int64_t>{12}, std::vector<int64_t>{12}) : layout::make_single(12);
+          more ? layout::make_packed(std::vector<int64_t>{12}, std::vector<int64_t>{12})
+               : layout::make_single(12);
       hidden.push_back(decoder.hidden(context, ids, row, &rows));
     }
     EXPECT_EQ(state.tokens(rows.rows[0]), 24);

@@ -1,4 +1,5 @@
-// The balance loss of routers: of a whole batch, of the micro-batches so far, of all layers together, and its forms.
+// The balance loss of routers: of a whole batch, of the micro-batches so far, of all layers together, and its
+// forms.
 #include "model/experts/router_balance.h"
 
 #include <gmock/gmock.h>
@@ -18,18 +19,20 @@ using namespace longhaul::testing;
 // Σ_t c E Σ_e f_e p_te, with f as given; its gradient for the router by autograd.
 std::pair<double, Tensor> balance_by_hand(RouterOfOneLayer& layer, const Tensor& x, const Tensor& share) {
   const Tensor router = layer.matrix("router").clone().requires_grad_(true);
-  const Tensor loss =
-      at::mm(x, router.t()).softmax(1).sum(0).mul(share).sum() * layer.config.auxiliary_loss * static_cast<double>(layer.config.experts);
+  const Tensor loss = at::mm(x, router.t()).softmax(1).sum(0).mul(share).sum() * layer.config.auxiliary_loss *
+                      static_cast<double>(layer.config.experts);
   loss.backward();
   return {loss.item<double>(), router.grad()};
 }
 
 Tensor counts_by_hand(RouterOfOneLayer& layer, const Tensor& x) {
-  const Tensor choice = std::get<1>(at::mm(x, layer.matrix("router").t()).topk(layer.config.experts_per_token));
+  const Tensor choice =
+      std::get<1>(at::mm(x, layer.matrix("router").t()).topk(layer.config.experts_per_token));
   return at::bincount(choice.reshape({-1}), {}, layer.config.experts).to(at::kDouble);
 }
 
-// Two sequences that want different experts are balanced as a batch; the loss is that of all tokens whatever rows they stand in.
+// Two sequences that want different experts are balanced as a batch; the loss is that of all tokens whatever
+// rows they stand in.
 TEST(BalanceOfBatch, IsThatOfAllTokensTogether) {
   recipe::ModelConfig config = router_config();
   config.auxiliary_loss = 0.5;
@@ -44,7 +47,8 @@ TEST(BalanceOfBatch, IsThatOfAllTokensTogether) {
   EXPECT_LT(relative_error(layer.router_gradient(), gradient), 1e-12);
 }
 
-// The m-th micro-batch is judged by the choices of the first m; run again, by the same. A new step begins anew.
+// The m-th micro-batch is judged by the choices of the first m; run again, by the same. A new step begins
+// anew.
 TEST(BalanceOfBatch, SoFarGrowsWithTheMicroBatches) {
   recipe::ModelConfig config = router_config();
   config.auxiliary_loss = 0.5;
@@ -78,7 +82,8 @@ TEST(BalanceOfBatch, SoFarGrowsWithTheMicroBatches) {
   EXPECT_NEAR(first_again(true), balance_by_hand(layer, x[0], first / first.sum()).first, 1e-12);
 }
 
-// Two routers, each of which sends every token to the same two of four experts with p = ½, by hand: shares of choices ½ and ½, of tokens 1 and 1.
+// Two routers, each of which sends every token to the same two of four experts with p = ½, by hand: shares of
+// choices ½ and ½, of tokens 1 and 1.
 class BalanceForms : public ::testing::Test {
  protected:
   static constexpr int64_t kTokens = 6;
@@ -111,7 +116,8 @@ class BalanceForms : public ::testing::Test {
       if (balance.joint()) {
         out.push_back(balance.join(context, block, x, count, probability.back()));
       } else {
-        out.push_back(context.join_auxiliary_loss(block, x, balance.loss(context, block, count, probability.back())));
+        out.push_back(
+            context.join_auxiliary_loss(block, x, balance.loss(context, block, count, probability.back())));
       }
     }
     Result result;
@@ -128,22 +134,27 @@ class BalanceForms : public ::testing::Test {
 
 TEST_F(BalanceForms, SwitchIsOneWhereAllIsEven) {
   const Result found = run(recipe::BalanceForm::kSwitch, {0, 2});
-  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens * 2, 0.5 * kTokens * 2));  // c T · 4 (½ ½ + ½ ½)
-  EXPECT_TRUE(found.gradients[0].equal(row({1, 1, 0, 0})));                               // c · 4 · ½
+  // c T · 4 (½ ½ + ½ ½)
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens * 2, 0.5 * kTokens * 2));
+  EXPECT_TRUE(found.gradients[0].equal(row({1, 1, 0, 0})));  // c · 4 · ½
   EXPECT_TRUE(found.gradients[1].equal(row({0, 0, 1, 1})));
 }
 
 TEST_F(BalanceForms, GshardIsAsPrinted) {
   const Result found = run(recipe::BalanceForm::kGshard, {0, 2});
-  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens / 4, 0.5 * kTokens / 4));  // c T · ¼ (1 ½ + 1 ½)
-  EXPECT_TRUE(found.gradients[0].equal(row({0.125, 0.125, 0, 0})));                       // c · ¼ · 1
+  // c T · ¼ (1 ½ + 1 ½)
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0.5 * kTokens / 4, 0.5 * kTokens / 4));
+  EXPECT_TRUE(found.gradients[0].equal(row({0.125, 0.125, 0, 0})));  // c · ¼ · 1
 }
 
-// Two layers that are uneven in opposite ways are even together: c k, told once. Alike they are as uneven as each.
+// Two layers that are uneven in opposite ways are even together: c k, told once. Alike they are as uneven as
+// each.
 TEST_F(BalanceForms, HuggingFacesJoinsAllLayers) {
   Result found = run(recipe::BalanceForm::kHuggingFace, {0, 2});
-  EXPECT_THAT(found.told, ::testing::ElementsAre(0, 0.5 * kTokens * 2));                                  // c T · 4 · 4 · ½ · ¼
-  for (const Tensor& gradient : found.gradients) EXPECT_TRUE(gradient.equal(row({0.5, 0.5, 0.5, 0.5})));  // c · 4 · ½ / 2 layers
+  // c T · 4 · 4 · ½ · ¼
+  EXPECT_THAT(found.told, ::testing::ElementsAre(0, 0.5 * kTokens * 2));
+  // c · 4 · ½ / 2 layers
+  for (const Tensor& gradient : found.gradients) EXPECT_TRUE(gradient.equal(row({0.5, 0.5, 0.5, 0.5})));
   found = run(recipe::BalanceForm::kHuggingFace, {1, 1});
   EXPECT_THAT(found.told, ::testing::ElementsAre(0, 0.5 * kTokens * 4));  // c T · 4 (1 ½ + 1 ½)
   for (const Tensor& gradient : found.gradients) EXPECT_TRUE(gradient.equal(row({0, 1, 1, 0})));
@@ -200,7 +211,8 @@ TEST(JointBalance, IsTheSameWhenLayersAreRunAgain) {
     for (const auto& parameter : decoder.parameters().all()) all.push_back(parameter->grad.clone());
     return all;
   };
-  const std::vector<Tensor> kept = trained(recipe::Recompute::kNone, 3), again = trained(recipe::Recompute::kFull, 3),
+  const std::vector<Tensor> kept = trained(recipe::Recompute::kNone, 3),
+                            again = trained(recipe::Recompute::kFull, 3),
                             without = trained(recipe::Recompute::kNone, 0);
   double moved = 0;
   for (size_t i = 0; i < kept.size(); ++i) {

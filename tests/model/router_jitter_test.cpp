@@ -15,8 +15,10 @@ using namespace longhaul::testing;
 
 constexpr double kJitter = 0.25;
 
-Tensor factors(const layout::SequenceView& view, int64_t hidden, int64_t first_sequence, const std::string& name = "a router") {
-  return jittered(at::ones({view.own.length, hidden}, at::kDouble), kJitter, RandomStream(5, name), view, first_sequence);
+Tensor factors(const layout::SequenceView& view, int64_t hidden, int64_t first_sequence,
+               const std::string& name = "a router") {
+  return jittered(at::ones({view.own.length, hidden}, at::kDouble), kJitter, RandomStream(5, name), view,
+                  first_sequence);
 }
 
 // By the definition: 1 + ε (2 w / 2³² − 1), four numbers a block, blocks of a sequence 2⁴⁰ apart.
@@ -26,7 +28,8 @@ TEST(RouterJitter, NumbersFollowFromSequenceTokenAndChannel) {
   const RandomStream stream(5, "a router");
   for (int64_t row = 0; row < 3 * kSequence; ++row) {
     for (int64_t c = 0; c < kHidden; ++c) {
-      const auto block = (static_cast<uint64_t>(7 + row / kSequence) << 40) + static_cast<uint64_t>(row % kSequence * 2 + c / 4);
+      const auto block = (static_cast<uint64_t>(7 + row / kSequence) << 40) +
+                         static_cast<uint64_t>(row % kSequence * 2 + c / 4);
       const double u = std::ldexp(static_cast<double>(stream.block(block)[static_cast<size_t>(c % 4)]), -32);
       EXPECT_DOUBLE_EQ(found[row][c].item<double>(), 1 + kJitter * (2 * u - 1));
     }
@@ -52,9 +55,11 @@ TEST(RouterJitter, IsThatOfTheWholeInEveryLayout) {
     EXPECT_TRUE(factors(layout::make_single(kSequence), kHidden, s).equal(own));
     for (const auto split : {layout::ContextSplit::kContiguous, layout::ContextSplit::kZigzag}) {
       for (int64_t rank = 0; rank < 4; ++rank) {
-        const layout::SequenceView view(
-            layout::make_single(kSequence),
-            {.context_ranks = 2, .context_rank = rank / 2, .tensor_ranks = 2, .tensor_rank = rank % 2, .split = split});
+        const layout::SequenceView view(layout::make_single(kSequence), {.context_ranks = 2,
+                                                                         .context_rank = rank / 2,
+                                                                         .tensor_ranks = 2,
+                                                                         .tensor_rank = rank % 2,
+                                                                         .split = split});
         const Tensor found = factors(view, kHidden, s);
         for (int64_t i = 0; i < view.own.length; ++i)
           EXPECT_TRUE(found[i].equal(own[view.token_index[static_cast<size_t>(view.own.begin + i)]]));
@@ -92,7 +97,8 @@ TEST(RouterJitter, IsOfWhatTheRouterReadsInTraining) {
       const Tensor logits = at::mv(layer.matrix("router"), seen[t]);
       const auto [best, which] = logits.topk(2);
       const Tensor weight = best.softmax(0);
-      rows.push_back(weight[0] * layer.expert(x[t], which[0].item<int64_t>()) + weight[1] * layer.expert(x[t], which[1].item<int64_t>()));
+      rows.push_back(weight[0] * layer.expert(x[t], which[0].item<int64_t>()) +
+                     weight[1] * layer.expert(x[t], which[1].item<int64_t>()));
     }
     return at::stack(rows);
   };

@@ -1,4 +1,5 @@
-// A layer with experts by itself, in fp64, and a model of one layer whose router balances nothing: what the tests of routers have in common.
+// A layer with experts by itself, in fp64, and a model of one layer whose router balances nothing: what the
+// tests of routers have in common.
 #pragma once
 
 #include <string>
@@ -19,12 +20,15 @@ struct RouterOfOneLayer {
   static std::vector<layout::ParameterSpec> specs(const recipe::ModelConfig& config) {
     std::vector<layout::ParameterSpec> specs = layout::parameters(config);
     std::erase_if(specs, [](const auto& spec) {
-      return !spec.tensor.name.starts_with("layers.0.experts.") && !spec.tensor.name.starts_with("layers.0.router.");
+      return !spec.tensor.name.starts_with("layers.0.experts.") &&
+             !spec.tensor.name.starts_with("layers.0.router.");
     });
     return specs;
   }
   explicit RouterOfOneLayer(const recipe::ModelConfig& of)
-      : config(of), parameters(specs(of), Precision::named("fp64"), at::kCPU), experts(of, {.layer = 0, .name = "layers.0"}, parameters) {
+      : config(of),
+        parameters(specs(of), Precision::named("fp64"), at::kCPU),
+        experts(of, {.layer = 0, .name = "layers.0"}, parameters) {
     parameters.allocate();
     parameters.initialise(3);
     context.seed = 11;
@@ -37,7 +41,8 @@ struct RouterOfOneLayer {
   }
   Tensor expert(const Tensor& x, int64_t e) {
     const std::string name = fmt::format("experts.{}.", e);
-    return at::mv(matrix(name + "down"), at::silu(at::mv(matrix(name + "gate"), x)) * at::mv(matrix(name + "up"), x));
+    return at::mv(matrix(name + "down"),
+                  at::silu(at::mv(matrix(name + "gate"), x)) * at::mv(matrix(name + "up"), x));
   }
   Tensor router_gradient() { return parameters.holder_of("layers.0.router.weight")->grad; }
 };

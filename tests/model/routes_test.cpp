@@ -1,4 +1,5 @@
-// Routes that are recorded and replayed: a model's own change nothing, others give what plain operators make of those experts, forward and backward.
+// Routes that are recorded and replayed: a model's own change nothing, others give what plain operators make
+// of those experts, forward and backward.
 #include "model/experts/routes.h"
 
 #include <gtest/gtest.h>
@@ -39,12 +40,14 @@ RoutedPass routed_pass(Decoder& decoder, const std::vector<std::shared_ptr<const
     context.recorded_routes = recorded;
     if (!replayed.empty()) context.replayed_routes = replayed[static_cast<size_t>(m)];
     const layout::SequenceLayout layout = layout::make_batch(kSequences, kTokens);
-    const auto ids = random_ids(kSequences * kTokens, decoder.config().vocabulary, static_cast<uint64_t>(m) + 1);
-    losses.push_back(
-        decoder.loss(context, decoder.hidden(context, id_tensor(ids), layout), id_tensor(layout::shifted_labels(layout, ids))));
+    const auto ids =
+        random_ids(kSequences * kTokens, decoder.config().vocabulary, static_cast<uint64_t>(m) + 1);
+    losses.push_back(decoder.loss(context, decoder.hidden(context, id_tensor(ids), layout),
+                                  id_tensor(layout::shifted_labels(layout, ids))));
     trained.routes.push_back(recorded);
     trained.sum += losses.back().item<double>();
-    for (const auto& [block, loss] : context.auxiliary_losses) trained.sum += loss.item<double>(), trained.tensors.push_back(loss);
+    for (const auto& [block, loss] : context.auxiliary_losses)
+      trained.sum += loss.item<double>(), trained.tensors.push_back(loss);
     for (const auto& [name, of_blocks] : context.statistics) {
       for (const auto& [block, value] : of_blocks) trained.tensors.push_back(value);
     }
@@ -79,7 +82,8 @@ std::vector<std::shared_ptr<const Routes>> other_routes(const recipe::ModelConfi
 
 std::vector<NamedConfig> forms() {
   std::vector<NamedConfig> forms;
-  const auto add = [&](const std::string& name, const recipe::RouterOptions& router, double auxiliary_loss = 0.05) {
+  const auto add = [&](const std::string& name, const recipe::RouterOptions& router,
+                       double auxiliary_loss = 0.05) {
     recipe::ModelConfig config = hybrid_experts_post_norm();
     config.auxiliary_loss = auxiliary_loss;
     config.router = router;
@@ -87,7 +91,11 @@ std::vector<NamedConfig> forms() {
   };
   add("plain", {});
   add("jitter", {.jitter = 0.2});
-  add("bias_and_groups", {.score = recipe::RouterScore::kSigmoid, .bias_rate = 0.1, .scale = 2.5, .groups = 2, .groups_per_token = 1});
+  add("bias_and_groups", {.score = recipe::RouterScore::kSigmoid,
+                          .bias_rate = 0.1,
+                          .scale = 2.5,
+                          .groups = 2,
+                          .groups_per_token = 1});
   add("unnormalised", {.score = recipe::RouterScore::kSqrtSoftplus, .normalised = false});
   add("sinkhorn", {.choice = RouterChoice::kSinkhorn}, 0);
   add("random", {.choice = RouterChoice::kRandom});
@@ -111,11 +119,13 @@ TEST_P(RoutesOfForms, TheirOwnAreTheSameToTheBit) {
     decoder.set_recompute(recompute);
     const RoutedPass found = routed_pass(decoder, expected.routes);
     ASSERT_EQ(found.tensors.size(), expected.tensors.size());
-    for (size_t i = 0; i < expected.tensors.size(); ++i) EXPECT_TRUE(found.tensors[i].equal(expected.tensors[i])) << i;
+    for (size_t i = 0; i < expected.tensors.size(); ++i)
+      EXPECT_TRUE(found.tensors[i].equal(expected.tensors[i])) << i;
   }
 }
 
-// The experts of the routes with the weights at hand, whatever a router says: perturbed, it replays the same ones, and its loss is another.
+// The experts of the routes with the weights at hand, whatever a router says: perturbed, it replays the same
+// ones, and its loss is another.
 TEST_P(RoutesOfForms, APerturbedRouterReplaysThem) {
   Decoder decoder = filled_decoder(GetParam().config);
   const auto routes = other_routes(GetParam().config);
@@ -123,7 +133,8 @@ TEST_P(RoutesOfForms, APerturbedRouterReplaysThem) {
   {
     const at::NoGradGuard no_gradient;
     for (const std::string& block : blocks_with_routers(GetParam().config)) {
-      Parameter& router = *decoder.parameters().holder_of(block.substr(0, block.rfind('.')) + ".router.weight");
+      Parameter& router =
+          *decoder.parameters().holder_of(block.substr(0, block.rfind('.')) + ".router.weight");
       router.value.add_(random_tensor(router.value.sizes(), 77));
       router.written();
     }
@@ -131,7 +142,8 @@ TEST_P(RoutesOfForms, APerturbedRouterReplaysThem) {
   const RoutedPass after = routed_pass(decoder, routes);
   for (const RoutedPass* trained : {&before, &after}) {
     for (size_t m = 0; m < 2; ++m) {
-      for (const auto& [block, choice_tk] : *routes[m]) EXPECT_TRUE(trained->routes[m]->at(block).equal(choice_tk)) << block;
+      for (const auto& [block, choice_tk] : *routes[m])
+        EXPECT_TRUE(trained->routes[m]->at(block).equal(choice_tk)) << block;
     }
   }
   EXPECT_NE(after.sum, before.sum);
@@ -144,12 +156,14 @@ TEST_P(RoutesOfForms, GradientsByDifferences) {
   const auto routes = other_routes(GetParam().config);
   routed_pass(decoder, routes);
   std::vector<Tensor> gradients;
-  for (const auto& parameter : decoder.parameters().all()) gradients.push_back(parameter->trainable() ? parameter->grad.clone() : Tensor());
+  for (const auto& parameter : decoder.parameters().all())
+    gradients.push_back(parameter->trainable() ? parameter->grad.clone() : Tensor());
   for (const std::string& block : blocks_with_routers(GetParam().config)) {
     const std::string router = block.substr(0, block.rfind('.')) + ".router.weight";
     for (const std::string& name : {router, block + ".gate_up.weight", block + ".down.weight"}) {
       const auto& all = decoder.parameters().all();
-      const auto at = std::ranges::find_if(all, [&](const auto& parameter) { return parameter->name == name; });
+      const auto at =
+          std::ranges::find_if(all, [&](const auto& parameter) { return parameter->name == name; });
       ASSERT_NE(at, all.end()) << name;
       Parameter& parameter = **at;
       const Tensor direction = random_tensor(parameter.value.sizes(), 91);
@@ -165,15 +179,20 @@ TEST_P(RoutesOfForms, GradientsByDifferences) {
         return sum;
       };
       constexpr double kStep = 1e-5;
-      const double analytic = gradients[static_cast<size_t>(at - all.begin())].mul(direction).sum().item<double>();
-      EXPECT_NEAR(analytic, (moved(kStep) - moved(-kStep)) / (2 * kStep), 1e-5 * std::max(1.0, std::abs(analytic))) << name;
+      const double analytic =
+          gradients[static_cast<size_t>(at - all.begin())].mul(direction).sum().item<double>();
+      EXPECT_NEAR(analytic, (moved(kStep) - moved(-kStep)) / (2 * kStep),
+                  1e-5 * std::max(1.0, std::abs(analytic)))
+          << name;
       EXPECT_NE(analytic, 0) << name;
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Forms, RoutesOfForms, ::testing::ValuesIn(forms()), [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(Forms, RoutesOfForms, ::testing::ValuesIn(forms()),
+                         [](const auto& each) { return each.param.name; });
 
-// A layer by itself: values and gradients of plain operators, token by token, over the experts that are given.
+// A layer by itself: values and gradients of plain operators, token by token, over the experts that are
+// given.
 TEST(ReplayedRoutes, AreThoseOfAPlainMixture) {
   for (const NamedConfig& form : forms()) {
     SCOPED_TRACE(form.name);
@@ -188,13 +207,15 @@ TEST(ReplayedRoutes, AreThoseOfAPlainMixture) {
     }
     constexpr int64_t kRows = 9;
     const Tensor first = at::arange(kRows).mul(3).remainder(config.experts);
-    const Tensor choice = at::stack({first, first.add(2).remainder(config.experts)}, 1), mix = random_tensor({kRows, config.hidden}, 8);
+    const Tensor choice = at::stack({first, first.add(2).remainder(config.experts)}, 1),
+                 mix = random_tensor({kRows, config.hidden}, 8);
     layer.context.replayed_routes = std::make_shared<const Routes>(Routes{{"layers.0.experts", choice}});
     const Tensor x = random_tensor({kRows, config.hidden}, 4).requires_grad_(true);
     const Tensor found = layer.experts.forward(layer.context, x, layout::make_single(kRows));
     found.mul(mix).sum().backward();
 
-    const Tensor again = x.detach().clone().requires_grad_(true), router = layer.matrix("router").clone().requires_grad_(true);
+    const Tensor again = x.detach().clone().requires_grad_(true),
+                 router = layer.matrix("router").clone().requires_grad_(true);
     const Tensor z = at::mm(again, router.t());
     const Tensor score = options.score == recipe::RouterScore::kSoftmax   ? z.softmax(1)
                          : options.score == recipe::RouterScore::kSigmoid ? z.sigmoid()
@@ -211,17 +232,20 @@ TEST(ReplayedRoutes, AreThoseOfAPlainMixture) {
     EXPECT_LT(relative_error(x.grad(), again.grad()), 1e-11);
     EXPECT_LT(relative_error(layer.router_gradient(), router.grad()), 1e-11);
     if (options.bias_rate > 0) {  // what moves it counts the replayed choices: 3 t and 3 t + 2 modulo 4
-      EXPECT_TRUE(layer.context.choices_of_routers.at("layers.0.router.bias").equal(at::tensor({5, 4, 5, 4}, at::kLong)));
+      EXPECT_TRUE(layer.context.choices_of_routers.at("layers.0.router.bias")
+                      .equal(at::tensor({5, 4, 5, 4}, at::kLong)));
     }
   }
 }
 
-// Everybody goes to experts 0 and 1, which have room for ⌈0.5 · 2 · 8 / 4⌉ = 2 each: the last six go without. Recorded are all of them.
+// Everybody goes to experts 0 and 1, which have room for ⌈0.5 · 2 · 8 / 4⌉ = 2 each: the last six go without.
+// Recorded are all of them.
 TEST(ReplayedRoutes, ACapacityDropsBehindThem) {
   recipe::ModelConfig config = router_config();
   config.router = {.capacity_factor = 0.5, .dropped = recipe::Dropped::kLast};
   RouterOfOneLayer layer(config);
-  const Tensor choice = at::tensor({0, 1}, at::kLong).expand({8, 2}), x = random_tensor({8, config.hidden}, 4);
+  const Tensor choice = at::tensor({0, 1}, at::kLong).expand({8, 2}),
+               x = random_tensor({8, config.hidden}, 4);
   layer.context.replayed_routes = std::make_shared<const Routes>(Routes{{"layers.0.experts", choice}});
   layer.context.recorded_routes = std::make_shared<Routes>();
   const at::NoGradGuard no_gradient;
@@ -240,7 +264,8 @@ TEST(ReplayedRoutes, GoBeforeThresholds) {
   recipe::ModelConfig config = router_config();
   config.router.choice = RouterChoice::kQuantile;
   RouterOfOneLayer layer(config);
-  const Tensor choice = at::tensor({2, 1}, at::kLong).expand({5, 2}), x = random_tensor({5, config.hidden}, 4);
+  const Tensor choice = at::tensor({2, 1}, at::kLong).expand({5, 2}),
+               x = random_tensor({5, config.hidden}, 4);
   layer.context.replayed_routes = std::make_shared<const Routes>(Routes{{"layers.0.experts", choice}});
   layer.context.recorded_routes = std::make_shared<Routes>();
   const at::NoGradGuard no_gradient;
@@ -259,16 +284,19 @@ TEST(ReplayedRoutes, EveryRouterHasAnEntry) {
   const at::NoGradGuard no_gradient;
   const Tensor own = layer.experts.forward(layer.context, x, layout);
   layer.context.replayed_routes = std::make_shared<const Routes>(Routes{{"layers.0.experts", Tensor()}});
-  EXPECT_TRUE(layer.experts.forward(layer.context, x, layout).equal(own)) << "undefined: it chooses by itself";
+  EXPECT_TRUE(layer.experts.forward(layer.context, x, layout).equal(own))
+      << "undefined: it chooses by itself";
   layer.context.replayed_routes = std::make_shared<const Routes>();
   EXPECT_THROW(layer.experts.forward(layer.context, x, layout), Error);
-  layer.context.replayed_routes = std::make_shared<const Routes>(Routes{{"layers.0.experts", at::zeros({4, 2}, at::kLong)}});
+  layer.context.replayed_routes =
+      std::make_shared<const Routes>(Routes{{"layers.0.experts", at::zeros({4, 2}, at::kLong)}});
   EXPECT_THROW(layer.experts.forward(layer.context, x, layout), Error) << "of other tokens";
 }
 
 TEST(Routes, BlocksOfAModel) {
   recipe::ModelConfig config = hybrid_experts_post_norm();
-  EXPECT_EQ(blocks_with_routers(config), (std::vector<std::string>{"layers.0.experts", "layers.1.experts", "layers.2.experts"}));
+  EXPECT_EQ(blocks_with_routers(config),
+            (std::vector<std::string>{"layers.0.experts", "layers.1.experts", "layers.2.experts"}));
   config.dense_layers = {0, 2};
   EXPECT_EQ(blocks_with_routers(config), (std::vector<std::string>{"layers.1.experts"}));
   config.experts = 0;

@@ -27,7 +27,8 @@ class StateRows : public ::testing::Test {
     Context context(ops, decoder_.precision());
     context.training = false;
     const DecoderRows continued{state_, rows};
-    decoder_.hidden(context, id_tensor(random_ids(tokens, 29, 3)), layout::make_packed(lengths, firsts), &continued);
+    decoder_.hidden(context, id_tensor(random_ids(tokens, 29, 3)), layout::make_packed(lengths, firsts),
+                    &continued);
   }
   Tensor recurrence(int64_t row) const { return state_.layers()[0].tensor("recurrence")[row]; }
   const kernels::KeyValueCache& cache() const { return *state_.layers()[2].pages(); }
@@ -92,7 +93,8 @@ TEST_F(StateRows, ThatAreNobodysAreRefused) {
   EXPECT_ANY_THROW(state_.layers()[0].keys_values());
 }
 
-// HGRN2 whose forget gate stands at 1 keeps what it has, whatever comes, and says what follows from that (docs/sources/linear-attention.md §12.8).
+// HGRN2 whose forget gate stands at 1 keeps what it has, whatever comes, and says what follows from that
+// (docs/sources/linear-attention.md §12.8).
 
 class FrozenHgrn2 : public ::testing::TestWithParam<const char*> {
  protected:
@@ -106,7 +108,9 @@ class FrozenHgrn2 : public ::testing::TestWithParam<const char*> {
     return config;
   }
   explicit FrozenHgrn2(int64_t layers = 1)
-      : decoder_(filled_decoder(config(layers), GetParam())), state_(decoder_.make_state()), row_(state_.add()) {}
+      : decoder_(filled_decoder(config(layers), GetParam())),
+        state_(decoder_.make_state()),
+        row_(state_.add()) {}
 
   Tensor logits_after(const std::vector<int64_t>& ids) {
     const at::NoGradGuard no_gradient;
@@ -115,7 +119,8 @@ class FrozenHgrn2 : public ::testing::TestWithParam<const char*> {
     context.training = false;
     const DecoderRows continued{state_, {row_}};
     const std::vector<int64_t> lengths = {static_cast<int64_t>(ids.size())}, firsts = {state_.tokens(row_)};
-    return decoder_.logits(decoder_.hidden(context, id_tensor(ids), layout::make_packed(lengths, firsts), &continued))[-1];
+    return decoder_.logits(
+        decoder_.hidden(context, id_tensor(ids), layout::make_packed(lengths, firsts), &continued))[-1];
   }
   Tensor state_of(size_t layer) const { return state_.layers()[layer].tensor("recurrence")[row_].clone(); }
   Tensor weight(const std::string& name) const {
@@ -160,7 +165,8 @@ TEST_P(FrozenHgrn2, SaysWhatItsStateHolds) {
   std::vector<Tensor> heads;
   for (int64_t n = 0; n < 4; ++n) heads.push_back(at::mv(kept[n].t(), q[n]));
   const Tensor y = rms(at::cat(heads), 1e-6) * weight("layers.0.mixer.norm.weight");
-  const Tensor out = x + at::mv(weight("layers.0.mixer.output.weight"), y) + weight("layers.0.mixer.output.bias");
+  const Tensor out =
+      x + at::mv(weight("layers.0.mixer.output.weight"), y) + weight("layers.0.mixer.output.bias");
   const Tensor expected = at::mv(weight("head.weight"), rms(out, 1e-5) * weight("norm.weight"));
   EXPECT_LT(relative_error(logits_after({11}), expected), 1e-13);
 }
@@ -168,8 +174,9 @@ TEST_P(FrozenHgrn2, SaysWhatItsStateHolds) {
 INSTANTIATE_TEST_SUITE_P(Precisions, FrozenHgrn2, ::testing::Values("fp64", "fp32", "bf16"),
                          [](const auto& named) { return std::string(named.param); });
 
-// A bound that rounding made 1 is held 2⁻²⁴ below, so that its layer can learn to write again (model/mixers/hgrn2.cpp): of what a token would write, so much
-// comes in where the gate is shut, and nothing where it is open.
+// A bound that rounding made 1 is held 2⁻²⁴ below, so that its layer can learn to write again
+// (model/mixers/hgrn2.cpp): of what a token would write, so much comes in where the gate is shut, and nothing
+// where it is open.
 class BoundAtOne : public FrozenHgrn2 {
  protected:
   BoundAtOne() : FrozenHgrn2(2) {}
@@ -192,8 +199,9 @@ TEST_P(BoundAtOne, KeepsItsStateButForOneRounding) {
     }
     const Tensor expected = -std::expm1(64 * std::log1p(-0x1p-24)) * (0.5 - kept.to(at::kDouble));
     // Where states are fp32, what comes in is about as small as their own rounding.
-    const double tolerance =
-        GetParam() == std::string("fp64") ? 1e-9 * expected.abs().max().item<double>() : 64 * 0x1p-24 * kept.abs().max().item<double>();
+    const double tolerance = GetParam() == std::string("fp64")
+                                 ? 1e-9 * expected.abs().max().item<double>()
+                                 : 64 * 0x1p-24 * kept.abs().max().item<double>();
     EXPECT_LT((moved - expected).abs().max().item<double>(), tolerance);
   }
 }

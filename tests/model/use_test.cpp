@@ -1,4 +1,5 @@
-// What a model holds depends on what it is for: gradients in training only, and of what trains only; logits without a copy of the head.
+// What a model holds depends on what it is for: gradients in training only, and of what trains only; logits
+// without a copy of the head.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -26,7 +27,8 @@ struct TrainedUse {
 TrainedUse backward(Decoder& decoder, const Tensor& ids, const Tensor& labels) {
   LocalOps ops;
   Context context(ops, decoder.precision());
-  const Tensor hidden = decoder.hidden(context, ids, layout::make_single(ids.size(0))), loss = decoder.loss(context, hidden, labels);
+  const Tensor hidden = decoder.hidden(context, ids, layout::make_single(ids.size(0))),
+               loss = decoder.loss(context, hidden, labels);
   loss.backward();
   return {hidden.detach(), loss.detach()};
 }
@@ -44,7 +46,8 @@ TEST_P(Memory, InferenceHoldsNoGradients) {
     EXPECT_FALSE(parameter->value.requires_grad()) << parameter->name;
   }
   decoder.parameters().zero_gradients();  // nothing to do
-  // Even where somebody forgot to switch gradients off, there is no graph, and the result is that of a model in training.
+  // Even where somebody forgot to switch gradients off, there is no graph, and the result is that of a model
+  // in training.
   const Tensor ids = id_tensor(random_ids(12, GetParam().config.vocabulary, 3));
   LocalOps ops;
   Context context(ops, decoder.precision());
@@ -54,11 +57,14 @@ TEST_P(Memory, InferenceHoldsNoGradients) {
   EXPECT_TRUE(hidden.equal(training.hidden(context, ids, layout::make_single(12))));
 }
 
-// One parameter at a time is frozen, and all but one (by day in one precision each): what is frozen takes no memory, and nobody else's gradient changes.
+// One parameter at a time is frozen, and all but one (by day in one precision each): what is frozen takes no
+// memory, and nobody else's gradient changes.
 TEST_P(Memory, FrozenParametersHoldNoGradient) {
   const recipe::ModelConfig& config = GetParam().config;
-  const Tensor ids = id_tensor(random_ids(14, config.vocabulary, 3)), labels = id_tensor(random_ids(14, config.vocabulary, 4));
-  const std::pair<const char*, double> precisions[] = {{"fp64", 1e-12}, {"fp32", 1e-5}};  // LibTorch's products and our own
+  const Tensor ids = id_tensor(random_ids(14, config.vocabulary, 3)),
+               labels = id_tensor(random_ids(14, config.vocabulary, 4));
+  // LibTorch's products and our own
+  const std::pair<const char*, double> precisions[] = {{"fp64", 1e-12}, {"fp32", 1e-5}};
   for (const auto& [dtype, tolerance] : precisions) {
     Decoder all = filled_decoder(config, dtype);
     const TrainedUse expected = backward(all, ids, labels);
@@ -80,7 +86,8 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
         EXPECT_EQ(before - gradient_bytes(), freed);
         const TrainedUse found = backward(decoder, ids, labels);
         // To rounding: frozen positions (tnl) are computed with by another operator.
-        EXPECT_NEAR(found.loss.item<double>(), expected.loss.item<double>(), 0.01 * tolerance * expected.loss.item<double>())
+        EXPECT_NEAR(found.loss.item<double>(), expected.loss.item<double>(),
+                    0.01 * tolerance * expected.loss.item<double>())
             << dtype << " " << one->name << " " << others;
         for (size_t p = 0; p < count; ++p) {
           const Parameter &parameter = *decoder.parameters().all()[p], &whole = *all.parameters().all()[p];
@@ -94,9 +101,11 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, Memory, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Small, Memory, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
 
-// The head is most of this model. Its packed copy is made once; after that a token costs a row of logits and little more.
+// The head is most of this model. Its packed copy is made once; after that a token costs a row of logits and
+// little more.
 TEST(DecoderLogits, CopyNoHead) {
   install_cpu_allocator();
   recipe::ModelConfig config = llama_like();
@@ -104,11 +113,13 @@ TEST(DecoderLogits, CopyNoHead) {
   config.hidden = 64;
   Decoder decoder(config, Precision::named("bf16"), at::kCPU, Use::kInference);
   decoder.parameters().initialise(1);
-  const Tensor hidden = random_tensor({3, config.hidden}, 2, at::kBFloat16), head = decoder.parameters().holder_of("head.weight")->value;
+  const Tensor hidden = random_tensor({3, config.hidden}, 2, at::kBFloat16),
+               head = decoder.parameters().holder_of("head.weight")->value;
   const auto head_bytes = static_cast<int64_t>(head.nbytes());
   const Tensor logits = decoder.logits(hidden);
   EXPECT_EQ(logits.scalar_type(), at::kFloat);
-  EXPECT_LT(relative_error(logits, at::mm(hidden.to(at::kDouble), head.to(at::kDouble).t())), 1e-6) << "only the order of sums differs";
+  EXPECT_LT(relative_error(logits, at::mm(hidden.to(at::kDouble), head.to(at::kDouble).t())), 1e-6)
+      << "only the order of sums differs";
   reset_memory_peaks();
   const int64_t before = memory_statistics().total.bytes;
   const Tensor one = decoder.logits(hidden.narrow(0, 1, 1));
@@ -133,7 +144,8 @@ TEST(ParameterSet, FindsEveryLogicalTensor) {
   EXPECT_THROW(set.add_stacked("norm.weight", {"norm.weight"}), Error);
   EXPECT_THROW(set.add_stacked("x", {"no such tensor"}), Error);
   EXPECT_THROW(set.allocate(), Error);
-  EXPECT_THROW(ParameterSet({specs[0], specs[1], specs[0]}, Precision::named("fp32"), at::kMeta), Error) << "one name twice";
+  EXPECT_THROW(ParameterSet({specs[0], specs[1], specs[0]}, Precision::named("fp32"), at::kMeta), Error)
+      << "one name twice";
 }
 
 }  // namespace

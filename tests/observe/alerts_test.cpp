@@ -29,7 +29,8 @@ using ::testing::Not;
 std::vector<std::string> names_of(const std::vector<Alert>& alerts) {
   std::vector<std::string> names;
   for (const Alert& alert : alerts) {
-    if (alert.name != "LonghaulDiskLow") names.push_back((alert.firing ? "" : "ended ") + alert.name);  // that is this machine's own
+    // that is this machine's own
+    if (alert.name != "LonghaulDiskLow") names.push_back((alert.firing ? "" : "ended ") + alert.name);
   }
   return names;
 }
@@ -65,10 +66,12 @@ TEST(Alerts, AnIncidentIsToldOnceAndOldOnesAreHistory) {
   LiveRun live(folder.path());
   AlertBook book;
   live.poll(run.now());
-  EXPECT_THAT(names_of(book.look_at(live.view())), Not(Contains("LonghaulIncident"))) << "it was before anybody watched";
-  run.append("events/driver-0.jsonl", R"({"event":"incident","wall_time":)" + std::to_string(run.now() + 1) +
-                                          R"(,"class":"device","rank":7,"node":"node-3","action":"evicted node-3"})"
-                                          "\n");
+  EXPECT_THAT(names_of(book.look_at(live.view())), Not(Contains("LonghaulIncident")))
+      << "it was before anybody watched";
+  run.append("events/driver-0.jsonl",
+             R"({"event":"incident","wall_time":)" + std::to_string(run.now() + 1) +
+                 R"(,"class":"device","rank":7,"node":"node-3","action":"evicted node-3"})"
+                 "\n");
   live.poll(run.now() + 2);
   const auto news = book.look_at(live.view());
   ASSERT_THAT(names_of(news), ElementsAre("LonghaulIncident"));
@@ -85,7 +88,8 @@ TEST(Alerts, OfRunsWithoutADriver) {
   live.poll(run.now());
   EXPECT_THAT(names_of(book.look_at(live.view())), IsEmpty());
   live.poll(run.now() + 600);
-  EXPECT_THAT(names_of(book.look_at(live.view())), ElementsAre("LonghaulNoProgress", "LonghaulCheckpointOld"));
+  EXPECT_THAT(names_of(book.look_at(live.view())),
+              ElementsAre("LonghaulNoProgress", "LonghaulCheckpointOld"));
   run.add(NonFinite{.step = 401, .layer = "layers.3", .tensor = "output", .phase = "forward"});
   run.add(End{.reason = "error", .step = 401});
   live.poll(run.now() + 601);
@@ -105,8 +109,10 @@ TEST(Alerts, AreTheSameEverywhere) {
   }
 }
 
-const Alert kAlert{
-    .name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2 \"stands\" $(touch evil); \x1b[2J", .since = 1'790'000'000};
+const Alert kAlert{.name = "LonghaulNoProgress",
+                   .severity = "critical",
+                   .summary = "rank 2 \"stands\" $(touch evil); \x1b[2J",
+                   .since = 1'790'000'000};
 
 TEST(AlertSender, PostsWhatAlertmanagerWould) {
   const TemporaryFolder folder;
@@ -126,13 +132,13 @@ TEST(AlertSender, TheCommandGetsItsAlertAsVariables) {
   const SupervisedRun run(folder / "big", {.steps = 3, .incidents = false});
   LiveRun live(folder / "big");
   live.poll(run.now());
-  AlertSender sender(
-      {.command =
-           "cd " + folder.path().string() +
-           " && printf '%s|%s|%s|%s' \"$LONGHAUL_ALERT\" \"$LONGHAUL_ALERT_STATUS\" \"$LONGHAUL_ALERT_RUN\" \"$LONGHAUL_ALERT_SUMMARY\" > told"});
+  AlertSender sender({.command = "cd " + folder.path().string() +
+                                 " && printf '%s|%s|%s|%s' \"$LONGHAUL_ALERT\" \"$LONGHAUL_ALERT_STATUS\" "
+                                 "\"$LONGHAUL_ALERT_RUN\" \"$LONGHAUL_ALERT_SUMMARY\" > told"});
   sender.send(live.view(), kAlert);
   sender.wait();
-  EXPECT_EQ(read_text(folder / "told"), "LonghaulNoProgress|firing|big|rank 2 \"stands\" $(touch evil); \\x1b[2J");
+  EXPECT_EQ(read_text(folder / "told"),
+            "LonghaulNoProgress|firing|big|rank 2 \"stands\" $(touch evil); \\x1b[2J");
   EXPECT_EQ(sender.sent(), 1);
   EXPECT_EQ(sender.failed(), 0);
 }

@@ -21,13 +21,18 @@ void write_run(const std::filesystem::path& folder, const std::vector<EventBody>
 std::vector<EventBody> steps(int count) {
   std::vector<EventBody> bodies = {RunStart{}};
   for (int step = 1; step <= count; ++step) {
-    bodies.push_back(
-        StepReport{.step = step, .loss = 3.0 / step, .tokens = step * 10, .tokens_per_second = 1.0 * step, .grad_norm = 1.0 / step});
+    bodies.push_back(StepReport{.step = step,
+                                .loss = 3.0 / step,
+                                .tokens = step * 10,
+                                .tokens_per_second = 1.0 * step,
+                                .grad_norm = 1.0 / step});
   }
   return bodies;
 }
 
-StepReport& step_of(std::vector<EventBody>& bodies, int step) { return std::get<StepReport>(bodies[static_cast<size_t>(step)]); }
+StepReport& step_of(std::vector<EventBody>& bodies, int step) {
+  return std::get<StepReport>(bodies[static_cast<size_t>(step)]);
+}
 
 TEST(Compare, EqualRunsThatDifferOnlyInTime) {
   const TemporaryFolder folder;

@@ -23,7 +23,9 @@ struct Failing : EventReader {
   void on(const Event&) override { throw Error({.code = ExitCode::kDisk, .what = "no space"}); }
 };
 
-void append(const std::filesystem::path& path, const std::string& text) { std::ofstream(path, std::ios::app | std::ios::binary) << text; }
+void append(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
 
 TEST(EventLog, WritesLinesAndHandsThemToReaders) {
   const TemporaryFolder folder;
@@ -81,7 +83,8 @@ TEST(EventLog, OneWriterAtATime) {
 TEST(EventLog, ATornLastLineIsCut) {
   const TemporaryFolder folder;
   const std::string line = to_json({.common = {.run = "r"}, .body = Resume{.step = 1}});
-  for (const size_t kept : {size_t{1}, line.size() / 2, line.size()}) {  // the whole line without its newline is torn too
+  // the whole line without its newline is torn too
+  for (const size_t kept : {size_t{1}, line.size() / 2, line.size()}) {
     const auto path = folder / ("events" + std::to_string(kept));
     append(path, line + "\n" + line.substr(0, kept));
     EXPECT_EQ(read_events(path).size(), 1u);
@@ -98,7 +101,9 @@ TEST(EventLog, ATornLastLineIsCut) {
 TEST(EventLog, DamagedLinesArePassedOver) {
   const TemporaryFolder folder;
   const auto path = folder / "events.jsonl";
-  const auto line = [](int64_t step) { return to_json({.common = {.run = "r", .generation = 3}, .body = Resume{.step = step}}) + "\n"; };
+  const auto line = [](int64_t step) {
+    return to_json({.common = {.run = "r", .generation = 3}, .body = Resume{.step = step}}) + "\n";
+  };
   std::string nul = line(9);
   nul[nul.size() / 2] = '\0';
   append(path, nul + line(1) + "{\"schema\":1,\n" + line(2) + nul + nul);
@@ -129,12 +134,14 @@ TEST(EventLog, LinesThatCrossReadChunksAreWhole) {
     EventWriter writer({.path = folder / "events.jsonl"});
     for (int i = 0; i < 40; ++i) writer.write(Sample{.step = i, .text = std::string(100'000 + i, 'x')});
   }
-  EventWriter again({.path = folder / "events.jsonl"});  // finds first and last line, both longer than what it reads at once
+  // finds first and last line, both longer than what it reads at once
+  EventWriter again({.path = folder / "events.jsonl"});
   EXPECT_EQ(again.generation(), 2);
   const auto events = read_events(folder / "events.jsonl");
   ASSERT_EQ(events.size(), 40u);
   for (int i = 0; i < 40; ++i)
-    EXPECT_EQ(std::get<Sample>(events[static_cast<size_t>(i)].body).text.size(), 100'000u + static_cast<size_t>(i));
+    EXPECT_EQ(std::get<Sample>(events[static_cast<size_t>(i)].body).text.size(),
+              100'000u + static_cast<size_t>(i));
 }
 
 TEST(EventLog, EmptyAndMissingFiles) {
@@ -158,10 +165,12 @@ TEST(EventLog, AFailingReaderStopsNobody) {
   EXPECT_EQ(read_events(folder / "events.jsonl").size(), 2u);
 }
 
-// A file-size limit stands in for a full disk while it lives: a write beyond it is cut short and fails, as on a full one.
+// A file-size limit stands in for a full disk while it lives: a write beyond it is cut short and fails, as on
+// a full one.
 class FullDisk {
  public:
-  explicit FullDisk(const std::filesystem::path& file, int64_t room) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  explicit FullDisk(const std::filesystem::path& file, int64_t room)
+      : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
     EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
     rlimit small = before_;
     small.rlim_cur = static_cast<rlim_t>(static_cast<int64_t>(std::filesystem::file_size(file)) + room);
@@ -202,7 +211,8 @@ TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
   EXPECT_EQ(alarm.last_step, 3);
 }
 
-// There is room again for an event, but not for the alarm after it: which steps were lost must not be forgotten.
+// There is room again for an event, but not for the alarm after it: which steps were lost must not be
+// forgotten.
 TEST(EventLog, TheAlarmOfLostEventsWaitsForRoomToo) {
   const TemporaryFolder folder;
   const auto path = folder / "events.jsonl";

@@ -1,4 +1,5 @@
-// A run read as it goes: what the driver says, what is appended, what is damaged or replaced meanwhile, and where its time went.
+// A run read as it goes: what the driver says, what is appended, what is damaged or replaced meanwhile, and
+// where its time went.
 #include "observe/watch/live_run.h"
 
 #include <fmt/format.h>
@@ -113,7 +114,8 @@ TEST(RunStatusFile, StagesOfRanks) {
     return text;
   };
   EXPECT_EQ(stages({{"pp", 4}, {"dp", 4}, {"cp", 1}, {"tp", 1}}), "0000111122223333");
-  EXPECT_EQ(stages({{"pp", 4}, {"dp", 4}, {"cp", 1}, {"tp", 1}, {"edp", 1}, {"ep", 4}, {"etp", 1}}), "0000111122223333");
+  EXPECT_EQ(stages({{"pp", 4}, {"dp", 4}, {"cp", 1}, {"tp", 1}, {"edp", 1}, {"ep", 4}, {"etp", 1}}),
+            "0000111122223333");
   EXPECT_EQ(stages({{"workers", 2}, {"pp", 2}, {"dp", 2}, {"cp", 1}, {"tp", 2}}), "0000111100001111");
   EXPECT_EQ(stages({{"ranks", 16}}), "0000000000000000");
   EXPECT_EQ(stages({{"pp", 3}}), "0000000000000000") << "no whole number of ranks a stage";
@@ -122,26 +124,37 @@ TEST(RunStatusFile, StagesOfRanks) {
 // The last stage of a pipeline has the head, and more work: its ranks are compared with each other.
 TEST(LiveRun, AStageIsNoStraggler) {
   const TemporaryFolder folder;
-  SupervisedRun run(folder.path(), {.stages = 4, .replicas = 4, .tensor = 1, .nodes = 4, .steps = 20, .slow_rank = -1, .incidents = false});
+  SupervisedRun run(folder.path(), {.stages = 4,
+                                    .replicas = 4,
+                                    .tensor = 1,
+                                    .nodes = 4,
+                                    .steps = 20,
+                                    .slow_rank = -1,
+                                    .incidents = false});
   LiveRun live(folder.path());
   for (int step = 0; step < 12; ++step) {
     run.advance();
     RunStatus status = run.status();
-    for (const MeshAxis& axis : {MeshAxis{"edp", 1}, MeshAxis{"ep", 4}, MeshAxis{"etp", 1}}) status.mesh.push_back(axis);
+    for (const MeshAxis& axis : {MeshAxis{"edp", 1}, MeshAxis{"ep", 4}, MeshAxis{"etp", 1}})
+      status.mesh.push_back(axis);
     for (RankStatus& rank : status.ranks) {
-      for (auto& [phase, seconds] : rank.phase_seconds) seconds = (rank.rank >= 12 ? 1.5 : 1.0) * (phase == "forward" ? 0.2 : 0.1);
+      for (auto& [phase, seconds] : rank.phase_seconds)
+        seconds = (rank.rank >= 12 ? 1.5 : 1.0) * (phase == "forward" ? 0.2 : 0.1);
     }
     write_text_atomically(status_file(folder.path()), to_json(status));
     live.poll(run.now());
   }
   ASSERT_EQ(live.view().latencies.rows.size(), 16u);
-  for (const auto& row : live.view().latencies.rows) EXPECT_FALSE(row.straggler) << row.rank << " " << row.place.peers;
+  for (const auto& row : live.view().latencies.rows)
+    EXPECT_FALSE(row.straggler) << row.rank << " " << row.place.peers;
 }
 
 // A rank that is gone, or has another machine, is not judged by what was measured before.
 TEST(LiveRun, RanksThatAreGoneAreForgotten) {
   const TemporaryFolder folder;
-  SupervisedRun run(folder.path(), {.stages = 1, .replicas = 8, .tensor = 1, .nodes = 4, .steps = 20, .slow_rank = 7, .incidents = false});
+  SupervisedRun run(
+      folder.path(),
+      {.stages = 1, .replicas = 8, .tensor = 1, .nodes = 4, .steps = 20, .slow_rank = 7, .incidents = false});
   LiveRun live(folder.path());
   const auto stragglers = [&](const auto& change) {
     run.advance();
@@ -191,12 +204,14 @@ TEST(LiveRun, TheDriverIsHeardByWhatChangesAndNotByItsClock) {
   }
   // What never changes is as old as it was looked at, if not older.
   LiveRun early(folder.path()), late(folder.path());
-  for (const double second : {0.0, 10.0, 20.0}) early.poll(run.now() - 1000 + second), late.poll(run.now() + 100 + second);
+  for (const double second : {0.0, 10.0, 20.0})
+    early.poll(run.now() - 1000 + second), late.poll(run.now() + 100 + second);
   EXPECT_NEAR(early.view().status_age(), 20, 1e-3);
   EXPECT_NEAR(late.view().status_age(), 120, 1e-3);
 }
 
-// Of calls in the last recorded step: the rank that they took longest. The last rank computes longer, and waits less.
+// Of calls in the last recorded step: the rank that they took longest. The last rank computes longer, and
+// waits less.
 TEST(LiveRun, CallsOfTheLastRecordedStep) {
   const TemporaryFolder folder;
   const SupervisedRun run(folder.path(), {.slow_rank = 7, .traced_steps = 12});
@@ -228,7 +243,10 @@ TEST(LiveRun, AFinishedRunIsAtTheStepThatItSaved) {
 TEST(LiveRun, AClockThatIsSetBackTakesNoTime) {
   const TemporaryFolder folder;
   const auto event = [&](int64_t generation, double wall, double monotonic, EventBody body) {
-    const Event told{.common = {.run = "r", .generation = generation, .wall_time = wall, .monotonic_ns = std::llround(monotonic * 1e9)},
+    const Event told{.common = {.run = "r",
+                                .generation = generation,
+                                .wall_time = wall,
+                                .monotonic_ns = std::llround(monotonic * 1e9)},
                      .body = std::move(body)};
     File::open(folder / "events.jsonl", File::Mode::kAppend).write(to_json(told) + "\n");
   };
@@ -295,15 +313,22 @@ TEST(LiveRun, AnIncidentThatIsNotOverIsShownAndThenNotTwice) {
   const TemporaryFolder folder;
   SupervisedRun run(folder.path(), {.incidents = false});
   RunStatus status = run.status();
-  status.incidents = {{{.id = 7, .fault = "hang", .rank = 2, .ended_generation = 1}, run.now() - 3, /*open=*/true}};
+  status.incidents = {
+      {{.id = 7, .fault = "hang", .rank = 2, .ended_generation = 1}, run.now() - 3, /*open=*/true}};
   write_text_atomically(status_file(folder.path()), to_json(status));
   LiveRun live(folder.path());
   live.poll(run.now());
   ASSERT_EQ(live.view().incidents.size(), 1u);
   EXPECT_TRUE(live.view().incidents[0].open);
-  IncidentReport report{
-      .id = 7, .fault = "hang", .rank = 2, .action = "restart", .ended_generation = 1, .recovered = true, .recovered_milliseconds = 900};
-  run.append("events/driver-0.jsonl", to_json({.common = {.generation = 12, .wall_time = run.now()}, .body = report}) + "\n");
+  IncidentReport report{.id = 7,
+                        .fault = "hang",
+                        .rank = 2,
+                        .action = "restart",
+                        .ended_generation = 1,
+                        .recovered = true,
+                        .recovered_milliseconds = 900};
+  run.append("events/driver-0.jsonl",
+             to_json({.common = {.generation = 12, .wall_time = run.now()}, .body = report}) + "\n");
   for (int i = 0; i < 6; ++i) live.poll(run.now() + 1);
   EXPECT_EQ(live.view().incidents.size(), 1u) << "the same, from the event stream";
   std::filesystem::remove_all(folder / "control");
@@ -321,7 +346,8 @@ TEST(LiveRun, SaysWhereTheTimeWent) {
   LiveRun live(folder.path());
   live.poll(run.now());
   const TimeShares& time = live.view().time;
-  // 400 steps of 0.8 s of which 6 count no more, two starts of 4 s, 9 s without a process (less what belongs to a step), seven copies of 0.12 s.
+  // 400 steps of 0.8 s of which 6 count no more, two starts of 4 s, 9 s without a process (less what belongs
+  // to a step), seven copies of 0.12 s.
   EXPECT_NEAR(time.wall, 400 * 0.8 + 2 * 4 + 9, 1e-3);
   EXPECT_NEAR(time.productive, 394 * 0.8, 1);
   EXPECT_NEAR(time.repeated, 6 * 0.8, 0.3);
@@ -361,7 +387,8 @@ TEST(LiveRun, GoesOnOverDamage) {
   SupervisedRun run(folder.path(), {.incidents = false});
   run.append(
       "events.jsonl",
-      "{\"event\":\"step\",\n\xff\xfe\nnull\n{\"event\":17}\n{\"schema\":1,\"run\":\"r\",\"generation\":1,\"rank\":0,\"wall_time\":1.0,\"monotonic_ns\":1,\"event\":\"of the future\"}\n");
+      "{\"event\":\"step\",\n\xff\xfe\nnull\n{\"event\":17}\n{\"schema\":1,\"run\":\"r\",\"generation\":1,"
+      "\"rank\":0,\"wall_time\":1.0,\"monotonic_ns\":1,\"event\":\"of the future\"}\n");
   run.append("events/rank-1.jsonl", "[[[[\n");
   run.append("trace/rank-1.jsonl", "no trace\n");
   write_text_atomically(folder / "control" / "status.json", "{\"half\":");
@@ -396,18 +423,21 @@ TEST(LiveRun, AFolderIsAskedFor) {
   EXPECT_THAT(watch_screen(empty.view(), {}, {}), HasSubstr("nothing has been written yet"));
 }
 
-// 200 ranks, each a little different from step to step and one 10 % slow: it is named, and none else; its pipeline stage is what it is compared with.
+// 200 ranks, each a little different from step to step and one 10 % slow: it is named, and none else; its
+// pipeline stage is what it is compared with.
 TEST(Latency, OneSlowRankAmongTwoHundredIsNamed) {
   LatencyWindow window;
   for (int64_t step = 1; step <= 40; ++step) {
     for (int64_t rank = 0; rank < 200; ++rank) {
-      const double noise = 1 + 0.02 * std::sin(static_cast<double>(step * 131 + rank * 17)), stage = rank < 100 ? 1 : 1.5;
+      const double noise = 1 + 0.02 * std::sin(static_cast<double>(step * 131 + rank * 17)),
+                   stage = rank < 100 ? 1 : 1.5;
       const double work = 0.2 * stage * noise * (rank == 77 ? 1.1 : 1);
       window.add(rank, step, {{"forward", work}, {"backward", 2 * work}, {"communication", 1.0 - 3 * work}});
     }
   }
-  const LatencyMap map = window.map(
-      [](int64_t rank) { return LatencyPlace{.node = "n" + std::to_string(rank / 8), .peers = rank < 100 ? "stage 0" : "stage 1"}; });
+  const LatencyMap map = window.map([](int64_t rank) {
+    return LatencyPlace{.node = "n" + std::to_string(rank / 8), .peers = rank < 100 ? "stage 0" : "stage 1"};
+  });
   ASSERT_EQ(map.rows.size(), 200u);
   EXPECT_THAT(map.phases, ElementsAre("forward", "backward", "communication"));
   std::vector<int64_t> named;
@@ -425,23 +455,27 @@ TEST(Latency, MeansAndDistancesByHand) {
   LatencyWindow window(4);
   const double forward[] = {1, 1, 1, 1, 3};
   for (int64_t step = 1; step <= 6; ++step) {
-    for (int64_t rank = 0; rank < 5; ++rank) window.add(rank, step, {{"forward", forward[rank] + (step <= 2 ? 100 : 0)}});
+    for (int64_t rank = 0; rank < 5; ++rank)
+      window.add(rank, step, {{"forward", forward[rank] + (step <= 2 ? 100 : 0)}});
   }
   const LatencyMap map = window.map([](int64_t) { return LatencyPlace{}; });
   EXPECT_EQ(map.measured_steps, 4) << "the first two steps are out of the window";
   EXPECT_THAT(map.steps, ElementsAre(3, 4, 5, 6));
   EXPECT_DOUBLE_EQ(map.rows[4].seconds[0], 3);
-  EXPECT_DOUBLE_EQ(map.rows[4].z[0], 2 / 0.02) << "no deviation among the others: 2 % of the median stand for it";
+  EXPECT_DOUBLE_EQ(map.rows[4].z[0], 2 / 0.02)
+      << "no deviation among the others: 2 % of the median stand for it";
   EXPECT_DOUBLE_EQ(map.rows[0].z[0], 0);
   EXPECT_THAT(map.rows[4].work_by_step, ElementsAre(3, 3, 3, 3));
   EXPECT_FALSE(map.rows[4].straggler) << "four steps are too few";
   window.add(0, 3, {{"forward", 5.0}});
-  EXPECT_EQ(window.map([](int64_t) { return LatencyPlace{}; }).rows[0].work, 5) << "gone back to step 3: what came after is void";
+  EXPECT_EQ(window.map([](int64_t) { return LatencyPlace{}; }).rows[0].work, 5)
+      << "gone back to step 3: what came after is void";
 }
 
 TEST(Latency, RecordedStepsDoWithoutADriver) {
   const TemporaryFolder folder;
-  const SupervisedRun run(folder.path(), {.steps = 20, .slow_rank = 6, .traced_steps = 12, .incidents = false});
+  const SupervisedRun run(folder.path(),
+                          {.steps = 20, .slow_rank = 6, .traced_steps = 12, .incidents = false});
   std::filesystem::remove_all(folder / "control");
   LiveRun live(folder.path());
   live.poll(run.now());
@@ -466,10 +500,11 @@ TEST(WatchScreen, FitsAndObeysNothing) {
   write_text_atomically(status_file(folder.path()), to_json(status));
   LiveRun live(folder.path());
   live.poll(run.now());
-  const std::string screen = watch_screen(live.view(), {{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2"}},
-                                          {.columns = 120, .rows = 30});
-  EXPECT_THAT(screen, AllOf(HasSubstr("TRAIN"), HasSubstr("394 of 2,000"), HasSubstr("LonghaulNoProgress"), HasSubstr("hang, rank 3"),
-                            Not(HasSubstr("\x1b"))));
+  const std::string screen =
+      watch_screen(live.view(), {{.name = "LonghaulNoProgress", .severity = "critical", .summary = "rank 2"}},
+                   {.columns = 120, .rows = 30});
+  EXPECT_THAT(screen, AllOf(HasSubstr("TRAIN"), HasSubstr("394 of 2,000"), HasSubstr("LonghaulNoProgress"),
+                            HasSubstr("hang, rank 3"), Not(HasSubstr("\x1b"))));
   EXPECT_LE(std::ranges::count(screen, '\n'), 30);
   const std::string small = watch_screen(live.view(), {}, {.columns = 60, .rows = 14});
   EXPECT_LE(std::ranges::count(small, '\n'), 14);

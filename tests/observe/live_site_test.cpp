@@ -33,7 +33,8 @@ class LivePage : public ::testing::Test {
       : run_(folder_ / "big run", shape), site_({folder_ / "big run"}, false) {
     site_.poll(run_.now());
   }
-  HttpReply get(const std::string& path, std::multimap<std::string, std::string> query = {}, std::string accept = "") {
+  HttpReply get(const std::string& path, std::multimap<std::string, std::string> query = {},
+                std::string accept = "") {
     return site_.answer({.path = path, .query = std::move(query), .accept = std::move(accept)});
   }
   std::string url(const HttpServer& server) const { return server.url() + "run/big%20run/"; }
@@ -49,8 +50,9 @@ TEST_F(LivePage, IsWholeWithoutItsScript) {
   EXPECT_EQ(page.status, 200);
   for (const char* part :
        {"step 394 of 2,000", "generation 2", "8 ranks on 4 nodes", "Who is slow", "rank 3 on node-1",
-        "evicted node-9, restarted on spare node-1", "1210 ms", "to notice", "6 steps done again", "Effective time", "96.2 %",
-        "id=\"loss\"", "stage 1", "pp 2 × dp 2 × tp 2", "no progress for 300 s", "hung twice within an hour", "Where "})
+        "evicted node-9, restarted on spare node-1", "1210 ms", "to notice", "6 steps done again",
+        "Effective time", "96.2 %", "id=\"loss\"", "stage 1", "pp 2 × dp 2 × tp 2", "no progress for 300 s",
+        "hung twice within an hour", "Where "})
     EXPECT_THAT(page.body, HasSubstr(part));
   EXPECT_THAT(page.body, Not(HasSubstr("http://"))) << "nothing comes from elsewhere";
   EXPECT_THAT(page.body, Not(HasSubstr("https://")));
@@ -69,8 +71,9 @@ TEST_F(LivePage, WhatOthersWroteIsTextAndNothingElse) {
   for (int i = 0; i < 6; ++i) site_.poll(run_.now());  // new files are looked for now and then
   const std::string body = get("/run/big run/").body + get("/run/big run/panels", {{"rank", "0"}}).body;
   EXPECT_THAT(body, HasSubstr("&lt;script&gt;evil()"));
-  EXPECT_THAT(body, AllOf(Not(HasSubstr("<script>evil")), Not(HasSubstr("<script>alert")), Not(HasSubstr("<img")), Not(HasSubstr("\x1b")),
-                          Not(HasSubstr("\" onmouseover")), Not(HasSubstr("<b>linear"))));
+  EXPECT_THAT(body,
+              AllOf(Not(HasSubstr("<script>evil")), Not(HasSubstr("<script>alert")), Not(HasSubstr("<img")),
+                    Not(HasSubstr("\x1b")), Not(HasSubstr("\" onmouseover")), Not(HasSubstr("<b>linear"))));
 }
 
 TEST_F(LivePage, OnlyWhatHasChangedIsSent) {
@@ -79,7 +82,8 @@ TEST_F(LivePage, OnlyWhatHasChangedIsSent) {
   };
   const auto all = panels("");
   std::string have;
-  for (const auto& [id, panel] : all.items()) have += (have.empty() ? "" : ",") + id + "." + panel.at("hash").get<std::string>();
+  for (const auto& [id, panel] : all.items())
+    have += (have.empty() ? "" : ",") + id + "." + panel.at("hash").get<std::string>();
   EXPECT_GE(all.size(), 10u);
   EXPECT_EQ(panels(have).size(), 0u);
   run_.advance();
@@ -91,19 +95,22 @@ TEST_F(LivePage, OnlyWhatHasChangedIsSent) {
 }
 
 TEST_F(LivePage, ARankIsLookedAtClosely) {
-  const auto panel =
-      nlohmann::json::parse(get("/run/big run/panels", {{"rank", "5"}}).body).at("panels").at("rank").at("html").get<std::string>();
-  EXPECT_THAT(panel,
-              AllOf(HasSubstr("Rank 5"), HasSubstr("node-2"), HasSubstr("6005"), HasSubstr("reduce_scatter"), HasSubstr("world/dp 1"),
-                    HasSubstr("class=\"over\""), HasSubstr("generation 1\nstep 1 loss 7.2"), HasSubstr("\\x1b[31mred")));
+  const auto panel = nlohmann::json::parse(get("/run/big run/panels", {{"rank", "5"}}).body)
+                         .at("panels")
+                         .at("rank")
+                         .at("html")
+                         .get<std::string>();
+  EXPECT_THAT(panel, AllOf(HasSubstr("Rank 5"), HasSubstr("node-2"), HasSubstr("6005"),
+                           HasSubstr("reduce_scatter"), HasSubstr("world/dp 1"), HasSubstr("class=\"over\""),
+                           HasSubstr("generation 1\nstep 1 loss 7.2"), HasSubstr("\\x1b[31mred")));
   EXPECT_THAT(get("/run/big run/panels", {{"rank", "77"}}).body, HasSubstr("no such rank"));
   for (const char* nonsense : {"-3", "x", "99999999999999999999", "../../etc"})
     EXPECT_EQ(get("/run/big run/panels", {{"rank", nonsense}}).status, 200) << nonsense;
 }
 
 TEST_F(LivePage, OtherPathsAreNotThere) {
-  for (const char* path : {"/run/other/", "/run/big run/../../../etc/passwd", "/run/big run/events.jsonl", "/run/big run/trace.json",
-                           "/run/big run/report.html", "/favicon.ico"})
+  for (const char* path : {"/run/other/", "/run/big run/../../../etc/passwd", "/run/big run/events.jsonl",
+                           "/run/big run/trace.json", "/run/big run/report.html", "/favicon.ico"})
     EXPECT_EQ(get(path).status, 404) << path;
   EXPECT_EQ(get("/healthz").body, "ok\n");
   const auto summary = nlohmann::json::parse(get("/run/big run/summary.json").body);
@@ -121,8 +128,8 @@ TEST(LiveSites, SeveralRunsAndPlainOnes) {
   LiveSite site({folder / "one", folder / "other" / "one", folder / "empty"}, true);
   site.poll(first.now());
   const std::string list = site.answer({.path = "/"}).body;
-  EXPECT_THAT(list, AllOf(HasSubstr("3 runs"), HasSubstr("href=\"/run/one/\""), HasSubstr("href=\"/run/one~2/\""),
-                          HasSubstr(">waiting<") /* the empty one */));
+  EXPECT_THAT(list, AllOf(HasSubstr("3 runs"), HasSubstr("href=\"/run/one/\""),
+                          HasSubstr("href=\"/run/one~2/\""), HasSubstr(">waiting<") /* the empty one */));
   EXPECT_THAT(site.answer({.path = "/run/one~2/"}).body, HasSubstr("started without a driver"));
   EXPECT_THAT(site.answer({.path = "/run/empty/"}).body, HasSubstr("No step has been recorded yet"));
   EXPECT_EQ(site.answer({.path = "/run/one/trace.pftrace"}).body.front(), '\x0a') << "field 1: a packet";
@@ -144,15 +151,18 @@ TEST_F(LivePage, FollowsNoLinkOfTheRunFolder) {
     std::filesystem::remove_all(run / name);
     std::filesystem::create_symlink(elsewhere / "secret.jsonl", run / name);
   };
-  led("report.html"), led("logs/rank-5.log"), led("events/rank-7.jsonl"), led("trace/rank-0.jsonl"), led("control/status.json");
+  led("report.html"), led("logs/rank-5.log"), led("events/rank-7.jsonl"), led("trace/rank-0.jsonl"),
+      led("control/status.json");
   for (int i = 0; i < 6; ++i) site_.poll(run_.now());
   for (const char* path : {"report.html", "trace.json", "trace.pftrace"})
     EXPECT_EQ(get("/run/big run/" + std::string(path)).status, 404) << path;
-  for (const std::string& body : {get("/run/big run/").body, get("/run/big run/panels", {{"rank", "5"}}).body, get("/metrics").body})
+  for (const std::string& body :
+       {get("/run/big run/").body, get("/run/big run/panels", {{"rank", "5"}}).body, get("/metrics").body})
     EXPECT_THAT(body, Not(HasSubstr("topsecret")));
   led("events.jsonl");
   site_.poll(run_.now());
-  EXPECT_THAT(get("/metrics").body, AllOf(Not(HasSubstr("topsecret")), HasSubstr("longhaul_step{job=\"big run\"} 394")));
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(Not(HasSubstr("topsecret")), HasSubstr("longhaul_step{job=\"big run\"} 394")));
 }
 
 // Prometheus takes two samples of the same labels for one.
@@ -163,7 +173,8 @@ TEST(LiveSites, RunsOfOneNameAreTwoJobs) {
   LiveSite site({folder / "one", folder / "b" / "one"}, false);
   site.poll(first.now());
   const std::string metrics = site.answer({.path = "/metrics"}).body;
-  EXPECT_THAT(metrics, AllOf(HasSubstr("longhaul_step{job=\"one\"} 12\n"), HasSubstr("longhaul_step{job=\"one~2\"} 31\n")));
+  EXPECT_THAT(metrics, AllOf(HasSubstr("longhaul_step{job=\"one\"} 12\n"),
+                             HasSubstr("longhaul_step{job=\"one~2\"} 31\n")));
   std::set<std::string> samples;
   std::istringstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
@@ -176,30 +187,38 @@ TEST(LiveSites, RunsOfOneNameAreTwoJobs) {
 // A step that was done again is drawn as it was at last.
 TEST(LiveSites, TracesAreOfTheLastTime) {
   const TemporaryFolder folder;
-  const SupervisedRun run(folder / "run", {.stages = 1, .replicas = 1, .tensor = 1, .nodes = 1, .traced_steps = 3});
+  const SupervisedRun run(folder / "run",
+                          {.stages = 1, .replicas = 1, .tensor = 1, .nodes = 1, .traced_steps = 3});
   TraceWriter writer(folder / "run", {.rank = 0, .generation = 3});
-  writer.write(
-      {.step = 3,
-       .begin_ns = 50'000'000'000,
-       .end_ns = 50'500'000'000,
-       .spans = {{.kind = SpanKind::kForward, .begin_ns = 50'000'000'000, .end_ns = 50'400'000'000, .chunk = 0, .micro_batch = 0}}});
+  writer.write({.step = 3,
+                .begin_ns = 50'000'000'000,
+                .end_ns = 50'500'000'000,
+                .spans = {{.kind = SpanKind::kForward,
+                           .begin_ns = 50'000'000'000,
+                           .end_ns = 50'400'000'000,
+                           .chunk = 0,
+                           .micro_batch = 0}}});
   LiveSite site({folder / "run"}, false);
   site.poll(run.now());
   const auto trace = nlohmann::json::parse(site.answer({.path = "/run/run/trace.json"}).body);
   int64_t forward = 0;
   for (const auto& event : trace.at("traceEvents")) {
-    if (event.at("ph") == "X" && event.at("args").value("step", int64_t{0}) == 3 && event.at("dur").get<double>() == 400'000) ++forward;
+    if (event.at("ph") == "X" && event.at("args").value("step", int64_t{0}) == 3 &&
+        event.at("dur").get<double>() == 400'000)
+      ++forward;
   }
   EXPECT_EQ(forward, 1);
 }
 
-// Traces are read and written outside the lock that poll() needs, from the ends of the files, and one at a time.
+// Traces are read and written outside the lock that poll() needs, from the ends of the files, and one at a
+// time.
 TEST(LiveSites, ATraceThatIsMadeHoldsUpNoPoll) {
   const TemporaryFolder folder;
   const SupervisedRun run(folder / "run", {.traced_steps = 12});
   LiveSite site({folder / "run"}, false);
   site.poll(run.now());
-  write_text_atomically(folder / "run" / "trace" / "rank-0.jsonl", std::string(6 << 20, 'x') + "\n");  // no line of ours
+  // no line of ours
+  write_text_atomically(folder / "run" / "trace" / "rank-0.jsonl", std::string(6 << 20, 'x') + "\n");
   std::vector<std::unique_ptr<Worker>> askers;
   for (int i = 0; i < 3; ++i) {
     askers.push_back(std::make_unique<Worker>("asker"));
@@ -212,14 +231,16 @@ TEST(LiveSites, ATraceThatIsMadeHoldsUpNoPoll) {
   }
   for (int i = 0; i < 20; ++i) site.poll(run.now());
   for (auto& asker : askers) asker->wait();
-  EXPECT_EQ(site.answer({.path = "/run/run/trace.json"}).status, 200) << "of the ranks whose files can be read";
+  EXPECT_EQ(site.answer({.path = "/run/run/trace.json"}).status, 200)
+      << "of the ranks whose files can be read";
 }
 
 // Renders the page in Chromium, with its script running for some seconds.
 class LivePageInABrowser : public LivePage {
  protected:
   void SetUp() override {
-    if (std::system("command -v chromium >/dev/null") != 0) GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
+    if (std::system("command -v chromium >/dev/null") != 0)
+      GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
   }
   ProcessResult browse(const std::string& address, int width, const std::vector<std::string>& more) const {
     std::vector<std::string> words = {"chromium",
@@ -242,11 +263,13 @@ TEST_F(LivePageInABrowser, TheScriptKeepsItUpToDateAndNothingIsWiderThanTheScree
   const HttpServer server({}, [this](const HttpRequest& request) { return site_.answer(request); });
   run_.advance();
   run_.write_status();
-  // What the page shows when it comes is old; its script asks for what has changed. The alert of the stuck rank and rank 5's panel come with that.
+  // What the page shows when it comes is old; its script asks for what has changed. The alert of the stuck
+  // rank and rank 5's panel come with that.
   const ProcessResult dom = browse(url(server) + "#rank-5", 500, {"--dump-dom"});
   ASSERT_EQ(dom.status, 0) << dom.errors;
-  EXPECT_THAT(dom.output, AllOf(HasSubstr("LonghaulNoProgress"), HasSubstr("<h2>Rank 5</h2>"), HasSubstr("TRAIN · big run · step 394"),
-                                Not(HasSubstr("class=\"live offline\""))));
+  EXPECT_THAT(dom.output,
+              AllOf(HasSubstr("LonghaulNoProgress"), HasSubstr("<h2>Rank 5</h2>"),
+                    HasSubstr("TRAIN · big run · step 394"), Not(HasSubstr("class=\"live offline\""))));
   EXPECT_THAT(dom.errors, Not(HasSubstr("Refused to"))) << "the page keeps its own content policy";
 }
 
@@ -266,7 +289,8 @@ TEST_F(LivePageInABrowser, PicturesHaveTheirSize) {
   }
 }
 
-// LONGHAUL_WRITE_RUN=FOLDER [LONGHAUL_WRITE_SECONDS=N]: makes such a run there, and goes on with it for so long, to look at by hand.
+// LONGHAUL_WRITE_RUN=FOLDER [LONGHAUL_WRITE_SECONDS=N]: makes such a run there, and goes on with it for so
+// long, to look at by hand.
 TEST(MakeARun, ToLookAt) {
   const char* const folder = std::getenv("LONGHAUL_WRITE_RUN");
   if (folder == nullptr) GTEST_SKIP() << "LONGHAUL_WRITE_RUN names no folder";

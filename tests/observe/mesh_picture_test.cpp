@@ -1,4 +1,5 @@
-// The mesh as a picture: every rank once, at its place; arrows between the right fields; text of others escaped.
+// The mesh as a picture: every rank once, at its place; arrows between the right fields; text of others
+// escaped.
 #include "observe/charts/mesh_picture.h"
 #include "support/text.h"
 

@@ -1,6 +1,6 @@
 // ctest: label=full timeout=120
-// Metrics as text, by hand; then read by promtool and by a real Prometheus, where they are installed (scripts/packages-test.txt), with our alert rules; and
-// the dashboard names nothing that is not there.
+// Metrics as text, by hand; then read by promtool and by a real Prometheus, where they are installed
+// (scripts/packages-test.txt), with our alert rules; and the dashboard names nothing that is not there.
 #include "observe/open_metrics.h"
 
 #include <gmock/gmock.h>
@@ -39,23 +39,28 @@ TEST(OpenMetricsText, ByHand) {
   metrics.counter("a_things", "", "").add({{"kind", "b"}}, std::nan(""));
   const double bounds[] = {0.5, 10};
   const int64_t counts[] = {1, 2, 4};
-  metrics.family(MetricFamily::Type::kHistogram, "a_time_seconds", "seconds", "Time.").add_histogram({}, bounds, counts, 12.5);
+  metrics.family(MetricFamily::Type::kHistogram, "a_time_seconds", "seconds", "Time.")
+      .add_histogram({}, bounds, counts, 12.5);
   const std::string_view states[] = {"on", "off"};
-  metrics.family(MetricFamily::Type::kStateSet, "a_state", "", "State.").add_states({{"job", "x"}}, states, "off");
+  metrics.family(MetricFamily::Type::kStateSet, "a_state", "", "State.")
+      .add_states({{"job", "x"}}, states, "off");
   metrics.family(MetricFamily::Type::kInfo, "a_build", "", "Build.").add({{"version", "1"}}, 1);
   metrics.gauge("a_nothing", "", "Left out.");
-  EXPECT_EQ(
-      metrics.text(true),
-      "# TYPE a_things counter\n# HELP a_things Things with a \\\\ and a\\nline.\n"
-      "a_things_total{kind=\"say \\\"no\\\"\\n\\\\\"} 3\na_things_total{kind=\"b\"} NaN\n"
-      "# TYPE a_size_bytes gauge\n# UNIT a_size_bytes bytes\n# HELP a_size_bytes Size.\na_size_bytes 0.10000000000000001\n"
-      "# TYPE a_time_seconds histogram\n# UNIT a_time_seconds seconds\n# HELP a_time_seconds Time.\n"
-      "a_time_seconds_bucket{le=\"0.5\"} 1\na_time_seconds_bucket{le=\"10.0\"} 3\na_time_seconds_bucket{le=\"+Inf\"} 7\na_time_seconds_count 7\na_time_seconds_sum 12.5\n"
-      "# TYPE a_state stateset\n# HELP a_state State.\na_state{job=\"x\",a_state=\"on\"} 0\na_state{job=\"x\",a_state=\"off\"} 1\n"
-      "# TYPE a_build info\n# HELP a_build Build.\na_build_info{version=\"1\"} 1\n# EOF\n");
+  EXPECT_EQ(metrics.text(true),
+            "# TYPE a_things counter\n# HELP a_things Things with a \\\\ and a\\nline.\n"
+            "a_things_total{kind=\"say \\\"no\\\"\\n\\\\\"} 3\na_things_total{kind=\"b\"} NaN\n"
+            "# TYPE a_size_bytes gauge\n# UNIT a_size_bytes bytes\n# HELP a_size_bytes Size.\na_size_bytes "
+            "0.10000000000000001\n"
+            "# TYPE a_time_seconds histogram\n# UNIT a_time_seconds seconds\n# HELP a_time_seconds Time.\n"
+            "a_time_seconds_bucket{le=\"0.5\"} 1\na_time_seconds_bucket{le=\"10.0\"} "
+            "3\na_time_seconds_bucket{le=\"+Inf\"} 7\na_time_seconds_count 7\na_time_seconds_sum 12.5\n"
+            "# TYPE a_state stateset\n# HELP a_state State.\na_state{job=\"x\",a_state=\"on\"} "
+            "0\na_state{job=\"x\",a_state=\"off\"} 1\n"
+            "# TYPE a_build info\n# HELP a_build Build.\na_build_info{version=\"1\"} 1\n# EOF\n");
   const std::string older = metrics.text(false);
-  EXPECT_THAT(older, AllOf(HasSubstr("# TYPE a_things_total counter\n"), HasSubstr("# TYPE a_state gauge\n"),
-                           HasSubstr("# TYPE a_build_info gauge\n"), Not(HasSubstr("UNIT")), Not(HasSubstr("EOF"))));
+  EXPECT_THAT(older,
+              AllOf(HasSubstr("# TYPE a_things_total counter\n"), HasSubstr("# TYPE a_state gauge\n"),
+                    HasSubstr("# TYPE a_build_info gauge\n"), Not(HasSubstr("UNIT")), Not(HasSubstr("EOF"))));
   EXPECT_TRUE(wants_open_metrics("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"));
   EXPECT_FALSE(wants_open_metrics("text/html,*/*"));
 }
@@ -91,21 +96,29 @@ std::set<std::string> sample_names(const std::string& text) {
 TEST_F(RunMetrics, SayWhatTheRunSays) {
   const std::string all = text();
   for (const char* part :
-       {"longhaul_step{job=\"big \\\"run\\\"\"} 394\n", "longhaul_state{job=\"big \\\"run\\\"\",longhaul_state=\"TRAIN\"} 1\n",
-        "longhaul_state{job=\"plain\",longhaul_state=\"running\"}", "longhaul_tokens_total{job=\"big \\\"run\\\"\"} 3276800\n",
+       {"longhaul_step{job=\"big \\\"run\\\"\"} 394\n",
+        "longhaul_state{job=\"big \\\"run\\\"\",longhaul_state=\"TRAIN\"} 1\n",
+        "longhaul_state{job=\"plain\",longhaul_state=\"running\"}",
+        "longhaul_tokens_total{job=\"big \\\"run\\\"\"} 3276800\n",
         "longhaul_faults_total{job=\"big \\\"run\\\"\",class=\"hang\"} 1\n",
-        "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n", "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n",
-        "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96", "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
-        "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n", "longhaul_samples_total{job=\"big \\\"run\\\"\"} 1600\n",
+        "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n",
+        "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n", "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96",
+        "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
+        "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n",
+        "longhaul_samples_total{job=\"big \\\"run\\\"\"} 1600\n",
         "longhaul_node_sample{job=\"big \\\"run\\\"\",node=\"node-3\",metric=\"cpu_usage\"} 37.5\n",
-        "longhaul_checkpoint_failures_total{job=\"big \\\"run\\\"\"} 1\n", "longhaul_samples_total{job=\"plain\"} 120\n"})
+        "longhaul_checkpoint_failures_total{job=\"big \\\"run\\\"\"} 1\n",
+        "longhaul_samples_total{job=\"plain\"} 120\n"})
     EXPECT_THAT(all, HasSubstr(part));
   EXPECT_THAT(all, Not(HasSubstr("rank=\""))) << "nodes, unless ranks are asked for";
-  EXPECT_THAT(text(true, true), HasSubstr("longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\",rank=\"2\"} 300\n"));
+  EXPECT_THAT(
+      text(true, true),
+      HasSubstr("longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\",rank=\"2\"} 300\n"));
   EXPECT_THAT(all, HasSubstr("longhaul_straggler_score"));
 }
 
-// A run as its events tell it: a start from a checkpoint, a step of a model with experts beside other programs, a save, alerts of Minder.
+// A run as its events tell it: a start from a checkpoint, a step of a model with experts beside other
+// programs, a save, alerts of Minder.
 std::string text_of_told_run(const std::filesystem::path& folder) {
   RunStart start;
   start.peak_flops_per_second = 1e12;
@@ -115,10 +128,17 @@ std::string text_of_told_run(const std::filesystem::path& folder) {
                  .milliseconds = 900,
                  .mfu = 0.25,
                  .taken_by_others = 0.375,
-                 .metrics = {{"router/busiest_over_mean", 1.75}, {"router/dropped_share", 0.125}, {"accuracy", 0.5}}},
-      CheckpointSaved{.step = 5, .path = "checkpoints/a", .blocking_milliseconds = 2, .writing_seconds = 12.5, .bytes = 4000}};
+                 .metrics = {{"router/busiest_over_mean", 1.75},
+                             {"router/dropped_share", 0.125},
+                             {"accuracy", 0.5}}},
+      CheckpointSaved{.step = 5,
+                      .path = "checkpoints/a",
+                      .blocking_milliseconds = 2,
+                      .writing_seconds = 12.5,
+                      .bytes = 4000}};
   std::string text, of_driver;
-  for (const EventBody& body : bodies) text += to_json({.common = {.run = "r", .generation = 1, .wall_time = 10}, .body = body}) + "\n";
+  for (const EventBody& body : bodies)
+    text += to_json({.common = {.run = "r", .generation = 1, .wall_time = 10}, .body = body}) + "\n";
   for (const char* metric : {"network_sent", "cpu", "network_sent"}) {
     of_driver += to_json({.common = {.run = "r", .wall_time = 10},
                           .body = Alarm{.kind = "minder", .message = "node-1: differs", .metric = metric}}) +
@@ -137,16 +157,20 @@ TEST(ToldRunMetrics, AreThoseOfItsEvents) {
   const TemporaryFolder folder;
   const std::string all = text_of_told_run(folder / "r");
   for (const char* line :
-       {"longhaul_checkpoint_persist_seconds{job=\"r\",tier=\"disk\"} 12.5\n", "longhaul_checkpoint_bytes{job=\"r\",tier=\"disk\"} 4000\n",
+       {"longhaul_checkpoint_persist_seconds{job=\"r\",tier=\"disk\"} 12.5\n",
+        "longhaul_checkpoint_bytes{job=\"r\",tier=\"disk\"} 4000\n",
         "longhaul_checkpoint_load_seconds{job=\"r\",tier=\"memory\"} 1.5\n",
-        "longhaul_checkpoint_load_bytes{job=\"r\",tier=\"memory\"} 3000\n", "longhaul_moe_load_imbalance_ratio{job=\"r\"} 1.75\n",
+        "longhaul_checkpoint_load_bytes{job=\"r\",tier=\"memory\"} 3000\n",
+        "longhaul_moe_load_imbalance_ratio{job=\"r\"} 1.75\n",
         "longhaul_moe_dropped_ratio{job=\"r\"} 0.125\n", "longhaul_taken_by_others_ratio{job=\"r\"} 0.375\n",
-        "longhaul_minder_alerts_total{job=\"r\",metric=\"network_sent\"} 2\n", "longhaul_minder_alerts_total{job=\"r\",metric=\"cpu\"} 1\n",
+        "longhaul_minder_alerts_total{job=\"r\",metric=\"network_sent\"} 2\n",
+        "longhaul_minder_alerts_total{job=\"r\",metric=\"cpu\"} 1\n",
         "longhaul_alarms_total{job=\"r\",kind=\"minder\"} 3\n"})
     EXPECT_THAT(all, HasSubstr(line));
   const std::string guide = read_text(source_folder() + "/docs/guides/watch.md");
   for (const std::string& name : sample_names(all))
-    EXPECT_THAT(guide, HasSubstr("`" + std::regex_replace(name, std::regex("_(bucket|count|sum)$"), ""))) << name;
+    EXPECT_THAT(guide, HasSubstr("`" + std::regex_replace(name, std::regex("_(bucket|count|sum)$"), "")))
+        << name;
 }
 
 // Families stand together, each introduced once, and no series twice.
@@ -178,7 +202,8 @@ TEST_F(RunMetrics, EveryOneIsInTheGuideAndTheDashboardHasNoOthers) {
     EXPECT_THAT(guide, HasSubstr("`" + family)) << name;
   }
   names.insert("longhaul_evictions_total");
-  const nlohmann::json dashboard = nlohmann::json::parse(read_text(source_folder() + "/deploy/grafana/longhaul.json"));
+  const nlohmann::json dashboard =
+      nlohmann::json::parse(read_text(source_folder() + "/deploy/grafana/longhaul.json"));
   std::set<std::string> kinds;
   for (const auto& panel : dashboard.at("panels")) {
     kinds.insert(panel.at("type"));
@@ -205,7 +230,8 @@ class Promtool : public RunMetrics {
 
 TEST_F(Promtool, AcceptsMetricsRulesAndTheDashboard) {
   write_text_atomically(folder_ / "metrics", text(false));
-  const auto checked = run_process({"sh", "-c", "promtool check metrics < " + (folder_ / "metrics").string()});
+  const auto checked =
+      run_process({"sh", "-c", "promtool check metrics < " + (folder_ / "metrics").string()});
   EXPECT_EQ(checked.status, 0) << checked.output << checked.errors;
 
   const std::string rules = source_folder() + "/deploy/prometheus/longhaul-alerts.yml";
@@ -218,11 +244,13 @@ TEST_F(Promtool, AcceptsMetricsRulesAndTheDashboard) {
   // Every expression of the dashboard, as a rule.
   std::string as_rules = "groups:\n  - name: dashboard\n    rules:\n";
   int count = 0;
-  const nlohmann::json dashboard = nlohmann::json::parse(read_text(source_folder() + "/deploy/grafana/longhaul.json"));
+  const nlohmann::json dashboard =
+      nlohmann::json::parse(read_text(source_folder() + "/deploy/grafana/longhaul.json"));
   for (const auto& panel : dashboard.at("panels")) {
     for (const auto& target : panel.at("targets")) {
       std::string expression = target.at("expr");
-      for (const auto& [variable, value] : {std::pair("$job", ".*"), {"$node", ".*"}, {"$__rate_interval", "1m"}}) {
+      for (const auto& [variable, value] :
+           {std::pair("$job", ".*"), {"$node", ".*"}, {"$__rate_interval", "1m"}}) {
         for (size_t at = expression.find(variable); at != std::string::npos; at = expression.find(variable))
           expression.replace(at, std::string(variable).size(), value);
       }
@@ -248,11 +276,12 @@ TEST_F(Promtool, ARealPrometheusReadsAllAndWarns) {
   replace("_interval: 5s", "_interval: 1s");
   write_text_atomically(folder_ / "prometheus.yml", config);
   const uint16_t port = free_port();
-  const auto started = run_process(
-      {"sh", "-c",
-       fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data --web.listen-address=127.0.0.1:{1} "
-                   ">{0}/log 2>&1 </dev/null & echo $!",
-                   folder_.path().string(), port)});
+  const auto started =
+      run_process({"sh", "-c",
+                   fmt::format("prometheus --config.file={0}/prometheus.yml --storage.tsdb.path={0}/data "
+                               "--web.listen-address=127.0.0.1:{1} "
+                               ">{0}/log 2>&1 </dev/null & echo $!",
+                               folder_.path().string(), port)});
   const HttpAddress address{.host = "127.0.0.1", .port = port};
   const auto ask = [&](const std::string& target) {
     try {
@@ -267,7 +296,9 @@ TEST_F(Promtool, ARealPrometheusReadsAllAndWarns) {
     pause_unless_stopped(0.3);
     steps = ask("/api/v1/query?query=longhaul_step");
     alerts = ask("/api/v1/alerts");
-    if (steps.is_object() && steps["data"]["result"].size() == 2 && alerts.is_object() && alerts["data"]["alerts"].size() > 0) break;
+    if (steps.is_object() && steps["data"]["result"].size() == 2 && alerts.is_object() &&
+        alerts["data"]["alerts"].size() > 0)
+      break;
   }
   const nlohmann::json targets = ask("/api/v1/targets");
   run_process({"kill", started.output.substr(0, started.output.find('\n'))});
@@ -276,7 +307,8 @@ TEST_F(Promtool, ARealPrometheusReadsAllAndWarns) {
   std::set<std::string> jobs, firing;
   for (const auto& result : steps["data"]["result"]) jobs.insert(result["metric"]["job"].get<std::string>());
   EXPECT_EQ(jobs, (std::set<std::string>{"big \"run\"", "plain"})) << "the run's name, not Prometheus' own";
-  for (const auto& alert : alerts["data"]["alerts"]) firing.insert(alert["labels"]["alertname"].get<std::string>());
+  for (const auto& alert : alerts["data"]["alerts"])
+    firing.insert(alert["labels"]["alertname"].get<std::string>());
   EXPECT_TRUE(firing.contains("LonghaulNoProgress")) << alerts.dump();
 }
 

@@ -1,4 +1,5 @@
-// The board of a rank: what is written is read by another process, while it is written and after its writer was killed.
+// The board of a rank: what is written is read by another process, while it is written and after its writer
+// was killed.
 #include "observe/board/rank_board.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,8 @@ TEST(RankBoard, ThereIsNoneBeforeItsRank) {
   EXPECT_FALSE(BoardReader::open(folder.path() / "board").has_value());
 }
 
-// A board that came between the look for it and the question whether anything is there was called one of another version, and its daemon ended.
+// A board that came between the look for it and the question whether anything is there was called one of
+// another version, and its daemon ended.
 TEST(RankBoard, OneThatComesWhileItIsLookedForIsThereOrNot) {
   const TemporaryFolder folder;
   std::atomic<bool> over = false;
@@ -106,7 +108,8 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_EQ(now.phase, RankPhase::kForward);
   EXPECT_TRUE(now.phase_at.ends_with("rank_board_test.cpp:" + std::to_string(line))) << now.phase_at;
 
-  board.step_ended({.step = 12, .seconds = 0.5, .loss = 2.5, .gradient_norm = 0.75, .tokens = 64, .own_tokens = 16});
+  board.step_ended(
+      {.step = 12, .seconds = 0.5, .loss = 2.5, .gradient_norm = 0.75, .tokens = 64, .own_tokens = 16});
   board.device_bytes(70'000'000'000);
   const int64_t before_failing = monotonic_ns();
   board.failed(69, "rank 2 left", /*consequence=*/true);
@@ -142,7 +145,8 @@ TEST(RankBoard, TellsOfBackgroundWork) {
     const BackgroundTask save("write checkpoint", 12.5);
     EXPECT_EQ(told(1), background_work());
     std::vector<std::unique_ptr<BackgroundTask>> many;
-    for (int i = 0; i < 2 * kBoardBackground; ++i) many.push_back(std::make_unique<BackgroundTask>("read ahead"));
+    for (int i = 0; i < 2 * kBoardBackground; ++i)
+      many.push_back(std::make_unique<BackgroundTask>("read ahead"));
     ASSERT_EQ(told(kBoardBackground).size(), static_cast<size_t>(kBoardBackground));
     EXPECT_EQ(told(kBoardBackground)[0].name, "write checkpoint") << "the oldest are kept";
   }
@@ -189,7 +193,8 @@ TEST(RankBoard, PhasesAddUpToTheirTime) {
     board.enter(RankPhase::kCommunication);
     board.enter(RankPhase::kBackward);
     board.enter(before);
-    board.step_ended({.step = step, .seconds = begin == 0 ? 0 : static_cast<double>(monotonic_ns() - begin) * 1e-9});
+    board.step_ended(
+        {.step = step, .seconds = begin == 0 ? 0 : static_cast<double>(monotonic_ns() - begin) * 1e-9});
   }
   const std::vector<BoardStep> steps = reader->steps();
   ASSERT_EQ(steps.size(), static_cast<size_t>(kBoardSteps));
@@ -229,9 +234,11 @@ TEST(RankBoard, KeepsTheLastCalls) {
   EXPECT_EQ(reader->progress().phase, RankPhase::kCommunication);
   const int64_t later = next + 1;
   board.call_entered(call_named("metrics", later, 0, 9'000));
-  EXPECT_EQ(reader->progress().collective,
-            (RankProgress::Collective{
-                .group = "world/dp 1", .kind = "exchange", .name = "activations", .sequence = 5'000, .state = CallState::kStarted}));
+  EXPECT_EQ(reader->progress().collective, (RankProgress::Collective{.group = "world/dp 1",
+                                                                     .kind = "exchange",
+                                                                     .name = "activations",
+                                                                     .sequence = 5'000,
+                                                                     .state = CallState::kStarted}));
   const RankRecords calls = reader->calls();
   ASSERT_EQ(calls.groups.size(), 2u);
   EXPECT_EQ(calls.groups[1].top_ranks, (std::vector<int64_t>{1, 3}));
@@ -275,7 +282,8 @@ TEST(RankBoard, ReadersNeverSeeHalfOfAChange) {
   std::thread writer([&] {
     for (int64_t step = 1; !stop; ++step) {
       const auto value = static_cast<double>(step);
-      board.step_ended({.step = step, .seconds = value, .loss = value, .gradient_norm = value, .tokens = step});
+      board.step_ended(
+          {.step = step, .seconds = value, .loss = value, .gradient_norm = value, .tokens = step});
     }
   });
   for (int i = 0; i < 20'000; ++i) {

@@ -32,7 +32,8 @@ void expect_balanced(const std::string& html) {
   std::string text = html;
   for (const char* raw : {"style", "script"}) {  // their content is not markup
     const std::string close = std::string("</") + raw + ">";
-    for (size_t at = text.find(std::string("<") + raw); at != std::string::npos; at = text.find(std::string("<") + raw, at + 1)) {
+    for (size_t at = text.find(std::string("<") + raw); at != std::string::npos;
+         at = text.find(std::string("<") + raw, at + 1)) {
       const size_t begin = text.find('>', at) + 1;
       text.erase(begin, text.find(close, begin) - begin);
     }
@@ -65,20 +66,24 @@ TEST(Report, HoldsWhatAPersonLooksFor) {
   EXPECT_THAT(page, HasSubstr("gzip −9  1.820"));
   EXPECT_THAT(page, HasSubstr("<span class=\"status good\">finished</span>"));
   EXPECT_THAT(page, HasSubstr("def forward(self, hidden"));
-  EXPECT_EQ(testing::count_of(page, "<path class=\"flag save\" d=\"M"), 4 + 1);  // the checkpoints and the key to the picture
+  // the checkpoints and the key to the picture
+  EXPECT_EQ(testing::count_of(page, "<path class=\"flag save\" d=\"M"), 4 + 1);
   EXPECT_THAT(page, HasSubstr("All 8 evaluations as a table"));
-  EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 MB</td>"));
+  EXPECT_THAT(page,
+              HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 MB</td>"));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme:dark"));
   EXPECT_THAT(page, HasSubstr("The run folder has no recipe.toml."));
 }
 
 TEST(Report, FetchesNothing) {
   const std::string page = page_of({});
-  for (const char* sign : {"http://", "https://", "src=", "@import", "url(h", "<link"}) EXPECT_THAT(page, Not(HasSubstr(sign)));
+  for (const char* sign : {"http://", "https://", "src=", "@import", "url(h", "<link"})
+    EXPECT_THAT(page, Not(HasSubstr(sign)));
 }
 
 TEST(Report, OneStepWithoutEvaluation) {
-  const std::string page = page_of({.steps = 1, .evaluate_every = 0, .checkpoint_every = 0, .finished = false, .sample = false});
+  const std::string page =
+      page_of({.steps = 1, .evaluate_every = 0, .checkpoint_every = 0, .finished = false, .sample = false});
   expect_balanced(page);
   EXPECT_THAT(page, HasSubstr("not ended"));
   EXPECT_THAT(page, HasSubstr("<circle class=\"dot train\""));  // one point has no line
@@ -99,9 +104,11 @@ TEST(Report, WhatATaskMeasuresHasAChartAndAColumn) {
   const std::string html = read_text(write_report(folder.path()));
   expect_balanced(html);
   EXPECT_EQ(testing::count_of(html, "id=\"metric-"), 2);
-  EXPECT_THAT(html, AllOf(HasSubstr("accuracy &lt;u&gt;"), Not(HasSubstr("<u>")), HasSubstr("<th class=\"n\">won</th>"),
-                          Not(HasSubstr("perplexity</th>")), Not(HasSubstr("bits/byte"))));
-  EXPECT_THAT(html, HasSubstr("<td class=\"n\">4</td><td class=\"n\">2.5000</td><td class=\"n\">0.4000</td><td class=\"n\">0.8000</td>"));
+  EXPECT_THAT(html, AllOf(HasSubstr("accuracy &lt;u&gt;"), Not(HasSubstr("<u>")),
+                          HasSubstr("<th class=\"n\">won</th>"), Not(HasSubstr("perplexity</th>")),
+                          Not(HasSubstr("bits/byte"))));
+  EXPECT_THAT(html, HasSubstr("<td class=\"n\">4</td><td class=\"n\">2.5000</td><td "
+                              "class=\"n\">0.4000</td><td class=\"n\">0.8000</td>"));
 }
 
 TEST(Report, NoStepAtAll) {
@@ -117,14 +124,16 @@ TEST(Report, AResumedRunShowsEachStepOnce) {
   test::write_synthetic_run(folder.path(), {.resume_at = 200});
   const RunHistory run = read_run(folder.path());
   EXPECT_EQ(run.steps.size(), 400u);
-  EXPECT_TRUE(std::is_sorted(run.steps.begin(), run.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; }));
+  EXPECT_TRUE(std::is_sorted(run.steps.begin(), run.steps.end(),
+                             [](const auto& a, const auto& b) { return a.step < b.step; }));
   EXPECT_EQ(run.repeated_steps, 20);
   EXPECT_EQ(run.resumes, std::vector<int64_t>{200});
   EXPECT_EQ(run.generations, 2);
   EXPECT_EQ(run.evaluations.size(), 8u);
   EXPECT_EQ(run.memory.size(), 3u);  // of one process
   const std::string page = report_html(run, {});
-  EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 MB</td><td class=\"n\">+0.7 %</td>"));
+  EXPECT_THAT(page, HasSubstr("<td>activations</td><td class=\"n\">299.9 MB</td><td class=\"n\">302.0 "
+                              "MB</td><td class=\"n\">+0.7 %</td>"));
   EXPECT_THAT(page, HasSubstr("resumed once (20 steps done again)"));
   EXPECT_THAT(page, HasSubstr("class=\"mark resume\""));
 }
@@ -136,8 +145,10 @@ TEST(Report, HowTheBatchGrew) {
     EventWriter events({.path = folder / "events.jsonl"});
     for (const EventBody& body : std::initializer_list<EventBody>{
              RunStart{.steps = 9}, StepReport{.step = 1, .loss = 2}, StepReport{.step = 2, .loss = 2},
-             BatchGrowth{.step = 2, .batch = 16, .batch_before = 8, .critical_batch_tokens = 7'000}, StepReport{.step = 3, .loss = 2},
-             BatchGrowth{.step = 3, .batch = 32, .batch_before = 16, .critical_batch_tokens = 6'500}, Resume{.step = 2}}) {
+             BatchGrowth{.step = 2, .batch = 16, .batch_before = 8, .critical_batch_tokens = 7'000},
+             StepReport{.step = 3, .loss = 2},
+             BatchGrowth{.step = 3, .batch = 32, .batch_before = 16, .critical_batch_tokens = 6'500},
+             Resume{.step = 2}}) {
       events.write(body);
     }
   }
@@ -162,10 +173,12 @@ TEST(Report, NanLossesBreakTheLineAndAreMarked) {
   EXPECT_FALSE(std::regex_search(page, coordinates));
 }
 
-// A learning rate of zero: an axis from 0 to 1, not to the smallest number there is. A model without experts: no chart of their loss.
+// A learning rate of zero: an axis from 0 to 1, not to the smallest number there is. A model without experts:
+// no chart of their loss.
 TEST(Report, CurvesOfZeros) {
   RunHistory run{.run = "zeros"};
-  for (int step = 1; step <= 10; ++step) run.steps.push_back({.step = step, .loss = 3, .milliseconds = 5, .auxiliary_loss = 0.0});
+  for (int step = 1; step <= 10; ++step)
+    run.steps.push_back({.step = step, .loss = 3, .milliseconds = 5, .auxiliary_loss = 0.0});
   EXPECT_THAT(report_html(run, {}), AllOf(Not(HasSubstr("e-30")), Not(HasSubstr("Auxiliary loss"))));
   run.steps[5].auxiliary_loss = 0.1;
   EXPECT_THAT(report_html(run, {}), HasSubstr("Auxiliary loss"));
@@ -183,19 +196,27 @@ TEST(Report, EveryLossNan) {
 
 TEST(Report, AHundredThousandStepsStaySmallAndKeepTheirSpikes) {
   RunHistory run{.run = "long"};
-  for (int step = 1; step <= 100'000; ++step) run.steps.push_back({.step = step, .loss = step == 54'321 ? 9.75 : 2.0, .milliseconds = 1});
+  for (int step = 1; step <= 100'000; ++step)
+    run.steps.push_back({.step = step, .loss = step == 54'321 ? 9.75 : 2.0, .milliseconds = 1});
   const auto charts = report_charts(run);
   const auto& raw = charts.at(0).series.at(0).points;
   EXPECT_LE(raw.size(), 1001u);
-  EXPECT_TRUE(std::any_of(raw.begin(), raw.end(), [](const Point& p) { return p.x == 54'321 && p.y == 9.75; }));
+  EXPECT_TRUE(
+      std::any_of(raw.begin(), raw.end(), [](const Point& p) { return p.x == 54'321 && p.y == 9.75; }));
   EXPECT_LT(report_html(run, {}).size(), 1'000'000u);
 }
 
 TEST(Report, EscapesEverythingThatComesFromOutside) {
   const std::string evil = "</script><script>alert(1)</script>\"'&<b>\x01";
   RunHistory run{.run = evil};
-  run.start = RunStart{
-      .name = evil, .version = evil, .commit = evil, .host = evil, .processor = evil, .cpu_features = {evil}, .dtype = evil, .model = evil};
+  run.start = RunStart{.name = evil,
+                       .version = evil,
+                       .commit = evil,
+                       .host = evil,
+                       .processor = evil,
+                       .cpu_features = {evil},
+                       .dtype = evil,
+                       .model = evil};
   run.steps.push_back({.step = 1, .loss = 1});
   run.samples.push_back({.prompt = evil, .text = evil});
   run.alarms.push_back({1, {evil, evil}});
@@ -214,17 +235,22 @@ TEST(Report, EscapesEverythingThatComesFromOutside) {
 TEST(Report, RecipeChangesHaveTheirOrigin) {
   const TemporaryFolder folder;
   test::write_synthetic_run(folder.path(), {.steps = 3});
-  write_text_atomically(folder / "recipe.toml", "# Resolved recipe\nversion = 1\n[train]\nsteps = 77\nbatch = 24  # recipes/mine.toml:9\n");
+  write_text_atomically(
+      folder / "recipe.toml",
+      "# Resolved recipe\nversion = 1\n[train]\nsteps = 77\nbatch = 24  # recipes/mine.toml:9\n");
   const auto changes = recipe_changes(folder / "recipe.toml");
-  const auto found = std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.steps"; });
+  const auto found = std::find_if(changes.begin(), changes.end(),
+                                  [](const auto& change) { return change.key == "train.steps"; });
   ASSERT_NE(found, changes.end());
   EXPECT_EQ(found->value, "77");
   EXPECT_EQ(found->default_value, "1000");
   EXPECT_THAT(found->origin, HasSubstr("recipe.toml:4"));
-  const auto batch = std::find_if(changes.begin(), changes.end(), [](const auto& change) { return change.key == "train.batch"; });
+  const auto batch = std::find_if(changes.begin(), changes.end(),
+                                  [](const auto& change) { return change.key == "train.batch"; });
   ASSERT_NE(batch, changes.end());
   EXPECT_EQ(batch->origin, "recipes/mine.toml:9");
-  EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("<td class=\"c key\">train.steps</td><td class=\"c\">77</td>"));
+  EXPECT_THAT(read_text(write_report(folder.path())),
+              HasSubstr("<td class=\"c key\">train.steps</td><td class=\"c\">77</td>"));
   write_text_atomically(folder / "recipe.toml", "[train\n");
   EXPECT_THAT(read_text(write_report(folder.path())), HasSubstr("recipe.toml cannot be read"));
 }
@@ -253,7 +279,8 @@ TEST(Chart, ThinningKeepsExtremesAndOrder) {
   points[5000].y = std::nan("");
   const auto kept = thinned(points, 100);
   EXPECT_LE(kept.size(), 201u);
-  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end(), [](const Point& a, const Point& b) { return a.x < b.x; }));
+  EXPECT_TRUE(
+      std::is_sorted(kept.begin(), kept.end(), [](const Point& a, const Point& b) { return a.x < b.x; }));
   EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const Point& p) { return p.y == 50; }));
   EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const Point& p) { return p.y == -50; }));
   EXPECT_EQ(kept.back().x, 9999);

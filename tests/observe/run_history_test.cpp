@@ -1,4 +1,5 @@
-// A run's events gathered: steps, evaluations and growths that were done again count once, and what was given up does not count.
+// A run's events gathered: steps, evaluations and growths that were done again count once, and what was given
+// up does not count.
 #include "observe/events/run_history.h"
 
 #include <gmock/gmock.h>
@@ -57,8 +58,11 @@ TEST_F(HistoryOfARun, AStepThatComesAgainTakesThePlaceOfTheEarlierOneAndOfAllBeh
 // Two processes: the first one's peak was another, on another machine, and its shares stay as they are.
 TEST_F(HistoryOfARun, AStepFasterThanThePeakRaisesItForItsWholeProcess) {
   const auto step = [&](int64_t number, double rate, double peak) {
-    return StepReport{
-        .step = number, .mfu = rate / peak, .mfu_full_attention = 2 * rate / peak, .hfu = rate / peak, .model_flops_per_second = rate};
+    return StepReport{.step = number,
+                      .mfu = rate / peak,
+                      .mfu_full_attention = 2 * rate / peak,
+                      .hfu = rate / peak,
+                      .model_flops_per_second = rate};
   };
   RunStart start;
   start.peak_flops_per_second = 500;

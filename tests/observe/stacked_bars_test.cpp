@@ -34,14 +34,17 @@ TEST(StackedBars, PartsAreAsWideAsTheirValues) {
 }
 
 TEST(StackedBars, ALimitIsInTheSameScale) {
-  StackedBars bars{.title = "memory", .unit = "GB", .parts = {{"a", "train"}}, .bars = {{"first", {5}, "5 GB"}}};
+  StackedBars bars{
+      .title = "memory", .unit = "GB", .parts = {{"a", "train"}}, .bars = {{"first", {5}, "5 GB"}}};
   const double whole = widths_of(bars.html()).at(0);
   bars.limit = 20, bars.limit_name = "all";
   EXPECT_NEAR(widths_of(bars.html()).at(0) / whole, 0.25, 0.01);
   EXPECT_THAT(bars.html(), HasSubstr("all"));
 }
 
-TEST(StackedBars, NothingIsSaid) { EXPECT_THAT(StackedBars{.title = "time"}.html(), HasSubstr("nothing to draw")); }
+TEST(StackedBars, NothingIsSaid) {
+  EXPECT_THAT(StackedBars{.title = "time"}.html(), HasSubstr("nothing to draw"));
+}
 
 }  // namespace
 }  // namespace longhaul::observe

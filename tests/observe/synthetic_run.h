@@ -1,5 +1,5 @@
-// A run folder made up for tests: the curves of a small model, with evaluations, checkpoints, and whatever trouble is
-// asked for.
+// A run folder made up for tests: the curves of a small model, with evaluations, checkpoints, and whatever
+// trouble is asked for.
 #pragma once
 
 #include <cmath>
@@ -40,11 +40,12 @@ class SyntheticWriter {
     }
     for (; step <= shape_.steps; ++step) one_step(step);
     if (shape_.sample) {
-      add(Sample{.step = shape_.steps,
-                 .prompt = "def forward(self, hidden",
-                 .text = ", mask=None):\n    \"\"\"Return the <hidden> state & its norm.\"\"\"\n    hidden = "
-                         "self.norm(hidden)\n    for layer in self.layers:\n"
-                         "        hidden = layer(hidden, mask)\n    return hidden, torch.norm(hidden, dim=-1)\n"});
+      add(Sample{
+          .step = shape_.steps,
+          .prompt = "def forward(self, hidden",
+          .text = ", mask=None):\n    \"\"\"Return the <hidden> state & its norm.\"\"\"\n    hidden = "
+                  "self.norm(hidden)\n    for layer in self.layers:\n"
+                  "        hidden = layer(hidden, mask)\n    return hidden, torch.norm(hidden, dim=-1)\n"});
     }
     if (shape_.finished) add_memory();
     if (shape_.finished) add(End{.reason = "finished", .step = shape_.steps});
@@ -90,7 +91,8 @@ class SyntheticWriter {
                  .training_bytes = 45'100'000,
                  .heldout_bytes = 463'000,
                  .memory_bytes = 8'230'000'000});
-    if (shape_.evaluate_every > 0) add(CompressionBaseline{.gzip_bits_per_byte = 1.8203, .xz_bits_per_byte = 1.6671});
+    if (shape_.evaluate_every > 0)
+      add(CompressionBaseline{.gzip_bits_per_byte = 1.8203, .xz_bits_per_byte = 1.6671});
   }
   void add_memory() {
     add(MeasuredMemory{"parameters", 18'874'368, 18'874'368, 18'874'368});
@@ -107,26 +109,34 @@ class SyntheticWriter {
     const double milliseconds = 590 + 25 * std::abs(noise_.normal(4 * n)) + (step % 97 == 0 ? 900 : 0);
     time_ += milliseconds * 1e-3;
     const bool bad = step == shape_.nan_at;
-    if (bad) add(NonFinite{.step = step, .layer = "layers.3", .tensor = "layers.3.mixer.q.weight", .phase = "gradient"});
-    add(StepReport{.step = step,
-                   .loss = bad ? std::numeric_limits<double>::quiet_NaN() : curve(step) + 0.09 * noise_.normal(4 * n + 1),
-                   .tokens = step * 8192,
-                   .tokens_per_second = 8192 / milliseconds * 1e3,
-                   .grad_norm = bad ? std::numeric_limits<double>::infinity()
-                                    : (0.35 + 6 * std::exp(-30 * x)) * std::exp(0.25 * noise_.normal(4 * n + 2)),
-                   .learning_rate = 1.5e-3 * std::min(1.0, x / 0.05) * (x < 0.7 ? 1 : 0.1 + 0.9 * (1 - x) / 0.3),
-                   .milliseconds = milliseconds,
-                   .mfu = 8192 / milliseconds * 1e3 * 4.1e7 / 1.06e12,
-                   .mfu_full_attention = 8192 / milliseconds * 1e3 * 4.4e7 / 1.06e12,
-                   .data_wait_milliseconds = 0.3 + 0.2 * noise_.uniform(4 * n + 3),
-                   .resident_bytes = 1'420'000'000 + step * 1000,
-                   .skipped = bad ? std::optional(true) : std::nullopt});
+    if (bad)
+      add(NonFinite{
+          .step = step, .layer = "layers.3", .tensor = "layers.3.mixer.q.weight", .phase = "gradient"});
+    add(StepReport{
+        .step = step,
+        .loss =
+            bad ? std::numeric_limits<double>::quiet_NaN() : curve(step) + 0.09 * noise_.normal(4 * n + 1),
+        .tokens = step * 8192,
+        .tokens_per_second = 8192 / milliseconds * 1e3,
+        .grad_norm = bad ? std::numeric_limits<double>::infinity()
+                         : (0.35 + 6 * std::exp(-30 * x)) * std::exp(0.25 * noise_.normal(4 * n + 2)),
+        .learning_rate = 1.5e-3 * std::min(1.0, x / 0.05) * (x < 0.7 ? 1 : 0.1 + 0.9 * (1 - x) / 0.3),
+        .milliseconds = milliseconds,
+        .mfu = 8192 / milliseconds * 1e3 * 4.1e7 / 1.06e12,
+        .mfu_full_attention = 8192 / milliseconds * 1e3 * 4.4e7 / 1.06e12,
+        .data_wait_milliseconds = 0.3 + 0.2 * noise_.uniform(4 * n + 3),
+        .resident_bytes = 1'420'000'000 + step * 1000,
+        .skipped = bad ? std::optional(true) : std::nullopt});
     if (shape_.evaluate_every > 0 && (step % shape_.evaluate_every == 0 || step == shape_.steps)) {
       const double loss = curve(step) + 0.03;
-      add(Evaluation{.step = step, .loss = loss, .bits_per_byte = loss / std::log(2.0) / 3.6, .perplexity = std::exp(loss)});
+      add(Evaluation{.step = step,
+                     .loss = loss,
+                     .bits_per_byte = loss / std::log(2.0) / 3.6,
+                     .perplexity = std::exp(loss)});
     }
     if (shape_.checkpoint_every > 0 && step % shape_.checkpoint_every == 0) {
-      add(CheckpointSaved{.step = step, .path = "checkpoints/step-" + std::to_string(step), .blocking_milliseconds = 11.8});
+      add(CheckpointSaved{
+          .step = step, .path = "checkpoints/step-" + std::to_string(step), .blocking_milliseconds = 11.8});
     }
   }
 

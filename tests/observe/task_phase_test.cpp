@@ -85,7 +85,9 @@ TEST_F(TaskPhases, NamesAreSmallLetters) {
 
 TEST_F(TaskPhases, TheStatusOfARunKeepsThem) {
   RunStatus status;
-  status.ranks.push_back({.rank = 3, .phase = "task", .task_phase = {.name = "rollout", .allowed_s = 60, .done = 5, .whole = 0}});
+  status.ranks.push_back({.rank = 3,
+                          .phase = "task",
+                          .task_phase = {.name = "rollout", .allowed_s = 60, .done = 5, .whole = 0}});
   const RunStatus read = status_from_json(to_json(status));
   EXPECT_EQ(read.ranks.at(0).task_phase, status.ranks[0].task_phase);
   EXPECT_EQ(read.ranks.at(0).doing(), "rollout, 5 done");

@@ -19,16 +19,20 @@ TEST(TensorBoardPeer, ReadsEveryPointAndDropsWhatAResumeMadeVoid) {
     TensorBoard board(folder.path());
     if (resumed) board.on({.common = {.wall_time = now}, .body = Resume{.step = *resumed}});
     for (int64_t step = first; step <= last; ++step) {
-      board.on({.common = {.wall_time = now + static_cast<double>(step)},
-                .body = StepReport{.step = step, .loss = 1.0 / static_cast<double>(step) + offset, .grad_norm = 2, .mfu = 0.5}});
+      board.on(
+          {.common = {.wall_time = now + static_cast<double>(step)},
+           .body = StepReport{
+               .step = step, .loss = 1.0 / static_cast<double>(step) + offset, .grad_norm = 2, .mfu = 0.5}});
     }
-    board.on({.common = {.wall_time = now + 500}, .body = Evaluation{.step = last, .loss = 3, .bits_per_byte = 1.75}});
+    board.on({.common = {.wall_time = now + 500},
+              .body = Evaluation{.step = last, .loss = 3, .bits_per_byte = 1.75}});
   };
   write(1.79e9, std::nullopt, 1, 300, 0);
   write(1.79e9 + 1000, 200, 201, 400, 0.5);
 
   const std::string source = source_folder();
-  const auto result = run_process({source + "/scripts/peer-python", source + "/tests/peer/tensorboard_read.py", folder.path().string()});
+  const auto result = run_process(
+      {source + "/scripts/peer-python", source + "/tests/peer/tensorboard_read.py", folder.path().string()});
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto read = nlohmann::json::parse(result.output);
   RecordProperty("tensorboard", read["version"].get<std::string>());

@@ -51,7 +51,8 @@ std::vector<std::string> messages_of(const std::filesystem::path& path) {
   std::vector<std::string> messages;
   for (size_t at = 0; at < bytes.size();) {
     uint64_t length = 0;
-    for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(bytes.at(at + static_cast<size_t>(i)));
+    for (int i = 7; i >= 0; --i)
+      length = length << 8 | static_cast<unsigned char>(bytes.at(at + static_cast<size_t>(i)));
     messages.push_back(bytes.substr(at + 12, length));
     EXPECT_EQ(tensorboard_record(messages.back()), bytes.substr(at, 16 + length));
     at += 16 + length;
@@ -63,9 +64,12 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const TemporaryFolder folder;
   {
     TensorBoard first(folder / "tensorboard");
-    first.on({.common = {.wall_time = 1.79e9},
-              .body = StepReport{.step = 1, .loss = 2, .mfu = 0.4, .mfu_full_attention = 0.5, .metrics = {{"accuracy", 0.5}}}});
-    first.on({.common = {.wall_time = 1.79e9 + 1}, .body = evaluation_of(1, {{"bits_per_byte", 1.7}, {"solved", 0.5}, {"won", 0.25}})});
+    first.on(
+        {.common = {.wall_time = 1.79e9},
+         .body = StepReport{
+             .step = 1, .loss = 2, .mfu = 0.4, .mfu_full_attention = 0.5, .metrics = {{"accuracy", 0.5}}}});
+    first.on({.common = {.wall_time = 1.79e9 + 1},
+              .body = evaluation_of(1, {{"bits_per_byte", 1.7}, {"solved", 0.5}, {"won", 0.25}})});
   }
   TensorBoard second(folder / "tensorboard");
   second.on({.common = {.wall_time = 1.79e9}, .body = RunStart{}});  // in the same second
@@ -80,9 +84,11 @@ TEST(TensorBoard, EveryProcessWritesANewFileThatSortsLater) {
   const auto first = messages_of(folder / "tensorboard" / files[0].filename());
   ASSERT_EQ(first.size(), 3u);
   EXPECT_THAT(first[0], EndsWith("brain.Event:2"));
-  for (const char* tag : {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "mfu_full_attention", "accuracy"})
+  for (const char* tag :
+       {"loss", "grad_norm", "learning_rate", "tokens_per_second", "mfu", "mfu_full_attention", "accuracy"})
     EXPECT_THAT(first[1], HasSubstr(tag));
-  for (const char* tag : {"bits_per_byte", "heldout_solved", "heldout_won"}) EXPECT_THAT(first[2], HasSubstr(tag));
+  for (const char* tag : {"bits_per_byte", "heldout_solved", "heldout_won"})
+    EXPECT_THAT(first[2], HasSubstr(tag));
   const auto again = messages_of(folder / "tensorboard" / files[1].filename());
   ASSERT_EQ(again.size(), 3u);
   EXPECT_THAT(hex(again[1]), EndsWith("1002"

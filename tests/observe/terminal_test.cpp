@@ -38,7 +38,9 @@ Shown both_shown(const std::vector<EventBody>& bodies, TerminalOptions options =
   for (const auto& body : bodies) terminal.on({.body = body});
   return {read_back(options.stream), read_back(options.alarms)};
 }
-std::string shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) { return both_shown(bodies, options).output; }
+std::string shown(const std::vector<EventBody>& bodies, TerminalOptions options = {}) {
+  return both_shown(bodies, options).output;
+}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -48,33 +50,41 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(Terminal, StepLinesStandUnderTheirHeadings) {
-  const auto lines = lines_of(shown({RunStart{.steps = 400},
-                                     StepReport{.step = 9,
-                                                .loss = 10.62081,
-                                                .tokens = 81920,
-                                                .tokens_per_second = 13006.4,
-                                                .grad_norm = 4.0754,
-                                                .learning_rate = 7.5e-5,
-                                                .milliseconds = 630,
-                                                .mfu = 0.503,
-                                                .mfu_full_attention = 0.5219,
-                                                .data_wait_milliseconds = 0.31},
-                                     StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
+  const auto lines =
+      lines_of(shown({RunStart{.steps = 400},
+                      StepReport{.step = 9,
+                                 .loss = 10.62081,
+                                 .tokens = 81920,
+                                 .tokens_per_second = 13006.4,
+                                 .grad_norm = 4.0754,
+                                 .learning_rate = 7.5e-5,
+                                 .milliseconds = 630,
+                                 .mfu = 0.503,
+                                 .mfu_full_attention = 0.5219,
+                                 .data_wait_milliseconds = 0.31},
+                      StepReport{.step = 10, .loss = 3.2, .tokens = 90112, .milliseconds = 12345}}));
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], "             step       loss  grad norm       rate       time   tokens/s     MFU  MFU full    tokens  data wait");
-  EXPECT_EQ(lines[1], "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    81.9 k     0.3 ms");
-  EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
+  EXPECT_EQ(lines[0],
+            "             step       loss  grad norm       rate       time   tokens/s     MFU  MFU full    "
+            "tokens  data wait");
+  EXPECT_EQ(lines[1],
+            "train       9/400    10.6208      4.075    7.50e-5     630 ms     13,006   50.3%     52.2%    "
+            "81.9 k     0.3 ms");
+  EXPECT_EQ(lines[2],
+            "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    "
+            "90.1 k          -");
 }
 
 TEST(Terminal, ABusyMachineIsToldOnceAndMarkedUntilItIsQuiet) {
   const auto step = [](int64_t number, std::optional<double> taken) {
     return StepReport{.step = number, .mfu = 0.25, .taken_by_others = taken};
   };
-  const auto lines = lines_of(shown(
-      {RunStart{.steps = 9}, step(1, std::nullopt), step(2, 0.04), step(3, 0.5), step(4, std::nullopt), step(5, 0.6), step(6, 0.01)}));
+  const auto lines = lines_of(shown({RunStart{.steps = 9}, step(1, std::nullopt), step(2, 0.04), step(3, 0.5),
+                                     step(4, std::nullopt), step(5, 0.6), step(6, 0.01)}));
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_THAT(lines[3],
-              ::testing::AllOf(StartsWith("busy          3/9  other programs took 50.0 % of the run's cores"), HasSubstr("MFU with a *")));
+              ::testing::AllOf(StartsWith("busy          3/9  other programs took 50.0 % of the run's cores"),
+                               HasSubstr("MFU with a *")));
   for (const size_t quiet : {1, 2, 7}) EXPECT_THAT(lines[quiet], HasSubstr("  25.0%  "));
   for (const size_t busy : {4, 5, 6}) EXPECT_THAT(lines[busy], HasSubstr(" 25.0%*  "));
 }
@@ -86,68 +96,80 @@ TEST(Terminal, AStepThatBeatsThePeakSaysSo) {
   fast.peak_flops_per_second = 250e9;
   const auto lines = lines_of(shown({start, StepReport{.step = 1, .mfu = 0.5}, fast}, {.log_every = 10}));
   ASSERT_EQ(lines.size(), 3u) << "said of a step that has no line, too";
-  EXPECT_EQ(lines[2], "peak        7/100  faster than the measured peak of 200 GFLOP/s: MFU is a share of 250 GFLOP/s from here on");
+  EXPECT_EQ(lines[2],
+            "peak        7/100  faster than the measured peak of 200 GFLOP/s: MFU is a share of 250 GFLOP/s "
+            "from here on");
 }
 
 TEST(Terminal, ABatchThatGrows) {
-  const auto lines =
-      lines_of(shown({RunStart{.steps = 100}, BatchGrowth{.step = 40, .batch = 32, .batch_before = 16, .critical_batch_tokens = 21'500}}));
+  const auto lines = lines_of(
+      shown({RunStart{.steps = 100},
+             BatchGrowth{.step = 40, .batch = 32, .batch_before = 16, .critical_batch_tokens = 21'500}}));
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0], "batch      40/100  32 sequences a step from here on, 16 before: the critical batch is about 21.5 k tokens");
+  EXPECT_EQ(lines[0],
+            "batch      40/100  32 sequences a step from here on, 16 before: the critical batch is about "
+            "21.5 k tokens");
 }
 
 TEST(Terminal, RoundsOfAnOuterLoop) {
-  const auto lines = lines_of(shown({RunStart{.steps = 100}, OuterEvery{.step = 4, .every = 9, .reason = "an exchange takes 2 s"},
-                                     OuterRound{.step = 4,
-                                                .steps = 4,
-                                                .synchronous = "the first round",
-                                                .applied = 0,
-                                                .exchange_milliseconds = 2000,
-                                                .waited_milliseconds = 2000,
-                                                .loss = 3.5},
-                                     OuterRound{.step = 13, .round = 1, .steps = 9},
-                                     OuterRound{.step = 22,
-                                                .round = 2,
-                                                .steps = 9,
-                                                .applied = 1,
-                                                .exchange_milliseconds = 1800,
-                                                .waited_milliseconds = 0.02,
-                                                .gap = 1.25,
-                                                .strain = 0.5,
-                                                .loss = 3.25},
-                                     OuterRound{.step = 31, .round = 3, .steps = 9, .applied = 3, .fragment = 1}}));
+  const auto lines = lines_of(
+      shown({RunStart{.steps = 100}, OuterEvery{.step = 4, .every = 9, .reason = "an exchange takes 2 s"},
+             OuterRound{.step = 4,
+                        .steps = 4,
+                        .synchronous = "the first round",
+                        .applied = 0,
+                        .exchange_milliseconds = 2000,
+                        .waited_milliseconds = 2000,
+                        .loss = 3.5},
+             OuterRound{.step = 13, .round = 1, .steps = 9},
+             OuterRound{.step = 22,
+                        .round = 2,
+                        .steps = 9,
+                        .applied = 1,
+                        .exchange_milliseconds = 1800,
+                        .waited_milliseconds = 0.02,
+                        .gap = 1.25,
+                        .strain = 0.5,
+                        .loss = 3.25},
+             OuterRound{.step = 31, .round = 3, .steps = 9, .applied = 3, .fragment = 1}}));
   ASSERT_EQ(lines.size(), 5u);
-  EXPECT_EQ(lines[4], "outer      31/100  round 3 of 9 steps: took round 3, fragment 1, exchanged in 0.0 ms, waited 0.0 ms");
+  EXPECT_EQ(
+      lines[4],
+      "outer      31/100  round 3 of 9 steps: took round 3, fragment 1, exchanged in 0.0 ms, waited 0.0 ms");
   EXPECT_EQ(lines[0], "outer       4/100  rounds of 9 steps from here on: an exchange takes 2 s");
-  EXPECT_EQ(
-      lines[1],
-      "outer       4/100  round 0 of 4 steps, synchronous (the first round): took round 0, exchanged in 2000 ms, waited 2000 ms; loss of all "
-      "workers 3.5000");
+  EXPECT_EQ(lines[1],
+            "outer       4/100  round 0 of 4 steps, synchronous (the first round): took round 0, exchanged "
+            "in 2000 ms, waited 2000 ms; loss of all "
+            "workers 3.5000");
   EXPECT_EQ(lines[2], "outer      13/100  round 1 of 9 steps: nothing had arrived, waited 0.0 ms");
-  EXPECT_EQ(
-      lines[3],
-      "outer      22/100  round 2 of 9 steps: took round 1, exchanged in 1800 ms, waited 0.0 ms, staleness gap 1.25, strain 0.50; loss of "
-      "all workers 3.2500");
+  EXPECT_EQ(lines[3],
+            "outer      22/100  round 2 of 9 steps: took round 1, exchanged in 1800 ms, waited 0.0 ms, "
+            "staleness gap 1.25, strain 0.50; loss of "
+            "all workers 3.2500");
 }
 
 TEST(Terminal, MarksWhatIsNotAStep) {
-  const auto [text, alarms] =
-      both_shown({RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
-                  Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
-                  CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12},
-                  Alarm{"disk_full", "no space"}, NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
-                  Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
+  const auto [text, alarms] = both_shown(
+      {RunStart{.steps = 100}, CompressionBaseline{1.82, 1.66}, Resume{.step = 50},
+       Evaluation{.step = 60, .loss = 3.5, .bits_per_byte = 1.7, .perplexity = 33.1},
+       CheckpointSaved{.step = 60, .path = "checkpoints/step-000000060", .blocking_milliseconds = 12},
+       Alarm{"disk_full", "no space"},
+       NonFinite{.step = 61, .layer = "layers.3", .tensor = "output", .phase = "forward"},
+       Sample{.step = 61, .prompt = "def", .text = " f():"}, End{.reason = "signal", .step = 61}});
   EXPECT_THAT(text, HasSubstr("resume     50/100  going on from the checkpoint of step 50\n"));
-  EXPECT_THAT(text, HasSubstr("eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip -9 1.8200, xz -9 1.6600)\n"));
+  EXPECT_THAT(text, HasSubstr("eval       60/100     3.5000  1.7000 bits per byte   perplexity 33.10   (gzip "
+                              "-9 1.8200, xz -9 1.6600)\n"));
   EXPECT_THAT(text, HasSubstr("save       60/100  checkpoints/step-000000060   training waited 12 ms\n"));
-  EXPECT_EQ(alarms, "alarm   disk_full: no space\nnan        61/100  forward of layers.3: output is not finite\n");
+  EXPECT_EQ(alarms,
+            "alarm   disk_full: no space\nnan        61/100  forward of layers.3: output is not finite\n");
   EXPECT_THAT(text, HasSubstr("\ndef f():\n"));
   EXPECT_THAT(text, HasSubstr("end        61/100  signal\n"));
 }
 
 TEST(Terminal, WhatATaskMeasuresStandsAtTheEndOfTheLine) {
-  const std::string text = shown({RunStart{.steps = 9}, StepReport{.step = 1, .metrics = {{"accuracy", 0.5}, {"a\nb", 2}}},
-                                  evaluation_of(1, {{"solved", 0.25}}), evaluation_of(2, {{"loss", 3}, {"solved", 0.75}})});
+  const std::string text =
+      shown({RunStart{.steps = 9}, StepReport{.step = 1, .metrics = {{"accuracy", 0.5}, {"a\nb", 2}}},
+             evaluation_of(1, {{"solved", 0.25}}), evaluation_of(2, {{"loss", 3}, {"solved", 0.75}})});
   EXPECT_THAT(text, HasSubstr("          -  a\\x0ab 2.0000  accuracy 0.5000\n"));
   EXPECT_THAT(text, HasSubstr("eval          1/9             solved 0.2500\n"));
   EXPECT_THAT(text, HasSubstr("eval          2/9     3.0000  solved 0.7500\n"));
@@ -167,14 +189,16 @@ TEST(Terminal, LogEveryShowsFirstLastAndUnusualSteps) {
 // A whole Error is an alarm's message: several lines, which stay lines.
 TEST(Terminal, AlarmsAreShownWhateverElseIsNot) {
   const auto [text, alarms] =
-      both_shown({RunStart{.steps = 2}, StepReport{.step = 1}, Alarm{"checkpoint_failed", "not saved: no room\n  where     /a\x1b[2J\r"},
-                  CheckpointSaved{.step = 2, .path = "p"}, NonFinite{.step = 2, .layer = "l", .tensor = "t", .phase = "backward"},
-                  Sample{.text = "a"}, End{.reason = "finished", .step = 2}},
+      both_shown({RunStart{.steps = 2}, StepReport{.step = 1},
+                  Alarm{"checkpoint_failed", "not saved: no room\n  where     /a\x1b[2J\r"},
+                  CheckpointSaved{.step = 2, .path = "p"},
+                  NonFinite{.step = 2, .layer = "l", .tensor = "t", .phase = "backward"}, Sample{.text = "a"},
+                  End{.reason = "finished", .step = 2}},
                  {.quiet = true});
   EXPECT_EQ(text, "");
-  EXPECT_EQ(
-      alarms,
-      "alarm   checkpoint_failed: not saved: no room\n  where     /a\\x1b[2J\\x0d\nnan             2  backward of l: t is not finite\n");
+  EXPECT_EQ(alarms,
+            "alarm   checkpoint_failed: not saved: no room\n  where     /a\\x1b[2J\\x0d\nnan             2  "
+            "backward of l: t is not finite\n");
 }
 
 TEST(Terminal, AStreamThatCannotBeWrittenIsSaid) {
@@ -220,7 +244,8 @@ TEST(Table, AlignsByDisplayCells) {
   table.row({"grün", "1"});
   table.row({"模型", "23,456"});
   table.total({"total", "7"});
-  EXPECT_EQ(table.text(false), "memory\n  purpose     size\n  grün           1\n  模型      23,456\n  total          7\n");
+  EXPECT_EQ(table.text(false),
+            "memory\n  purpose     size\n  grün           1\n  模型      23,456\n  total          7\n");
   EXPECT_THAT(table.text(true), StartsWith("\x1b[1mmemory\x1b[0m\n"));
 }
 
@@ -238,7 +263,8 @@ TEST(Table, StartUpTables) {
   EXPECT_THAT(beside, HasSubstr("activations       2.0 MB   2.1 MB       +5.0 %       1.0 MB\n"));
   EXPECT_THAT(beside, HasSubstr("of the machine             5.0 MB                    4.0 MB\n"));
   const std::vector<DataPart> data = {{"training", 10, 400, 100, 2.5}, {"left out: copies", 7, 0, 0}};
-  EXPECT_THAT(data_table(data).text(false), testing::AllOf(HasSubstr("4.00     2.50"), HasSubstr("left out: copies           7\n")));
+  EXPECT_THAT(data_table(data).text(false),
+              testing::AllOf(HasSubstr("4.00     2.50"), HasSubstr("left out: copies           7\n")));
   const std::string work = work_table({.flops_per_token = 4e7,
                                        .flops_per_token_full_attention = 4.5e7,
                                        .tokens_per_step = 1000,
@@ -261,7 +287,8 @@ TEST(Table, MarkdownIsATableWhateverIsInItsCells) {
   Table table("sizes | of parts", {{"part"}, {"size", Align::kRight}});
   table.row({"a|b\nc", "7"});
   table.total({"all", ""});
-  EXPECT_EQ(table.markdown(), "**sizes \\| of parts**\n\n| part | size |\n| --- | ---: |\n| a\\|b c | 7 |\n| **all** |  |\n");
+  EXPECT_EQ(table.markdown(),
+            "**sizes \\| of parts**\n\n| part | size |\n| --- | ---: |\n| a\\|b c | 7 |\n| **all** |  |\n");
 }
 
 TEST(Format, NumbersForPeople) {

@@ -17,12 +17,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rank 0 begins a sum at 20 and stands still for it until 60; rank 1 comes at 50. Then 0 sends to 1, who has waited since 70 and gets it at 90.
+// Rank 0 begins a sum at 20 and stands still for it until 60; rank 1 comes at 50. Then 0 sends to 1, who has
+// waited since 70 and gets it at 90.
 std::vector<RankTrace> by_hand() {
   StepTrace first{.step = 5, .begin_ns = 10, .end_ns = 110}, second{.step = 5, .begin_ns = 12, .end_ns = 108};
-  const CallSpan sum{.group = "world/dp 0", .kind = "all_reduce", .name = "loss", .sequence = 4, .sent = 8, .received = 8};
-  const auto with = [](CallSpan call, int64_t begin, int64_t started, int64_t from, int64_t until, int64_t end) {
-    call.begin_ns = begin, call.started_ns = started, call.waited_from_ns = from, call.waited_until_ns = until, call.end_ns = end;
+  const CallSpan sum{
+      .group = "world/dp 0", .kind = "all_reduce", .name = "loss", .sequence = 4, .sent = 8, .received = 8};
+  const auto with = [](CallSpan call, int64_t begin, int64_t started, int64_t from, int64_t until,
+                       int64_t end) {
+    call.begin_ns = begin, call.started_ns = started, call.waited_from_ns = from,
+    call.waited_until_ns = until, call.end_ns = end;
     return call;
   };
   first.spans = {{.kind = SpanKind::kData, .begin_ns = 10, .end_ns = 15},
@@ -34,7 +38,8 @@ std::vector<RankTrace> by_hand() {
   receives.receives_from = {0};
   first.calls = {with(sum, 20, 22, 25, 60, 58), with(sends, 80, 80, 0, 0, 90)};
   second.calls = {with(sum, 50, 52, 52, 60, 58), with(receives, 65, 65, 70, 90, 90)};
-  return {{.rank = {.rank = 0, .pp = 0}, .steps = {first}}, {.rank = {.rank = 1, .pp = 1}, .steps = {second}}};
+  return {{.rank = {.rank = 0, .pp = 0}, .steps = {first}},
+          {.rank = {.rank = 1, .pp = 1}, .steps = {second}}};
 }
 
 TEST(TimeUse, ByHand) {
@@ -45,7 +50,8 @@ TEST(TimeUse, ByHand) {
   EXPECT_EQ(use[0].busy_ns, 85 - 2 - 35);
   EXPECT_EQ(use[0].exposed_ns, 10);
   EXPECT_EQ(use[0].idle_ns, 42);
-  // 1: still in [50, 60), all of it after both had come, and [70, 90), of which [80, 90) after the send had begun.
+  // 1: still in [50, 60), all of it after both had come, and [70, 90), of which [80, 90) after the send had
+  // begun.
   EXPECT_EQ(use[1].wall_ns, 96);
   EXPECT_EQ(use[1].busy_ns, 83 - 10 - 20);
   EXPECT_EQ(use[1].exposed_ns, 10 + 10);
@@ -62,7 +68,8 @@ TEST(TimeUse, SumsToTheWallWhateverTheSpans) {
       const auto time = [&] { return 1000 + static_cast<int64_t>(random() % 1001); };
       for (int i = 0; i < 6; ++i) {
         const auto [begin, end] = std::minmax({time(), time()});
-        step.spans.push_back({.kind = static_cast<SpanKind>(random() % kSpanKinds), .begin_ns = begin, .end_ns = end});
+        step.spans.push_back(
+            {.kind = static_cast<SpanKind>(random() % kSpanKinds), .begin_ns = begin, .end_ns = end});
       }
       for (int64_t i = 0; i < 5; ++i) {
         int64_t times[4] = {time(), time(), time(), time()};
@@ -113,8 +120,12 @@ TEST(ChromeTrace, SlicesOfARowLieInEachOtherOrApart) {
   std::vector<RankTrace> ranks = by_hand();
   auto& calls = ranks[0].steps[0].calls;
   for (int64_t i = 0; i < 3; ++i) {  // under way at the same time
-    calls.push_back(
-        {.group = "world/dp 0", .kind = "all_reduce", .name = "gradients", .sequence = 5 + i, .begin_ns = 61 + i, .end_ns = 80 + i});
+    calls.push_back({.group = "world/dp 0",
+                     .kind = "all_reduce",
+                     .name = "gradients",
+                     .sequence = 5 + i,
+                     .begin_ns = 61 + i,
+                     .end_ns = 80 + i});
   }
   std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<double, double>>> rows;
   const nlohmann::json trace = chrome(ranks);
@@ -125,7 +136,9 @@ TEST(ChromeTrace, SlicesOfARowLieInEachOtherOrApart) {
   }
   ASSERT_EQ(rows.size(), 4u + 2u + 3u) << "of rank 0 with three rows for its sums";
   for (auto& [row, slices] : rows) {
-    std::ranges::sort(slices, [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
+    std::ranges::sort(slices, [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
+    });
     std::vector<double> open;
     for (const auto& [begin, end] : slices) {
       while (!open.empty() && open.back() <= begin + 1e-9) open.pop_back();
@@ -140,10 +153,12 @@ TEST(ChromeTrace, SlicesOfARowLieInEachOtherOrApart) {
 TEST(TraceFile, ComesBackAsItWas) {
   const TemporaryFolder folder;
   std::vector<RankTrace> ranks = by_hand();
-  // Values on their way since the step before, whose call was started below this step's begin; and at its very begin.
+  // Values on their way since the step before, whose call was started below this step's begin; and at its
+  // very begin.
   CallSpan values = ranks[0].steps[0].calls[0];
   values.name = "values";
-  values.begin_ns = values.end_ns = 10, values.started_ns = 3, values.waited_from_ns = 9, values.waited_until_ns = 0;
+  values.begin_ns = values.end_ns = 10, values.started_ns = 3, values.waited_from_ns = 9,
+  values.waited_until_ns = 0;
   ranks[0].steps[0].calls.push_back(values);
   for (const RankTrace& rank : ranks) TraceWriter(folder.path(), rank.rank).write(rank.steps[0]);
   const std::vector<RankTrace> back = read_trace(folder.path());
@@ -217,7 +232,8 @@ TEST(TraceFile, WithoutOneItIsSaidWhatMakesOne) {
   TraceWriter(folder.path(), {}).write({.step = 20, .begin_ns = 1, .end_ns = 2});
   EXPECT_THROW(require_steps(read_trace(folder.path(), step_choice("3-19")), folder.path(), "3-19"), Error);
   EXPECT_EQ(read_trace(folder.path(), step_choice("20"))[0].steps.size(), 1u);
-  for (const char* const wrong : {"-3", "4-3", "x", "3-", "3-4-5"}) EXPECT_THROW(step_choice(wrong), Error) << wrong;
+  for (const char* const wrong : {"-3", "4-3", "x", "3-", "3-4-5"})
+    EXPECT_THROW(step_choice(wrong), Error) << wrong;
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST(CompletionRequests, HaveOpenAisDefaults) {
   EXPECT_FALSE(request.options.logprobs);
   ASSERT_EQ(request.prompts.size(), 1u) << "one prompt of three ids";
   EXPECT_THAT(request.prompts[0].ids, ElementsAre(5, 6, 7));
-  EXPECT_FALSE(read_chat_request(R"({"messages": [{"role": "user", "content": "x"}]})").options.max_tokens.has_value());
+  EXPECT_FALSE(read_chat_request(R"({"messages": [{"role": "user", "content": "x"}]})")
+                   .options.max_tokens.has_value());
 }
 
 TEST(ChatRequests, KeepMessagesAndToolsAsTheyAreWritten) {
@@ -77,7 +78,8 @@ TEST(ChatRequests, KeepMessagesAndToolsAsTheyAreWritten) {
   EXPECT_EQ(request.tools[0]["function"].dump(), R"({"name":"f","b":1,"a":2})");
   EXPECT_EQ(request.options.max_tokens, 4);
   EXPECT_EQ(request.template_variables["reasoning_effort"], "low");
-  EXPECT_TRUE(read_chat_request(R"({"messages": [{"role": "user"}], "tools": [], "tool_choice": "none"})").tools.is_null());
+  EXPECT_TRUE(read_chat_request(R"({"messages": [{"role": "user"}], "tools": [], "tool_choice": "none"})")
+                  .tools.is_null());
 }
 
 TEST(Requests, RefuseWhatCannotBeRightAndNameTheField) {
@@ -111,16 +113,19 @@ TEST(Requests, RefuseWhatCannotBeRightAndNameTheField) {
     EXPECT_EQ(error["param"], field) << body << " " << error;
     EXPECT_EQ(error["type"], "invalid_request_error") << body;
   }
-  const std::pair<const char*, const char*> chats[] = {{R"({})", "messages"},
-                                                       {R"({"messages": []})", "messages"},
-                                                       {R"({"messages": ["x"]})", "messages"},
-                                                       {R"({"messages": [{"content": "x"}]})", "messages"},
-                                                       {R"({"messages": [{"role": "user"}], "top_logprobs": 2})", "top_logprobs"},
-                                                       {R"({"messages": [{"role": "user"}], "tool_choice": "required"})", "tool_choice"},
-                                                       {R"({"messages": [{"role": "user"}], "tools": {}})", "tools"},
-                                                       {R"({"messages": [{"role": "user"}], "prompt": "x"})", "prompt"}};
-  for (const auto& [body, field] : chats) EXPECT_EQ(refusal_of([&] { read_chat_request(body); })["param"], field) << body;
-  EXPECT_THAT(refusal_of([] { read_completion_request(R"({"prompt": "x", "temprature": 1})"); })["message"].get<std::string>(),
+  const std::pair<const char*, const char*> chats[] = {
+      {R"({})", "messages"},
+      {R"({"messages": []})", "messages"},
+      {R"({"messages": ["x"]})", "messages"},
+      {R"({"messages": [{"content": "x"}]})", "messages"},
+      {R"({"messages": [{"role": "user"}], "top_logprobs": 2})", "top_logprobs"},
+      {R"({"messages": [{"role": "user"}], "tool_choice": "required"})", "tool_choice"},
+      {R"({"messages": [{"role": "user"}], "tools": {}})", "tools"},
+      {R"({"messages": [{"role": "user"}], "prompt": "x"})", "prompt"}};
+  for (const auto& [body, field] : chats)
+    EXPECT_EQ(refusal_of([&] { read_chat_request(body); })["param"], field) << body;
+  EXPECT_THAT(refusal_of([] { read_completion_request(R"({"prompt": "x", "temprature": 1})"); })["message"]
+                  .get<std::string>(),
               HasSubstr("'temperature'"))
       << "the nearest name is told";
 }
@@ -129,8 +134,9 @@ TEST(Requests, RefuseBodiesThatAreNone) {
   std::string deep(5000, '['), many = R"({"prompt": "x", "stop": [)";
   for (int i = 0; i < 10000; ++i) many += "\"s\",";
   many += "\"s\"]}";
-  for (const std::string& body : {std::string(""), std::string("{"), std::string("[1]"), std::string("\"x\""), std::string("nul"), deep,
-                                  std::string("{\"prompt\": \"\xff\"}"), std::string(R"({"prompt": "a", "prompt": "b"})"), many}) {
+  for (const std::string& body :
+       {std::string(""), std::string("{"), std::string("[1]"), std::string("\"x\""), std::string("nul"), deep,
+        std::string("{\"prompt\": \"\xff\"}"), std::string(R"({"prompt": "a", "prompt": "b"})"), many}) {
     EXPECT_NE(refusal_of([&] { read_completion_request(body); })["message"], "none") << body.substr(0, 40);
   }
 }
@@ -141,7 +147,8 @@ TEST(Requests, OfTokensAndEmbeddings) {
   EXPECT_EQ(refusal_of([] { read_tokenize_request("{}"); })["param"], "prompt");
   EXPECT_EQ(refusal_of([] { read_detokenize_request(R"({"tokens": ["a"]})"); })["param"], "tokens");
   EXPECT_EQ(read_embeddings_request(R"({"input": ["a", "b"]})").inputs.size(), 2u);
-  EXPECT_EQ(refusal_of([] { read_embeddings_request(R"({"input": "a", "dimensions": 4})"); })["param"], "dimensions");
+  EXPECT_EQ(refusal_of([] { read_embeddings_request(R"({"input": "a", "dimensions": 4})"); })["param"],
+            "dimensions");
 }
 
 // The documented forms, by hand.
@@ -165,14 +172,17 @@ TEST(Answers, HaveTheFormsThatClientsRead) {
   const auto message = nlohmann::json::parse(whole_answer(chat, {choice}, {}));
   EXPECT_EQ(message["object"], "chat.completion");
   EXPECT_EQ(message["choices"][0]["message"]["content"], "hi");
-  EXPECT_EQ(message["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["bytes"], nlohmann::json::parse("[255]"));
+  EXPECT_EQ(message["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["bytes"],
+            nlohmann::json::parse("[255]"));
   const std::string event = answer_event(chat, choice, true, false);
   ASSERT_TRUE(event.starts_with("data: {") && event.ends_with("}\n\n")) << event;
   const auto piece = nlohmann::json::parse(event.substr(6));
   EXPECT_EQ(piece["object"], "chat.completion.chunk");
   EXPECT_EQ(piece["choices"][0]["delta"]["role"], "assistant");
   EXPECT_EQ(piece["choices"][0]["finish_reason"], "stop");
-  EXPECT_FALSE(nlohmann::json::parse(answer_event(chat, choice, false, false).substr(6))["choices"][0]["delta"].contains("role"));
+  EXPECT_FALSE(
+      nlohmann::json::parse(answer_event(chat, choice, false, false).substr(6))["choices"][0]["delta"]
+          .contains("role"));
   EXPECT_TRUE(nlohmann::json::parse(usage_event(text, {1, 2, 0}).substr(6))["choices"].empty());
 }
 

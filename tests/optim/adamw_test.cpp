@@ -19,9 +19,13 @@ using longhaul::testing::random_tensor;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-recipe::OptimOptions options_for_tests() { return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}; }
+recipe::OptimOptions options_for_tests() {
+  return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+}
 
-StepSettings settings_of(int64_t step) { return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125}; }
+StepSettings settings_of(int64_t step) {
+  return {.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125};
+}
 
 void run_steps(model::ParameterSet& set, Optimizer& optimizer, int64_t steps) {
   for (int64_t step = 1; step <= steps; ++step) {
@@ -45,9 +49,12 @@ std::map<std::string, std::array<Tensor, 3>> reference_run(at::ScalarType type, 
     const std::string& name = each.tensor.name;
     const Tensor w = random_tensor(each.tensor.global_shape, seed_of(name, 0), type);
     const Tensor m = at::zeros_like(w), v = at::zeros_like(w);
-    const auto span = [](const Tensor& t) { return std::span<Real>(t.mutable_data_ptr<Real>(), static_cast<size_t>(t.numel())); };
+    const auto span = [](const Tensor& t) {
+      return std::span<Real>(t.mutable_data_ptr<Real>(), static_cast<size_t>(t.numel()));
+    };
     for (int64_t step = 1; step <= steps; ++step) {
-      const Tensor g = random_tensor(each.tensor.global_shape, seed_of(name, static_cast<uint64_t>(step)), type);
+      const Tensor g =
+          random_tensor(each.tensor.global_shape, seed_of(name, static_cast<uint64_t>(step)), type);
       const recipe::OptimOptions o = options_for_tests();
       kernels::adamw_reference<Real>(span(w), span(m), span(v), span(g),
                                      {.lr = settings_of(step).lr,
@@ -83,10 +90,12 @@ TEST(AdamwReference, GoldenVector) {
   const std::vector<std::vector<double>> gradients{
       {0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
   for (int64_t t = 1; t <= 3; ++t) {
-    kernels::adamw_reference<double>(w, m, v, gradients[static_cast<size_t>(t - 1)],
-                                     {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 1e-2, .t = t});
+    kernels::adamw_reference<double>(
+        w, m, v, gradients[static_cast<size_t>(t - 1)],
+        {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 1e-2, .t = t});
   }
-  const std::vector<double> expected{0.476000269, -0.241837222, 0.113133138, -0.984244398, 0.732191683, 0.319160598};
+  const std::vector<double> expected{0.476000269,  -0.241837222, 0.113133138,
+                                     -0.984244398, 0.732191683,  0.319160598};
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(w[i], expected[i], 1e-9) << i;
 }
 
@@ -144,22 +153,24 @@ TEST(Adamw, WorkingCopyIsMasterRounded) {
       EXPECT_EQ(master.scalar_type(), at::kFloat);
       const auto copy_type = each.tensor.name == "norm" ? at::kFloat : at::kBFloat16;
       EXPECT_TRUE(same_bits(value_of(set, each.tensor.name), master.to(copy_type))) << each.tensor.name;
-      EXPECT_FALSE(at::equal(master.to(at::kBFloat16).to(at::kFloat), master)) << "the master holds no more than bf16";
+      EXPECT_FALSE(at::equal(master.to(at::kBFloat16).to(at::kFloat), master))
+          << "the master holds no more than bf16";
     }
   }
 }
 
-// A step size of 0 leaves the master alone, so the working copy shows the rounding itself: ties to even, overflow, infinities, NaN,
-// subnormals.
+// A step size of 0 leaves the master alone, so the working copy shows the rounding itself: ties to even,
+// overflow, infinities, NaN, subnormals.
 TEST(Adamw, Bf16RoundingOfSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const Tensor special = at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity, -infinity, 1e-40f,
-                                     -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
+  const Tensor special =
+      at::tensor({1.0f, 1.00390625f, 1.01171875f, 1.00390637f, -1.00390625f, 3.4028235e38f, infinity,
+                  -infinity, 1e-40f, -0.0f, 0.1f, std::numeric_limits<float>::quiet_NaN()});
   longhaul::testing::for_each_instruction_set([&] {
     Tensor master = special.clone(), m = at::zeros({12}), v = at::zeros({12}), g = at::zeros({12});
     Tensor copy = at::zeros({12}, at::kBFloat16);
-    kernels::element_loops().adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), g.data_ptr<float>(),
-                                        static_cast<uint16_t*>(copy.data_ptr()), 12, {});
+    kernels::element_loops().adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(),
+                                        g.data_ptr<float>(), static_cast<uint16_t*>(copy.data_ptr()), 12, {});
     EXPECT_TRUE(same_bits(copy.narrow(0, 0, 11), special.to(at::kBFloat16).narrow(0, 0, 11))) << copy;
     EXPECT_TRUE(std::isnan(copy[11].item<float>()));
   });
@@ -172,12 +183,15 @@ TEST(Adamw, FusingTensorsChangesNoBit) {
     model::ParameterSet fused = fused_set(precision), unfused = unfused_set(precision);
     fill_values(fused);
     fill_values(unfused);
-    AdamW fused_optimizer(options_for_tests(), {fused, precision}), unfused_optimizer(options_for_tests(), {unfused, precision});
+    AdamW fused_optimizer(options_for_tests(), {fused, precision}),
+        unfused_optimizer(options_for_tests(), {unfused, precision});
     run_steps(fused, fused_optimizer, 4);
     run_steps(unfused, unfused_optimizer, 4);
     for (const auto& each : small_specs()) {
-      EXPECT_TRUE(same_bits(value_of(fused, each.tensor.name), value_of(unfused, each.tensor.name))) << each.tensor.name;
-      EXPECT_TRUE(same_bits(state_of(fused_optimizer, each.tensor.name, "v"), state_of(unfused_optimizer, each.tensor.name, "v")));
+      EXPECT_TRUE(same_bits(value_of(fused, each.tensor.name), value_of(unfused, each.tensor.name)))
+          << each.tensor.name;
+      EXPECT_TRUE(same_bits(state_of(fused_optimizer, each.tensor.name, "v"),
+                            state_of(unfused_optimizer, each.tensor.name, "v")));
     }
   }
 }
@@ -193,7 +207,8 @@ TEST(Adamw, DecayOnlyWhereAsked) {
   optimizer.step({.lr = 0.5});  // without gradients only decay moves weights
   for (const auto& each : set.specs()) {
     const double kept = each.decay ? 1 - 0.5 * 0.1 : 1.0;
-    EXPECT_TRUE(at::equal(value_of(set, each.tensor.name), before[each.tensor.name] * kept)) << each.tensor.name;
+    EXPECT_TRUE(at::equal(value_of(set, each.tensor.name), before[each.tensor.name] * kept))
+        << each.tensor.name;
   }
 }
 
@@ -219,12 +234,15 @@ TEST(Adamw, ThreadsAndInstructionSetsChangeNoBit) {
   longhaul::testing::for_each_instruction_set([&] {
     const kernels::ElementLoops& loops = kernels::element_loops();
     Tensor master = w.clone(), m = at::zeros_like(w), v = at::zeros_like(w), grad = g.clone();
-    Tensor master64 = w.to(at::kDouble), m64 = at::zeros_like(master64), v64 = at::zeros_like(master64), grad64 = g.to(at::kDouble);
-    const kernels::AdamwScalars scalars{.gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
+    Tensor master64 = w.to(at::kDouble), m64 = at::zeros_like(master64), v64 = at::zeros_like(master64),
+           grad64 = g.to(at::kDouble);
+    const kernels::AdamwScalars scalars{
+        .gradient_scale = 0.7, .kept_weight = 0.99, .step_size = 0.01, .zero_gradient = false};
     for (int i = 0; i < 3; ++i) {
-      loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(), grad.data_ptr<float>(), nullptr, 1003, scalars);
-      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(), grad64.data_ptr<double>(), nullptr,
-                       1003, scalars);
+      loops.adamw_fp32(master.data_ptr<float>(), m.data_ptr<float>(), v.data_ptr<float>(),
+                       grad.data_ptr<float>(), nullptr, 1003, scalars);
+      loops.adamw_fp64(master64.data_ptr<double>(), m64.data_ptr<double>(), v64.data_ptr<double>(),
+                       grad64.data_ptr<double>(), nullptr, 1003, scalars);
     }
     weights.push_back(master);
     doubles.push_back(master64);
@@ -242,7 +260,8 @@ TEST(Adamw, ZeroesGradientsWhenAskedAndRaisesVersions) {
     fill_gradients(set, 1);
     const uint64_t version = set.all()[0]->version;
     optimizer.step({.lr = 1e-3, .zero_gradients = false});
-    for (const auto& parameter : set.all()) EXPECT_GT(parameter->grad.abs().max().item<float>(), 0) << parameter->name;
+    for (const auto& parameter : set.all())
+      EXPECT_GT(parameter->grad.abs().max().item<float>(), 0) << parameter->name;
     optimizer.step({.lr = 1e-3});
     for (const auto& parameter : set.all()) {
       EXPECT_EQ(parameter->grad.abs().max().item<float>(), 0) << parameter->name;
@@ -252,7 +271,8 @@ TEST(Adamw, ZeroesGradientsWhenAskedAndRaisesVersions) {
   }
 }
 
-// The step leaves packed copies that are in use as packing the new weights would, and the next product packs nothing.
+// The step leaves packed copies that are in use as packing the new weights would, and the next product packs
+// nothing.
 TEST(Adamw, PacksWhatItWrote) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Precision precision = Precision::named(dtype);
@@ -266,10 +286,11 @@ TEST(Adamw, PacksWhatItWrote) {
         const Tensor& w = parameter.value;
         const std::vector<int64_t> rows(w.dim() == 3 ? static_cast<size_t>(w.size(0)) : 1, 4);
         const auto rows_in_all = static_cast<int64_t>(rows.size()) * 4;
-        return std::array{kernels::packed_output(random_tensor({rows_in_all, w.size(-1)}, 1, w.scalar_type()), rows, w, Tensor(), copies,
-                                                 parameter.version),
-                          kernels::packed_input_gradient(random_tensor({rows_in_all, w.size(-2)}, 2, w.scalar_type()), rows, w, copies,
-                                                         parameter.version)};
+        return std::array{
+            kernels::packed_output(random_tensor({rows_in_all, w.size(-1)}, 1, w.scalar_type()), rows, w,
+                                   Tensor(), copies, parameter.version),
+            kernels::packed_input_gradient(random_tensor({rows_in_all, w.size(-2)}, 2, w.scalar_type()), rows,
+                                           w, copies, parameter.version)};
       };
       const at::NoGradGuard guard;
       for (const auto& parameter : set.all()) {
@@ -293,14 +314,16 @@ TEST(Adamw, PacksWhatItWrote) {
 
 TEST(Adamw, FrozenTensorsStay) {
   const Precision precision = Precision::named("fp32");
-  model::ParameterSet set({spec("a", {3, 4}, true), spec("frozen.part", {2, 4}, true, false), spec("frozen.whole", {5}, true)}, precision,
-                          at::kCPU);
+  model::ParameterSet set(
+      {spec("a", {3, 4}, true), spec("frozen.part", {2, 4}, true, false), spec("frozen.whole", {5}, true)},
+      precision, at::kCPU);
   set.add_stacked("a", {"a", "frozen.part"});
   set.add_stacked("frozen.whole", {"frozen.whole"});
   set.allocate();
   set.freeze([](const model::Parameter& parameter) { return parameter.name == "frozen.whole"; });
   fill_values(set);
-  const Tensor part = value_of(set, "frozen.part").clone(), whole = value_of(set, "frozen.whole").clone(), a = value_of(set, "a").clone();
+  const Tensor part = value_of(set, "frozen.part").clone(), whole = value_of(set, "frozen.whole").clone(),
+               a = value_of(set, "a").clone();
   AdamW optimizer(options_for_tests(), {set, precision});
   run_steps(set, optimizer, 2);
   EXPECT_TRUE(at::equal(value_of(set, "frozen.part"), part));
@@ -313,7 +336,8 @@ TEST(Adamw, FrozenTensorsStay) {
   EXPECT_FALSE(state_of(optimizer, "frozen.whole", "m").defined());
 }
 
-// What a checkpoint does: copy the state out, put it into a new optimizer, go on: the same bits as without the stop.
+// What a checkpoint does: copy the state out, put it into a new optimizer, go on: the same bits as without
+// the stop.
 TEST(Adamw, StateMovesToANewOptimizer) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Precision precision = Precision::named(dtype);
@@ -331,7 +355,8 @@ TEST(Adamw, StateMovesToANewOptimizer) {
       second.step({.lr = 3e-3});
     }
     for (const auto& each : small_specs()) {
-      EXPECT_TRUE(same_bits(value_of(through, each.tensor.name), value_of(resumed, each.tensor.name))) << each.tensor.name << " " << dtype;
+      EXPECT_TRUE(same_bits(value_of(through, each.tensor.name), value_of(resumed, each.tensor.name)))
+          << each.tensor.name << " " << dtype;
     }
     EXPECT_EQ(first.state().size(), 3 * small_specs().size());
   }
@@ -363,7 +388,8 @@ TEST(Adamw, RefusesWhatItCannotDo) {
     return ExitCode::kDone;
   };
   EXPECT_EQ(code_of([&] { make_optimizer(options, set, Precision::named("fp32")); }), ExitCode::kUsage);
-  EXPECT_EQ(code_of([&] { make_optimizer(options_for_tests(), set, {.state = at::kBFloat16}); }), ExitCode::kUsage);
+  EXPECT_EQ(code_of([&] { make_optimizer(options_for_tests(), set, {.state = at::kBFloat16}); }),
+            ExitCode::kUsage);
   EXPECT_EQ(make_optimizer(options_for_tests(), set, Precision::named("fp32"))->steps(), 0);
 }
 

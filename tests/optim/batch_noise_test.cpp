@@ -28,7 +28,8 @@ TEST(BatchNoise, NoiseThatHidesTheGradientGivesNothing) {
   EXPECT_FALSE(none.critical_batch());
 }
 
-// Gradients of tokens are g + noise of a known covariance, in 50 dimensions: the critical batch is its trace over |g|².
+// Gradients of tokens are g + noise of a known covariance, in 50 dimensions: the critical batch is its trace
+// over |g|².
 TEST(BatchNoise, OfGradientsWithAKnownNoise) {
   constexpr int kDimensions = 50, kSmall = 4, kLarge = 64;
   const RandomStream random(5, "noise");
@@ -48,7 +49,8 @@ TEST(BatchNoise, OfGradientsWithAKnownNoise) {
     }
     noise.add({kSmall, std::sqrt(small)}, {kLarge, std::sqrt(large)});
   }
-  // Of 400 · 50 squared normals of each size: a standard error of about 1.5 % of either, of which six are allowed.
+  // Of 400 · 50 squared normals of each size: a standard error of about 1.5 % of either, of which six are
+  // allowed.
   EXPECT_NEAR(*noise.critical_batch(), trace / square, 0.09 * trace / square);
 }
 

@@ -19,7 +19,9 @@ using longhaul::testing::random_tensor;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-recipe::OptimOptions published() { return {.name = "came", .beta1 = 0.9, .beta2 = 0.999, .beta3 = 0.9999, .weight_decay = 1e-2}; }
+recipe::OptimOptions published() {
+  return {.name = "came", .beta1 = 0.9, .beta2 = 0.999, .beta3 = 0.9999, .weight_decay = 1e-2};
+}
 
 Tensor matrix(std::vector<double> numbers) { return at::tensor(numbers, at::kDouble).view({2, 3}); }
 
@@ -31,11 +33,13 @@ Tensor state_of(Optimizer& optimizer, const std::string& kind) {
 }
 
 TEST(Came, KnownValuesOfAMatrix) {
-  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}), matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25}),
+  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}),
+                              matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25}),
                               matrix({-0.1, 0.4, 0.2, 0.3, 0, -0.5})};
-  const Tensor expected[] = {matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
-                             matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889}),
-                             matrix({0.186912474, -0.206532609, 0.00713181483, -0.830110349, 0.575086121, 0.501986963})};
+  const Tensor expected[] = {
+      matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
+      matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889}),
+      matrix({0.186912474, -0.206532609, 0.00713181483, -0.830110349, 0.575086121, 0.501986963})};
   for (const char* dtype : {"fp64", "fp32"}) {
     model::ParameterSet set({spec("w", {2, 3}, true)}, Precision::named(dtype), at::kCPU);
     set.add_stacked("w", {"w"});
@@ -49,7 +53,8 @@ TEST(Came, KnownValuesOfAMatrix) {
       EXPECT_TRUE(grad_of(set, "w").eq(0).all().item<bool>());
     }
     const auto near = [&](const char* kind, const std::vector<double>& known) {
-      EXPECT_LT(relative_error(state_of(optimizer, kind).reshape({-1}), at::tensor(known, at::kDouble)), 1e-5) << dtype << " " << kind;
+      EXPECT_LT(relative_error(state_of(optimizer, kind).reshape({-1}), at::tensor(known, at::kDouble)), 1e-5)
+          << dtype << " " << kind;
     };
     near("row_mean", {1.6319338e-4, 3.98624423e-4});
     near("column_mean", {1.56058835e-4, 2.40943895e-4, 4.45723975e-4});
@@ -59,7 +64,8 @@ TEST(Came, KnownValuesOfAMatrix) {
   }
 }
 
-// What the first step subtracts, over the learning rate: docs/sources/optimizers.md §12, from two learning rates, so that no weight has a part in it.
+// What the first step subtracts, over the learning rate: docs/sources/optimizers.md §12, from two learning
+// rates, so that no weight has a part in it.
 TEST(Came, FirstDirection) {
   const Tensor expected = matrix({8.32216295, -11.2573589, 12.5196919, -12.9956981, 10.9870203, -9.77523138});
   std::vector<Tensor> ends;
@@ -85,8 +91,9 @@ TEST(Came, KnownValuesOfAVector) {
   value_of(set, "w").copy_(at::tensor({0.5, -0.25, 0.125}, at::kDouble));
   Came optimizer(published(), {set, Precision::named("fp64")});
   const std::vector<double> gradients[] = {{0.1, -0.2, 0.3}, {0.2, 0.1, -0.3}, {-0.1, 0.4, 0.2}};
-  const std::vector<double> expected[] = {
-      {0.49895, -0.248975, 0.1239875}, {0.496735308, -0.248682691, 0.124075161}, {0.495408474, -0.249851737, 0.123451727}};
+  const std::vector<double> expected[] = {{0.49895, -0.248975, 0.1239875},
+                                          {0.496735308, -0.248682691, 0.124075161},
+                                          {0.495408474, -0.249851737, 0.123451727}};
   for (int step = 0; step < 3; ++step) {
     grad_of(set, "w").copy_(at::tensor(gradients[step], at::kDouble));
     optimizer.step({.lr = 1e-2});
@@ -95,18 +102,23 @@ TEST(Came, KnownValuesOfAVector) {
   EXPECT_THAT(optimizer.state(), ::testing::SizeIs(3)) << "master, momentum, second moment";
 }
 
-// Corrected, the directions that the published steps have are √(1 − β3^t) as long; vectors, which have no residuals, stay.
+// Corrected, the directions that the published steps have are √(1 − β3^t) as long; vectors, which have no
+// residuals, stay.
 TEST(Came, CorrectedResidualsShortenEarlySteps) {
   recipe::OptimOptions options = published();
   options.correct_residuals = true;
   const Tensor start = matrix({0.5, -0.25, 0.125, -1, 0.75, 0.3});
-  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}), matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25})};
+  const Tensor gradients[] = {matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}),
+                              matrix({0.2, 0.1, -0.3, 0.05, -0.15, 0.25})};
   // Behind one step and two, as published.
-  const Tensor known[] = {start, matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
-                          matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889})};
+  const Tensor known[] = {
+      start, matrix({0.41672837, -0.137401411, -0.00020941932, -0.869943019, 0.640054797, 0.397722314}),
+      matrix({0.26754805, -0.120053443, 0.0227571187, -0.801155088, 0.600206017, 0.414775889})};
   constexpr double kKept = 1 - 1e-2 * 1e-2;
-  for (const auto implementation : {MatrixImplementation::kAutomatic, MatrixImplementation::kTensorOperations}) {
-    model::ParameterSet set({spec("w", {2, 3}, true), spec("norm", {3}, true)}, Precision::named("fp64"), at::kCPU);
+  for (const auto implementation :
+       {MatrixImplementation::kAutomatic, MatrixImplementation::kTensorOperations}) {
+    model::ParameterSet set({spec("w", {2, 3}, true), spec("norm", {3}, true)}, Precision::named("fp64"),
+                            at::kCPU);
     set.add_stacked("w", {"w"}), set.add_stacked("norm", {"norm"});
     set.allocate();
     value_of(set, "w").copy_(start), value_of(set, "norm").copy_(start[0]);
@@ -119,11 +131,14 @@ TEST(Came, CorrectedResidualsShortenEarlySteps) {
       expected = expected * kKept - published_step * std::sqrt(1 - std::pow(0.9999, step + 1));
       EXPECT_LT(relative_error(value_of(set, "w"), expected), 1e-8) << step;
     }
-    EXPECT_LT(relative_error(value_of(set, "norm"), at::tensor({0.496735308, -0.248682691, 0.124075161}, at::kDouble)), 1e-8);
+    EXPECT_LT(relative_error(value_of(set, "norm"),
+                             at::tensor({0.496735308, -0.248682691, 0.124075161}, at::kDouble)),
+              1e-8);
   }
 }
 
-// Scaling the gradient changes nothing while squares are far above ε1; transposing weight and gradient transposes the result.
+// Scaling the gradient changes nothing while squares are far above ε1; transposing weight and gradient
+// transposes the result.
 TEST(Came, Invariances) {
   const Tensor w = random_tensor({6, 4}, 1);
   const auto run = [&](const Tensor& start, double scale, bool transposed) {
@@ -154,7 +169,8 @@ TEST(Came, KeepsAMasterBesideBf16AndAsMuchStateAsItsEntrySays) {
   std::map<std::string, int64_t> state;
   for (const StateTensor& each : optimizer->state()) {
     if (each.kind == "master")
-      EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type()))) << each.name;
+      EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type())))
+          << each.name;
     else
       state[each.name] += each.view.numel();
   }

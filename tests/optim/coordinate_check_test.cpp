@@ -1,5 +1,5 @@
-// The coordinate check of muP (arXiv 2203.03466, appendix D.1): mean |x| of every block's output and of the logits after a few steps, over widths. With
-// muP they stay of one size; without it they grow.
+// The coordinate check of muP (arXiv 2203.03466, appendix D.1): mean |x| of every block's output and of the
+// logits after a few steps, over widths. With muP they stay of one size; without it they grow.
 // ctest: timeout=200
 #include <gtest/gtest.h>
 
@@ -53,8 +53,11 @@ std::map<std::string, double> sizes_of(const recipe::ModelConfig& config, const 
   const at::NoGradGuard no_gradient;
   std::map<std::string, double> sizes;
   model::Context context(ops, decoder.precision());
-  context.inspect = [&](const std::string& block, const Tensor& x) { sizes[block] = x.abs().mean().item<double>(); };
-  sizes["logits"] = decoder.logits(decoder.hidden(context, id_tensor(ids), layout)).abs().mean().item<double>();
+  context.inspect = [&](const std::string& block, const Tensor& x) {
+    sizes[block] = x.abs().mean().item<double>();
+  };
+  sizes["logits"] =
+      decoder.logits(decoder.hidden(context, id_tensor(ids), layout)).abs().mean().item<double>();
   return sizes;
 }
 
@@ -76,13 +79,14 @@ TEST_P(CoordinateCheck, SizesStayWithMupAndGrowWithout) {
   EXPECT_GT(without, 2.5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, CoordinateCheck,
-                         ::testing::Values(recipe::OptimOptions{.name = "adamw", .lr = 0.01, .weight_decay = 0},
-                                           recipe::OptimOptions{.name = "lion", .lr = 0.004, .weight_decay = 0},
-                                           recipe::OptimOptions{.name = "came", .lr = 0.01, .weight_decay = 0},
-                                           recipe::OptimOptions{.name = "muon", .lr = 0.02, .weight_decay = 0},
-                                           recipe::OptimOptions{.name = "sgd", .lr = 0.3, .weight_decay = 0}),
-                         [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, CoordinateCheck,
+    ::testing::Values(recipe::OptimOptions{.name = "adamw", .lr = 0.01, .weight_decay = 0},
+                      recipe::OptimOptions{.name = "lion", .lr = 0.004, .weight_decay = 0},
+                      recipe::OptimOptions{.name = "came", .lr = 0.01, .weight_decay = 0},
+                      recipe::OptimOptions{.name = "muon", .lr = 0.02, .weight_decay = 0},
+                      recipe::OptimOptions{.name = "sgd", .lr = 0.3, .weight_decay = 0}),
+    [](const auto& named) { return named.param.name; });
 
 }  // namespace
 }  // namespace longhaul::optim

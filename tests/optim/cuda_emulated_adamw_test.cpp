@@ -1,5 +1,6 @@
-// AdamW and the gradient norm by their CUDA kernels, emulated on the CPU, beside the fused loops: the tables of tensors that are made for
-// them, with tensors that share a value, frozen ones, and working copies in bf16.
+// AdamW and the gradient norm by their CUDA kernels, emulated on the CPU, beside the fused loops: the tables
+// of tensors that are made for them, with tensors that share a value, frozen ones, and working copies in
+// bf16.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,11 +26,14 @@ struct OnEmulatedGpu {
 struct Trained {
   explicit Trained(const std::string& dtype, bool zero_gradients) : set(fused_set(Precision::named(dtype))) {
     fill_values(set);
-    AdamW optimizer({.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}, {set, Precision::named(dtype)});
+    AdamW optimizer({.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                    {set, Precision::named(dtype)});
     for (int64_t step = 1; step <= 3; ++step) {
       fill_gradients(set, static_cast<uint64_t>(step));
       norms.push_back(gradient_norm(set, 0.25).norm);
-      optimizer.step({.lr = 1e-2 / static_cast<double>(step), .gradient_scale = 0.125, .zero_gradients = zero_gradients});
+      optimizer.step({.lr = 1e-2 / static_cast<double>(step),
+                      .gradient_scale = 0.125,
+                      .zero_gradients = zero_gradients});
     }
     for (const StateTensor& each : optimizer.state()) state.push_back(each.view.clone());
     for (const auto& parameter : set.all()) {
@@ -54,7 +58,8 @@ TEST(CudaCallsAdamw, EqualsTheFusedLoops) {
       ASSERT_EQ(found.state.size(), expected.state.size());
       for (size_t i = 0; i < found.state.size(); ++i)
         EXPECT_LT(relative_error(found.state[i], expected.state[i]), tolerance) << dtype << " " << i;
-      for (size_t i = 0; i < found.norms.size(); ++i) EXPECT_NEAR(found.norms[i] / expected.norms[i], 1, 1e-6);
+      for (size_t i = 0; i < found.norms.size(); ++i)
+        EXPECT_NEAR(found.norms[i] / expected.norms[i], 1, 1e-6);
     }
   }
 }

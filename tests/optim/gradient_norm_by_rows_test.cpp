@@ -33,8 +33,9 @@ GradientNorm norm_on(int64_t world, int64_t zero, double spoilt = 0) {
   std::mutex mutex;
   comm::run_ranks(world, [&](comm::Communicator& communicator) {
     parallel::Ranks ranks(communicator, {.mesh = {world, {}}, .zero = zero, .elastic = true});
-    model::ParameterSet set({matrix_or_vector("matrix", {kRows, kColumns}), matrix_or_vector("vector", {kVector})},
-                            Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place());
+    model::ParameterSet set(
+        {matrix_or_vector("matrix", {kRows, kColumns}), matrix_or_vector("vector", {kVector})},
+        Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place());
     set.add_stacked("matrix", {"matrix"});
     set.add_stacked("vector", {"vector"});
     set.allocate();
@@ -42,11 +43,14 @@ GradientNorm norm_on(int64_t world, int64_t zero, double spoilt = 0) {
       for (int64_t e = 0; e < parameter->own_grad.numel(); ++e) {
         const int64_t element = parameter->own.begin + e;
         const bool bad = spoilt != 0 && parameter->name == "matrix" && element == 1;
-        parameter->own_grad.mutable_data_ptr<float>()[e] = static_cast<float>(bad ? spoilt : element_of(parameter->name, element));
+        parameter->own_grad.mutable_data_ptr<float>()[e] =
+            static_cast<float>(bad ? spoilt : element_of(parameter->name, element));
       }
     }
     const GradientNorm norm = gradient_norm_by_rows(
-        set, -0.25, [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+        set, -0.25, [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) {
+          ranks.reduce_over(over, numbers, how);
+        });
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) first = norm;
   });
@@ -61,7 +65,8 @@ TEST(GradientNormByRows, HasTheBitsOfOneProcessOnAnyRanks) {
   EXPECT_NEAR(one.norm, 0.25 * std::sqrt(squares), 1e-14 * std::sqrt(squares));
   EXPECT_TRUE(one.finite);
   for (const int64_t world : {2, 3, 4, 5, 8}) {
-    for (const int64_t zero : {0, 1, 2}) EXPECT_EQ(norm_on(world, zero).norm, one.norm) << world << " ranks, zero " << zero;
+    for (const int64_t zero : {0, 1, 2})
+      EXPECT_EQ(norm_on(world, zero).norm, one.norm) << world << " ranks, zero " << zero;
   }
 }
 

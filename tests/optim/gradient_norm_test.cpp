@@ -16,7 +16,8 @@ namespace {
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
 TEST(GradientNorm, KnownValues) {
-  model::ParameterSet set({spec("a", {2}, true), spec("b", {1, 3}, true)}, Precision::named("fp32"), at::kCPU);
+  model::ParameterSet set({spec("a", {2}, true), spec("b", {1, 3}, true)}, Precision::named("fp32"),
+                          at::kCPU);
   set.add_stacked("a", {"a"});
   set.add_stacked("b", {"b"});
   set.allocate();
@@ -52,13 +53,15 @@ TEST(GradientNorm, AgreesWithTensorOperations) {
     model::ParameterSet set = fused_set(Precision::named(dtype));
     fill_gradients(set, 3);
     double squares = 0;
-    for (const auto& each : set.specs()) squares += grad_of(set, each.tensor.name).to(at::kDouble).square().sum().item<double>();
+    for (const auto& each : set.specs())
+      squares += grad_of(set, each.tensor.name).to(at::kDouble).square().sum().item<double>();
     EXPECT_NEAR(gradient_norm(set).norm / std::sqrt(squares), 1, 1e-14);
   }
 }
 
 TEST(GradientNorm, ThreadsFusingAndInstructionSetsChangeNoBit) {
-  model::ParameterSet fused = fused_set(Precision::named("fp32")), unfused = unfused_set(Precision::named("fp32"));
+  model::ParameterSet fused = fused_set(Precision::named("fp32")),
+                      unfused = unfused_set(Precision::named("fp32"));
   fill_gradients(fused, 4);
   fill_gradients(unfused, 4);
   set_threads(1);
@@ -78,8 +81,8 @@ TEST(GradientNorm, ThreadsFusingAndInstructionSetsChangeNoBit) {
 }
 
 TEST(GradientNorm, NamesTheFirstTensorThatIsNotFinite) {
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
     model::ParameterSet set = fused_set(Precision::named("fp32"));
     fill_gradients(set, 1);
     grad_of(set, "expert.1.up").select(0, 3).select(0, 5).fill_(bad);
@@ -95,7 +98,8 @@ TEST(GradientNorm, NamesTheFirstTensorThatIsNotFinite) {
 }
 
 TEST(GradientNorm, LeavesFrozenTensorsOut) {
-  model::ParameterSet set({spec("a", {2}, true), spec("b", {2}, true, false), spec("c", {2}, true)}, Precision::named("fp64"), at::kCPU);
+  model::ParameterSet set({spec("a", {2}, true), spec("b", {2}, true, false), spec("c", {2}, true)},
+                          Precision::named("fp64"), at::kCPU);
   set.add_stacked("ab", {"a", "b"});
   set.add_stacked("c", {"c"});
   set.allocate();
@@ -112,7 +116,8 @@ TEST(GradientNorm, ReducesTheSquaredNorm) {
   grad_of(set, "a").copy_(at::tensor({3.0, 4.0}));
   const GradientNorm both = gradient_norm(set, 1, [](const Tensor& partials) { partials.add_(144.0); });
   EXPECT_DOUBLE_EQ(both.norm, 13.0);
-  const GradientNorm elsewhere = gradient_norm(set, 1, [](const Tensor& partials) { partials.fill_(std::nan("")); });
+  const GradientNorm elsewhere =
+      gradient_norm(set, 1, [](const Tensor& partials) { partials.fill_(std::nan("")); });
   EXPECT_FALSE(elsewhere.finite);
   EXPECT_EQ(elsewhere.first_nonfinite, "");
 }

@@ -16,7 +16,8 @@ namespace {
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 using recipe::Role;
 
-std::string optimizer_of(const recipe::OptimOptions& options, Role role, int64_t layer, const layout::Shape& shape) {
+std::string optimizer_of(const recipe::OptimOptions& options, Role role, int64_t layer,
+                         const layout::Shape& shape) {
   return recipe::optim_rule(options, recipe::rule_of(options, role, layer, shape)).options.name;
 }
 
@@ -25,30 +26,37 @@ TEST(Groups, MuonHasMatricesOfLayersAndAdamwTheRest) {
   EXPECT_EQ(optimizer_of(muon, Role::kQuery, 0, {4, 4}), "muon");
   EXPECT_EQ(optimizer_of(muon, Role::kExpertUp, 3, {4, 4}), "muon");
   EXPECT_EQ(optimizer_of(muon, Role::kQuery, 0, {4}), "adamw") << "a vector";
-  for (const Role role : {Role::kEmbedding, Role::kHead, Role::kPosition}) EXPECT_EQ(optimizer_of(muon, role, -1, {9, 4}), "adamw");
-  for (const Role role : {Role::kRouter, Role::kLowerBound}) EXPECT_EQ(optimizer_of(muon, role, 0, {9, 4}), "adamw");
+  for (const Role role : {Role::kEmbedding, Role::kHead, Role::kPosition})
+    EXPECT_EQ(optimizer_of(muon, role, -1, {9, 4}), "adamw");
+  for (const Role role : {Role::kRouter, Role::kLowerBound})
+    EXPECT_EQ(optimizer_of(muon, role, 0, {9, 4}), "adamw");
 }
 
 TEST(Groups, TheFirstThatNamesARoleHasIt) {
   const recipe::OptimOptions options{
       .name = "came",
       .weight_decay = 0.1,
-      .groups = {{.tensors = {Role::kEmbedding, Role::kHead}, .name = "adamw", .lr_factor = 0.5, .beta2 = 0.9},
-                 {.tensors = {Role::kHead, Role::kQuery}, .name = "muon", .weight_decay = 0}}};
+      .groups = {
+          {.tensors = {Role::kEmbedding, Role::kHead}, .name = "adamw", .lr_factor = 0.5, .beta2 = 0.9},
+          {.tensors = {Role::kHead, Role::kQuery}, .name = "muon", .weight_decay = 0}}};
   EXPECT_EQ(optimizer_of(options, Role::kHead, -1, {9, 4}), "adamw");
   EXPECT_EQ(optimizer_of(options, Role::kQuery, 0, {4, 4}), "muon");
   EXPECT_EQ(optimizer_of(options, Role::kQuery, 0, {4}), "adamw") << "beside a muon of a group";
   EXPECT_EQ(optimizer_of(options, Role::kKey, 0, {4, 4}), "came");
-  const recipe::OptimRule first = recipe::optim_rule(options, recipe::rule_of(options, Role::kEmbedding, -1, {9, 4}));
+  const recipe::OptimRule first =
+      recipe::optim_rule(options, recipe::rule_of(options, Role::kEmbedding, -1, {9, 4}));
   EXPECT_EQ(first.lr_factor, 0.5);
   EXPECT_EQ(first.options.beta2, 0.9);
   EXPECT_EQ(first.options.weight_decay, 0.1);
-  EXPECT_EQ(recipe::optim_rule(options, recipe::rule_of(options, Role::kQuery, 0, {4, 4})).options.weight_decay, 0);
+  EXPECT_EQ(
+      recipe::optim_rule(options, recipe::rule_of(options, Role::kQuery, 0, {4, 4})).options.weight_decay, 0);
 }
 
-// A value that tensors of two optimizers share: each part is updated as it would be alone, and every gradient is zero afterwards.
+// A value that tensors of two optimizers share: each part is updated as it would be alone, and every gradient
+// is zero afterwards.
 TEST(Groups, PartsOfOneValueMayDiffer) {
-  std::vector<layout::ParameterSpec> specs = {spec("query", {5, 7}, true), spec("key", {3, 7}, true), spec("norm", {37}, false)};
+  std::vector<layout::ParameterSpec> specs = {spec("query", {5, 7}, true), spec("key", {3, 7}, true),
+                                              spec("norm", {37}, false)};
   specs[0].tensor.role = Role::kQuery;
   specs[1].tensor.role = Role::kKey;
   const auto run = [&](const recipe::OptimOptions& options) {
@@ -61,14 +69,16 @@ TEST(Groups, PartsOfOneValueMayDiffer) {
     for (uint64_t step = 1; step <= 3; ++step) {
       fill_gradients(set, step);
       optimizer->step({.lr = 1e-2});
-      for (const auto& each : specs) EXPECT_EQ(grad_of(set, each.tensor.name).abs().max().item<double>(), 0) << each.tensor.name;
+      for (const auto& each : specs)
+        EXPECT_EQ(grad_of(set, each.tensor.name).abs().max().item<double>(), 0) << each.tensor.name;
     }
     std::map<std::string, Tensor> values;
     for (const auto& each : specs) values[each.tensor.name] = value_of(set, each.tensor.name).clone();
     return values;
   };
   auto adamw = run({}), lion = run({.name = "lion"}), came = run({.name = "came"});
-  auto mixed = run({.groups = {{.tensors = {Role::kKey}, .name = "lion"}, {.tensors = {Role::kNorm}, .name = "came"}}});
+  auto mixed = run(
+      {.groups = {{.tensors = {Role::kKey}, .name = "lion"}, {.tensors = {Role::kNorm}, .name = "came"}}});
   EXPECT_TRUE(mixed["query"].equal(adamw["query"]));
   EXPECT_TRUE(mixed["key"].equal(lion["key"]));
   EXPECT_TRUE(mixed["norm"].equal(came["norm"]));
@@ -95,7 +105,8 @@ TEST(Groups, RefusesEntriesAboutNothing) {
   EXPECT_EQ(refused({{.tensors = {Role::kQuery, Role::kRouter}}}), "");
   EXPECT_NE(refused({{.tensors = {Role::kRouter}}}).find("router"), std::string::npos);
   EXPECT_NE(refused({{.tensors = {}}}), "");
-  EXPECT_NE(refused({{.tensors = {Role::kQuery}}, {.tensors = {Role::kQuery}}}).find("entry 2"), std::string::npos);
+  EXPECT_NE(refused({{.tensors = {Role::kQuery}}, {.tensors = {Role::kQuery}}}).find("entry 2"),
+            std::string::npos);
 }
 
 // A run that stopped and goes on is the run that did not: states and steps of every optimizer, to the bit.
@@ -121,7 +132,8 @@ TEST(Groups, EveryOptimizerGoesOnToTheBit) {
     train(*first, through, 4, 6);
     train(*second, resumed, 4, 6);
     for (const auto& each : small_specs())
-      EXPECT_TRUE(same_bits(value_of(through, each.tensor.name), value_of(resumed, each.tensor.name))) << name << " " << each.tensor.name;
+      EXPECT_TRUE(same_bits(value_of(through, each.tensor.name), value_of(resumed, each.tensor.name)))
+          << name << " " << each.tensor.name;
   }
 }
 
@@ -138,7 +150,8 @@ TEST(Groups, EveryOptimizerDecaysWeightsByTheStepsFactor) {
         set.allocate();
         fill_values(set);
         const auto optimizer =
-            make_optimizer({.name = name, .lamb_decay = lamb_decay, .weight_decay = weight_decay}, set, Precision::named("fp64"));
+            make_optimizer({.name = name, .lamb_decay = lamb_decay, .weight_decay = weight_decay}, set,
+                           Precision::named("fp64"));
         for (uint64_t step = 1; step <= 2; ++step) {
           fill_gradients(set, step);
           optimizer->step({.lr = 1e-2, .decay_factor = factor});

@@ -1,4 +1,5 @@
-// What optimizers owe to their equations, whatever the numbers (docs/sources/optimizers.md §12), and gradients that are zero for long (§13).
+// What optimizers owe to their equations, whatever the numbers (docs/sources/optimizers.md §12), and
+// gradients that are zero for long (§13).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,17 +59,21 @@ recipe::OptimOptions named(std::string_view name) { return {.name = std::string(
 
 Tensor gradient_of(int64_t step) { return random_tensor({7, 5}, 100 + static_cast<uint64_t>(step)); }
 
-// Rows in another order, columns in another order, and (of what treats rows as it does columns) the transpose: the result is the same in that order.
+// Rows in another order, columns in another order, and (of what treats rows as it does columns) the
+// transpose: the result is the same in that order.
 TEST(Invariants, OrderOfRowsAndColumns) {
-  const Tensor start = random_tensor({7, 5}, 1), rows = at::tensor({3, 0, 6, 1, 5, 2, 4}), columns = at::tensor({4, 2, 0, 1, 3});
+  const Tensor start = random_tensor({7, 5}, 1), rows = at::tensor({3, 0, 6, 1, 5, 2, 4}),
+               columns = at::tensor({4, 2, 0, 1, 3});
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
     const auto mixed = [&](const Tensor& x) { return x.index_select(0, rows).index_select(1, columns); };
     const Tensor plain = OneTensor(named(entry.name), start).steps(5, gradient_of).value().clone();
-    const Tensor found =
-        OneTensor(named(entry.name), mixed(start)).steps(5, [&](int64_t step) { return mixed(gradient_of(step)); }).value();
+    const Tensor found = OneTensor(named(entry.name), mixed(start))
+                             .steps(5, [&](int64_t step) { return mixed(gradient_of(step)); })
+                             .value();
     EXPECT_LT(relative_error(found, mixed(plain)), 1e-11) << entry.name;
-    const Tensor turned =
-        OneTensor(named(entry.name), start.t().contiguous()).steps(5, [&](int64_t step) { return gradient_of(step).t(); }).value();
+    const Tensor turned = OneTensor(named(entry.name), start.t().contiguous())
+                              .steps(5, [&](int64_t step) { return gradient_of(step).t(); })
+                              .value();
     EXPECT_LT(relative_error(turned.t(), plain), 1e-11) << entry.name;
   }
 }
@@ -78,7 +83,9 @@ TEST(Invariants, SizeOfTheGradient) {
   const Tensor start = random_tensor({7, 5}, 1);
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
     const Tensor plain = OneTensor(named(entry.name), start).steps(5, gradient_of).value().clone();
-    const Tensor found = OneTensor(named(entry.name), start).steps(5, [](int64_t step) { return gradient_of(step) * 1000; }).value();
+    const Tensor found = OneTensor(named(entry.name), start)
+                             .steps(5, [](int64_t step) { return gradient_of(step) * 1000; })
+                             .value();
     if (entry.name == "sgd") {
       EXPECT_GT(relative_error(found, plain), 1) << "it follows the gradient's size";
     } else {
@@ -98,8 +105,8 @@ TEST(Invariants, LambStepsInProportionToWeights) {
   }
 }
 
-// Weights that begin as zeros have no length to follow: the ratio is 1, and the first step that of Adam, lr times the sign; the next ones are as short as the
-// weights then are (docs/sources/optimizers.md §13).
+// Weights that begin as zeros have no length to follow: the ratio is 1, and the first step that of Adam, lr
+// times the sign; the next ones are as short as the weights then are (docs/sources/optimizers.md §13).
 TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
   recipe::OptimOptions options = named("lamb");
   options.weight_decay = 0.01;
@@ -114,8 +121,9 @@ TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
   EXPECT_NEAR((tensor.value() - before).norm().item<double>(), 1e-3 * before.norm().item<double>(), 1e-15);
 }
 
-// The first step of a warm-up may have no learning rate at all (came-pytorch refuses it: docs/sources/optimizers.md §7). Nothing moves, and it is seen all the same:
-// states are those of a run that stepped, and the next step is the second.
+// The first step of a warm-up may have no learning rate at all (came-pytorch refuses it:
+// docs/sources/optimizers.md §7). Nothing moves, and it is seen all the same: states are those of a run that
+// stepped, and the next step is the second.
 TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
   const Tensor start = random_tensor({7, 5}, 1);
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
@@ -128,7 +136,8 @@ TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
     still.steps(1, [&](int64_t) { return again; });
     EXPECT_GT(relative_error(still.value(), start), 1e-4) << entry.name;
     EXPECT_TRUE(still.value().isfinite().all().item<bool>()) << entry.name;
-    if (entry.name == "lamb" || entry.name == "adafactor") continue;  // whose steps are in proportion to the weights
+    // whose steps are in proportion to the weights
+    if (entry.name == "lamb" || entry.name == "adafactor") continue;
     stepping.steps(1, gradient_of);
     const Tensor from = stepping.value().clone();
     stepping.steps(1, [&](int64_t) { return again; });
@@ -136,20 +145,23 @@ TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
   }
 }
 
-// SM3's bounds are never below the sums of squares that they stand for, of any element, and never above the largest of its row and column.
+// SM3's bounds are never below the sums of squares that they stand for, of any element, and never above the
+// largest of its row and column.
 TEST(Invariants, Sm3BoundsSumsOfSquares) {
   OneTensor tensor(named("sm3"), random_tensor({7, 5}, 1));
   Tensor sums = at::zeros({7, 5}, at::kDouble);
   for (int64_t step = 1; step <= 6; ++step) {
     tensor.steps(1, [&](int64_t) { return gradient_of(step); });
     sums += gradient_of(step).square();
-    const Tensor bound = at::minimum(tensor.state("row_bound").unsqueeze(1), tensor.state("column_bound").unsqueeze(0));
+    const Tensor bound =
+        at::minimum(tensor.state("row_bound").unsqueeze(1), tensor.state("column_bound").unsqueeze(0));
     EXPECT_TRUE((bound * (1 + 1e-14)).ge(sums).all().item<bool>()) << step;
   }
 }
 
-// Where all sizes are the same CAME's and Adafactor's direction is the sign, of size 1 whatever the size was; the first step of CAME is then (1 − β1) / (β1 √(1 − β3))
-// long, eleven learning rates with β3 = 0.9999 (docs/sources/optimizers.md §1), and Adafactor's one.
+// Where all sizes are the same CAME's and Adafactor's direction is the sign, of size 1 whatever the size was;
+// the first step of CAME is then (1 − β1) / (β1 √(1 − β3)) long, eleven learning rates with β3 = 0.9999
+// (docs/sources/optimizers.md §1), and Adafactor's one.
 TEST(Invariants, FirstStepsOfEqualGradients) {
   const Tensor signs = random_tensor({7, 5}, 3).sign(), zero = at::zeros({7, 5}, at::kDouble);
   for (const double beta3 : {0.9999, 0.995}) {
@@ -171,7 +183,8 @@ TEST(Invariants, FirstStepsOfEqualGradients) {
             1e-12);
 }
 
-// The rest of the table of §1: the root mean square of CAME's steps on noise, [32, 32], which its residuals' start at 0 makes large.
+// The rest of the table of §1: the root mean square of CAME's steps on noise, [32, 32], which its residuals'
+// start at 0 makes large.
 TEST(Invariants, CamesStepsOnNoiseShrinkAsItsResidualsFill) {
   const auto sizes = [](double beta2, double beta3) {
     recipe::OptimOptions came = named("came");
@@ -192,14 +205,17 @@ TEST(Invariants, CamesStepsOnNoiseShrinkAsItsResidualsFill) {
   };
   for (const auto& [beta2, beta3, known] :
        {std::tuple(0.999, 0.9999, std::map<int64_t, double>{{1, 11.1}, {10, 7.4}, {100, 2.5}, {300, 1.5}}),
-        std::tuple(0.95, 0.995, std::map<int64_t, double>{{1, 1.57}, {10, 1.10}, {100, 0.39}, {300, 0.30}})}) {
+        std::tuple(0.95, 0.995,
+                   std::map<int64_t, double>{{1, 1.57}, {10, 1.10}, {100, 0.39}, {300, 0.30}})}) {
     const std::map<int64_t, double> found = sizes(beta2, beta3);
-    for (const auto& [step, size] : known) EXPECT_NEAR(found.at(step), size, 0.12 * size) << beta3 << ", step " << step;
+    for (const auto& [step, size] : known)
+      EXPECT_NEAR(found.at(step), size, 0.12 * size) << beta3 << ", step " << step;
   }
 }
 
-// Rows that no gradient ever reaches (words that do not occur), a matrix that has none for long (experts without tokens) and then some: numbers stay finite, rows
-// without gradients move by their decay alone, and the first gradient after the pause is no larger a step than the clip allows.
+// Rows that no gradient ever reaches (words that do not occur), a matrix that has none for long (experts
+// without tokens) and then some: numbers stay finite, rows without gradients move by their decay alone, and
+// the first gradient after the pause is no larger a step than the clip allows.
 TEST(Invariants, ZeroGradientsForLong) {
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
     recipe::OptimOptions options = named(entry.name);
@@ -217,10 +233,13 @@ TEST(Invariants, ZeroGradientsForLong) {
       EXPECT_TRUE(at::equal(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3))) << entry.name;
     }
     EXPECT_LT(relative_error(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3)), 1e-3) << entry.name;
-    EXPECT_GT(relative_error(rows.value().narrow(0, 0, 2), start.narrow(0, 0, 2)), 1e-4) << entry.name << ": the others learn";
+    EXPECT_GT(relative_error(rows.value().narrow(0, 0, 2), start.narrow(0, 0, 2)), 1e-4)
+        << entry.name << ": the others learn";
 
     OneTensor paused(options, start, "fp32");
-    paused.steps(20, [](int64_t step) { return random_tensor({7, 5}, 100 + static_cast<uint64_t>(step), at::kFloat) * 1e-3; });
+    paused.steps(20, [](int64_t step) {
+      return random_tensor({7, 5}, 100 + static_cast<uint64_t>(step), at::kFloat) * 1e-3;
+    });
     paused.steps(400, [](int64_t) { return at::zeros({7, 5}, at::kFloat); });
     const Tensor before = paused.value().clone();
     paused.steps(1, [](int64_t) { return random_tensor({7, 5}, 999, at::kFloat) * 1e-3; });
@@ -230,14 +249,18 @@ TEST(Invariants, ZeroGradientsForLong) {
   }
 }
 
-// Singular values from a hundredth of ‖G‖ up end in [0.682, 1.135], from two thousandths up in [0.682, 1.203].
+// Singular values from a hundredth of ‖G‖ up end in [0.682, 1.135], from two thousandths up in [0.682,
+// 1.203].
 TEST(Invariants, NewtonSchulzMapsSingularValuesToAboutOne) {
   const auto ends = [](double least) {
     const int64_t n = 24;
-    const auto orthogonal = [&](uint64_t seed) { return std::get<0>(at::linalg_qr(random_tensor({n, n}, seed))); };
+    const auto orthogonal = [&](uint64_t seed) {
+      return std::get<0>(at::linalg_qr(random_tensor({n, n}, seed)));
+    };
     Tensor values = at::linspace(std::log(least), std::log(0.2), n, at::kDouble).exp();
     values[n - 1] = (1 - values.narrow(0, 0, n - 1).square().sum()).sqrt();  // ‖G‖ is 1
-    const Tensor found = at::linalg_svdvals(kernels::newton_schulz(at::matmul(orthogonal(1) * values, orthogonal(2).t()), 5));
+    const Tensor found =
+        at::linalg_svdvals(kernels::newton_schulz(at::matmul(orthogonal(1) * values, orthogonal(2).t()), 5));
     return std::pair(found.min().item<double>(), found.max().item<double>());
   };
   const auto [low, high] = ends(0.01);

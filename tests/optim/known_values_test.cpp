@@ -1,4 +1,5 @@
-// Known values of every optimizer but CAME (came_test.cpp): docs/sources/optimizers.md §12, and tests/optim/known_values.py, which is apart from this code.
+// Known values of every optimizer but CAME (came_test.cpp): docs/sources/optimizers.md §12, and
+// tests/optim/known_values.py, which is apart from this code.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +25,8 @@ using recipe::AdafactorForm;
 
 using Numbers = std::vector<double>;
 const Numbers kWeights = {0.5, -0.25, 0.125, -1, 0.75, 0.3};
-const Numbers kGradients[] = {{0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
+const Numbers kGradients[] = {
+    {0.1, -0.2, 0.3, -0.4, 0.5, -0.6}, {0.2, 0.1, -0.3, 0.05, -0.15, 0.25}, {-0.1, 0.4, 0.2, 0.3, 0, -0.5}};
 
 struct Known {
   std::string label;
@@ -38,7 +40,11 @@ std::vector<Known> known() {
        {.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 1e-2},
        {0.477508519904, -0.24796974603, 0.116375637046, -0.988132106153, 0.734573850467, 0.317882802095}},
       {"lamb l2",
-       {.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .lamb_decay = recipe::LambDecay::kL2, .weight_decay = 1e-2},
+       {.name = "lamb",
+        .beta2 = 0.999,
+        .eps = 1e-6,
+        .lamb_decay = recipe::LambDecay::kL2,
+        .weight_decay = 1e-2},
        {0.477367889265, -0.247690646961, 0.116327876734, -0.987724129635, 0.734398895586, 0.317741841835}},
       {"lamb no decay",
        {.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 0},
@@ -53,15 +59,24 @@ std::vector<Known> known() {
        {.name = "adafactor", .weight_decay = 1e-2},
        {0.492345380968, -0.257288709807, 0.121084143684, -1.00107986413, 0.746731592875, 0.308485421588}},
       {"adafactor fairseq, external lr, momentum",
-       {.name = "adafactor", .momentum = 0.9, .scale_by_weights = false, .relative_step = false, .weight_decay = 1e-2},
+       {.name = "adafactor",
+        .momentum = 0.9,
+        .scale_by_weights = false,
+        .relative_step = false,
+        .weight_decay = 1e-2},
        {0.496357904381, -0.250055749825, 0.12332114334, -0.998292163626, 0.74792493145, 0.302563228404}},
       {"adafactor big_vision, momentum",
-       {.name = "adafactor", .momentum = 0.9, .adafactor_form = AdafactorForm::kBigVision, .weight_decay = 1e-2},
+       {.name = "adafactor",
+        .momentum = 0.9,
+        .adafactor_form = AdafactorForm::kBigVision,
+        .weight_decay = 1e-2},
        {0.496357904381, -0.250055749825, 0.12332114334, -0.998292163626, 0.74792493145, 0.302563228404}},
       {"adafactor torch, vector",
        {.name = "adafactor", .adafactor_form = AdafactorForm::kTorch, .weight_decay = 1e-2},
        {0.494846144861, -0.253355804876, 0.122483475537}},
-      {"adafactor fairseq, vector", {.name = "adafactor", .weight_decay = 1e-2}, {0.494946195053, -0.253406630968, 0.12250832288}},
+      {"adafactor fairseq, vector",
+       {.name = "adafactor", .weight_decay = 1e-2},
+       {0.494946195053, -0.253406630968, 0.12250832288}},
       {"lion",
        {.name = "lion", .beta2 = 0.99, .weight_decay = 1e-2},
        {0.4898530149, -0.2599260074, 0.11496350365, -1.0097010299, 0.739776022399, 0.3099090091}},
@@ -114,11 +129,15 @@ TEST(KnownValues, OfThreeSteps) {
       for (const Numbers& gradient : kGradients) {
         const Tensor g = shaped(gradient, count);
         grad_of(set, "w").copy_(g * 4);
-        const double norm = g.norm().item<double>(), clip = each.options.name == "lamb" && norm > 1 ? 1 / norm : 1;  // as apex clips
-        optimizer->step({.lr = each.options.name == "sm3" && each.options.momentum == 0 ? 0.1 : 1e-2, .gradient_scale = 0.25 * clip});
+        // as apex clips
+        const double norm = g.norm().item<double>(),
+                     clip = each.options.name == "lamb" && norm > 1 ? 1 / norm : 1;
+        optimizer->step({.lr = each.options.name == "sm3" && each.options.momentum == 0 ? 0.1 : 1e-2,
+                         .gradient_scale = 0.25 * clip});
         EXPECT_TRUE(grad_of(set, "w").eq(0).all().item<bool>());
       }
-      EXPECT_LT(relative_error(value_of(set, "w"), shaped(each.expected, count)), std::string(dtype) == "fp64" ? 1e-8 : 1e-6);
+      EXPECT_LT(relative_error(value_of(set, "w"), shaped(each.expected, count)),
+                std::string(dtype) == "fp64" ? 1e-8 : 1e-6);
     }
   }
 }
@@ -127,11 +146,13 @@ TEST(KnownValues, OfThreeSteps) {
 TEST(KnownValues, TrustRatiosOfLamb) {
   const Numbers ratios = {0.572326366, 1.08721437, 1.45729595};
   model::ParameterSet set = set_of(6, "fp64");
-  const auto optimizer = make_optimizer({.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 1e-2}, set, Precision::named("fp64"));
+  const auto optimizer = make_optimizer({.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 1e-2},
+                                        set, Precision::named("fp64"));
   for (size_t step = 0; step < ratios.size(); ++step) {
     const Tensor g = shaped(kGradients[step], 6);
     grad_of(set, "w").copy_(g);
-    optimizer->step({.lr = 1e-2, .gradient_scale = 1 / std::max(1.0, g.norm().item<double>())});  // as apex clips
+    // as apex clips
+    optimizer->step({.lr = 1e-2, .gradient_scale = 1 / std::max(1.0, g.norm().item<double>())});
     const std::vector<OfTensor> measured = optimizer->measured();
     ASSERT_EQ(measured.size(), 1u);
     EXPECT_EQ(measured[0].name, kTrustRatio);
@@ -141,7 +162,8 @@ TEST(KnownValues, TrustRatiosOfLamb) {
 
 TEST(KnownValues, BoundsOfSm3) {
   model::ParameterSet set = set_of(6, "fp64");
-  const auto optimizer = make_optimizer({.name = "sm3", .momentum = 0, .weight_decay = 0}, set, Precision::named("fp64"));
+  const auto optimizer =
+      make_optimizer({.name = "sm3", .momentum = 0, .weight_decay = 0}, set, Precision::named("fp64"));
   for (const Numbers& gradient : kGradients) {
     grad_of(set, "w").copy_(shaped(gradient, 6));
     optimizer->step({.lr = 0.1});
@@ -155,16 +177,21 @@ TEST(KnownValues, BoundsOfSm3) {
 // The other side first gives the transpose; singular values end where the specification says.
 TEST(NewtonSchulz, KnownValuesAndRange) {
   const Tensor g = shaped(kGradients[0], 6);
-  const Tensor expected =
-      at::tensor({-0.568290092089, -0.0577419432735, 0.683773978636, -0.563354684342, 0.405612823564, -0.247870962786}, at::kDouble)
-          .view({2, 3});
+  const Tensor expected = at::tensor({-0.568290092089, -0.0577419432735, 0.683773978636, -0.563354684342,
+                                      0.405612823564, -0.247870962786},
+                                     at::kDouble)
+                              .view({2, 3});
   EXPECT_LT(relative_error(newton_schulz(g, 5), expected), 1e-10);
   EXPECT_LT(relative_error(newton_schulz(g.t(), 5).t(), expected), 1e-10);
   EXPECT_LT(relative_error(newton_schulz(g.to(at::kFloat), 5), expected), 1e-5);
   EXPECT_EQ(newton_schulz(at::zeros({3, 4}, at::kDouble), 5).abs().max().item<double>(), 0);
   // Of scalars in exact arithmetic.
-  for (const auto& [value, known] :
-       {std::pair(1.0, 0.696436), {0.5, 0.765439}, {0.1, 0.712120}, {0.01, 0.698917}, {0.001, 0.470544}, {1e-4, 0.048473}}) {
+  for (const auto& [value, known] : {std::pair(1.0, 0.696436),
+                                     {0.5, 0.765439},
+                                     {0.1, 0.712120},
+                                     {0.01, 0.698917},
+                                     {0.001, 0.470544},
+                                     {1e-4, 0.048473}}) {
     const Tensor diagonal = at::diag(at::tensor({value, std::sqrt(1 - value * value)}, at::kDouble));
     EXPECT_NEAR(newton_schulz(diagonal, 5)[0][0].item<double>(), known, 2e-6) << value;
   }
@@ -184,30 +211,35 @@ bool block_sets_that_multiply_bf16() {
   return name == "amx" || name == "avx512_bf16" || name == "neon_bf16";
 }
 
-// Products in bf16: where the iteration in exact arithmetic of the same matrix ends, to what its roundings leave (specs: 2e-2), on many
-// matrices at once, tall and wide, of a thread each and of all threads.
+// Products in bf16: where the iteration in exact arithmetic of the same matrix ends, to what its roundings
+// leave (specs: 2e-2), on many matrices at once, tall and wide, of a thread each and of all threads.
 TEST(NewtonSchulz, ProductsInBf16) {
   const longhaul::testing::PoisonFreshMemory poison;
   std::vector<Tensor> matrices = {at::zeros({5, 9}, at::kFloat), at::empty({0, 4}, at::kFloat)};
-  for (const auto& [rows, columns] : {std::pair(48, 80), {129, 65}, {1, 7}, {7, 1}, {64, 64}, {200, 130}, {1100, 520}, {520, 1030}})
-    matrices.push_back(longhaul::testing::random_tensor({rows, columns}, static_cast<uint64_t>(rows), at::kFloat));
+  for (const auto& [rows, columns] :
+       {std::pair(48, 80), {129, 65}, {1, 7}, {7, 1}, {64, 64}, {200, 130}, {1100, 520}, {520, 1030}})
+    matrices.push_back(
+        longhaul::testing::random_tensor({rows, columns}, static_cast<uint64_t>(rows), at::kFloat));
   const auto with = [&](kernels::NewtonSchulzProducts products) {
     std::vector<Tensor> results;
     std::vector<kernels::NewtonSchulzMatrix> problems;
     for (const Tensor& matrix : matrices) {
       results.push_back(at::empty_like(matrix));
-      problems.push_back({matrix.const_data_ptr<float>(), results.back().mutable_data_ptr<float>(), matrix.size(0), matrix.size(1)});
+      problems.push_back({matrix.const_data_ptr<float>(), results.back().mutable_data_ptr<float>(),
+                          matrix.size(0), matrix.size(1)});
     }
     kernels::newton_schulz_bf16(problems, 5, products);
     return results;
   };
   using Products = kernels::NewtonSchulzProducts;
   // In bf16 five iterations, each with three roundings of 2^-9 that the next one stretches by up to 3.4.
-  for (const auto& [products, largest, together] : {std::tuple(Products::kBf16, 2e-2, 3e-2), {Products::kFp32, 1e-4, 2e-5}}) {
+  for (const auto& [products, largest, together] :
+       {std::tuple(Products::kBf16, 2e-2, 3e-2), {Products::kFp32, 1e-4, 2e-5}}) {
     const std::vector<Tensor> found = with(products);
     EXPECT_EQ(found[0].abs().max().item<double>(), 0);
     for (size_t i = 2; i < matrices.size(); ++i) {
-      const Tensor exact = newton_schulz(matrices[i].to(at::kDouble), 5), difference = found[i].to(at::kDouble) - exact;
+      const Tensor exact = newton_schulz(matrices[i].to(at::kDouble), 5),
+                   difference = found[i].to(at::kDouble) - exact;
       EXPECT_LT(difference.abs().max().item<double>(), largest) << matrices[i].sizes();
       EXPECT_LT((difference.norm() / exact.norm()).item<double>(), together) << matrices[i].sizes();
     }
@@ -218,7 +250,8 @@ TEST(NewtonSchulz, ProductsInBf16) {
     for (size_t i = 0; i < matrices.size(); ++i) EXPECT_TRUE(same_bits(found[i], alone[i]));
   }
   const bool own = block_sets_that_multiply_bf16();
-  const std::vector<Tensor> chosen = newton_schulz(matrices, 5, at::kBFloat16), expected = with(own ? Products::kBf16 : Products::kFp32);
+  const std::vector<Tensor> chosen = newton_schulz(matrices, 5, at::kBFloat16),
+                            expected = with(own ? Products::kBf16 : Products::kFp32);
   for (size_t i = 0; i < matrices.size(); ++i) EXPECT_TRUE(same_bits(chosen[i], expected[i]));
   EXPECT_TRUE(same_bits(newton_schulz(matrices, 5, at::kFloat)[2], newton_schulz(matrices[2], 5)));
 }
@@ -235,13 +268,15 @@ TEST(KnownValues, StateIsWhatEntriesSayAndBf16FollowsTheMaster) {
     std::map<std::string, int64_t> state;
     for (const StateTensor& each : optimizer->state()) {
       if (each.kind == "master")
-        EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type()))) << entry.name << " " << each.name;
+        EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type())))
+            << entry.name << " " << each.name;
       else
         state[each.name] += static_cast<int64_t>(each.view.nbytes());
     }
     for (const auto& each : small_specs()) {
       const layout::Shape& shape = each.tensor.global_shape;
-      EXPECT_EQ(state[each.tensor.name], recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4))
+      EXPECT_EQ(state[each.tensor.name],
+                recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4))
           << entry.name << " " << each.tensor.name;
     }
   }

@@ -1,4 +1,5 @@
-// What the memory plan says an optimizer keeps, and what it takes while a step goes on, is what the allocator counts, within 1 %; an outer loop's too.
+// What the memory plan says an optimizer keeps, and what it takes while a step goes on, is what the allocator
+// counts, within 1 %; an outer loop's too.
 #include <gtest/gtest.h>
 
 #include "optim/optimizer.h"
@@ -16,8 +17,8 @@ using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 using recipe::Role;
 
 std::vector<layout::ParameterSpec> matrices_and_a_norm() {
-  std::vector<layout::ParameterSpec> specs = {spec("table", {700, 160}, true), spec("up", {384, 160}, true), spec("down", {160, 384}, true),
-                                              spec("norm", {160}, false)};
+  std::vector<layout::ParameterSpec> specs = {spec("table", {700, 160}, true), spec("up", {384, 160}, true),
+                                              spec("down", {160, 384}, true), spec("norm", {160}, false)};
   specs[0].tensor.role = Role::kEmbedding;
   specs[2].tensor.role = Role::kChannelDown;
   for (size_t i = 1; i < specs.size(); ++i) specs[i].layer = 0;
@@ -35,8 +36,10 @@ double planned_state(const recipe::OptimOptions& options, const std::vector<layo
   double planned = 0;
   for (const auto& each : specs) {
     const layout::Shape& shape = each.tensor.global_shape;
-    planned += static_cast<double>(recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4));
-    if (!layout::kept_wide(each)) planned += 4 * static_cast<double>(each.elements());  // the master beside bf16
+    planned +=
+        static_cast<double>(recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4));
+    // the master beside bf16
+    if (!layout::kept_wide(each)) planned += 4 * static_cast<double>(each.elements());
   }
   return planned;
 }
@@ -57,11 +60,12 @@ void expect_as_planned(const recipe::OptimOptions& options, const std::string& w
   const MemoryStatistics between = memory_statistics();
   reset_memory_peaks();
   optimizer->step({.lr = 1e-3});
-  const auto taken =
-      static_cast<double>(memory_statistics().of(MemoryPurpose::kWorkspace).peak - between.of(MemoryPurpose::kWorkspace).bytes);
+  const auto taken = static_cast<double>(memory_statistics().of(MemoryPurpose::kWorkspace).peak -
+                                         between.of(MemoryPurpose::kWorkspace).bytes);
   EXPECT_NEAR(taken, updating.bytes(), 0.01 * updating.bytes() + 1024) << what << " while a step goes on";
   // Four bytes a matrix stay of what a step finds out.
-  EXPECT_NEAR(static_cast<double>(memory_statistics().total.bytes), static_cast<double>(between.total.bytes), 64)
+  EXPECT_NEAR(static_cast<double>(memory_statistics().total.bytes), static_cast<double>(between.total.bytes),
+              64)
       << what << " keeps nothing of a step";
 }
 
@@ -69,7 +73,8 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
   install_cpu_allocator();
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
     using enum recipe::StateDtype;
-    for (const auto& [momentum, dtype] : {std::pair(-1.0, kFloat32), {0.0, kFloat32}, {0.9, kFloat32}, {0.9, kBfloat16}, {0.9, kInt8}}) {
+    for (const auto& [momentum, dtype] :
+         {std::pair(-1.0, kFloat32), {0.0, kFloat32}, {0.9, kFloat32}, {0.9, kBfloat16}, {0.9, kInt8}}) {
       expect_as_planned({.name = std::string(entry.name), .momentum = momentum, .state_dtype = dtype},
                         fmt::format("{}, momentum {}, {}", entry.name, momentum, static_cast<int>(dtype)));
     }
@@ -81,11 +86,13 @@ TEST(OptimizerMemory, OfGroupsIsWhatThePlanSays) {
   const auto with = [](std::string name, std::vector<recipe::OptimGroup> groups) {
     return recipe::OptimOptions{.name = std::move(name), .groups = std::move(groups)};
   };
-  expect_as_planned(with("came", {{.tensors = {Role::kEmbedding}, .name = "adamw"}}), "came, a table of adamw's");
-  expect_as_planned(
-      with("adamw", {{.tensors = {Role::kEmbedding}, .name = "adafactor"}, {.tensors = {Role::kChannelUp}, .state_dtype = "int8"}}),
-      "adamw, a table of adafactor's, a matrix in 8 bits");
-  expect_as_planned(with("muon", {{.tensors = {Role::kChannelDown}, .name = "sm3"}, {.tensors = {Role::kNorm}, .name = "sgd"}}),
+  expect_as_planned(with("came", {{.tensors = {Role::kEmbedding}, .name = "adamw"}}),
+                    "came, a table of adamw's");
+  expect_as_planned(with("adamw", {{.tensors = {Role::kEmbedding}, .name = "adafactor"},
+                                   {.tensors = {Role::kChannelUp}, .state_dtype = "int8"}}),
+                    "adamw, a table of adafactor's, a matrix in 8 bits");
+  expect_as_planned(with("muon", {{.tensors = {Role::kChannelDown}, .name = "sm3"},
+                                  {.tensors = {Role::kNorm}, .name = "sgd"}}),
                     "muon, a matrix of sm3's, norms of sgd's");
 }
 
@@ -101,9 +108,13 @@ TEST(OptimizerMemory, OfOuterLoopsIsWhatThePlanSays) {
       {"diloco", {.method = Outer::kDiloco, .every = 1}},
       {"co2", {.method = Outer::kCo2, .every = 1}},
       {"co2, a gap for each tensor, in bf16",
-       {.method = Outer::kCo2, .every = 1, .gap = OuterGap::kPerTensor, .wire = recipe::OuterWire::kBfloat16}},
+       {.method = Outer::kCo2,
+        .every = 1,
+        .gap = OuterGap::kPerTensor,
+        .wire = recipe::OuterWire::kBfloat16}},
       {"delay_corrected", {.method = Outer::kDelayCorrected, .every = 1}},
-      {"streaming in bf16", {.method = Outer::kStreaming, .every = 2, .fragments = 2, .wire = recipe::OuterWire::kBfloat16}}};
+      {"streaming in bf16",
+       {.method = Outer::kStreaming, .every = 2, .fragments = 2, .wire = recipe::OuterWire::kBfloat16}}};
   for (const auto& [name, options] : all) {
     recipe::OptimOptions optim{.name = "came"};
     optim.outer = options;

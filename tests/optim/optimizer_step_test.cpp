@@ -1,5 +1,6 @@
-// optimizer_step, the operator that Python has (kernels/optimizer_step), beside the trainer's optimizers: values and states to the bit, step after step. What the
-// trainer's should be is known_values_test's, came_test's and, from Python, tests/peer/optimizer_steps.py's.
+// optimizer_step, the operator that Python has (kernels/optimizer_step), beside the trainer's optimizers:
+// values and states to the bit, step after step. What the trainer's should be is known_values_test's,
+// came_test's and, from Python, tests/peer/optimizer_steps.py's.
 #include "kernels/optimizer_step/op.h"
 
 #include <gmock/gmock.h>
@@ -35,24 +36,38 @@ std::vector<StepCase> step_cases() {
     const std::string name(entry.name);
     cases.push_back({name, {.name = name}, {}, {}});
   }
-  const auto add = [&](const std::string& label, recipe::OptimOptions options, Numbers given, const std::string& dtype = {}) {
+  const auto add = [&](const std::string& label, recipe::OptimOptions options, Numbers given,
+                       const std::string& dtype = {}) {
     cases.push_back({label, std::move(options), std::move(given), dtype});
   };
-  add("adamw", {.name = "adamw", .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.3}, {0.8, 0.99, 1e-4, 0.3});
+  add("adamw", {.name = "adamw", .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.3},
+      {0.8, 0.99, 1e-4, 0.3});
   add("lamb l2", {.name = "lamb", .lamb_decay = recipe::LambDecay::kL2}, {0.9, 0.95, 1e-8, 0.1, 0, 1});
   add("lamb without decay", {.name = "lamb", .weight_decay = 0}, {0.9, 0.95, 1e-8, 0});
   add("nvlamb", {.name = "lamb", .nvlamb = true, .weight_decay = 0}, {0.9, 0.95, 1e-8, 0, 1});
-  add("came clipped", {.name = "came", .beta3 = 0.99, .update_clip = 0.1, .square_eps = 1e-20, .residual_eps = 1e-10},
+  add("came clipped",
+      {.name = "came", .beta3 = 0.99, .update_clip = 0.1, .square_eps = 1e-20, .residual_eps = 1e-10},
       {0.9, 0.95, 0.99, 0.1, 0.1, 1e-20, 1e-10});
-  add("came corrected", {.name = "came", .beta3 = 0.99, .correct_residuals = true}, {0.9, 0.95, 0.99, 0.1, 1, 1e-30, 1e-16, 1});
+  add("came corrected", {.name = "came", .beta3 = 0.99, .correct_residuals = true},
+      {0.9, 0.95, 0.99, 0.1, 1, 1e-30, 1e-16, 1});
   add("adafactor torch", {.name = "adafactor", .adafactor_form = AdafactorForm::kTorch}, {0, 0.1, 1});
-  add("adafactor big_vision", {.name = "adafactor", .momentum = 0.8, .adafactor_form = AdafactorForm::kBigVision}, {0.8, 0.1, 2});
+  add("adafactor big_vision",
+      {.name = "adafactor", .momentum = 0.8, .adafactor_form = AdafactorForm::kBigVision}, {0.8, 0.1, 2});
   add("adafactor with its own rate",
-      {.name = "adafactor", .update_clip = 0.5, .momentum = 0.9, .scale_by_weights = false, .relative_step = false},
+      {.name = "adafactor",
+       .update_clip = 0.5,
+       .momentum = 0.9,
+       .scale_by_weights = false,
+       .relative_step = false},
       {0.9, 0.1, 0, 0, 0, 0.5});
-  add("lion faded", {.name = "lion", .beta2 = 0.99, .sign_fade = 0.5, .weight_decay = 0}, {0.9, 0.99, 0, 0.5});
+  add("lion faded", {.name = "lion", .beta2 = 0.99, .sign_fade = 0.5, .weight_decay = 0},
+      {0.9, 0.99, 0, 0.5});
   add("muon original",
-      {.name = "muon", .momentum = 0.8, .nesterov = false, .muon_scale = recipe::MuonScale::kOriginal, .muon_iterations = 3},
+      {.name = "muon",
+       .momentum = 0.8,
+       .nesterov = false,
+       .muon_scale = recipe::MuonScale::kOriginal,
+       .muon_iterations = 3},
       {0.8, 0.1, 0, 1, 3});
   add("muon, products in bf16", {.name = "muon"}, {0.95, 0.1, 1, 0, 5, 1}, "bf16");
   add("sm3 without momentum", {.name = "sm3", .square_eps = 1e-10, .momentum = 0}, {0, 0.1, 1e-10});
@@ -63,9 +78,10 @@ std::vector<StepCase> step_cases() {
 
 // More than a tile and than a stretch, one row, one column, few columns; vectors.
 std::vector<layout::ParameterSpec> step_specs(const std::string& optimizer) {
-  std::vector<layout::ParameterSpec> specs = {spec("a", {5, 7}, true), spec("tall", {531, 130}, true), spec("row", {1, 33}, true),
-                                              spec("column", {19, 1}, true)};
-  if (optimizer != "muon") specs.push_back(spec("vector", {70003}, true)), specs.push_back(spec("norm", {37}, true));
+  std::vector<layout::ParameterSpec> specs = {spec("a", {5, 7}, true), spec("tall", {531, 130}, true),
+                                              spec("row", {1, 33}, true), spec("column", {19, 1}, true)};
+  if (optimizer != "muon")
+    specs.push_back(spec("vector", {70003}, true)), specs.push_back(spec("norm", {37}, true));
   for (layout::ParameterSpec& each : specs) each.layer = 0;
   return specs;
 }
@@ -104,12 +120,14 @@ void expect_trainers_bits(const StepCase& each, const std::string& dtype) {
     size_t next = 0;
     for (size_t i = 0; i < specs.size(); ++i) {
       const std::vector<StateTensor>& of_tensor = expected.at(specs[i].tensor.name);
-      EXPECT_TRUE(same_bits(call.values[i], of_tensor[0].view)) << specs[i].tensor.name << " step " << call.step;
+      EXPECT_TRUE(same_bits(call.values[i], of_tensor[0].view))
+          << specs[i].tensor.name << " step " << call.step;
       EXPECT_TRUE(same_bits(call.gradients[i], given[i])) << "the gradient stays";
       for (size_t k = 1; k < of_tensor.size(); ++k, ++next) {
         ASSERT_LT(next, kinds.size());
         EXPECT_EQ(kinds[next], of_tensor[k].kind) << specs[i].tensor.name;
-        EXPECT_TRUE(same_bits(call.states[next], of_tensor[k].view)) << specs[i].tensor.name << " " << kinds[next] << " step " << call.step;
+        EXPECT_TRUE(same_bits(call.states[next], of_tensor[k].view))
+            << specs[i].tensor.name << " " << kinds[next] << " step " << call.step;
       }
     }
     EXPECT_EQ(next, kinds.size());
@@ -140,9 +158,12 @@ TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
     const Tensor start = random_tensor({2, 3, 5, 7}, 1), gradient = random_tensor({2, 3, 5, 7}, 2);
     OptimizerStep stacked{.name = name, .values = {start.clone()}, .gradients = {gradient}, .lr = 1e-2};
     OptimizerStep apart = stacked, strided = stacked;
-    for (const kernels::NamedState& each : optimizer_states(name, stacked.values, {})) stacked.states.push_back(each.tensor);
+    for (const kernels::NamedState& each : optimizer_states(name, stacked.values, {}))
+      stacked.states.push_back(each.tensor);
     // Every other element of memory twice as long; the others stay.
-    const auto spread = [](const Tensor& tensor) { return at::stack({tensor, at::full_like(tensor, 7)}, -1).select(-1, 0); };
+    const auto spread = [](const Tensor& tensor) {
+      return at::stack({tensor, at::full_like(tensor, 7)}, -1).select(-1, 0);
+    };
     strided.values = {spread(start)}, strided.gradients = {spread(gradient)};
     for (const Tensor& state : stacked.states) strided.states.push_back(spread(state));
     apart.values.clear(), apart.gradients.clear();
@@ -150,9 +171,11 @@ TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
       apart.values.push_back(start.view({6, 5, 7})[k].clone());
       apart.gradients.push_back(gradient.view({6, 5, 7})[k]);
     }
-    for (const kernels::NamedState& each : optimizer_states(name, apart.values, {})) apart.states.push_back(each.tensor);
+    for (const kernels::NamedState& each : optimizer_states(name, apart.values, {}))
+      apart.states.push_back(each.tensor);
     for (int64_t step = 1; step <= 3; ++step) {
-      for (OptimizerStep* call : {&stacked, &apart, &strided}) call->step = step, kernels::optimizer_step(*call);
+      for (OptimizerStep* call : {&stacked, &apart, &strided})
+        call->step = step, kernels::optimizer_step(*call);
     }
     EXPECT_TRUE(same_bits(stacked.values[0].view({6, 5, 7}), at::stack(apart.values)));
     EXPECT_TRUE(same_bits(stacked.values[0], strided.values[0]));
@@ -161,7 +184,8 @@ TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
       EXPECT_TRUE(same_bits(stacked.states[k], strided.states[k])) << k;
       const std::vector<Tensor> of_matrices = [&] {
         std::vector<Tensor> states;
-        for (size_t i = k; i < apart.states.size(); i += stacked.states.size()) states.push_back(apart.states[i]);
+        for (size_t i = k; i < apart.states.size(); i += stacked.states.size())
+          states.push_back(apart.states[i]);
         return states;
       }();
       const Tensor together = at::stack(of_matrices);
@@ -172,9 +196,12 @@ TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
 
 TEST(OptimizerStep, TensorsWithoutElementsAndNoTensorsAtAll) {
   for (const kernels::StepRule& rule : kernels::step_rules()) {
-    OptimizerStep call{.name = std::string(rule.name), .values = {at::zeros({0, 3}), at::zeros({3, 0}), at::zeros({0, 2, 2})}, .lr = 1};
+    OptimizerStep call{.name = std::string(rule.name),
+                       .values = {at::zeros({0, 3}), at::zeros({3, 0}), at::zeros({0, 2, 2})},
+                       .lr = 1};
     call.gradients = at::_foreach_clone(call.values);
-    for (const kernels::NamedState& each : optimizer_states(call.name, call.values, {})) call.states.push_back(each.tensor);
+    for (const kernels::NamedState& each : optimizer_states(call.name, call.values, {}))
+      call.states.push_back(each.tensor);
     EXPECT_NO_THROW(kernels::optimizer_step(call)) << rule.name;
     EXPECT_NO_THROW(kernels::optimizer_step({.name = std::string(rule.name)}));
   }
@@ -183,7 +210,8 @@ TEST(OptimizerStep, TensorsWithoutElementsAndNoTensorsAtAll) {
 TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
   const Tensor w = at::ones({2, 3});
   OptimizerStep right{.name = "came", .values = {w}, .gradients = {at::ones({2, 3})}, .lr = 1e-3};
-  for (const kernels::NamedState& each : optimizer_states("came", {w}, {})) right.states.push_back(each.tensor);
+  for (const kernels::NamedState& each : optimizer_states("came", {w}, {}))
+    right.states.push_back(each.tensor);
   const auto refused = [&](const std::string& argument, const std::string& expected, const auto& spoil) {
     OptimizerStep call = right;
     spoil(call);
@@ -192,22 +220,34 @@ TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
       ADD_FAILURE() << argument << " was taken";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kUsage);
-      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("bad argument " + argument), ::testing::HasSubstr(expected)));
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("bad argument " + argument),
+                                                 ::testing::HasSubstr(expected)));
     }
     EXPECT_TRUE(at::equal(w, at::ones({2, 3})));
   };
-  refused("name", "adamw, lamb, came, adafactor, lion, muon, sm3, sgd", [](OptimizerStep& call) { call.name = "adam"; });
-  refused("values[0]", "fp32", [](OptimizerStep& call) { call.values[0] = call.values[0].to(at::kBFloat16); });
-  refused("values[0]", "matrices [n, m]", [](OptimizerStep& call) { call.name = "muon", call.values[0] = at::ones({3}); });
+  refused("name", "adamw, lamb, came, adafactor, lion, muon, sm3, sgd",
+          [](OptimizerStep& call) { call.name = "adam"; });
+  refused("values[0]", "fp32",
+          [](OptimizerStep& call) { call.values[0] = call.values[0].to(at::kBFloat16); });
+  refused("values[0]", "matrices [n, m]",
+          [](OptimizerStep& call) { call.name = "muon", call.values[0] = at::ones({3}); });
   refused("gradients", "1, one for each of values", [](OptimizerStep& call) { call.gradients.clear(); });
-  refused("gradients[0]", "[2, 3] fp32 on cpu", [](OptimizerStep& call) { call.gradients[0] = at::ones({3, 2}); });
-  refused("gradients[0]", "[2, 3] fp32 on cpu", [](OptimizerStep& call) { call.gradients[0] = at::ones({2, 3}, at::kDouble); });
+  refused("gradients[0]", "[2, 3] fp32 on cpu", [](OptimizerStep& call) {
+    call.gradients[0] = at::ones({3, 2});
+  });
+  refused("gradients[0]", "[2, 3] fp32 on cpu", [](OptimizerStep& call) {
+    call.gradients[0] = at::ones({2, 3}, at::kDouble);
+  });
   refused("states", "5 of came for these 1 values", [](OptimizerStep& call) { call.states.pop_back(); });
-  refused("states[1]", "row_mean of values[0]: [2] fp32 on cpu", [](OptimizerStep& call) { call.states[1] = at::zeros({3}); });
+  refused("states[1]", "row_mean of values[0]: [2] fp32 on cpu",
+          [](OptimizerStep& call) { call.states[1] = at::zeros({3}); });
   refused("step", "1 or more", [](OptimizerStep& call) { call.step = 0; });
   refused("lr", "0 or more", [](OptimizerStep& call) { call.lr = -1; });
-  refused("beta3 (options[2])", "a number from 0 to 0.999999999", [](OptimizerStep& call) { call.options = {0.9, 0.9, 1}; });
-  refused("options", "at most 8 numbers for came: beta1, beta2", [](OptimizerStep& call) { call.options = Numbers(9, 0.5); });
+  refused("beta3 (options[2])", "a number from 0 to 0.999999999", [](OptimizerStep& call) {
+    call.options = {0.9, 0.9, 1};
+  });
+  refused("options", "at most 8 numbers for came: beta1, beta2",
+          [](OptimizerStep& call) { call.options = Numbers(9, 0.5); });
   refused("form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) {
     call.name = "adafactor", call.options = {0, 0, 0.5};
   });

@@ -1,4 +1,5 @@
-// A small problem for outer loops, trained by ranks that are threads, each a worker: what tests compare with plain loops over all workers.
+// A small problem for outer loops, trained by ranks that are threads, each a worker: what tests compare with
+// plain loops over all workers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,8 +31,10 @@ struct Problem {
 
   double start(size_t i) const { return unit * (1 + 0.1 * static_cast<double>(i)); }
   double gradient(int64_t worker, int64_t step, size_t i, double w) const {
-    const auto k = static_cast<double>(i), who = alike ? 0 : static_cast<double>(worker), when = static_cast<double>(step);
-    return curvature[i] * (w - unit * 0.3 * std::sin(who + k)) + unit * noise * std::sin(1.7 * who + 2.3 * when + 0.9 * k);
+    const auto k = static_cast<double>(i), who = alike ? 0 : static_cast<double>(worker),
+               when = static_cast<double>(step);
+    return curvature[i] * (w - unit * 0.3 * std::sin(who + k)) +
+           unit * noise * std::sin(1.7 * who + 2.3 * when + 0.9 * k);
   }
 };
 
@@ -93,9 +96,13 @@ struct Worker {
     }
   }
   std::optional<OuterRound> step(const Problem& problem, int64_t step) {
-    for_each([&](size_t i, double& value, double& gradient) { gradient = problem.gradient(ranks.worker(), step, i, value); });
+    for_each([&](size_t i, double& value, double& gradient) {
+      gradient = problem.gradient(ranks.worker(), step, i, value);
+    });
     optimizer->step({.lr = problem.lr(step)});
-    return loop->after_step({.lr = problem.lr(step), .loss = 1.0 + static_cast<double>(ranks.worker()), .left = problem.steps - step});
+    return loop->after_step({.lr = problem.lr(step),
+                             .loss = 1.0 + static_cast<double>(ranks.worker()),
+                             .left = problem.steps - step});
   }
   Vector weights() {
     Vector all;
@@ -109,9 +116,11 @@ struct Worker {
   std::unique_ptr<OuterLoop> loop;
 };
 
-inline Seen on_ranks(const OuterOptions& options, const Problem& problem, std::vector<OuterRound>* rounds = nullptr) {
+inline Seen on_ranks(const OuterOptions& options, const Problem& problem,
+                     std::vector<OuterRound>* rounds = nullptr) {
   Seen seen;
-  seen.weights.assign(static_cast<size_t>(problem.steps), std::vector<Vector>(static_cast<size_t>(problem.workers)));
+  seen.weights.assign(static_cast<size_t>(problem.steps),
+                      std::vector<Vector>(static_cast<size_t>(problem.workers)));
   comm::run_ranks(problem.workers, [&](comm::Communicator& world) {
     Worker worker(problem, options, world);
     for (int64_t step = 1; step <= problem.steps; ++step) {
@@ -126,7 +135,8 @@ inline Seen on_ranks(const OuterOptions& options, const Problem& problem, std::v
   return seen;
 }
 
-// Sums over three workers are taken in another order than means: some units of the last place, which rounds carry on.
+// Sums over three workers are taken in another order than means: some units of the last place, which rounds
+// carry on.
 constexpr double kRounding = 1e-12;
 
 inline void expect_same(const Seen& found, const Seen& expected, const std::string& what) {
@@ -134,7 +144,8 @@ inline void expect_same(const Seen& found, const Seen& expected, const std::stri
   for (size_t s = 0; s < found.weights.size(); ++s) {
     for (size_t w = 0; w < found.weights[s].size(); ++w) {
       for (size_t i = 0; i < found.weights[s][w].size(); ++i) {
-        EXPECT_NEAR(found.weights[s][w][i], expected.weights[s][w][i], kRounding * std::max(1.0, std::abs(expected.weights[s][w][i])))
+        EXPECT_NEAR(found.weights[s][w][i], expected.weights[s][w][i],
+                    kRounding * std::max(1.0, std::abs(expected.weights[s][w][i])))
             << what << ": step " << s + 1 << " worker " << w << " element " << i;
       }
     }

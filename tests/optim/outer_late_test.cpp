@@ -1,7 +1,8 @@
 // ctest: label=full timeout=300
-// Outer loops that keep what is learnt while an exchange is on its way, beside plain loops over all workers, fp64, written from the publications:
-// delay-corrected merging (LOSCAR-SGD, arXiv 2605.20866: w = z + mean(y) - y) and streaming fragments (Streaming DiLoCo, arXiv 2501.18512: Nesterov's
-// outer step from the anchor, then a mixture of both). Where one worker would be, all see the same.
+// Outer loops that keep what is learnt while an exchange is on its way, beside plain loops over all workers,
+// fp64, written from the publications: delay-corrected merging (LOSCAR-SGD, arXiv 2605.20866: w = z + mean(y)
+// - y) and streaming fragments (Streaming DiLoCo, arXiv 2501.18512: Nesterov's outer step from the anchor,
+//   then a mixture of both). Where one worker would be, all see the same.
 #include <gmock/gmock.h>
 
 #include "outer_for_tests.h"
@@ -15,7 +16,8 @@ using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 void local_steps(const Problem& problem, int64_t step, std::vector<Vector>& workers) {
   for (size_t worker = 0; worker < workers.size(); ++worker) {
     for (size_t i = 0; i < workers[worker].size(); ++i)
-      workers[worker][i] -= problem.lr(step) * problem.gradient(static_cast<int64_t>(worker), step, i, workers[worker][i]);
+      workers[worker][i] -=
+          problem.lr(step) * problem.gradient(static_cast<int64_t>(worker), step, i, workers[worker][i]);
   }
 }
 
@@ -33,9 +35,11 @@ std::vector<Vector> at_the_start(const Problem& problem) {
   return std::vector<Vector>(static_cast<size_t>(problem.workers), w);
 }
 
-// Behind every τ-th step all send y, behind `delay` further ones each takes what the others have more than it had. by_lr: of what the anchor is to move by
-// only the share that the learning rate has kept since y was sent.
-std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, int64_t delay, bool by_lr = false) {
+// Behind every τ-th step all send y, behind `delay` further ones each takes what the others have more than it
+// had. by_lr: of what the anchor is to move by only the share that the learning rate has kept since y was
+// sent.
+std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, int64_t delay,
+                                        bool by_lr = false) {
   std::vector<std::vector<Vector>> seen;
   std::vector<Vector> w = at_the_start(problem), y;
   Vector anchor = w.front();
@@ -48,7 +52,8 @@ std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, i
       const double kept = by_lr ? problem.lr(step) / rate_then : 1;
       for (size_t i = 0; i < mean.size(); ++i) {
         const double movement = kept * (anchor[i] - mean[i]);
-        for (size_t worker = 0; worker < w.size(); ++worker) w[worker][i] += anchor[i] - y[worker][i] - movement;
+        for (size_t worker = 0; worker < w.size(); ++worker)
+          w[worker][i] += anchor[i] - y[worker][i] - movement;
         anchor[i] -= movement;
       }
       y.clear();
@@ -66,7 +71,8 @@ std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, i
 // Elements of the problem's three layers: layer l belongs to fragment l mod their number.
 int64_t fragment_of_element(size_t i, int64_t fragments) { return (i < 4 ? 0 : i < 7 ? 1 : 2) % fragments; }
 
-std::vector<std::vector<Vector>> streaming(const Problem& problem, const OuterOptions& options, double momentum, double lr) {
+std::vector<std::vector<Vector>> streaming(const Problem& problem, const OuterOptions& options,
+                                           double momentum, double lr) {
   const int64_t apart = options.every / options.fragments, delay = options.delay > 0 ? options.delay : apart;
   std::vector<std::vector<Vector>> seen;
   std::vector<Vector> w = at_the_start(problem);
@@ -100,7 +106,8 @@ std::vector<std::vector<Vector>> streaming(const Problem& problem, const OuterOp
   return seen;
 }
 
-void expect_weights(const Seen& found, const std::vector<std::vector<Vector>>& expected, const std::string& what) {
+void expect_weights(const Seen& found, const std::vector<std::vector<Vector>>& expected,
+                    const std::string& what) {
   ASSERT_EQ(found.weights.size(), expected.size()) << what;
   for (size_t s = 0; s < expected.size(); ++s) {
     for (size_t w = 0; w < expected[s].size(); ++w) {
@@ -117,9 +124,11 @@ TEST(OuterLate, DelayCorrectedIsItsEquation) {
       Problem problem{.workers = workers, .steps = 17};
       problem.lr = [](int64_t step) { return 0.05 - 0.001 * static_cast<double>(step); };
       const OuterOptions options{.method = Outer::kDelayCorrected, .every = 3, .delay = delay};
-      expect_weights(on_ranks(options, problem), loscar(problem, 3, delay == 0 ? 3 : delay), "delay " + std::to_string(delay));
+      expect_weights(on_ranks(options, problem), loscar(problem, 3, delay == 0 ? 3 : delay),
+                     "delay " + std::to_string(delay));
       const OuterOptions by_lr{.method = Outer::kDelayCorrected, .every = 3, .by_lr = true, .delay = delay};
-      expect_weights(on_ranks(by_lr, problem), loscar(problem, 3, delay == 0 ? 3 : delay, true), "by lr, delay " + std::to_string(delay));
+      expect_weights(on_ranks(by_lr, problem), loscar(problem, 3, delay == 0 ? 3 : delay, true),
+                     "by lr, delay " + std::to_string(delay));
     }
   }
 }
@@ -132,14 +141,34 @@ TEST(OuterLate, StreamingIsItsEquations) {
   const std::vector<Row> rows = {
       {{.method = Outer::kStreaming, .every = 6, .fragments = 3}, 0.9, 0.7},
       {{.method = Outer::kStreaming, .every = 6, .delay = 1, .fragments = 2, .mix = 0}, 0.9, 0.7},
-      {{.method = Outer::kStreaming, .every = 4, .momentum = 0.5, .lr = 0.9, .delay = 3, .fragments = 1, .mix = 0.25}, 0.5, 0.9},
-      {{.method = Outer::kStreaming, .every = 6, .by_lr = true, .delay = 1, .fragments = 2, .mix = 0}, 0.9, 0.7},
-      {{.method = Outer::kStreaming, .every = 6, .momentum = 0, .lr = 1, .delay = 2, .fragments = 3, .mix = 1}, 0, 1}};
+      {{.method = Outer::kStreaming,
+        .every = 4,
+        .momentum = 0.5,
+        .lr = 0.9,
+        .delay = 3,
+        .fragments = 1,
+        .mix = 0.25},
+       0.5,
+       0.9},
+      {{.method = Outer::kStreaming, .every = 6, .by_lr = true, .delay = 1, .fragments = 2, .mix = 0},
+       0.9,
+       0.7},
+      {{.method = Outer::kStreaming,
+        .every = 6,
+        .momentum = 0,
+        .lr = 1,
+        .delay = 2,
+        .fragments = 3,
+        .mix = 1},
+       0,
+       1}};
   for (size_t r = 0; r < rows.size(); ++r) {
     for (const int64_t workers : {2, 3, 4}) {
       Problem problem{.workers = workers, .steps = 23};
-      if (rows[r].options.by_lr) problem.lr = [](int64_t step) { return 0.05 - 0.002 * static_cast<double>(step); };
-      expect_weights(on_ranks(rows[r].options, problem), streaming(problem, rows[r].options, rows[r].momentum, rows[r].lr),
+      if (rows[r].options.by_lr)
+        problem.lr = [](int64_t step) { return 0.05 - 0.002 * static_cast<double>(step); };
+      expect_weights(on_ranks(rows[r].options, problem),
+                     streaming(problem, rows[r].options, rows[r].momentum, rows[r].lr),
                      "row " + std::to_string(r));
     }
   }
@@ -161,7 +190,8 @@ TEST(OuterLate, DelayCorrectedWorkersThatSeeTheSameTrainAsOne) {
 TEST(OuterLate, AllHaveTheSameBitsBehindTheLastRound) {
   for (const Outer method : {Outer::kDelayCorrected, Outer::kStreaming}) {
     for (const int64_t steps : {12, 13}) {  // with a round's end, and without
-      const Seen seen = on_ranks({.method = method, .every = 4, .delay = 1, .fragments = 2}, {.steps = steps});
+      const Seen seen =
+          on_ranks({.method = method, .every = 4, .delay = 1, .fragments = 2}, {.steps = steps});
       EXPECT_NE(seen.weights[7][0], seen.weights[7][1]) << "workers keep their own";
       for (const Vector& own : seen.weights.back()) EXPECT_EQ(own, seen.weights.back()[0]);
     }
@@ -189,17 +219,24 @@ TEST(OuterLate, TellsWhereWeightsTakeWhatHasCome) {
   EXPECT_EQ(rounds[1].applied, 0);
 }
 
-// docs/sources/co2.md §5: where CO2 oscillates a delay-corrected merge stays with local SGD: five curvatures, noise, rounds of 8.
+// docs/sources/co2.md §5: where CO2 oscillates a delay-corrected merge stays with local SGD: five curvatures,
+// noise, rounds of 8.
 TEST(OuterLate, DelayCorrectedIsCalmWhereCo2IsNot) {
   Problem problem{.workers = 4, .steps = 480, .noise = 0.01};
   const auto furthest = [&](const OuterOptions& options) {
     const Seen seen = on_ranks(options, problem);
-    const Vector& last = seen.weights[static_cast<size_t>(problem.steps) - 2][0];  // before the mean of the end
+    // before the mean of the end
+    const Vector& last = seen.weights[static_cast<size_t>(problem.steps) - 2][0];
     double most = 0;
     for (const double w : last) most = std::max(most, std::abs(w));
     return most;
   };
-  const double co2 = furthest({.method = Outer::kCo2, .every = 8, .momentum = 0.5, .clip = 0, .gap = OuterGap::kConstant, .guard = false});
+  const double co2 = furthest({.method = Outer::kCo2,
+                               .every = 8,
+                               .momentum = 0.5,
+                               .clip = 0,
+                               .gap = OuterGap::kConstant,
+                               .guard = false});
   EXPECT_GT(co2, 100);
   EXPECT_LT(furthest({.method = Outer::kDelayCorrected, .every = 8}), 2);
 }

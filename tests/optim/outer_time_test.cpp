@@ -1,5 +1,6 @@
 // ctest: label=full timeout=300
-// Outer loops: the guard of CO2, what is hidden of a delayed exchange, how many steps a round takes, and a worker that is lost.
+// Outer loops: the guard of CO2, what is hidden of a delayed exchange, how many steps a round takes, and a
+// worker that is lost.
 #include <gmock/gmock.h>
 
 #include "base/clock.h"
@@ -14,13 +15,21 @@ using ::testing::HasSubstr;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
 TEST(OuterTimes, TheGuardMakesARoundSynchronousWhereWeightsMoveFurtherAndFurther) {
-  Problem problem{.workers = 2, .steps = 60, .noise = 0, .lr = [](int64_t) { return 0.1; }, .alike = true, .curvature = {0.5, 0.4, 0.45}};
-  OuterOptions options{.method = Outer::kCo2, .every = 2, .momentum = 0.9, .lr = 2, .clip = 0, .gap = OuterGap::kConstant};
+  Problem problem{.workers = 2,
+                  .steps = 60,
+                  .noise = 0,
+                  .lr = [](int64_t) { return 0.1; },
+                  .alike = true,
+                  .curvature = {0.5, 0.4, 0.45}};
+  OuterOptions options{
+      .method = Outer::kCo2, .every = 2, .momentum = 0.9, .lr = 2, .clip = 0, .gap = OuterGap::kConstant};
   std::vector<OuterRound> guarded, free;
   const Seen with = on_ranks(options, problem, &guarded);
   options.guard = false;
   const Seen without = on_ranks(options, problem, &free);
-  const auto acted = [](const OuterRound& round) { return round.synchronous.find("guard") != std::string::npos; };
+  const auto acted = [](const OuterRound& round) {
+    return round.synchronous.find("guard") != std::string::npos;
+  };
   EXPECT_GT(std::ranges::count_if(guarded, acted), 0);
   EXPECT_EQ(std::ranges::count_if(free, acted), 0);
   double furthest_with = 0, furthest_without = 0;
@@ -31,16 +40,19 @@ TEST(OuterTimes, TheGuardMakesARoundSynchronousWhereWeightsMoveFurtherAndFurther
   EXPECT_LT(furthest_with, furthest_without / 2);
 }
 
-// Far from the minimum rounds move as far as the rate lets them: that they move further while it rises is no alarm.
+// Far from the minimum rounds move as far as the rate lets them: that they move further while it rises is no
+// alarm.
 TEST(OuterTimes, TheGuardLetsARisingRateBe) {
-  Problem problem{.workers = 2,
-                  .steps = 24,
-                  .noise = 0,
-                  .lr = [](int64_t step) { return 1e-3 * std::pow(1.2, static_cast<double>((step - 1) / 2)); },
-                  .alike = true,
-                  .curvature = {0.01, 0.02}};
+  Problem problem{
+      .workers = 2,
+      .steps = 24,
+      .noise = 0,
+      .lr = [](int64_t step) { return 1e-3 * std::pow(1.2, static_cast<double>((step - 1) / 2)); },
+      .alike = true,
+      .curvature = {0.01, 0.02}};
   std::vector<OuterRound> rounds;
-  on_ranks({.method = Outer::kCo2, .every = 2, .momentum = 0, .clip = 0, .gap = OuterGap::kConstant}, problem, &rounds);
+  on_ranks({.method = Outer::kCo2, .every = 2, .momentum = 0, .clip = 0, .gap = OuterGap::kConstant}, problem,
+           &rounds);
   ASSERT_EQ(rounds.size(), 12u);
   for (size_t r = 3; r + 1 < rounds.size(); ++r) {
     EXPECT_GT(rounds[r].movement, 1.15 * rounds[r - 1].movement) << r;
@@ -87,15 +99,18 @@ void keep_busy(double seconds) {
   while (monotonic_ns() < until) continue;
 }
 
-// A link on which an exchange takes 0.1 s. Two steps of 0.08 s hide it; one of no time does not, nor does a method that waits. A busy machine
-// makes steps longer, and what is hidden stays so.
+// A link on which an exchange takes 0.1 s. Two steps of 0.08 s hide it; one of no time does not, nor does a
+// method that waits. A busy machine makes steps longer, and what is hidden stays so.
 double waited_in_rounds(Outer method, int64_t every, double step_s) {
   constexpr double kExchange_s = 0.1;
   Problem problem{.workers = 2, .steps = 4 * every};
   double waited = 0;
   comm::run_ranks(2, [&](comm::Communicator& threads) {
-    comm::Delayed world(comm::borrowed(threads), std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = kExchange_s}));
-    Worker worker(problem, {.method = method, .every = every, .gap = OuterGap::kConstant, .synchronous_start = false}, world);
+    comm::Delayed world(comm::borrowed(threads),
+                        std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = kExchange_s}));
+    Worker worker(problem,
+                  {.method = method, .every = every, .gap = OuterGap::kConstant, .synchronous_start = false},
+                  world);
     double own = 0;
     for (int64_t step = 1; step <= problem.steps; ++step) {
       keep_busy(step_s);
@@ -110,7 +125,8 @@ double waited_in_rounds(Outer method, int64_t every, double step_s) {
 // Of three tries the best: what else a busy machine does may keep the link from looking at its clock.
 double least_waited(Outer method, int64_t every, double step_s) {
   double least = waited_in_rounds(method, every, step_s);
-  for (int tries = 1; tries < 3 && least > 0.3; ++tries) least = std::min(least, waited_in_rounds(method, every, step_s));
+  for (int tries = 1; tries < 3 && least > 0.3; ++tries)
+    least = std::min(least, waited_in_rounds(method, every, step_s));
   return least;
 }
 
@@ -125,12 +141,14 @@ TEST(OuterTimes, LateMethodsHideExchangesBehindSteps) {
 TEST(OuterTimes, ChoosesTheNumberOfStepsInItsFirstRound) {
   Problem problem{.workers = 2, .steps = 400};
   comm::run_ranks(2, [&](comm::Communicator& threads) {
-    comm::Delayed world(comm::borrowed(threads), std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = 0.02}));
+    comm::Delayed world(comm::borrowed(threads),
+                        std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = 0.02}));
     Worker worker(problem, {.method = Outer::kCo2}, world);
     std::optional<OuterRound> round;
     for (int64_t step = 1; !round; ++step) {
       ASSERT_LE(step, 5);
-      round = worker.loop->after_step({.lr = 0.1, .loss = 1, .seconds = step == 1 ? 10.0 : 0.01, .left = problem.steps - step});
+      round = worker.loop->after_step(
+          {.lr = 0.1, .loss = 1, .seconds = step == 1 ? 10.0 : 0.01, .left = problem.steps - step});
     }
     ASSERT_TRUE(round->choice);
     EXPECT_EQ(round->choice->step_s, 0.01);  // the first step does not count
@@ -146,7 +164,8 @@ TEST(OuterTimes, ARoundHasAStepAtWhichASaveWaitsLeast) {
     OuterOptions options;
     std::vector<int64_t> steps;  // of 12
   };
-  for (const Row& row : {Row{{.method = Outer::kLocalSgd, .every = 4}, {4, 8, 12}}, Row{{.method = Outer::kCo2, .every = 4}, {3, 7, 11}},
+  for (const Row& row : {Row{{.method = Outer::kLocalSgd, .every = 4}, {4, 8, 12}},
+                         Row{{.method = Outer::kCo2, .every = 4}, {3, 7, 11}},
                          Row{{.method = Outer::kDelayCorrected, .every = 4, .delay = 2}, {2, 6, 10}},
                          Row{{.method = Outer::kStreaming, .every = 8, .fragments = 2}, {3, 7, 11}}}) {
     const Problem problem{.workers = 2, .steps = 100};
@@ -169,7 +188,8 @@ TEST(OuterTimes, ALostWorkerIsTold) {
     comm::run_ranks(problem.workers, [&](comm::Communicator& world) {
       Worker worker(problem, {.method = Outer::kCo2, .every = 3}, world);
       for (int64_t step = 1; step <= problem.steps; ++step) {
-        if (world.rank() == 1 && step == 5) throw Error({.code = ExitCode::kData, .what = "the machine is gone"});
+        if (world.rank() == 1 && step == 5)
+          throw Error({.code = ExitCode::kData, .what = "the machine is gone"});
         worker.step(problem, step);
       }
     });

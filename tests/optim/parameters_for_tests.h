@@ -1,4 +1,5 @@
-// Small parameter sets made by hand: fused, unfused, stacked experts, frozen tensors; seeded values and gradients by logical name.
+// Small parameter sets made by hand: fused, unfused, stacked experts, frozen tensors; seeded values and
+// gradients by logical name.
 #pragma once
 
 #include <map>
@@ -10,7 +11,8 @@
 
 namespace longhaul::optim::testing {
 
-inline layout::ParameterSpec spec(const std::string& name, layout::Shape shape, bool decay, bool trainable = true) {
+inline layout::ParameterSpec spec(const std::string& name, layout::Shape shape, bool decay,
+                                  bool trainable = true) {
   layout::ParameterSpec result;
   result.tensor = {name, std::move(shape), name == "norm" ? layout::Role::kNorm : layout::Role::kChannelUp};
   result.decay = decay;
@@ -18,12 +20,13 @@ inline layout::ParameterSpec spec(const std::string& name, layout::Shape shape, 
   return result;
 }
 
-// Query [5, 7], key [3, 7], a norm [37], which is fp32 beside bf16 weights too, two experts of gate [4, 6] and up [4, 6] (one kind
-// with decay, one without), and a table of more than one block.
+// Query [5, 7], key [3, 7], a norm [37], which is fp32 beside bf16 weights too, two experts of gate [4, 6]
+// and up [4, 6] (one kind with decay, one without), and a table of more than one block.
 inline std::vector<layout::ParameterSpec> small_specs() {
-  return {spec("query", {5, 7}, true),         spec("key", {3, 7}, true),          spec("norm", {37}, false),
-          spec("expert.0.gate", {4, 6}, true), spec("expert.0.up", {4, 6}, false), spec("expert.1.gate", {4, 6}, true),
-          spec("expert.1.up", {4, 6}, false),  spec("table", {331, 257}, true)};
+  return {spec("query", {5, 7}, true),        spec("key", {3, 7}, true),
+          spec("norm", {37}, false),          spec("expert.0.gate", {4, 6}, true),
+          spec("expert.0.up", {4, 6}, false), spec("expert.1.gate", {4, 6}, true),
+          spec("expert.1.up", {4, 6}, false), spec("table", {331, 257}, true)};
 }
 
 inline model::ParameterSet fused_set(Precision precision) {

@@ -1,4 +1,5 @@
-// The phase form itself, by an optimizer of two phases whose result needs sums over all ranks: a trust ratio per logical matrix.
+// The phase form itself, by an optimizer of two phases whose result needs sums over all ranks: a trust ratio
+// per logical matrix.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +18,8 @@ using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 // w ← w − lr · ‖w‖/‖g‖ · g for every logical matrix; they are cut by rows over the tensor ranks.
 class TrustRatio final : public Optimizer {
  public:
-  explicit TrustRatio(model::ParameterSet& set) : Optimizer({set, Precision::named("fp64")}), matrices_(shards()) {
+  explicit TrustRatio(model::ParameterSet& set)
+      : Optimizer({set, Precision::named("fp64")}), matrices_(shards()) {
     for (size_t i = 0; i < matrices_.size(); ++i) places_.push_back(norms_.reserve({layout::Axis::kTp}, 2));
     add_phase({"norms", &norms_, [this](const StepSettings&) {
                  for (size_t i = 0; i < matrices_.size(); ++i) {
@@ -28,7 +30,8 @@ class TrustRatio final : public Optimizer {
     add_phase({"update", nullptr, [this](const StepSettings& settings) {
                  for (size_t i = 0; i < matrices_.size(); ++i) {
                    const Tensor squares = norms_[places_[i]];
-                   matrices_[i].master.sub_(matrices_[i].gradient * (squares[0] / squares[1]).sqrt() * settings.lr);
+                   matrices_[i].master.sub_(matrices_[i].gradient * (squares[0] / squares[1]).sqrt() *
+                                            settings.lr);
                  }
                }});
   }
@@ -44,7 +47,9 @@ class TrustRatio final : public Optimizer {
   Partials norms_;
 };
 
-std::vector<layout::ParameterSpec> two_matrices(int64_t rows) { return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)}; }
+std::vector<layout::ParameterSpec> two_matrices(int64_t rows) {
+  return {spec("a", {rows, 3}, true), spec("b", {rows, 2}, true)};
+}
 
 TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   const Tensor a = random_tensor({6, 3}, 1), b = random_tensor({6, 2}, 2), grad_a = random_tensor({6, 3}, 3),
@@ -64,7 +69,8 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   TrustRatio(whole).step(settings);
   EXPECT_LT(relative_error(value_of(whole, "a"), a - grad_a * (a.norm() / grad_a.norm()) * 0.1), 1e-14);
 
-  // The reduction of one rank runs the other rank's step up to its own reduction: what a group of two does, in one thread.
+  // The reduction of one rank runs the other rank's step up to its own reduction: what a group of two does,
+  // in one thread.
   TrustRatio upper_rank(upper), lower_rank(lower);
   int reductions = 0;
   upper_rank.step(settings, [&](layout::AxisSet, const Tensor& upper_partials, comm::Reduction) {
@@ -77,7 +83,9 @@ TEST(Phases, RowsCutOverTwoRanksEqualTheWhole) {
   });
   EXPECT_EQ(reductions, 2) << "one fused reduction a phase and rank, none after the last phase";
   for (const char* name : {"a", "b"}) {
-    EXPECT_LT(relative_error(at::cat({value_of(upper, name), value_of(lower, name)}), value_of(whole, name)), 1e-14) << name;
+    EXPECT_LT(relative_error(at::cat({value_of(upper, name), value_of(lower, name)}), value_of(whole, name)),
+              1e-14)
+        << name;
   }
 }
 

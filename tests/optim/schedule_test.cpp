@@ -16,7 +16,8 @@ using recipe::Schedule;
 using recipe::TrainOptions;
 
 TEST(Schedule, WarmupRisesLinearly) {
-  const TrainSchedule schedule({.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kConstant}, {.steps = 1000});
+  const TrainSchedule schedule({.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kConstant},
+                               {.steps = 1000});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(1), 4e-7);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(250), 1e-4);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(499), 2e-4 * 499 / 500);
@@ -26,7 +27,8 @@ TEST(Schedule, WarmupRisesLinearly) {
   EXPECT_DOUBLE_EQ(none.learning_rate(1), 2e-4);
 }
 
-// Of 8 steps from a tenth of the peak on: a quarter and half of the way, in each form (Megatron's initial rate, Hugging Face's forms of warm-up).
+// Of 8 steps from a tenth of the peak on: a quarter and half of the way, in each form (Megatron's initial
+// rate, Hugging Face's forms of warm-up).
 TEST(Schedule, WarmupRisesAsAsked) {
   using recipe::Rise;
   const std::map<Rise, std::array<double, 2>> known = {
@@ -34,7 +36,11 @@ TEST(Schedule, WarmupRisesAsAsked) {
       {Rise::kCosine, {0.1 + 0.9 * 0.14644660940672624, 0.1 + 0.9 * 0.5}},
       {Rise::kOneMinusSqrt, {0.1 + 0.9 * 0.1339745962155614, 0.1 + 0.9 * 0.2928932188134524}}};
   for (const auto& [rise, values] : known) {
-    const TrainSchedule schedule({.lr = 2.0, .warmup_steps = 8, .warmup_from = 0.1, .warmup_rise = rise, .schedule = Schedule::kConstant},
+    const TrainSchedule schedule({.lr = 2.0,
+                                  .warmup_steps = 8,
+                                  .warmup_from = 0.1,
+                                  .warmup_rise = rise,
+                                  .schedule = Schedule::kConstant},
                                  {.steps = 100});
     EXPECT_NEAR(schedule.learning_rate(2), 2 * values[0], 1e-15) << static_cast<int>(rise);
     EXPECT_NEAR(schedule.learning_rate(4), 2 * values[1], 1e-15) << static_cast<int>(rise);
@@ -45,7 +51,9 @@ TEST(Schedule, WarmupRisesAsAsked) {
 
 TEST(Schedule, WeightDecayMayChange) {
   OptimOptions options{.lr = 1.0, .weight_decay = 0.4, .weight_decay_from = 0.1};
-  const auto factor = [&](int64_t step) { return TrainSchedule(options, {.steps = 100}).weight_decay_factor(step); };
+  const auto factor = [&](int64_t step) {
+    return TrainSchedule(options, {.steps = 100}).weight_decay_factor(step);
+  };
   EXPECT_DOUBLE_EQ(factor(50), 0.55);
   EXPECT_DOUBLE_EQ(factor(100), 1);
   EXPECT_DOUBLE_EQ(factor(101), 1);
@@ -58,7 +66,11 @@ TEST(Schedule, WeightDecayMayChange) {
 }
 
 TEST(Schedule, PolynomialKnownValues) {
-  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kPolynomial, .decay_power = 2, .final_lr_fraction = 0.2};
+  OptimOptions options{.lr = 1.0,
+                       .warmup_steps = 10,
+                       .schedule = Schedule::kPolynomial,
+                       .decay_power = 2,
+                       .final_lr_fraction = 0.2};
   const TrainSchedule square(options, {.steps = 110});
   EXPECT_DOUBLE_EQ(square.learning_rate(10), 1.0);
   EXPECT_DOUBLE_EQ(square.learning_rate(60), 0.2 + 0.8 * 0.25);
@@ -69,11 +81,14 @@ TEST(Schedule, PolynomialKnownValues) {
   OptimOptions linear = options;
   linear.schedule = Schedule::kLinear;
   for (const int64_t step : {1, 10, 33, 70, 110})
-    EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 110}).learning_rate(step), TrainSchedule(linear, {.steps = 110}).learning_rate(step));
+    EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 110}).learning_rate(step),
+                     TrainSchedule(linear, {.steps = 110}).learning_rate(step));
 }
 
 TEST(Schedule, LinearKnownValues) {
-  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kLinear, .final_lr_fraction = 0.2}, {.steps = 110});
+  const TrainSchedule schedule(
+      {.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kLinear, .final_lr_fraction = 0.2},
+      {.steps = 110});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(60), 0.6);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(85), 0.4);
@@ -82,7 +97,11 @@ TEST(Schedule, LinearKnownValues) {
 }
 
 TEST(Schedule, CosineKnownValues) {
-  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kCosine, .decay_steps = 60, .final_lr_fraction = 0.1},
+  const TrainSchedule schedule({.lr = 1.0,
+                                .warmup_steps = 10,
+                                .schedule = Schedule::kCosine,
+                                .decay_steps = 60,
+                                .final_lr_fraction = 0.1},
                                {.steps = 1000});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(30), 0.1 + 0.9 * 0.75);  // cos(60°) = 1/2
@@ -92,7 +111,11 @@ TEST(Schedule, CosineKnownValues) {
 }
 
 TEST(Schedule, WsdKnownValues) {
-  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.01};
+  OptimOptions options{.lr = 1.0,
+                       .warmup_steps = 10,
+                       .schedule = Schedule::kWsd,
+                       .decay_steps = 40,
+                       .final_lr_fraction = 0.01};
   const TrainSchedule schedule(options, {.steps = 200});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(160), 1.0);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(180), 0.1);
@@ -105,7 +128,8 @@ TEST(Schedule, WsdKnownValues) {
 
 TEST(Schedule, WsdFallsAsAsked) {
   using recipe::WsdFall;
-  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.2};
+  OptimOptions options{
+      .lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.2};
   // A quarter, a half and all of the fall, from step 160 on.
   const std::map<WsdFall, std::array<double, 3>> known = {
       {WsdFall::kLinear, {0.8, 0.6, 0.2}},
@@ -127,7 +151,11 @@ TEST(Schedule, WsdFallsAsAsked) {
 }
 
 TEST(Schedule, InverseSquareRootKnownValues) {
-  OptimOptions options{.lr = 2.0, .warmup_steps = 100, .schedule = Schedule::kInverseSqrt, .decay_steps = 50, .final_lr_fraction = 0.1};
+  OptimOptions options{.lr = 2.0,
+                       .warmup_steps = 100,
+                       .schedule = Schedule::kInverseSqrt,
+                       .decay_steps = 50,
+                       .final_lr_fraction = 0.1};
   const TrainSchedule schedule(options, {.steps = 1000});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(50), 1.0);
   EXPECT_DOUBLE_EQ(schedule.learning_rate(100), 2.0);
@@ -141,15 +169,22 @@ TEST(Schedule, InverseSquareRootKnownValues) {
 
 // No jump anywhere: neighbouring steps differ by at most the steepest slope of the formulas.
 TEST(Schedule, ContinuousAtItsBorders) {
-  for (const Schedule kind :
-       {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd, Schedule::kInverseSqrt, Schedule::kPolynomial}) {
+  for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd,
+                              Schedule::kInverseSqrt, Schedule::kPolynomial}) {
     for (const int64_t decay_steps : {0, 300, 990}) {
-      const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1},
+      const TrainSchedule schedule({.lr = 1.0,
+                                    .warmup_steps = 100,
+                                    .schedule = kind,
+                                    .decay_steps = decay_steps,
+                                    .final_lr_fraction = 0.1},
                                    {.steps = 1000});
-      const int64_t length = kind == Schedule::kWsd && decay_steps == 0 ? 100 : decay_steps == 0 ? 900 : decay_steps;
+      const int64_t length = kind == Schedule::kWsd && decay_steps == 0 ? 100
+                             : decay_steps == 0                         ? 900
+                                                                        : decay_steps;
       const double steepest = 1.0 / 100 + 2.4 / static_cast<double>(length);
       for (int64_t step = 1; step < 1200; ++step) {
-        EXPECT_LT(std::abs(schedule.learning_rate(step + 1) - schedule.learning_rate(step)), steepest) << step;
+        EXPECT_LT(std::abs(schedule.learning_rate(step + 1) - schedule.learning_rate(step)), steepest)
+            << step;
         EXPECT_GT(schedule.learning_rate(step), 0);
         EXPECT_LE(schedule.learning_rate(step), 1);
       }
@@ -158,14 +193,19 @@ TEST(Schedule, ContinuousAtItsBorders) {
 }
 
 TEST(Schedule, RunsShorterThanTheirWarmup) {
-  const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = Schedule::kCosine, .final_lr_fraction = 0.1}, {.steps = 50});
+  const TrainSchedule schedule(
+      {.lr = 1.0, .warmup_steps = 100, .schedule = Schedule::kCosine, .final_lr_fraction = 0.1},
+      {.steps = 50});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(50), 0.5);
-  EXPECT_DOUBLE_EQ(schedule.learning_rate(101), 0.1);  // a run that was made longer by hand: the decay is over
+  // a run that was made longer by hand: the decay is over
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(101), 0.1);
 }
 
-// The pre-training of MiniMax-Text-01 (docs/sources/minimax-01.md §5.2): sequences of 8,192; batches of 2^24 to 2^27 tokens.
+// The pre-training of MiniMax-Text-01 (docs/sources/minimax-01.md §5.2): sequences of 8,192; batches of 2^24
+// to 2^27 tokens.
 TEST(Schedule, MiniMaxText01) {
-  OptimOptions options{.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kWsd, .final_lr_fraction = 3e-5 / 1.3e-4};
+  OptimOptions options{
+      .lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kWsd, .final_lr_fraction = 3e-5 / 1.3e-4};
   options.stages = {{.from_tokens = 69'000'000'000, .batch = 4096},
                     {.from_tokens = 790'000'000'000, .batch = 8192},
                     {.from_tokens = 4'700'000'000'000, .batch = 16384},
@@ -188,7 +228,8 @@ TEST(Schedule, MiniMaxText01) {
   const int64_t decay_steps = std::llround(1e12 / (16384.0 * 8192.0));
   const StageState last = stages.stages().back();
   const int64_t steps =
-      last.first_step - 1 + std::llround((11.4e12 - static_cast<double>(last.first_sample * before.sequence)) / (16384.0 * 8192.0));
+      last.first_step - 1 +
+      std::llround((11.4e12 - static_cast<double>(last.first_sample * before.sequence)) / (16384.0 * 8192.0));
   options.decay_steps = decay_steps;
   TrainOptions train = before;
   train.steps = steps;
@@ -202,12 +243,14 @@ TEST(Schedule, MiniMaxText01) {
   const int64_t into = decay_steps / 4;
   const double u = static_cast<double>(into) / static_cast<double>(decay_steps);
   EXPECT_NEAR(schedule.learning_rate(steps - decay_steps + into), 1.3e-4 * std::pow(3e-5 / 1.3e-4, u), 1e-18);
-  EXPECT_NEAR(static_cast<double>(schedule.first_sample(steps + 1) * train.sequence), 11.4e12, 16384.0 * 8192.0);
+  EXPECT_NEAR(static_cast<double>(schedule.first_sample(steps + 1) * train.sequence), 11.4e12,
+              16384.0 * 8192.0);
 }
 
 TEST(Schedule, FirstSampleIsTheSumOfBatches) {
   OptimOptions options{.lr = 1.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
-  options.stages = {{.from_step = 4, .batch = 16}, {.from_step = 9, .lr = 0.5}, {.from_step = 12, .batch = 5}};
+  options.stages = {
+      {.from_step = 4, .batch = 16}, {.from_step = 9, .lr = 0.5}, {.from_step = 12, .batch = 5}};
   const TrainSchedule schedule(options, {.steps = 20, .batch = 8, .sequence = 10});
   int64_t samples = 0;
   for (int64_t step = 1; step <= 20; ++step) {
@@ -222,7 +265,8 @@ TEST(Schedule, FirstSampleIsTheSumOfBatches) {
 
 TEST(Schedule, StagesByTokensBeginWhenTheyAreReached) {
   OptimOptions options{.lr = 1.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
-  // 80 tokens a step: 160 are reached exactly before step 3; 161 only before step 4. Both borders within one step: the later holds.
+  // 80 tokens a step: 160 are reached exactly before step 3; 161 only before step 4. Both borders within one
+  // step: the later holds.
   options.stages = {{.from_tokens = 160, .batch = 4}};
   EXPECT_EQ(TrainSchedule(options, {.steps = 20, .batch = 8, .sequence = 10}).stages()[1].first_step, 3);
   options.stages = {{.from_tokens = 161, .batch = 4}};
@@ -247,8 +291,9 @@ TEST(Schedule, RefusesWhatCannotBe) {
   EXPECT_EQ(code_of({.stages = {{.from_step = 9, .lr = 1}, {.from_step = 4, .lr = 2}}}), ExitCode::kUsage);
 }
 
-// By hand: 4 sequences of 10 tokens a step; 8 from step 6 on, 16 from step 9 on. A stage from 1,000 tokens (100 sequences) on: 20 before step 6, 24 in steps
-// 6 to 8, so 56 more, three and a half steps of 16, are done with step 12, and it begins at step 13.
+// By hand: 4 sequences of 10 tokens a step; 8 from step 6 on, 16 from step 9 on. A stage from 1,000 tokens
+// (100 sequences) on: 20 before step 6, 24 in steps 6 to 8, so 56 more, three and a half steps of 16, are
+// done with step 12, and it begins at step 13.
 TEST(Schedule, ABatchThatHasGrownMovesSamplesAndStagesByTokens) {
   OptimOptions options{.lr = 2.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
   options.stages = {{.from_tokens = 1000, .lr = 0.5}};

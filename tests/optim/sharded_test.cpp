@@ -1,6 +1,6 @@
 // ctest: label=full timeout=300
-// Every optimizer on several ranks is the optimizer of one: values and states after 20 steps under every way to cut, in at most three dependent
-// reductions a step for each set of axes, whatever the number of tensors.
+// Every optimizer on several ranks is the optimizer of one: values and states after 20 steps under every way
+// to cut, in at most three dependent reductions a step for each set of axes, whatever the number of tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +20,13 @@ namespace {
 using longhaul::testing::random_tensor;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-// Cut by rows, by columns, not at all, over experts and by heads that four tensor ranks hold copies of; rows that no number of ranks divides, and fewer of them than ranks.
+// Cut by rows, by columns, not at all, over experts and by heads that four tensor ranks hold copies of; rows
+// that no number of ranks divides, and fewer of them than ranks.
 std::vector<layout::ParameterSpec> cut_specs() {
   using layout::SplitOver;
-  std::vector<layout::ParameterSpec> specs = {spec("rows", {7, 5}, true),  spec("columns", {4, 6}, true), spec("few", {3, 5}, true),
-                                              spec("whole", {6, 2}, true), spec("vector", {9}, false),    spec("cut_vector", {5}, true),
+  std::vector<layout::ParameterSpec> specs = {spec("rows", {7, 5}, true), spec("columns", {4, 6}, true),
+                                              spec("few", {3, 5}, true),  spec("whole", {6, 2}, true),
+                                              spec("vector", {9}, false), spec("cut_vector", {5}, true),
                                               spec("heads", {6, 4}, true)};
   specs[0].split = {.over = SplitOver::kTensor, .dimension = 0};
   specs[1].split = {.over = SplitOver::kTensor, .dimension = 1};
@@ -52,9 +54,10 @@ struct ShardedTraining {
   std::map<std::string, int> reductions;  // of one step, by the axes they go over
 };
 
-// What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut as its values are.
-ShardedTraining trained(const recipe::OptimOptions& options, const std::string& dtype, const layout::MeshRank& place,
-                        parallel::Ranks& ranks) {
+// What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut
+// as its values are.
+ShardedTraining trained(const recipe::OptimOptions& options, const std::string& dtype,
+                        const layout::MeshRank& place, parallel::Ranks& ranks) {
   model::ParameterSet set(cut_specs(), Precision::named(dtype), at::kCPU, model::Use::kTraining, place);
   std::vector<std::vector<std::string>> experts;
   for (const auto& each : cut_specs()) {
@@ -82,10 +85,11 @@ ShardedTraining trained(const recipe::OptimOptions& options, const std::string& 
   for (uint64_t step = 1; step <= 20; ++step) {
     fill(step);
     result.reductions.clear();
-    optimizer->step({.lr = 1e-2, .gradient_scale = 0.1}, [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) {
-      ++result.reductions[over.text()];
-      ranks.reduce_over(over, numbers, how);
-    });
+    optimizer->step({.lr = 1e-2, .gradient_scale = 0.1},
+                    [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) {
+                      ++result.reductions[over.text()];
+                      ranks.reduce_over(over, numbers, how);
+                    });
   }
   for (const StateTensor& each : optimizer->state()) result.held.push_back({each, each.view.clone()});
   return result;
@@ -111,10 +115,12 @@ const Way kWays[] = {{2, {.tp = 2}, 0},
                      {4, {.copies = 2}, 1},
                      {8, {.tp = 2, .copies = 2}, 1}};
 
-void expect_whole(const recipe::OptimOptions& options, const Way& way, const std::string& dtype, double bound, int phases) {
+void expect_whole(const recipe::OptimOptions& options, const Way& way, const std::string& dtype, double bound,
+                  int phases) {
   parallel::Ranks alone;
   std::map<std::string, Tensor> whole;
-  for (const Held& each : trained(options, dtype, {}, alone).held) whole[each.state.kind + " " + each.state.name] = each.copy;
+  for (const Held& each : trained(options, dtype, {}, alone).held)
+    whole[each.state.kind + " " + each.state.name] = each.copy;
   const layout::Mesh mesh(way.world, way.shape);
   std::vector<ShardedTraining> ranks(static_cast<size_t>(way.world));
   comm::run_ranks(way.world, [&](comm::Communicator& communicator) {
@@ -129,7 +135,8 @@ void expect_whole(const recipe::OptimOptions& options, const Way& way, const std
       Tensor expected = whole.at(name);
       EXPECT_EQ(each.state.global_shape, expected.sizes().vec()) << name;
       for (size_t d = 0; d < each.state.held.length.size(); ++d)
-        expected = expected.narrow(static_cast<int64_t>(d), each.state.held.offset[d], each.state.held.length[d]);
+        expected =
+            expected.narrow(static_cast<int64_t>(d), each.state.held.offset[d], each.state.held.length[d]);
       if (expected.numel() > 0) {
         const double scale = whole.at(name).to(at::kDouble).abs().max().item<double>();
         EXPECT_LE((each.copy.to(at::kDouble) - expected).abs().max().item<double>(), bound * scale)
@@ -158,8 +165,9 @@ std::vector<Subject> subjects() {
     return options;
   };
   std::vector<Subject> all;
-  for (const auto& [name, phases] : {std::pair("adamw", 0), std::pair("lamb", 1), std::pair("came", 3), std::pair("adafactor", 2),
-                                     std::pair("lion", 0), std::pair("sm3", 1), std::pair("muon", 2), std::pair("sgd", 0)}) {
+  for (const auto& [name, phases] :
+       {std::pair("adamw", 0), std::pair("lamb", 1), std::pair("came", 3), std::pair("adafactor", 2),
+        std::pair("lion", 0), std::pair("sm3", 1), std::pair("muon", 2), std::pair("sgd", 0)}) {
     all.push_back({name, with(name), phases});
   }
   for (const AdafactorForm form : {AdafactorForm::kTorch, AdafactorForm::kBigVision}) {
@@ -170,9 +178,11 @@ std::vector<Subject> subjects() {
   all.push_back({"nvlamb, l2", with("lamb"), 1});
   all.back().options.nvlamb = true;
   all.back().options.lamb_decay = recipe::LambDecay::kL2;
-  // A number that differs in its last bits is rounded to its other neighbour now and then: a step of bf16, or of the map, in what depends on sums.
-  for (const auto& [name, phases] : {std::pair("adamw", 0), std::pair("lamb", 1), std::pair("came", 3), std::pair("lion", 0),
-                                     std::pair("adafactor", 2), std::pair("sm3", 1), std::pair("muon", 2), std::pair("sgd", 0)}) {
+  // A number that differs in its last bits is rounded to its other neighbour now and then: a step of bf16, or
+  // of the map, in what depends on sums.
+  for (const auto& [name, phases] :
+       {std::pair("adamw", 0), std::pair("lamb", 1), std::pair("came", 3), std::pair("lion", 0),
+        std::pair("adafactor", 2), std::pair("sm3", 1), std::pair("muon", 2), std::pair("sgd", 0)}) {
     for (const recipe::StateDtype dtype : {recipe::StateDtype::kBfloat16, recipe::StateDtype::kInt8}) {
       const bool coded = dtype == recipe::StateDtype::kInt8;
       all.push_back({std::string(name) + (coded ? " int8" : " bfloat16"), with(name), phases, 0.05, coded});
@@ -183,14 +193,17 @@ std::vector<Subject> subjects() {
     }
   }
   all.push_back({"groups", with("came"), 3});
-  all.back().options.groups = {{.tensors = {layout::Role::kNorm}, .name = "lion", .lr_factor = 0.5},
-                               {.tensors = {layout::Role::kChannelDown}, .name = "lamb", .weight_decay = 0.02}};
+  all.back().options.groups = {
+      {.tensors = {layout::Role::kNorm}, .name = "lion", .lr_factor = 0.5},
+      {.tensors = {layout::Role::kChannelDown}, .name = "lamb", .weight_decay = 0.02}};
   return all;
 }
 
 TEST(Sharded, EveryOptimizerIsAmongThem) {
   for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    EXPECT_TRUE(std::ranges::any_of(subjects(), [&](const Subject& each) { return each.options.name == entry.name; })) << entry.name;
+    EXPECT_TRUE(std::ranges::any_of(subjects(), [&](const Subject& each) {
+      return each.options.name == entry.name;
+    })) << entry.name;
   }
 }
 
@@ -203,8 +216,8 @@ TEST(Sharded, EqualsWhole) {
       ++turn;
       for (const auto& [dtype, bound] : {std::pair("fp64", 1e-12), std::pair("fp32", subject.fp32_bound)}) {
         if ((dtype == std::string("fp64")) != (turn % 2 == 0) && !longhaul::testing::takes_all()) continue;
-        SCOPED_TRACE(subject.label + ", " + dtype + ", " + layout::Mesh(way.world, way.shape).text() + ", zero " +
-                     std::to_string(way.zero));
+        SCOPED_TRACE(subject.label + ", " + dtype + ", " + layout::Mesh(way.world, way.shape).text() +
+                     ", zero " + std::to_string(way.zero));
         if (subject.whole_blocks && way.shape.tp == 4) {
           try {
             expect_whole(subject.options, way, dtype, bound, subject.phases);

@@ -18,7 +18,8 @@ using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 using Measured = std::map<std::string, double>;
 
 std::vector<layout::ParameterSpec> measured_specs() {
-  std::vector<layout::ParameterSpec> specs = {spec("up", {7, 5}, true), spec("down", {4, 6}, true), spec("norm", {9}, false)};
+  std::vector<layout::ParameterSpec> specs = {spec("up", {7, 5}, true), spec("down", {4, 6}, true),
+                                              spec("norm", {9}, false)};
   specs[0].split = {.over = layout::SplitOver::kTensor, .dimension = 0};
   specs[1].split = {.over = layout::SplitOver::kTensor, .dimension = 1};
   specs[1].tensor.role = layout::Role::kChannelDown;
@@ -26,9 +27,11 @@ std::vector<layout::ParameterSpec> measured_specs() {
   return specs;
 }
 
-Measured measured(const recipe::OptimOptions& options, const parallel::Ranks& ranks, std::map<std::string, Tensor>* before = nullptr,
+Measured measured(const recipe::OptimOptions& options, const parallel::Ranks& ranks,
+                  std::map<std::string, Tensor>* before = nullptr,
                   std::map<std::string, Tensor>* after = nullptr) {
-  model::ParameterSet set(measured_specs(), Precision::named("fp64"), at::kCPU, model::Use::kTraining, ranks.place());
+  model::ParameterSet set(measured_specs(), Precision::named("fp64"), at::kCPU, model::Use::kTraining,
+                          ranks.place());
   for (const auto& each : measured_specs()) set.add_stacked(each.tensor.name, {each.tensor.name});
   set.allocate();
   const auto fill = [&](uint64_t salt) {
@@ -50,15 +53,19 @@ Measured measured(const recipe::OptimOptions& options, const parallel::Ranks& ra
   };
   keep(before);
   const StepMeasures measures(*optimizer, set);
-  optimizer->step({.lr = 1e-2},
-                  [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+  optimizer->step({.lr = 1e-2}, [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) {
+    ranks.reduce_over(over, numbers, how);
+  });
   keep(after);
   return measures.of_step([&](const Tensor& numbers, comm::Reduction how) {
-    if (ranks.groups() != nullptr) ranks.groups()->world().all_reduce(numbers, how, {.name = "measures"}).wait();
+    if (ranks.groups() != nullptr)
+      ranks.groups()->world().all_reduce(numbers, how, {.name = "measures"}).wait();
   });
 }
 
-recipe::OptimOptions measured_by(const char* name) { return {.name = name, .beta2 = 0.99, .weight_decay = 0.1}; }
+recipe::OptimOptions measured_by(const char* name) {
+  return {.name = name, .beta2 = 0.99, .weight_decay = 0.1};
+}
 
 TEST(StepMeasures, AreWhatWeightsSay) {
   std::map<std::string, Tensor> before, after;
@@ -72,10 +79,13 @@ TEST(StepMeasures, AreWhatWeightsSay) {
   EXPECT_NEAR(found.at("update_rms"), std::sqrt(squares / 68), 1e-15);
   EXPECT_NEAR(found.at("weight_rms"), std::sqrt(weights / 68), 1e-14);
   EXPECT_NEAR(found.at("weight_norm"), std::sqrt(weights), 1e-13);
-  EXPECT_NEAR(found.at("update_rms.channel_down"), (after.at("down") - before.at("down")).square().mean().sqrt().item<double>(), 1e-15);
+  EXPECT_NEAR(found.at("update_rms.channel_down"),
+              (after.at("down") - before.at("down")).square().mean().sqrt().item<double>(), 1e-15);
   EXPECT_NEAR(found.at("weight_rms.norm"), after.at("norm").square().mean().sqrt().item<double>(), 1e-14);
   // LAMB moves a matrix by lr times its norm; the step of the norm has no ratio.
-  const auto moved = [&](const char* name) { return ((after.at(name) - before.at(name)).norm() / before.at(name).norm()).item<double>(); };
+  const auto moved = [&](const char* name) {
+    return ((after.at(name) - before.at(name)).norm() / before.at(name).norm()).item<double>();
+  };
   EXPECT_NEAR(moved("up"), 1e-2, 1e-12);
   std::vector<double> ratios = {1};
   for (const char* name : {"up", "down"}) {
@@ -94,16 +104,19 @@ TEST(StepMeasures, OfRanksAreThoseOfOne) {
   for (const char* name : {"adamw", "lamb", "came"}) {
     const Measured whole = measured(measured_by(name), alone);
     EXPECT_EQ(whole.contains("mean_residual_most"), name == std::string("came"));
-    for (const auto& [world, shape, zero] :
-         {std::tuple(2, layout::MeshShape{.tp = 2}, 0), {3, layout::MeshShape{}, 1}, {4, layout::MeshShape{.tp = 2}, 1}}) {
+    for (const auto& [world, shape, zero] : {std::tuple(2, layout::MeshShape{.tp = 2}, 0),
+                                             {3, layout::MeshShape{}, 1},
+                                             {4, layout::MeshShape{.tp = 2}, 1}}) {
       std::vector<Measured> of_ranks(static_cast<size_t>(world));
-      comm::run_ranks(world, [&, world = world, shape = shape, zero = zero](comm::Communicator& communicator) {
-        const parallel::Ranks ranks(communicator, {.mesh = layout::Mesh(world, shape), .zero = zero});
-        of_ranks[static_cast<size_t>(communicator.rank())] = measured(measured_by(name), ranks);
-      });
+      comm::run_ranks(
+          world, [&, world = world, shape = shape, zero = zero](comm::Communicator& communicator) {
+            const parallel::Ranks ranks(communicator, {.mesh = layout::Mesh(world, shape), .zero = zero});
+            of_ranks[static_cast<size_t>(communicator.rank())] = measured(measured_by(name), ranks);
+          });
       for (const Measured& found : of_ranks) {
         ASSERT_EQ(found.size(), whole.size());
-        for (const auto& [key, value] : whole) EXPECT_NEAR(found.at(key), value, 1e-12 * std::abs(value)) << name << " " << key;
+        for (const auto& [key, value] : whole)
+          EXPECT_NEAR(found.at(key), value, 1e-12 * std::abs(value)) << name << " " << key;
       }
     }
   }

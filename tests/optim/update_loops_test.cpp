@@ -1,5 +1,6 @@
-// The fused loops of Lion, SGD and LAMB: every instruction set leaves the same bits, tails and all. What they should be is known_values_test's. And those
-// of outer loops, beside the equations of their header, element by element.
+// The fused loops of Lion, SGD and LAMB: every instruction set leaves the same bits, tails and all. What they
+// should be is known_values_test's. And those of outer loops, beside the equations of their header, element
+// by element.
 #include "kernels/updates/loops.h"
 
 #include <gtest/gtest.h>
@@ -60,15 +61,18 @@ kernels::OuterSums by_equations(const kernels::OuterRun<Real>& run, const kernel
   for (int64_t i = 0; i < run.count; ++i) {
     const Real x = run.anchor[i], w = run.weight[i], g = real(numbers.scale) * run.sums[i];
     Real m = run.momentum != nullptr ? real(numbers.momentum) * run.momentum[i] + g : g;
-    if (numbers.clip > 0 && std::abs(m) > real(numbers.clip)) m = m < 0 ? -real(numbers.clip) : real(numbers.clip), sums.clipped += 1;
+    if (numbers.clip > 0 && std::abs(m) > real(numbers.clip))
+      m = m < 0 ? -real(numbers.clip) : real(numbers.clip), sums.clipped += 1;
     if (run.momentum != nullptr) run.momentum[i] = m;
     const Real moved = real(numbers.step) * (numbers.nesterov ? g + real(numbers.momentum) * m : m);
     if (numbers.leaves_difference) run.sums[i] = x - w;
     run.anchor[i] = x - moved;
-    run.weight[i] = numbers.merge == OuterMerge::kReplaced    ? x - moved
-                    : numbers.merge == OuterMerge::kCorrected ? w + (run.sent[i] - moved)
-                                                              : (x - moved) + real(numbers.mix) * (w - (x - moved));
-    sums.gradient += static_cast<double>(g) * static_cast<double>(g), sums.momentum += static_cast<double>(m) * static_cast<double>(m);
+    run.weight[i] = numbers.merge == OuterMerge::kReplaced ? x - moved
+                    : numbers.merge == OuterMerge::kCorrected
+                        ? w + (run.sent[i] - moved)
+                        : (x - moved) + real(numbers.mix) * (w - (x - moved));
+    sums.gradient += static_cast<double>(g) * static_cast<double>(g),
+        sums.momentum += static_cast<double>(m) * static_cast<double>(m);
     sums.movement += static_cast<double>(moved) * static_cast<double>(moved);
   }
   return sums;
@@ -76,21 +80,27 @@ kernels::OuterSums by_equations(const kernels::OuterRun<Real>& run, const kernel
 
 template <class Real>
 Tensor numbers_of(const Tensor& arrays, const kernels::OuterSums& sums) {
-  return at::cat(
-      {arrays.to(at::kDouble).reshape({-1}), at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble)});
+  return at::cat({arrays.to(at::kDouble).reshape({-1}),
+                  at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble)});
 }
 
 template <class Real>
 void check_outer_loops(int64_t count) {
   using kernels::OuterMerge;
   const double bound = sizeof(Real) == sizeof(float) ? 1e-6 : 1e-14;
-  const Tensor before = random_tensor({5, count + 1}, 11, sizeof(Real) == sizeof(float) ? at::kFloat : at::kDouble);
+  const Tensor before =
+      random_tensor({5, count + 1}, 11, sizeof(Real) == sizeof(float) ? at::kFloat : at::kDouble);
   const std::vector<kernels::OuterNumbers> all = {
       {.scale = 0.25},
       {.scale = 0.5, .momentum = 0.7, .step = 0.9, .nesterov = true},
       {.scale = 0.5, .momentum = 0.2, .step = 0.8, .clip = 0.3, .leaves_difference = true},
       {.scale = 0.5, .step = 0.8, .merge = OuterMerge::kCorrected},
-      {.scale = 0.5, .momentum = 0.9, .step = 0.7, .nesterov = true, .merge = OuterMerge::kMixed, .mix = 0.4}};
+      {.scale = 0.5,
+       .momentum = 0.9,
+       .step = 0.7,
+       .nesterov = true,
+       .merge = OuterMerge::kMixed,
+       .mix = 0.4}};
   const kernels::OuterLoops<Real>& loops = kernels::outer_loops<Real>();
   for (size_t k = 0; k < all.size(); ++k) {
     const bool momentum = all[k].momentum > 0, sent = all[k].merge == OuterMerge::kCorrected;
@@ -100,16 +110,20 @@ void check_outer_loops(int64_t count) {
       return numbers_of<Real>(arrays, sums);
     };
     const Tensor found = after(loops.update);
-    EXPECT_LT(relative_error(found, after(by_equations<Real>)), bound) << "case " << k << ", " << count << " elements";
-    for_each_instruction_set([&] { EXPECT_TRUE(at::equal(after(kernels::outer_loops<Real>().update), found)) << k; });
+    EXPECT_LT(relative_error(found, after(by_equations<Real>)), bound)
+        << "case " << k << ", " << count << " elements";
+    for_each_instruction_set(
+        [&] { EXPECT_TRUE(at::equal(after(kernels::outer_loops<Real>().update), found)) << k; });
   }
   const Tensor arrays = before.clone(), apart = before[0] - before[4];
   const kernels::OuterRun<Real> run = outer_run<Real>(arrays, true, true);
-  EXPECT_NEAR(loops.distance(run), apart.narrow(0, 0, count).to(at::kDouble).square().sum().template item<double>(),
+  EXPECT_NEAR(loops.distance(run),
+              apart.narrow(0, 0, count).to(at::kDouble).square().sum().template item<double>(),
               bound * static_cast<double>(count));
   loops.difference(run, /*returns=*/true);
   const auto inner = [&](int64_t row) { return arrays[row].narrow(0, 0, count); };
-  EXPECT_TRUE(at::equal(inner(2), apart.narrow(0, 0, count)) && at::equal(inner(3), inner(2)) && at::equal(inner(4), inner(0)));
+  EXPECT_TRUE(at::equal(inner(2), apart.narrow(0, 0, count)) && at::equal(inner(3), inner(2)) &&
+              at::equal(inner(4), inner(0)));
   EXPECT_TRUE(at::equal(arrays.select(1, count), before.select(1, count))) << "beyond the run";
 }
 

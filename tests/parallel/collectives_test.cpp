@@ -1,4 +1,5 @@
-// Collectives inside autograd against sums and pieces made by hand. Rank r holds x_r; the loss is Σ w_r · y_r with weights that differ by rank.
+// Collectives inside autograd against sums and pieces made by hand. Rank r holds x_r; the loss is Σ w_r · y_r
+// with weights that differ by rank.
 #include "parallel/collectives.h"
 
 #include <gtest/gtest.h>
@@ -10,20 +11,24 @@ namespace {
 
 const std::vector<int64_t> kRows = {3, 0, 2};  // uneven, and one rank without any
 
-Tensor numbers(int64_t rows, double first) { return at::arange(rows * 2, at::kDouble).add(first).mul(0.25).view({rows, 2}); }
+Tensor numbers(int64_t rows, double first) {
+  return at::arange(rows * 2, at::kDouble).add(first).mul(0.25).view({rows, 2});
+}
 
 TEST(Collectives, GatheredRowsGetTheGradientsOfAllRanks) {
   comm::run_ranks(3, [](comm::Communicator& group) {
     const int64_t rank = group.rank();
     std::vector<Tensor> parts;
-    for (int64_t r = 0; r < 3; ++r) parts.push_back(numbers(kRows[static_cast<size_t>(r)], 10.0 * static_cast<double>(r)));
+    for (int64_t r = 0; r < 3; ++r)
+      parts.push_back(numbers(kRows[static_cast<size_t>(r)], 10.0 * static_cast<double>(r)));
     const Tensor x = parts[static_cast<size_t>(rank)].clone().requires_grad_(true);
     const Tensor all = gather_rows(group, x, kRows, "rows");
     EXPECT_TRUE(all.detach().equal(at::cat(parts)));
     const auto weight = [](int64_t r) { return numbers(5, static_cast<double>(r + 1)); };
     all.mul(weight(rank)).sum().backward();
     const int64_t begin = rank == 0 ? 0 : 3;
-    const Tensor expected = (weight(0) + weight(1) + weight(2)).narrow(0, begin, kRows[static_cast<size_t>(rank)]);
+    const Tensor expected =
+        (weight(0) + weight(1) + weight(2)).narrow(0, begin, kRows[static_cast<size_t>(rank)]);
     EXPECT_TRUE(x.grad().equal(expected));
   });
 }
@@ -36,7 +41,8 @@ TEST(Collectives, ScatteredSumsSendTheirGradientsToAllRanks) {
     const Tensor own = sum_scatter_rows(group, x, kRows, "sums");
     EXPECT_TRUE(own.detach().equal((part(0) + part(1) + part(2)).narrow(0, begin, rows)));
     own.mul(static_cast<double>(rank + 1)).sum().backward();
-    EXPECT_TRUE(x.grad().equal(at::cat({at::full({3, 2}, 1.0, at::kDouble), at::full({2, 2}, 3.0, at::kDouble)})));
+    EXPECT_TRUE(
+        x.grad().equal(at::cat({at::full({3, 2}, 1.0, at::kDouble), at::full({2, 2}, 3.0, at::kDouble)})));
   });
 }
 
@@ -58,7 +64,9 @@ TEST(Collectives, ExchangedRowsSendTheirGradientsBack) {
     const int64_t rank = group.rank();
     std::vector<int64_t> send, receive;
     for (int64_t s = 0; s < 3; ++s) send.push_back(count(rank, s)), receive.push_back(count(s, rank));
-    const auto rows_of = [&](int64_t r) { return numbers(count(r, 0) + count(r, 1) + count(r, 2), 100.0 * static_cast<double>(r)); };
+    const auto rows_of = [&](int64_t r) {
+      return numbers(count(r, 0) + count(r, 1) + count(r, 2), 100.0 * static_cast<double>(r));
+    };
     const Tensor x = rows_of(rank).clone().requires_grad_(true);
     const Tensor y = exchange_rows(group, x, send, receive, "rows");
     std::vector<Tensor> expected, gradient;

@@ -1,5 +1,5 @@
-// Softmax attention over context ranks, by every method, is the plain loop over the whole row, forward and backward; and it sends what
-// docs/sources/long-context-parallelism.md A8 says.
+// Softmax attention over context ranks, by every method, is the plain loop over the whole row, forward and
+// backward; and it sends what docs/sources/long-context-parallelism.md A8 says.
 // ctest: timeout=120
 #include "parallel/context/context_attention.h"
 
@@ -16,7 +16,8 @@ using recipe::ContextMethod;
 using testing::random_tensor;
 
 constexpr int64_t kChannels = 4, kValues = 3;
-constexpr ContextMethod kMethods[] = {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses, ContextMethod::kTwoLevel};
+constexpr ContextMethod kMethods[] = {ContextMethod::kRing, ContextMethod::kAllGather,
+                                      ContextMethod::kUlysses, ContextMethod::kTwoLevel};
 
 struct Shape {
   int64_t heads, key_heads, window = 0;
@@ -25,30 +26,36 @@ struct Shape {
 };
 
 WholeInputs inputs_of(const Shape& shape, int64_t tokens, ScalarType type = at::kDouble) {
-  return {{random_tensor({tokens, shape.heads, kChannels}, 1, type), random_tensor({tokens, shape.key_heads, kChannels}, 2, type),
+  return {{random_tensor({tokens, shape.heads, kChannels}, 1, type),
+           random_tensor({tokens, shape.key_heads, kChannels}, 2, type),
            random_tensor({tokens, shape.key_heads, kValues}, 3, type)},
           {true, true, true}};
 }
 
-WholeResult found(ContextMethod method, const Shape& shape, const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split,
-                  const WholeInputs& in, const Tensor& d_o) {
-  return on_context_ranks(lengths, ranks, split, in, d_o,
-                          [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
-                            return context_attention(method, group, own[0], own[1], own[2], view, shape.options());
-                          });
+WholeResult found(ContextMethod method, const Shape& shape, const std::vector<int64_t>& lengths,
+                  int64_t ranks, ContextSplit split, const WholeInputs& in, const Tensor& d_o) {
+  return on_context_ranks(
+      lengths, ranks, split, in, d_o,
+      [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+        return context_attention(method, group, own[0], own[1], own[2], view, shape.options());
+      });
 }
 
-void expect_every_case(const Shape& shape, const std::vector<int64_t>& of_ranks, ScalarType type = at::kDouble, double bound = 1e-12) {
+void expect_every_case(const Shape& shape, const std::vector<int64_t>& of_ranks,
+                       ScalarType type = at::kDouble, double bound = 1e-12) {
   for_each_case(of_ranks, [&](const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split) {
     const layout::SequenceLayout row = layout::make_packed(lengths);
     const WholeInputs in = inputs_of(shape, row.tokens(), type);
     const Tensor d_o = random_tensor({row.tokens(), shape.heads, kValues}, 9, type);
     for (const ContextMethod method : kMethods) {
-      if (method == ContextMethod::kUlysses && shape.key_heads % ranks != 0) continue;  // refused: a test below
+      // refused: a test below
+      if (method == ContextMethod::kUlysses && shape.key_heads % ranks != 0) continue;
       expect_the_whole(
           found(method, shape, lengths, ranks, split, in, d_o), in, d_o, bound,
           [&](const std::vector<Tensor>& x) {
-            return kernels::attention_reference(x[0], x[1], x[2], to_tensor(row.document_offsets), {}, shape.options()).o_thd;
+            return kernels::attention_reference(x[0], x[1], x[2], to_tensor(row.document_offsets), {},
+                                                shape.options())
+                .o_thd;
           },
           text_of(lengths, ranks, split) + ", " + std::string(names_of(method)[static_cast<size_t>(method)]));
     }
@@ -73,7 +80,8 @@ TEST(ContextAttention, InSinglePrecision) { expect_every_case({4, 2, 9}, {4}, at
 TEST(ContextAttention, UlyssesRefusesHeadsThatRanksDoNotDivide) {
   const WholeInputs in = inputs_of({4, 2}, 23);
   try {
-    found(ContextMethod::kUlysses, {4, 2}, {23}, 4, ContextSplit::kZigzag, in, random_tensor({23, 4, kValues}, 9));
+    found(ContextMethod::kUlysses, {4, 2}, {23}, 4, ContextSplit::kZigzag, in,
+          random_tensor({23, 4, kValues}, 9));
     FAIL() << "no refusal";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
@@ -82,22 +90,27 @@ TEST(ContextAttention, UlyssesRefusesHeadsThatRanksDoNotDivide) {
   }
 }
 
-std::vector<Sent> sent_by(ContextMethod method, const Shape& shape, const std::vector<int64_t>& lengths, int64_t ranks,
-                          ContextSplit split) {
+std::vector<Sent> sent_by(ContextMethod method, const Shape& shape, const std::vector<int64_t>& lengths,
+                          int64_t ranks, ContextSplit split) {
   const int64_t tokens = layout::make_packed(lengths).tokens();
-  return found(method, shape, lengths, ranks, split, inputs_of(shape, tokens), random_tensor({tokens, shape.heads, kValues}, 9)).sent;
+  return found(method, shape, lengths, ranks, split, inputs_of(shape, tokens),
+               random_tensor({tokens, shape.heads, kValues}, 9))
+      .sent;
 }
 
 // One document, fp64: a token's keys and values are as many bytes as their gradients.
 TEST(ContextAttention, BytesAreThoseOfTheFormulas) {
   constexpr int64_t kRanks = 4, kTokens = 32, kOwn = kTokens / kRanks;
   const Shape shape{8, 4};
-  const int64_t keys = shape.key_heads * (kChannels + kValues) * 8, queries = shape.heads * (kChannels + kValues) * 8;
+  const int64_t keys = shape.key_heads * (kChannels + kValues) * 8,
+                queries = shape.heads * (kChannels + kValues) * 8;
   for (const Sent& sent : sent_by(ContextMethod::kRing, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {
     EXPECT_EQ(sent.forward, (kRanks - 1) * kOwn * keys);
-    EXPECT_EQ(sent.backward, (kRanks - 1) * kOwn * keys + kRanks * kOwn * keys) << "again, and the gradients all the way home";
+    EXPECT_EQ(sent.backward, (kRanks - 1) * kOwn * keys + kRanks * kOwn * keys)
+        << "again, and the gradients all the way home";
   }
-  for (const Sent& sent : sent_by(ContextMethod::kAllGather, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {
+  for (const Sent& sent :
+       sent_by(ContextMethod::kAllGather, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {
     EXPECT_EQ(sent.forward, (kRanks - 1) * kOwn * keys);
   }
   for (const Sent& sent : sent_by(ContextMethod::kUlysses, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {
@@ -107,16 +120,22 @@ TEST(ContextAttention, BytesAreThoseOfTheFormulas) {
   }
 }
 
-// Of a contiguous row the keys of rank r go to the ranks behind it only: hop c moves those of the ranks up to P - 2 - c.
+// Of a contiguous row the keys of rank r go to the ranks behind it only: hop c moves those of the ranks up to
+// P - 2 - c.
 TEST(ContextAttention, KeysGoNoFurtherThanTheyAreSeen) {
   const Shape shape{4, 2};
   const int64_t keys = shape.key_heads * (kChannels + kValues) * 8;
   const std::vector<Sent> whole = sent_by(ContextMethod::kRing, shape, {32}, 4, ContextSplit::kContiguous);
-  for (int64_t r = 0; r < 4; ++r) EXPECT_EQ(whole[static_cast<size_t>(r)].forward, r < 3 ? (r + 1) * 8 * keys : 0) << r;
-  const std::vector<Sent> packed = sent_by(ContextMethod::kRing, shape, {8, 12, 4, 8}, 4, ContextSplit::kContiguous);
-  for (int64_t r = 0; r < 4; ++r) EXPECT_EQ(packed[static_cast<size_t>(r)].forward, r == 1 ? 8 * keys : 0) << r;
-  const std::vector<Sent> window = sent_by(ContextMethod::kRing, {4, 2, 9}, {32}, 4, ContextSplit::kContiguous);
-  for (int64_t r = 0; r < 4; ++r) EXPECT_EQ(window[static_cast<size_t>(r)].forward, r < 3 ? 8 * keys : 0) << r;
+  for (int64_t r = 0; r < 4; ++r)
+    EXPECT_EQ(whole[static_cast<size_t>(r)].forward, r < 3 ? (r + 1) * 8 * keys : 0) << r;
+  const std::vector<Sent> packed =
+      sent_by(ContextMethod::kRing, shape, {8, 12, 4, 8}, 4, ContextSplit::kContiguous);
+  for (int64_t r = 0; r < 4; ++r)
+    EXPECT_EQ(packed[static_cast<size_t>(r)].forward, r == 1 ? 8 * keys : 0) << r;
+  const std::vector<Sent> window =
+      sent_by(ContextMethod::kRing, {4, 2, 9}, {32}, 4, ContextSplit::kContiguous);
+  for (int64_t r = 0; r < 4; ++r)
+    EXPECT_EQ(window[static_cast<size_t>(r)].forward, r < 3 ? 8 * keys : 0) << r;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Attention without an order over context ranks is that of the whole row, forward and backward, however it is packed and cut.
+// Attention without an order over context ranks is that of the whole row, forward and backward, however it is
+// packed and cut.
 #include "parallel/context/context_bidirectional.h"
 
 #include "kernels/bidirectional/op.h"
@@ -16,11 +17,15 @@ TEST(ContextBidirectional, SegmentSoftmaxIsThatOfTheWholeRow) {
                          {true}};  // exponentials of which would overflow, were they not relative
     const Tensor dy = random_tensor({row.tokens(), 5}, 9);
     const WholeResult found = on_context_ranks(
-        lengths, ranks, split, in, dy, [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+        lengths, ranks, split, in, dy,
+        [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
           return context_segment_softmax(group, own[0], view);
         });
     expect_the_whole(
-        found, in, dy, 1e-12, [&](const std::vector<Tensor>& x) { return kernels::segment_softmax(x[0], to_tensor(row.document_offsets)); },
+        found, in, dy, 1e-12,
+        [&](const std::vector<Tensor>& x) {
+          return kernels::segment_softmax(x[0], to_tensor(row.document_offsets));
+        },
         text_of(lengths, ranks, split));
   });
 }
@@ -30,17 +35,20 @@ TEST(ContextBidirectional, AttentionIsThatOfTheWholeRow) {
     for_each_case({2, 3, 4}, [&](const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split) {
       const layout::SequenceLayout row = layout::make_packed(lengths);
       const int64_t tokens = row.tokens();
-      const WholeInputs in{
-          {random_tensor({tokens, 2, 4}, 1, type), random_tensor({tokens, 2, 4}, 2, type), random_tensor({tokens, 2, 3}, 3, type)},
-          {true, true, true}};
+      const WholeInputs in{{random_tensor({tokens, 2, 4}, 1, type), random_tensor({tokens, 2, 4}, 2, type),
+                            random_tensor({tokens, 2, 3}, 3, type)},
+                           {true, true, true}};
       const Tensor dy = random_tensor({tokens, 2, 3}, 9, type);
       const WholeResult found = on_context_ranks(
-          lengths, ranks, split, in, dy, [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+          lengths, ranks, split, in, dy,
+          [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
             return context_bidirectional_attention(group, own[0], own[1], own[2], view);
           });
       expect_the_whole(
           found, in, dy, bound,
-          [&](const std::vector<Tensor>& x) { return kernels::bidirectional_attention(x[0], x[1], x[2], to_tensor(row.document_offsets)); },
+          [&](const std::vector<Tensor>& x) {
+            return kernels::bidirectional_attention(x[0], x[1], x[2], to_tensor(row.document_offsets));
+          },
           text_of(lengths, ranks, split));
     });
   }
@@ -49,14 +57,17 @@ TEST(ContextBidirectional, AttentionIsThatOfTheWholeRow) {
 // Counts sums over ranks.
 class CountingSums final : public comm::Communicator {
  public:
-  explicit CountingSums(comm::Communicator& inner) : Communicator(inner.name(), inner.rank(), inner.size()), inner_(inner) {}
+  explicit CountingSums(comm::Communicator& inner)
+      : Communicator(inner.name(), inner.rank(), inner.size()), inner_(inner) {}
   void abort(const std::string& reason) override { inner_.abort(reason); }
   comm::Work start(comm::Call call) override {
     ++calls;
     elements += call.input.defined() ? call.input.numel() : call.output.numel();
     return inner_.start(std::move(call));
   }
-  std::vector<std::unique_ptr<Communicator>> start_split(comm::Call call) override { return inner_.start_split(std::move(call)); }
+  std::vector<std::unique_ptr<Communicator>> start_split(comm::Call call) override {
+    return inner_.start_split(std::move(call));
+  }
   int64_t calls = 0, elements = 0;
 
  private:
@@ -65,12 +76,14 @@ class CountingSums final : public comm::Communicator {
 
 // One sum of the documents that several ranks have; of those that one has whole nobody tells another.
 TEST(ContextBidirectional, SendsTheSumsOfSharedDocumentsAlone) {
-  for (const auto& [lengths, shared] :
-       {std::pair{std::vector<int64_t>{8, 8}, 0}, {std::vector<int64_t>{3, 9, 4}, 1}, {std::vector<int64_t>{16}, 1}}) {
+  for (const auto& [lengths, shared] : {std::pair{std::vector<int64_t>{8, 8}, 0},
+                                        {std::vector<int64_t>{3, 9, 4}, 1},
+                                        {std::vector<int64_t>{16}, 1}}) {
     comm::run_ranks(2, [&](comm::Communicator& world) {
       CountingSums group(world);
-      const layout::SequenceView view(layout::make_packed(lengths),
-                                      {.context_ranks = 2, .context_rank = world.rank(), .split = ContextSplit::kContiguous});
+      const layout::SequenceView view(
+          layout::make_packed(lengths),
+          {.context_ranks = 2, .context_rank = world.rank(), .split = ContextSplit::kContiguous});
       const Tensor x = random_tensor({8, 2, 4}, 1);
       context_bidirectional_attention(group, x, x, x, view);
       EXPECT_EQ(group.calls, shared > 0 ? 1 : 0);

@@ -1,4 +1,5 @@
-// The delta rule over context ranks is that of the whole row, forward and backward, however it is packed and cut.
+// The delta rule over context ranks is that of the whole row, forward and backward, however it is packed and
+// cut.
 #include "parallel/context/context_delta_rule.h"
 
 #include "parallel/context_cases.h"
@@ -9,7 +10,12 @@ namespace {
 using testing::random_tensor;
 
 kernels::DeltaRuleInputs delta_inputs_of(const std::vector<Tensor>& x) {
-  return {.q_tgk = x[0], .k_tgk = x[1] / x[1].norm(2, 2, true), .v_thv = x[2], .beta_th = x[3].sigmoid(), .log_decay = x[4], .scale = 0.6};
+  return {.q_tgk = x[0],
+          .k_tgk = x[1] / x[1].norm(2, 2, true),
+          .v_thv = x[2],
+          .beta_th = x[3].sigmoid(),
+          .log_decay = x[4],
+          .scale = 0.6};
 }
 
 TEST(ContextDeltaRule, IsThatOfTheWholeRow) {
@@ -20,12 +26,13 @@ TEST(ContextDeltaRule, IsThatOfTheWholeRow) {
       Tensor g;
       if (decay == "head") g = random_tensor({tokens, 4}, 5).sigmoid().neg();
       if (decay == "channel") g = random_tensor({tokens, 4, 3}, 5).sigmoid().neg();
-      const WholeInputs in{{random_tensor({tokens, 2, 3}, 1), random_tensor({tokens, 2, 3}, 2), random_tensor({tokens, 4, 5}, 3),
-                            random_tensor({tokens, 4}, 4), g},
+      const WholeInputs in{{random_tensor({tokens, 2, 3}, 1), random_tensor({tokens, 2, 3}, 2),
+                            random_tensor({tokens, 4, 5}, 3), random_tensor({tokens, 4}, 4), g},
                            {true, true, true, true, true}};
       const Tensor d_o = random_tensor({tokens, 4, 5}, 9);
       const WholeResult found = on_context_ranks(
-          lengths, ranks, split, in, d_o, [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+          lengths, ranks, split, in, d_o,
+          [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
             return context_delta_rule(group, delta_inputs_of(own), view);
           });
       expect_the_whole(

@@ -1,5 +1,5 @@
-// The states of a recurrence over context ranks on their way beside what is computed: with folds, passes and links that take known times a pass
-// over a row takes as long as by hand (watched_communicator.h).
+// The states of a recurrence over context ranks on their way beside what is computed: with folds, passes and
+// links that take known times a pass over a row takes as long as by hand (watched_communicator.h).
 #include <gtest/gtest.h>
 
 #include "comm/threads/run_ranks.h"
@@ -12,22 +12,26 @@ namespace {
 using namespace testing;  // NOLINT: the watch
 
 constexpr int64_t kTokens = 8;
-constexpr double kFold = 4, kUse = 3;  // of a piece, all heads: a fold takes as long as four states on the link
+// of a piece, all heads: a fold takes as long as four states on the link
+constexpr double kFold = 4, kUse = 3;
 
 struct PassTimes {
   double forward = 0, backward = 0;
 };
 
-// Of each of two ranks. In `parts` of the heads: each with a fold, a pass and a message of a row a piece, folds and passes of as much less.
+// Of each of two ranks. In `parts` of the heads: each with a fold, a pass and a message of a row a piece,
+// folds and passes of as much less.
 std::vector<PassTimes> passes(layout::ContextSplit split, int64_t parts) {
   std::vector<PassTimes> of_ranks(2);
   comm::run_ranks(2, [&](comm::Communicator& thread) {
     Watch watch;
     WatchedCommunicator watched(thread, watch);
-    const layout::SequenceView view(layout::make_single(kTokens), {.context_ranks = 2, .context_rank = thread.rank(), .split = split});
+    const layout::SequenceView view(layout::make_single(kTokens),
+                                    {.context_ranks = 2, .context_rank = thread.rank(), .split = split});
     const std::vector<ContextPiece> pieces = context_pieces(view);
-    const std::vector<StatePassing> all(static_cast<size_t>(parts), StatePassing(recipe::LinearContextMethod::kAllGather, watched, pieces,
-                                                                                 {.sizes = {1, 1, 1}, .options = at::kFloat}));
+    const std::vector<StatePassing> all(static_cast<size_t>(parts),
+                                        StatePassing(recipe::LinearContextMethod::kAllGather, watched, pieces,
+                                                     {.sizes = {1, 1, 1}, .options = at::kFloat}));
     const auto pass = [&](bool backward) {
       const double begin = watch.now;
       std::vector<double> used(static_cast<size_t>(parts));
@@ -42,10 +46,12 @@ std::vector<PassTimes> passes(layout::ContextSplit split, int64_t parts) {
             // Of one document: what all pieces before this one have written.
             double before = 0;
             for (const ContextPiece& other : pieces) {
-              const bool is_before = backward ? other.tokens.begin > piece.tokens.begin : other.tokens.begin < piece.tokens.begin;
+              const bool is_before = backward ? other.tokens.begin > piece.tokens.begin
+                                              : other.tokens.begin < piece.tokens.begin;
               before += is_before ? static_cast<double>(other.tokens.begin + 1) : 0;
             }
-            EXPECT_EQ(entering.defined() ? entering.item<double>() : 0, before) << "rank " << thread.rank() << " part " << part;
+            EXPECT_EQ(entering.defined() ? entering.item<double>() : 0, before)
+                << "rank " << thread.rank() << " part " << part;
             ++used[part];
           });
       for (const double count : used) EXPECT_EQ(count, split == layout::ContextSplit::kZigzag ? 2 : 1);
@@ -59,16 +65,20 @@ std::vector<PassTimes> passes(layout::ContextSplit split, int64_t parts) {
   return of_ranks;
 }
 
-// Zig-zag: of pieces 0 to 3 rank 0 has the outer two and rank 1 the inner two, whose states all leave: 2 rows of its own to send.
+// Zig-zag: of pieces 0 to 3 rank 0 has the outer two and rank 1 the inner two, whose states all leave: 2 rows
+// of its own to send.
 TEST(ContextOverlap, InHalvesStatesTravelWhileTheOtherHeadsAreFolded) {
-  const auto at_once = passes(layout::ContextSplit::kZigzag, 1), halves = passes(layout::ContextSplit::kZigzag, 2);
-  EXPECT_EQ(at_once[1].forward, 2 * kFold + 2 + 2 * kUse) << "both states are on the link while nothing is computed";
+  const auto at_once = passes(layout::ContextSplit::kZigzag, 1),
+             halves = passes(layout::ContextSplit::kZigzag, 2);
+  EXPECT_EQ(at_once[1].forward, 2 * kFold + 2 + 2 * kUse)
+      << "both states are on the link while nothing is computed";
   EXPECT_EQ(halves[1].forward, 2 * kFold + 2 * kUse) << "all of it hidden";
   EXPECT_EQ(at_once[1].backward, 2 * kFold + 2 + 2 * kUse);
   EXPECT_EQ(halves[1].backward, 2 * kFold + 2 * kUse);
 }
 
-// The first piece of the row, backward the last one, waits for nothing: its rank computes while its own state travels.
+// The first piece of the row, backward the last one, waits for nothing: its rank computes while its own state
+// travels.
 TEST(ContextOverlap, PiecesThatNothingEntersDoNotWait) {
   EXPECT_EQ(passes(layout::ContextSplit::kZigzag, 1)[0].forward, kFold + 2 * kUse);
   EXPECT_EQ(passes(layout::ContextSplit::kZigzag, 1)[0].backward, kFold + 2 * kUse);

@@ -1,6 +1,6 @@
-// The recurrence over context ranks, by every method, is the plain loop over the whole row, forward and backward; and what it sends does not
-// depend on how long the row is (docs/sources/long-context-parallelism.md A8, A11).
-// ctest: timeout=120
+// The recurrence over context ranks, by every method, is the plain loop over the whole row, forward and
+// backward; and what it sends does not depend on how long the row is
+// (docs/sources/long-context-parallelism.md A8, A11). ctest: timeout=120
 #include "parallel/context/context_recurrence.h"
 
 #include "parallel/context_cases.h"
@@ -25,7 +25,8 @@ WholeInputs inputs_of(Decay decay, int64_t tokens) {
                   random_tensor({tokens, kHeads, kValue}, 3), Tensor(), Tensor()},
                  {true, true, true, true, false}};
   if (decay == Decay::kSlopes || decay == Decay::kGone) {
-    in.of[3] = decay == Decay::kGone ? at::tensor({-300.0, -0.004}, at::kDouble) : at::tensor({-0.84, 0.0}, at::kDouble);
+    in.of[3] = decay == Decay::kGone ? at::tensor({-300.0, -0.004}, at::kDouble)
+                                     : at::tensor({-0.84, 0.0}, at::kDouble);
     in.by_token[3] = false;
   }
   if (decay == Decay::kHeadToken) in.of[3] = random_tensor({tokens, kHeads}, 4).abs().neg();
@@ -46,12 +47,14 @@ LinearRecurrenceOptions options_of(Decay decay, const Tensor& bound) {
   return options;
 }
 
-WholeResult found(LinearContextMethod method, Decay decay, const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split,
-                  const WholeInputs& in, const Tensor& d_o) {
-  return on_context_ranks(lengths, ranks, split, in, d_o,
-                          [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
-                            return context_recurrence(method, group, own[0], own[1], own[2], own[3], view, options_of(decay, own[4]));
-                          });
+WholeResult found(LinearContextMethod method, Decay decay, const std::vector<int64_t>& lengths, int64_t ranks,
+                  ContextSplit split, const WholeInputs& in, const Tensor& d_o) {
+  return on_context_ranks(
+      lengths, ranks, split, in, d_o,
+      [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
+        return context_recurrence(method, group, own[0], own[1], own[2], own[3], view,
+                                  options_of(decay, own[4]));
+      });
 }
 
 void expect_every_case(Decay decay, const std::vector<int64_t>& of_ranks) {
@@ -63,8 +66,8 @@ void expect_every_case(Decay decay, const std::vector<int64_t>& of_ranks) {
       expect_the_whole(
           found(method, decay, lengths, ranks, split, in, d_o), in, d_o, 1e-12,
           [&](const std::vector<Tensor>& x) {
-            return kernels::linear_recurrence_reference(x[0], x[1], x[2], x[3], {}, to_tensor(row.document_offsets),
-                                                        options_of(decay, x[4]))
+            return kernels::linear_recurrence_reference(
+                       x[0], x[1], x[2], x[3], {}, to_tensor(row.document_offsets), options_of(decay, x[4]))
                 .o_thd;
           },
           text_of(lengths, ranks, split) + ", " + std::string(names_of(method)[static_cast<size_t>(method)]));
@@ -83,7 +86,8 @@ TEST(ContextRecurrence, ADecayOfEachToken) { expect_every_case(Decay::kHeadToken
 TEST(ContextRecurrence, ADecayOfEachChannel) { expect_every_case(Decay::kKeyToken, {2, 3, 4}); }
 TEST(ContextRecurrence, AGateWithTiedKeysAndItsBound) { expect_every_case(Decay::kGate, {2, 3, 4}); }
 
-// All ranks compose in the same order, so the methods differ by nothing where the row is contiguous and slices do not matter.
+// All ranks compose in the same order, so the methods differ by nothing where the row is contiguous and
+// slices do not matter.
 TEST(ContextRecurrence, RingAndScanHaveTheSameBits) {
   const std::vector<int64_t> lengths{3, 17, 3};
   const WholeInputs in = inputs_of(Decay::kKeyToken, 23);
@@ -96,7 +100,8 @@ TEST(ContextRecurrence, RingAndScanHaveTheSameBits) {
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(ring.gradients[i].equal(scan.gradients[i])) << i;
 }
 
-// Of one document. A rank whose state nobody waits for sends none: the last one forward, the first one backward.
+// Of one document. A rank whose state nobody waits for sends none: the last one forward, the first one
+// backward.
 TEST(ContextRecurrence, MessagesDoNotGrowWithTheRow) {
   constexpr int64_t kState = kHeads * kKey * kValue * 8, kDecayColumn = kHeads * kKey * 8;
   for (const int64_t tokens : {24, 240}) {
@@ -104,14 +109,19 @@ TEST(ContextRecurrence, MessagesDoNotGrowWithTheRow) {
       for (const LinearContextMethod method : kLinearMethods) {
         for (const Decay decay : {Decay::kSlopes, Decay::kKeyToken}) {
           const bool gathered = method == LinearContextMethod::kAllGather;
-          const int64_t one = !gathered ? kState : (ranks - 1) * (kState + (decay == Decay::kKeyToken ? kDecayColumn : 0));
+          const int64_t one =
+              !gathered ? kState : (ranks - 1) * (kState + (decay == Decay::kKeyToken ? kDecayColumn : 0));
           const Tensor d_o = random_tensor({tokens, kHeads, kValue}, 9);
-          const WholeResult result = found(method, decay, {tokens}, ranks, ContextSplit::kContiguous, inputs_of(decay, tokens), d_o);
+          const WholeResult result =
+              found(method, decay, {tokens}, ranks, ContextSplit::kContiguous, inputs_of(decay, tokens), d_o);
           for (int64_t r = 0; r < ranks; ++r) {
             const Sent& sent = result.sent[static_cast<size_t>(r)];
-            EXPECT_EQ(sent.forward, r + 1 < ranks ? one : 0) << tokens << " tokens, rank " << r << " of " << ranks;
+            EXPECT_EQ(sent.forward, r + 1 < ranks ? one : 0)
+                << tokens << " tokens, rank " << r << " of " << ranks;
             EXPECT_EQ(sent.backward, r > 0 ? one : 0) << tokens << " tokens, rank " << r << " of " << ranks;
-            const int64_t messages = gathered ? kGatheredHalves : method == LinearContextMethod::kAllScan ? kScanSlices : 1;
+            const int64_t messages = gathered                                  ? kGatheredHalves
+                                     : method == LinearContextMethod::kAllScan ? kScanSlices
+                                                                               : 1;
             EXPECT_EQ(sent.messages, r + 1 == ranks ? 0 : messages);
           }
         }
@@ -137,8 +147,8 @@ TEST(ContextRecurrence, ZigzagSendsTwoStates) {
 TEST(ContextRecurrence, DocumentsThatEndAtEveryCutSendNothing) {
   const Tensor d_o = random_tensor({24, kHeads, kValue}, 9);
   for (const LinearContextMethod method : kLinearMethods) {
-    const WholeResult result =
-        found(method, Decay::kKeyToken, {8, 5, 3, 8}, 3, ContextSplit::kContiguous, inputs_of(Decay::kKeyToken, 24), d_o);
+    const WholeResult result = found(method, Decay::kKeyToken, {8, 5, 3, 8}, 3, ContextSplit::kContiguous,
+                                     inputs_of(Decay::kKeyToken, 24), d_o);
     for (const Sent& sent : result.sent) EXPECT_EQ(sent.forward + sent.backward, 0);
   }
 }

@@ -1,4 +1,5 @@
-// What the tests of experts on ranks share: random choices, experts that are plain loops, and the mixture of one process in fp64.
+// What the tests of experts on ranks share: random choices, experts that are plain loops, and the mixture of
+// one process in fp64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ struct Tokens {
 
 inline Tokens tokens_of(int64_t rank, int64_t count, bool skew, bool drop) {
   const std::string name = "tokens of " + std::to_string(rank);
-  Tokens tokens{drawn(name, {count, kHidden}), at::empty({count, kChoices}, at::kLong), drawn(name + "/weights", {count, kChoices}), !drop};
+  Tokens tokens{drawn(name, {count, kHidden}), at::empty({count, kChoices}, at::kLong),
+                drawn(name + "/weights", {count, kChoices}), !drop};
   const RandomStream stream(7, name + "/choices");
   for (int64_t t = 0; t < count; ++t) {
     const auto first = static_cast<int64_t>(stream.below(static_cast<uint64_t>(2 * t), kExperts));
@@ -52,12 +54,16 @@ inline Tokens tokens_of_all_experts(int64_t rank, int64_t count) {
   return tokens;
 }
 
-// Expert e: y = tanh(x upᵀ) downᵀ, with inner channels [begin, end) only: summed over the parts of the channels it is the whole.
+// Expert e: y = tanh(x upᵀ) downᵀ, with inner channels [begin, end) only: summed over the parts of the
+// channels it is the whole.
 struct Weights {
-  Tensor up_ecd = drawn("up", {kExperts, kInner, kHidden}), down_edc = drawn("down", {kExperts, kHidden, kInner});
+  Tensor up_ecd = drawn("up", {kExperts, kInner, kHidden}),
+         down_edc = drawn("down", {kExperts, kHidden, kInner});
 };
 
-inline Tensor expert(const Tensor& x, const Tensor& up, const Tensor& down) { return x.matmul(up.t()).tanh().matmul(down.t()); }
+inline Tensor expert(const Tensor& x, const Tensor& up, const Tensor& down) {
+  return x.matmul(up.t()).tanh().matmul(down.t());
+}
 
 // Σ_k weight · expert(x), token by token.
 inline Tensor plain_mixture(const Tokens& tokens, const Tensor& up, const Tensor& down) {
@@ -66,7 +72,9 @@ inline Tensor plain_mixture(const Tokens& tokens, const Tensor& up, const Tensor
     Tensor sum = at::zeros({kHidden}, at::kDouble);
     for (int64_t k = 0; k < tokens.choice_tk.size(1); ++k) {
       const int64_t e = tokens.choice_tk[t][k].item<int64_t>();
-      if (e >= 0) sum = sum + tokens.weight_tk[t][k] * expert(tokens.hidden_td[t].unsqueeze(0), up[e], down[e]).squeeze(0);
+      if (e >= 0)
+        sum = sum +
+              tokens.weight_tk[t][k] * expert(tokens.hidden_td[t].unsqueeze(0), up[e], down[e]).squeeze(0);
     }
     rows.push_back(sum);
   }
@@ -81,14 +89,17 @@ struct ExpertCase {
   std::vector<int64_t> tokens{};  // of each rank; empty: 5, 6, …
   bool skew = false, drop = false, all_experts = false;
   Tokens of(int64_t rank) const {
-    return all_experts ? tokens_of_all_experts(rank, tokens_of(rank)) : testing::tokens_of(rank, tokens_of(rank), skew, drop);
+    return all_experts ? tokens_of_all_experts(rank, tokens_of(rank))
+                       : testing::tokens_of(rank, tokens_of(rank), skew, drop);
   }
   int64_t most_tokens() const {
     int64_t most = 0;
     for (int64_t rank = 0; rank < world; ++rank) most = std::max(most, tokens_of(rank));
     return most;
   }
-  int64_t tokens_of(int64_t rank) const { return tokens.empty() ? 5 + rank % 4 : tokens[static_cast<size_t>(rank)]; }
+  int64_t tokens_of(int64_t rank) const {
+    return tokens.empty() ? 5 + rank % 4 : tokens[static_cast<size_t>(rank)];
+  }
 };
 
 }  // namespace longhaul::parallel::testing

@@ -1,6 +1,6 @@
-// A communicator that carries out the calls of its rank one after the other, as NCCL does with those of a communicator: an exchange whose
-// partner has not come holds up all that was started after it. Sends end when they are received, so nothing is buffered. Groups that are split off are in
-// order by themselves.
+// A communicator that carries out the calls of its rank one after the other, as NCCL does with those of a
+// communicator: an exchange whose partner has not come holds up all that was started after it. Sends end when
+// they are received, so nothing is buffered. Groups that are split off are in order by themselves.
 #pragma once
 
 #include <future>
@@ -16,9 +16,12 @@ namespace longhaul::testing {
 
 class InOrder final : public comm::Communicator {
  public:
-  explicit InOrder(comm::Communicator& inner) : Communicator(inner.name(), inner.rank(), inner.size()), inner_(inner) {}
+  explicit InOrder(comm::Communicator& inner)
+      : Communicator(inner.name(), inner.rank(), inner.size()), inner_(inner) {}
   explicit InOrder(std::unique_ptr<comm::Communicator> inner)
-      : Communicator(inner->name(), inner->rank(), inner->size()), owned_(std::move(inner)), inner_(*owned_) {}
+      : Communicator(inner->name(), inner->rank(), inner->size()),
+        owned_(std::move(inner)),
+        inner_(*owned_) {}
 
   void abort(const std::string& reason) override { inner_.abort(reason); }
   bool in_order() const override { return true; }

@@ -1,4 +1,5 @@
-// What a rank has of a batch of rows of equal length that data ranks deal out and context and tensor ranks cut; and how often it has called others.
+// What a rank has of a batch of rows of equal length that data ranks deal out and context and tensor ranks
+// cut; and how often it has called others.
 #pragma once
 
 #include "comm/wrappers/call_log.h"
@@ -16,9 +17,11 @@ struct OwnRows {
               .tensor_ranks = groups.size(layout::Axis::kTp),
               .tensor_rank = groups.place().coordinate(layout::Axis::kTp),
               .split = split}) {
-    const int64_t first = groups.place().coordinate(layout::Axis::kDp) * (rows / groups.size(layout::Axis::kDp)) * tokens;
+    const int64_t first =
+        groups.place().coordinate(layout::Axis::kDp) * (rows / groups.size(layout::Axis::kDp)) * tokens;
     std::vector<int64_t> own;
-    for (int64_t i = view.own.begin; i < view.own.end(); ++i) own.push_back(first + view.token_index[static_cast<size_t>(i)]);
+    for (int64_t i = view.own.begin; i < view.own.end(); ++i)
+      own.push_back(first + view.token_index[static_cast<size_t>(i)]);
     index = to_tensor(own);
   }
   layout::SequenceView view;

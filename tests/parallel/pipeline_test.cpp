@@ -1,5 +1,5 @@
-// The executor walks every schedule over stages written by hand: stage s multiplies by w[s], the last one sums. The loss of micro-batch m is
-// sum(x[m]) Π w, the gradient of w[s] is Σ over m of that without w[s].
+// The executor walks every schedule over stages written by hand: stage s multiplies by w[s], the last one
+// sums. The loss of micro-batch m is sum(x[m]) Π w, the gradient of w[s] is Σ over m of that without w[s].
 #include "parallel/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -36,14 +36,16 @@ void walk(int64_t p, const layout::PipelineOptions& options, bool in_order) {
     model::ParameterSet none({}, Precision::named("fp64"), at::kCPU);
     std::vector<Tensor> weights;
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
-      weights.push_back(at::full({}, factor(ranks.place().stage_of(chunk)), at::kDouble).requires_grad_(true));
+      weights.push_back(
+          at::full({}, factor(ranks.place().stage_of(chunk)), at::kDouble).requires_grad_(true));
     }
     std::vector<Tensor> own;
     const StageCalls calls{.forward =
                                [&](int64_t chunk, int64_t m, const Tensor& entering) {
                                  const int64_t stage = ranks.place().stage_of(chunk);
                                  EXPECT_EQ(entering.defined(), stage > 0);
-                                 const Tensor leaving = (stage == 0 ? input(m) : entering) * weights[static_cast<size_t>(chunk)];
+                                 const Tensor leaving =
+                                     (stage == 0 ? input(m) : entering) * weights[static_cast<size_t>(chunk)];
                                  if (stage < pipeline.stages() - 1) return leaving;
                                  own.push_back(leaving.sum());
                                  return own.back();
@@ -56,7 +58,8 @@ void walk(int64_t p, const layout::PipelineOptions& options, bool in_order) {
     const std::scoped_lock lock(adding);
     for (const Tensor& loss : own) losses[static_cast<size_t>(world.rank())] += loss.item<double>();
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
-      gradients[static_cast<size_t>(ranks.place().stage_of(chunk))] += weights[static_cast<size_t>(chunk)].grad().item<double>();
+      gradients[static_cast<size_t>(ranks.place().stage_of(chunk))] +=
+          weights[static_cast<size_t>(chunk)].grad().item<double>();
     }
   };
   comm::run_ranks(p,
@@ -70,16 +73,24 @@ void walk(int64_t p, const layout::PipelineOptions& options, bool in_order) {
   for (const double each : losses) loss += each;
   EXPECT_NEAR(loss / (sum * product), 1, 1e-12);
   for (int64_t stage = 0; stage < pipeline.stages(); ++stage) {
-    EXPECT_NEAR(gradients[static_cast<size_t>(stage)] / (sum * product / factor(stage)), 1, 1e-12) << "stage " << stage;
+    EXPECT_NEAR(gradients[static_cast<size_t>(stage)] / (sum * product / factor(stage)), 1, 1e-12)
+        << "stage " << stage;
   }
 }
 
 TEST(PipelineExecutor, GivesEveryGradientUnderEverySchedule) {
   for (const int64_t p : {1, 2, 3, 4}) {
-    for (const layout::PipelineOptions& options : std::vector<layout::PipelineOptions>{
-             {kGpipe}, {k1F1B}, {kInterleaved, 1}, {kInterleaved, 2}, {kInterleaved, 3}, {kZbH1}, {kZbV}, {kDualPipe}}) {
+    for (const layout::PipelineOptions& options : std::vector<layout::PipelineOptions>{{kGpipe},
+                                                                                       {k1F1B},
+                                                                                       {kInterleaved, 1},
+                                                                                       {kInterleaved, 2},
+                                                                                       {kInterleaved, 3},
+                                                                                       {kZbH1},
+                                                                                       {kZbV},
+                                                                                       {kDualPipe}}) {
       if (options.schedule == kDualPipe && p % 2 != 0) continue;
-      SCOPED_TRACE(::testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule) << " chunks " << options.chunks);
+      SCOPED_TRACE(::testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule)
+                                        << " chunks " << options.chunks);
       for (const bool in_order : {false, true}) walk(p, options, in_order);
     }
   }
@@ -114,7 +125,8 @@ Tensor behind_place(Paired& paired, Turns& turns, const std::string& place, cons
 // Forward of micro-batch 0, pairs of (1, 0) and (2, 1), backward of 2.
 layout::Schedule paired_schedule() {
   using layout::Pass;
-  layout::Schedule schedule{.pipeline = layout::Pipeline(1), .micro_batches = 3, .ranks = {}, .most_in_flight = {2}};
+  layout::Schedule schedule{
+      .pipeline = layout::Pipeline(1), .micro_batches = 3, .ranks = {}, .most_in_flight = {2}};
   schedule.ranks = {{{.pass = Pass::kForward},
                      {.pass = Pass::kForward, .micro_batch = 1, .joined = true},
                      {.pass = Pass::kBackward},
@@ -136,7 +148,8 @@ std::pair<std::vector<std::string>, double> run_paired(Paired& paired) {
                                [&](int64_t, int64_t m, const Tensor&) {
                                  EXPECT_TRUE(at::GradMode::is_enabled());
                                  EXPECT_TRUE(ranks.spans()->computes_here());
-                                 EXPECT_EQ(std::this_thread::get_id() == own, m == 0) << "a pair's forward pass has a thread of its own";
+                                 EXPECT_EQ(std::this_thread::get_id() == own, m == 0)
+                                     << "a pair's forward pass has a thread of its own";
                                  Tensor x = input(m) * weight;
                                  for (const char* const place : {" a", " b"})
                                    x = behind_place(paired, *ranks.turns(), std::to_string(m) + place, x);
@@ -146,7 +159,8 @@ std::pair<std::vector<std::string>, double> run_paired(Paired& paired) {
     ranks.spans()->start(0);
     run_schedule(paired_schedule(), ranks, none, calls);
     for (const observe::Span& span : ranks.spans()->stop().spans)
-      result.first.push_back((span.kind == observe::SpanKind::kForward ? "F" : "B") + std::to_string(span.micro_batch));
+      result.first.push_back((span.kind == observe::SpanKind::kForward ? "F" : "B") +
+                             std::to_string(span.micro_batch));
     result.second = weight.grad().item<double>();
   });
   return result;
@@ -160,16 +174,19 @@ TEST(PipelineExecutor, PassesOfAPairTakeTurns) {
                                        "B0 b", "F1 a", "B0 a", "F1 b",  // the gradients' way is the other one
                                        "B1 b", "F2 a", "B1 a", "F2 b",  //
                                        "B2 b", "B2 a"));
-  EXPECT_THAT(spans, ElementsAre("F0", "B0", "F1", "B0", "F1", "B0", "F1", "B1", "F2", "B1", "F2", "B1", "F2", "B2"))
+  EXPECT_THAT(spans,
+              ElementsAre("F0", "B0", "F1", "B0", "F1", "B0", "F1", "B1", "F2", "B1", "F2", "B1", "F2", "B2"))
       << "one behind the other, whosever turn it is";
   double sum = 0;
   for (int64_t m = 0; m < 3; ++m) sum += input(m).sum().item<double>();
   EXPECT_DOUBLE_EQ(gradient, sum);
 }
 
-// Whichever pass fails: its exception comes out, the other one has stopped where it was, and neither is run any further.
+// Whichever pass fails: its exception comes out, the other one has stopped where it was, and neither is run
+// any further.
 TEST(PipelineExecutor, AFailureInAPairEndsBothPasses) {
-  for (const auto& [fails, last] : {std::pair("F1 a", "B0 b"), {"F1 b", "B0 a"}, {"B0 b", "F0 b"}, {"B1 a", "F2 a"}}) {
+  for (const auto& [fails, last] :
+       {std::pair("F1 a", "B0 b"), {"F1 b", "B0 a"}, {"B0 b", "F0 b"}, {"B1 a", "F2 a"}}) {
     Paired paired{.done = {}, .fails = fails};
     try {
       run_paired(paired);

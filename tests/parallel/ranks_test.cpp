@@ -21,7 +21,8 @@ TEST(Ranks, TheMostIsThatOfAllWorkers) {
     EXPECT_EQ(ranks.most(10 + world.rank()), 13);
     EXPECT_EQ(ranks.most(-world.rank()), 0);
     EXPECT_EQ(ranks.sum_of_run(1 + static_cast<double>(world.rank()), "numbers"), 10);
-    EXPECT_EQ(ranks.sum(1 + static_cast<double>(world.rank()), "numbers"), world.rank() < 2 ? 3 : 7) << "of a worker";
+    EXPECT_EQ(ranks.sum(1 + static_cast<double>(world.rank()), "numbers"), world.rank() < 2 ? 3 : 7)
+        << "of a worker";
   });
 }
 
@@ -33,7 +34,8 @@ Tensor gradient_of(int64_t layer, int64_t rank, int64_t pass) {
       .add(static_cast<double>(1000 * layer + 100 * rank + 10 * pass));
 }
 
-// Four ranks in two groups that each have all shares; two layers, three backward passes: every share is the sum over ranks and passes.
+// Four ranks in two groups that each have all shares; two layers, three backward passes: every share is the
+// sum over ranks and passes.
 TEST(Ranks, SharesWithCopiesAddUpOverThePassesOfAStep) {
   for (const int64_t copies : {1, 2}) {
     for (const int64_t zero : {2, 3}) {
@@ -42,10 +44,12 @@ TEST(Ranks, SharesWithCopiesAddUpOverThePassesOfAStep) {
         std::vector<layout::ParameterSpec> specs;
         for (const int64_t layer : {0, 1}) {
           layout::ParameterSpec& spec = specs.emplace_back();
-          spec.tensor = {"layers." + std::to_string(layer), {kMatrixRows, kMatrixColumns}, layout::Role::kChannelUp};
+          spec.tensor = {
+              "layers." + std::to_string(layer), {kMatrixRows, kMatrixColumns}, layout::Role::kChannelUp};
           spec.layer = layer;
         }
-        model::ParameterSet set(specs, Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place());
+        model::ParameterSet set(specs, Precision::named("fp32"), at::kCPU, model::Use::kTraining,
+                                ranks.place());
         for (const auto& spec : specs) set.add_stacked(spec.tensor.name, {spec.tensor.name});
         set.allocate();
         Sharding& sharding = *ranks.sharding_of(set);
@@ -63,14 +67,16 @@ TEST(Ranks, SharesWithCopiesAddUpOverThePassesOfAStep) {
         ranks.sum_gradients(set);
         double own = 0;
         for (const auto& parameter : set.all()) own += static_cast<double>(parameter->own.length);
-        EXPECT_EQ(ranks.sum(own, "shares"), 2 * kMatrixRows * kMatrixColumns * copies) << "each group has all shares";
+        EXPECT_EQ(ranks.sum(own, "shares"), 2 * kMatrixRows * kMatrixColumns * copies)
+            << "each group has all shares";
         for (int64_t layer = 0; layer < 2; ++layer) {
           Tensor expected = at::zeros({kMatrixRows, kMatrixColumns});
           for (int64_t rank = 0; rank < 4; ++rank) {
             for (int64_t pass = 0; pass < 3; ++pass) expected.add_(gradient_of(layer, rank, pass));
           }
           const model::Parameter& parameter = *set.all()[static_cast<size_t>(layer)];
-          EXPECT_TRUE(parameter.own_grad.equal(expected.view(-1).narrow(0, parameter.own.begin, parameter.own.length)))
+          EXPECT_TRUE(parameter.own_grad.equal(
+              expected.view(-1).narrow(0, parameter.own.begin, parameter.own.length)))
               << "layer " << layer << ", zero " << zero << ", " << copies << " copies";
         }
       });
@@ -78,17 +84,21 @@ TEST(Ranks, SharesWithCopiesAddUpOverThePassesOfAStep) {
   }
 }
 
-// Tensors on two or all of three stages, which ranks hold in another order, in messages of any length: each element is the sum in the order of ranks.
+// Tensors on two or all of three stages, which ranks hold in another order, in messages of any length: each
+// element is the sum in the order of ranks.
 TEST(StageGradients, AreSummedInTheOrderOfRanks) {
   struct Shared {
     std::string name;
     int64_t rows;
     std::vector<int64_t> ranks;
   };
-  const std::vector<Shared> all = {{"a", 3, {0, 2}}, {"b", 5, {0, 1, 2}}, {"c", 1, {0, 2}}, {"d", 2, {0, 1, 2}}, {"own", 4, {1}}};
+  const std::vector<Shared> all = {
+      {"a", 3, {0, 2}}, {"b", 5, {0, 1, 2}}, {"c", 1, {0, 2}}, {"d", 2, {0, 1, 2}}, {"own", 4, {1}}};
   const auto value = [](const std::string& name, int64_t rank, int64_t element) {
     constexpr float kLarge = 1 << 24;  // that swallows a one, but not two ones together
-    return rank == 0 ? kLarge : static_cast<float>(rank == 1 ? 1 : 1 + element % 2) + static_cast<float>(name == "a" ? element : 0);
+    return rank == 0 ? kLarge
+                     : static_cast<float>(rank == 1 ? 1 : 1 + element % 2) +
+                           static_cast<float>(name == "a" ? element : 0);
   };
   for (const int64_t message_bytes : {int64_t{4}, int64_t{28}, kStageMessageBytes}) {
     comm::run_ranks(3, [&](comm::Communicator& world) {

@@ -1,5 +1,6 @@
-// What is decided for a whole sequence when ranks share one: a choice balanced by Sinkhorn's iteration, and thresholds by quantiles. Bit for bit those of one
-// process, with one sum where a sequence is cut and nothing sent where none is.
+// What is decided for a whole sequence when ranks share one: a choice balanced by Sinkhorn's iteration, and
+// thresholds by quantiles. Bit for bit those of one process, with one sum where a sequence is cut and nothing
+// sent where none is.
 #include <gtest/gtest.h>
 
 #include "comm/threads/run_ranks.h"
@@ -23,8 +24,8 @@ struct RouterCase {
   int64_t sums = 0;  // calls of a rank
 };
 
-// On each rank: what `decide` makes of a rank's own rows (rows, view, operators) takes as many sums as the case has, and is as `expect` (world, own rows, view and
-// operators, what was made) demands.
+// On each rank: what `decide` makes of a rank's own rows (rows, view, operators) takes as many sums as the
+// case has, and is as `expect` (world, own rows, view and operators, what was made) demands.
 template <class Decide, class Expect>
 void on_ranks(const RouterCase& test, const Tensor& rows, const Decide& decide, const Expect& expect) {
   const layout::Mesh mesh(test.world, test.shape);
@@ -46,14 +47,17 @@ void check_sinkhorn(const RouterCase& test) {
   Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat);
   logits.select(1, 1).add_(2);
   model::LocalOps alone;
-  const Tensor expected = model::balanced_by_sinkhorn(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
+  const Tensor expected =
+      model::balanced_by_sinkhorn(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
   on_ranks(test, logits, model::balanced_by_sinkhorn,
            [&](comm::Communicator& world, const OwnRows& own, MeshOps& ops, const Tensor& found) {
              EXPECT_TRUE(found.equal(expected.index_select(0, own.index))) << "rank " << world.rank();
              // Of meta tensors, as in a dry run, too.
              const auto meta = at::TensorOptions(at::kMeta).dtype(at::kFloat);
              const bool whole = test.sums == 0;
-             EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(at::empty({own.view.own.length, kRouted}, meta), own.view, ops).is_meta());
+             EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(
+                                       at::empty({own.view.own.length, kRouted}, meta), own.view, ops)
+                                       .is_meta());
            });
 }
 
@@ -67,18 +71,22 @@ TEST(SinkhornOfRanks, IsThatOfOneProcess) {
 }
 
 void check_quantiles(const RouterCase& test) {
-  const Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat), bias = logits[0];
+  const Tensor logits =
+                   longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat),
+               bias = logits[0];
   const auto quantiles = [&](const Tensor& rows, const layout::SequenceView& view, model::ParallelOps& ops) {
     return model::quantiles_of(rows, bias, 2, view, ops);
   };
   model::LocalOps alone;
   const Tensor expected = quantiles(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
   ASSERT_EQ(expected[kRouted].item<int64_t>(), kRoutedRows);
-  on_ranks(test, logits, quantiles, [&](comm::Communicator& world, const OwnRows&, MeshOps&, const Tensor& sums) {
-    world.all_reduce(sums, comm::Reduction::kSum, {.name = "all ranks"}).wait();
-    // Where ranks share a cut sequence each has told of it.
-    EXPECT_TRUE(sums.equal(expected.mul(sums[kRouted].item<int64_t>() / kRoutedRows))) << "rank " << world.rank();
-  });
+  on_ranks(test, logits, quantiles,
+           [&](comm::Communicator& world, const OwnRows&, MeshOps&, const Tensor& sums) {
+             world.all_reduce(sums, comm::Reduction::kSum, {.name = "all ranks"}).wait();
+             // Where ranks share a cut sequence each has told of it.
+             EXPECT_TRUE(sums.equal(expected.mul(sums[kRouted].item<int64_t>() / kRoutedRows)))
+                 << "rank " << world.rank();
+           });
 }
 
 TEST(QuantilesOfRanks, AreThoseOfOneProcess) {

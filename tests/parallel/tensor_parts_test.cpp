@@ -1,5 +1,6 @@
-// Products of gathered rows and sums of products against whole matrices in one process; in parts against unparted, to the bit; how long a pass
-// takes where links and products take known times; and what a decoder's layers call.
+// Products of gathered rows and sums of products against whole matrices in one process; in parts against
+// unparted, to the bit; how long a pass takes where links and products take known times; and what a decoder's
+// layers call.
 #include "parallel/tensor_parts.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ Tensor first(int64_t rank) { return matrix(rank, kInner, kWide, 10); }  // [inne
 Tensor gate(int64_t rank) { return matrix(rank, kInner, kWide, 20); }
 Tensor last(int64_t rank) { return matrix(rank, kWide, kInner, 30); }
 Tensor direct(int64_t rank) { return matrix(rank, kWide, kWide, 40); }  // of the block's input
-const Tensor kBias = random_tensor({kWide}, 50).to(at::kDouble), kBeside = random_tensor({12, kWide}, 51).to(at::kDouble),
+const Tensor kBias = random_tensor({kWide}, 50).to(at::kDouble),
+             kBeside = random_tensor({12, kWide}, 51).to(at::kDouble),
              kLoss = random_tensor({12, kWide}, 52).to(at::kDouble);
 
 // One process has all rows: Σ_r (tanh(x firstᵀ) · (x gateᵀ)) lastᵀ + tanh(x directᵀ), + bias + beside.
@@ -53,27 +55,36 @@ TEST(TensorParts, EqualOneProcessInAnyNumberOfParts) {
   expected.mul(kLoss).sum().backward();
   for (const int64_t chunks : {1, 2, 3, 64}) {
     comm::run_ranks(kRanks, [&](comm::Communicator& group) {
-      const int64_t rank = group.rank(), begin = rank == 0 ? 0 : rank == 1 ? 5 : 8, rows = kOwnRows[static_cast<size_t>(rank)];
+      const int64_t rank = group.rank(),
+                    begin = rank == 0   ? 0
+                            : rank == 1 ? 5
+                                        : 8,
+                    rows = kOwnRows[static_cast<size_t>(rank)];
       const Tensor own = x.detach().narrow(0, begin, rows).clone().requires_grad_(true);
       const TensorParts parts(group, kOwnRows, chunks);
       BlockInput input{own};
       const std::vector<Tensor> made = parts.of_gathered(input, [&](const Tensor& each) {
         return std::vector<Tensor>{each.matmul(first(rank).t()), each.matmul(gate(rank).t())};
       });
-      EXPECT_EQ(input.parts.size(), static_cast<size_t>(std::min<int64_t>(chunks, 3))) << "no part is empty anywhere";
+      EXPECT_EQ(input.parts.size(), static_cast<size_t>(std::min<int64_t>(chunks, 3)))
+          << "no part is empty anywhere";
       const std::vector<Summand> summands = {
-          {.product = [&](const Tensor& each) { return each.matmul(last(rank).t()); }, .x_ti = made[0].tanh() * made[1], .bias_d = kBias},
+          {.product = [&](const Tensor& each) { return each.matmul(last(rank).t()); },
+           .x_ti = made[0].tanh() * made[1],
+           .bias_d = kBias},
           {.product = [&](const Tensor& each) { return each.matmul(direct(rank).t()).tanh(); }},
           {.own_td = kBeside.narrow(0, begin, rows)}};
       const Tensor sum = parts.summed(input, summands);
-      EXPECT_LE((sum - expected.narrow(0, begin, rows)).abs().max().item<double>(), 1e-13) << "at most 40 products of numbers near 1";
+      EXPECT_LE((sum - expected.narrow(0, begin, rows)).abs().max().item<double>(), 1e-13)
+          << "at most 40 products of numbers near 1";
       sum.mul(kLoss.narrow(0, begin, rows)).sum().backward();
       EXPECT_LE((own.grad() - x.grad().narrow(0, begin, rows)).abs().max().item<double>(), 1e-12);
     });
   }
 }
 
-// A block's first and last product with the kernels and dtypes of training: its result and the gradient of its input.
+// A block's first and last product with the kernels and dtypes of training: its result and the gradient of
+// its input.
 struct Passed {
   Tensor y, dx, dw;
 };
@@ -83,18 +94,22 @@ Passed linear_block(comm::Communicator& group, int64_t chunks, ScalarType dtype)
     return random_tensor(sizes, seed + static_cast<uint64_t>(group.rank())).mul(0.2).to(dtype);
   };
   kernels::PackedWeight packed_up, packed_down;
-  const Tensor up = drawn({2 * kHidden, kHidden}, 60), down = drawn({kHidden, 2 * kHidden}, 70), dw = at::zeros_like(up, at::kFloat);
+  const Tensor up = drawn({2 * kHidden, kHidden}, 60), down = drawn({kHidden, 2 * kHidden}, 70),
+               dw = at::zeros_like(up, at::kFloat);
   packed_up.written(1), packed_down.written(1);
   const Tensor x = drawn({kOwn, kHidden}, 80).requires_grad_(true);
   const TensorParts parts(group, {kOwn, kOwn}, chunks);
   BlockInput input{x};
   const Tensor inner = parts.of_gathered(input, [&](const Tensor& rows) {
-    return std::vector<Tensor>{kernels::linear(rows, up, Tensor(), {.weight = dw}, {.copies = &packed_up, .version = 1})};
+    return std::vector<Tensor>{
+        kernels::linear(rows, up, Tensor(), {.weight = dw}, {.copies = &packed_up, .version = 1})};
   })[0];
-  const Tensor y = parts.summed(
-      input,
-      {{.product = [&](const Tensor& rows) { return kernels::linear(rows, down, Tensor(), {}, {.copies = &packed_down, .version = 1}); },
-        .x_ti = inner}});
+  const Tensor y = parts.summed(input, {{.product =
+                                             [&](const Tensor& rows) {
+                                               return kernels::linear(rows, down, Tensor(), {},
+                                                                      {.copies = &packed_down, .version = 1});
+                                             },
+                                         .x_ti = inner}});
   y.backward(drawn({kOwn, kHidden}, 90));
   return {y.detach(), x.grad(), dw};
 }
@@ -145,7 +160,8 @@ Times timed(int64_t chunks) {
 TEST(TensorParts, HideExchangesBehindProductsForwardAndBackward) {
   EXPECT_EQ(timed(1).forward, 4 + 4 + 4);
   EXPECT_EQ(timed(1).backward, 4 + 4 + 4);
-  // The link is never idle: the second part is gathered during the first one's product, whose sum goes on during the second's.
+  // The link is never idle: the second part is gathered during the first one's product, whose sum goes on
+  // during the second's.
   EXPECT_EQ(timed(2).forward, 8);
   EXPECT_EQ(timed(2).backward, 8);
   EXPECT_EQ(timed(4).forward, 8);
@@ -163,7 +179,8 @@ std::map<std::string, int64_t> calls_of(const recipe::ModelConfig& config, int64
     model::Decoder decoder(config, Precision::named("fp64"), at::kCPU, model::Use::kTraining, groups.place());
     decoder.parameters().initialise(3);
     model::Context context(ops, decoder.precision());
-    const layout::SequenceView view{layout::make_packed(std::vector<int64_t>{5, 4}), {.tensor_ranks = 2, .tensor_rank = thread.rank()}};
+    const layout::SequenceView view{layout::make_packed(std::vector<int64_t>{5, 4}),
+                                    {.tensor_ranks = 2, .tensor_rank = thread.rank()}};
     const Tensor ids = longhaul::testing::id_tensor(longhaul::testing::random_ids(9, config.vocabulary, 31));
     decoder.loss(context, decoder.hidden(context, ids, view), ids, view).backward();
     if (thread.rank() > 0) return;
@@ -177,7 +194,8 @@ std::map<std::string, int64_t> calls_of(const recipe::ModelConfig& config, int64
 TEST(TensorParts, ParallelBlocksGatherAndSumOnce) {
   const auto expected = [](int64_t gathered, int64_t summed) {
     const std::string tokens = kTensorTokens, products = kTensorProducts, back = " (gradient)";
-    return std::map<std::string, int64_t>{{tokens, gathered}, {tokens + back, gathered}, {products, summed}, {products + back, summed}};
+    return std::map<std::string, int64_t>{
+        {tokens, gathered}, {tokens + back, gathered}, {products, summed}, {products + back, summed}};
   };
   recipe::ModelConfig config = longhaul::testing::parallel_blocks();
   // One more gathers for the loss, and one sums the embedding.

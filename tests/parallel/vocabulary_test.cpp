@@ -1,5 +1,5 @@
-// The loss of a head whose vocabulary is dealt out: its value and gradients against LibTorch's autograd on whole logits, and how many products of the
-// logits' size it takes.
+// The loss of a head whose vocabulary is dealt out: its value and gradients against LibTorch's autograd on
+// whole logits, and how many products of the logits' size it takes.
 #include "parallel/vocabulary.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,8 @@ struct Whole {
 std::array<Tensor, 3> by_autograd(const Whole& of) {
   const Tensor hidden = of.hidden.clone().requires_grad_(), weight = of.weight.clone().requires_grad_();
   const Tensor log_p = at::mm(hidden, weight.t()).log_softmax(1);
-  const Tensor loss = log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(of.labels.ge(0)).sum().neg();
+  const Tensor loss =
+      log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(of.labels.ge(0)).sum().neg();
   loss.backward();
   return {loss.detach(), hidden.grad(), weight.grad()};
 }
@@ -40,8 +41,8 @@ class CountedProducts {
  public:
   CountedProducts() {
     products = 0;
-    handle_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(
+        [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
           const std::string name = function.name();
           products += name == "aten::mm" || name == "aten::addmm_" || name == "aten::addmm" ? 1 : 0;
           return nullptr;
@@ -59,10 +60,12 @@ TEST(Vocabulary, PartsGiveTheLossAndGradientsOfTheWhole) {
   const auto [loss, d_hidden, d_weight] = by_autograd(of);
   comm::run_ranks(3, [&](comm::Communicator& rank) {
     const int64_t rows = kWords / 3, first = rank.rank() * rows;
-    const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(), hidden = of.hidden.clone().requires_grad_();
+    const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(),
+                 hidden = of.hidden.clone().requires_grad_();
     const Tensor buffer = at::zeros({rows, kChannels}, at::kDouble);
-    const Tensor own =
-        vocabulary_loss(rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first}, of.labels);
+    const Tensor own = vocabulary_loss(
+        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first},
+        of.labels);
     own.backward();
     EXPECT_LT((own.detach() - loss).abs().item<double>(), 1e-13);
     const Tensor sum = hidden.grad().clone();
@@ -72,7 +75,8 @@ TEST(Vocabulary, PartsGiveTheLossAndGradientsOfTheWhole) {
   });
 }
 
-// The logits, again in the backward pass, and a product with them for each gradient. Postponed, the weight's makes the logits once more.
+// The logits, again in the backward pass, and a product with them for each gradient. Postponed, the weight's
+// makes the logits once more.
 TEST(Vocabulary, MakesItsLogitsOncePerPass) {
   const Whole of;
   for (const bool postponed : {false, true}) {
@@ -82,7 +86,9 @@ TEST(Vocabulary, MakesItsLogitsOncePerPass) {
     const auto queue = postponed ? std::make_shared<kernels::Postponed>() : nullptr;
     const CountedProducts counted;
     const Tensor loss = vocabulary_loss(
-        alone, hidden, {.weights = {.weight = weight, .sinks = {.weight = kernels::GradientSink(buffer).into(queue)}}}, of.labels);
+        alone, hidden,
+        {.weights = {.weight = weight, .sinks = {.weight = kernels::GradientSink(buffer).into(queue)}}},
+        of.labels);
     EXPECT_EQ(counted.so_far(), 1);
     loss.backward();
     EXPECT_EQ(counted.so_far(), postponed ? 3 : 4);
@@ -94,26 +100,32 @@ TEST(Vocabulary, MakesItsLogitsOncePerPass) {
   }
 }
 
-// Rows that no number divides, at a temperature, with a gradient of its own for every token and result; tokens without a label are left out first.
+// Rows that no number divides, at a temperature, with a gradient of its own for every token and result;
+// tokens without a label are left out first.
 TEST(Vocabulary, PartsGiveTheLogProbabilitiesOfTheWhole) {
   const Whole of;
-  const kernels::LogProbabilityOptions options{.temperature = 0.7, .entropy = true, .logsumexp = true, .chunk = 2};
-  const Tensor d = at::linspace(-1, 2, 3 * kRowTokens, at::kDouble).view({3, kRowTokens}), labelled = of.labels.ge(0);
+  const kernels::LogProbabilityOptions options{
+      .temperature = 0.7, .entropy = true, .logsumexp = true, .chunk = 2};
+  const Tensor d = at::linspace(-1, 2, 3 * kRowTokens, at::kDouble).view({3, kRowTokens}),
+               labelled = of.labels.ge(0);
   const auto weighed = [&](const kernels::TokenLogProbabilities& each) {
     return (each.log_probability_t * d[0] + each.entropy_t * d[1] + each.logsumexp_t.square() * d[2]).sum();
   };
   const Tensor leaf = of.hidden.clone().requires_grad_(), whole = of.weight.clone().requires_grad_();
   const Tensor z = at::mm(leaf, whole.t()).div(0.7), log_p = z.log_softmax(1);
-  const kernels::TokenLogProbabilities expected{log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled),
-                                                log_p.exp().mul(log_p).sum(1).neg().mul(labelled), z.logsumexp(1).mul(labelled)};
+  const kernels::TokenLogProbabilities expected{
+      log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled),
+      log_p.exp().mul(log_p).sum(1).neg().mul(labelled), z.logsumexp(1).mul(labelled)};
   weighed(expected).backward();
   const int64_t begins[] = {0, 5, 6, kWords};
   comm::run_ranks(3, [&](comm::Communicator& rank) {
     const int64_t first = begins[rank.rank()], rows = begins[rank.rank() + 1] - first;
-    const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(), hidden = of.hidden.clone().requires_grad_();
+    const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(),
+                 hidden = of.hidden.clone().requires_grad_();
     const Tensor buffer = at::zeros({rows, kChannels}, at::kDouble);
     const auto own = vocabulary_log_probabilities(
-        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first}, of.labels, options);
+        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first},
+        of.labels, options);
     weighed(own).backward();
     EXPECT_LT((own.log_probability_t - expected.log_probability_t).abs().max().item<double>(), 1e-13);
     EXPECT_LT((own.entropy_t - expected.entropy_t).abs().max().item<double>(), 1e-13);

@@ -1,4 +1,5 @@
-// The intervals beside the figures of docs/sources/reliability.md §3 (C, M = 3 h), and the limits of Daly's formula.
+// The intervals beside the figures of docs/sources/reliability.md §3 (C, M = 3 h), and the limits of Daly's
+// formula.
 #include "plan/reliability/checkpoint_interval.h"
 
 #include <gtest/gtest.h>
@@ -20,11 +21,13 @@ TEST(CheckpointInterval, PublishedFigures) {
   }
 }
 
-// Time per unit of work with exponential failures: M / τ · e^{R/M} (e^{(τ+C)/M} − 1). Daly's τ is near its lowest, and 0.8737 of the time
-// is useful.
+// Time per unit of work with exponential failures: M / τ · e^{R/M} (e^{(τ+C)/M} − 1). Daly's τ is near its
+// lowest, and 0.8737 of the time is useful.
 TEST(CheckpointInterval, IsWhereTheExpectedTimeIsLowest) {
   const double mean = 3 * kHour, cost = 60, restart = 300;
-  const auto time_of = [&](double tau) { return mean / tau * std::exp(restart / mean) * std::expm1((tau + cost) / mean); };
+  const auto time_of = [&](double tau) {
+    return mean / tau * std::exp(restart / mean) * std::expm1((tau + cost) / mean);
+  };
   const double tau = daly_interval_s(cost, mean);
   EXPECT_NEAR(1 / time_of(tau), 0.8737, 5e-5);
   EXPECT_GT(time_of(tau * 0.9), time_of(tau));

@@ -34,8 +34,8 @@ TEST(Flops, DenseGpt) {
   EXPECT_NEAR(training_flops_per_token(config, 2048).causal(), 1.06289e12, 1e7);
 }
 
-// A dense GPT's second forward pass is a third of its layers' products, whatever the sequence: attention is kept. Of Text-01's lightning layers the
-// recurrence is a third too, and nothing is made again of its head.
+// A dense GPT's second forward pass is a third of its layers' products, whatever the sequence: attention is
+// kept. Of Text-01's lightning layers the recurrence is a third too, and nothing is made again of its head.
 TEST(Flops, WhatRecomputationMakesAgain) {
   recipe::ModelConfig config{.layers = 96,
                              .hidden = 12288,
@@ -51,11 +51,13 @@ TEST(Flops, WhatRecomputationMakesAgain) {
   const recipe::ModelConfig text = text_01();
   const TokenFlops once = training_flops_per_token(text, 8192);
   const double head = 6.0 * static_cast<double>(text.vocabulary * text.hidden);
-  EXPECT_NEAR(flops_again_per_token(text, recipe::Recompute::kFull), (once.matrices - head + once.recurrence) / 3, 1e-6 * once.matrices);
+  EXPECT_NEAR(flops_again_per_token(text, recipe::Recompute::kFull),
+              (once.matrices - head + once.recurrence) / 3, 1e-6 * once.matrices);
 }
 
-// PFLOPs of a step of 480 × 8,192 tokens, without embedding and head: arXiv 2406.16690, table 7. Its recurrence is the chunked form's, which is
-// more than the minimum that counts here by 1/(6·heads) of the rest.
+// PFLOPs of a step of 480 × 8,192 tokens, without embedding and head: arXiv 2406.16690, table 7. Its
+// recurrence is the chunked form's, which is more than the minimum that counts here by 1/(6·heads) of the
+// rest.
 TEST(Flops, PublishedHgrn2) {
   struct Size {
     int64_t layers, hidden, heads, intermediate;
@@ -73,11 +75,13 @@ TEST(Flops, PublishedHgrn2) {
     EXPECT_EQ(flops.attention_full, 0);
     EXPECT_EQ(flops.recurrence, 12.0 * static_cast<double>(size.layers * size.hidden * 128));
     const double head = 6.0 * static_cast<double>(config.vocabulary * config.hidden);
-    EXPECT_NEAR((flops.full() - head) * 480 * 8192 / 1e15, size.petaflops, 0.03 * size.petaflops) << size.hidden;
+    EXPECT_NEAR((flops.full() - head) * 480 * 8192 / 1e15, size.petaflops, 0.03 * size.petaflops)
+        << size.hidden;
   }
 }
 
-// A token sees at most 1,024 keys: over 4,096 tokens the first 1,024 of them see half as many in the mean, 1,024 − 1,024²/8,192 in all.
+// A token sees at most 1,024 keys: over 4,096 tokens the first 1,024 of them see half as many in the mean,
+// 1,024 − 1,024²/8,192 in all.
 TEST(Flops, Windows) {
   recipe::ModelConfig config;
   config.layers = 1;
@@ -89,10 +93,13 @@ TEST(Flops, Windows) {
   const TokenFlops mixed = training_flops_per_token(config, 4096);
   EXPECT_NEAR(mixed.attention_causal / mixed.attention_full, (0.5 + 896.0 / 4096) / 2, 1e-12);
   config.layers = 1;
-  EXPECT_NEAR(training_flops_per_token(config, 512).attention_causal / training_flops_per_token(config, 512).attention_full, 0.5, 1e-12);
+  EXPECT_NEAR(training_flops_per_token(config, 512).attention_causal /
+                  training_flops_per_token(config, 512).attention_full,
+              0.5, 1e-12);
 }
 
-// A module that predicts further ahead has a product with the head of its own, beside a layer and what joins two norms.
+// A module that predicts further ahead has a product with the head of its own, beside a layer and what joins
+// two norms.
 TEST(Flops, ModulesThatPredictAhead) {
   recipe::ModelConfig config;
   config.layers = 2;
@@ -102,11 +109,14 @@ TEST(Flops, ModulesThatPredictAhead) {
   const double a_layer = training_flops_per_token(config, 128).matrices - without;
   config.layers = 2;
   config.predict_ahead = 1;
-  const double hidden = static_cast<double>(config.hidden), head = static_cast<double>(config.vocabulary) * hidden;
-  EXPECT_NEAR(training_flops_per_token(config, 128).matrices - without, a_layer + 6 * (head + 2 * hidden * hidden), 1);
+  const double hidden = static_cast<double>(config.hidden),
+               head = static_cast<double>(config.vocabulary) * hidden;
+  EXPECT_NEAR(training_flops_per_token(config, 128).matrices - without,
+              a_layer + 6 * (head + 2 * hidden * hidden), 1);
 }
 
-// The delta rule makes three products of a state and a vector a token: what it has under the key, what it takes in, what it gives out.
+// The delta rule makes three products of a state and a vector a token: what it has under the key, what it
+// takes in, what it gives out.
 TEST(Flops, DeltaRule) {
   const recipe::ModelConfig config = recipe::preset_model("deltanet-1.3b");
   double products = 0;
@@ -115,25 +125,30 @@ TEST(Flops, DeltaRule) {
     products += static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);
   }
   ASSERT_GT(products, 0);
-  EXPECT_EQ(training_flops_per_token(config, 4096).recurrence, 3 * (3 * 2) * products) << "forward and twice that backward";
+  EXPECT_EQ(training_flops_per_token(config, 4096).recurrence, 3 * (3 * 2) * products)
+      << "forward and twice that backward";
 }
 
-// Latent attention: products of what its matrices are, scores over key and shared channels, sums over the values' own.
+// Latent attention: products of what its matrices are, scores over key and shared channels, sums over the
+// values' own.
 TEST(Flops, LatentAttention) {
   recipe::ModelConfig config = recipe::preset_model("kimi-linear-48b"), without = config;
   without.mixers = {recipe::Mixer::kKda};
   config.mixers = {recipe::Mixer::kMla};
   config.layers = without.layers = 1;
-  const TokenFlops flops = training_flops_per_token(config, 4096), kda = training_flops_per_token(without, 4096);
+  const TokenFlops flops = training_flops_per_token(config, 4096),
+                   kda = training_flops_per_token(without, 4096);
   EXPECT_EQ(flops.attention_full, 3.0 * 2 * 32 * (192 + 128) * 4096);
   EXPECT_EQ(flops.attention_causal, 3.0 * 32 * (192 + 128) * 4096);
   EXPECT_EQ(flops.recurrence, 0);
   const double inner = 4096, latent = 2304 * 32 * 192 + 2304 * 576 + 512 * 32 * 256 + 2304 * inner;
-  const double delta = 2304 * (3 * inner + 32) + 2 * 2304 * 128 + 2 * 128 * inner + 4 * 3 * inner + 2304 * inner;
+  const double delta =
+      2304 * (3 * inner + 32) + 2 * 2304 * 128 + 2 * 128 * inner + 4 * 3 * inner + 2304 * inner;
   EXPECT_EQ(flops.matrices - kda.matrices, 6 * (latent - delta));
 }
 
-// Without an order attention sees all keys in both conventions, and one sum over a document takes what a recurrence takes: its two products.
+// Without an order attention sees all keys in both conventions, and one sum over a document takes what a
+// recurrence takes: its two products.
 TEST(Flops, WithoutAnOrder) {
   recipe::ModelConfig config;
   config.layers = 2;
@@ -149,12 +164,14 @@ TEST(Flops, WithoutAnOrder) {
   EXPECT_EQ(whole.matrices, causal.matrices);
 }
 
-// A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (docs/sources/linear-attention.md §8.3: 4 n d e forward); its
-// coefficients are in no product. And of the published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
+// A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward
+// (docs/sources/linear-attention.md §8.3: 4 n d e forward); its coefficients are in no product. And of the
+// published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
 TEST(Flops, ToeplitzEncoding) {
   recipe::ModelConfig config = recipe::preset_model("cosformer2-70m"), without = config;
   without.toeplitz = 0;
-  const TokenFlops with = training_flops_per_token(config, 8192), less = training_flops_per_token(without, 8192);
+  const TokenFlops with = training_flops_per_token(config, 8192),
+                   less = training_flops_per_token(without, 8192);
   EXPECT_EQ(with.recurrence - less.recurrence, 3.0 * 4 * 512 * 128);
   EXPECT_EQ(with.matrices, less.matrices);
 }

@@ -54,7 +54,8 @@ TEST(Calculators, EveryPublishedFigure) {
   EXPECT_EQ(rows.size(), 8u + 20 + 3 + 2 + 1 + 6 + 1 + 2);
   for (const CalculatorRow& row : rows)
     EXPECT_TRUE(row.good()) << row.calculator << ", " << row.name << ": " << row.computed << " " << row.unit;
-  // The FLOPs of these were solved from the first of them, and their MFU and lives chosen: nobody shall take them for a confirmation.
+  // The FLOPs of these were solved from the first of them, and their MFU and lives chosen: nobody shall take
+  // them for a confirmation.
   for (const CalculatorRow& row : rows) EXPECT_EQ(row.fitted, row.name.starts_with("GPT-4")) << row.name;
   // LLMCarbon's T5, digit by digit: 6 · 11e9 · 600e9 / (512 · 123e12 · 0.37) s.
   const auto t5 = llm_carbon({11e9, 600e9, 512, 123e12, 0.37, 310, 1.12, 0.545});
@@ -64,7 +65,8 @@ TEST(Calculators, EveryPublishedFigure) {
 
 // "Die" and "life cycle" differ tenfold; where both are known both are told, and either can be asked for.
 TEST(PlannedFootprint, EmbodiedBySourceAndHost) {
-  PlannedWork work{.flops = 312e12 * 3600 * 8760 * 0.5, .mfu = 0.5, .years = 1, .place = default_place()};  // one life of an A100
+  // one life of an A100
+  PlannedWork work{.flops = 312e12 * 3600 * 8760 * 0.5, .mfu = 0.5, .years = 1, .place = default_place()};
   const Footprint both = planned_footprint(work);
   EXPECT_NEAR(both.embodied_die_kg->value, 8.26 * 1.6, 1e-9);
   EXPECT_NEAR(both.embodied_life_cycle_kg->value, 127.6, 1e-9);
@@ -81,10 +83,13 @@ TEST(FootprintReport, CarbonElsewhereIsTheSpecifiedSet) {
   PlannedWork work{.flops = 1e21, .place = default_place()};
   const Footprint f = planned_footprint(work);
   const auto json = footprint_json(f);
-  const std::pair<const char*, double> expected[] = {{"hydro", 20}, {"us-east1", 367.8}, {"world", 475}, {"coal", 995}};
+  const std::pair<const char*, double> expected[] = {
+      {"hydro", 20}, {"us-east1", 367.8}, {"world", 475}, {"coal", 995}};
   ASSERT_EQ(json["carbon_kg_by_grid"].size(), 4u);
   for (const auto& [name, grams] : expected)
-    EXPECT_NEAR(json["carbon_kg_by_grid"][name].get<double>(), f.energy_facility_kwh.value * grams / 1000, 1e-9) << name;
+    EXPECT_NEAR(json["carbon_kg_by_grid"][name].get<double>(), f.energy_facility_kwh.value * grams / 1000,
+                1e-9)
+        << name;
 }
 
 TEST(Uncertainty, AddsInQuadrature) {
@@ -95,7 +100,8 @@ TEST(Uncertainty, AddsInQuadrature) {
 }
 
 TEST(PlannedFootprint, IsEnergyTimesPlaceByHand) {
-  PlannedWork work{.flops = 312e12 * 3600 * 1000 * 0.5, .tokens = 1e9, .mfu = 0.5, .years = 1, .place = default_place()};
+  PlannedWork work{
+      .flops = 312e12 * 3600 * 1000 * 0.5, .tokens = 1e9, .mfu = 0.5, .years = 1, .place = default_place()};
   work.place.pue.value = {1.2, 0};
   work.place.carbon.value = {400, 40};
   work.place.water_on_site.value = {0.2, 0};
@@ -109,7 +115,8 @@ TEST(PlannedFootprint, IsEnergyTimesPlaceByHand) {
   EXPECT_NEAR(f.energy_facility_kwh.value, 1.2 * f.energy_it_kwh.value, 1e-9);
   EXPECT_NEAR(f.carbon_kg.value, 0.4 * f.energy_facility_kwh.value, 1e-9);
   EXPECT_NEAR(f.carbon_kg.relative(), std::hypot(f.energy_it_kwh.relative(), 0.1), 1e-12);
-  EXPECT_NEAR(f.water_on_site_l.value, 0.2 * f.energy_it_kwh.value, 1e-9) << "of what the machines take, not of what cooling takes too";
+  EXPECT_NEAR(f.water_on_site_l.value, 0.2 * f.energy_it_kwh.value, 1e-9)
+      << "of what the machines take, not of what cooling takes too";
   EXPECT_NEAR(f.water_grid_l.value, 2 * f.energy_facility_kwh.value, 1e-9);
   EXPECT_NEAR(f.joules_per_token.value, f.energy_it_kwh.value * 3.6e6 / 1e9, 1e-9);
   EXPECT_NEAR(f.material_kg->value, 1.491 * 1000 / 8760, 1e-9);
@@ -125,7 +132,8 @@ TEST(PlannedFootprint, RefusesWithNameAndUnit) {
     work.place = default_place();
     return message_of([&] { planned_footprint(work); });
   };
-  EXPECT_THAT(refused({.flops = 1, .mfu = 1.5}), ::testing::AllOf(HasSubstr("--mfu"), HasSubstr("share of the peak")));
+  EXPECT_THAT(refused({.flops = 1, .mfu = 1.5}),
+              ::testing::AllOf(HasSubstr("--mfu"), HasSubstr("share of the peak")));
   EXPECT_THAT(refused({.flops = -1}), ::testing::AllOf(HasSubstr("--flops"), HasSubstr("FLOPs")));
   EXPECT_THAT(refused({.flops = 1, .years = 0}), HasSubstr("years from"));
   EXPECT_THAT(refused({.flops = std::nan("")}), HasSubstr("--flops"));
@@ -141,7 +149,8 @@ TEST(Grids, MixesAndTheirRefusals) {
 
 TEST(CarbonHours, MeanOverTheHoursOfARun) {
   std::string text = "hour,g_per_kwh\n";
-  for (int hour = 0; hour < 24; ++hour) text += std::to_string(hour) + "," + std::to_string(100 + 10 * hour) + "\n";
+  for (int hour = 0; hour < 24; ++hour)
+    text += std::to_string(hour) + "," + std::to_string(100 + 10 * hour) + "\n";
   const CarbonHours day = CarbonHours::read(text, "day.csv");
   EXPECT_DOUBLE_EQ(day.at(25), 110);
   EXPECT_DOUBLE_EQ(day.mean(0, 24), 215);
@@ -150,14 +159,17 @@ TEST(CarbonHours, MeanOverTheHoursOfARun) {
   EXPECT_DOUBLE_EQ(day.mean(23, 2), (330 + 100) / 2.0);  // over midnight
   EXPECT_NEAR(day.mean(0, 25), (24 * 215 + 100) / 25.0, 1e-9);
   EXPECT_EQ(day.best_start(3), 0);
-  EXPECT_THAT(message_of([] { CarbonHours::read("hour,g_per_kwh\n1,5\n", "day.csv"); }), HasSubstr("no hour 0"));
+  EXPECT_THAT(message_of([] { CarbonHours::read("hour,g_per_kwh\n1,5\n", "day.csv"); }),
+              HasSubstr("no hour 0"));
   EXPECT_THAT(message_of([] { CarbonHours::read("hour,g_per_kwh\n1,-5\n", "day.csv"); }),
               ::testing::AllOf(HasSubstr("day.csv:2, column g_per_kwh"), HasSubstr("g CO2e per kWh")));
-  EXPECT_THAT(message_of([] { CarbonHours::read("hour,g\n", "day.csv"); }), HasSubstr("the columns hour,g_per_kwh"));
+  EXPECT_THAT(message_of([] { CarbonHours::read("hour,g\n", "day.csv"); }),
+              HasSubstr("the columns hour,g_per_kwh"));
 }
 
 TEST(Inventory, AddsPartsAndCarriesTheirErrors) {
-  const std::string head = "device,element,symbol,atomic_number,part,g_per_unit,class,toxic,source,uncertainty\n";
+  const std::string head =
+      "device,element,symbol,atomic_number,part,g_per_unit,class,toxic,source,uncertainty\n";
   const Inventory inventory = read_inventory(head +
                                                  "a100,copper,Cu,29,heatsink,800,heavy,1,made up,0.1\n"
                                                  "a100,copper,Cu,29,pcb,200,heavy,1,made up,0.3\n"
@@ -170,11 +182,14 @@ TEST(Inventory, AddsPartsAndCarriesTheirErrors) {
   EXPECT_DOUBLE_EQ(inventory.elements[0].grams.sigma, 100);  // 80 and 60
   EXPECT_DOUBLE_EQ(inventory.grams().value, 1050);
   EXPECT_DOUBLE_EQ(inventory.grams(true).value, 1000);
-  EXPECT_THAT(message_of([&] { read_inventory(head + "a100,copper,Cu,29,pcb,-1,heavy,1,s,0\n", "i.csv", "a100"); }),
-              ::testing::AllOf(HasSubstr("i.csv:2, column g_per_unit"), HasSubstr("grams")));
-  EXPECT_THAT(message_of([&] { read_inventory(head + "a100,copper,Cu,29,pcb,1,heavy,1,,0\n", "i.csv", "a100"); }),
-              HasSubstr("column source"));
-  EXPECT_THAT(message_of([&] { read_inventory(head, "i.csv", "a100"); }), HasSubstr("nothing of this device"));
+  EXPECT_THAT(
+      message_of([&] { read_inventory(head + "a100,copper,Cu,29,pcb,-1,heavy,1,s,0\n", "i.csv", "a100"); }),
+      ::testing::AllOf(HasSubstr("i.csv:2, column g_per_unit"), HasSubstr("grams")));
+  EXPECT_THAT(
+      message_of([&] { read_inventory(head + "a100,copper,Cu,29,pcb,1,heavy,1,,0\n", "i.csv", "a100"); }),
+      HasSubstr("column source"));
+  EXPECT_THAT(message_of([&] { read_inventory(head, "i.csv", "a100"); }),
+              HasSubstr("nothing of this device"));
 }
 
 // A run of 4 steps that stopped after 3, went on from 2, and waited between two processes.
@@ -191,19 +206,28 @@ class RunOfEvents {
     add(observe::End{.reason = "finished", .step = 4}, 1030);
     write_text_atomically(folder_.path() / "events.jsonl", text_);
   }
-  Footprint footprint(const RunAssumptions& assumptions = {}) const { return run_footprint(folder_.path(), assumptions); }
+  Footprint footprint(const RunAssumptions& assumptions = {}) const {
+    return run_footprint(folder_.path(), assumptions);
+  }
   std::string section() const { return footprint_section(folder_.path()); }
 
  private:
   void add(observe::EventBody body, double at_s) {
-    text_ += observe::to_json(
-                 {.common = {.run = "r", .generation = generation_, .wall_time = at_s, .monotonic_ns = static_cast<int64_t>(at_s * 1e9)},
-                  .body = std::move(body)}) +
+    text_ += observe::to_json({.common = {.run = "r",
+                                          .generation = generation_,
+                                          .wall_time = at_s,
+                                          .monotonic_ns = static_cast<int64_t>(at_s * 1e9)},
+                               .body = std::move(body)}) +
              "\n";
   }
   void start(int64_t generation, double at_s) {
     generation_ = generation;
-    observe::RunStart start{.name = "tiny", .processor = "P", .device = "cpu", .threads = 1, .world_size = ranks_, .flops_per_token = 50.0};
+    observe::RunStart start{.name = "tiny",
+                            .processor = "P",
+                            .device = "cpu",
+                            .threads = 1,
+                            .world_size = ranks_,
+                            .flops_per_token = 50.0};
     start.host = "h0";
     start.peak_flops_per_second = peak_;
     start.memory_bytes = 8'000'000'000;
@@ -212,7 +236,8 @@ class RunOfEvents {
     add(start, at_s);
   }
   void one_step(int64_t step, double at_s) {  // 8 of its 10 seconds in the step; 10 tokens a second
-    observe::StepReport report{.step = step, .tokens_per_second = 10, .milliseconds = 8000, .model_flops_per_second = 500};
+    observe::StepReport report{
+        .step = step, .tokens_per_second = 10, .milliseconds = 8000, .model_flops_per_second = 500};
     report.processor_milliseconds = 20'000;  // 2 of the 4 cores
     if (meters_) report.energy_joules = 360;
     if (taken_ > 0 && step % 2 == 0) report.taken_by_others = taken_;
@@ -271,7 +296,8 @@ TEST(RunFootprint, ABusyMachineIsAnAssumption) {
   }
 }
 
-// Of several machines: as many devices, the first's joules for each of them, or by what each told of its own power.
+// Of several machines: as many devices, the first's joules for each of them, or by what each told of its own
+// power.
 TEST(RunFootprint, SumsOverTheMachines) {
   const RunOfEvents run(true, 4);
   const Footprint one = run.footprint();
@@ -289,7 +315,8 @@ TEST(RunFootprint, SumsOverTheMachines) {
   EXPECT_DOUBLE_EQ(told.lifetimes, 3 * one.lifetimes);
 }
 
-// Each of two ranks on the machine is taken to need the processor time of the first: 2 · 20 s in 10 s are all of the four cores.
+// Each of two ranks on the machine is taken to need the processor time of the first: 2 · 20 s in 10 s are all
+// of the four cores.
 TEST(RunFootprint, CountsTheProcessorTimeOfEveryRankOfTheMachine) {
   const double watts = 4 * 5 * (0.4 + 0.6 * 1.0) + 8 * 0.375;
   EXPECT_NEAR(RunOfEvents(false, 2).footprint().energy_it_kwh.value, watts * 60 / 3.6e6, 1e-12);
@@ -298,8 +325,11 @@ TEST(RunFootprint, CountsTheProcessorTimeOfEveryRankOfTheMachine) {
 TEST(RunFootprint, TakesTheHoursOfTheRun) {
   std::string day = "hour,g_per_kwh\n";
   for (int hour = 0; hour < 24; ++hour) day += fmt::format("{},{}\n", hour, hour == 0 ? 100 : 900);
-  const Footprint f = RunOfEvents(true).footprint(
-      {.place = default_place(), .accelerator = "", .carbon_hours = day, .carbon_hours_name = "day.csv", .machines = {}});
+  const Footprint f = RunOfEvents(true).footprint({.place = default_place(),
+                                                   .accelerator = "",
+                                                   .carbon_hours = day,
+                                                   .carbon_hours_name = "day.csv",
+                                                   .machines = {}});
   EXPECT_NEAR(f.input.place.carbon.value.value, 100, 1e-9);
 }
 
@@ -313,7 +343,8 @@ TEST(RunFootprint, SaysWhatIsMissing) {
 TEST(FootprintReport, JsonHasUnitsSourcesAndErrors) {
   const auto json = footprint_json(RunOfEvents(true).footprint());
   EXPECT_EQ(json["energy"], "measured");
-  for (const char* key : {"energy_it_kwh", "carbon_kg", "water_on_site_l", "lifetimes", "joules_per_token", "embodied_die_kg"}) {
+  for (const char* key : {"energy_it_kwh", "carbon_kg", "water_on_site_l", "lifetimes", "joules_per_token",
+                          "embodied_die_kg"}) {
     EXPECT_TRUE(json.contains(key)) << key;
     EXPECT_TRUE(json.contains(std::string(key) + "_sigma")) << key;
     EXPECT_NE(json.value(std::string(key) + "_source", ""), "") << key;
@@ -325,7 +356,8 @@ TEST(FootprintReport, MarkdownHasEveryRowAndWhatWasAssumed) {
   const Footprint f = RunOfEvents(true).footprint();
   const std::string text = footprint_markdown(f);
   EXPECT_TRUE(text.starts_with("# Footprint of ")) << text;
-  for (const FootprintRow& row : rows_of(f)) EXPECT_THAT(text, HasSubstr("| " + row.label + " | ")) << row.key;
+  for (const FootprintRow& row : rows_of(f))
+    EXPECT_THAT(text, HasSubstr("| " + row.label + " | ")) << row.key;
   EXPECT_THAT(text, HasSubstr("| name | value | source |\n| --- | ---: | --- |\n"));
   EXPECT_THAT(text, HasSubstr(fmt::format("| {} | ", f.input.place.carbon.name)));
 }

@@ -29,7 +29,8 @@ TEST(GoodputOfAPlan, FailuresAndYoungsInterval) {
   const Goodput goodput = goodput_of(cluster, 1e12, 1e6);
   EXPECT_NEAR(goodput.mean_to_failure_s, 10'800, 1e-9);
   EXPECT_NEAR(goodput.interval_s, std::sqrt(2 * 54 * 10'800.0), 1e-9);
-  const double expected = goodput.interval_s / (std::expm1((goodput.interval_s + 54) / 10'800) * (10'800 + 900));
+  const double expected =
+      goodput.interval_s / (std::expm1((goodput.interval_s + 54) / 10'800) * (10'800 + 900));
   EXPECT_NEAR(goodput.effective, expected, 1e-12);
   EXPECT_NEAR(goodput.days * 86400, 1e6 / expected, 1e-3);
   EXPECT_NEAR(goodput.failures, 1e6 / expected / 10'800, 1e-9);
@@ -42,7 +43,8 @@ TEST(GoodputOfAPlan, TheFootprintHasTheTimeThatFailuresCost) {
   const Footprint all = footprint_of_plan(work, plan, cluster, 1e12, {.effective = 1});
   const Footprint less = footprint_of_plan(work, plan, cluster, 1e12, {.effective = 0.8});
   EXPECT_NEAR(less.input.device_hours / all.input.device_hours, 1 / 0.8, 1e-9);
-  EXPECT_NEAR(all.input.device_hours, 64 * 1e12 / plan.tokens_per_second / 3600, 1e-6 * all.input.device_hours);
+  EXPECT_NEAR(all.input.device_hours, 64 * 1e12 / plan.tokens_per_second / 3600,
+              1e-6 * all.input.device_hours);
   EXPECT_EQ(all.input.devices, 64);
   EXPECT_EQ(all.input.flops, work.flops.causal() * 1e12);
 }

@@ -21,24 +21,34 @@ using ::testing::HasSubstr;
 using enum MemoryPurpose;
 
 MemoryRequest request_of(const std::string& preset, recipe::Dtype dtype = recipe::Dtype::kBf16) {
-  return {.model = recipe::preset_model(preset), .dtype = dtype, .sequence = 1024, .threads = 2, .l2_bytes = 1 << 20};
+  return {.model = recipe::preset_model(preset),
+          .dtype = dtype,
+          .sequence = 1024,
+          .threads = 2,
+          .l2_bytes = 1 << 20};
 }
 
-double elements(const recipe::ModelConfig& model, const std::function<bool(const layout::ParameterSpec&)>& chosen) {
+double elements(const recipe::ModelConfig& model,
+                const std::function<bool(const layout::ParameterSpec&)>& chosen) {
   double sum = 0;
-  for (const auto& spec : layout::parameters(model)) sum += chosen(spec) ? static_cast<double>(spec.elements()) : 0;
+  for (const auto& spec : layout::parameters(model))
+    sum += chosen(spec) ? static_cast<double>(spec.elements()) : 0;
   return sum;
 }
 
-// Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4 + 8; fp32 4 + 4 + 8.
+// Every parameter of the list is counted, whatever the mixers: bf16 2 + 4 + 12 bytes, norms and routers 4 + 4
+// + 8; fp32 4 + 4 + 8.
 TEST(MemoryPlan, StateOfEveryPreset) {
-  for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench",
-                             "llama-3-8b", "minimax-text-01", "tnl-385m", "mamba2-130m", "gla-340m"}) {
+  for (const char* preset :
+       {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench",
+        "linear-bench", "llama-3-8b", "minimax-text-01", "tnl-385m", "mamba2-130m", "gla-340m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double all = elements(model, [](const auto&) { return true; }),
                  wide = elements(model, [](const auto&spec) {
-                   return spec.tensor.role == layout::Role::kNorm || spec.tensor.role == layout::Role::kRouter ||
-                          spec.tensor.role == layout::Role::kLowerBound || spec.tensor.role == layout::Role::kCoefficient ||
+                   return spec.tensor.role == layout::Role::kNorm ||
+                          spec.tensor.role == layout::Role::kRouter ||
+                          spec.tensor.role == layout::Role::kLowerBound ||
+                          spec.tensor.role == layout::Role::kCoefficient ||
                           spec.tensor.name.ends_with("norm.bias");
                  });
     const PurposeBytes bf16 = plan_memory(request_of(preset)).peaks();
@@ -61,21 +71,26 @@ TEST(MemoryPlan, TwoSetsOfBuffersWhereCheckpointsGoIntoMemory) {
   EXPECT_EQ(plan_memory(request).peaks()[kCheckpoint], 2 * once[kCheckpoint]);
 }
 
-// What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
+// What products read, packed twice, are the matrices of the list but the router and the embedding, and the
+// head.
 TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
-  for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench",
-                             "llama-3-8b", "minimax-text-01", "tnl-385m", "cosformer2-70m"}) {
+  for (const char* preset :
+       {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench",
+        "linear-bench", "llama-3-8b", "minimax-text-01", "tnl-385m", "cosformer2-70m"}) {
     const recipe::ModelConfig model = recipe::preset_model(preset);
     const double matrices = elements(model,
                                      [](const auto& spec) {
                                        const auto role = spec.tensor.role;
-                                       return spec.tensor.global_shape.size() == 2 && spec.layer >= 0 && role != layout::Role::kRouter &&
-                                              role != layout::Role::kConvolution && role != layout::Role::kCoefficient;
+                                       return spec.tensor.global_shape.size() == 2 && spec.layer >= 0 &&
+                                              role != layout::Role::kRouter &&
+                                              role != layout::Role::kConvolution &&
+                                              role != layout::Role::kCoefficient;
                                      }) +
                             static_cast<double>(model.vocabulary * model.hidden);
-    // Sizes of these presets are multiples of 32 but GPT-2's vocabulary and the rows of deltanets' products (a few a
-    // head), which are rounded up to 16 as columns and to 32 as rows.
-    EXPECT_NEAR(plan_memory(request_of(preset)).peaks()[kPackedWeights], 4 * matrices, 5e-4 * 4 * matrices) << preset;
+    // Sizes of these presets are multiples of 32 but GPT-2's vocabulary and the rows of deltanets' products
+    // (a few a head), which are rounded up to 16 as columns and to 32 as rows.
+    EXPECT_NEAR(plan_memory(request_of(preset)).peaks()[kPackedWeights], 4 * matrices, 5e-4 * 4 * matrices)
+        << preset;
     EXPECT_EQ(plan_memory(request_of(preset, recipe::Dtype::kFp64)).peaks()[kPackedWeights], 0) << preset;
     MemoryRequest gpu = request_of(preset);
     gpu.on_gpu = true;
@@ -83,12 +98,14 @@ TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
   }
 }
 
-// By hand, of one softmax layer, one channel, everything else left out: tests/run/memory_test.cpp measures the rest.
+// By hand, of one softmax layer, one channel, everything else left out: tests/run/memory_test.cpp measures
+// the rest.
 TEST(MemoryPlan, ALayersActivations) {
   MemoryRequest request = request_of("llama-3-8b");
   request.sequence = 8192;
   const double t = 8192, e = 2;
-  const BlockMemory mixer = mixer_memory(request, 1), channel = channel_memory(request, request.model.channel_mixer(1));
+  const BlockMemory mixer = mixer_memory(request, 1),
+                    channel = channel_memory(request, request.model.channel_mixer(1));
   EXPECT_EQ(mixer.kept, t * e * (4096 + 2 * 1024 + 4096) + t * 32 * 4);
   EXPECT_EQ(mixer.backward, t * e * (4096 + 4096 + 4096 + 2 * 1024));
   EXPECT_EQ(channel.kept, t * e * 3 * 14336);
@@ -105,7 +122,9 @@ TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
     change(changed);
     return plan_memory(changed).peak();
   };
-  const auto activations = [](const MemoryRequest& request) { return plan_memory(request).peaks()[kActivations]; };
+  const auto activations = [](const MemoryRequest& request) {
+    return plan_memory(request).peaks()[kActivations];
+  };
   MemoryRequest twice = base;
   twice.micro_batch = 2;
   EXPECT_NEAR(activations(twice), 2 * activations(base), 1e-2 * activations(twice));
@@ -120,13 +139,15 @@ TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
 TEST(MemoryPlan, ADevicesPeakIsWithoutTheHostsPart) {
   MemoryPlan plan;
   plan.moments.resize(2);
-  plan.moments[0].bytes[kParameters] = 5, plan.moments[0].bytes[kData] = 100, plan.moments[0].bytes[kCheckpoint] = 1000;
+  plan.moments[0].bytes[kParameters] = 5, plan.moments[0].bytes[kData] = 100,
+  plan.moments[0].bytes[kCheckpoint] = 1000;
   plan.moments[1].bytes[kParameters] = 7, plan.moments[1].bytes[kData] = 10;
   EXPECT_EQ(plan.device_peak(), 7);
   EXPECT_EQ(plan.peak(), 1105);
 }
 
-// Ids, labels and one more number of eight bytes a token: of the steps that wait, of the one that is made, of the one that is cut, and of these twice.
+// Ids, labels and one more number of eight bytes a token: of the steps that wait, of the one that is made, of
+// the one that is cut, and of these twice.
 TEST(MemoryPlan, BatchesOfTheLoader) {
   MemoryRequest request = request_of("first-run");
   request.batch = 8, request.micro_batch = 2, request.sequence = 16, request.prefetch = 4;
@@ -143,8 +164,8 @@ TEST(MemoryGuard, WhatDoesNotFitIsRefusedWithTheTableAndWhatHelps) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kOutOfMemory);
     EXPECT_THAT(error.fields().expected, HasSubstr("20.0 GB"));
-    for (const char* purpose :
-         {"parameters", "gradients", "optimizer state", "packed weights", "activations", "checkpoint copy", "not tensors"})
+    for (const char* purpose : {"parameters", "gradients", "optimizer state", "packed weights", "activations",
+                                "checkpoint copy", "not tensors"})
       EXPECT_THAT(error.fields().found, HasSubstr(purpose));
     EXPECT_THAT(error.fields().where, HasSubstr("train.micro_batch=4096, train.sequence=65536"));
   }
@@ -165,8 +186,9 @@ TEST(MemoryGuard, TheAdviceFits) {
     while (fits > 1 && needed_bytes(advised, plan_memory(advised)) > available);
     EXPECT_NO_THROW(require_memory(advised, available));
     EXPECT_THAT(error.fields().hint,
-                ::testing::StartsWith(fmt::format("train.micro_batch={} takes {} and leaves the result as it is", fits,
-                                                  bytes_text(whole_bytes(needed_bytes(advised, plan_memory(advised)))))));
+                ::testing::StartsWith(
+                    fmt::format("train.micro_batch={} takes {} and leaves the result as it is", fits,
+                                bytes_text(whole_bytes(needed_bytes(advised, plan_memory(advised)))))));
   }
 }
 
@@ -179,7 +201,8 @@ std::string advice(const MemoryRequest& request, double available, const MemoryO
   return "it fits";
 }
 
-// Four replicas share a batch: of 32 sequences each has eight, so that a micro-batch of sixteen is too large for it.
+// Four replicas share a batch: of 32 sequences each has eight, so that a micro-batch of sixteen is too large
+// for it.
 TEST(MemoryGuard, ASmallerBatchHasMicroBatchesThatItsReplicasCanHave) {
   MemoryRequest request = request_of("gpt2-124m");
   request.batch = 64, request.micro_batch = 16;
@@ -190,7 +213,8 @@ TEST(MemoryGuard, ASmallerBatchHasMicroBatchesThatItsReplicasCanHave) {
               HasSubstr(fmt::format("train.batch=32 takes {}", bytes_text(whole_bytes(available)))));
 }
 
-// Of 40 sequences over four replicas halves are 20 (five each) and 10, which four cannot share; what it would take is not said.
+// Of 40 sequences over four replicas halves are 20 (five each) and 10, which four cannot share; what it would
+// take is not said.
 TEST(MemoryGuard, NoAdviceThatReplicasCannotShare) {
   MemoryRequest request = request_of("gpt2-124m");
   request.batch = 40, request.micro_batch = 10;

@@ -1,4 +1,5 @@
-// The planner's formulas against sums by hand, published identities, the event engine, and the exact state of a mesh's rank.
+// The planner's formulas against sums by hand, published identities, the event engine, and the exact state of
+// a mesh's rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,8 @@ using ::testing::HasSubstr;
 Cluster planner_a100(int64_t gpus) { return load_cluster("a100", gpus); }
 Work planner_gpt_175b() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
 
-// Equation 3 of arXiv 2104.04473: 72·B·s·l·h²(1 + s/6h + V/12lh). Biases, norms and positions are in no product.
+// Equation 3 of arXiv 2104.04473: 72·B·s·l·h²(1 + s/6h + V/12lh). Biases, norms and positions are in no
+// product.
 TEST(Work, ProductsOfAGpt) {
   const Work work = planner_gpt_175b();
   const double h = 12288, s = 2048, l = 96, v = 64000;
@@ -43,13 +45,15 @@ TEST(Work, ProductsOfAGpt) {
   EXPECT_EQ(work.head_rows, v * h);
 }
 
-// Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two bytes; rows go to experts and back.
+// Of Qwen2-57B-A14B: 8 of 64 experts of 2,560 and a shared one of 20,480, two numbers in and one out of two
+// bytes; rows go to experts and back.
 TEST(Work, ElementsOfExperts) {
   for (const PublishedRow& row : published_rows()) {
     if (!row.name.starts_with("Qwen2")) continue;
     EXPECT_NEAR(row.work.activation_bytes, 6 * (8 * 2560 + 20480), 1e-6);
     EXPECT_NEAR(row.work.dispatch_bytes, 4 * 9 * 3584, 1e-6);
-    const double active = 28 * (3.0 * 3584 * (8 * 2560 + 20480) + 2 * 3584 * 3584 + 2 * 3584 * 512) + 2.0 * 3584 * 151936;
+    const double active =
+        28 * (3.0 * 3584 * (8 * 2560 + 20480) + 2 * 3584 * 3584 + 2 * 3584 * 512) + 2.0 * 3584 * 151936;
     EXPECT_NEAR(active / 14e9, 1, 0.05) << "its name";
     EXPECT_NEAR(row.work.flops.matrices / (6 * (active - 3584.0 * 151936)), 1, 0.01);
   }
@@ -61,16 +65,17 @@ TEST(Engines, Agree) {
     PipelineSchedule schedule;
     int64_t pp, chunks, m;
   };
-  for (const Case& c :
-       {Case{PipelineSchedule::kGpipe, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 7, 1, 7},
-        Case{PipelineSchedule::kInterleaved, 4, 3, 8}, Case{PipelineSchedule::kInterleaved, 2, 2, 6},
-        Case{PipelineSchedule::kZbH1, 4, 1, 8}, Case{PipelineSchedule::kZbV, 4, 2, 16}}) {
+  for (const Case& c : {Case{PipelineSchedule::kGpipe, 4, 1, 8}, Case{PipelineSchedule::k1F1B, 4, 1, 8},
+                        Case{PipelineSchedule::k1F1B, 7, 1, 7}, Case{PipelineSchedule::kInterleaved, 4, 3, 8},
+                        Case{PipelineSchedule::kInterleaved, 2, 2, 6}, Case{PipelineSchedule::kZbH1, 4, 1, 8},
+                        Case{PipelineSchedule::kZbV, 4, 2, 16}}) {
     const PlanLayout layout{.pp = c.pp, .schedule = c.schedule, .chunks = c.chunks};
     StepParts parts;
     parts.forward = 1.0;
     parts.backward_input = parts.backward_weight =
         c.schedule == PipelineSchedule::kZbH1 || c.schedule == PipelineSchedule::kZbV ? 1.0 : 1.25;
-    const double ideal = static_cast<double>(c.m) * (parts.forward + parts.backward_input + parts.backward_weight);
+    const double ideal =
+        static_cast<double>(c.m) * (parts.forward + parts.backward_input + parts.backward_weight);
     const auto timeline = simulated(layout, c.m, parts);
     ASSERT_TRUE(timeline);
     EXPECT_NEAR(timeline->makespan, ideal + bubble_seconds(layout, c.m, parts), 1e-9)
@@ -82,18 +87,25 @@ TEST(Engines, Agree) {
 // A message is a chunk's; an exchange of rows one of two passes of a micro-batch.
 TEST(Engines, PlayMessagesAndExchanges) {
   StepParts parts;
-  parts.forward = 1, parts.backward_input = 0.75, parts.backward_weight = 0.5, parts.transfer = 0.6, parts.expert_exchange = 3.2;
+  parts.forward = 1, parts.backward_input = 0.75, parts.backward_weight = 0.5, parts.transfer = 0.6,
+  parts.expert_exchange = 3.2;
   const auto played = [&](const PlanLayout& plan, int64_t m, double transfer, double exchange) {
-    const layout::Pipeline pipeline(plan.pp, {.schedule = plan.schedule, .chunks = plan.chunks, .pairs_in_turns = plan.pairs_in_turns});
-    return layout::simulate(layout::make_schedule(pipeline, m),
-                            {.forward = 1, .backward_input = 0.75, .backward_weight = 0.5, .transfer = transfer, .exchange = exchange})
+    const layout::Pipeline pipeline(
+        plan.pp, {.schedule = plan.schedule, .chunks = plan.chunks, .pairs_in_turns = plan.pairs_in_turns});
+    return layout::simulate(layout::make_schedule(pipeline, m), {.forward = 1,
+                                                                 .backward_input = 0.75,
+                                                                 .backward_weight = 0.5,
+                                                                 .transfer = transfer,
+                                                                 .exchange = exchange})
         .makespan;
   };
   const PlanLayout turns{.pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 3};
   EXPECT_NEAR(simulated(turns, 8, parts)->makespan, played(turns, 8, 0.2, 0), 1e-12);
-  const PlanLayout pairs{.pp = 4, .schedule = PipelineSchedule::kDualPipe, .chunks = 2, .pairs_in_turns = true};
+  const PlanLayout pairs{
+      .pp = 4, .schedule = PipelineSchedule::kDualPipe, .chunks = 2, .pairs_in_turns = true};
   EXPECT_NEAR(simulated(pairs, 16, parts)->makespan, played(pairs, 16, 0.3, 0.1), 1e-12);
-  EXPECT_LT(played(pairs, 16, 0.3, 0.1), played(pairs, 16, 0.3, 0)) << "an exchange hides beside the other pass of a pair";
+  EXPECT_LT(played(pairs, 16, 0.3, 0.1), played(pairs, 16, 0.3, 0))
+      << "an exchange hides beside the other pass of a pair";
 }
 
 TEST(Engines, RefuseListsThatAreTooLong) {
@@ -106,24 +118,30 @@ TEST(RankMemory, AgreesWithTheStateOfAMesh) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   const Work work = work_of(model, 4096);
-  for (const auto& [zero, copies] : {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 2}, {3, 2}, {3, 4}}) {
+  for (const auto& [zero, copies] :
+       {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 2}, {3, 2}, {3, 4}}) {
     const PlanLayout layout{.dp = 4, .tp = 2, .pp = 2, .zero = zero, .zero_copies = copies};
     const RankMemory memory = rank_memory(work, layout, 64, planner_a100(16));
     const layout::Mesh mesh(16, {.pp = 2, .tp = 2, .copies = copies});
     double exact = 0;
     for (int64_t rank = 0; rank < 16; ++rank) {
-      const RankState state = rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = mesh, .rank = rank, .zero = zero});
-      exact = std::max(exact, state.weights + state.gradients + state.optimizer + state.passing_weights + state.passing_gradients);
+      const RankState state =
+          rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = mesh, .rank = rank, .zero = zero});
+      exact = std::max(exact, state.weights + state.gradients + state.optimizer + state.passing_weights +
+                                  state.passing_gradients);
     }
-    EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / exact, 1, 0.05) << "zero " << zero << ", copies " << copies;
+    EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / exact, 1, 0.05)
+        << "zero " << zero << ", copies " << copies;
   }
 }
 
-// Of four data ranks at stage 3 by hand: before the first layer all outside layers and that one are there, later two layers beside it.
+// Of four data ranks at stage 3 by hand: before the first layer all outside layers and that one are there,
+// later two layers beside it.
 TEST(RankStateByHand, WhatComesForThePasses) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
-  const RankState state = rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(4, {}), .rank = 0, .zero = 3});
+  const RankState state =
+      rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(4, {}), .rank = 0, .zero = 3});
   const double h = 4096, matrices = 2 * h * h + 2 * h * 1024 + 3 * h * 14336;
   const double layer = 2 * matrices + 4 * 2 * h, outside = 2 * 2 * 128256 * h + 4 * h;  // norms in fp32
   EXPECT_EQ(state.weights, (32 * layer + outside) / 4);
@@ -131,8 +149,8 @@ TEST(RankStateByHand, WhatComesForThePasses) {
   EXPECT_EQ(state.passing_weights, outside + 2 * layer);
 }
 
-// Modules that predict further ahead stand where the head does; full recomputation keeps a layer's input, the output of attention and a log-sum-exp of
-// each of its 32 heads, cut over tensor ranks.
+// Modules that predict further ahead stand where the head does; full recomputation keeps a layer's input, the
+// output of attention and a log-sum-exp of each of its 32 heads, cut over tensor ranks.
 TEST(WorkByHand, ModulesAheadAndRecomputation) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b"), ahead = model;
   ahead.predict_ahead = 1;
@@ -156,8 +174,9 @@ TEST(UpdateMemoryByHand, CopiesOfDirections) {
   options.name = "muon";
   const recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   const auto specs = layout::parameters(model);
-  const auto matrix = std::ranges::find_if(
-      specs, [](const layout::ParameterSpec& spec) { return spec.layer == 0 && spec.tensor.global_shape.size() == 2; });
+  const auto matrix = std::ranges::find_if(specs, [](const layout::ParameterSpec& spec) {
+    return spec.layer == 0 && spec.tensor.global_shape.size() == 2;
+  });
   ASSERT_NE(matrix, specs.end());
   const auto bytes = [&](bool nesterov) {
     options.nesterov = nesterov;
@@ -178,15 +197,20 @@ TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
   const double h = 4096, inner = 14336, key_or_value = 128;  // channels of a head
   EXPECT_NEAR(work.dense_products_of(8), 2 * h * h / 8 + 2 * key_or_value * h + 3 * h * inner / 8, 1);
   EXPECT_NEAR(work.dense_products_of(2), work.dense_products / 2, 1);
-  EXPECT_NEAR(work.kept_of(recipe::Recompute::kNone, 8), (work.kept_bytes - 2 * 2 * 2 * key_or_value) / 8 + 2 * 2 * key_or_value, 1e-6);
+  EXPECT_NEAR(work.kept_of(recipe::Recompute::kNone, 8),
+              (work.kept_bytes - 2 * 2 * 2 * key_or_value) / 8 + 2 * 2 * key_or_value, 1e-6);
 
   const RankMemory memory = rank_memory(work, {.tp = 8}, 64, planner_a100(8));
   const RankState state =
-      rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(8, {.tp = 8, .key_copies = 4}), .rank = 0, .zero = 0});
-  EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / (state.weights + state.gradients + state.optimizer), 1, 0.003);
+      rank_state(model, recipe::Dtype::kBf16, {},
+                 {.mesh = layout::Mesh(8, {.tp = 8, .key_copies = 4}), .rank = 0, .zero = 0});
+  EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) /
+                  (state.weights + state.gradients + state.optimizer),
+              1, 0.003);
 }
 
-// What a layout adds, by hand: the head's buffers, what is reserved, both ends of a V on one rank, two layers alone where the others lie in a file.
+// What a layout adds, by hand: the head's buffers, what is reserved, both ends of a V on one rank, two layers
+// alone where the others lie in a file.
 TEST(RankMemory, PartsByHand) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
@@ -197,11 +221,14 @@ TEST(RankMemory, PartsByHand) {
   const RankMemory one = rank_memory(work, {.pp = 8, .micro_batch = 2}, 16, cluster);
   const double tokens = 2 * 4096, kept = work.kept_of(recipe::Recompute::kNone, 1);
   EXPECT_NEAR(one.head, tokens * (2 * 2 * 4096 + 4 * 128256 / 8.0), 1);
-  EXPECT_NEAR(one.reserved, 3e9 + 0.1 * (one.weights + one.gradients + one.optimizer + one.activations + one.head), 1);
-  EXPECT_NEAR(one.activations, tokens * kept * (4 * 8 + 1), 1) << "eight micro-batches in flight, four layers each";
+  EXPECT_NEAR(one.reserved,
+              3e9 + 0.1 * (one.weights + one.gradients + one.optimizer + one.activations + one.head), 1);
+  EXPECT_NEAR(one.activations, tokens * kept * (4 * 8 + 1), 1)
+      << "eight micro-batches in flight, four layers each";
   const RankMemory in_a_file = rank_memory(work, {.pp = 8, .micro_batch = 2, .offload = true}, 16, cluster);
   EXPECT_NEAR(in_a_file.activations, tokens * kept * (2 + 1), 1);
-  const RankMemory v = rank_memory(work, {.pp = 8, .schedule = PipelineSchedule::kZbV, .chunks = 2, .micro_batch = 2}, 16, cluster);
+  const RankMemory v = rank_memory(
+      work, {.pp = 8, .schedule = PipelineSchedule::kZbV, .chunks = 2, .micro_batch = 2}, 16, cluster);
   EXPECT_NEAR(v.weights - one.weights, 2 * 128256.0 * 4096, 1e6) << "embedding and head";
 }
 
@@ -209,10 +236,12 @@ TEST(RankMemory, InFlight) {
   EXPECT_EQ(in_flight({.pp = 4}, 16), 4);
   EXPECT_EQ(in_flight({.pp = 4}, 2), 2);
   EXPECT_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kGpipe}, 16), 16);
-  EXPECT_DOUBLE_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 3}, 16), 4 * (1 + 3.0 / 12));
+  EXPECT_DOUBLE_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 3}, 16),
+                   4 * (1 + 3.0 / 12));
 }
 
-// 34·s·b·h/t bytes a layer (arXiv 2205.05198) is of a GPT with dropout masks, 2 · s·b·h of them; ours has none and keeps its norms' statistics.
+// 34·s·b·h/t bytes a layer (arXiv 2205.05198) is of a GPT with dropout masks, 2 · s·b·h of them; ours has
+// none and keeps its norms' statistics.
 TEST(RankMemory, ActivationsNearThePublishedFormula) {
   const Work work = planner_gpt_175b();
   const double published = 34 * 12288.0;
@@ -272,15 +301,17 @@ TEST(Calibration, OfAClustersBaselineGivesItsReach) {
 // A run whose median step took 3 s is predicted to take 3 s.
 TEST(Calibration, OfARun) {
   const TemporaryFolder folder;
-  write_text_atomically(
-      folder.path() / "recipe.toml",
-      "version = 1\n[model]\nlayers = 4\nhidden = 256\nheads = 4\nkv_heads = 4\nhead_dim = 64\nvocabulary = 8192\nintermediate = 512\n"
-      "[train]\nbatch = 8\nmicro_batch = 4\nsequence = 128\n");
+  write_text_atomically(folder.path() / "recipe.toml",
+                        "version = 1\n[model]\nlayers = 4\nhidden = 256\nheads = 4\nkv_heads = 4\nhead_dim = "
+                        "64\nvocabulary = 8192\nintermediate = 512\n"
+                        "[train]\nbatch = 8\nmicro_batch = 4\nsequence = 128\n");
   std::string events;
   int64_t number = 0;
   for (const double milliseconds : {9000.0, 3000.0, 1000.0}) {
     events +=
-        observe::to_json({.common = {.run = "r"}, .body = observe::StepReport{.step = ++number, .milliseconds = milliseconds}}) + "\n";
+        observe::to_json({.common = {.run = "r"},
+                          .body = observe::StepReport{.step = ++number, .milliseconds = milliseconds}}) +
+        "\n";
   }
   write_text_atomically(folder.path() / "events.jsonl", events);
   Cluster cluster = planner_a100(1);
@@ -289,7 +320,8 @@ TEST(Calibration, OfARun) {
   const PlanLayout layout = layout_of_recipe(recipe);
   EXPECT_EQ(layout.micro_batches(recipe.train.batch), 2);
   // The factor does not change what the table of hardware says of the update.
-  EXPECT_NEAR(step_parts(work_of(recipe.model, 128), layout, 8, cluster, default_practice(layout)).total(), 3, 1e-6);
+  EXPECT_NEAR(step_parts(work_of(recipe.model, 128), layout, 8, cluster, default_practice(layout)).total(), 3,
+              1e-6);
 }
 
 // Of 64 sequences over 8 devices two nodes' worth of rows go away, in parts: SimAI's table at its places.
@@ -301,18 +333,23 @@ TEST(Exchanges, AllToAllIsTheTableAtItsPlaces) {
   EXPECT_NEAR(1e6 / all_to_all_share(1e6, 2) - 1e6, latency, 1e-6);
 }
 
-// Of a model of twelve layers whose tokens go to two of eight experts, over links without latency that every size fills.
-double expert_exchange(int64_t ep, int64_t etp, recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll) {
+// Of a model of twelve layers whose tokens go to two of eight experts, over links without latency that every
+// size fills.
+double expert_exchange(int64_t ep, int64_t etp,
+                       recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll) {
   recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
   model.experts = 8;
   model.experts_per_token = 2;
   Cluster cluster = planner_a100(8);
   cluster.efficiency.by_size = false;
   cluster.efficiency.message_s = 0;
-  return step_parts(work_of(model, 1024), {.dp = 8, .ep = ep, .etp = etp, .dispatcher = dispatcher}, 8, cluster, {}).expert_exchange;
+  return step_parts(work_of(model, 1024), {.dp = 8, .ep = ep, .etp = etp, .dispatcher = dispatcher}, 8,
+                    cluster, {})
+      .expert_exchange;
 }
 constexpr double kTokenSeconds =
-    12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;  // each token once: 12 layers, to and fro, both passes, two bytes a channel
+    // each token once: 12 layers, to and fro, both passes, two bytes a channel
+    12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;
 
 // Rows to experts over ep, and each of them whole on every rank of etp (docs/design/parallel.md).
 TEST(Exchanges, OfExpertsThatTensorRanksShare) {
@@ -321,18 +358,21 @@ TEST(Exchanges, OfExpertsThatTensorRanksShare) {
   EXPECT_NEAR(expert_exchange(4, 2), kTokenSeconds * 2 * (3.0 / 4 + 1), 1e-12);
 }
 
-// All tokens to all ranks; or each to those that have any of its two of eight experts: of 28 pairs 13 have one or both of two given ones.
+// All tokens to all ranks; or each to those that have any of its two of eight experts: of 28 pairs 13 have
+// one or both of two given ones.
 TEST(Exchanges, OfTheOtherDispatchers) {
   using enum recipe::Dispatcher;
   EXPECT_NEAR(expert_exchange(4, 1, kAllGather), kTokenSeconds * 3, 1e-12);
   EXPECT_NEAR(expert_exchange(4, 2, kAllGather), kTokenSeconds * 7, 1e-12);
   EXPECT_NEAR(expert_exchange(4, 1, kFlex), kTokenSeconds * 3 * 13 / 28, 1e-12);
   EXPECT_NEAR(expert_exchange(4, 2, kFlex), kTokenSeconds * 7 * 13 / 28, 1e-12);
-  EXPECT_NEAR(expert_exchange(1, 4, kFlex), kTokenSeconds * 3, 1e-12) << "every rank has a part of every expert";
+  EXPECT_NEAR(expert_exchange(1, 4, kFlex), kTokenSeconds * 3, 1e-12)
+      << "every rank has a part of every expert";
   EXPECT_LT(expert_exchange(4, 1, kFlex), expert_exchange(4, 1));
 }
 
-// One thing changed: each change can be, is what it says and is not the plan itself; the fastest plan of a search has no better neighbour that fits.
+// One thing changed: each change can be, is what it says and is not the plan itself; the fastest plan of a
+// search has no better neighbour that fits.
 TEST(NextChanges, AreNeighbours) {
   const Work work = planner_gpt_175b();
   const Cluster cluster = planner_a100(1024);
@@ -367,7 +407,8 @@ TEST(NextChanges, DealOutHeads) {
   const Work work = work_of(recipe::preset_model("gpt2-124m"), 1024);
   const Cluster cluster = planner_a100(16);
   int64_t layouts = 0;
-  for (const Change& change : next_changes(work, evaluate(work, {.dp = 4, .tp = 4}, cluster, 64), cluster, 64)) {
+  for (const Change& change :
+       next_changes(work, evaluate(work, {.dp = 4, .tp = 4}, cluster, 64), cluster, 64)) {
     layouts += change.of == Change::Of::kLayout ? 1 : 0;
     EXPECT_EQ(12 % change.candidate.layout.tp, 0) << change.what;
     EXPECT_LE(change.candidate.layout.cp, 2) << "512 tokens of a sequence at least";
@@ -427,7 +468,9 @@ TEST(Clusters, FilesAndTheirRefusals) {
     }
     return "";
   };
-  EXPECT_EQ(message("version = 1\naccelerator = \"h100\"\ngpus = 16\nmemory_gb = 94.5\nprice_per_gpu_hour = 2\n"), "");
+  EXPECT_EQ(
+      message("version = 1\naccelerator = \"h100\"\ngpus = 16\nmemory_gb = 94.5\nprice_per_gpu_hour = 2\n"),
+      "");
   const Cluster cluster = load_cluster(path, 32);
   EXPECT_EQ(cluster.gpus, 32);
   EXPECT_EQ(cluster.device.memory_bytes, 94.5e9);
@@ -437,7 +480,10 @@ TEST(Clusters, FilesAndTheirRefusals) {
               ::testing::AllOf(HasSubstr("memory_gb"), HasSubstr("GB from"), HasSubstr("mine.toml:2")));
   EXPECT_THAT(message("accelerator = \"h100\"\nmemory = 1\n"), HasSubstr("no such option"));
   EXPECT_THAT(message("accelerator = \"h100\"\nproduct_efficiency = 1.5\n"), HasSubstr("from 0.01 to 1"));
-  EXPECT_EQ(message("accelerator = \"h100\"\ngpus = 16\ngpus_per_node = 4\nhost_gb_per_s = 30\nfile_gb_per_s = 5\n"), "");
+  EXPECT_EQ(
+      message(
+          "accelerator = \"h100\"\ngpus = 16\ngpus_per_node = 4\nhost_gb_per_s = 30\nfile_gb_per_s = 5\n"),
+      "");
   const Cluster disks = load_cluster(path);
   EXPECT_EQ(disks.device.node, 4);
   EXPECT_EQ(disks.nodes(), 4);

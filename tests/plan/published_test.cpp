@@ -1,4 +1,5 @@
-// Steps that others have published beside predicted ones: how far plans can be trusted, and that every row says what it is.
+// Steps that others have published beside predicted ones: how far plans can be trusted, and that every row
+// says what it is.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,12 +14,14 @@ namespace {
 std::vector<PublishedRow> judged_rows(bool dense, const std::string& device) {
   std::vector<PublishedRow> rows;
   for (const PublishedRow& row : published_rows()) {
-    if (row.judged() && row.dense == dense && (device.empty() || row.cluster.device.name == device)) rows.push_back(row);
+    if (row.judged() && row.dense == dense && (device.empty() || row.cluster.device.name == device))
+      rows.push_back(row);
   }
   return rows;
 }
 
-// What is asked of dense rows of A100s (4 and 10 %) holds; with Llama 3's, of H100s, the mean is a hair above.
+// What is asked of dense rows of A100s (4 and 10 %) holds; with Llama 3's, of H100s, the mean is a hair
+// above.
 TEST(Published, HeldOutRowsThatPlansAreTrustedBy) {
   const Errors a100 = errors_of(judged_rows(true, "a100")), dense = errors_of(judged_rows(true, "")),
                experts = errors_of(judged_rows(false, ""));
@@ -60,16 +63,18 @@ TEST(Published, PairsStandInTheirPublishedOrder) {
   EXPECT_GT(pairs.size(), 60u);
   int64_t shards_and_pipelines = 0;
   for (const PublishedPair& pair : pairs) {
-    const bool experts_of_tensor_ranks = !pair.slower->dense && pair.slower->layout.zero < 3 && pair.slower->layout.pp == 1 &&
-                                         pair.slower->work.expert_count == 64 && pair.faster->layout.zero >= 3;
-    // 64 experts cut over tensor ranks without a pipeline are planned up to 26 % too fast, as products of their size have no efficiency of their own; of
-    // FSDP beside them, published to be 3 to 22 % faster, the order is not known.
+    const bool experts_of_tensor_ranks =
+        !pair.slower->dense && pair.slower->layout.zero < 3 && pair.slower->layout.pp == 1 &&
+        pair.slower->work.expert_count == 64 && pair.faster->layout.zero >= 3;
+    // 64 experts cut over tensor ranks without a pipeline are planned up to 26 % too fast, as products of
+    // their size have no efficiency of their own; of FSDP beside them, published to be 3 to 22 % faster, the
+    // order is not known.
     if (experts_of_tensor_ranks) {
       EXPECT_FALSE(clearly_apart(pair)) << pair.slower->name;
       continue;
     }
-    EXPECT_TRUE(in_published_order(pair)) << pair.faster->family << ": " << pair.faster->name << " before " << pair.slower->family << ": "
-                                          << pair.slower->name;
+    EXPECT_TRUE(in_published_order(pair)) << pair.faster->family << ": " << pair.faster->name << " before "
+                                          << pair.slower->family << ": " << pair.slower->name;
     shards_and_pipelines += pair.slower->layout.zero >= 3 && pair.faster->layout.zero < 3 ? 1 : 0;
   }
   EXPECT_GT(shards_and_pipelines, 20) << "ZeRO-3 behind tensor ranks and pipelines";
@@ -99,7 +104,8 @@ TEST(Published, WhatValidationDemands) {
 TEST(Published, TheBestOfFiveMethods) {
   std::map<std::string, std::pair<double, std::string>> best;
   for (const PublishedRow& row : published_rows()) {
-    if (!row.family.starts_with("Parallel folding") || row.batch != 256 || row.work.sequence != 4096) continue;
+    if (!row.family.starts_with("Parallel folding") || row.batch != 256 || row.work.sequence != 4096)
+      continue;
     const std::string model = row.name.substr(0, row.name.find(','));
     const double seconds = predicted(row);
     if (!best.contains(model) || seconds < best[model].first) best[model] = {seconds, row.name};
@@ -123,7 +129,8 @@ TEST(Published, EveryRowSaysWhatItIs) {
   EXPECT_EQ(json["rows"].size(), published_rows().size());
   std::set<std::string> names;
   for (const auto& row : json["rows"]) {
-    for (const char* key : {"name", "published", "predicted", "error", "held_out", "use", "source", "assumed", "predicted_least"})
+    for (const char* key : {"name", "published", "predicted", "error", "held_out", "use", "source", "assumed",
+                            "predicted_least"})
       EXPECT_TRUE(row.contains(key)) << key;
     names.insert(row["name"]);
     EXPECT_LE(row["predicted_least"], row["predicted"]);
@@ -133,11 +140,13 @@ TEST(Published, EveryRowSaysWhatItIs) {
   for (const PublishedRow& row : published_rows()) {
     EXPECT_EQ(row.batch % (row.layout.dp * row.layout.micro_batch), 0) << row.name;
     EXPECT_EQ(row.layout.world() % (row.layout.ep * row.layout.etp * row.layout.pp), 0) << row.name;
-    EXPECT_TRUE(row.layout.chunks == 1 || row.layout.micro_batches(row.batch) % row.layout.pp == 0) << row.name;
+    EXPECT_TRUE(row.layout.chunks == 1 || row.layout.micro_batches(row.batch) % row.layout.pp == 0)
+        << row.name;
   }
 }
 
-// Of a step with few stages a rank the published time of each README row with a pipeline lies between those of one stage and of one layer a stage.
+// Of a step with few stages a rank the published time of each README row with a pipeline lies between those
+// of one stage and of one layer a stage.
 TEST(Published, RowsOfUnknownStagesAreRanges) {
   int64_t ranges = 0, inside = 0;
   for (const PublishedRow& row : published_rows()) {
@@ -154,7 +163,8 @@ TEST(Published, RowsOfUnknownStagesAreRanges) {
     const double most = predicted_range(row).second;
     row.layout.chunks = 1;
     row.layout.schedule = recipe::PipelineSchedule::k1F1B;
-    row.practice.pipeline_exposed = 1;  // with one stage a rank there is nothing to do while a message is on its way
+    // with one stage a rank there is nothing to do while a message is on its way
+    row.practice.pipeline_exposed = 1;
     EXPECT_GE(most, predicted(row) * (1 - 1e-12)) << row.name;
   }
 }

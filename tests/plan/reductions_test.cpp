@@ -15,12 +15,14 @@ namespace {
 
 Cluster h100s(int64_t gpus) { return load_cluster("h100", gpus); }
 
-// Up to eight nodes all cards of a node's members, from 48 on one; half way between in logarithms the geometric mean.
+// Up to eight nodes all cards of a node's members, from 48 on one; half way between in logarithms the
+// geometric mean.
 TEST(LayerRings, LoseCardsFrom8To48Nodes) {
   const Cluster cluster = h100s(8);
   const double card = 48.5e9;
   EXPECT_EQ(layer_ring_rate(cluster, 8, 1), cluster.device.link_rate) << "a node";
-  EXPECT_NEAR(layer_ring_rate(cluster, 64, 1), cluster.device.link_rate, 1) << "eight cards are faster than the link";
+  EXPECT_NEAR(layer_ring_rate(cluster, 64, 1), cluster.device.link_rate, 1)
+      << "eight cards are faster than the link";
   for (const auto& [stride, members] : {std::pair<int64_t, double>{2, 4}, {4, 2}, {8, 1}}) {
     const auto ranks_of = [&](int64_t nodes) { return nodes * 8 / stride; };
     EXPECT_NEAR(layer_ring_rate(cluster, ranks_of(2), stride), members * card, 1);
@@ -29,7 +31,8 @@ TEST(LayerRings, LoseCardsFrom8To48Nodes) {
     EXPECT_NEAR(layer_ring_rate(cluster, ranks_of(1000), stride), card, 1);
     const double share = std::log(48 / 16.0) / std::log(6.0);
     EXPECT_NEAR(layer_ring_rate(cluster, ranks_of(16), stride), std::pow(members, share) * card, 1);
-    EXPECT_NEAR(ring_rate(cluster, ranks_of(1000), stride), members * card, 1) << "once a step all cards serve";
+    EXPECT_NEAR(ring_rate(cluster, ranks_of(1000), stride), members * card, 1)
+        << "once a step all cards serve";
   }
 }
 
@@ -40,15 +43,21 @@ TEST(Reductions, WhatShowsOfALayersExchanges) {
   StepParts pass;
   pass.forward = 1, pass.backward_input = 1.5, pass.backward_weight = 0.5;
   const double m = 3, layers = 4, hides = 0.5 * 3 / 4;
-  // Beside backward passes, which take 6 s: sums and half of the values; beside forward ones, 3 s, the other half.
-  EXPECT_NEAR(exposed_seconds({.sums = 2, .values = 4}, sharded, practice, pass, m, layers), 4 - hides * 4 + 2 - hides * 2, 1e-12);
-  EXPECT_NEAR(exposed_seconds({.sums = 20, .values = 10}, sharded, practice, pass, m, layers), 25 - hides * 6 + 5 - hides * 3, 1e-12);
+  // Beside backward passes, which take 6 s: sums and half of the values; beside forward ones, 3 s, the other
+  // half.
+  EXPECT_NEAR(exposed_seconds({.sums = 2, .values = 4}, sharded, practice, pass, m, layers),
+              4 - hides * 4 + 2 - hides * 2, 1e-12);
+  EXPECT_NEAR(exposed_seconds({.sums = 20, .values = 10}, sharded, practice, pass, m, layers),
+              25 - hides * 6 + 5 - hides * 3, 1e-12);
   // Values of stage 2 come once a step, as those of stage 1.
-  EXPECT_NEAR(exposed_seconds({.sums = 20, .values = 10}, summed, practice, pass, m, layers), 20 - hides * 6 + 0.25 * 10, 1e-12);
-  EXPECT_NEAR(exposed_seconds({.sums = 2, .values = 4}, sharded, practice, pass, m, 1), 6, 1e-12) << "one layer has nothing beside it";
+  EXPECT_NEAR(exposed_seconds({.sums = 20, .values = 10}, summed, practice, pass, m, layers),
+              20 - hides * 6 + 0.25 * 10, 1e-12);
+  EXPECT_NEAR(exposed_seconds({.sums = 2, .values = 4}, sharded, practice, pass, m, 1), 6, 1e-12)
+      << "one layer has nothing beside it";
 }
 
-// Values for both passes of each micro-batch and a sum after each, of a sixteenth of the rank's parameters from every other rank.
+// Values for both passes of each micro-batch and a sum after each, of a sixteenth of the rank's parameters
+// from every other rank.
 TEST(Reductions, ValuesAndSumsOfEveryPass) {
   Cluster cluster = h100s(128);
   cluster.efficiency.by_size = false;
@@ -59,7 +68,8 @@ TEST(Reductions, ValuesAndSumsOfEveryPass) {
   const Reduction once = reduction_of(1e9, 16, 8, {.dp = 16, .tp = 8, .zero = 1}, 4, 10, cluster, 4);
   EXPECT_NEAR(once.sums + once.values, (4e9 + 2e9) * 15 / 16 / 48.5e9, 1e-9);
   // Two copies of shares: rings of eight, then what each has of the sums between the copies.
-  const Reduction copies = reduction_of(1e9, 16, 8, {.dp = 16, .tp = 8, .zero = 1, .zero_copies = 2}, 4, 10, cluster, 4);
+  const Reduction copies =
+      reduction_of(1e9, 16, 8, {.dp = 16, .tp = 8, .zero = 1, .zero_copies = 2}, 4, 10, cluster, 4);
   EXPECT_NEAR(copies.sums, (4e9 * 7 / 8 + 2 * 4e9 / 8 / 2) / 48.5e9, 1e-9);
 }
 

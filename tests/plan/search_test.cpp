@@ -47,7 +47,8 @@ std::vector<PlanLayout> every_layout() {
   std::vector<PlanLayout> all;
   const auto add_memory = [&](PlanLayout layout) {
     for (layout.zero = 0; layout.zero <= (layout.dp > 1 ? 3 : 0); ++layout.zero) {
-      for (const auto recompute : {recipe::Recompute::kNone, recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
+      for (const auto recompute :
+           {recipe::Recompute::kNone, recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
         layout.recompute = recompute;
         all.push_back(layout);
       }
@@ -77,7 +78,8 @@ std::vector<PlanLayout> every_layout() {
   return all;
 }
 
-// Every layout of a small cluster tried one by one: the search misses none that is faster, whether memory is plenty or short.
+// Every layout of a small cluster tried one by one: the search misses none that is faster, whether memory is
+// plenty or short.
 TEST(Search, FindsTheFastest) {
   const Work work = work_of(recipe::preset_model("gpt2-124m"), 1024);
   Cluster cluster = a100(8);
@@ -104,32 +106,39 @@ TEST(Search, FindsTheFastest) {
   EXPECT_GT(fastest_of.size(), 1u) << "memory decides something";
 }
 
-// Of every preset: no small change of the best layout that fits is faster. Sequences of 4,096 tokens, 1,024 a step.
+// Of every preset: no small change of the best layout that fits is faster. Sequences of 4,096 tokens, 1,024 a
+// step.
 void expect_no_faster_neighbour(const std::string& model, int64_t gpus) {
-  const SearchCheck check = check_search(model, work_of(recipe::preset_model(model), 4096), load_cluster("h100", gpus), 1024);
+  const SearchCheck check =
+      check_search(model, work_of(recipe::preset_model(model), 4096), load_cluster("h100", gpus), 1024);
   if (!check.best) return;  // it fits on no layout of so few devices
   EXPECT_TRUE(std::isfinite(check.best->seconds));
-  EXPECT_FALSE(check.faster) << model << " on " << gpus << ": " << check.best->layout.text() << " takes " << check.best->seconds
-                             << " s, with " << check.faster->what << " " << check.faster->candidate.seconds;
+  EXPECT_FALSE(check.faster) << model << " on " << gpus << ": " << check.best->layout.text() << " takes "
+                             << check.best->seconds << " s, with " << check.faster->what << " "
+                             << check.faster->candidate.seconds;
 }
 
 TEST(Search, NoNeighbourOfTheBestIsFaster) {
   for (const recipe::Preset& preset : recipe::presets()) {
     const bool experts = recipe::preset_model(preset.name).experts > 0;
-    for (const int64_t gpus : experts ? std::vector<int64_t>{8, 64, 512, 2048} : std::vector<int64_t>{64, 512})
+    for (const int64_t gpus :
+         experts ? std::vector<int64_t>{8, 64, 512, 2048} : std::vector<int64_t>{64, 512})
       expect_no_faster_neighbour(std::string(preset.name), gpus);
   }
 }
 
-// Experts that lie whole on their ranks and are cut over tensor ranks: no row goes away, and its time is a number.
+// Experts that lie whole on their ranks and are cut over tensor ranks: no row goes away, and its time is a
+// number.
 TEST(Search, EveryLayoutTakesAFiniteTime) {
   const Work work = work_of(recipe::preset_model("mixtral-8x7b"), 4096);
   const Cluster cluster = load_cluster("h100", 16);
-  for (const auto dispatcher : {recipe::Dispatcher::kAllToAll, recipe::Dispatcher::kAllGather, recipe::Dispatcher::kFlex}) {
+  for (const auto dispatcher :
+       {recipe::Dispatcher::kAllToAll, recipe::Dispatcher::kAllGather, recipe::Dispatcher::kFlex}) {
     for (const int64_t ep : {1, 2, 8}) {
       for (const int64_t etp : {1, 2, 4, 16}) {
         if (16 % (ep * etp) != 0) continue;
-        const PlanCandidate plan = evaluate(work, {.dp = 4, .tp = 4, .ep = ep, .etp = etp, .dispatcher = dispatcher}, cluster, 64);
+        const PlanCandidate plan =
+            evaluate(work, {.dp = 4, .tp = 4, .ep = ep, .etp = etp, .dispatcher = dispatcher}, cluster, 64);
         EXPECT_TRUE(std::isfinite(plan.seconds)) << plan.layout.text();
         EXPECT_EQ(plan.parts.expert_exchange > 0, ep * etp > 1) << plan.layout.text();
       }

@@ -9,7 +9,8 @@
 namespace longhaul::plan {
 namespace {
 
-// ByteRobust's table 5 (arXiv 2509.16293), which any probability from 1.165e-3 to 1.25e-3 a machine and day gives.
+// ByteRobust's table 5 (arXiv 2509.16293), which any probability from 1.165e-3 to 1.25e-3 a machine and day
+// gives.
 TEST(Spares, ArePublished) {
   for (const double p : {1.165e-3, 1.2e-3, 1.25e-3}) {
     EXPECT_EQ(spares_needed(128, p), 2) << p;

@@ -18,12 +18,17 @@ TEST(StepTime, OfOneLayerByHand) {
   const Work work = large_gpt();
   Cluster cluster = some_a100s(64);
   cluster.efficiency = {.products = 0.72, .memory = 0.5, .layer_s = 100e-6, .source = "", .by_size = false};
-  const PlanLayout layout{
-      .dp = 1, .tp = 8, .pp = 8, .schedule = PipelineSchedule::kInterleaved, .chunks = 6, .recompute = recipe::Recompute::kSelective};
+  const PlanLayout layout{.dp = 1,
+                          .tp = 8,
+                          .pp = 8,
+                          .schedule = PipelineSchedule::kInterleaved,
+                          .chunks = 6,
+                          .recompute = recipe::Recompute::kSelective};
   const Practice practice{.fused = false, .flash = false, .causal = false, .loss_bytes = 0};
   const StepParts parts = step_parts(work, layout, 16, cluster, practice);
   const double tok = 2048, h = 12288, pk = 312e12 * 0.72, memory = 2039e9 * 0.5, layers = 12, m = 16;
-  const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk, elementwise = 40 * tok * h / 8 / memory;
+  const double gemm = 24 * tok * h * h / 8 / pk, attention = 4 * tok * 2048 * h / 8 / pk,
+               elementwise = 40 * tok * h / 8 / memory;
   const double scores = 12 * 128 * 2048.0 * 2048 / 8 / memory, tensor = 8 * tok * h * 7 / 8 / 240e9 + 40e-6;
   EXPECT_NEAR(parts.products, 3 * m * layers * gemm, 1e-9);
   EXPECT_NEAR(parts.attention, 3 * m * layers * attention, 1e-9);
@@ -36,14 +41,16 @@ TEST(StepTime, OfOneLayerByHand) {
   EXPECT_NEAR(parts.pipeline_exchange, m * 2 * transfer, 1e-9);
   const double stage = (parts.forward + parts.backward_input + parts.backward_weight);
   EXPECT_NEAR(m * stage,
-              parts.products + parts.attention + parts.elementwise + parts.tensor_exchange + parts.recomputation + parts.layer_overhead,
+              parts.products + parts.attention + parts.elementwise + parts.tensor_exchange +
+                  parts.recomputation + parts.layer_overhead,
               1e-9)
       << "passes hold the same time as the parts";
   EXPECT_NEAR(parts.bubble, 7 * (stage + 2 * transfer) / 6, 1e-9);
   EXPECT_EQ(parts.gradients, 0) << "one replica sums with nobody";
 }
 
-// A layer that is made again finds what attention gave, and needs no keys of other ranks; in published runs it made both again.
+// A layer that is made again finds what attention gave, and needs no keys of other ranks; in published runs
+// it made both again.
 TEST(StepTime, AttentionIsNotMadeAgain) {
   const Work work = large_gpt();
   const Cluster cluster = some_a100s(64);
@@ -52,14 +59,17 @@ TEST(StepTime, AttentionIsNotMadeAgain) {
       const PlanLayout layout{.dp = 1, .tp = 8, .pp = 8 / cp, .cp = cp, .recompute = recompute};
       return step_parts(work, layout, 16, cluster, {.attention_again = attention_again});
     };
-    const StepParts once = parts(recipe::Recompute::kNone, false), ours = parts(recipe::Recompute::kFull, false),
+    const StepParts once = parts(recipe::Recompute::kNone, false),
+                    ours = parts(recipe::Recompute::kFull, false),
                     published = parts(recipe::Recompute::kFull, true);
     EXPECT_EQ(once.recomputation, 0);
-    // Of attention forward and backward together, 1 and 2.5 times it, one share; of the exchanges of three passes, one.
-    EXPECT_NEAR(published.recomputation - ours.recomputation, once.attention / 3.5 + once.context_exchange / 3,
-                1e-9 * published.recomputation);
+    // Of attention forward and backward together, 1 and 2.5 times it, one share; of the exchanges of three
+    // passes, one.
+    EXPECT_NEAR(published.recomputation - ours.recomputation,
+                once.attention / 3.5 + once.context_exchange / 3, 1e-9 * published.recomputation);
     EXPECT_NEAR(ours.recomputation,
-                once.products / 3 + once.recurrence / 3 + once.elementwise / 2.6 + once.tensor_exchange / 2 + once.layer_overhead / 2,
+                once.products / 3 + once.recurrence / 3 + once.elementwise / 2.6 + once.tensor_exchange / 2 +
+                    once.layer_overhead / 2,
                 1e-9 * ours.recomputation);
     EXPECT_EQ(once.context_exchange > 0, cp > 1);
   }
@@ -76,7 +86,8 @@ TEST(StepTime, SumsAndMonotonies) {
     sum += seconds;
   }
   EXPECT_DOUBLE_EQ(sum, parts.total());
-  for (double Accelerator::*rate : {&Accelerator::bf16_flops, &Accelerator::memory_rate, &Accelerator::link_rate, &Accelerator::nic_rate}) {
+  for (double Accelerator::*rate : {&Accelerator::bf16_flops, &Accelerator::memory_rate,
+                                    &Accelerator::link_rate, &Accelerator::nic_rate}) {
     Cluster faster = cluster;
     faster.device.*rate *= 2;
     EXPECT_LT(step_parts(work, layout, 768, faster, default_practice(layout)).total(), parts.total());
@@ -97,22 +108,29 @@ TEST(LinkShare, IsTheTableAtItsPlacesAndLatencyBelow) {
   EXPECT_DOUBLE_EQ(link_share(1LL << 40), 0.81);
   EXPECT_NEAR(link_share(1 << 25), 0.55, 1e-12) << "half way between 16 and 64 MiB in logarithms";
   const double latency = (1 << 24) / 0.45 - (1 << 24);
-  for (const double bytes : {1e3, 1e6, 1e7}) EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
+  for (const double bytes : {1e3, 1e6, 1e7})
+    EXPECT_NEAR(bytes / link_share(bytes) - bytes, latency, 1e-6) << bytes;
 }
 
-// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do, of 8 one.
+// Neighbours of a group that share a node share its network cards: of tensor ranks by 2 four of a group do,
+// of 8 one.
 TEST(StepTime, SumsOverNodesUseTheCardsOfAllMembersOfANode) {
   const Work work = large_gpt();
   Cluster cluster = some_a100s(64);
   cluster.efficiency.by_size = false;
-  const auto parameters = [&](int64_t tp) { return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp); };
+  const auto parameters = [&](int64_t tp) {
+    return (96 * work.dense_parameters + work.embedding_parameters) / static_cast<double>(tp);
+  };
   for (const auto& [tp, cards] : {std::pair<int64_t, double>{1, 8}, {2, 4}, {4, 2}, {8, 1}}) {
     const PlanLayout layout{.dp = 64 / tp, .tp = tp};
     const double share = 1 - 1 / static_cast<double>(layout.dp);
-    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients, 6 * parameters(tp) * share / (cards * 23.5e9), 1e-6) << tp;
+    EXPECT_NEAR(step_parts(work, layout, 64, cluster, {}).gradients,
+                6 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
+        << tp;
     PlanLayout whole = layout;
     whole.zero = 0;
-    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients, 8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
+    EXPECT_NEAR(step_parts(work, whole, 64, cluster, {}).gradients,
+                8 * parameters(tp) * share / (cards * 23.5e9), 1e-6)
         << "all gradients come back, in fp32";
   }
 }
@@ -122,13 +140,17 @@ TEST(StepTime, SumsBesideThePasses) {
   Cluster cluster = some_a100s(64);
   cluster.efficiency.by_size = false;
   const PlanLayout layout{.dp = 8, .tp = 8};
-  const StepParts seen = step_parts(work, layout, 64, cluster, {}), beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
-  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6, backward = seen.backward_input + seen.backward_weight;
-  EXPECT_NEAR(beside.gradients, std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
+  const StepParts seen = step_parts(work, layout, 64, cluster, {}),
+                  beside = step_parts(work, layout, 64, cluster, {.data_beside = true});
+  const double sums = seen.gradients * 4 / 6, values = seen.gradients * 2 / 6,
+               backward = seen.backward_input + seen.backward_weight;
+  EXPECT_NEAR(beside.gradients,
+              std::max(sums / 96, sums - backward) + std::max(values / 96, values - seen.forward), 1e-9);
   EXPECT_GT(beside.gradients, 0);
 }
 
-// Stages that take turns end a round of micro-batches after the other: the sums of one have as long as the rounds of the others take.
+// Stages that take turns end a round of micro-batches after the other: the sums of one have as long as the
+// rounds of the others take.
 TEST(StepTime, SumsOfAStageHaveTheRoundsOfTheOthers) {
   const Work work = large_gpt();
   Cluster cluster = some_a100s(256);
@@ -137,7 +159,8 @@ TEST(StepTime, SumsOfAStageHaveTheRoundsOfTheOthers) {
   for (const double slower : {1.0, 20.0, 60.0}) {
     Cluster on = cluster;
     on.device.nic_rate /= slower;
-    const StepParts seen = step_parts(work, layout, 64, on, {}), beside = step_parts(work, layout, 64, on, {.data_beside = true});
+    const StepParts seen = step_parts(work, layout, 64, on, {}),
+                    beside = step_parts(work, layout, 64, on, {.data_beside = true});
     const double window = 4 * 5 / 6.0 * (seen.forward + seen.backward_input + seen.backward_weight);
     EXPECT_NEAR(beside.gradients, std::max(seen.gradients / 6, seen.gradients - window), 1e-9) << slower;
     EXPECT_TRUE(slower < 50 || seen.gradients > window * 6 / 5) << "the window counts";
@@ -150,9 +173,11 @@ TEST(StepTime, ShardsOfValuesComeForEachMicroBatch) {
   Cluster cluster = some_a100s(64);
   cluster.efficiency.by_size = false;
   const double once =
-      (96 * work.dense_parameters + work.embedding_parameters) / 8 * 7 / 8 / 23.5e9;  // a byte of every parameter over the ring
+      // a byte of every parameter over the ring
+      (96 * work.dense_parameters + work.embedding_parameters) / 8 * 7 / 8 / 23.5e9;
   const auto gradients = [&](int64_t zero, int64_t micro_batch) {
-    return step_parts(work, {.dp = 8, .tp = 8, .zero = zero, .micro_batch = micro_batch}, 64, cluster, {}).gradients;
+    return step_parts(work, {.dp = 8, .tp = 8, .zero = zero, .micro_batch = micro_batch}, 64, cluster, {})
+        .gradients;
   };
   EXPECT_NEAR(gradients(1, 1), (4 + 2) * once, 1e-6);
   EXPECT_NEAR(gradients(2, 1), (8 * 4 + 2) * once, 1e-6);
@@ -171,18 +196,21 @@ TEST(StepTime, TheHeadInPlaceOfALayer) {
   EXPECT_EQ(layers_of_rank(uneven, layout), 8);
   EXPECT_EQ(spare_layers(work, layout), 0);
   EXPECT_EQ(spare_layers(uneven, layout), 2);
-  const StepParts even = step_parts(work, layout, 8, cluster, {}), parts = step_parts(uneven, layout, 8, cluster, {});
+  const StepParts even = step_parts(work, layout, 8, cluster, {}),
+                  parts = step_parts(uneven, layout, 8, cluster, {});
   const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / 8;
   EXPECT_GT(even.head, 0);
   EXPECT_NEAR(parts.head, std::max(0.0, even.head - 8 * a_layer), 1e-12);
-  EXPECT_NEAR(parts.total() - parts.update - parts.head - parts.gradients, even.total() - even.update - even.head - even.gradients, 1e-9);
+  EXPECT_NEAR(parts.total() - parts.update - parts.head - parts.gradients,
+              even.total() - even.update - even.head - even.gradients, 1e-9);
 }
 
 TEST(StepTime, ExchangesOfTheBackwardPass) {
   const Work work = large_gpt();
   const Cluster cluster = some_a100s(64);
   const PlanLayout layout{.tp = 8, .pp = 8};
-  const StepParts both = step_parts(work, layout, 16, cluster, {}), half = step_parts(work, layout, 16, cluster, {.backward_tensor = 0.5});
+  const StepParts both = step_parts(work, layout, 16, cluster, {}),
+                  half = step_parts(work, layout, 16, cluster, {.backward_tensor = 0.5});
   EXPECT_NEAR(half.tensor_exchange, 0.75 * both.tensor_exchange, 1e-9);
   EXPECT_NEAR(16 * (both.backward_input - half.backward_input), 0.25 * both.tensor_exchange, 1e-9);
 }
@@ -191,9 +219,12 @@ TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
   const Work work = large_gpt();
   const Cluster cluster = some_a100s(8);
   const double rate = cluster.device.memory_rate * cluster.efficiency.memory, tokens = 2048, h = 12288;
-  const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
+  const auto elementwise = [&](const Practice& practice) {
+    return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise;
+  };
   EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
-  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
+  EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate,
+              1e-9);
 }
 
 // As [parallel] and [train] of a recipe say, and nothing else.
@@ -224,7 +255,8 @@ TEST(StepTime, TheLayoutOfARecipe) {
   EXPECT_FALSE(layout_of_recipe(recipe).offload);
 }
 
-// What layers keep goes to the host and into the file and comes back, and passes wait for both (docs/design/recomputation.md).
+// What layers keep goes to the host and into the file and comes back, and passes wait for both
+// (docs/design/recomputation.md).
 TEST(StepTime, OffloadWaitsForTheFile) {
   const Work work = large_gpt();
   Cluster cluster = some_a100s(8);
@@ -236,7 +268,8 @@ TEST(StepTime, OffloadWaitsForTheFile) {
   EXPECT_NEAR(parts.total() - without.total(), parts.offload, 1e-9);
 }
 
-// The loss reads and writes twelve bytes of every number of the head; without ZeRO every rank updates all that it holds.
+// The loss reads and writes twelve bytes of every number of the head; without ZeRO every rank updates all
+// that it holds.
 TEST(StepTime, LossAndUpdateByHand) {
   const Work work = large_gpt();
   const Cluster cluster = some_a100s(64);
@@ -248,19 +281,24 @@ TEST(StepTime, LossAndUpdateByHand) {
   EXPECT_NEAR(parts(0, 12).update / parts(1, 12).update, 8, 1e-9);
 }
 
-// Selective recomputation where scores are never kept: norms and activations again, about half of what passes through memory.
+// Selective recomputation where scores are never kept: norms and activations again, about half of what passes
+// through memory.
 TEST(StepTime, SelectiveRecomputation) {
   const Work work = large_gpt();
-  const StepParts parts = step_parts(work, {.tp = 8, .recompute = recipe::Recompute::kSelective}, 4, some_a100s(8), {});
+  const StepParts parts =
+      step_parts(work, {.tp = 8, .recompute = recipe::Recompute::kSelective}, 4, some_a100s(8), {});
   EXPECT_NEAR(parts.recomputation, 0.5 * parts.elementwise / 2.6, 1e-9);
 }
 
-// Keys of eight heads over sixteen tensor ranks: each holds one of two copies, so that a head's keys go over the ring and not half of them.
+// Keys of eight heads over sixteen tensor ranks: each holds one of two copies, so that a head's keys go over
+// the ring and not half of them.
 TEST(StepTime, ContextRanksGatherWholeHeads) {
   const Work work = work_of(recipe::preset_model("llama-3-8b"), 8192);
   Cluster cluster = some_a100s(64);
   cluster.efficiency.message_s = 0;
-  const auto exchange = [&](int64_t tp) { return step_parts(work, {.tp = tp, .cp = 2}, 1, cluster, {}).context_exchange; };
+  const auto exchange = [&](int64_t tp) {
+    return step_parts(work, {.tp = tp, .cp = 2}, 1, cluster, {}).context_exchange;
+  };
   const double head = 8192 * 2 * 2 * 128;  // keys and values of all tokens, bf16
   EXPECT_NEAR(exchange(4), 3 * 32 * 2 * head / 2 / 240e9, 1e-9) << "two heads a rank, half of them away";
   EXPECT_NEAR(exchange(16), 3 * 32 * head / 2 / 23.5e9, 1e-9) << "one, over the network";
@@ -273,9 +311,11 @@ TEST(StepTime, ExpertsOfFewTokens) {
   model.experts_per_token = 2;
   const Work work = work_of(model, 16);
   const Cluster cluster = some_a100s(1);
-  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, peak = 312e12 * cluster.efficiency.products;
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory,
+               peak = 312e12 * cluster.efficiency.products;
   const StepParts parts = step_parts(work, {}, 1, cluster, {});
-  EXPECT_NEAR(parts.products, 3 * 12 * (2 * 16 * work.dense_products / peak + 2 * work.expert_parameters / rate), 1e-12);
+  EXPECT_NEAR(parts.products,
+              3 * 12 * (2 * 16 * work.dense_products / peak + 2 * work.expert_parameters / rate), 1e-12);
   Cluster links = some_a100s(8);
   links.efficiency.by_size = false, links.efficiency.message_s = 0;
   const auto rows = [&](double imbalance) {

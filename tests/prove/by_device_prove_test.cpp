@@ -1,6 +1,6 @@
-// Whole training steps over the communicator that GPUs have, ByDevice with a C10dGroup for their tensors, give what one process gives. Floating
-// numbers stand for the tensors of GPUs, and c10d's Gloo for NCCL: the same calls of a c10d back end, on CPU tensors, in the order in which NCCL
-// would carry them out.
+// Whole training steps over the communicator that GPUs have, ByDevice with a C10dGroup for their tensors,
+// give what one process gives. Floating numbers stand for the tensors of GPUs, and c10d's Gloo for NCCL: the
+// same calls of a c10d back end, on CPU tensors, in the order in which NCCL would carry them out.
 // ctest: label=full timeout=300
 #include <gtest/gtest.h>
 
@@ -49,7 +49,8 @@ void on_both_halves(int64_t size, const std::function<void(comm::Communicator&)>
   auto threads = comm::ThreadGroup::make(size, {.timeout = kTimeout});
   comm::run_ranks(size, [&](comm::Communicator& place) {
     const int64_t rank = place.rank();
-    comm::ByDevice both(std::make_unique<Renumbered>(std::move(threads[static_cast<size_t>(rank)])), store.join(rank, size, kTimeout),
+    comm::ByDevice both(std::make_unique<Renumbered>(std::move(threads[static_cast<size_t>(rank)])),
+                        store.join(rank, size, kTimeout),
                         [](const Tensor& tensor) { return tensor.is_floating_point(); });
     longhaul::testing::InOrder ordered(both);
     try {
@@ -64,15 +65,20 @@ void on_both_halves(int64_t size, const std::function<void(comm::Communicator&)>
 TEST(ProveByDevice, OneProcessIsEqual) {
   using enum recipe::PipelineSchedule;
   std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
-           {.tp = 2},
-           {.ranks = 2, .zero = 3},
-           {.pp = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-           {.cp = 2, .context = {.softmax = recipe::ContextMethod::kRing, .linear = recipe::LinearContextMethod::kRing}},
-           {.ep = 2}}) {
+  for (const recipe::ParallelOptions& each :
+       std::vector<recipe::ParallelOptions>{{.tp = 2},
+                                            {.ranks = 2, .zero = 3},
+                                            {.pp = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+                                            {.cp = 2,
+                                            .context = {.softmax = recipe::ContextMethod::kRing,
+                                                       .linear = recipe::LinearContextMethod::kRing}},
+                                            {.ep = 2}}) {
     layouts.push_back(proof_layout(each));
   }
-  for (const Proof& proof : prove({.model = hybrid(), .layouts = layouts, .dtype = recipe::Dtype::kFp64, .run_threads = on_both_halves})) {
+  for (const Proof& proof : prove({.model = hybrid(),
+                            .layouts = layouts,
+                            .dtype = recipe::Dtype::kFp64,
+                            .run_threads = on_both_halves})) {
     EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
     EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;

@@ -1,4 +1,5 @@
-// Pairs whose passes take turns train what pairs do whose passes run one behind the other, to the bit: the order of schedules is all that differs.
+// Pairs whose passes take turns train what pairs do whose passes run one behind the other, to the bit: the
+// order of schedules is all that differs.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -44,7 +45,8 @@ void expect_same_bits(const std::map<std::string, Tensor>& a, const std::map<std
 class PairedStep {
  public:
   PairedStep(const recipe::ModelConfig& config, comm::Communicator& world, const ProofLayout& layout)
-      : ranks_(world, arrangement_of(config, layout)), task_(config, Precision::named("fp32"), ranks_, layout) {
+      : ranks_(world, arrangement_of(config, layout)),
+        task_(config, Precision::named("fp32"), ranks_, layout) {
     ranks_.share_values(task_.parameters());
   }
   const parallel::Ranks& ranks() const { return ranks_; }
@@ -53,7 +55,8 @@ class PairedStep {
     const train::StepWork work = task_.prepare(1);
     const Schedule passes = layout::passes_of(ranks_.place().pipeline(), work.micro_batches);
     const Schedule schedule = in_turns ? with_transfers_around_pairs(passes) : with_transfers(passes);
-    EXPECT_EQ(layout::make_schedule(ranks_.place().pipeline(), work.micro_batches).pairs_in_turns, true) << "without being asked";
+    EXPECT_EQ(layout::make_schedule(ranks_.place().pipeline(), work.micro_batches).pairs_in_turns, true)
+        << "without being asked";
     ranks_.begin_step(task_.parameters(), work.micro_batches);
     ranks_.spans()->start(1);
     train::Passes trained(task_, ranks_, options);
@@ -68,7 +71,8 @@ class PairedStep {
               .choices = {}};
     for (const auto& [router, choices] : trained.choices_of_routers()) left.choices[router] = choices.clone();
     for (const auto& parameter : task_.parameters().all()) {
-      if (parameter->trainable() && parameter->own.length > 0) left.gradients[parameter->name] = parameter->own_grad.clone();
+      if (parameter->trainable() && parameter->own.length > 0)
+        left.gradients[parameter->name] = parameter->own_grad.clone();
     }
     task_.parameters().zero_gradients();
     return left;
@@ -78,7 +82,8 @@ class PairedStep {
   // In turns a pass of a pair has a span for each of its turns.
   void expect_turns(const Schedule& schedule, const std::vector<observe::Span>& spans) const {
     const auto& own = schedule.ranks[static_cast<size_t>(ranks_.place().coordinate(layout::Axis::kPp))];
-    const auto passes = std::ranges::count_if(own, [](const layout::Action& action) { return !action.transfer(); });
+    const auto passes =
+        std::ranges::count_if(own, [](const layout::Action& action) { return !action.transfer(); });
     const auto pairs = std::ranges::count(own, true, &layout::Action::joined);
     EXPECT_GT(pairs, 0);
     if (schedule.pairs_in_turns) {
@@ -109,11 +114,12 @@ void expect_same(const recipe::ModelConfig& model, const ProofLayout& layout) {
 }
 
 TEST(PairsInTurns, LeaveTheSameBits) {
-  for (const recipe::ExpertOptions& experts : std::vector<recipe::ExpertOptions>{{},
-                                                                                 {.dispatcher = Dispatcher::kAllGather},
-                                                                                 {.dispatcher = Dispatcher::kFlex},
-                                                                                 {.token_groups = 2},
-                                                                                 {.dispatcher = Dispatcher::kFlex, .token_groups = 2}}) {
+  for (const recipe::ExpertOptions& experts :
+       std::vector<recipe::ExpertOptions>{{},
+                                          {.dispatcher = Dispatcher::kAllGather},
+                                          {.dispatcher = Dispatcher::kFlex},
+                                          {.token_groups = 2},
+                                          {.dispatcher = Dispatcher::kFlex, .token_groups = 2}}) {
     expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2, .experts = experts})));
   }
   expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .etp = 2})));
@@ -121,17 +127,22 @@ TEST(PairsInTurns, LeaveTheSameBits) {
   expect_same(hybrid(), proof_layout(dual_pipe({.tp = 2, .pp = 4, .ep = 2}), /*packed=*/false));
 }
 
-// What is made again in the backward pass exchanges rows there too; values and gradients of layers come and go beside them.
+// What is made again in the backward pass exchanges rows there too; values and gradients of layers come and
+// go beside them.
 TEST(PairsInTurns, LeaveTheSameBitsWhateverIsKept) {
   for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull})
     expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2}), true, recompute));
-  expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2, .experts = {.dispatcher = Dispatcher::kFlex}}), true, Recompute::kFull));
-  expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2}), true, Recompute::kNone, /*offload=*/true));
-  for (const int64_t zero : {2, 3}) expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2, .zero = zero})));
+  expect_same(hybrid(),
+              proof_layout(dual_pipe({.cp = 2, .ep = 2, .experts = {.dispatcher = Dispatcher::kFlex}}), true,
+                           Recompute::kFull));
+  expect_same(hybrid(),
+              proof_layout(dual_pipe({.cp = 2, .ep = 2}), true, Recompute::kNone, /*offload=*/true));
+  for (const int64_t zero : {2, 3})
+    expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2, .zero = zero})));
 }
 
-// Stages whose layers differ: without experts, with dense ones that all tokens pass, with modules that predict further ahead; routers that drop, pad, even
-// out and balance what they have seen so far.
+// Stages whose layers differ: without experts, with dense ones that all tokens pass, with modules that
+// predict further ahead; routers that drop, pad, even out and balance what they have seen so far.
 TEST(PairsInTurns, LeaveTheSameBitsWhateverTheModel) {
   recipe::ModelConfig config = hybrid();
   config.dense_layers = {0, 1};
@@ -143,7 +154,8 @@ TEST(PairsInTurns, LeaveTheSameBitsWhateverTheModel) {
   expect_same(config, proof_layout(dual_pipe({.cp = 2, .ep = 2, .experts = {.padded = true}})));
 }
 
-// A rank that fails in a pair's forward pass: the others, whose two passes wait for it, end too, and its exception is the one that comes out.
+// A rank that fails in a pair's forward pass: the others, whose two passes wait for it, end too, and its
+// exception is the one that comes out.
 TEST(PairsInTurns, ARankThatFailsEndsAll) {
   const ProofLayout layout = proof_layout(dual_pipe({.cp = 2, .ep = 2}));
   const recipe::ModelConfig config = made_small(hybrid(), layout.parallel);
@@ -152,9 +164,11 @@ TEST(PairsInTurns, ARankThatFailsEndsAll) {
     comm::run_ranks(4, [&](comm::Communicator& world) {
       PairedStep step(config, world, layout);
       int outputs = 0, of_step = 0;
-      step.left_by(true, {.step = 1, .seed = 3, .inspect = [&](const std::string&, const Tensor&) { ++of_step; }});
+      step.left_by(true,
+                   {.step = 1, .seed = 3, .inspect = [&](const std::string&, const Tensor&) { ++of_step; }});
       const auto look = [&](const std::string& block, const Tensor&) {
-        if (world.rank() == 1 && ++outputs == of_step / 2) throw std::runtime_error("rank 1 fails in " + block);
+        if (world.rank() == 1 && ++outputs == of_step / 2)
+          throw std::runtime_error("rank 1 fails in " + block);
       };
       try {
         step.left_by(true, {.step = 1, .seed = 3, .inspect = look});
@@ -170,7 +184,8 @@ TEST(PairsInTurns, ARankThatFailsEndsAll) {
   EXPECT_EQ(*ended, 4);
 }
 
-// All ranks of a stage make the same calls in the same order over all groups, though what they exchange differs; which keys context ranks exchange does too.
+// All ranks of a stage make the same calls in the same order over all groups, though what they exchange
+// differs; which keys context ranks exchange does too.
 TEST(PairsInTurns, RanksOfAStageMakeTheSameCalls) {
   const ProofLayout layout = proof_layout(dual_pipe({.tp = 2, .cp = 2, .ep = 4}));
   const recipe::ModelConfig config = made_small(hybrid(), layout.parallel);
@@ -184,7 +199,8 @@ TEST(PairsInTurns, RanksOfAStageMakeTheSameCalls) {
     for (const observe::CallRecord& call : records.calls) {
       const std::string& group = records.groups[call.group].path;
       if (call.kind == observe::CallKind::kExchange) continue;
-      calls[static_cast<size_t>(thread.rank())].push_back(group.substr(0, group.rfind(' ')) + ": " + call.name);
+      calls[static_cast<size_t>(thread.rank())].push_back(group.substr(0, group.rfind(' ')) + ": " +
+                                                          call.name);
     }
   });
   for (size_t rank = 0; rank < calls.size(); ++rank) EXPECT_EQ(calls[rank], calls[rank / 4 * 4]) << rank;

@@ -1,5 +1,6 @@
-// Calls of a step say how urgent they are: what computing waits for at once first, then values of layers to come, sums of gradients, and sums between
-// copies of shares. What a link makes of it: comm's Delayed.TheHighestPriorityGoesFirst.
+// Calls of a step say how urgent they are: what computing waits for at once first, then values of layers to
+// come, sums of gradients, and sums between copies of shares. What a link makes of it: comm's
+// Delayed.TheHighestPriorityGoesFirst.
 #include "parallel/priorities.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +28,10 @@ struct Urgencies {
 
 class Noting final : public comm::Wrapper {
  public:
-  Noting(std::shared_ptr<comm::Communicator> inner, Urgencies& seen) : Wrapper(std::move(inner)), seen_(seen) {}
-  Noting(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place, Urgencies& seen)
+  Noting(std::shared_ptr<comm::Communicator> inner, Urgencies& seen)
+      : Wrapper(std::move(inner)), seen_(seen) {}
+  Noting(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place,
+         Urgencies& seen)
       : Wrapper(std::move(inner), std::move(place)), seen_(seen) {}
 
   comm::Work start(comm::Call call) override {
@@ -53,7 +56,8 @@ class Noting final : public comm::Wrapper {
 TEST(Priorities, WhatIsNeededFirstGoesFirst) {
   for (const int64_t zero : {1, 3}) {
     const ProofSubject subject =
-        subject_of(longhaul::testing::small_config(), {}, proof_layout({.ranks = 8, .tp = 2, .zero = zero, .zero_copies = 2}), "bf16");
+        subject_of(longhaul::testing::small_config(), {},
+                   proof_layout({.ranks = 8, .tp = 2, .zero = zero, .zero_copies = 2}), "bf16");
     Urgencies seen;
     comm::run_ranks(8, [&](comm::Communicator& rank) {
       Noting world(comm::borrowed(rank), seen);

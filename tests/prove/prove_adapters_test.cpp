@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-recipe::ModelConfig adapted(recipe::ModelConfig config, recipe::AdapterKind kind = recipe::AdapterKind::kLora) {
+recipe::ModelConfig adapted(recipe::ModelConfig config,
+                            recipe::AdapterKind kind = recipe::AdapterKind::kLora) {
   config.lora = {.rank = 3, .alpha = 9, .kind = kind};
   return config;
 }
@@ -37,8 +38,10 @@ TEST(ProveAdapters, OfDenseModels) {
 }
 
 TEST(ProveAdapters, OfExperts) {
-  expect_proved(adapted(hybrid()), {{.ranks = 2, .ep = 2}, {.ranks = 4, .tp = 2, .ep = 2}, {.ranks = 4, .ep = 2, .zero = 3}});
-  const std::vector<Proof> refused = prove({.model = adapted(hybrid()), .layouts = {proof_layout({.ranks = 2, .etp = 2})}});
+  expect_proved(adapted(hybrid()),
+                {{.ranks = 2, .ep = 2}, {.ranks = 4, .tp = 2, .ep = 2}, {.ranks = 4, .ep = 2, .zero = 3}});
+  const std::vector<Proof> refused =
+      prove({.model = adapted(hybrid()), .layouts = {proof_layout({.ranks = 2, .etp = 2})}});
   EXPECT_EQ(refused.at(0).status, Proof::Status::kRefused);
   EXPECT_THAT(refused.at(0).reason, HasSubstr("etp"));
 }

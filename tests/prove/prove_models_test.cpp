@@ -24,8 +24,9 @@ recipe::ModelConfig gpt2() {
   return config;
 }
 
-// TransNormerLLM first, whose first layer turns by learned positions; then what else has a fixed decay, or none. cosFormer's quotients of
-// sums near 0 are as exact in bf16, because they are made in fp32 (docs/models/cosformer.md).
+// TransNormerLLM first, whose first layer turns by learned positions; then what else has a fixed decay, or
+// none. cosFormer's quotients of sums near 0 are as exact in bf16, because they are made in fp32
+// (docs/models/cosformer.md).
 recipe::ModelConfig fixed_decays() {
   recipe::ModelConfig config;
   config.mixers = {Mixer::kTnl, Mixer::kRetnet, Mixer::kCosformer2, Mixer::kCosformer};
@@ -52,7 +53,8 @@ recipe::ModelConfig mamba2() {
   return config;
 }
 
-// Softmax attention beside gated linear attention, experts with shared ones, and two modules that predict further ahead: SpikingBrain's class.
+// Softmax attention beside gated linear attention, experts with shared ones, and two modules that predict
+// further ahead: SpikingBrain's class.
 recipe::ModelConfig mixture() {
   recipe::ModelConfig config;
   config.mixers = {Mixer::kMixture, Mixer::kGla};
@@ -105,7 +107,8 @@ TEST(ProveModels, BothDeltaRules) {
   config.gated_deltanet.negative_eigenvalues = true;
   expect_equal(config, false, "adamw", 11);
 }
-// Over tensor ranks channels are dealt out and rows are not: matrices of both, of one, and fixed slopes of all channels.
+// Over tensor ranks channels are dealt out and rows are not: matrices of both, of one, and fixed slopes of
+// all channels.
 TEST(ProveModels, AnyMemoryOfLcsm) {
   using enum recipe::LcsmOscillation;
   recipe::ModelConfig config;
@@ -113,14 +116,16 @@ TEST(ProveModels, AnyMemoryOfLcsm) {
   config.lcsm.state = 4;
   std::vector<ProofLayout> layouts;
   const std::vector<ProofLayout> usual = proof_layouts({});
-  for (size_t i = 0; i < usual.size(); i += longhaul::testing::takes_all() ? 1 : 9) layouts.push_back(usual[i]);
+  for (size_t i = 0; i < usual.size(); i += longhaul::testing::takes_all() ? 1 : 9)
+    layouts.push_back(usual[i]);
   layouts.push_back(proof_layout({.tp = 2, .cp = 2}));
   int64_t tensor_ranks = 0;
   const auto expect_exact = [&](std::span<const ProofLayout> over) {
     for (const Proof& proof : prove({.model = config, .layouts = {over.begin(), over.end()}})) {
       EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
       EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-      if (proof.layout.find("tp") == std::string::npos || proof.layout.find("etp") != std::string::npos) continue;
+      if (proof.layout.find("tp") == std::string::npos || proof.layout.find("etp") != std::string::npos)
+        continue;
       EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
       ++tensor_ranks;
     }
@@ -131,7 +136,11 @@ TEST(ProveModels, AnyMemoryOfLcsm) {
   }
   const ProofLayout over_tensor_ranks = proof_layout({.tp = 2});
   config.lcsm.expand = recipe::LcsmSource::kFixed;
-  for (const auto& [each, tau] : {std::pair{kMatrix, 16.0}, {kMatrix, 0.0}, {kValue, 0.0}, {kInputValueKey, 4.0}, {kInputKeyValue, 4.0}}) {
+  for (const auto& [each, tau] : {std::pair{kMatrix, 16.0},
+                                  {kMatrix, 0.0},
+                                  {kValue, 0.0},
+                                  {kInputValueKey, 4.0},
+                                  {kInputKeyValue, 4.0}}) {
     config.lcsm.oscillation = each;
     config.lcsm.tau = tau;
     expect_exact({&over_tensor_ranks, 1});

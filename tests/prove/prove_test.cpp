@@ -1,5 +1,5 @@
-// Several ranks give what one process gives: every layout (prove_models_test.cpp: models of every kind). What it takes for granted (that a difference is
-// seen) is shown by scripts/mutations/parallel.
+// Several ranks give what one process gives: every layout (prove_models_test.cpp: models of every kind). What
+// it takes for granted (that a difference is seen) is shown by scripts/mutations/parallel.
 #include "prove/prove.h"
 
 #include <fmt/format.h>
@@ -27,22 +27,23 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// More ranks than two, stages of uneven size or without a layer, a tied embedding whose ends lie on any ranks, bounds that some stages use.
+// More ranks than two, stages of uneven size or without a layer, a tied embedding whose ends lie on any
+// ranks, bounds that some stages use.
 TEST(Prove, PipelinesOfEveryKind) {
   using enum recipe::PipelineSchedule;
   std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each :
-       std::vector<recipe::ParallelOptions>{{.pp = 3},
-                                            {.pp = 2, .pipeline = {.stage_layers = {6, 2}}},
-                                            {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-                                            {.pp = 2, .pipeline = {.schedule = kInterleaved}},
-                                            {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kInterleaved}},
-                                            {.pp = 3, .pipeline = {.schedule = kZbH1}},
-                                            {.pp = 3, .pipeline = {.schedule = kZbV}},
-                                            {.pp = 3, .cp = 2, .zero = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-                                            {.pp = 3, .cp = 2, .zero = 3, .pipeline = {.schedule = kZbV}},
-                                            {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kDualPipe}},
-                                            {.ranks = 16, .pp = 2, .pipeline = {.schedule = kDualPipe}}}) {
+  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
+           {.pp = 3},
+           {.pp = 2, .pipeline = {.stage_layers = {6, 2}}},
+           {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+           {.pp = 2, .pipeline = {.schedule = kInterleaved}},
+           {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kInterleaved}},
+           {.pp = 3, .pipeline = {.schedule = kZbH1}},
+           {.pp = 3, .pipeline = {.schedule = kZbV}},
+           {.pp = 3, .cp = 2, .zero = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+           {.pp = 3, .cp = 2, .zero = 3, .pipeline = {.schedule = kZbV}},
+           {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kDualPipe}},
+           {.ranks = 16, .pp = 2, .pipeline = {.schedule = kDualPipe}}}) {
     layouts.push_back(proof_layout(each));
   }
   std::vector<std::string> refused;
@@ -57,11 +58,14 @@ TEST(Prove, PipelinesOfEveryKind) {
 TEST(Prove, AHybridWithExpertsAndSharedBounds) { expect_equal(hybrid(), true, "adamw", 6); }
 TEST(Prove, AnOptimizerOfWholeMatrices) { expect_equal(hybrid(), true, "came", 11); }
 
-// Sums, largest numbers and whole matrices over tensor, expert and data ranks, and what two optimizers reduce together; by day one layout each, in turns.
+// Sums, largest numbers and whole matrices over tensor, expert and data ranks, and what two optimizers reduce
+// together; by day one layout each, in turns.
 TEST(Prove, EveryOptimizer) {
   std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
-           {.ranks = 4, .tp = 2, .ep = 2, .zero = 1}, {.ranks = 4, .zero = 2}, {.ranks = 4, .pp = 2, .zero = 1}}) {
+  for (const recipe::ParallelOptions& each :
+       std::vector<recipe::ParallelOptions>{{.ranks = 4, .tp = 2, .ep = 2, .zero = 1},
+                                            {.ranks = 4, .zero = 2},
+                                            {.ranks = 4, .pp = 2, .zero = 1}}) {
     layouts.push_back(proof_layout(each));
   }
   size_t turn = 0;
@@ -70,7 +74,8 @@ TEST(Prove, EveryOptimizer) {
     if (!longhaul::testing::takes_all()) today = {layouts[turn++ % layouts.size()]};
     recipe::OptimOptions options{.name = std::string(entry.name)};
     if (entry.name == "came")
-      options.groups = {{.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "muon", .lr_factor = 0.5}};
+      options.groups = {
+          {.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "muon", .lr_factor = 0.5}};
     for (const Proof& proof : prove({.model = hybrid(), .optim = options, .layouts = today})) {
       EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
       EXPECT_LE(proof.worst, kProofBound) << entry.name << ", " << proof.layout << ": " << proof.tensor;
@@ -78,7 +83,8 @@ TEST(Prove, EveryOptimizer) {
   }
 }
 
-// One norm, one gathering and one sum for both mixers of a layer, biases added once; experts beside a mixer whose products are summed.
+// One norm, one gathering and one sum for both mixers of a layer, biases added once; experts beside a mixer
+// whose products are summed.
 TEST(Prove, ParallelBlocksInParts) {
   for (const int64_t experts : {0, 4}) {
     recipe::ModelConfig config = hybrid();
@@ -86,7 +92,10 @@ TEST(Prove, ParallelBlocksInParts) {
     config.experts = experts;
     config.bias = true;
     config.tie_embeddings = false;
-    expect_proved(config, {{.ranks = 2}, {.tp = 2}, {.tp = 2, .tp_chunks = 3}, {.ranks = 4, .tp = 2, .tp_chunks = 2, .cp = 2, .zero = 2}});
+    expect_proved(config, {{.ranks = 2},
+                           {.tp = 2},
+                           {.tp = 2, .tp_chunks = 3},
+                           {.ranks = 4, .tp = 2, .tp_chunks = 2, .cp = 2, .zero = 2}});
   }
 }
 
@@ -97,7 +106,8 @@ TEST(Prove, TheLayoutOfTheRecipe) {
   const Proof proof = prove({.model = hybrid(), .layouts = {layouts.back()}})[0];
   EXPECT_TRUE(proof.holds) << proof.reason;
   EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.reason;
-  EXPECT_EQ(proof_layouts(proof_layout({.tp = 2})).size(), proof_layouts({}).size()) << "one of the usual ones";
+  EXPECT_EQ(proof_layouts(proof_layout({.tp = 2})).size(), proof_layouts({}).size())
+      << "one of the usual ones";
   // Four layers on three stages: the first two have the layers that share bounds.
   recipe::ModelConfig shared = dense_linear();
   shared.mixers = {Mixer::kHgrn2, Mixer::kSoftmax};
@@ -119,8 +129,9 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   config.mixers = {Mixer::kSoftmax};
   config.softmax.kv_heads = 1;
   config.heads = 4;
-  const Proof refused =
-      prove({.model = config, .layouts = {proof_layout({.cp = 3, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
+  const Proof refused = prove(
+      {.model = config,
+       .layouts = {proof_layout({.cp = 3, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
   EXPECT_EQ(refused.layout, "cp3-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
   EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 1 found"));
@@ -133,22 +144,28 @@ TEST(Prove, WhatTrainRefusesIsRefused) {
   config.experts = 6;
   const std::vector<Proof> proofs =
       prove({.model = config,
-             .layouts = {proof_layout({.pp = 4}), proof_layout({.ep = 4}), proof_layout({.pp = 2, .pipeline = {.stage_layers = {3, 1}}})},
+             .layouts = {proof_layout({.pp = 4}), proof_layout({.ep = 4}),
+                         proof_layout({.pp = 2, .pipeline = {.stage_layers = {3, 1}}})},
              .dtype = recipe::Dtype::kFp64});
   for (const Proof& proof : proofs) EXPECT_EQ(proof.status, Proof::Status::kRefused) << proof.layout;
-  EXPECT_THAT(proofs[0].reason, HasSubstr("more pipeline stages than layers: parallel.pp of at most 2 expected, 4 found"));
+  EXPECT_THAT(proofs[0].reason,
+              HasSubstr("more pipeline stages than layers: parallel.pp of at most 2 expected, 4 found"));
   EXPECT_THAT(proofs[1].reason, HasSubstr("6 experts"));
   EXPECT_THAT(proofs[2].reason, HasSubstr("2 together expected, 4 found"));
 }
 
-// Numbers that the small model is made for: nine experts on three ranks, six heads on three, replicas that do not divide eight rows, and stages of
-// a model of many layers.
+// Numbers that the small model is made for: nine experts on three ranks, six heads on three, replicas that do
+// not divide eight rows, and stages of a model of many layers.
 TEST(Prove, WhatTrainTakesIsTried) {
   recipe::ModelConfig config = hybrid();
   config.layers = 12;
   config.experts = 9;
   config.heads = config.softmax.kv_heads = 6;
-  expect_proved(config, {{.ep = 3}, {.ranks = 3}, {.ranks = 6, .zero = 1}, {.tp = 3}, {.pp = 2, .pipeline = {.stage_layers = {7, 5}}}});
+  expect_proved(config, {{.ep = 3},
+                         {.ranks = 3},
+                         {.ranks = 6, .zero = 1},
+                         {.tp = 3},
+                         {.pp = 2, .pipeline = {.stage_layers = {7, 5}}}});
   EXPECT_EQ(proof_rows(8), 8);
   EXPECT_EQ(proof_rows(3), 12);
   EXPECT_EQ(proof_rows(16), 32);
@@ -167,22 +184,26 @@ TEST(Prove, TheRecipesOwnLayoutHasWhatItTrainsWith) {
   EXPECT_EQ(proof_layouts(own).back().name, own.name);
 }
 
-// The small model has heads for as many ranks as are asked for; whether the recipe's own can be dealt out is what counts.
+// The small model has heads for as many ranks as are asked for; whether the recipe's own can be dealt out is
+// what counts.
 TEST(Prove, HeadsThatTheRecipesRanksCannotShareAreRefused) {
   recipe::ModelConfig config = dense_linear();
   config.mixers = {Mixer::kSoftmax, Mixer::kLightning};
   config.heads = 4;
   config.softmax.kv_heads = 2;
-  const std::vector<Proof> proofs = prove({.model = config,
-                                           .layouts = {proof_layout({.tp = 2}), proof_layout({.tp = 4}), proof_layout({.tp = 8})},
-                                           .dtype = recipe::Dtype::kFp64});
-  for (const size_t tried : {size_t{0}, size_t{1}}) EXPECT_EQ(proofs[tried].status, Proof::Status::kTried) << proofs[tried].reason;
+  const std::vector<Proof> proofs =
+      prove({.model = config,
+             .layouts = {proof_layout({.tp = 2}), proof_layout({.tp = 4}), proof_layout({.tp = 8})},
+             .dtype = recipe::Dtype::kFp64});
+  for (const size_t tried : {size_t{0}, size_t{1}})
+    EXPECT_EQ(proofs[tried].status, Proof::Status::kTried) << proofs[tried].reason;
   EXPECT_EQ(proofs[2].status, Proof::Status::kRefused);
   EXPECT_THAT(proofs[2].reason, HasSubstr("4 heads cannot be dealt out to 8"));
 }
 
-// Four tensor ranks, two of which have the same key head each, in every mixer that has key heads of its own; and one for all. The ranks' own sums of
-// its gradient, counted once in the norm, shared by ZeRO, under clipping; saved by such ranks and loaded by others.
+// Four tensor ranks, two of which have the same key head each, in every mixer that has key heads of its own;
+// and one for all. The ranks' own sums of its gradient, counted once in the norm, shared by ZeRO, under
+// clipping; saved by such ranks and loaded by others.
 TEST(Prove, TensorRanksThatOutnumberKeyHeads) {
   recipe::ModelConfig config;
   config.mixers = {Mixer::kSoftmax, Mixer::kGla, Mixer::kGatedDeltaNet, Mixer::kMixture};
@@ -191,22 +212,28 @@ TEST(Prove, TensorRanksThatOutnumberKeyHeads) {
   config.softmax.bias = recipe::AttentionBias::kQkv;
   expect_proved(config, {{.tp = 4}, {.ranks = 4, .tp = 2, .zero = 1}, {.tp = 4, .tp_chunks = 3, .zero = 3}});
   if (longhaul::testing::takes_all()) {
-    expect_proved(config, {{.ranks = 8, .tp = 4, .zero = 2},
-                           {.tp = 8},
-                           {.ranks = 8, .tp = 4, .zero = 3, .zero_copies = 2},
-                           {.tp = 4, .pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
-                           {.tp = 4, .cp = 2, .zero = 1, .context = {.softmax = recipe::ContextMethod::kTwoLevel}}});
+    expect_proved(config,
+                  {{.ranks = 8, .tp = 4, .zero = 2},
+                   {.tp = 8},
+                   {.ranks = 8, .tp = 4, .zero = 3, .zero_copies = 2},
+                   {.tp = 4, .pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
+                   {.tp = 4, .cp = 2, .zero = 1, .context = {.softmax = recipe::ContextMethod::kTwoLevel}}});
   }
   config.softmax.kv_heads = 1;
   expect_proved(config, {{.tp = 2}, {.ranks = 4, .tp = 2, .zero = 2}});
 }
 
-// From the exact numbers ranks are no further than twice as far as one process, which is some units of 2^-24 away; it has been run in fp32, and fp64 says
-// nothing of it.
+// From the exact numbers ranks are no further than twice as far as one process, which is some units of 2^-24
+// away; it has been run in fp32, and fp64 says nothing of it.
 TEST(Prove, InFp32) {
   std::vector<ProofLayout> layouts;
-  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{
-           {.ranks = 2}, {.tp = 2}, {.cp = 2}, {.pp = 2}, {.ranks = 4, .ep = 2, .etp = 2, .zero = 1}, {.ranks = 4, .tp = 2, .zero = 3}}) {
+  for (const recipe::ParallelOptions& each :
+       std::vector<recipe::ParallelOptions>{{.ranks = 2},
+                                            {.tp = 2},
+                                            {.cp = 2},
+                                            {.pp = 2},
+                                            {.ranks = 4, .ep = 2, .etp = 2, .zero = 1},
+                                            {.ranks = 4, .tp = 2, .zero = 3}}) {
     layouts.push_back(proof_layout(each));
   }
   for (const Proof& proof : prove({.model = hybrid(), .layouts = layouts, .dtype = recipe::Dtype::kFp32})) {
@@ -251,18 +278,23 @@ TEST(Prove, FindsEveryMistake) {
   for (size_t i = 0; i < proofs.size(); ++i) {
     const ProofMistake* const mistake = request.layouts[i].mistake;
     EXPECT_EQ(proofs[i].status, Proof::Status::kTried) << proofs[i].layout << ": " << proofs[i].reason;
-    EXPECT_EQ(proofs[i].holds, mistake == nullptr) << (mistake ? mistake->name : proofs[i].layout) << ": " << proofs[i].reason;
+    EXPECT_EQ(proofs[i].holds, mistake == nullptr)
+        << (mistake ? mistake->name : proofs[i].layout) << ": " << proofs[i].reason;
   }
 }
 
-// Values that all ranks alike forget to write again behind the update, where all else is right: the loss of the second step says so, or the masters.
+// Values that all ranks alike forget to write again behind the update, where all else is right: the loss of
+// the second step says so, or the masters.
 TEST(Prove, StaleValuesAreFoundInBf16) {
-  const Proof found = prove({.model = hybrid(), .layouts = {planted(proof_mistake("stale-values-in-bf16"))}})[0];
+  const Proof found =
+      prove({.model = hybrid(), .layouts = {planted(proof_mistake("stale-values-in-bf16"))}})[0];
   EXPECT_FALSE(found.holds);
-  EXPECT_THAT(found.reason, ::testing::AnyOf(HasSubstr("are not the rounding of their masters"), StartsWith("bf16 loss of step 2")));
+  EXPECT_THAT(found.reason, ::testing::AnyOf(HasSubstr("are not the rounding of their masters"),
+                                             StartsWith("bf16 loss of step 2")));
 }
 
-// A rank whose model has other sizes than the others' ends in an error of communication. That finds nothing: it is no comparison of numbers.
+// A rank whose model has other sizes than the others' ends in an error of communication. That finds nothing:
+// it is no comparison of numbers.
 TEST(Prove, AnErrorOfCommunicationIsNoMistakeFound) {
   const ProofMistake sizes{.name = "other-sizes",
                            .what = "One replica has other sizes.",
@@ -307,8 +339,8 @@ TEST(ProofLayouts, EveryMeshAndEveryPairThatCanBe) {
     const recipe::ParallelOptions& of = layout.parallel;
     meshes[of.world()].insert(fmt::format("{} {} {} {} {}", of.pp, of.cp, of.tp, of.ep, of.etp));
   }
-  // Powers of two that divide the world: of pp stages, cp·tp and ep·etp each divide world / pp. With n = log2(world / pp) there are
-  // (n+1)(n+2)/2 pairs of either, so 1; 9 + 1; 36 + 9 + 1.
+  // Powers of two that divide the world: of pp stages, cp·tp and ep·etp each divide world / pp. With n =
+  // log2(world / pp) there are (n+1)(n+2)/2 pairs of either, so 1; 9 + 1; 36 + 9 + 1.
   EXPECT_EQ(meshes[1].size(), 1U);
   EXPECT_EQ(meshes[2].size(), 10U);
   EXPECT_EQ(meshes[4].size(), 46U);

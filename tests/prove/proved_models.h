@@ -40,7 +40,8 @@ inline recipe::ModelConfig without_order() {
   return config;
 }
 
-inline void expect_proved(const recipe::ModelConfig& config, const std::vector<recipe::ParallelOptions>& all) {
+inline void expect_proved(const recipe::ModelConfig& config,
+                          const std::vector<recipe::ParallelOptions>& all) {
   std::vector<ProofLayout> layouts;
   for (const recipe::ParallelOptions& each : all) layouts.push_back(proof_layout(each));
   for (const Proof& proof : prove({.model = config, .layouts = layouts})) {
@@ -50,18 +51,22 @@ inline void expect_proved(const recipe::ModelConfig& config, const std::vector<r
 }
 
 // The usual layouts; `every`: each of them, or one of so many (all in nightly.whole_prove).
-inline void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw", size_t every = 1) {
+inline void expect_equal(const recipe::ModelConfig& config, bool experts,
+                         const std::string& optimizer = "adamw", size_t every = 1) {
   std::vector<ProofLayout> layouts;
   const std::vector<ProofLayout> usual = proof_layouts({});
   const size_t apart = longhaul::testing::takes_all() ? 1 : every;
   for (size_t i = 0; i < usual.size(); i += apart) layouts.push_back(usual[i]);
-  const std::vector<Proof> proofs = prove({.model = config, .optim = {.name = optimizer}, .layouts = layouts});
+  const std::vector<Proof> proofs =
+      prove({.model = config, .optim = {.name = optimizer}, .layouts = layouts});
   ASSERT_EQ(proofs.size(), layouts.size());
-  std::map<std::string, std::string> before;  // by documents, packed or in whole rows, and by the order of sums
+  // by documents, packed or in whole rows, and by the order of sums
+  std::map<std::string, std::string> before;
   for (const Proof& proof : proofs) {
     EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
     EXPECT_LE(proof.worst, kProofBound) << proof.layout << ": " << proof.tensor;
-    const bool of_experts = proof.layout.find("-ep") != std::string::npos || proof.layout.find("-etp") != std::string::npos;
+    const bool of_experts =
+        proof.layout.find("-ep") != std::string::npos || proof.layout.find("-etp") != std::string::npos;
     const bool over_shares = proof.layout == "dp4-zero3-elastic" && optimizer == "came";
     EXPECT_EQ(proof.status, of_experts && !experts ? Proof::Status::kSkipped
                             : over_shares          ? Proof::Status::kRefused
@@ -74,7 +79,8 @@ inline void expect_equal(const recipe::ModelConfig& config, bool experts, const 
       continue;
     }
     const bool elastic = proof.layout.ends_with("-elastic");
-    EXPECT_TRUE(!elastic || proof.worst == 0) << proof.layout << ": " << proof.worst << " in " << proof.tensor;
+    EXPECT_TRUE(!elastic || proof.worst == 0)
+        << proof.layout << ": " << proof.worst << " in " << proof.tensor;
     std::string& earlier = before[elastic                               ? "elastic"
                                   : proof.layout.ends_with("-weighted") ? "weighted"
                                   : proof.layout.ends_with("-rows")     ? "rows"

@@ -17,7 +17,8 @@ std::vector<ReadRecord> made_records(const std::string& task, int64_t level, int
   const TaskEntry& entry = task_named(task);
   const KnobValues knobs = at_level(entry.knobs, level);
   for (const MadePuzzle& made : make_puzzles({.task = &entry, .knobs = knobs, .seed = 3, .count = count})) {
-    records.push_back(read_record(to_record(made, {&entry, knobs, level, 3, Language::kEnglish}).dump(), "made"));
+    records.push_back(
+        read_record(to_record(made, {&entry, knobs, level, 3, Language::kEnglish}).dump(), "made"));
   }
   return records;
 }
@@ -25,17 +26,18 @@ std::vector<ReadRecord> made_records(const std::string& task, int64_t level, int
 TEST(AnswerPairsOfPuzzles, OneIsRightAndTheOtherIsNot) {
   const std::vector<ReadRecord> records = made_records("dyck_language", 2, 30);
   size_t next = 0;
-  const AnswerPairs pairs = make_answer_pairs(records, {.before = "\n> ", .after = "."}, [&](const ordered_json& pair) {
-    const ReadRecord& record = records[next++];
-    const auto payload = [&](const char* side) {
-      const auto text = pair.at(side).get<std::string>();
-      EXPECT_EQ(text.back(), '.');
-      return text.substr(0, text.size() - 1);
-    };
-    EXPECT_TRUE(verdict_on_payload(record, payload("chosen")).accepted());
-    EXPECT_FALSE(verdict_on_payload(record, payload("rejected")).accepted());
-    EXPECT_TRUE(pair.at("prompt").get<std::string>().ends_with("\n> "));
-  });
+  const AnswerPairs pairs =
+      make_answer_pairs(records, {.before = "\n> ", .after = "."}, [&](const ordered_json& pair) {
+        const ReadRecord& record = records[next++];
+        const auto payload = [&](const char* side) {
+          const auto text = pair.at(side).get<std::string>();
+          EXPECT_EQ(text.back(), '.');
+          return text.substr(0, text.size() - 1);
+        };
+        EXPECT_TRUE(verdict_on_payload(record, payload("chosen")).accepted());
+        EXPECT_FALSE(verdict_on_payload(record, payload("rejected")).accepted());
+        EXPECT_TRUE(pair.at("prompt").get<std::string>().ends_with("\n> "));
+      });
   EXPECT_EQ(pairs.made, 30);
   EXPECT_EQ(next, 30u);
 }

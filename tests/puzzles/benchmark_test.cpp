@@ -1,4 +1,5 @@
-// Benchmarks in the forms in which they are published, with problems and answers of our own; verdicts by hand.
+// Benchmarks in the forms in which they are published, with problems and answers of our own; verdicts by
+// hand.
 #include "puzzles/grade/benchmark.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +54,8 @@ TEST_F(Benchmarks, KorBench) {
   const char* const kPuzzle = R"({"question": "?", "answer": "[[1 2,3 4]]", "category": "puzzle"})";
   EXPECT_EQ(share(kPuzzle, "[[1 2\n3 4]]"), 1);
   EXPECT_EQ(share(kPuzzle, "[[1 2,4 3]]"), 0);
-  EXPECT_EQ(share(R"({"question": "?", "answer": "[[-3]]", "category": "operation"})", "[[3]]"), 0) << "a sign is no ornament";
+  EXPECT_EQ(share(R"({"question": "?", "answer": "[[-3]]", "category": "operation"})", "[[3]]"), 0)
+      << "a sign is no ornament";
 }
 
 TEST_F(Benchmarks, BigBenchHard) {
@@ -71,7 +73,8 @@ TEST_F(Benchmarks, BigBenchHard) {
   EXPECT_EQ(bbh("24", "The answer is 2"), 0);
   EXPECT_EQ(bbh("apple, pear", "The answer is apple,pear"), 1);
   EXPECT_EQ(bbh("] ) }", "The answer is ] ) }"), 1);
-  const auto problems = read(R"({"canary": "x", "examples": [{"input": "a", "target": "1"}, {"input": "b", "target": 2}]})");
+  const auto problems =
+      read(R"({"canary": "x", "examples": [{"input": "a", "target": "1"}, {"input": "b", "target": 2}]})");
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[1].group, "file");
   EXPECT_TRUE(grade(problems[1], "bbh", "The answer is 2.").right());
@@ -98,13 +101,18 @@ TEST_F(Benchmarks, ZebraLogicCountsCells) {
 ```)"),
             0.5);
   EXPECT_EQ(share(kZebra, R"({"House 1": {"Name": "Ann"}})"), 0.25);
-  EXPECT_EQ(share(kZebra, R"({"House 1": {"Name": "Ann", "Pet": "cat"}, "House 2": {"Name": "Bob", "Pet": "dog"}} or {"House 1": 3})"), 0);
+  EXPECT_EQ(
+      share(
+          kZebra,
+          R"({"House 1": {"Name": "Ann", "Pet": "cat"}, "House 2": {"Name": "Bob", "Pet": "dog"}} or {"House 1": 3})"),
+      0);
   EXPECT_EQ(share(kZebra, std::string(100'000, '}')), 0);
   EXPECT_FALSE(grade(read(kZebra).front(), "zebra-logic", "Ann has the cat").answered);
 }
 
 TEST_F(Benchmarks, Mathematics) {
-  const char* const kSolution = R"({"problem": "?", "solution": "It is \\boxed{\\frac{1}{2}}.", "subject": "Algebra"})";
+  const char* const kSolution =
+      R"({"problem": "?", "solution": "It is \\boxed{\\frac{1}{2}}.", "subject": "Algebra"})";
   EXPECT_EQ(share(kSolution, "so $\\boxed{0.5}$"), 1);
   EXPECT_EQ(share(kSolution, "\\boxed{1} … \\boxed{\\frac{2}{4}} and \\boxed{3"), 1) << "the last whole one";
   EXPECT_EQ(share(kSolution, "<think>\\boxed{0.5}</think>\\boxed{0.6}"), 0);
@@ -116,7 +124,8 @@ TEST_F(Benchmarks, Mathematics) {
 }
 
 TEST_F(Benchmarks, BadFilesAreToldByLineAndField) {
-  EXPECT_THAT(refused("{\"problem\": \"?\", \"answer\": 1}\n\n{\"problem\": \"?\"}\n"), HasSubstr("file.jsonl:3"));
+  EXPECT_THAT(refused("{\"problem\": \"?\", \"answer\": 1}\n\n{\"problem\": \"?\"}\n"),
+              HasSubstr("file.jsonl:3"));
   EXPECT_THAT(refused("{\"problem\": \"?\", \"answer\": 1}\n{\n"), HasSubstr("file.jsonl:2"));
   EXPECT_THAT(refused("[3]"), HasSubstr("an object"));
   EXPECT_THAT(refused(""), HasSubstr("none"));
@@ -128,8 +137,9 @@ TEST_F(Benchmarks, BadFilesAreToldByLineAndField) {
 TEST_F(Benchmarks, ResultsAreToldByGroup) {
   const auto problems = read(
       R"([{"problem": "?", "answer": 1, "subject": "a"}, {"problem": "?", "answer": 2, "subject": "a"}, {"problem": "?", "answer": 3, "subject": "b"}])");
-  const BenchmarkResults results =
-      grade_all(problems, "math", {{"\\boxed{1}", "\\boxed{2}"}, {"\\boxed{2}", "\\boxed{2}"}, {"none", "\\boxed{4}"}}, "answers");
+  const BenchmarkResults results = grade_all(
+      problems, "math", {{"\\boxed{1}", "\\boxed{2}"}, {"\\boxed{2}", "\\boxed{2}"}, {"none", "\\boxed{4}"}},
+      "answers");
   EXPECT_DOUBLE_EQ(average(results.groups.at("a").problems).mean, 0.75);
   EXPECT_DOUBLE_EQ(average(results.all.problems).mean, 0.5);
   EXPECT_DOUBLE_EQ(pass_at_k(results.all.problems, 2).mean, 2.0 / 3);
@@ -138,7 +148,8 @@ TEST_F(Benchmarks, ResultsAreToldByGroup) {
   EXPECT_THROW(grade_all(problems, "math", {{"1"}}, "answers"), Error);
   EXPECT_EQ(read_responses(R"({"response": ["a", "b"]})", "x").size(), 2u);
   EXPECT_EQ(read_responses(R"("a")", "x").size(), 1u);
-  for (const char* bad : {"[]", "3", "{}", R"(["a", 3])", "{\"response\": []}"}) EXPECT_THROW(read_responses(bad, "x"), Error) << bad;
+  for (const char* bad : {"[]", "3", "{}", R"(["a", 3])", "{\"response\": []}"})
+    EXPECT_THROW(read_responses(bad, "x"), Error) << bad;
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-LevelResult level_of(int64_t level, const std::vector<Tried>& puzzles) { return {.level = level, .puzzles = puzzles}; }
+LevelResult level_of(int64_t level, const std::vector<Tried>& puzzles) {
+  return {.level = level, .puzzles = puzzles};
+}
 
 template <class Work>
 std::string calibration_error(const Work& work) {
@@ -60,19 +62,23 @@ class Calibrating : public ::testing::Test {
             .model = {{"name", "pretended"}},
             .journal = folder_.path() / "levels.json.unfinished"};
   }
-  // The answers of a model that solves the puzzles of levels below `solves`, one answer of three at that level, none above. It looks the puzzle up.
+  // The answers of a model that solves the puzzles of levels below `solves`, one answer of three at that
+  // level, none above. It looks the puzzle up.
   std::vector<std::string> answers(const std::string& prompt, int64_t count, int64_t solves) {
     ++asked_;
     std::vector<std::string> all;
     for (int64_t level = 0; level <= 2; ++level) {
       for (int64_t index = 0; index < 4; ++index) {
-        const auto made = make_puzzle(mathador::kTask, at_level(mathador::kTask.knobs, level), kValidationSeeds, index);
+        const auto made =
+            make_puzzle(mathador::kTask, at_level(mathador::kTask.knobs, level), kValidationSeeds, index);
         if (!made ||
-            asked_prompt(mathador::kTask.prompt(made->puzzle.given, Language::kEnglish, template_of(index)), Language::kEnglish) != prompt)
+            asked_prompt(mathador::kTask.prompt(made->puzzle.given, Language::kEnglish, template_of(index)),
+                         Language::kEnglish) != prompt)
           continue;
         for (int64_t i = 0; i < count; ++i) {
           const bool right = level < solves || (level == solves && i == 0);
-          all.push_back("<think>so</think><answer>" + (right ? made->puzzle.solution : std::string("1 + 1")) + "</answer>");
+          all.push_back("<think>so</think><answer>" + (right ? made->puzzle.solution : std::string("1 + 1")) +
+                        "</answer>");
         }
         return all;
       }
@@ -91,7 +97,8 @@ TEST_F(Calibrating, CountsWhatIsAccepted) {
     with.at_once = at_once;
     std::atomic<int> told = 0;
     const Calibration all = calibrate(
-        with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); }, [&] { ++told; });
+        with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); },
+        [&] { ++told; });
     const TaskLevels& mathador = all.at("mathador");
     ASSERT_EQ(mathador.levels.size(), 3u);
     const double rates[] = {1, 1.0 / 3, 0};
@@ -119,17 +126,22 @@ TEST_F(Calibrating, GoesOnWhereItWasKilled) {
   }
   std::atomic<int> told = 0;
   const Calibration all = calibrate(
-      with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); }, [&] { ++told; });
+      with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); },
+      [&] { ++told; });
   EXPECT_EQ(asked_, 12) << "what was finished is not asked again";
   EXPECT_EQ(told, 12);
   EXPECT_DOUBLE_EQ(average(all.at("mathador").levels[1].puzzles).mean, 1.0 / 3);
   EXPECT_EQ(all.at("mathador").levels[0].strict_format, 12);
-  calibrate(with, [&](const std::string&, int64_t, uint64_t) -> std::vector<std::string> { throw Error({.what = "asked again"}); });
+  calibrate(with, [&](const std::string&, int64_t, uint64_t) -> std::vector<std::string> {
+    throw Error({.what = "asked again"});
+  });
 }
 
 TEST_F(Calibrating, AnotherCalibrationDoesNotGoOnWithIt) {
   CalibrateSettings with = settings({&mathador::kTask});
-  const auto ask = [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); };
+  const auto ask = [&](const std::string& prompt, int64_t count, uint64_t) {
+    return answers(prompt, count, 1);
+  };
   calibrate(with, ask);
   with.answers = 2;
   EXPECT_THAT(calibration_error([&] { calibrate(with, ask); }), HasSubstr("other settings"));
@@ -139,7 +151,8 @@ TEST_F(Calibrating, AnotherCalibrationDoesNotGoOnWithIt) {
 
 TEST_F(Calibrating, ItsFileIsReadAgain) {
   const CalibrateSettings with = settings({&mathador::kTask});
-  Calibration all = calibrate(with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); });
+  Calibration all = calibrate(
+      with, [&](const std::string& prompt, int64_t count, uint64_t) { return answers(prompt, count, 1); });
   all["sudoku"] = {.levels = {level_of(0, {{10, 0}, {10, 0}})}};
   const std::filesystem::path file = folder_.path() / "levels.json";
   const nlohmann::ordered_json json = calibration_json(with, all);
@@ -149,7 +162,8 @@ TEST_F(Calibrating, ItsFileIsReadAgain) {
   ASSERT_EQ(bands.size(), 1u) << "sudoku has no band";
   EXPECT_EQ(bands.at("mathador").lower, 1);
   EXPECT_EQ(bands.at("mathador").upper, 1);
-  write_text_atomically(file, R"({"tasks": {"mathador": {"lower": 4, "upper": 7}, "sudoku": {"lower": 2, "upper": null}}})");
+  write_text_atomically(
+      file, R"({"tasks": {"mathador": {"lower": 4, "upper": 7}, "sudoku": {"lower": 2, "upper": null}}})");
   take_upper_levels(all, file);
   EXPECT_EQ(all["mathador"].lower, 1);
   EXPECT_EQ(all["mathador"].upper, 7);
@@ -159,7 +173,8 @@ TEST_F(Calibrating, ItsFileIsReadAgain) {
 }
 
 TEST(ChatModelAddress, MayEndInTheVersionOrNot) {
-  for (const char* url : {"http://h:8000", "http://h:8000/", "http://h:8000/v1", "http://h:8000/v1/chat/completions"})
+  for (const char* url :
+       {"http://h:8000", "http://h:8000/", "http://h:8000/v1", "http://h:8000/v1/chat/completions"})
     EXPECT_EQ(chat_address(url).path, "/v1/chat/completions") << url;
 }
 
@@ -170,13 +185,15 @@ TEST(ChatModelAnswers, AreAskedForAgainWhereTheServerIsBusy) {
     ++asked;
     if (busy-- > 0) return HttpReply{.status = 503, .body = "later"};
     const auto json = nlohmann::json::parse(request.body);
-    const std::string content = json["model"].get<std::string>() + "|" + json["messages"][0]["content"].get<std::string>() + "|" +
+    const std::string content = json["model"].get<std::string>() + "|" +
+                                json["messages"][0]["content"].get<std::string>() + "|" +
                                 json["seed"].dump() + "|" + json["max_tokens"].dump() + "|" + request.path;
     return HttpReply{.body = nlohmann::json{{"choices", {{{"message", {{"content", content}}}}}}}.dump()};
   });
   ChatModel model{.address = chat_address(server.url()), .model = "m", .tokens = 7, .first_pause_s = 0.001};
-  EXPECT_EQ(chat_answers(model, "why?", 2, 40),
-            (std::vector<std::string>{"m|why?|40|7|/v1/chat/completions", "m|why?|41|7|/v1/chat/completions"}));
+  EXPECT_EQ(
+      chat_answers(model, "why?", 2, 40),
+      (std::vector<std::string>{"m|why?|40|7|/v1/chat/completions", "m|why?|41|7|/v1/chat/completions"}));
   EXPECT_EQ(asked, 4);
   busy = 2;
   model.retries = 1;
@@ -192,7 +209,8 @@ TEST(ChatModelAnswers, WhatIsRefusedIsSaidWithTheServersWords) {
   EXPECT_THAT(calibration_error([&] { chat_answers(model, "?", 1, 0); }), HasSubstr("no model of that name"));
   status = 200;
   body = R"({"choices": []})";
-  EXPECT_THAT(calibration_error([&] { chat_answers(model, "?", 1, 0); }), HasSubstr("choices[0].message.content"));
+  EXPECT_THAT(calibration_error([&] { chat_answers(model, "?", 1, 0); }),
+              HasSubstr("choices[0].message.content"));
   body = R"({"choices": [{"message": {"content": null}}]})";
   EXPECT_EQ(chat_answers(model, "?", 1, 0), std::vector<std::string>{""});
   model.key = "";

@@ -30,7 +30,8 @@ TEST(PuzzleSets, AreTheSameBytesOnAnyNumberOfThreads) {
       set_threads(count);
       const auto path = folder / ("set" + ending);
       RecordWriter writer(path, format_to_write(path.string(), false));
-      make_data_set(set, {.seed = 4}, [&](const MadePuzzle& made, const RecordOf& of) { writer.write(to_record(made, of)); });
+      make_data_set(set, {.seed = 4},
+                    [&](const MadePuzzle& made, const RecordOf& of) { writer.write(to_record(made, of)); });
       writer.finish();
       EXPECT_EQ(writer.rows(), puzzles_of(set));
       different.insert(read_text(path));
@@ -44,8 +45,10 @@ TEST(PuzzleSets, HaveNoPuzzleTwiceOverLevelsAndSplits) {
   // With three numbers up to 9 there are few different puzzles, and levels that differ in nothing would have
   // the same.
   const TaskEntry& task = task_named("mathador");
-  const KnobValues knobs = with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 3}, {"largest", 9}});
-  const DataSet set = {{&task, knobs, 0, 15, 0, true}, {&task, knobs, 0, 15, 0, false}, {&task, knobs, 1, 10, 0, false}};
+  const KnobValues knobs =
+      with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 3}, {"largest", 9}});
+  const DataSet set = {
+      {&task, knobs, 0, 15, 0, true}, {&task, knobs, 0, 15, 0, false}, {&task, knobs, 1, 10, 0, false}};
   std::set<std::string> different;
   int64_t validation = 0, told = 0;
   make_data_set(
@@ -53,7 +56,8 @@ TEST(PuzzleSets, HaveNoPuzzleTwiceOverLevelsAndSplits) {
       [&](const MadePuzzle& made, const RecordOf& of) {
         EXPECT_TRUE(different.insert(task.canonical(made.puzzle.given)).second) << made.puzzle.given.dump();
         validation += (of.seed & kValidationSeeds) != 0 ? 1 : 0;
-        EXPECT_EQ(to_record(made, of)["data_source"], (of.seed & kValidationSeeds) != 0 ? "val/mathador" : "mathador");
+        EXPECT_EQ(to_record(made, of)["data_source"],
+                  (of.seed & kValidationSeeds) != 0 ? "val/mathador" : "mathador");
       },
       [&](int64_t made) { told = made; });
   EXPECT_EQ(different.size(), 40u);
@@ -70,7 +74,8 @@ TEST(PuzzleSets, OfThePublicNamesHaveTheirTasksAndLevels) {
       EXPECT_LE(part.level, most);
       EXPECT_EQ(part.knobs, at_level(part.task->knobs, part.level));
     }
-    EXPECT_EQ(counts.contains("kukurasu"), std::string_view(name) == "hard");  // one of the eight that the easy set lacks
+    // one of the eight that the easy set lacks
+    EXPECT_EQ(counts.contains("kukurasu"), std::string_view(name) == "hard");
     EXPECT_TRUE(counts.contains("sudoku"));
     EXPECT_TRUE(std::string_view(name) == "easy" || counts.size() == tasks().size());
     for (const auto& [key, both] : counts) {
@@ -93,7 +98,9 @@ TEST(PuzzleSets, OfAMixtureHaveItsLevels) {
 
 TEST(PuzzleScores, TellAWrongFormatFromAWrongAnswer) {
   const TaskEntry& task = task_named("sudoku");
-  ReadRecord record{.task = &task, .given = nlohmann::json::parse(R"({"original_sudoku": [[1,"X",3,4],[3,4,1,2],[2,1,4,3],[4,3,2,"X"]]})")};
+  ReadRecord record{.task = &task,
+                    .given = nlohmann::json::parse(
+                        R"({"original_sudoku": [[1,"X",3,4],[3,4,1,2],[2,1,4,3],[4,3,2,"X"]]})")};
   const std::string right = "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]";
   struct Case {
     std::string response;
@@ -106,8 +113,10 @@ TEST(PuzzleScores, TellAWrongFormatFromAWrongAnswer) {
         Case{"so: <answer>" + right + "</answer>", 0, 0, false, true, true, true},
         Case{"<think>t</think><answer>no idea</answer>", 0.25, 0, true, false, false, false},
         Case{"<think>t</think><answer>[[1,2],[2,1]]</answer>", 0.5, 0, true, true, false, false},
-        Case{"<think>t</think><answer>[[2,1,3,4],[3,4,1,2],[1,2,4,3],[4,3,2,1]]</answer>", 0.75, 0, true, true, true, false},
-        Case{"<think>t</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,2]]</answer>", 0.75, 0, true, true, true, false},
+        Case{"<think>t</think><answer>[[2,1,3,4],[3,4,1,2],[1,2,4,3],[4,3,2,1]]</answer>", 0.75, 0, true,
+             true, true, false},
+        Case{"<think>t</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,2]]</answer>", 0.75, 0, true,
+             true, true, false},
         Case{right, 0, 0, false, false, false, false}}) {
     const Score score = score_of(each.response, verdict_on(record, each.response));
     EXPECT_EQ(score.cascade(), each.cascade) << each.response;

@@ -18,7 +18,8 @@ namespace longhaul::puzzles {
 namespace {
 
 TEST(PuzzleAnswer, IsTheLastPairOfTagsAfterTheLastThought) {
-  EXPECT_EQ(payload_of("<think>maybe <answer>1</answer></think><answer>2</answer> or <answer> 3 </answer>"), "3");
+  EXPECT_EQ(payload_of("<think>maybe <answer>1</answer></think><answer>2</answer> or <answer> 3 </answer>"),
+            "3");
   EXPECT_EQ(payload_of("<answer>1</answer>"), "1");
   EXPECT_EQ(payload_of("<think>a</think><think>b <answer>9</answer></think> no more"), std::nullopt);
   EXPECT_EQ(payload_of("<answer>open"), std::nullopt);
@@ -83,7 +84,8 @@ TEST(PuzzleLiteral, IntegersAreWholeTexts) {
   EXPECT_EQ(read_integer(" 12 "), 12);
   EXPECT_EQ(read_integer("0"), 0);
   EXPECT_EQ(read_integer("-3"), -3);
-  for (const char* bad : {"", "1.0", "1 2", "+1", "02", "-0", "-", "0x1", "99999999999999999999", "--1", "1e3"})
+  for (const char* bad :
+       {"", "1.0", "1 2", "+1", "02", "-0", "-", "0x1", "99999999999999999999", "--1", "1e3"})
     EXPECT_FALSE(read_integer(bad)) << bad;
 }
 
@@ -144,14 +146,15 @@ TEST(PuzzleRational, IsComparedAndWritten) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_LT((Rational{-1, 2}), (Rational{-1, 3}));
   EXPECT_GT((Rational{1, 2}), (Rational{1, 3}));
-  EXPECT_LT((Rational{kMost - 1, kMost}), (Rational{kMost, kMost - 1}));  // the products do not fit in 64 bits
+  // the products do not fit in 64 bits
+  EXPECT_LT((Rational{kMost - 1, kMost}), (Rational{kMost, kMost - 1}));
   EXPECT_EQ(text_of({-7, 2}), "-7/2");
   EXPECT_EQ(text_of({4, 1}), "4");
 }
 
 TEST(PuzzleArithmetic, RefusesEverythingElse) {
-  for (const char* bad : {"", "1 +", "-1", "(1", "1)", "2**3", "7//2", "1 2", "1/0", "1/(2-2)", "24 or(True)", "1.5", "+3", "a", "()",
-                          "2(3)", "99999999999*99999999999*99999999999"})
+  for (const char* bad : {"", "1 +", "-1", "(1", "1)", "2**3", "7//2", "1 2", "1/0", "1/(2-2)", "24 or(True)",
+                          "1.5", "+3", "a", "()", "2(3)", "99999999999*99999999999*99999999999"})
     EXPECT_FALSE(read_arithmetic(bad)) << bad;
   EXPECT_FALSE(read_arithmetic(std::string(2000, '(') + "1" + std::string(2000, ')')));
 }
@@ -165,8 +168,9 @@ TEST(PuzzleDraw, IsAFunctionOfItsName) {
   };
   const DrawName name{.task = "sudoku", .version = 1, .seed = 5, .index = 6, .attempt = 7};
   EXPECT_EQ(numbers(name), numbers(name));
-  for (const DrawName& other : {DrawName{"kukurasu", 1, 5, 6, 7}, DrawName{"sudoku", 2, 5, 6, 7}, DrawName{"sudoku", 1, 6, 6, 7},
-                                DrawName{"sudoku", 1, 5, 7, 7}, DrawName{"sudoku", 1, 5, 6, 8}})
+  for (const DrawName& other :
+       {DrawName{"kukurasu", 1, 5, 6, 7}, DrawName{"sudoku", 2, 5, 6, 7}, DrawName{"sudoku", 1, 6, 6, 7},
+        DrawName{"sudoku", 1, 5, 7, 7}, DrawName{"sudoku", 1, 5, 6, 8}})
     EXPECT_NE(numbers(name), numbers(other));
 }
 
@@ -179,7 +183,8 @@ TEST(PuzzleDraw, ShufflesAllWaysAlike) {
     ++seen[items];
   }
   ASSERT_EQ(seen.size(), 6u);
-  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 150);  // five standard deviations of a binomial are 144
+  // five standard deviations of a binomial are 144
+  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 150);
 }
 
 TEST(PuzzleKnobs, LevelsAreEvenlySpacedAndChangesAreChecked) {

@@ -1,5 +1,6 @@
-// Puzzles of files that others wrote: whatever stands in a `given`, each function of a task takes it or says, as an error of data, which key is
-// wrong, what is expected and what was found. Nothing else is thrown, and nothing is read that is not there.
+// Puzzles of files that others wrote: whatever stands in a `given`, each function of a task takes it or says,
+// as an error of data, which key is wrong, what is expected and what was found. Nothing else is thrown, and
+// nothing is read that is not there.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -55,7 +56,9 @@ class ForeignGiven {
     for (const Language language : {Language::kEnglish, Language::kChinese}) {
       expect_data_error("prompt", given, [&] { (void)task_.prompt(given, language, 1); });
       if (task_.in_language != nullptr)
-        expect_data_error("in_language", given, [&] { (void)task_.in_language({given, solution_}, language); });
+        expect_data_error("in_language", given, [&] {
+          (void)task_.in_language({given, solution_}, language);
+        });
     }
     if (task_.count_solutions == nullptr) return;
     SearchBudget budget{.nodes = 500};
@@ -76,9 +79,11 @@ class ForeignGiven {
       EXPECT_TRUE(fields.what.find(task_.key) != std::string::npos || !fields.where.empty())
           << task_.key << " " << what << ": " << error.what();
       EXPECT_FALSE(fields.expected.empty()) << task_.key << " " << what << ": " << error.what();
-      EXPECT_FALSE(fields.found.empty()) << task_.key << " " << what << ": " << error.what() << " of " << given.dump().substr(0, 300);
+      EXPECT_FALSE(fields.found.empty())
+          << task_.key << " " << what << ": " << error.what() << " of " << given.dump().substr(0, 300);
     } catch (const std::exception& error) {
-      ADD_FAILURE() << task_.key << " " << what << ": " << error.what() << " of " << given.dump().substr(0, 300);
+      ADD_FAILURE() << task_.key << " " << what << ": " << error.what() << " of "
+                    << given.dump().substr(0, 300);
     }
   }
 
@@ -100,7 +105,8 @@ TEST_P(PuzzleForeignGivens, AreTakenOrRefusedWithTheirKey) {
       nlohmann::json given = made.puzzle.given;
       given[place] = value;
       foreign.judge(given);
-      if (::testing::Test::HasFailure()) FAIL() << task.key << " at " << place.to_string() << ": " << value.dump().substr(0, 60);
+      if (::testing::Test::HasFailure())
+        FAIL() << task.key << " at " << place.to_string() << ": " << value.dump().substr(0, 60);
     }
     if (place.empty()) continue;
     nlohmann::json given = made.puzzle.given;
@@ -121,7 +127,8 @@ std::vector<std::string> keys() {
   for (const TaskEntry* task : tasks()) all.emplace_back(task->key);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Tasks, PuzzleForeignGivens, ::testing::ValuesIn(keys()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Tasks, PuzzleForeignGivens, ::testing::ValuesIn(keys()),
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace longhaul::puzzles

@@ -1,5 +1,6 @@
-// The bytes of puzzles, which nothing may change but a task's version: hashes of 20 records of each task at three levels, in both languages.
-// Compilers, their options and numbers of threads must not matter (docs/puzzles.md); GCC 12 made these values.
+// The bytes of puzzles, which nothing may change but a task's version: hashes of 20 records of each task at
+// three levels, in both languages. Compilers, their options and numbers of threads must not matter
+// (docs/puzzles.md); GCC 12 made these values.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -18,7 +18,8 @@ namespace {
 
 std::vector<MadePuzzle> puzzles_of_task(const TaskEntry& task) {
   std::vector<MadePuzzle> all;
-  for (int64_t index = 0; index < 4; ++index) all.push_back(make_puzzle(task, at_level(task.knobs, 1 + 2 * index), 21, index).value());
+  for (int64_t index = 0; index < 4; ++index)
+    all.push_back(make_puzzle(task, at_level(task.knobs, 1 + 2 * index), 21, index).value());
   return all;
 }
 
@@ -49,7 +50,8 @@ const std::map<std::string, Hacks>& hacks() {
       {"mathador",
        [](const Puzzle& puzzle) {
          const auto& numbers = puzzle.given["numbers"];
-         Answers answers = {joined(numbers, "//"), joined(numbers, "**"), joined(numbers, "+") + " or(True)", "24", puzzle.solution + "+0"};
+         Answers answers = {joined(numbers, "//"), joined(numbers, "**"), joined(numbers, "+") + " or(True)",
+                            "24", puzzle.solution + "+0"};
          int64_t sum = 0;
          for (const auto& number : numbers) sum += number.get<int64_t>();
          if (puzzle.given["result"] != sum) answers.push_back(joined(numbers, " + "));
@@ -58,7 +60,8 @@ const std::map<std::string, Hacks>& hacks() {
       {"math_path",
        [](const Puzzle& puzzle) {
          const std::string expression = puzzle.given["ref_expr"].get<std::string>();
-         return Answers{"[[" + expression + " or(True)]]", "[[" + expression + "or(True)]]", "[[(" + expression + ")]]", "[[1 = 1]]"};
+         return Answers{"[[" + expression + " or(True)]]", "[[" + expression + "or(True)]]",
+                        "[[(" + expression + ")]]", "[[1 = 1]]"};
        }},
       {"norinori",
        [](const Puzzle&) {
@@ -118,15 +121,17 @@ TEST(PuzzleHacks, AttacksOnTheReaderAreRefusedAndNothingThrows) {
   for (const TaskEntry* task : tasks()) {
     const MadePuzzle made = puzzles_of_task(*task).front();
     const ReadRecord record{.task = task, .given = made.puzzle.given};
-    for (const std::string& answer : {nested, round, nul, braces, std::string("٣"), std::string("三"), std::string("\xED\xA0\x80"),
-                                      std::string("[[\"\\u0000\"]]"), std::string("\xEF\xBC"), std::string(8000, ',')}) {
+    for (const std::string& answer :
+         {nested, round, nul, braces, std::string("٣"), std::string("三"), std::string("\xED\xA0\x80"),
+          std::string("[[\"\\u0000\"]]"), std::string("\xEF\xBC"), std::string(8000, ',')}) {
       const std::string response = "<think>t</think><answer>" + answer + "</answer>";
       EXPECT_FALSE(verdict_on(record, response).accepted()) << task->key << ": " << answer.substr(0, 20);
     }
     // A NUL byte in a right answer makes it another one, but for a number, which counts alone.
     std::string split = made.puzzle.solution;
     split.insert(split.size() / 2, 1, '\0');
-    EXPECT_TRUE(read_integer(made.puzzle.solution) || !task->verify(made.puzzle.given, split).accepted()) << task->key;
+    EXPECT_TRUE(read_integer(made.puzzle.solution) || !task->verify(made.puzzle.given, split).accepted())
+        << task->key;
   }
 }
 
@@ -135,9 +140,11 @@ TEST(PuzzleHacks, AnAnswerOf64MegabytesIsNone) {
   const MadePuzzle made = puzzles_of_task(task).front();
   const ReadRecord record{.task = &task, .given = made.puzzle.given};
   const std::string large(64 << 20, '1');
-  EXPECT_EQ(verdict_on(record, "<think>t</think><answer>" + large + "</answer>").code, VerdictCode::kNoPayload);
+  EXPECT_EQ(verdict_on(record, "<think>t</think><answer>" + large + "</answer>").code,
+            VerdictCode::kNoPayload);
   // A long thought is no reason to refuse the answer after it.
-  EXPECT_TRUE(verdict_on(record, "<think>" + large + "</think><answer>" + made.puzzle.solution + "</answer>").accepted());
+  EXPECT_TRUE(verdict_on(record, "<think>" + large + "</think><answer>" + made.puzzle.solution + "</answer>")
+                  .accepted());
 }
 
 TEST(PuzzleShells, OfRightAnswersAreTaken) {
@@ -145,8 +152,9 @@ TEST(PuzzleShells, OfRightAnswersAreTaken) {
     for (const MadePuzzle& made : puzzles_of_task(*task)) {
       const ReadRecord record{.task = task, .given = made.puzzle.given};
       const std::string& right = made.puzzle.solution;
-      for (const std::string& answer : {right, "\n  " + right + " \n", "```python\n" + right + "\n```", "```\n" + right + "\n```",
-                                        "\\boxed{" + right + "}", "\\boxed{\\text{" + right + "}}", in_wide_characters(right)}) {
+      for (const std::string& answer :
+           {right, "\n  " + right + " \n", "```python\n" + right + "\n```", "```\n" + right + "\n```",
+            "\\boxed{" + right + "}", "\\boxed{\\text{" + right + "}}", in_wide_characters(right)}) {
         const std::string response = "<think>t</think><answer>" + answer + "</answer>";
         EXPECT_TRUE(verdict_on(record, response).accepted()) << task->key << " refuses " << answer;
         EXPECT_EQ(score_of(response, verdict_on(record, response)).reward(), 1);
@@ -159,7 +167,8 @@ TEST(PuzzleShells, TheLastOfTwoAnswersCounts) {
   for (const TaskEntry* task : tasks()) {
     const MadePuzzle made = puzzles_of_task(*task).front();
     const ReadRecord record{.task = task, .given = made.puzzle.given};
-    const std::string right = "<answer>" + made.puzzle.solution + "</answer>", wrong = "<answer>[[987654]]</answer>";
+    const std::string right = "<answer>" + made.puzzle.solution + "</answer>",
+                      wrong = "<answer>[[987654]]</answer>";
     const auto verdict = [&](const std::string& response) { return verdict_on(record, response).accepted(); };
     EXPECT_TRUE(verdict("<think>" + wrong + "</think>" + right)) << task->key;
     EXPECT_TRUE(verdict("<think>t</think>" + wrong + right)) << task->key;

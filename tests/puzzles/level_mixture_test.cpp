@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 TEST(LevelMixtures, WeighLevelsByTheVarianceOfTheirReward) {
   LevelMixture mixture(2);
   EXPECT_EQ(mixture.hardest_open("sudoku"), 2);
-  for (size_t level = 0; level < 11; ++level) EXPECT_DOUBLE_EQ(mixture.weights("sudoku")[level], level <= 2 ? 1.0 / 3 : 0);
+  for (size_t level = 0; level < 11; ++level)
+    EXPECT_DOUBLE_EQ(mixture.weights("sudoku")[level], level <= 2 ? 1.0 / 3 : 0);
   mixture.add("sudoku", 0, {8, 8});
   mixture.add("sudoku", 1, {6, 3});
   mixture.add("sudoku", 2, {8, 0});

@@ -1,5 +1,6 @@
-// Harder levels are harder: the effort of a fixed plain solver rises with the level, by Spearman's rank correlation, so that the rate at which it solves
-// within any bound falls. It searches where a puzzle has a search, and reads where the answer is computed: then the effort is what must be read and written.
+// Harder levels are harder: the effort of a fixed plain solver rises with the level, by Spearman's rank
+// correlation, so that the rate at which it solves within any bound falls. It searches where a puzzle has a
+// search, and reads where the answer is computed: then the effort is what must be read and written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 namespace longhaul::puzzles {
 namespace {
 
-std::vector<double> ranks_of(const std::vector<double>& values) {  // equal values share the mean of their ranks
+// equal values share the mean of their ranks
+std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<double> ranks;
   for (const double value : values) {
     const auto less = std::ranges::count_if(values, [&](double other) { return other < value; });
@@ -36,7 +38,8 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 double effort_on(const TaskEntry& task, const MadePuzzle& made) {
-  const auto characters = static_cast<double>(task.prompt(made.puzzle.given, Language::kEnglish, 0).size() + made.puzzle.solution.size());
+  const auto characters = static_cast<double>(task.prompt(made.puzzle.given, Language::kEnglish, 0).size() +
+                                              made.puzzle.solution.size());
   if (task.count_solutions == nullptr) return characters;
   SearchBudget budget{.nodes = 2'000'000};
   task.count_solutions(made.puzzle.given, 2, budget);
@@ -58,7 +61,8 @@ TEST(PuzzleLevels, AskForMoreEffortOneAfterTheOther) {
     for (int64_t level = 0; level <= kHardestLevel; ++level) {
       double sum = 0;
       for (int64_t index = 0; index < count; ++index)
-        sum += std::log(effort_on(*task, make_puzzle(*task, at_level(task->knobs, level), 31, index).value()));
+        sum +=
+            std::log(effort_on(*task, make_puzzle(*task, at_level(task->knobs, level), 31, index).value()));
       levels.push_back(static_cast<double>(level));
       efforts.push_back(sum / static_cast<double>(count));
     }

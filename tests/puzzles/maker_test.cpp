@@ -39,7 +39,8 @@ TEST(PuzzleMaker, IsTheSameOnAnyNumberOfThreadsAndLeavesOutWhatIsDouble) {
 
 TEST(PuzzleMaker, SaysWhenThereAreNoMore) {
   const TaskEntry& task = task_named("mathador");
-  const KnobValues knobs = with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 2}, {"largest", 4}});
+  const KnobValues knobs =
+      with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 2}, {"largest", 4}});
   try {
     make_puzzles({.task = &task, .knobs = knobs, .seed = 3, .count = 100});
     FAIL();
@@ -57,7 +58,8 @@ TEST(PuzzleRecords, AreToldInTheLanguageOfThePrompt) {
     const MadePuzzle made = make_puzzle(task, knobs, 5, 9).value();
     const nlohmann::ordered_json record = to_record(made, {&task, knobs, 2, 5, Language::kChinese});
     const std::string solution = record["solution"];
-    EXPECT_EQ(solution.find_first_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos) << key << ": " << solution;
+    EXPECT_EQ(solution.find_first_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos)
+        << key << ": " << solution;
     const ReadRecord read = read_record(record.dump(), "file:1");
     EXPECT_TRUE(task.verify(read.given, solution).accepted()) << key;
     EXPECT_TRUE(task.verify(read.given, made.puzzle.solution).accepted()) << key;
@@ -75,10 +77,11 @@ TEST(PuzzleRecords, ComeBackAndAreChecked) {
     const ReadRecord read = read_record(line, "file:1");
     EXPECT_EQ(read.task, task);
     EXPECT_EQ(read.given, made.puzzle.given);
-    EXPECT_EQ(to_record(made, {task, knobs, 2, 5 | kValidationSeeds, Language::kEnglish})["data_source"], "val/" + std::string(task->key));
+    EXPECT_EQ(to_record(made, {task, knobs, 2, 5 | kValidationSeeds, Language::kEnglish})["data_source"],
+              "val/" + std::string(task->key));
   }
-  for (const char* bad :
-       {"", "[]", "{}", R"({"data_source": "sudoku"})", R"({"data_source": "sudoku", "extra_info": {"game_data_str": "{}"}})", "not json"})
+  for (const char* bad : {"", "[]", "{}", R"({"data_source": "sudoku"})",
+                          R"({"data_source": "sudoku", "extra_info": {"game_data_str": "{}"}})", "not json"})
     EXPECT_THROW(read_record(bad, "file:1"), Error) << bad;
   EXPECT_THROW(read_record(R"({"data_source": "sudokku"})", "file:1"), Error);
 }

@@ -64,7 +64,8 @@ TEST(MathAnswer, ListsSetsPairsAndIntervals) {
   same("\\{1, 2, 3\\}", "3, 2, 1");
   same("1 \\text{ and } 2", "2,1");
   same("1 \\pm \\sqrt{2}", "1-\\sqrt{2}, 1+\\sqrt{2}");
-  same("\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}", "\\begin{pmatrix}1&2\\\\3&\\frac{8}{2}\\end{pmatrix}");
+  same("\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+       "\\begin{pmatrix}1&2\\\\3&\\frac{8}{2}\\end{pmatrix}");
   other("(1, 2)", "(2, 1)");
   other("[0,1)", "(0,1)");
   other("1, 2", "1, 2, 3");
@@ -97,9 +98,10 @@ TEST(MathAnswer, NamesUnitsAndWords) {
 
 TEST(MathAnswer, NothingIsTooOddToBeCompared) {
   for (const std::string& odd :
-       {std::string(3000, '('), std::string(1900, '('), std::string("\\frac"), std::string("\\sqrt["), std::string("^^^"),
-        std::string("99999999999999999999"), std::string("(((1)))^32^32^32"), std::string("\\text{"), std::string("x^{"),
-        std::string("(a+b+c+d+e+f+g)^{32}"), std::string(400, '^') + "2", std::string("\\begin{pmatrix}\\end{pmatrix}"),
+       {std::string(3000, '('), std::string(1900, '('), std::string("\\frac"), std::string("\\sqrt["),
+        std::string("^^^"), std::string("99999999999999999999"), std::string("(((1)))^32^32^32"),
+        std::string("\\text{"), std::string("x^{"), std::string("(a+b+c+d+e+f+g)^{32}"),
+        std::string(400, '^') + "2", std::string("\\begin{pmatrix}\\end{pmatrix}"),
         "1 " + std::string(1900, 'a') + "!"})
     EXPECT_FALSE(same_math_answer(odd, "17")) << odd;
 }

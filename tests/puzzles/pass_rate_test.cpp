@@ -25,7 +25,8 @@ TEST(PassRate, IsTheShareOfSubsets) {
   for (int64_t answers = 1; answers <= 10; ++answers) {
     for (int64_t accepted = 0; accepted <= answers; ++accepted) {
       for (int64_t k = 1; k <= answers; ++k)
-        EXPECT_NEAR(pass_at_k(answers, accepted, k), by_subsets(answers, accepted, k), 1e-12) << answers << accepted << k;
+        EXPECT_NEAR(pass_at_k(answers, accepted, k), by_subsets(answers, accepted, k), 1e-12)
+            << answers << accepted << k;
     }
   }
   EXPECT_NEAR(pass_at_k(200, 1, 100), 0.5, 1e-12);

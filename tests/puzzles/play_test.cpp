@@ -18,12 +18,15 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const PlayGame kSudoku = {&sudoku::kTask,
-                          {json::parse(R"({"original_sudoku": [[1,2,3,4],[3,4,1,2],["X",1,4,3],[4,3,2,"X"]]})"),
-                           "[[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]]"},
-                          "Solve it."};
+const PlayGame kSudoku = {
+    &sudoku::kTask,
+    {json::parse(R"({"original_sudoku": [[1,2,3,4],[3,4,1,2],["X",1,4,3],[4,3,2,"X"]]})"),
+     "[[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]]"},
+    "Solve it."};
 const PlayGame kMathador = {
-    &mathador::kTask, {json::parse(R"({"numbers": [8, 4, 6], "operators": ["+","-","*","/"], "result": 24})"), "(8 - 4) * 6"}, "Reach 24."};
+    &mathador::kTask,
+    {json::parse(R"({"numbers": [8, 4, 6], "operators": ["+","-","*","/"], "result": 24})"), "(8 - 4) * 6"},
+    "Reach 24."};
 
 struct Told {
   PlayedPuzzle played;
@@ -71,15 +74,17 @@ TEST(PuzzlePicture, ElseAroundEveryCellWhateverItsWidth) {
             "│  3 │  X │\n"
             "└────┴────┘\n");
   EXPECT_EQ(picture_of("kukurasu", json::parse(R"({"row_sums": [1], "col_sums": [1]})")), "");
-  EXPECT_EQ(picture_of("x", json::parse(R"({"grid": [[1], [1, 2]]})")), "") << "rows of unlike lengths are no grid";
+  EXPECT_EQ(picture_of("x", json::parse(R"({"grid": [[1], [1, 2]]})")), "")
+      << "rows of unlike lengths are no grid";
 }
 
 TEST(PuzzlePlay, AGridIsTypedInRowsOrAsAList) {
-  for (const std::deque<std::string>& lines : {std::deque<std::string>{"1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1", ""},
-                                               {"1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1"},
-                                               {"[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"},
-                                               {"[[1,2,3,4],", " [3,4,1,2],", " [2,1,4,3],", " [4,3,2,1]]"},
-                                               {"", "  ", "1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1", ""}}) {
+  for (const std::deque<std::string>& lines :
+       {std::deque<std::string>{"1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1", ""},
+        {"1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1"},
+        {"[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"},
+        {"[[1,2,3,4],", " [3,4,1,2],", " [2,1,4,3],", " [4,3,2,1]]"},
+        {"", "  ", "1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1", ""}}) {
     const Told told = typed(kSudoku, lines);
     EXPECT_TRUE(told.played.solved) << told.text;
     EXPECT_THAT(told.text, HasSubstr("Right, with 1 answer and 0 hints."));
@@ -87,15 +92,20 @@ TEST(PuzzlePlay, AGridIsTypedInRowsOrAsAList) {
 }
 
 TEST(PuzzlePlay, AWrongAnswerIsToldWhyAndTheGameGoesOn) {
-  const Told told = typed(kSudoku, {"[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,2]]", "1 2", "", "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"});
+  const Told told = typed(kSudoku, {"[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,2]]", "1 2", "",
+                                    "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"});
   EXPECT_THAT(told.text, HasSubstr("Not right (rule_broken): 2 stands twice in row 4."));
   EXPECT_THAT(told.text, HasSubstr("Not right (shape): 1 rows of 2 cells, where the puzzle has 4 of 4."));
   EXPECT_THAT(told.text, HasSubstr("Right, with 3 answers"));
 }
 
 TEST(PuzzlePlay, HintsTellOpenCellsOneAfterTheOther) {
-  const Told told = typed(kSudoku, {"hint", "hint", "hint", "solution", "quit", "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"});
-  EXPECT_THAT(told.text, HasSubstr("Row 3, column 1 is 2.\nRow 4, column 4 is 1.\nEvery cell has been told.\nThe solution: [[1, 2"));
+  const Told told = typed(
+      kSudoku, {"hint", "hint", "hint", "solution", "quit", "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]"});
+  EXPECT_THAT(
+      told.text,
+      HasSubstr(
+          "Row 3, column 1 is 2.\nRow 4, column 4 is 1.\nEvery cell has been told.\nThe solution: [[1, 2"));
   EXPECT_FALSE(told.played.solved) << "nothing is read behind quit";
   EXPECT_EQ(told.played.hints, 3);
 }

@@ -24,13 +24,17 @@ bool accepts(const ReadRecord& record, const std::string& answer) {
 }
 
 // Zebra puzzles too, whose table is the answer and makes a puzzle of its own.
-bool holds_answers_alone(const TaskEntry& task) { return public_answer_of(task.key) != nullptr || task.key == "zebra_puzzle"; }
+bool holds_answers_alone(const TaskEntry& task) {
+  return public_answer_of(task.key) != nullptr || task.key == "zebra_puzzle";
+}
 
 TEST(PublicAnswers, AreThoseOfTheirRecords) {
   int64_t tried = 0;
   for (const TaskEntry* task : tasks()) {
     if (!holds_answers_alone(*task)) continue;
-    const auto solution = [&](int64_t index) { return make_puzzle(*task, at_level(task->knobs, 3), 8, index).value().puzzle.solution; };
+    const auto solution = [&](int64_t index) {
+      return make_puzzle(*task, at_level(task->knobs, 3), 8, index).value().puzzle.solution;
+    };
     for (int64_t index = 0; index < 4; ++index) {
       const std::string right = solution(index);
       const ReadRecord record = record_of(task->key, right);
@@ -93,8 +97,10 @@ TEST(PublicAnswers, MayBeWrittenInOtherWays) {
   EXPECT_TRUE(same("arc_agi", {{1, 2}, {3, 4}}, "[[1,2],[3,4]]"));
   EXPECT_FALSE(same("arc_agi", {{1, 2}, {3, 4}}, "[[1,2,3,4]]"));
   const char* table = R"({"header": ["House", "Pet"], "rows": [["1", "dog"], ["2", "cat"]]})";
-  EXPECT_TRUE(same("zebra_puzzle", table, R"({"header": ["Pet", "House"], "rows": [["dog", "1"], ["cat", "2"]]})"));
-  EXPECT_FALSE(same("zebra_puzzle", nlohmann::json::parse(table), R"({"header": ["House", "Pet"], "rows": [["1", "cat"], ["2", "dog"]]})"));
+  EXPECT_TRUE(
+      same("zebra_puzzle", table, R"({"header": ["Pet", "House"], "rows": [["dog", "1"], ["cat", "2"]]})"));
+  EXPECT_FALSE(same("zebra_puzzle", nlohmann::json::parse(table),
+                    R"({"header": ["House", "Pet"], "rows": [["1", "cat"], ["2", "dog"]]})"));
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ using ::testing::Not;
 
 constexpr const char* kNoArrow = "built without Arrow";
 
-std::filesystem::path golden(const std::string& name) { return std::filesystem::path(source_folder()) / "tests/golden/puzzles" / name; }
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(source_folder()) / "tests/golden/puzzles" / name;
+}
 
 std::vector<ReadRecord> records_in(const std::filesystem::path& path, const TaskEntry* task = nullptr) {
   std::vector<ReadRecord> all;
@@ -38,7 +40,8 @@ std::vector<nlohmann::ordered_json> some_rows() {
       const KnobValues knobs = at_level(task->knobs, 1);
       const uint64_t seed = 5 | (index == 2 ? kValidationSeeds : 0);
       const Language language = index == 1 ? Language::kChinese : Language::kEnglish;
-      rows.push_back(to_record(make_puzzle(*task, knobs, seed, index).value(), {task, knobs, 1, seed, language}));
+      rows.push_back(
+          to_record(make_puzzle(*task, knobs, seed, index).value(), {task, knobs, 1, seed, language}));
     }
   }
   return rows;
@@ -63,7 +66,8 @@ TEST(PuzzleFiles, HoldTheSameRowsInBothFormats) {
       EXPECT_EQ(read[i].columns.dump(), rows[i].dump()) << name;  // with the columns in their order
       EXPECT_EQ(read[i].answer, rows[i]["solution"].get<std::string>());
       EXPECT_EQ(read[i].columns["reward_model"]["ground_truth"], rows[i]["solution"]);
-      const ReadRecord game = read_game(rows[i]["data_source"].get<std::string>(), rows[i]["extra_info"]["game_data_str"], "row");
+      const ReadRecord game =
+          read_game(rows[i]["data_source"].get<std::string>(), rows[i]["extra_info"]["game_data_str"], "row");
       EXPECT_EQ(game.given, read[i].given);
       EXPECT_EQ(game.task, read[i].task);
       EXPECT_TRUE(read[i].task->verify(read[i].given, read[i].answer).accepted()) << rows[i].dump();
@@ -93,7 +97,8 @@ TEST(PuzzleFiles, OfATaskGoToPublicGeneratorsAndBack) {
     EXPECT_THAT(keys, ElementsAre("question", "answer", "difficulty", "metadata", "gpt_response"));
     const auto read = records_in(path, task);
     EXPECT_EQ(static_cast<int64_t>(read.size()), written);
-    for (const ReadRecord& record : read) EXPECT_TRUE(record.task->verify(record.given, record.answer).accepted()) << task->key;
+    for (const ReadRecord& record : read)
+      EXPECT_TRUE(record.task->verify(record.given, record.answer).accepted()) << task->key;
     EXPECT_THAT(error_of([&] { records_in(path); }).what(), HasSubstr("--task KEY"));
   }
   RecordWriter writer(folder / "two.jsonl", RecordFormat::kGeneratorLines);
@@ -143,9 +148,12 @@ TEST(PuzzleFiles, ThatAreBadAreRefusedWithTheRow) {
   EXPECT_THAT(refusal(changed("data_source", nullptr)), HasSubstr("data_source"));
   EXPECT_THAT(refusal(changed("extra_info", "text")), HasSubstr("extra_info"));
   EXPECT_THAT(refusal(changed("extra_info", {{"index", 1}})), HasSubstr("game_data_str"));
-  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"question\": \"\"}"}})), HasSubstr("metadata"));
-  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": []}"}})), HasSubstr("metadata"));
-  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": {}, \"question\": 1}"}})), HasSubstr("question"));
+  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"question\": \"\"}"}})),
+              HasSubstr("metadata"));
+  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": []}"}})),
+              HasSubstr("metadata"));
+  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": {}, \"question\": 1}"}})),
+              HasSubstr("question"));
   EXPECT_THAT(refusal(changed("level", 11)), HasSubstr("level"));
   EXPECT_THAT(refusal(changed("level", "3")), HasSubstr("level"));
   EXPECT_THAT(refusal(changed("seed", -1)), HasSubstr("seed"));
@@ -162,7 +170,8 @@ TEST(PuzzleFiles, OfTablesThatAreBadAreRefusedWithTheRow) {
     return std::string(error.what());
   };
   EXPECT_THAT(refusal(golden("unknown_task.parquet")), AllOf(HasSubstr("sudokku"), HasSubstr("row 2")));
-  EXPECT_THAT(refusal(golden("wrong_type.parquet")), AllOf(HasSubstr("data_source"), HasSubstr("row 1"), HasSubstr("7")));
+  EXPECT_THAT(refusal(golden("wrong_type.parquet")),
+              AllOf(HasSubstr("data_source"), HasSubstr("row 1"), HasSubstr("7")));
   EXPECT_THAT(refusal(std::filesystem::path(source_folder()) / "tests/golden/tables/rows.parquet"),
               AllOf(HasSubstr("data_source"), HasSubstr("columns id, text, nested")));
   TemporaryFolder folder;
@@ -220,14 +229,16 @@ TEST(PuzzleFiles, OfOtherEndingsAreRefusedAndParquetSaysWhatItNeeds) {
   EXPECT_THAT(error_of([] { format_to_write("a.parquet", true); }).what(), HasSubstr("FILE.jsonl"));
   if (can_use_tables()) return;
   EXPECT_THAT(error_of([] { format_to_write("a.parquet", false); }).what(), HasSubstr("scripts/fetch-arrow"));
-  EXPECT_THAT(error_of([] { records_in(golden("public.parquet")); }).what(), HasSubstr("scripts/fetch-arrow"));
+  EXPECT_THAT(error_of([] { records_in(golden("public.parquet")); }).what(),
+              HasSubstr("scripts/fetch-arrow"));
 }
 
 TEST(PuzzleFiles, ReadNumbersOfPublicQuestions) {
   const TaskEntry& task = task_named("futoshiki");
   const auto given_of = [&](const std::string& question) {
     nlohmann::json object = {{"question", question}};
-    object["metadata"] = nlohmann::json::parse(R"({"grid_size": 3, "prefilled_coords": [[1, 1], [0, 2]], "constraints": []})");
+    object["metadata"] =
+        nlohmann::json::parse(R"({"grid_size": 3, "prefilled_coords": [[1, 1], [0, 2]], "constraints": []})");
     return task.from_reference(object);
   };
   const auto grid = nlohmann::json::parse(R"([["X", "X", 1], ["X", 2, "X"], ["X", "X", "X"]])");

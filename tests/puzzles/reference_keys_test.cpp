@@ -19,7 +19,12 @@ const std::map<std::string, std::map<std::string, std::string>>& public_keys() {
       {"boolean_expressions", {}},
       {"buggy_tables", {}},
       {"calcudoko", {{"grid_size", "int"}, {"regions", "list"}}},
-      {"campsite", {{"grid", "grid"}, {"row_constraints", "ints"}, {"col_constraints", "ints"}, {"n", "int"}, {"m", "int"}}},
+      {"campsite",
+       {{"grid", "grid"},
+        {"row_constraints", "ints"},
+        {"col_constraints", "ints"},
+        {"n", "int"},
+        {"m", "int"}}},
       {"cipher", {}},
       {"cryptarithm", {}},
       {"dyck_language", {{"full_sequence", "text"}}},
@@ -37,7 +42,8 @@ const std::map<std::string, std::map<std::string, std::string>>& public_keys() {
       {"object_counting", {}},
       {"object_properties", {}},
       {"operation", {}},
-      {"skyscraper_puzzle", {{"n", "int"}, {"top", "ints"}, {"bottom", "ints"}, {"left", "ints"}, {"right", "ints"}}},
+      {"skyscraper_puzzle",
+       {{"n", "int"}, {"top", "ints"}, {"bottom", "ints"}, {"left", "ints"}, {"right", "ints"}}},
       {"space_reasoning", {}},
       {"space_reasoning_tree", {}},
       {"star_placement_puzzle", {{"n", "int"}, {"k", "int"}, {"region_grid", "grid"}}},
@@ -55,7 +61,8 @@ const std::map<std::string, std::map<std::string, std::string>>& public_keys() {
 
 bool is_kind(const nlohmann::json& value, const std::string& kind) {
   const auto all = [&](const std::string& of) {
-    return value.is_array() && std::ranges::all_of(value, [&](const nlohmann::json& each) { return is_kind(each, of); });
+    return value.is_array() &&
+           std::ranges::all_of(value, [&](const nlohmann::json& each) { return is_kind(each, of); });
   };
   if (kind == "int") return value.is_number_integer();
   if (kind == "int or null") return value.is_number_integer() || value.is_null();
@@ -71,7 +78,8 @@ bool is_kind(const nlohmann::json& value, const std::string& kind) {
 
 TEST(PuzzleReferences, OfAllTasksAreKnown) {
   EXPECT_EQ(public_keys().size(), 35u);
-  for (const TaskEntry* task : tasks()) EXPECT_TRUE(public_keys().contains(std::string(task->key))) << task->key;
+  for (const TaskEntry* task : tasks())
+    EXPECT_TRUE(public_keys().contains(std::string(task->key))) << task->key;
 }
 
 TEST(PuzzleReferences, RecordsHaveTheKeysOfPublicVerifiers) {
@@ -80,7 +88,8 @@ TEST(PuzzleReferences, RecordsHaveTheKeysOfPublicVerifiers) {
       const MadePuzzle made = make_puzzle(*task, at_level(task->knobs, index), 3, index).value();
       for (const auto& [key, kind] : public_keys().at(std::string(task->key))) {
         ASSERT_TRUE(made.puzzle.given.contains(key)) << task->key << " lacks " << key;
-        EXPECT_TRUE(is_kind(made.puzzle.given[key], kind)) << task->key << " " << key << ": " << made.puzzle.given[key].dump();
+        EXPECT_TRUE(is_kind(made.puzzle.given[key], kind))
+            << task->key << " " << key << ": " << made.puzzle.given[key].dump();
       }
     }
   }
@@ -102,7 +111,8 @@ TEST(PuzzleReferences, WithTheirKeysAloneAreVerified) {
       game["metadata"] = metadata;
       row["extra_info"]["game_data_str"] = game.dump();
       const ReadRecord read = read_row(row, "row");
-      EXPECT_TRUE(task->verify(read.given, made.puzzle.solution).accepted()) << task->key << ": " << metadata.dump();
+      EXPECT_TRUE(task->verify(read.given, made.puzzle.solution).accepted())
+          << task->key << ": " << metadata.dump();
       EXPECT_FALSE(task->verify(read.given, "[[1]]").accepted()) << task->key;
     }
   }

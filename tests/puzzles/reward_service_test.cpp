@@ -1,4 +1,5 @@
-// What trainers ask of the reward server, and what they are told. Puzzles and answers here are written by hand.
+// What trainers ask of the reward server, and what they are told. Puzzles and answers here are written by
+// hand.
 #include "puzzles/rewards/reward_service.h"
 
 #include <gmock/gmock.h>
@@ -11,10 +12,12 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 // 1 2 3 4 / 3 4 1 2 / X 1 4 3 / 4 3 2 X
-const char* const kGame = R"({"question": "?", "metadata": {"original_sudoku": [[1,2,3,4],[3,4,1,2],["X",1,4,3],[4,3,2,"X"]]}})";
+const char* const kGame =
+    R"({"question": "?", "metadata": {"original_sudoku": [[1,2,3,4],[3,4,1,2],["X",1,4,3],[4,3,2,"X"]]}})";
 const char* const kRight = "<think>so</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]</answer>";
 const char* const kRightWithoutThought = "<answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]</answer>";
-const char* const kRightAfterOpenThink = "so</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]</answer>";
+const char* const kRightAfterOpenThink =
+    "so</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]</answer>";
 const char* const kTwice = "<think>so</think><answer>[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,2]]</answer>";
 const char* const kChanged = "<think>so</think><answer>[[2,1,3,4],[3,4,1,2],[1,2,4,3],[4,3,2,1]]</answer>";
 
@@ -29,7 +32,8 @@ class Rewards : public ::testing::Test {
   }
   json extra() const { return {{"game_data_str", kGame}, {"index", 3}}; }
   json one(const std::string& response) const {
-    return {{"data_source", "sudoku"}, {"solution_str", response}, {"ground_truth", ""}, {"extra_info", extra()}};
+    return {
+        {"data_source", "sudoku"}, {"solution_str", response}, {"ground_truth", ""}, {"extra_info", extra()}};
   }
 
   RewardService service_{RewardRules{}};
@@ -37,8 +41,10 @@ class Rewards : public ::testing::Test {
 
 TEST_F(Rewards, OneAnswerAsVerlAsks) {
   const json right = ask(one(kRight));
-  EXPECT_EQ(right,
-            json::parse(R"({"score": 1.0, "accepted": true, "strict_format": true, "code": "accepted", "text": "", "task": "sudoku"})"));
+  EXPECT_EQ(
+      right,
+      json::parse(
+          R"({"score": 1.0, "accepted": true, "strict_format": true, "code": "accepted", "text": "", "task": "sudoku"})"));
   const json twice = ask(one(kTwice));
   EXPECT_EQ(twice["score"], 0.0);
   EXPECT_EQ(twice["code"], "rule_broken");
@@ -67,7 +73,8 @@ TEST_F(Rewards, ManyAnswersInEveryForm) {
                     {"extra_info", {extra(), extra(), extra()}}};
   EXPECT_EQ(ask(trl)["scores"], scores);
   json messages = trl;
-  messages["completions"] = {json::array({{{"role", "assistant"}, {"content", kTwice}}, {{"role", "assistant"}, {"content", kRight}}}),
+  messages["completions"] = {json::array({{{"role", "assistant"}, {"content", kTwice}},
+                                          {{"role", "assistant"}, {"content", kRight}}}),
                              json::array({{{"role", "assistant"}, {"content", kTwice}}}),
                              json::array({{{"role", "assistant"}, {"content", kRight}}})};
   EXPECT_EQ(ask(messages)["scores"], scores);
@@ -75,8 +82,12 @@ TEST_F(Rewards, ManyAnswersInEveryForm) {
 }
 
 TEST_F(Rewards, ThePuzzleMayStandInTheGroundTruth) {
-  EXPECT_EQ(ask({{"data_source", "sudoku"}, {"solution_str", kRight}, {"ground_truth", kGame}})["score"], 1.0);
-  EXPECT_EQ(ask({{"data_source", "sudoku"}, {"solution_str", kTwice}, {"ground_truth", json::parse(kGame)}})["score"], 0.0);
+  EXPECT_EQ(ask({{"data_source", "sudoku"}, {"solution_str", kRight}, {"ground_truth", kGame}})["score"],
+            1.0);
+  EXPECT_EQ(ask({{"data_source", "sudoku"},
+                 {"solution_str", kTwice},
+                 {"ground_truth", json::parse(kGame)}})["score"],
+            0.0);
 }
 
 TEST_F(Rewards, WhatCannotBeJudgedHasNoScore) {
@@ -107,7 +118,10 @@ TEST_F(Rewards, WhatCannotBeJudgedHasNoScore) {
   std::string many = "[0";
   for (int i = 0; i < 1'000'000; ++i) many += ",0";
   EXPECT_THAT(ask_text(many + "]", 400)["error"]["expected"].dump(), HasSubstr("at most 1000000 values"));
-  EXPECT_EQ(ask({{"data_source", "sudoku"}, {"solution_str", std::string(2'000'000, ',') + kRight}, {"ground_truth", kGame}})["score"], 1.0)
+  EXPECT_EQ(ask({{"data_source", "sudoku"},
+                 {"solution_str", std::string(2'000'000, ',') + kRight},
+                 {"ground_truth", kGame}})["score"],
+            1.0)
       << "commas of a text are no values";
 }
 
@@ -115,7 +129,9 @@ TEST_F(Rewards, TheFormatMayBeAskedForToo) {
   EXPECT_EQ(ask(one(kRightWithoutThought))["score"], 1.0);
   RewardService strict({.needs_format = true}), open({.needs_format = true, .think_is_open = true});
   const auto score = [&](RewardService& service, const char* response) {
-    return json::parse(service.answer({.method = "POST", .path = "/verify", .body = one(response).dump()}).body)["score"].get<double>();
+    return json::parse(service.answer({.method = "POST", .path = "/verify", .body = one(response).dump()})
+                           .body)["score"]
+        .get<double>();
   };
   EXPECT_EQ(score(strict, kRight), 1);
   EXPECT_EQ(score(strict, kTwice), 0);
@@ -132,9 +148,11 @@ TEST_F(Rewards, TellsWhatItHasDone) {
   EXPECT_EQ(health["status"], "ok");
   EXPECT_EQ(health["requests"], 2);
   EXPECT_EQ(health["refused"], 1);
-  EXPECT_EQ(health["of_task"], json::parse(R"({"sudoku": {"answers": 3, "accepted": 2, "strict_format": 2}})"));
+  EXPECT_EQ(health["of_task"],
+            json::parse(R"({"sudoku": {"answers": 3, "accepted": 2, "strict_format": 2}})"));
   bool has_sudoku = false;
-  for (const json& task : json::parse(service_.answer({.path = "/tasks"}).body)) has_sudoku |= task["key"] == "sudoku";
+  for (const json& task : json::parse(service_.answer({.path = "/tasks"}).body))
+    has_sudoku |= task["key"] == "sudoku";
   EXPECT_TRUE(has_sudoku);
 }
 

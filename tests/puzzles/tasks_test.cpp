@@ -1,5 +1,6 @@
-// What holds of every task: solutions are accepted, changed ones are judged as a second checker judges them, puzzles that should have one solution have one
-// by a second solver, prompts hold what they must, and everything is a function of the seed.
+// What holds of every task: solutions are accepted, changed ones are judged as a second checker judges them,
+// puzzles that should have one solution have one by a second solver, prompts hold what they must, and
+// everything is a function of the seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +44,8 @@ TEST(PuzzleTasks, SolutionsHoldByASecondCheckerAtEveryLevel) {
   }
 }
 
-// A changed character, two that change places, one that is lost or doubled: accepted only where the second checker takes the changed answer too.
+// A changed character, two that change places, one that is lost or doubled: accepted only where the second
+// checker takes the changed answer too.
 TEST(PuzzleTasks, ChangedSolutionsAreJudgedAsTheSecondCheckerJudges) {
   int64_t refused = 0;
   for (const TaskEntry* task : tasks()) {
@@ -92,20 +94,26 @@ TEST(PuzzleTasks, HostileAnswersAreRefusedAndNothingThrows) {
   for (const TaskEntry* task : tasks()) {
     const MadePuzzle made = some_of(*task, 2, 1).at(0);
     for (const std::string& answer :
-         {std::string(), std::string("\0\0", 2), deep, wide, std::string("valid"), std::string("invalid"), std::string("None"),
-          std::string("[[]]"), std::string("[[1]]"), std::string("or(True)"), std::string("24 or(True)"), std::string("\xFF\xFE")})
-      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted()) << task->key << ": " << answer.substr(0, 60);
-    if (task->key == "dyck_language_errors") continue;  // the last whole number counts there, whatever stands around it
+         {std::string(), std::string("\0\0", 2), deep, wide, std::string("valid"), std::string("invalid"),
+          std::string("None"), std::string("[[]]"), std::string("[[1]]"), std::string("or(True)"),
+          std::string("24 or(True)"), std::string("\xFF\xFE")})
+      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted())
+          << task->key << ": " << answer.substr(0, 60);
+    // the last whole number counts there, whatever stands around it
+    if (task->key == "dyck_language_errors") continue;
     for (const std::string& answer : {made.puzzle.solution + " or(True)", "[" + made.puzzle.solution})
-      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted()) << task->key << ": " << answer.substr(0, 60);
+      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted())
+          << task->key << ": " << answer.substr(0, 60);
   }
 }
 
 TEST(PuzzleTasks, GivensOfOthersAreChecked) {
   for (const TaskEntry* task : tasks()) {
     for (const nlohmann::json& given :
-         {nlohmann::json(), nlohmann::json::array(), nlohmann::json::object(), nlohmann::json{{"original_sudoku", {{1, 2}, {2}}}},
-          nlohmann::json{{"original_sudoku", nlohmann::json::array()}}, nlohmann::json{{"row_sums", {-1}}, {"col_sums", {1}}},
+         {nlohmann::json(), nlohmann::json::array(), nlohmann::json::object(),
+          nlohmann::json{{"original_sudoku", {{1, 2}, {2}}}},
+          nlohmann::json{{"original_sudoku", nlohmann::json::array()}},
+          nlohmann::json{{"row_sums", {-1}}, {"col_sums", {1}}},
           nlohmann::json{{"full_sequence", std::string(5000, '(')}}, nlohmann::json{{"is_valid", "no"}},
           nlohmann::json{{"numbers", {1.5}}, {"result", 24}}, nlohmann::json{{"n", 99}},
           nlohmann::json{{"grid", {{1, "X"}, {"X", 2}}}, {"constraints", {{{0, 0}, {9, 9}, ">"}}}}}) {
@@ -127,7 +135,8 @@ int64_t plain_count_sudoku(NumberGrid& board, int64_t cell) {
   for (int64_t digit = 1; digit <= 4; ++digit) {
     bool fits = true;
     for (int64_t other = 0; other < 16 && fits; ++other) {
-      const bool meets = other / 4 == cell / 4 || other % 4 == cell % 4 || (other / 8 == cell / 8 && other % 4 / 2 == cell % 4 / 2);
+      const bool meets = other / 4 == cell / 4 || other % 4 == cell % 4 ||
+                         (other / 8 == cell / 8 && other % 4 / 2 == cell % 4 / 2);
       fits = !meets || board.cells[static_cast<size_t>(other)] != digit;
     }
     if (!fits) continue;
@@ -184,15 +193,17 @@ TEST(PuzzleTasks, LatinPuzzlesAreCountedAsByTryingAll) {
       // A made puzzle loses some of what it tells, so that it may have several solutions.
       Draw draw({.task = "loses", .index = i});
       nlohmann::json given =
-          make_puzzle(task, with_changes(task.knobs, at_level(task.knobs, 3), {{"side", 4}}), 4, static_cast<int64_t>(i))->puzzle.given;
+          make_puzzle(task, with_changes(task.knobs, at_level(task.knobs, 3), {{"side", 4}}), 4,
+                      static_cast<int64_t>(i))
+              ->puzzle.given;
       if (given.contains("constraints") && !given["constraints"].empty())
         given["constraints"].erase(draw.below(given["constraints"].size()));
       for (const char* side : {"top", "left", "right", "bottom"}) {
         if (given.contains(side)) given[side][draw.below(4)] = 0;
       }
       if (given.contains("grid")) given["grid"][draw.below(4)][draw.below(4)] = "X";
-      const auto plain =
-          std::ranges::count_if(all, [&](const NumberGrid& one) { return second_checker_of(task)(given, grid_payload(one)); });
+      const auto plain = std::ranges::count_if(
+          all, [&](const NumberGrid& one) { return second_checker_of(task)(given, grid_payload(one)); });
       SearchBudget budget;
       EXPECT_EQ(task.count_solutions(given, 10000, budget).found, plain) << given.dump();
     }
@@ -234,8 +245,11 @@ TEST(PuzzleTasks, PlacesOfErrorsByHand) {
   EXPECT_EQ(place("()]"), 3);
   EXPECT_EQ(place(""), -1);
   const nlohmann::json right = {{"sequence", "()"}, {"is_valid", true}, {"first_error_pos", nullptr}};
-  const auto accepts = [&](const char* answer) { return dyck_language_errors::kTask.verify(right, answer).accepted(); };
-  for (const char* good : {"-1", "There is none: -1", "The answer is -1."}) EXPECT_TRUE(accepts(good)) << good;
+  const auto accepts = [&](const char* answer) {
+    return dyck_language_errors::kTask.verify(right, answer).accepted();
+  };
+  for (const char* good : {"-1", "There is none: -1", "The answer is -1."})
+    EXPECT_TRUE(accepts(good)) << good;
   for (const char* bad : {"-1-1", "5-1", "--1", "1", "valid"}) EXPECT_FALSE(accepts(bad)) << bad;
 }
 
@@ -260,7 +274,8 @@ TEST(PuzzleTasks, PromptsHoldWhatIsAskedInBothLanguages) {
     for (const Language language : {Language::kEnglish, Language::kChinese}) {
       const Puzzle told = puzzle_in(*task, made.puzzle, language);
       EXPECT_TRUE(task->verify(told.given, told.solution).accepted()) << task->key << ": " << told.solution;
-      EXPECT_TRUE(task->verify(made.puzzle.given, told.solution).accepted()) << task->key << ": " << told.solution;
+      EXPECT_TRUE(task->verify(made.puzzle.given, told.solution).accepted())
+          << task->key << ": " << told.solution;
       std::set<std::string> all;
       for (int64_t which = 0; which < kTemplates; ++which) {
         const std::string prompt = task->prompt(told.given, language, which);
@@ -268,7 +283,8 @@ TEST(PuzzleTasks, PromptsHoldWhatIsAskedInBothLanguages) {
         if (std::ranges::find(kShortAnswers, task->key) == std::end(kShortAnswers)) {
           EXPECT_EQ(prompt.find(made.puzzle.solution), std::string::npos) << task->key;
         }
-        const bool chinese = std::ranges::any_of(prompt, [](char c) { return static_cast<unsigned char>(c) >= 0xE4; });
+        const bool chinese =
+            std::ranges::any_of(prompt, [](char c) { return static_cast<unsigned char>(c) >= 0xE4; });
         EXPECT_EQ(chinese, language == Language::kChinese) << task->key << ": " << prompt;
       }
       EXPECT_EQ(all.size(), static_cast<size_t>(kTemplates)) << task->key;
@@ -294,7 +310,8 @@ TEST(PuzzleTasks, PuzzlesAreOneUnderTheirSymmetries) {
   }
   EXPECT_NE(sudoku.canonical(made.puzzle.given), sudoku.canonical({{"original_sudoku", grid_json(other)}}));
   const TaskEntry& mathador = task_named("mathador");
-  EXPECT_EQ(mathador.canonical({{"numbers", {1, 2, 3}}, {"result", 6}}), mathador.canonical({{"numbers", {3, 1, 2}}, {"result", 6}}));
+  EXPECT_EQ(mathador.canonical({{"numbers", {1, 2, 3}}, {"result", 6}}),
+            mathador.canonical({{"numbers", {3, 1, 2}}, {"result", 6}}));
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ std::vector<std::string> words_of(const std::string& answer) {
   return words;
 }
 
-// A change of brackets, blanks and quotes is none; nor is an answer that says the same twice, of which the last counts.
+// A change of brackets, blanks and quotes is none; nor is an answer that says the same twice, of which the
+// last counts.
 bool says_the_same(const std::string& answer, const std::string& solution) {
   const std::vector<std::string> words = words_of(answer), right = words_of(solution);
   if (words == right) return true;
@@ -74,7 +75,8 @@ bool says_the_same(const std::string& answer, const std::string& solution) {
 TEST(PuzzlesWhole, ChangedSolutionsAreJudgedAsTheSecondCheckerJudges) {
   int64_t changed = 0, refused = 0;
   for_each_puzzle([&](const TaskEntry& task, int64_t level, const MadePuzzle& made) {
-    EXPECT_TRUE(second_checker_of(task)(made.puzzle.given, made.puzzle.solution)) << task.key << " level " << level;
+    EXPECT_TRUE(second_checker_of(task)(made.puzzle.given, made.puzzle.solution))
+        << task.key << " level " << level;
     for (uint64_t change = 0; change < 50; ++change) {
       Draw draw({.task = task.key, .seed = 1, .index = static_cast<uint64_t>(made.index), .attempt = change});
       const std::string answer = changed_answer(made.puzzle.solution, draw);
@@ -93,16 +95,19 @@ TEST(PuzzlesWhole, ChangedSolutionsAreJudgedAsTheSecondCheckerJudges) {
 
 TEST(PuzzlesWhole, ThatPromiseOneSolutionHaveOneByTwoSolvers) {
   const bool outside = has_sat_solver();
-  EXPECT_TRUE(outside || !takes_all()) << "the second solver is missing; type (as root):  apt-get install -y picosat";
+  EXPECT_TRUE(outside || !takes_all())
+      << "the second solver is missing; type (as root):  apt-get install -y picosat";
   std::set<std::string_view> by_both;
   for_each_puzzle([&](const TaskEntry& task, int64_t level, const MadePuzzle& made) {
     if (task.uniqueness != Uniqueness::kProved) return;
     SearchBudget budget{.nodes = 50'000'000};
-    EXPECT_TRUE(task.count_solutions(made.puzzle.given, 2, budget).unique()) << task.key << " level " << level << " index " << made.index;
+    EXPECT_TRUE(task.count_solutions(made.puzzle.given, 2, budget).unique())
+        << task.key << " level " << level << " index " << made.index;
     if (!outside || encoder_of(task.key) == nullptr) return;
     Cnf cnf;
     const Literals places = encoder_of(task.key)(made.puzzle.given, cnf);
-    EXPECT_EQ(count_models(cnf, places, 2), 1) << task.key << " level " << level << ": " << made.puzzle.given.dump();
+    EXPECT_EQ(count_models(cnf, places, 2), 1)
+        << task.key << " level " << level << ": " << made.puzzle.given.dump();
     by_both.insert(task.key);
   });
   EXPECT_TRUE(!outside || by_both.size() >= 14) << by_both.size();
@@ -114,11 +119,14 @@ nlohmann::json with_less(const std::string_view task, nlohmann::json given, Draw
     auto& board = given["original_sudoku"];
     for (int i = 0; i < 6; ++i) board[draw.below(board.size())][draw.below(board.size())] = "X";
   } else if (task == "futoshiki") {
-    for (int i = 0; i < 3 && !given["constraints"].empty(); ++i) given["constraints"].erase(draw.below(given["constraints"].size()));
+    for (int i = 0; i < 3 && !given["constraints"].empty(); ++i)
+      given["constraints"].erase(draw.below(given["constraints"].size()));
   } else if (task == "skyscraper_puzzle") {
-    for (const char* side : {"top", "bottom", "left", "right"}) given[side][draw.below(given[side].size())] = 0;
+    for (const char* side : {"top", "bottom", "left", "right"})
+      given[side][draw.below(given[side].size())] = 0;
     given.erase("grid");
-  } else if (task == "kukurasu") {  // a mark that moves along its column changes two sums; there may be none or several solutions
+  } else if (task == "kukurasu") {
+    // a mark that moves along its column changes two sums; there may be none or several solutions
     given["row_sums"][0] = given["row_sums"][0].get<int64_t>() + 1;
     given["col_sums"][0] = given["col_sums"][0].get<int64_t>() + 1;
   } else if (task == "calcudoko") {
@@ -137,7 +145,8 @@ nlohmann::json with_less(const std::string_view task, nlohmann::json given, Draw
     auto& cells = given[task == "numbrix" ? "grid" : "maze"];
     for (int i = 0; i < 12; ++i) {
       auto& cell = cells[draw.below(cells.size())][draw.below(cells.size())];
-      if (task == "numbrix" || std::isdigit(static_cast<unsigned char>(cell.get<std::string>()[0])) == 0) cell = "X";
+      if (task == "numbrix" || std::isdigit(static_cast<unsigned char>(cell.get<std::string>()[0])) == 0)
+        cell = "X";
     }
   } else if (task == "norinori" || task == "star_placement_puzzle") {
     auto& cells = given["region_grid"];

@@ -18,7 +18,8 @@ TEST(PuzzleWords, StandOnceInEachLanguage) {
       EXPECT_EQ(english_word(word.english), word.english);
       EXPECT_EQ(english_word(word.chinese), word.english);
       EXPECT_EQ(in_language(word.english, Language::kChinese), word.chinese);
-      for (const char c : word.english) EXPECT_TRUE(c == ' ' || c == '-' || std::isalpha(static_cast<unsigned char>(c))) << word.english;
+      for (const char c : word.english)
+        EXPECT_TRUE(c == ' ' || c == '-' || std::isalpha(static_cast<unsigned char>(c))) << word.english;
       for (const char c : word.chinese) EXPECT_GE(static_cast<unsigned char>(c), 0x80) << word.chinese;
       ++count;
     }
@@ -38,7 +39,8 @@ TEST(PuzzleWords, AreReadWithArticlesAndCapitals) {
   EXPECT_EQ(english_word("alice"), "Alice");
   EXPECT_EQ(english_word("apples"), std::nullopt);
   EXPECT_EQ(english_word(""), std::nullopt);
-  EXPECT_EQ(word_in("Apple", Language::kEnglish), std::nullopt);  // a given names words as they stand in the table
+  // a given names words as they stand in the table
+  EXPECT_EQ(word_in("Apple", Language::kEnglish), std::nullopt);
 }
 
 TEST(PuzzleWords, AreSpeltByTheRules) {

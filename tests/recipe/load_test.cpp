@@ -15,7 +15,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) { return load_text(text, "r.toml", overrides); }
+LoadedRecipe from(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return load_text(text, "r.toml", overrides);
+}
 
 ErrorFields refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const ErrorFields fields = error_of([&] { from(text, overrides); });
@@ -27,8 +29,9 @@ ErrorFields refused(const std::string& text, const std::vector<std::string>& ove
 
 struct TemporaryFolder {
   std::filesystem::path path =
-      std::filesystem::path(testing::TempDir()) / ("recipe-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
-                                                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      std::filesystem::path(testing::TempDir()) /
+      ("recipe-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
+       ::testing::UnitTest::GetInstance()->current_test_info()->name());
   TemporaryFolder() {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
@@ -60,15 +63,16 @@ TEST(RecipeLoad, LaterLayersWinAndValuesKnowTheirOrigin) {
 }
 
 TEST(RecipeLoad, AGroupInsideASectionIsATableOrDottedKeys) {
-  for (const char* text : {"[model]\nhgrn2.expand = 48\n", "[model.hgrn2]\nexpand = 48\n", "model.hgrn2.expand = 48\n",
-                           "[model]\nlayers = 3\nhgrn2 = { expand = 48 }\n"}) {
+  for (const char* text : {"[model]\nhgrn2.expand = 48\n", "[model.hgrn2]\nexpand = 48\n",
+                           "model.hgrn2.expand = 48\n", "[model]\nlayers = 3\nhgrn2 = { expand = 48 }\n"}) {
     EXPECT_EQ(from(text).recipe.model.hgrn2.expand, 48) << text;
   }
   EXPECT_EQ(load_defaults({"model.hgrn2.expand=48"}).recipe.model.hgrn2.expand, 48);
   const ErrorFields section = error_of([] { from("[model.hgrn3]\nexpand = 48\n"); });
   EXPECT_THAT(section.what, HasSubstr("no section model.hgrn3"));
   EXPECT_THAT(section.expected, HasSubstr("model.hgrn2"));
-  EXPECT_THAT(error_of([] { from("[model.hgrn2]\nexpandd = 48\n"); }).expected, HasSubstr("model.hgrn2.expand"));
+  EXPECT_THAT(error_of([] { from("[model.hgrn2]\nexpandd = 48\n"); }).expected,
+              HasSubstr("model.hgrn2.expand"));
 }
 
 TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
@@ -78,7 +82,9 @@ TEST(RecipeLoad, AnEmptyFileIsTheDefaults) {
 }
 
 TEST(RecipeLoad, ListsOfTextsAreSplitAtCommasUnlessQuoted) {
-  const auto source = [](const std::string& typed) { return load_defaults({"data.source=" + typed}).recipe.data.source; };
+  const auto source = [](const std::string& typed) {
+    return load_defaults({"data.source=" + typed}).recipe.data.source;
+  };
   EXPECT_THAT(source("a,b"), ElementsAre("a", "b"));
   EXPECT_THAT(source("/a b , c/d"), ElementsAre("/a b", "c/d"));
   EXPECT_THAT(source("\"a,b\""), ElementsAre("a,b"));
@@ -92,7 +98,8 @@ TEST(RecipeLoad, ListsOfTextsAreSplitAtCommasUnlessQuoted) {
 
 // The text of such a path is in base/text/path_text.h.
 TEST(RecipeLoad, APathThatIsNotUtf8IsWrittenAnotherWay) {
-  const LoadedRecipe loaded = load_defaults({"data.source=/caf\xe9,b", "data.validation=\xff", "data.cache=c\x80", "data.tokenizer=t\xfe"});
+  const LoadedRecipe loaded = load_defaults(
+      {"data.source=/caf\xe9,b", "data.validation=\xff", "data.cache=c\x80", "data.tokenizer=t\xfe"});
   EXPECT_THAT(loaded.recipe.data.source, ElementsAre("file:/caf%E9", "b"));
   EXPECT_THAT(loaded.recipe.data.validation, ElementsAre("file:%FF"));
   EXPECT_EQ(loaded.recipe.data.cache, "file:c%80");
@@ -102,8 +109,9 @@ TEST(RecipeLoad, APathThatIsNotUtf8IsWrittenAnotherWay) {
 
 TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   const Recipe recipe =
-      load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"", "model.mixers=lightning*7,softmax",
-                     "data.include=['.py','.md']", "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
+      load_defaults({"data.source=/a/b, c", "data.tokenizer=123", "sample.prompt=\"a\\nb\"",
+                     "model.mixers=lightning*7,softmax", "data.include=['.py','.md']",
+                     "train.until_time=04:00", "sample.temperature=1", "train.checkpoint_self_test=true",
                      "data.cache=", "description=a # b = c", "optim.stages=[{from_step=10, lr=1e-4}]"})
           .recipe;
   EXPECT_THAT(recipe.data.source, ElementsAre("/a/b", "c"));
@@ -124,18 +132,23 @@ TEST(RecipeLoad, OverridesTakeBareTextAndToml) {
   EXPECT_EQ(recipe.optim.stages[0].lr, 1e-4);
 }
 
-// Written by earlier versions into every recipe.toml and every checkpoint. (The warning: cli/program_test.cpp.)
+// Written by earlier versions into every recipe.toml and every checkpoint. (The warning:
+// cli/program_test.cpp.)
 TEST(RecipeLoad, KeysOfEarlierVersionsAreIgnored) {
   const LoadedRecipe loaded =
-      from("version = 1\n[model]\nchunk = 64  # preset first-run\nlayers = 3\n[train]\nrecompute = false\n", {"model.chunk=any value"});
+      from("version = 1\n[model]\nchunk = 64  # preset first-run\nlayers = 3\n[train]\nrecompute = false\n",
+           {"model.chunk=any value"});
   EXPECT_EQ(loaded.recipe, load_defaults({"model.layers=3"}).recipe);
   EXPECT_EQ(loaded.origins.size(), 1u);
   EXPECT_EQ(to_toml(loaded).find("chunk ="), std::string::npos);
-  EXPECT_EQ(from("[train]\nrecompute = \"full\"\n").recipe.train.recompute, Recompute::kFull) << "it came back with other values";
+  EXPECT_EQ(from("[train]\nrecompute = \"full\"\n").recipe.train.recompute, Recompute::kFull)
+      << "it came back with other values";
   EXPECT_THAT(refused("[model.chunk]\n").what, HasSubstr("no section model.chunk"));
 }
 
-TEST(RecipeLoad, TheLastOverrideOfAKeyWins) { EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2); }
+TEST(RecipeLoad, TheLastOverrideOfAKeyWins) {
+  EXPECT_EQ(load_defaults({"train.steps=1", "train.steps=2"}).recipe.train.steps, 2);
+}
 
 TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
   const LoadedRecipe loaded = from("[model]\npreset = \"first-run\"\n", {"model.preset=linear-bench"});
@@ -145,10 +158,10 @@ TEST(RecipeLoad, ThePresetOfTheCommandLineReplacesTheFiles) {
 }
 
 TEST(RecipeLoad, StagesMayBeArraysOfTables) {
-  const Recipe recipe =
-      from(
-          "[[optim.stages]]\nfrom_tokens = 69_000_000_000\nbatch = 16\n[[optim.stages]]\nfrom_tokens = 790_000_000_000\nbatch = 32\nlr = 1e-4\n")
-          .recipe;
+  const Recipe recipe = from(
+                            "[[optim.stages]]\nfrom_tokens = 69_000_000_000\nbatch = "
+                            "16\n[[optim.stages]]\nfrom_tokens = 790_000_000_000\nbatch = 32\nlr = 1e-4\n")
+                            .recipe;
   ASSERT_EQ(recipe.optim.stages.size(), 2u);
   EXPECT_EQ(recipe.optim.stages[0].from_tokens, 69000000000);
   EXPECT_EQ(recipe.optim.stages[1].lr, 1e-4);
@@ -195,7 +208,8 @@ TEST(RecipeBadInput, SyntaxErrorsNameTheirPlace) {
   EXPECT_THAT(refused("data.source = 'a' ]\n").found, HasSubstr("closes nothing"));
   EXPECT_EQ(refused("[train]\n  \xc2\xb7steps = 4\n").where, "r.toml:2:3");
   EXPECT_EQ(refused("description = \"\"\"a \\\n  \xc2\xb7\"\"\"\n").where, "r.toml:1:20");
-  EXPECT_EQ(from("\xef\xbb\xbf# \xc2\xb7\ndescription = '\xc2\xb7' # \xe3\x80\x81\n").recipe.description, "\xc2\xb7");
+  EXPECT_EQ(from("\xef\xbb\xbf# \xc2\xb7\ndescription = '\xc2\xb7' # \xe3\x80\x81\n").recipe.description,
+            "\xc2\xb7");
 }
 
 TEST(RecipeBadInput, UnknownKeysGetTheNearestOne) {
@@ -226,7 +240,8 @@ TEST(RecipeBadInput, WrongTypesAndRangesSayWhatIsExpected) {
   EXPECT_THAT(refused("[train]\nsteps = 99999999999999999999\n").where, HasSubstr("r.toml:2"));
   EXPECT_THAT(refused("[train.steps]\n").found, HasSubstr("table"));
   EXPECT_THAT(refused("", {"optim.stages=[{from_step=1,learning=2}]"}).found, HasSubstr("learning"));
-  EXPECT_THAT(refused("", {"optim.stages=[{from_step=-1}]"}).expected, HasSubstr("from_step = a whole number of at least 0"));
+  EXPECT_THAT(refused("", {"optim.stages=[{from_step=-1}]"}).expected,
+              HasSubstr("from_step = a whole number of at least 0"));
 }
 
 TEST(RecipeBadInput, ArgumentsThatAreNotKeyValue) {
@@ -282,7 +297,8 @@ TEST(RecipeBadInput, SizeAndDepthAreCapped) {
   refused(spaced + "=1");
   EXPECT_EQ(load_defaults({"description=" + std::string(100000, '[')}).recipe.description.size(), 100000u);
   // What only looks deep is fine.
-  EXPECT_EQ(from("description = '" + std::string(1000, '.') + "[[[['\n# " + std::string(1000, '[') + "\n").recipe.description.size(),
+  EXPECT_EQ(from("description = '" + std::string(1000, '.') + "[[[['\n# " + std::string(1000, '[') + "\n")
+                .recipe.description.size(),
             1004u);
 }
 

@@ -117,7 +117,8 @@ TEST(RecipeOption, SaysWhatItExpects) {
   EXPECT_EQ(set.find("shelf.rows")->expected_text(), "a whole number from 1 to 10 (rows)");
   EXPECT_EQ(set.find("shelf.width")->expected_text(), "a number above 0");
   EXPECT_EQ(set.find("shelf.colour")->expected_text(), "one of red, green");
-  EXPECT_EQ(set.find("shelf.pattern")->expected_text(), "a list of red, green; \"red*7\" stands for seven of them");
+  EXPECT_EQ(set.find("shelf.pattern")->expected_text(),
+            "a list of red, green; \"red*7\" stands for seven of them");
 }
 
 TEST(RecipeOption, GuessesWhatAnUnknownKeyMeant) {
@@ -153,7 +154,8 @@ TEST(RecipeOption, WritesValuesThatReadBack) {
   EXPECT_EQ(Value(10000.0).toml(), "10000.0");
   EXPECT_EQ(Value(0.1).toml(), "0.1");
   EXPECT_EQ(Value(std::string("a\"b\\\n\x01")).toml(), "\"a\\\"b\\\\\\n\\u0001\"");
-  EXPECT_EQ(Value(Value::Table{{"lr", Value(0.5)}, {"batch", Value(int64_t{2})}}).toml(), "{ lr = 0.5, batch = 2 }");
+  EXPECT_EQ(Value(Value::Table{{"lr", Value(0.5)}, {"batch", Value(int64_t{2})}}).toml(),
+            "{ lr = 0.5, batch = 2 }");
   EXPECT_EQ(Value(std::string(200, 'a')).described(), "\"" + std::string(79, 'a') + "… (text)");
 }
 

@@ -12,7 +12,8 @@ using ::testing::IsEmpty;
 TEST(OutsideLists, AreOptionsLikeAnyList) {
   OutsideOptions outside;
   OptionSet set;
-  add_outside_list(set, "pictures.colours", outside_list(outside, "pictures.colours", {"red", "dark blue"}), "Colours.");
+  add_outside_list(set, "pictures.colours", outside_list(outside, "pictures.colours", {"red", "dark blue"}),
+                   "Colours.");
   const Option& option = *set.find("pictures.colours");
   EXPECT_EQ(option.kind, Kind::kTexts);
   EXPECT_EQ(option.get(), Value::list(std::vector<std::string>{"red", "dark blue"}));

@@ -30,14 +30,15 @@ TEST(RecipePresets, AreTheFilesOfTheFolder) {
     EXPECT_EQ(preset.text, read_text(kRoot / std::string(preset.path)));
   }
   EXPECT_EQ(files, compiled);
-  EXPECT_THAT(compiled, testing::IsSupersetOf(
-                            {"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "mamba2-130m", "minimax-text-01", "tnl-385m"}));
+  EXPECT_THAT(compiled, testing::IsSupersetOf({"first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench",
+                                               "mamba2-130m", "minimax-text-01", "tnl-385m"}));
 }
 
 TEST(RecipePresets, FillTheModelSectionOnlyAndHoldTogether) {
   for (const Preset& preset : presets()) {
     for (const TomlEntry& entry : read_toml(preset.text, std::string(preset.name))) {
-      EXPECT_TRUE(entry.key == "version" || entry.key == "description" || entry.key == "model" || entry.key.starts_with("model."))
+      EXPECT_TRUE(entry.key == "version" || entry.key == "description" || entry.key == "model" ||
+                  entry.key.starts_with("model."))
           << entry.key;
       EXPECT_NE(entry.key, "model.preset");
     }

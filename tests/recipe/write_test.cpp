@@ -21,8 +21,8 @@ using testing::Not;
 
 LoadedRecipe example() {
   return load_text("[model]\npreset = \"first-run\"\n[train]\nsteps = 10\n", "recipes/x.toml",
-                   {"optim.lr=0.1234567890123456789", "optim.stages=[{from_step=5, lr=1e-4, batch=16}]", "sample.prompt=\"a # b\\n\\\"c\"",
-                    "data.weights=[0.3]"});
+                   {"optim.lr=0.1234567890123456789", "optim.stages=[{from_step=5, lr=1e-4, batch=16}]",
+                    "sample.prompt=\"a # b\\n\\\"c\"", "data.weights=[0.3]"});
 }
 
 TEST(RecipeWrite, TomlReadsBackEqualAndKeepsOrigins) {
@@ -79,7 +79,8 @@ TEST(RecipeWrite, ExplainSaysAllAboutAKeyOrASection) {
   EXPECT_THAT(explain(example(), "optim.stages"), HasSubstr("from_tokens"));
   EXPECT_THAT(explain(example(), "data"), HasSubstr("data.source"));
   EXPECT_THAT(explain(example(), "model"), HasSubstr("model.hgrn2.expand"));
-  EXPECT_THAT(explain(example(), "model.hgrn2"), testing::AllOf(HasSubstr("model.hgrn2.expand"), Not(HasSubstr("model.layers"))));
+  EXPECT_THAT(explain(example(), "model.hgrn2"),
+              testing::AllOf(HasSubstr("model.hgrn2.expand"), Not(HasSubstr("model.layers"))));
   EXPECT_THAT(explain(example(), "data"), Not(HasSubstr("train.steps")));
   const ErrorFields unknown = error_of([] { explain(example(), "train.stepz"); });
   EXPECT_EQ(unknown.code, ExitCode::kUsage);
@@ -93,7 +94,8 @@ TEST(RecipeCompare, DiffListsWhatDiffersWithOrigins) {
   const std::vector<Difference> found = differences(example(), changed);
   std::vector<std::string> keys;
   for (const Difference& each : found) keys.push_back(each.key);
-  EXPECT_THAT(keys, testing::ElementsAre("data.weights", "train.steps", "optim.lr", "optim.stages", "sample.prompt"));
+  EXPECT_THAT(
+      keys, testing::ElementsAre("data.weights", "train.steps", "optim.lr", "optim.stages", "sample.prompt"));
   EXPECT_THAT(diff(example(), changed), HasSubstr("(recipes/x.toml:4 → y.toml:4)"));
 }
 
@@ -119,8 +121,9 @@ TEST(RecipeResume, RefusesChangedOptionsThatMustStay) {
   EXPECT_THAT(fields.hint, HasSubstr("data.include='[]'"));
   EXPECT_THAT(fields.hint, HasSubstr("--fresh"));
   EXPECT_EQ(fields.where, "runs/a/recipe.toml");
-  EXPECT_THAT(fields.what + fields.expected,
-              Not(testing::AnyOf(HasSubstr("train.steps"), HasSubstr("data.source"), HasSubstr("data.tokenizer"))));
+  EXPECT_THAT(
+      fields.what + fields.expected,
+      Not(testing::AnyOf(HasSubstr("train.steps"), HasSubstr("data.source"), HasSubstr("data.tokenizer"))));
 }
 
 TEST(RecipeResume, AnotherOptimizerWithFreshStatesOnly) {
@@ -137,7 +140,8 @@ TEST(RecipeResume, AnotherOptimizerWithFreshStatesOnly) {
 
 // What is said to type for a text gives that text again.
 TEST(RecipeResume, TheArgumentsItNamesGiveTheSavedValues) {
-  for (const std::string prompt : {"plain", "it's", "\"quoted\"", " leading", "['a']", "a\nb", "", "17", "# no comment"}) {
+  for (const std::string prompt :
+       {"plain", "it's", "\"quoted\"", " leading", "['a']", "a\nb", "", "17", "# no comment"}) {
     LoadedRecipe saved = load_defaults(), now = load_defaults();
     saved.recipe.data.jsonl_field = prompt;
     now.recipe.data.jsonl_field = "other";

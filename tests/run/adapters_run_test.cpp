@@ -24,21 +24,30 @@ using ::testing::HasSubstr;
 class AdaptersRun : public RunFixture {
  protected:
   RunRequest request(const std::string& name, const Words& more, const std::string& from = "") const {
-    const Words words = {"model.layers=2",       "model.hidden=32",       "model.heads=2",          "model.kv_heads=2",
-                         "model.head_dim=16",    "model.vocabulary=16",   "model.mixers=softmax",   "model.intermediate=32",
-                         "model.rotary_dim=16",  "model.wiring=pre_norm", "train.task=recall",      "recall.kind=copy",
-                         "recall.pairs=3",       "train.sequence=8",      "train.batch=8",          "train.micro_batch=2",
-                         "train.steps=4",        "train.dtype=fp64",      "train.evaluate_every=0", "train.checkpoint_every=2",
-                         "recall.held_out=10",   "train.threads=1",       "optim.lr=0.01",          "optim.schedule=constant",
-                         "optim.warmup_steps=2", "sample.tokens=0",       "observe.report=false",   "observe.tensorboard=false"};
-    RunRequest request{.recipe = recipe::load_defaults(words + more), .run_folder = folder_ / name, .quiet = true};
+    const Words words = {"model.layers=2",         "model.hidden=32",
+                         "model.heads=2",          "model.kv_heads=2",
+                         "model.head_dim=16",      "model.vocabulary=16",
+                         "model.mixers=softmax",   "model.intermediate=32",
+                         "model.rotary_dim=16",    "model.wiring=pre_norm",
+                         "train.task=recall",      "recall.kind=copy",
+                         "recall.pairs=3",         "train.sequence=8",
+                         "train.batch=8",          "train.micro_batch=2",
+                         "train.steps=4",          "train.dtype=fp64",
+                         "train.evaluate_every=0", "train.checkpoint_every=2",
+                         "recall.held_out=10",     "train.threads=1",
+                         "optim.lr=0.01",          "optim.schedule=constant",
+                         "optim.warmup_steps=2",   "sample.tokens=0",
+                         "observe.report=false",   "observe.tensorboard=false"};
+    RunRequest request{
+        .recipe = recipe::load_defaults(words + more), .run_folder = folder_ / name, .quiet = true};
     if (!from.empty()) request.from = checkpoint::StartingPoint::open(folder_ / from);
     return request;
   }
   std::map<std::string, std::vector<std::byte>> tensors(const std::string& name) const {
     std::map<std::string, std::vector<std::byte>> all;
     const auto checkpoint = storage::open_checkpoint(storage::local_file_system(), folder_ / name);
-    for (const auto& [tensor, entry] : checkpoint.manifest().tensors) all[tensor] = checkpoint.read_tensor(tensor);
+    for (const auto& [tensor, entry] : checkpoint.manifest().tensors)
+      all[tensor] = checkpoint.read_tensor(tensor);
     return all;
   }
   std::string refused(const RunRequest& request) const {
@@ -97,7 +106,8 @@ TEST_F(AdaptersRun, EveryKindOfRanksIsOneProcess) {
                                                {"parallel.cp=2"}}) {
     const std::string name = fmt::format("{}", fmt::join(ranks, " "));
     run_training(request(name, kLora + ranks, "base"));
-    for (size_t s = 0; s < 4; ++s) EXPECT_NEAR(losses(name).at(s), losses("one").at(s), 1e-9) << name << ", step " << s + 1;
+    for (size_t s = 0; s < 4; ++s)
+      EXPECT_NEAR(losses(name).at(s), losses("one").at(s), 1e-9) << name << ", step " << s + 1;
   }
 }
 

@@ -1,4 +1,5 @@
-// A batch that follows the measured critical batch: by hand; in runs whose gradients have a known noise; in whole runs, stopped, resumed and on ranks.
+// A batch that follows the measured critical batch: by hand; in runs whose gradients have a known noise; in
+// whole runs, stopped, resumed and on ranks.
 #include "train/batch_ramp.h"
 
 #include <gmock/gmock.h>
@@ -41,10 +42,11 @@ Growths grow(train::BatchRamp& ramp, int64_t first, int64_t last, int64_t batch)
 TEST(BatchRamp, DoublesBehindTwentyMeasurementsUntilItHasCaughtUp) {
   train::BatchRamp ramp({.batch_growth = 1, .batch_most = 1000});
   EXPECT_THAT(grow(ramp, 1, 200, 4), ElementsAre(Pair(20, 8), Pair(40, 16), Pair(60, 32)));
-  EXPECT_THAT(ramp.grown(), ElementsAre(optim::BatchGrowth{21, 8}, optim::BatchGrowth{41, 16}, optim::BatchGrowth{61, 32}));
+  EXPECT_THAT(ramp.grown(),
+              ElementsAre(optim::BatchGrowth{21, 8}, optim::BatchGrowth{41, 16}, optim::BatchGrowth{61, 32}));
   EXPECT_NEAR(*ramp.critical_batch(), 24, 1e-9);
-  train::BatchRamp at_twice({.batch_growth = 2, .batch_most = 1000}), narrow({.batch_growth = 1, .batch_most = 31}),
-      off({.batch_growth = 0, .batch_most = 1000});
+  train::BatchRamp at_twice({.batch_growth = 2, .batch_most = 1000}),
+      narrow({.batch_growth = 1, .batch_most = 31}), off({.batch_growth = 0, .batch_most = 1000});
   EXPECT_THAT(grow(at_twice, 1, 200, 4), ElementsAre(Pair(20, 8), Pair(40, 16)));
   EXPECT_THAT(grow(narrow, 1, 200, 4), ElementsAre(Pair(20, 8), Pair(40, 16)));
   EXPECT_THAT(grow(off, 1, 200, 4), ElementsAre());
@@ -67,7 +69,8 @@ TEST(BatchRamp, GoesOnFromWhatWasSaved) {
   EXPECT_THAT(second.grown(), ElementsAre(optim::BatchGrowth{21, 8}));
   second.restore({nlohmann::json::object(), "a test"});
   EXPECT_EQ(second.facts(), nlohmann::json::object());
-  for (const char* bad : {"{}", "{\"gradient\": 1, \"noise\": 2, \"measurements\": 3, \"grown\": [[1]]}", "7"}) {
+  for (const char* bad :
+       {"{}", "{\"gradient\": 1, \"noise\": 2, \"measurements\": 3, \"grown\": [[1]]}", "7"}) {
     try {
       second.restore({{{"batch_noise", nlohmann::json::parse(bad)}}, "manifest.json"});
       FAIL() << bad;
@@ -78,7 +81,8 @@ TEST(BatchRamp, GoesOnFromWhatWasSaved) {
   }
 }
 
-// Sequences of 4 tokens, whose gradients are g, of length 1 in 192 dimensions, and noise whose covariance has the trace S: a critical batch of S tokens.
+// Sequences of 4 tokens, whose gradients are g, of length 1 in 192 dimensions, and noise whose covariance has
+// the trace S: a critical batch of S tokens.
 class NoisyTask final : public train::Task {
  public:
   static constexpr int64_t kDimensions = 192, kTokens = 4;
@@ -88,7 +92,8 @@ class NoisyTask final : public train::Task {
       : recipe_(recipe),
         samples_(samples),
         schedule_(recipe.optim, recipe.train),
-        parameters_({optim::testing::spec("layers.0.vector", {kDimensions}, /*decay=*/false)}, precision_, at::kCPU) {
+        parameters_({optim::testing::spec("layers.0.vector", {kDimensions}, /*decay=*/false)}, precision_,
+                    at::kCPU) {
     parameter_ = &parameters_.add_stacked("layers.0.vector", {"layers.0.vector"});
     parameters_.allocate();
     parameter_->value.detach().zero_();
@@ -102,19 +107,26 @@ class NoisyTask final : public train::Task {
     first_ = schedule_.first_sample(step);
     const int64_t count = schedule_.first_sample(step + 1) - first_;
     for (int64_t i = 0; i < count; ++i) samples_.push_back(first_ + i);
-    return {.micro_batches = count, .weight = static_cast<double>(count * kTokens), .tokens = count * kTokens};
+    return {
+        .micro_batches = count, .weight = static_cast<double>(count * kTokens), .tokens = count * kTokens};
   }
   Tensor forward(model::Context&, int64_t micro_batch, const Tensor&) override {
     const Tensor slope = at::empty({kDimensions}, at::kDouble);
-    const double each = std::sqrt(kNoise / static_cast<double>(kDimensions * kTokens));  // of a mean over 4 tokens
+    // of a mean over 4 tokens
+    const double each = std::sqrt(kNoise / static_cast<double>(kDimensions * kTokens));
     for (int64_t i = 0; i < kDimensions; ++i) {
-      slope.mutable_data_ptr<double>()[i] = 1 / std::sqrt(static_cast<double>(kDimensions)) +
-                                            each * random_.normal(static_cast<uint64_t>((first_ + micro_batch) * kDimensions + i));
+      slope.mutable_data_ptr<double>()[i] =
+          1 / std::sqrt(static_cast<double>(kDimensions)) +
+          each * random_.normal(static_cast<uint64_t>((first_ + micro_batch) * kDimensions + i));
     }
     return (parameter_->use() * slope).sum() * static_cast<double>(kTokens);
   }
-  nlohmann::json data_position(int64_t step) const override { return {{"first_sample", schedule_.first_sample(step)}}; }
-  void require_same_data(const nlohmann::json& saved, int64_t step) const override { EXPECT_EQ(saved, data_position(step)); }
+  nlohmann::json data_position(int64_t step) const override {
+    return {{"first_sample", schedule_.first_sample(step)}};
+  }
+  void require_same_data(const nlohmann::json& saved, int64_t step) const override {
+    EXPECT_EQ(saved, data_position(step));
+  }
 
  private:
   recipe::Recipe recipe_;
@@ -132,13 +144,15 @@ class NoisyRun : public RunFixture {
   // As a process of its own: until a signal behind step `until`, or the end.
   void start(const std::string& name, int64_t until = 0) {
     const train::TrainerOptions options{
-        .recipe = recipe::load_defaults({"train.steps=110", "train.batch=4", "train.micro_batch=1", "train.sequence=4", "train.dtype=fp64",
-                                         "train.checkpoint_every=0", "train.evaluate_every=0", "optim.name=sgd", "optim.lr=1e-3",
-                                         "optim.clip_norm=0", "optim.warmup_steps=0", "optim.schedule=constant",
-                                         "observe.batch_noise_every=1", "optim.batch_growth=1", "optim.batch_most=1024"}),
+        .recipe = recipe::load_defaults(
+            {"train.steps=110", "train.batch=4", "train.micro_batch=1", "train.sequence=4",
+             "train.dtype=fp64", "train.checkpoint_every=0", "train.evaluate_every=0", "optim.name=sgd",
+             "optim.lr=1e-3", "optim.clip_norm=0", "optim.warmup_steps=0", "optim.schedule=constant",
+             "observe.batch_noise_every=1", "optim.batch_growth=1", "optim.batch_most=1024"}),
         .run_folder = folder_ / name};
     NoisyTask task(options.recipe.recipe, samples_[name]);
-    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder_ / name / "events.jsonl"});
     train::testing::ScriptedControl control;
     parallel::Ranks alone;
@@ -208,8 +222,9 @@ class BatchRampRuns : public RunFixture {
   Seen run(const std::string& name, int64_t steps, std::vector<std::string> more = {}) const {
     std::vector<std::string> all = tiny_run(folder_.path());
     for (const char* own :
-         {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.evaluate_every=0", "train.checkpoint_every=0",
-          "observe.batch_noise_every=1", "optim.batch_growth=1e-3", "optim.batch_most=8", "optim.batch_lr_power=0.5"})
+         {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.evaluate_every=0",
+          "train.checkpoint_every=0", "observe.batch_noise_every=1", "optim.batch_growth=1e-3",
+          "optim.batch_most=8", "optim.batch_lr_power=0.5"})
       all.emplace_back(own);
     all.push_back("train.steps=" + std::to_string(steps));
     all.insert(all.end(), more.begin(), more.end());
@@ -223,7 +238,8 @@ class BatchRampRuns : public RunFixture {
         const auto critical = step->metrics.find("critical_batch_tokens");
         seen.critical.push_back(critical != step->metrics.end() ? critical->second : -1);
       }
-      if (const auto* growth = std::get_if<observe::BatchGrowth>(&event.body)) seen.grown.emplace_back(growth->step, growth->batch);
+      if (const auto* growth = std::get_if<observe::BatchGrowth>(&event.body))
+        seen.grown.emplace_back(growth->step, growth->batch);
     }
     return seen;
   }
@@ -254,7 +270,8 @@ TEST_F(BatchRampRuns, AModelsBatchGrowsResumesToTheBitAndIsThatOfRanks) {
     EXPECT_EQ(both.grown, whole.grown);
     EXPECT_EQ(both.tokens, whole.tokens);
     ASSERT_EQ(both.losses.size(), whole.losses.size());
-    for (size_t s = 0; s < whole.losses.size(); ++s) EXPECT_NEAR(both.losses[s], whole.losses[s], 1e-9) << ranks << " " << s;
+    for (size_t s = 0; s < whole.losses.size(); ++s)
+      EXPECT_NEAR(both.losses[s], whole.losses[s], 1e-9) << ranks << " " << s;
   }
 }
 

@@ -1,5 +1,5 @@
-// A dry run calls what real ranks call: compared call by call with thread ranks that train; and at the sizes for which it is made.
-// ctest: timeout=240
+// A dry run calls what real ranks call: compared call by call with thread ranks that train; and at the sizes
+// for which it is made. ctest: timeout=240
 #include "run/dry_run.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,8 @@ class SmallTask final : public train::Task {
   SmallTask(const DryRunRequest& request, const parallel::Ranks& ranks)
       : micro_batches_(request.micro_batches),
         layout_(layout::make_batch(request.rows, request.sequence)),
-        decoder_(request.model, Precision::named(request.dtype), at::kCPU, model::Use::kTraining, ranks.place()),
+        decoder_(request.model, Precision::named(request.dtype), at::kCPU, model::Use::kTraining,
+                 ranks.place()),
         stage_(decoder_, ranks) {
     decoder_.parameters().initialise(7);
     for (int64_t i = 0; i < layout_.tokens(); ++i) ids_.push_back(i * 5 % request.model.vocabulary);
@@ -63,20 +64,24 @@ class SmallTask final : public train::Task {
   language::TextStage stage_;
 };
 
-using Said = std::map<std::string, std::vector<std::string>>;  // by group: what was called, without what only a real step needs
+// by group: what was called, without what only a real step needs
+using Said = std::map<std::string, std::vector<std::string>>;
 
 Said said(const comm::RankRecords& records) {
-  static const std::set<std::string> kOfRealSteps = {"weight of the step",   "loss", "auxiliary loss", "metrics", "gradient norm",
-                                                     "sums of the optimizer"};
+  static const std::set<std::string> kOfRealSteps = {
+      "weight of the step", "loss", "auxiliary loss", "metrics", "gradient norm", "sums of the optimizer"};
   Said said;
   for (const comm::CallRecord& call : records.calls) {
     if (kOfRealSteps.contains(call.name)) continue;
     std::string text = call.kind == CallKind::kExchange ? call.name : call.text;
     for (const auto& message : call.messages)
-      text += fmt::format(" {} {} {}", message.direction == comm::Direction::kSend ? "to" : "from", message.peer, message.tensor);
-    static constexpr std::string_view kOfNumbers[] = {"rows to experts",    "rows from experts", "choices to experts",
-                                                      "weights to experts", "tokens to experts", "sums of experts"};
-    const bool of_experts = std::ranges::any_of(kOfNumbers, [&](std::string_view name) { return call.name.starts_with(name); });
+      text += fmt::format(" {} {} {}", message.direction == comm::Direction::kSend ? "to" : "from",
+                          message.peer, message.tensor);
+    static constexpr std::string_view kOfNumbers[] = {"rows to experts",    "rows from experts",
+                                                      "choices to experts", "weights to experts",
+                                                      "tokens to experts",  "sums of experts"};
+    const bool of_experts =
+        std::ranges::any_of(kOfNumbers, [&](std::string_view name) { return call.name.starts_with(name); });
     if (!of_experts) text += fmt::format(" {}", call.traffic.sent);
     said[records.groups[call.group].path].push_back(text);
   }
@@ -106,7 +111,8 @@ void expect_what_real_ranks_call(DryRunRequest request) {
   EXPECT_TRUE(all.comparison.agreed()) << all.comparison.text();
 }
 
-DryRunRequest small(int64_t experts, int64_t world, const layout::MeshShape& shape, const recipe::ContextOptions& context = {},
+DryRunRequest small(int64_t experts, int64_t world, const layout::MeshShape& shape,
+                    const recipe::ContextOptions& context = {},
                     const recipe::PipelineOptions& pipeline = {}) {
   return {.model = small_hybrid(experts),
           .arrangement = {Mesh(world, shape), context, pipeline},
@@ -128,7 +134,8 @@ TEST(DryRun, CallsWhatRealRanksCall) {
   expect_what_real_ranks_call(gathered);
 }
 
-// A choice that needs whole sequences, and a balance over replicas whose share is asked for once though layers run again.
+// A choice that needs whole sequences, and a balance over replicas whose share is asked for once though
+// layers run again.
 TEST(DryRun, CallsWhatRealRanksCallForRouters) {
   DryRunRequest request = small(4, 8, {.cp = 2, .tp = 2, .ep = 2});
   request.model.auxiliary_loss = 0;
@@ -141,20 +148,24 @@ TEST(DryRun, CallsWhatRealRanksCallForRouters) {
 
 TEST(DryRun, CallsWhatRealRanksCallByEveryContextMethod) {
   using recipe::ContextMethod, recipe::LinearContextMethod;
-  for (const auto softmax : {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses, ContextMethod::kTwoLevel}) {
+  for (const auto softmax :
+       {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses, ContextMethod::kTwoLevel}) {
     expect_what_real_ranks_call(small(0, 4, {.cp = 4}, {.softmax = softmax}));
   }
   for (const auto linear : {LinearContextMethod::kRing, LinearContextMethod::kAllScan}) {
-    expect_what_real_ranks_call(small(0, 4, {.cp = 4}, {.linear = linear, .split = layout::ContextSplit::kContiguous}));
+    expect_what_real_ranks_call(
+        small(0, 4, {.cp = 4}, {.linear = linear, .split = layout::ContextSplit::kContiguous}));
   }
 }
 
 TEST(DryRun, CallsWhatRealRanksCallByEverySchedule) {
   using recipe::PipelineSchedule;
-  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::kZbH1, PipelineSchedule::kZbV, PipelineSchedule::kDualPipe}) {
+  for (const auto schedule : {PipelineSchedule::kGpipe, PipelineSchedule::kZbH1, PipelineSchedule::kZbV,
+                              PipelineSchedule::kDualPipe}) {
     expect_what_real_ranks_call(small(0, 2, {.pp = 2}, {}, {.schedule = schedule}));
   }
-  expect_what_real_ranks_call(small(0, 4, {.pp = 2, .tp = 2}, {}, {.schedule = PipelineSchedule::kInterleaved, .chunks = 2}));
+  expect_what_real_ranks_call(
+      small(0, 4, {.pp = 2, .tp = 2}, {}, {.schedule = PipelineSchedule::kInterleaved, .chunks = 2}));
 }
 
 TEST(DryRun, TheSampleHasEveryPlaceOfAReplicaAndWholeGroups) {
@@ -162,7 +173,8 @@ TEST(DryRun, TheSampleHasEveryPlaceOfAReplicaAndWholeGroups) {
   const std::vector<int64_t> ranks = sampled_ranks(mesh);
   std::set<std::vector<int64_t>> places;
   for (const int64_t rank : ranks)
-    places.insert({mesh.coordinate(rank, Axis::kPp), mesh.coordinate(rank, Axis::kCp), mesh.coordinate(rank, Axis::kTp)});
+    places.insert({mesh.coordinate(rank, Axis::kPp), mesh.coordinate(rank, Axis::kCp),
+                   mesh.coordinate(rank, Axis::kTp)});
   EXPECT_EQ(places.size(), 8u);
   const auto holds = [&](const std::vector<int64_t>& group) { return std::ranges::includes(ranks, group); };
   EXPECT_TRUE(holds(mesh.group_of(0, {Axis::kDp})));
@@ -173,15 +185,16 @@ TEST(DryRun, TheSampleHasEveryPlaceOfAReplicaAndWholeGroups) {
 
 TEST(DryRun, RefusesWhatDoesNotFit) { EXPECT_THROW(dry_run(small(0, 16, {.tp = 16})), Error); }
 
-// Two stages' pieces of the pipeline by hand: hidden states of 24 · 2 tokens in fp32 go on, their gradients come back.
+// Two stages' pieces of the pipeline by hand: hidden states of 24 · 2 tokens in fp32 go on, their gradients
+// come back.
 TEST(DryRun, CountsBytes) {
   const DryRun run = dry_run(small(0, 2, {.pp = 2}));
   EXPECT_EQ(run.most.at({"pp", CallKind::kExchange}).traffic.sent, 4 * 48 * 32 * 4);
   EXPECT_EQ(run.most.at({"pp gradients", CallKind::kExchange}).traffic.sent, 4 * 48 * 32 * 4);
 }
 
-// The published models at published sizes, some ranks of them: a pipeline, and the group in which a gradient is summed. `longhaul bench communication`
-// runs more.
+// The published models at published sizes, some ranks of them: a pipeline, and the group in which a gradient
+// is summed. `longhaul bench communication` runs more.
 void expect_thousands(DryRunRequest request, layout::AxisSet replicas) {
   const Mesh& mesh = request.arrangement.mesh;
   const std::vector<int64_t> pipeline = mesh.group_of(0, {Axis::kPp}), group = mesh.group_of(0, replicas);
@@ -203,7 +216,9 @@ TEST(DryRun, MinimaxOn10240Ranks) {
 
 TEST(DryRun, MegaScaleOn12288Ranks) {
   expect_thousands({.model = recipe::preset_model("megascale-175b"),
-                    .arrangement = {Mesh(12288, {.pp = 8, .tp = 8}), {}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
+                    .arrangement = {Mesh(12288, {.pp = 8, .tp = 8}),
+                                    {},
+                                    {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
                     .sequence = 2048,
                     .micro_batches = 8},
                    {Axis::kDp});

@@ -1,6 +1,7 @@
 // ctest: label=full timeout=300
-// Elastic runs (train.elastic): one recipe on 1, 2, 3, 4 and 8 replicas, at every stage of ZeRO, beside ranks that share a replica, and continued
-// at other widths: every bit of losses, norms, weights and optimizer state is that of one process. And that it is not without the key.
+// Elastic runs (train.elastic): one recipe on 1, 2, 3, 4 and 8 replicas, at every stage of ZeRO, beside ranks
+// that share a replica, and continued at other widths: every bit of losses, norms, weights and optimizer
+// state is that of one process. And that it is not without the key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +30,8 @@ class ElasticRuns : public RunFixture {
   // A hybrid with experts, clipped, three steps of eight micro-batches.
   void train(const std::string& name, const Settings& more, bool elastic = true) const {
     Settings all = tiny_run(folder_.path());
-    for (const char* own : {"train.dtype=fp32", "train.batch=16", "train.micro_batch=2", "train.steps=3", "train.checkpoint_every=1",
-                            "train.checkpoint_keep=0", "optim.clip_norm=0.5"})
+    for (const char* own : {"train.dtype=fp32", "train.batch=16", "train.micro_batch=2", "train.steps=3",
+                            "train.checkpoint_every=1", "train.checkpoint_keep=0", "optim.clip_norm=0.5"})
       all.emplace_back(own);
     all.emplace_back(elastic ? "train.elastic=true" : "train.elastic=false");
     all.insert(all.end(), more.begin(), more.end());
@@ -51,7 +52,8 @@ class ElasticRuns : public RunFixture {
     for (const std::string& each : settings) name += each.substr(each.find('.') + 1) + " ";
     return name;
   }
-  void expect_equal_on(const std::vector<Settings>& layouts, const Settings& same, const std::string& reference) const {
+  void expect_equal_on(const std::vector<Settings>& layouts, const Settings& same,
+                       const std::string& reference) const {
     for (Settings layout : layouts) {
       const std::string name = reference + " " + name_of(layout);
       layout.insert(layout.end(), same.begin(), same.end());
@@ -83,7 +85,8 @@ TEST_F(ElasticRuns, WithoutItTheBitsDiffer) {
   EXPECT_FALSE(observe::compare(folder_ / "one", folder_ / "four").equal());
   EXPECT_EQ(checkpoint::compare_runs(folder_ / "one", folder_ / "four", 0).step, 1);
   train("elastic", {});
-  EXPECT_EQ(checkpoint::compare_runs(folder_ / "one", folder_ / "elastic", 0).step, 1) << "it changes the numbers: the key may not change";
+  EXPECT_EQ(checkpoint::compare_runs(folder_ / "one", folder_ / "elastic", 0).step, 1)
+      << "it changes the numbers: the key may not change";
 }
 
 TEST_F(ElasticRuns, NumbersThatAreNoPowersOfTwo) {
@@ -116,8 +119,10 @@ TEST_F(ElasticRuns, ContinuedAtAnotherWidth) {
 TEST_F(ElasticRuns, ReplicasOfSeveralRanks) {
   for (const std::string inner : {"parallel.tp=2", "parallel.cp=2", "parallel.pp=2"}) {
     train(inner, {inner});
-    expect_equal_on({{"parallel.ranks=4"}, {"parallel.ranks=8", "parallel.zero=1"}, {"parallel.ranks=4", "parallel.zero=3"}}, {inner},
-                    inner);
+    expect_equal_on({{"parallel.ranks=4"},
+                     {"parallel.ranks=8", "parallel.zero=1"},
+                     {"parallel.ranks=4", "parallel.zero=3"}},
+                    {inner}, inner);
   }
   // Two tensor ranks have each key head: their sums are within a replica.
   const Settings copies{"parallel.tp=4", "model.heads=4"};
@@ -127,7 +132,8 @@ TEST_F(ElasticRuns, ReplicasOfSeveralRanks) {
 
 TEST_F(ElasticRuns, CameWithWholeStates) {
   train("came", {"optim.name=came"});
-  expect_equal_on({{"parallel.ranks=2"}, {"parallel.ranks=4", "train.recompute=full"}}, {"optim.name=came"}, "came");
+  expect_equal_on({{"parallel.ranks=2"}, {"parallel.ranks=4", "train.recompute=full"}}, {"optim.name=came"},
+                  "came");
 }
 
 TEST_F(ElasticRuns, WhatItComputesMayNotChangeOnResume) {

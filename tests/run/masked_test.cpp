@@ -1,6 +1,6 @@
 // ctest: label=full timeout=300
-// Training on masked tokens, with models that read whole documents: what counts, the same on any ranks and continued, and that what stands behind a
-// token is used.
+// Training on masked tokens, with models that read whole documents: what counts, the same on any ranks and
+// continued, and that what stands behind a token is used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,12 +22,14 @@
 namespace longhaul::run {
 namespace {
 
-// Texts of pairs of one random letter: "kkddaazz…". What a masked first one of a pair is, the one behind it says, and nobody else.
+// Texts of pairs of one random letter: "kkddaazz…". What a masked first one of a pair is, the one behind it
+// says, and nobody else.
 std::string pairs(int64_t document, int64_t count) {
   const RandomStream letters(3, "test/pairs");
   std::string text;
   for (int64_t i = 0; i < count; ++i)
-    text += std::string(2, static_cast<char>('a' + letters.below(static_cast<uint64_t>(document * 1000 + i), 8)));
+    text +=
+        std::string(2, static_cast<char>('a' + letters.below(static_cast<uint64_t>(document * 1000 + i), 8)));
   return text;
 }
 
@@ -35,7 +37,8 @@ class MaskedRun : public RunFixture {
  protected:
   MaskedRun() {
     std::filesystem::create_directories(folder_ / "text");
-    for (int64_t d = 0; d < 40; ++d) write_text_atomically(folder_ / "text" / (std::to_string(d) + ".txt"), pairs(d, 40 + d % 7));
+    for (int64_t d = 0; d < 40; ++d)
+      write_text_atomically(folder_ / "text" / (std::to_string(d) + ".txt"), pairs(d, 40 + d % 7));
   }
   recipe::LoadedRecipe recipe(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words{"model.layers=2",
@@ -76,14 +79,16 @@ class MaskedRun : public RunFixture {
   }
 };
 
-// The loss of steps, worked out from the batches of a loader and the logits of each row by itself: −log p of the byte that was masked, where it was.
+// The loss of steps, worked out from the batches of a loader and the logits of each row by itself: −log p of
+// the byte that was masked, where it was.
 TEST_F(MaskedRun, TheLossCountsMaskedTokensAndTheyAlone) {
   const recipe::Recipe recipe = this->recipe().recipe;
   const data::RunData data = data::open_run_data(recipe.data, {}, folder_ / "cache");
   parallel::Ranks alone;
   language::Pretrain task(recipe, data, folder_ / "packing", at::kCPU, alone);
   task.parameters().initialise(0);
-  const data::Loader loader(data.train(), data::with_batch({.sequence = 33, .index_folder = folder_ / "packing"}, 8));
+  const data::Loader loader(data.train(),
+                            data::with_batch({.sequence = 33, .index_folder = folder_ / "packing"}, 8));
   const RandomStream stream(0, "data/masked");
   const at::NoGradGuard guard;
   for (const int64_t step : {int64_t{1}, int64_t{5}}) {
@@ -105,7 +110,8 @@ TEST_F(MaskedRun, TheLossCountsMaskedTokensAndTheyAlone) {
     }
     model::LocalOps ops;
     model::Context context(ops, task.precision());
-    const Tensor log_p = task.decoder().logits(task.decoder().hidden(context, to_tensor(inputs), batch.layout)).log_softmax(1);
+    const Tensor log_p =
+        task.decoder().logits(task.decoder().hidden(context, to_tensor(inputs), batch.layout)).log_softmax(1);
     for (const size_t t : masked) {
       expected -= log_p[static_cast<int64_t>(t)][batch.inputs[t]].item<double>();
       weight += 1;
@@ -117,23 +123,27 @@ TEST_F(MaskedRun, TheLossCountsMaskedTokensAndTheyAlone) {
   }
 }
 
-// Documents of one letter, twice to five times: "kkk". Who reads a whole document knows a masked letter unless all others are masked too: with a fifth masked,
-// of two, three, four and five of them 2.77 · (2 · 0.2 + 3 · 0.04 + …) / 14 = 0.11 nats are left of the ln 16 = 2.77 of a letter that nobody knows. Who reads those
-// before it never knows the first one, one of 3.5 in the mean: at least 0.79.
+// Documents of one letter, twice to five times: "kkk". Who reads a whole document knows a masked letter
+// unless all others are masked too: with a fifth masked, of two, three, four and five of them 2.77 · (2 · 0.2
+// + 3 · 0.04 + …) / 14 = 0.11 nats are left of the ln 16 = 2.77 of a letter that nobody knows. Who reads
+// those before it never knows the first one, one of 3.5 in the mean: at least 0.79.
 TEST_F(MaskedRun, LearnsWhatOnlyTheTokensBehindATokenSay) {
   const std::filesystem::path documents = folder_ / "letters.jsonl";
   std::string lines;
   for (int64_t i = 0; i < 640; ++i)
-    lines += "{\"text\": \"" + std::string(static_cast<size_t>(2 + i % 4), static_cast<char>('a' + i * 7 / 4 % 16)) + "\"}\n";
+    lines += "{\"text\": \"" +
+             std::string(static_cast<size_t>(2 + i % 4), static_cast<char>('a' + i * 7 / 4 % 16)) + "\"}\n";
   write_text_atomically(documents, lines);
   const auto learned = [&](const std::string& name, std::vector<std::string> words) {
-    words.insert(words.begin(), {"data.source=" + documents.string(), "train.steps=200", "train.batch=16", "train.micro_batch=16",
-                                 "train.dtype=fp32", "train.evaluate_every=200", "train.checkpoint_every=0"});
+    words.insert(words.begin(), {"data.source=" + documents.string(), "train.steps=200", "train.batch=16",
+                                 "train.micro_batch=16", "train.dtype=fp32", "train.evaluate_every=200",
+                                 "train.checkpoint_every=0"});
     run(name, words);
     const auto last = events<observe::Evaluation>(name).back();
     EXPECT_FALSE(last.bits_per_byte.has_value()) << "it would be compared with that of other objectives";
     EXPECT_NEAR(last.metrics.at("bits_per_masked_token"), *last.loss / std::log(2.0), 1e-12);
-    const std::vector<double> all = losses(name);  // there is nothing to learn by heart: other tokens are masked each time
+    // there is nothing to learn by heart: other tokens are masked each time
+    const std::vector<double> all = losses(name);
     return std::accumulate(all.end() - 50, all.end(), 0.0) / 50;
   };
   for (const char* mixer : {"lightnet", "softmax"}) {
@@ -156,11 +166,12 @@ TEST_F(MaskedRun, IsTheSameOnAnyRanks) {
   run("one");
   const auto one = losses("one");
   const double judged = *events<observe::Evaluation>("one").back().loss;
-  for (const auto& [name, words] : std::map<std::string, std::vector<std::string>>{{"micro", {"train.micro_batch=8"}},
-                                                                                   {"dp", {"parallel.ranks=2", "parallel.zero=2"}},
-                                                                                   {"cp", {"parallel.cp=2"}},
-                                                                                   {"tp", {"parallel.tp=2"}},
-                                                                                   {"pp", {"parallel.pp=2"}}}) {
+  for (const auto& [name, words] :
+       std::map<std::string, std::vector<std::string>>{{"micro", {"train.micro_batch=8"}},
+                                                       {"dp", {"parallel.ranks=2", "parallel.zero=2"}},
+                                                       {"cp", {"parallel.cp=2"}},
+                                                       {"tp", {"parallel.tp=2"}},
+                                                       {"pp", {"parallel.pp=2"}}}) {
     run(name, words);
     const auto found = losses(name);
     ASSERT_EQ(found.size(), one.size()) << name;
@@ -169,7 +180,8 @@ TEST_F(MaskedRun, IsTheSameOnAnyRanks) {
   }
 }
 
-// Documents of 3 × 3 pixels; 34 of them, so that the last of the rows of three is padding from its second third on, further than a grid reaches.
+// Documents of 3 × 3 pixels; 34 of them, so that the last of the rows of three is padding from its second
+// third on, further than a grid reaches.
 TEST_F(MaskedRun, DocumentsThatAreGridsAreTrainedOnAndOthersRefused) {
   const std::filesystem::path images = folder_ / "images.jsonl";
   std::string lines;

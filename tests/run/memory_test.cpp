@@ -1,5 +1,6 @@
 // ctest: label=full timeout=600
-// The plan of memory beside what the allocator counts: whole runs of small models of every family, two steps and a save.
+// The plan of memory beside what the allocator counts: whole runs of small models of every family, two steps
+// and a save.
 #include "run/memory.h"
 
 #include <gmock/gmock.h>
@@ -35,26 +36,30 @@ using ::testing::HasSubstr;
 // Shrunk until a step takes a second; what makes the family is its own.
 const std::map<std::string, Words> kFamilies = {
     {"first_run",
-     {"model.preset=first-run", "model.layers=4", "model.mixers=lightning*3,softmax", "model.hidden=128", "model.heads=4",
-      "model.kv_heads=2", "model.head_dim=32", "model.rotary_dim=16", "model.intermediate=96", "model.vocabulary=700"}},
+     {"model.preset=first-run", "model.layers=4", "model.mixers=lightning*3,softmax", "model.hidden=128",
+      "model.heads=4", "model.kv_heads=2", "model.head_dim=32", "model.rotary_dim=16",
+      "model.intermediate=96", "model.vocabulary=700"}},
     {"gpt2",
-     {"model.preset=gpt2-124m", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=4", "model.head_dim=32",
-      "model.intermediate=512", "model.vocabulary=1021", "model.max_positions=2048"}},
+     {"model.preset=gpt2-124m", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=4",
+      "model.head_dim=32", "model.intermediate=512", "model.vocabulary=1021", "model.max_positions=2048"}},
     {"llama",
-     {"model.preset=llama-3-8b", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=2", "model.head_dim=32",
-      "model.rotary_dim=32", "model.intermediate=336", "model.vocabulary=2000"}},
+     {"model.preset=llama-3-8b", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=2",
+      "model.head_dim=32", "model.rotary_dim=32", "model.intermediate=336", "model.vocabulary=2000"}},
     {"qwen",
-     {"model.preset=qwen3-0.6b", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=2", "model.head_dim=32",
-      "model.rotary_dim=32", "model.intermediate=336", "model.vocabulary=2000", "model.softmax.windows=0,128"}},
+     {"model.preset=qwen3-0.6b", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=2",
+      "model.head_dim=32", "model.rotary_dim=32", "model.intermediate=336", "model.vocabulary=2000",
+      "model.softmax.windows=0,128"}},
     {"lightning",
-     {"model.preset=linear-bench", "model.layers=3", "model.hidden=128", "model.heads=2", "model.kv_heads=2", "model.head_dim=64",
-      "model.intermediate=128", "model.vocabulary=600"}},
+     {"model.preset=linear-bench", "model.layers=3", "model.hidden=128", "model.heads=2", "model.kv_heads=2",
+      "model.head_dim=64", "model.intermediate=128", "model.vocabulary=600"}},
     {"hgrn2",
-     {"model.preset=hgrn2-small", "model.layers=3", "model.mixers=hgrn2*2,softmax", "model.hidden=128", "model.heads=4", "model.kv_heads=2",
-      "model.head_dim=32", "model.hgrn2.expand=48", "model.intermediate=256", "model.vocabulary=600"}},
+     {"model.preset=hgrn2-small", "model.layers=3", "model.mixers=hgrn2*2,softmax", "model.hidden=128",
+      "model.heads=4", "model.kv_heads=2", "model.head_dim=32", "model.hgrn2.expand=48",
+      "model.intermediate=256", "model.vocabulary=600"}},
     {"dense_post_norm",
-     {"model.preset=first-run", "model.experts=0", "model.layers=3", "model.mixers=lightning,softmax", "model.hidden=96", "model.heads=3",
-      "model.kv_heads=1", "model.head_dim=32", "model.rotary_dim=16", "model.intermediate=256", "model.vocabulary=300"}},
+     {"model.preset=first-run", "model.experts=0", "model.layers=3", "model.mixers=lightning,softmax",
+      "model.hidden=96", "model.heads=3", "model.kv_heads=1", "model.head_dim=32", "model.rotary_dim=16",
+      "model.intermediate=256", "model.vocabulary=300"}},
 };
 
 int64_t address_space_bytes() {
@@ -72,13 +77,15 @@ void write_text(const fs::path& folder) {
 }
 
 RunRequest request_in(const fs::path& folder, const std::string& name, const Words& more) {
-  return {.recipe = recipe::load_defaults(Words{"data.tokenizer=bytes", "data.source=" + (folder / "text").string(),
-                                                "data.cache=" + (folder / "cache").string(), "train.steps=2", "train.checkpoint_every=1",
-                                                "train.evaluate_every=0", "train.threads=2", "sample.tokens=0",
-                                                "observe.compression_baseline=false", "observe.tensorboard=false", "observe.report=false"} +
-                                          more),
-          .run_folder = folder / name,
-          .quiet = true};
+  return {
+      .recipe = recipe::load_defaults(
+          Words{"data.tokenizer=bytes", "data.source=" + (folder / "text").string(),
+                "data.cache=" + (folder / "cache").string(), "train.steps=2", "train.checkpoint_every=1",
+                "train.evaluate_every=0", "train.threads=2", "sample.tokens=0",
+                "observe.compression_baseline=false", "observe.tensorboard=false", "observe.report=false"} +
+          more),
+      .run_folder = folder / name,
+      .quiet = true};
 }
 
 class MemoryOfRuns : public ::testing::Test {
@@ -90,7 +97,9 @@ class MemoryOfRuns : public ::testing::Test {
   }
   ~MemoryOfRuns() override { fs::remove_all(folder_); }
 
-  RunRequest request(const std::string& name, const Words& more) const { return request_in(folder_, name, more); }
+  RunRequest request(const std::string& name, const Words& more) const {
+    return request_in(folder_, name, more);
+  }
 
   // In a thread of its own, whose scratch memory, and that of its team, ends with it.
   std::map<std::string, observe::MeasuredMemory> memory_of(const std::string& name, const Words& more) const {
@@ -117,8 +126,10 @@ class MemoryOfRuns : public ::testing::Test {
     return rows;
   }
 
-  // Of a few runs the most: on a busy machine a thread of the team may come when nothing is left to do, and takes no scratch memory.
-  std::map<std::string, observe::MeasuredMemory> most_of(const std::string& name, const Words& more, double tolerance) const {
+  // Of a few runs the most: on a busy machine a thread of the team may come when nothing is left to do, and
+  // takes no scratch memory.
+  std::map<std::string, observe::MeasuredMemory> most_of(const std::string& name, const Words& more,
+                                                         double tolerance) const {
     auto most = memory_of(name, more);
     const auto& workspace = most.at(std::string(longhaul::name_of(MemoryPurpose::kWorkspace)));
     const double enough = (1 - tolerance) * static_cast<double>(workspace.planned_bytes.value_or(0));
@@ -135,20 +146,22 @@ class MemoryOfRuns : public ::testing::Test {
     ASSERT_GT(total, 1e6);
     for (const auto& [purpose, row] : rows) {
       if (!row.planned_bytes) continue;
-      const auto planned = static_cast<double>(*row.planned_bytes), measured = static_cast<double>(row.peak_bytes);
+      const auto planned = static_cast<double>(*row.planned_bytes),
+                 measured = static_cast<double>(row.peak_bytes);
       if (std::max(planned, measured) < 0.05 * total) continue;
       // Scratch memory that a late thread never took is no mistake of the plan, which has it (most_of).
       const bool scratch = purpose == longhaul::name_of(MemoryPurpose::kWorkspace) && planned > measured;
       EXPECT_NEAR(planned, measured, (scratch ? 3 : 1) * tolerance * measured)
-          << name << ": " << purpose << ", " << bytes_text(*row.planned_bytes) << " planned, " << bytes_text(row.peak_bytes)
-          << " counted of " << bytes_text(rows.at("together").peak_bytes);
+          << name << ": " << purpose << ", " << bytes_text(*row.planned_bytes) << " planned, "
+          << bytes_text(row.peak_bytes) << " counted of " << bytes_text(rows.at("together").peak_bytes);
     }
   }
 
   fs::path folder_;
 };
 
-class MemoryPlanned : public MemoryOfRuns, public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+class MemoryPlanned : public MemoryOfRuns,
+                      public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
 
 // By day each size with one dtype.
 TEST_P(MemoryPlanned, IsWhatIsCounted) {
@@ -157,19 +170,23 @@ TEST_P(MemoryPlanned, IsWhatIsCounted) {
        {std::tuple{1, 128, "bf16"}, {4, 128, "fp32"}, {1, 2048, "fp32"}, {4, 2048, "bf16"}}) {
     if (dtype != its_dtype && !longhaul::testing::takes_all()) continue;
     const std::string name = fmt::format("{}, {}, {} x {}", family, dtype, micro_batch, sequence);
-    expect_as_planned(
-        name, kFamilies.at(family) + Words{"train.dtype=" + dtype, "train.batch=4", fmt::format("train.micro_batch={}", micro_batch),
-                                           fmt::format("train.sequence={}", sequence)});
+    expect_as_planned(name, kFamilies.at(family) + Words{"train.dtype=" + dtype, "train.batch=4",
+                                                         fmt::format("train.micro_batch={}", micro_batch),
+                                                         fmt::format("train.sequence={}", sequence)});
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, MemoryPlanned,
-                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning", "hgrn2", "dense_post_norm"),
+                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning",
+                                                              "hgrn2", "dense_post_norm"),
                                             ::testing::Values("bf16", "fp32")),
-                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+                         [](const auto& each) {
+                           return std::get<0>(each.param) + "_" + std::get<1>(each.param);
+                         });
 
 // What is made again is planned too; and it is less, the more is.
-class MemoryRecomputed : public MemoryOfRuns, public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+class MemoryRecomputed : public MemoryOfRuns,
+                         public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
 
 TEST_P(MemoryRecomputed, IsWhatIsCounted) {
   const auto& [family, recompute] = GetParam();
@@ -177,19 +194,26 @@ TEST_P(MemoryRecomputed, IsWhatIsCounted) {
     const bool today = (dtype == std::string("bf16")) == (recompute == "full");
     if (!today && !longhaul::testing::takes_all()) continue;
     const std::string name = fmt::format("{}, {}, {}", family, recompute, dtype);
-    expect_as_planned(name, kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype), "train.recompute=" + recompute,
-                                                         "model.layers=6", "train.batch=4", "train.micro_batch=2", "train.sequence=1024"});
+    expect_as_planned(
+        name, kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype),
+                                           "train.recompute=" + recompute, "model.layers=6", "train.batch=4",
+                                           "train.micro_batch=2", "train.sequence=1024"});
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, MemoryRecomputed,
-                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning", "hgrn2", "dense_post_norm"),
+                         ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning",
+                                                              "hgrn2", "dense_post_norm"),
                                             ::testing::Values("selective", "full")),
-                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+                         [](const auto& each) {
+                           return std::get<0>(each.param) + "_" + std::get<1>(each.param);
+                         });
 
-// The linear lineage and the delta rules: one size, as it is and recomputed. Their formulas are younger: what block is held while another is made is
-// known to a fifth only (the worst seen: cosFormer's activations, 0.19), so a plan may be that far off (docs/design/memory.md).
-class MemoryOfLineage : public MemoryOfRuns, public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+// The linear lineage and the delta rules: one size, as it is and recomputed. Their formulas are younger: what
+// block is held while another is made is known to a fifth only (the worst seen: cosFormer's activations,
+// 0.19), so a plan may be that far off (docs/design/memory.md).
+class MemoryOfLineage : public MemoryOfRuns,
+                        public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
 
 TEST_P(MemoryOfLineage, IsWhatIsCounted) {
   const auto& [mixer, recompute] = GetParam();
@@ -215,35 +239,40 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const bool today = (dtype == std::string("bf16")) == (recompute == "none");
     if (!today && !longhaul::testing::takes_all()) continue;
-    expect_as_planned(fmt::format("{}, {}, {}", mixer, recompute, dtype), words + Words{fmt::format("train.dtype={}", dtype)}, 0.2);
+    expect_as_planned(fmt::format("{}, {}, {}", mixer, recompute, dtype),
+                      words + Words{fmt::format("train.dtype={}", dtype)}, 0.2);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
-                         ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet",
-                                                              "lightnet_without_order", "metala", "mamba2", "hgrn", "gated_deltanet", "kda",
-                                                              "deltanet", "lcsm", "mla"),
-                                            ::testing::Values("none", "selective")),
-                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Mixers, MemoryOfLineage,
+    ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet",
+                                         "lightnet_without_order", "metala", "mamba2", "hgrn",
+                                         "gated_deltanet", "kda", "deltanet", "lcsm", "mla"),
+                       ::testing::Values("none", "selective")),
+    [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
 // Sums that wait: two of four micro-batches, and of six, where the first four wait too.
 TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
   for (const auto& [family, dtype, batch] : {std::tuple{"first_run", "bf16", 4}, {"gpt2", "fp32", 6}}) {
-    expect_as_planned(fmt::format("elastic {}", family),
-                      kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype), "train.elastic=true", "train.micro_batch=1",
-                                                   fmt::format("train.batch={}", batch), "train.sequence=128"});
+    expect_as_planned(
+        fmt::format("elastic {}", family),
+        kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype), "train.elastic=true",
+                                     "train.micro_batch=1", fmt::format("train.batch={}", batch),
+                                     "train.sequence=128"});
   }
 }
 
-// Layers that are frozen with all that comes before them keep nothing for a backward pass; none of what is frozen
-// has a gradient, a master or a state.
+// Layers that are frozen with all that comes before them keep nothing for a backward pass; none of what is
+// frozen has a gradient, a master or a state.
 TEST_F(MemoryOfRuns, OfFrozenModelsIsWhatIsCounted) {
-  for (const auto& [name, frozen] :
-       {std::pair{"bottom", "embedding.weight,layers.0.*,layers.1.*"}, {"all but the head", "embedding.weight,layers.*,norm.weight"}}) {
+  for (const auto& [name, frozen] : {std::pair{"bottom", "embedding.weight,layers.0.*,layers.1.*"},
+                                     {"all but the head", "embedding.weight,layers.*,norm.weight"}}) {
     for (const char* const dtype : {"bf16", "fp32"}) {
       expect_as_planned(fmt::format("frozen {}, {}", name, dtype),
-                        kFamilies.at("llama") + Words{fmt::format("train.dtype={}", dtype), fmt::format("train.freeze={}", frozen),
-                                                      "train.batch=4", "train.micro_batch=4", "train.sequence=512"});
+                        kFamilies.at("llama") + Words{fmt::format("train.dtype={}", dtype),
+                                                      fmt::format("train.freeze={}", frozen), "train.batch=4",
+                                                      "train.micro_batch=4", "train.sequence=512"});
     }
   }
 }
@@ -258,7 +287,8 @@ TEST_F(MemoryOfRuns, OfAdaptersIsWhatIsCounted) {
     for (const char* const dtype : {"bf16", "fp32"}) {
       expect_as_planned(fmt::format("adapters {}, {}, {}", family, fmt::join(lora, " "), dtype),
                         kFamilies.at(family) + lora +
-                            Words{fmt::format("train.dtype={}", dtype), "train.batch=4", "train.micro_batch=4", "train.sequence=512"});
+                            Words{fmt::format("train.dtype={}", dtype), "train.batch=4",
+                                  "train.micro_batch=4", "train.sequence=512"});
     }
   }
 }
@@ -268,21 +298,27 @@ TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
   const std::string activations(longhaul::name_of(MemoryPurpose::kActivations));
   for (const char* const recompute : {"none", "full"}) {
     const Words words =
-        kFamilies.at("first_run") + Words{"model.layers=8",      "train.dtype=bf16",    "train.batch=4",
-                                          "train.micro_batch=2", "train.sequence=1024", fmt::format("train.recompute={}", recompute)};
+        kFamilies.at("first_run") +
+        Words{"model.layers=8",      "train.dtype=bf16",    "train.batch=4",
+              "train.micro_batch=2", "train.sequence=1024", fmt::format("train.recompute={}", recompute)};
     const auto kept = memory_of(fmt::format("kept, {}", recompute), words).at(activations);
-    const auto moved = memory_of(fmt::format("moved, {}", recompute),
-                                 words + Words{"train.offload=file", "train.offload_folder=" + (folder_ / "fast").string()})
-                           .at(activations);
-    EXPECT_LT(moved.peak_bytes, kept.peak_bytes * (recompute == std::string("none") ? 0.5 : 0.9)) << recompute;
-    const auto planned = static_cast<double>(moved.planned_bytes.value()), counted = static_cast<double>(moved.peak_bytes);
+    const auto moved =
+        memory_of(fmt::format("moved, {}", recompute),
+                  words + Words{"train.offload=file", "train.offload_folder=" + (folder_ / "fast").string()})
+            .at(activations);
+    EXPECT_LT(moved.peak_bytes, kept.peak_bytes * (recompute == std::string("none") ? 0.5 : 0.9))
+        << recompute;
+    const auto planned = static_cast<double>(moved.planned_bytes.value()),
+               counted = static_cast<double>(moved.peak_bytes);
     EXPECT_LE(counted, 1.05 * planned) << recompute;
     EXPECT_GE(counted, 0.6 * planned) << recompute;
     std::vector<std::vector<double>> steps;
     for (const char* const run : {"kept", "moved"}) {
       auto& numbers = steps.emplace_back();
-      for (const auto& event : observe::read_events(folder_ / fmt::format("{}, {}", run, recompute) / "events.jsonl")) {
-        if (const auto* step = std::get_if<observe::StepReport>(&event.body)) numbers.insert(numbers.end(), {step->loss, step->grad_norm});
+      for (const auto& event :
+           observe::read_events(folder_ / fmt::format("{}, {}", run, recompute) / "events.jsonl")) {
+        if (const auto* step = std::get_if<observe::StepReport>(&event.body))
+          numbers.insert(numbers.end(), {step->loss, step->grad_norm});
       }
     }
     EXPECT_EQ(steps[0].size(), 4U);
@@ -295,24 +331,27 @@ TEST_F(MemoryOfRuns, TheOptimizersRowIsWhatIsCounted) {
   const std::string row(longhaul::name_of(MemoryPurpose::kOptimizer));
   const auto near = [&](const std::string& name, const Words& more) {
     const auto rows = memory_of(
-        name, kFamilies.at("gpt2") + Words{"train.dtype=bf16", "train.batch=2", "train.micro_batch=1", "train.sequence=128"} + more);
+        name, kFamilies.at("gpt2") +
+                  Words{"train.dtype=bf16", "train.batch=2", "train.micro_batch=1", "train.sequence=128"} +
+                  more);
     ASSERT_TRUE(rows.contains(row) && rows.at(row).planned_bytes) << name;
     const auto counted = static_cast<double>(rows.at(row).peak_bytes);
     EXPECT_NEAR(static_cast<double>(*rows.at(row).planned_bytes), counted, 0.01 * counted) << name;
   };
   const Words workers = {"parallel.ranks=2", "train.steps=4", "train.checkpoint_every=2"};
   near("co2", workers + Words{"optim.outer=co2", "optim.outer_every=2", "optim.name=came"});
-  near("streaming",
-       workers + Words{"optim.outer=streaming", "optim.outer_every=2", "optim.outer_fragments=2", "optim.outer_wire=bfloat16"});
+  near("streaming", workers + Words{"optim.outer=streaming", "optim.outer_every=2", "optim.outer_fragments=2",
+                                    "optim.outer_wire=bfloat16"});
   near("shares", {"parallel.ranks=2", "parallel.zero=1", "optim.name=muon"});
 }
 
 // Whatever the sizes: the last ones are the largest that a recipe may have.
 TEST_F(MemoryOfRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsThere) {
   const int64_t before = memory_statistics().total.bytes;
-  for (const Words& sizes : {Words{"train.batch=4096", "train.micro_batch=4096", "train.sequence=65536"},
-                             {"train.batch=4096", "train.micro_batch=1", "train.sequence=65536", "data.prefetch=64"},
-                             {"train.batch=1073741824", "train.micro_batch=1073741824", "train.sequence=1073741824"}}) {
+  for (const Words& sizes :
+       {Words{"train.batch=4096", "train.micro_batch=4096", "train.sequence=65536"},
+        {"train.batch=4096", "train.micro_batch=1", "train.sequence=65536", "data.prefetch=64"},
+        {"train.batch=1073741824", "train.micro_batch=1073741824", "train.sequence=1073741824"}}) {
     try {
       run_training(request("refused", Words{"model.preset=first-run"} + sizes));
       FAIL() << "it went on";
@@ -342,7 +381,8 @@ TEST_F(MemoryOfRuns, TheLimitOfUlimitCounts) {
   EXPECT_THAT(what, HasSubstr("training does not fit into memory"));
 }
 
-// The start has passed, and an allocation fails in the middle of a step: an error with the table, and the process ends.
+// The start has passed, and an allocation fails in the middle of a step: an error with the table, and the
+// process ends.
 TEST(MemoryDeathTest, AnAllocationThatFailsEndsTheRunWithItsError) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the limit must be there before the first tensor
   constexpr const char* kFolder = "LONGHAUL_MEMORY_TEST_FOLDER";
@@ -355,7 +395,8 @@ TEST(MemoryDeathTest, AnAllocationThatFailsEndsTheRunWithItsError) {
   const auto run = [&] {
     install_cpu_allocator(48 << 20);
     try {
-      run_training(request_in(folder, "run", kFamilies.at("first_run") + Words{"train.batch=8", "train.sequence=1024"}));
+      run_training(request_in(folder, "run",
+                              kFamilies.at("first_run") + Words{"train.batch=8", "train.sequence=1024"}));
     } catch (const Error& error) {
       fmt::print(stderr, "{}\n", error.what());
       std::exit(static_cast<int>(error.code()));

@@ -1,6 +1,7 @@
 // ctest: label=full timeout=600
-// Runs whose optimizer keeps its states in bf16 or in 8 bits: any number of replicas and every share of them gives the same bits, a run that was stopped
-// goes on bit for bit, and a thousand steps come as low as with fp32.
+// Runs whose optimizer keeps its states in bf16 or in 8 bits: any number of replicas and every share of them
+// gives the same bits, a run that was stopped goes on bit for bit, and a thousand steps come as low as with
+// fp32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +30,9 @@ class NarrowStateRuns : public RunFixture {
   }
   void train(const std::string& name, const Settings& more) const {
     Settings all = tiny_run(folder_.path());
-    for (const char* own : {"train.dtype=bf16", "train.batch=8", "train.micro_batch=2", "train.steps=4", "train.checkpoint_every=2",
-                            "train.checkpoint_keep=0", "train.evaluate_every=0", "optim.state_least=1", "optim.state_block=16"})
+    for (const char* own : {"train.dtype=bf16", "train.batch=8", "train.micro_batch=2", "train.steps=4",
+                            "train.checkpoint_every=2", "train.checkpoint_keep=0", "train.evaluate_every=0",
+                            "optim.state_least=1", "optim.state_block=16"})
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true});
@@ -57,7 +59,8 @@ TEST_F(NarrowStateRuns, AnyReplicasAndSharesGiveTheSameBits) {
     const Settings same = {"optim.state_dtype=" + dtype, "train.elastic=true"};
     train(dtype, same);
     for (const Settings& layout :
-         {Settings{"parallel.ranks=2"}, Settings{"parallel.ranks=4", "parallel.zero=1"}, Settings{"parallel.ranks=2", "parallel.zero=3"}}) {
+         {Settings{"parallel.ranks=2"}, Settings{"parallel.ranks=4", "parallel.zero=1"},
+          Settings{"parallel.ranks=2", "parallel.zero=3"}}) {
       Settings all = same;
       all.insert(all.end(), layout.begin(), layout.end());
       const std::string name = dtype + " " + layout.front().substr(9) + layout.back().substr(9);
@@ -111,11 +114,13 @@ TEST_F(NarrowStateRuns, ImpossibleOnesAreRefused) {
       EXPECT_THAT(error.what(), matcher);
     }
   };
-  refused("fp64", {"optim.state_dtype=int8", "train.dtype=fp64"}, AllOf(HasSubstr("optim.state_dtype = int8"), HasSubstr("fp64")));
+  refused("fp64", {"optim.state_dtype=int8", "train.dtype=fp64"},
+          AllOf(HasSubstr("optim.state_dtype = int8"), HasSubstr("fp64")));
   refused("cut", {"optim.state_dtype=int8", "parallel.tp=2", "parallel.ranks=2"},
           AllOf(HasSubstr("blocks"), HasSubstr("optim.state_block")));
   train("changes", {"optim.state_dtype=int8"});
-  refused("changes", {"optim.state_dtype=bfloat16", "train.steps=6"}, AllOf(HasSubstr("optim.state_dtype"), HasSubstr("fresh_states")));
+  refused("changes", {"optim.state_dtype=bfloat16", "train.steps=6"},
+          AllOf(HasSubstr("optim.state_dtype"), HasSubstr("fresh_states")));
   train("changes", {"optim.state_dtype=bfloat16", "train.steps=6", "optim.fresh_states=true"});
 }
 

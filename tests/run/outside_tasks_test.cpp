@@ -1,4 +1,5 @@
-// Tasks that src does not know (support/outside_tasks.h) are planned, guarded, trained, resumed, shared by ranks and reported as those of language are.
+// Tasks that src does not know (support/outside_tasks.h) are planned, guarded, trained, resumed, shared by
+// ranks and reported as those of language are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,8 @@ class OutsideTasks : public RunFixture, public ::testing::WithParamInterface<std
 };
 
 TEST_P(OutsideTasks, AreLearnt) {
-  EXPECT_EQ(run("long", {"train.steps=150", "train.evaluate_every=150", "train.checkpoint_every=0"}).reason, "finished");
+  EXPECT_EQ(run("long", {"train.steps=150", "train.evaluate_every=150", "train.checkpoint_every=0"}).reason,
+            "finished");
   EXPECT_GT(accuracy("long"), 0.9) << "by chance 0.25 and 0.125";
 }
 
@@ -75,7 +77,8 @@ TEST_P(OutsideTasks, TwoRanksAreOneProcess) {
     run(name, {"parallel.ranks=2", shared});
     ASSERT_EQ(losses(name).size(), 8u);
     // Sums are taken in another order, nothing else.
-    for (size_t s = 0; s < 8; ++s) EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-12) << name << ", step " << s + 1;
+    for (size_t s = 0; s < 8; ++s)
+      EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-12) << name << ", step " << s + 1;
   }
 }
 
@@ -96,7 +99,8 @@ TEST_P(OutsideTasks, PhasesAreReportedByTheirNames) {
 }
 
 TEST_P(OutsideTasks, AreFrozenByTheirOwnNames) {
-  const std::string frozen = GetParam() == "pictures" ? "train.freeze=convolution.*" : "train.freeze=keys.weight";
+  const std::string frozen =
+      GetParam() == "pictures" ? "train.freeze=convolution.*" : "train.freeze=keys.weight";
   run("whole", {frozen});
   run("parts", {frozen, "train.steps=4"});
   run("parts", {frozen});
@@ -105,7 +109,8 @@ TEST_P(OutsideTasks, AreFrozenByTheirOwnNames) {
   for (size_t s = 0; s < 8; ++s) EXPECT_NEAR(losses("two")[s], losses("whole")[s], 1e-12) << "step " << s + 1;
   run("trained");
   EXPECT_NE(losses("whole"), losses("trained"));
-  EXPECT_LT(events<observe::RunStart>("whole").at(0).planned_memory_bytes, events<observe::RunStart>("trained").at(0).planned_memory_bytes);
+  EXPECT_LT(events<observe::RunStart>("whole").at(0).planned_memory_bytes,
+            events<observe::RunStart>("trained").at(0).planned_memory_bytes);
 }
 
 TEST_P(OutsideTasks, ALayoutThatTheTaskDoesNotOfferIsRefused) {
@@ -119,7 +124,8 @@ TEST_P(OutsideTasks, ALayoutThatTheTaskDoesNotOfferIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
 }
 
-// Weights, gradients, and AdamW's two moments, in eight bytes each: the weights are their own masters in fp64.
+// Weights, gradients, and AdamW's two moments, in eight bytes each: the weights are their own masters in
+// fp64.
 TEST_P(OutsideTasks, AreReportedAndGuardedByTheirOwnTensors) {
   const int64_t parameters = GetParam() == "pictures" ? 6 * 9 + 6 + 4 * 54 + 4 : 3 * 8 * 10 + 8 * 8;
   run("run", {"observe.report=true"});
@@ -134,7 +140,8 @@ TEST_P(OutsideTasks, AreReportedAndGuardedByTheirOwnTensors) {
 
   const recipe::LoadedRecipe loaded = recipe();
   const auto model = train::task_named(kOutsideTasks, GetParam()).plan(loaded.recipe);
-  EXPECT_NO_THROW(require_memory(*model, loaded.recipe, model->arrange(1), at::kCPU, 4 * 8 * parameters, nullptr));
+  EXPECT_NO_THROW(
+      require_memory(*model, loaded.recipe, model->arrange(1), at::kCPU, 4 * 8 * parameters, nullptr));
   try {
     require_memory(*model, loaded.recipe, model->arrange(1), at::kCPU, 4 * 8 * parameters - 1, nullptr);
     ADD_FAILURE() << "it does not fit";
@@ -145,16 +152,17 @@ TEST_P(OutsideTasks, AreReportedAndGuardedByTheirOwnTensors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, OutsideTasks, ::testing::Values("pictures", "retriever"), [](const auto& of) { return of.param; });
+INSTANTIATE_TEST_SUITE_P(Both, OutsideTasks, ::testing::Values("pictures", "retriever"),
+                         [](const auto& of) { return of.param; });
 
 // Its gradients would stay on the rank that made them, and every rank would go its own way.
 TEST(CarelessTask, LayersThatAreNotMarkedEndTheRun) {
   train::declare_options(kOutsideTasks);
   const TemporaryFolder folder;
-  const recipe::LoadedRecipe recipe =
-      recipe::load_defaults({"train.task=careless", "train.sequence=1", "train.batch=4", "train.micro_batch=2", "train.steps=2",
-                             "train.dtype=fp32", "train.threads=1", "parallel.ranks=2", "parallel.zero=2", "sample.tokens=0",
-                             "train.evaluate_every=0", "observe.tensorboard=false", "observe.report=false"});
+  const recipe::LoadedRecipe recipe = recipe::load_defaults(
+      {"train.task=careless", "train.sequence=1", "train.batch=4", "train.micro_batch=2", "train.steps=2",
+       "train.dtype=fp32", "train.threads=1", "parallel.ranks=2", "parallel.zero=2", "sample.tokens=0",
+       "train.evaluate_every=0", "observe.tensorboard=false", "observe.report=false"});
   try {
     run_training({.recipe = recipe, .run_folder = folder / "run", .quiet = true}, kOutsideTasks);
     ADD_FAILURE() << "accepted";
@@ -180,7 +188,8 @@ class OutsideTaskOptions : public RunFixture {
 };
 
 TEST_F(OutsideTaskOptions, AreReadFromTheirSectionAndWritten) {
-  const recipe::LoadedRecipe loaded = recipe::load_text("[pictures]\nnoise = 0.5\n", "noisy.toml", {"pictures.stripes=6"});
+  const recipe::LoadedRecipe loaded =
+      recipe::load_text("[pictures]\nnoise = 0.5\n", "noisy.toml", {"pictures.stripes=6"});
   EXPECT_EQ(loaded.recipe.outside.number("pictures.noise"), 0.5);
   EXPECT_EQ(loaded.recipe.outside.whole("pictures.stripes"), 6);
   EXPECT_EQ(loaded.origin("pictures.noise").text(), "noisy.toml:2");
@@ -210,7 +219,9 @@ TEST_F(OutsideTaskOptions, ChangeTheRunAndMustStayTheSame) {
                        "observe.tensorboard=false",
                        "observe.report=false"};
   const auto run = [&](const std::string& name, const Words& more) {
-    return run_training({.recipe = recipe::load_defaults(words + more), .run_folder = folder_ / name, .quiet = true}, kOutsideTasks);
+    return run_training(
+        {.recipe = recipe::load_defaults(words + more), .run_folder = folder_ / name, .quiet = true},
+        kOutsideTasks);
   };
   run("usual", {});
   run("clear", {"pictures.noise=0"});
@@ -228,7 +239,10 @@ TEST_F(OutsideTaskOptions, ChangeTheRunAndMustStayTheSame) {
 TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
   const TemporaryFolder folder;
   try {
-    run_training({.recipe = recipe::load_defaults({"train.task=pretrain"}), .run_folder = folder / "run", .quiet = true}, kOutsideTasks);
+    run_training({.recipe = recipe::load_defaults({"train.task=pretrain"}),
+                  .run_folder = folder / "run",
+                  .quiet = true},
+                 kOutsideTasks);
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);

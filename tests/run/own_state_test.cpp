@@ -1,6 +1,7 @@
-// A Task of quite another kind through the whole Trainer: a straight line fitted to points that it draws itself, from a generator whose state
-// nothing but the task knows. KilledUnsaved at any step and started again it ends with the same bits as when nobody stops it: what it keeps in
-// checkpoints, what it measures and what it refuses to go on with are its own.
+// A Task of quite another kind through the whole Trainer: a straight line fitted to points that it draws
+// itself, from a generator whose state nothing but the task knows. KilledUnsaved at any step and started
+// again it ends with the same bits as when nobody stops it: what it keeps in checkpoints, what it measures
+// and what it refuses to go on with are its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +21,8 @@ using ::testing::Key;
 
 constexpr int64_t kFeatures = 3, kPoints = 8;
 
-// Draws points x and y = (1, −2, 0.5)·x + noise with a linear congruential generator, and keeps a mean of all x seen so far and how many there
-// were: a tensor of integers, one of floats, and a fact.
+// Draws points x and y = (1, −2, 0.5)·x + noise with a linear congruential generator, and keeps a mean of all
+// x seen so far and how many there were: a tensor of integers, one of floats, and a fact.
 class Regression final : public train::Task, public checkpoint::StateProvider {
  public:
   explicit Regression(int64_t points_of = 1) : points_of_(points_of) {
@@ -33,7 +34,8 @@ class Regression final : public train::Task, public checkpoint::StateProvider {
   const Precision& precision() const override { return precision_; }
 
   train::StepWork prepare(int64_t) override {
-    for (double& value : std::span(x_.mutable_data_ptr<double>(), static_cast<size_t>(x_.numel()))) value = draw();
+    for (double& value : std::span(x_.mutable_data_ptr<double>(), static_cast<size_t>(x_.numel())))
+      value = draw();
     const Tensor truth = at::tensor({1.0, -2.0, 0.5}, at::kDouble);
     y_ = x_.mv(truth);
     for (double& value : std::span(y_.mutable_data_ptr<double>(), kPoints)) value += 0.1 * draw();
@@ -43,12 +45,14 @@ class Regression final : public train::Task, public checkpoint::StateProvider {
   }
   Tensor forward(model::Context&, int64_t micro_batch, const Tensor&) override {
     const int64_t half = kPoints / 2;
-    const Tensor distance =
-        (x_.sub(mean_).narrow(0, micro_batch * half, half).mv(parameter_->use()) - y_.narrow(0, micro_batch * half, half));
+    const Tensor distance = (x_.sub(mean_).narrow(0, micro_batch * half, half).mv(parameter_->use()) -
+                             y_.narrow(0, micro_batch * half, half));
     close_[static_cast<size_t>(micro_batch)] = (distance.detach().abs() < 1).sum().item<double>();
     return distance.square().sum();
   }
-  std::map<std::string, train::Metric> step_metrics() override { return {{"close", {close_[0] + close_[1], kPoints}}, {"never", {0, 0}}}; }
+  std::map<std::string, train::Metric> step_metrics() override {
+    return {{"close", {close_[0] + close_[1], kPoints}}, {"never", {0, 0}}};
+  }
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>&) override {
     return observe::Metrics{{"loss", 0.25}, {"whole", whole ? 1 : 0}};
   }
@@ -64,21 +68,26 @@ class Regression final : public train::Task, public checkpoint::StateProvider {
   nlohmann::json facts() override { return {{"points_seen", seen_}}; }
   void restore(const checkpoint::SavedFacts& facts) override { seen_ = facts.whole_number("points_seen"); }
 
-  nlohmann::json data_position(int64_t step) const override { return {{"points_of", points_of_}, {"step", step}}; }
+  nlohmann::json data_position(int64_t step) const override {
+    return {{"points_of", points_of_}, {"step", step}};
+  }
   void require_same_data(const nlohmann::json& saved, int64_t step) const override {
-    if (saved != data_position(step)) throw Error({.code = ExitCode::kData, .what = "other points", .found = saved.dump()});
+    if (saved != data_position(step))
+      throw Error({.code = ExitCode::kData, .what = "other points", .found = saved.dump()});
   }
 
  private:
   double draw() {
     auto* state = random_.mutable_data_ptr<int64_t>();
-    *state = static_cast<int64_t>(static_cast<uint64_t>(*state) * 6364136223846793005u + 1442695040888963407u);
+    *state =
+        static_cast<int64_t>(static_cast<uint64_t>(*state) * 6364136223846793005u + 1442695040888963407u);
     return static_cast<double>(*state >> 33) / static_cast<double>(int64_t{1} << 30);
   }
 
   int64_t points_of_;
   Precision precision_ = Precision::named("fp64");
-  model::ParameterSet parameters_{{optim::testing::spec("line.weight", {kFeatures}, /*decay=*/false)}, precision_, at::kCPU};
+  model::ParameterSet parameters_{
+      {optim::testing::spec("line.weight", {kFeatures}, /*decay=*/false)}, precision_, at::kCPU};
   model::Parameter* parameter_ = nullptr;
   Tensor random_ = at::full({1}, 42, at::kLong), mean_ = at::zeros({kFeatures}, at::kDouble);
   int64_t seen_ = 0;
@@ -94,13 +103,16 @@ class OwnState : public ::testing::Test {
     train::Outcome outcome;
     Tensor weights, random, mean;
   };
-  static Start start(const std::filesystem::path& folder, train::testing::ScriptedControl control = {}, int64_t points_of = 1) {
+  static Start start(const std::filesystem::path& folder, train::testing::ScriptedControl control = {},
+                     int64_t points_of = 1) {
     Regression task(points_of);
     const train::TrainerOptions options{
-        .recipe = recipe::load_defaults({"train.steps=9", "train.checkpoint_every=2", "train.evaluate_every=4", "optim.lr=0.1",
-                                         "optim.warmup_steps=3", "train.dtype=fp64"}),
+        .recipe =
+            recipe::load_defaults({"train.steps=9", "train.checkpoint_every=2", "train.evaluate_every=4",
+                                   "optim.lr=0.1", "optim.warmup_steps=3", "train.dtype=fp64"}),
         .run_folder = folder};
-    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder / "events.jsonl"});
     parallel::Ranks alone;
     train::Trainer trainer(task, *optimizer, alone, events, storage::local_file_system(), control, options);
@@ -146,14 +158,16 @@ TEST_F(OwnState, GoesOnWithTheSameBitsWhereverTheRunIsStopped) {
 TEST_F(OwnState, StandsInTheCheckpointBesideTheWeights) {
   const TemporaryFolder folder;
   const Start run = start(folder.path());
-  const auto saved = storage::open_checkpoint(storage::local_file_system(), folder.path(), storage::Depth::kContents);
+  const auto saved =
+      storage::open_checkpoint(storage::local_file_system(), folder.path(), storage::Depth::kContents);
   EXPECT_THAT(saved.manifest().tensors, Contains(Key("task.random")));
   EXPECT_EQ(saved.manifest().tensors.at("task.mean").role, "task");
   EXPECT_EQ(saved.manifest().state.at("points_seen"), 9 * kPoints);
   EXPECT_EQ(saved.manifest().data_position, (nlohmann::json{{"points_of", 1}, {"step", 10}}));
   std::vector<std::string> files;
   for (const auto& file : saved.manifest().files) files.push_back(file.name);
-  EXPECT_THAT(files, ::testing::ElementsAre("model.safetensors", "optimizer.safetensors", "task.safetensors"));
+  EXPECT_THAT(files,
+              ::testing::ElementsAre("model.safetensors", "optimizer.safetensors", "task.safetensors"));
 }
 
 TEST_F(OwnState, WhatItMeasuresIsInTheEventsUnderItsNames) {
@@ -200,7 +214,8 @@ TEST(Tasks, TheOptionAndTheListNameTheSame) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    for (const train::TaskEntry& task : language::tasks()) EXPECT_THAT(error.what(), HasSubstr(std::string(task.name)));
+    for (const train::TaskEntry& task : language::tasks())
+      EXPECT_THAT(error.what(), HasSubstr(std::string(task.name)));
   }
 }
 

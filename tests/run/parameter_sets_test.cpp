@@ -72,10 +72,12 @@ class ParameterSets : public RunFixture {
   // Every tensor of the checkpoint of a step, as bytes.
   std::map<std::string, std::vector<std::byte>> saved(const std::string& name, int64_t step) const {
     std::map<std::string, std::vector<std::byte>> all;
-    for (const auto& each : storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints")) {
+    for (const auto& each :
+         storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints")) {
       if (each.name.step != step) continue;
       const auto checkpoint = storage::Checkpoint::open(storage::local_file_system(), each.path);
-      for (const auto& [tensor, entry] : checkpoint.manifest().tensors) all[tensor] = checkpoint.read_tensor(tensor);
+      for (const auto& [tensor, entry] : checkpoint.manifest().tensors)
+        all[tensor] = checkpoint.read_tensor(tensor);
     }
     EXPECT_FALSE(all.empty()) << name << ", step " << step;
     return all;
@@ -89,8 +91,8 @@ Tensor numbers(const std::vector<std::byte>& bytes, at::IntArrayRef shape) {
   return all;
 }
 
-// The task once more with plain tensors: AdamW for the policy, plain gradient descent for the critic, one norm
-// of both gradients, and averages after each step.
+// The task once more with plain tensors: AdamW for the policy, plain gradient descent for the critic, one
+// norm of both gradients, and averages after each step.
 struct ByHand {
   ByHand() {
     model::ParameterSet drawn(ActorCritic::specs(), Precision::named("fp64"), at::kCPU);
@@ -109,7 +111,8 @@ struct ByHand {
     const Tensor logits = seen.input.matmul(policy.t()), near = seen.input.matmul(reference.t());
     const Tensor error = seen.reward - seen.input.matmul(inner.t()).tanh().matmul(value.t());
     const Tensor chosen = logits.log_softmax(1).gather(1, seen.action.unsqueeze(1));
-    const Tensor sum = (error * error / 2 - error.detach() * chosen).sum() + ActorCritic::kNearness * (logits - near).square().sum();
+    const Tensor sum = (error * error / 2 - error.detach() * chosen).sum() +
+                       ActorCritic::kNearness * (logits - near).square().sum();
     sum.div(kBatch).backward();
     double squares = 0;
     std::vector<Tensor> gradients;
@@ -123,7 +126,8 @@ struct ByHand {
     m = m * 0.9 + g * 0.1;
     v = v * 0.95 + g.square() * 0.05;
     const double t = static_cast<double>(number);
-    policy = policy - kLr * kDecay * policy - kLr * (m / (1 - std::pow(0.9, t))) / ((v / (1 - std::pow(0.95, t))).sqrt() + kEps);
+    policy = policy - kLr * kDecay * policy -
+             kLr * (m / (1 - std::pow(0.9, t))) / ((v / (1 - std::pow(0.95, t))).sqrt() + kEps);
     inner = inner - kCriticFactor * kLr * factor * gradients[1];
     value = value - kCriticFactor * kLr * factor * gradients[2];
     average = kAverage * average + (1 - kAverage) * policy;
@@ -140,14 +144,16 @@ TEST_F(ParameterSets, TrainAsPlainTensorsDo) {
   const auto found = saved("run", kSteps);
   const auto expect = [&](const char* name, const Tensor& expected) {
     ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_LT(numbers(found.at(name), expected.sizes()).sub(expected).abs().max().item<double>(), 1e-12) << name;
+    EXPECT_LT(numbers(found.at(name), expected.sizes()).sub(expected).abs().max().item<double>(), 1e-12)
+        << name;
   };
   expect("action.weight", plain.policy);
   expect("critic.inner.weight", plain.inner);
   expect("critic.value.weight", plain.value);
   expect("average.action.weight", plain.average);
   expect("average.critic.inner.weight", plain.average_inner);
-  EXPECT_TRUE(at::equal(numbers(found.at("reference.action.weight"), begin.sizes()), begin)) << "a copy of how the policy began";
+  EXPECT_TRUE(at::equal(numbers(found.at("reference.action.weight"), begin.sizes()), begin))
+      << "a copy of how the policy began";
   EXPECT_GT(plain.policy.sub(begin).abs().max().item<double>(), 0.01);
   EXPECT_FALSE(found.contains("average.reference.action.weight"));
   EXPECT_FALSE(found.contains("optimizer.m.critic.inner.weight")) << "plain gradient descent has no state";
@@ -168,12 +174,14 @@ TEST_F(ParameterSets, TwoRanksAreOneProcess) {
   for (const char* zero : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2", "parallel.zero=3"}) {
     run(zero, {"parallel.ranks=2", zero});
     ASSERT_EQ(losses(zero).size(), static_cast<size_t>(kSteps));
-    for (size_t s = 0; s < kSteps; ++s) EXPECT_NEAR(losses(zero)[s], losses("one")[s], 1e-12) << zero << ", step " << s + 1;
+    for (size_t s = 0; s < kSteps; ++s)
+      EXPECT_NEAR(losses(zero)[s], losses("one")[s], 1e-12) << zero << ", step " << s + 1;
     const auto two = saved(zero, kSteps);
     ASSERT_EQ(two.size(), one.size()) << zero;
     for (const auto& [name, bytes] : one) {
       const auto count = static_cast<int64_t>(bytes.size() / 8);
-      EXPECT_LT(numbers(two.at(name), {count}).sub(numbers(bytes, {count})).abs().max().item<double>(), 1e-12) << zero << ", " << name;
+      EXPECT_LT(numbers(two.at(name), {count}).sub(numbers(bytes, {count})).abs().max().item<double>(), 1e-12)
+          << zero << ", " << name;
     }
   }
 }
@@ -190,7 +198,9 @@ TEST_F(ParameterSets, AreGuardedByWhatEachHolds) {
 TEST_F(ParameterSets, AGroupOfAnUnknownSetIsRefused) {
   const std::string text = std::string(kRecipe) + "\n[[optim.group]]\nset = \"crtic\"\n";
   try {
-    run_training({.recipe = recipe::load_text(text, "sets.toml"), .run_folder = folder_ / "refused", .quiet = true}, kOutsideTasks);
+    run_training(
+        {.recipe = recipe::load_text(text, "sets.toml"), .run_folder = folder_ / "refused", .quiet = true},
+        kOutsideTasks);
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);

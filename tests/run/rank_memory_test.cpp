@@ -1,6 +1,6 @@
 // ctest: label=full timeout=600
-// The plan of memory of one rank of a mesh beside what its allocator counts: ranks that are processes train small models, and each tells by purpose what
-// was planned and what was its most.
+// The plan of memory of one rank of a mesh beside what its allocator counts: ranks that are processes train
+// small models, and each tells by purpose what was planned and what was its most.
 #include "plan/memory/memory_rank.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,8 @@ class RankMemory : public ::testing::Test {
   }
 
   // Of each rank, by purpose.
-  std::vector<std::map<std::string, observe::MeasuredMemory>> trained(const std::string& name, int ranks, const Words& more) {
+  std::vector<std::map<std::string, observe::MeasuredMemory>> trained(const std::string& name, int ranks,
+                                                                      const Words& more) {
     const fs::path run = folder_ / name;
     const Words words = Words{"model.layers=4",
                               "model.mixers=lightning,softmax",
@@ -91,14 +92,17 @@ class RankMemory : public ::testing::Test {
     for (int rank = 0; rank < ranks; ++rank) {
       Words environment = comm::environment_of_rank(rank, ranks, port);
       environment.push_back(fmt::format("{}={}", kWords, fmt::join(words, ";")));
-      processes.push_back(std::make_unique<Child>(Words{fs::read_symlink("/proc/self/exe").string(), "--gtest_filter=RankMemoryBody.*"},
-                                                  environment, folder_ / fmt::format("{}-{}.log", name, rank)));
+      processes.push_back(std::make_unique<Child>(
+          Words{fs::read_symlink("/proc/self/exe").string(), "--gtest_filter=RankMemoryBody.*"}, environment,
+          folder_ / fmt::format("{}-{}.log", name, rank)));
     }
     std::vector<std::map<std::string, observe::MeasuredMemory>> all;
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(processes[static_cast<size_t>(rank)]->wait(), 0) << processes[static_cast<size_t>(rank)]->output();
+      EXPECT_EQ(processes[static_cast<size_t>(rank)]->wait(), 0)
+          << processes[static_cast<size_t>(rank)]->output();
       auto& rows = all.emplace_back();
-      const fs::path events = rank == 0 ? run / "events.jsonl" : run / "events" / fmt::format("rank-{}.jsonl", rank);
+      const fs::path events =
+          rank == 0 ? run / "events.jsonl" : run / "events" / fmt::format("rank-{}.jsonl", rank);
       if (!fs::exists(events)) continue;
       for (const auto& event : observe::read_events(events)) {
         if (const auto* row = std::get_if<observe::MeasuredMemory>(&event.body)) rows[row->purpose] = *row;
@@ -107,7 +111,8 @@ class RankMemory : public ::testing::Test {
     return all;
   }
 
-  void expect_planned(const std::string& name, int ranks, const Words& more, double of_all, double of_purpose) {
+  void expect_planned(const std::string& name, int ranks, const Words& more, double of_all,
+                      double of_purpose) {
     const auto all = trained(name, ranks, more);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const auto together = all[rank].find("together");
@@ -115,18 +120,21 @@ class RankMemory : public ::testing::Test {
       const auto total = static_cast<double>(together->second.peak_bytes);
       for (const auto& [purpose, row] : all[rank]) {
         if (!row.planned_bytes) continue;
-        const auto planned = static_cast<double>(*row.planned_bytes), counted = static_cast<double>(row.peak_bytes);
+        const auto planned = static_cast<double>(*row.planned_bytes),
+                   counted = static_cast<double>(row.peak_bytes);
         if (std::getenv("LONGHAUL_TELL") != nullptr) {
-          fmt::print("{:<34} rank {} {:<16} planned {:>10.0f} counted {:>10.0f}  {:+.1f} %\n", name, rank, purpose, planned, counted,
-                     counted > 0 ? 100 * (planned - counted) / counted : 0);
+          fmt::print("{:<34} rank {} {:<16} planned {:>10.0f} counted {:>10.0f}  {:+.1f} %\n", name, rank,
+                     purpose, planned, counted, counted > 0 ? 100 * (planned - counted) / counted : 0);
         }
-        // Only a purpose of weight has to come near; and a pipeline may hold one gradient of hidden states more or less than planned, as its peer takes it.
+        // Only a purpose of weight has to come near; and a pipeline may hold one gradient of hidden states
+        // more or less than planned, as its peer takes it.
         if (std::max(planned, counted) < 0.05 * total) continue;
-        // The parts of a sum between processes, of at most a layer's gradients here, are there or not when all is fullest.
+        // The parts of a sum between processes, of at most a layer's gradients here, are there or not when
+        // all is fullest.
         const double sum = purpose == "together" || purpose == "workspace" ? 1.5e6 : 0;
         EXPECT_NEAR(planned, counted, (purpose == "together" ? of_all : of_purpose) * counted + sum)
-            << name << ", rank " << rank << ": " << purpose << ", " << bytes_text(*row.planned_bytes) << " planned, "
-            << bytes_text(row.peak_bytes) << " counted";
+            << name << ", rank " << rank << ": " << purpose << ", " << bytes_text(*row.planned_bytes)
+            << " planned, " << bytes_text(row.peak_bytes) << " counted";
       }
     }
   }
@@ -134,8 +142,8 @@ class RankMemory : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// A layout of ranks and what is done with activations in it; `models`: that have it. The suite takes the ones that tell most of each, of one model and in one
-// precision; nightly.whole_rank_memory takes all of both.
+// A layout of ranks and what is done with activations in it; `models`: that have it. The suite takes the ones
+// that tell most of each, of one model and in one precision; nightly.whole_rank_memory takes all of both.
 struct Case {
   std::string name;
   int ranks;
@@ -153,25 +161,32 @@ std::vector<Case> of_axes() {
           {"dp2 zero1", 2, {"parallel.zero=1"}, "dense experts", "dense bf16"},
           {"dp2 zero2", 2, {"parallel.zero=2"}, "dense experts", "experts fp32"},
           {"dp2 zero3", 2, {"parallel.zero=3"}, "dense experts", "dense bf16"},
-          {"dp4 zero3 saved on the way", 4, {"parallel.zero=3", "train.checkpoint_every=1", "train.micro_batch=1"}, "dense", "dense fp32"},
+          {"dp4 zero3 saved on the way",
+           4,
+           {"parallel.zero=3", "train.checkpoint_every=1", "train.micro_batch=1"},
+           "dense",
+           "dense fp32"},
           {"dp2 zero1 muon", 2, {"parallel.zero=1", "optim.name=muon"}, "dense experts", "dense bf16"},
           {"tp2", 2, {"parallel.tp=2"}, "dense experts", "dense bf16"},
-          {"tp4 of two key heads", 4, {"parallel.tp=4"}, "dense", "dense bf16"},  // copies of them: products that are joined
+          // copies of them: products that are joined
+          {"tp4 of two key heads", 4, {"parallel.tp=4"}, "dense", "dense bf16"},
           {"cp2", 2, {"parallel.cp=2"}, "dense experts", "dense fp32"},
           {"pp2", 2, kPipeline, "dense experts", "experts fp32"},
           {"ep2", 2, kAllExperts + Words{"parallel.ep=2"}, "experts", "experts bf16"}};
 }
 
-// Softmax attention alone, with channel mixers and without: with as many key heads as heads, with fewer, with copies of them.
+// Softmax attention alone, with channel mixers and without: with as many key heads as heads, with fewer, with
+// copies of them.
 std::vector<Case> of_softmax() {
   std::vector<Case> cases;
   for (const int ranks : {2, 4}) {
     for (const int kv_heads : {1, 2, 4}) {
       for (const std::string recompute : {"none", "selective", "full"}) {
-        const Words words = {fmt::format("parallel.tp={}", ranks), fmt::format("model.kv_heads={}", kv_heads), "model.head_dim=64",
-                             "train.recompute=" + recompute};
+        const Words words = {fmt::format("parallel.tp={}", ranks), fmt::format("model.kv_heads={}", kv_heads),
+                             "model.head_dim=64", "train.recompute=" + recompute};
         const bool tells = recompute == "none" && kv_heads != 1;
-        cases.push_back({fmt::format("tp{} of {} key heads, {}", ranks, kv_heads, recompute), ranks, words, "softmax attention",
+        cases.push_back({fmt::format("tp{} of {} key heads, {}", ranks, kv_heads, recompute), ranks, words,
+                         "softmax attention",
                          !tells          ? ""
                          : kv_heads == 4 ? "softmax bf16"
                          : ranks == 2    ? "attention fp32"
@@ -185,15 +200,18 @@ std::vector<Case> of_softmax() {
 std::vector<Case> of_dispatchers() {
   std::vector<Case> cases;
   for (const std::string dispatcher : {"all-to-all", "all-gather", "flex"}) {
-    const auto add = [&](const std::string& name, int ranks, const Words& words, const std::string& in_suite) {
-      cases.push_back(
-          {name + " " + dispatcher, ranks, kAllExperts + Words{"parallel.dispatcher=" + dispatcher} + words, "experts", in_suite});
+    const auto add = [&](const std::string& name, int ranks, const Words& words,
+                         const std::string& in_suite) {
+      cases.push_back({name + " " + dispatcher, ranks,
+                       kAllExperts + Words{"parallel.dispatcher=" + dispatcher} + words, "experts",
+                       in_suite});
     };
     const bool travels = dispatcher != "all-to-all";
     add("ep2", 2, {"parallel.ep=2"}, travels ? "experts bf16" : "");
     add("etp2", 2, {"parallel.etp=2"}, travels ? "experts fp32" : "");
     add("ep2 etp2", 4, {"parallel.ep=2", "parallel.etp=2"}, "");
-    add("ep2 selective", 2, {"parallel.ep=2", "train.recompute=selective"}, dispatcher == "all-gather" ? "experts bf16" : "");
+    add("ep2 selective", 2, {"parallel.ep=2", "train.recompute=selective"},
+        dispatcher == "all-gather" ? "experts bf16" : "");
     add("ep2 full", 2, {"parallel.ep=2", "train.recompute=full"}, "");
   }
   return cases;
@@ -203,9 +221,10 @@ std::vector<Case> of_recomputation() {
   std::vector<Case> cases;
   for (const std::string recompute : {"selective", "full"}) {
     const bool full = recompute == "full";
-    const auto add = [&](const std::string& name, const Words& words, const std::string& models, const std::string& in_suite) {
-      cases.push_back(
-          {name + " " + recompute, name.starts_with("tp4") ? 4 : 2, words + Words{"train.recompute=" + recompute}, models, in_suite});
+    const auto add = [&](const std::string& name, const Words& words, const std::string& models,
+                         const std::string& in_suite) {
+      cases.push_back({name + " " + recompute, name.starts_with("tp4") ? 4 : 2,
+                       words + Words{"train.recompute=" + recompute}, models, in_suite});
     };
     add("dp2", {}, "dense experts", full ? "dense bf16" : "");
     add("tp2", {"parallel.tp=2"}, "dense experts", full ? "" : "experts bf16");
@@ -221,9 +240,11 @@ std::vector<Case> of_offload() {
   std::vector<Case> cases;
   for (const std::string recompute : {"none", "selective", "full"}) {
     for (const bool tp : {false, true}) {
-      const Words words = {"train.offload=file", "train.recompute=" + recompute, fmt::format("parallel.tp={}", tp ? 2 : 1)};
+      const Words words = {"train.offload=file", "train.recompute=" + recompute,
+                           fmt::format("parallel.tp={}", tp ? 2 : 1)};
       const bool tells = tp && recompute == "full";
-      cases.push_back({fmt::format("{} {} offload", tp ? "tp2" : "dp2", recompute), 2, words, "dense", tells ? "dense bf16" : ""});
+      cases.push_back({fmt::format("{} {} offload", tp ? "tp2" : "dp2", recompute), 2, words, "dense",
+                       tells ? "dense bf16" : ""});
     }
   }
   return cases;
@@ -235,11 +256,13 @@ std::vector<Case> of_schedules() {
     Words words = {"parallel.schedule=" + schedule, "train.micro_batch=1"};
     if (schedule == "interleaved") words.push_back("parallel.chunks=2");
     const Words of_two = words + Words{"parallel.pp=2"};
-    cases.push_back({"pp2 " + schedule, 2, of_two, "dense", schedule == "gpipe" || schedule == "zb-h1" ? "" : "dense bf16"});
+    cases.push_back({"pp2 " + schedule, 2, of_two, "dense",
+                     schedule == "gpipe" || schedule == "zb-h1" ? "" : "dense bf16"});
     cases.push_back({"pp2 m8 " + schedule, 2, of_two + Words{"train.batch=8"}, "dense"});
     cases.push_back({"pp2 selective " + schedule, 2, of_two + Words{"train.recompute=selective"}, "dense"});
     cases.push_back({"pp2 full " + schedule, 2, of_two + Words{"train.recompute=full"}, "dense"});
-    cases.push_back({"pp4 " + schedule, 4, words + Words{"parallel.pp=4", "model.layers=8", "train.batch=8"}, "dense"});
+    cases.push_back(
+        {"pp4 " + schedule, 4, words + Words{"parallel.pp=4", "model.layers=8", "train.batch=8"}, "dense"});
   }
   return cases;
 }
@@ -249,9 +272,11 @@ std::vector<Case> of_contexts() {
   for (const int ranks : {2, 4}) {
     for (const std::string split : {"contiguous", "zigzag"}) {
       const auto add = [&](const std::string& key, const std::string& method, const std::string& in_suite) {
-        Words words = {fmt::format("parallel.cp={}", ranks), key + "=" + method, "parallel.context_split=" + split};
+        Words words = {fmt::format("parallel.cp={}", ranks), key + "=" + method,
+                       "parallel.context_split=" + split};
         if (method == "ulysses") words.push_back("model.kv_heads=4");
-        cases.push_back({fmt::format("cp{} {} {} {}", ranks, key, method, split), ranks, words, "dense", in_suite});
+        cases.push_back(
+            {fmt::format("cp{} {} {} {}", ranks, key, method, split), ranks, words, "dense", in_suite});
       };
       const bool zigzag_of_two = ranks == 2 && split == "zigzag";
       add("parallel.context", "ring", zigzag_of_two ? "dense bf16" : "");
@@ -266,18 +291,21 @@ std::vector<Case> of_contexts() {
   return cases;
 }
 
-// Workers of an outer loop: what all agree on is on all of them, and saved by the first; what each has sent is saved by each.
+// Workers of an outer loop: what all agree on is on all of them, and saved by the first; what each has sent
+// is saved by each.
 std::vector<Case> of_outer_loops() {
   std::vector<Case> cases;
   for (const std::string method : {"co2", "diloco", "delay_corrected", "streaming", "local_sgd"}) {
     const Words words = {"optim.outer=" + method, "optim.outer_every=2", "train.steps=4"};
-    cases.push_back({"workers2 " + method, 2, words, "dense", method == "co2" || method == "delay_corrected" ? "dense bf16" : ""});
+    cases.push_back({"workers2 " + method, 2, words, "dense",
+                     method == "co2" || method == "delay_corrected" ? "dense bf16" : ""});
   }
-  cases.push_back({"workers2 narrow wire",
-                   2,
-                   {"optim.outer=diloco", "optim.outer_every=2", "train.steps=4", "optim.outer_wire=bfloat16"},
-                   "dense",
-                   "dense fp32"});
+  cases.push_back(
+      {"workers2 narrow wire",
+       2,
+       {"optim.outer=diloco", "optim.outer_every=2", "train.steps=4", "optim.outer_wire=bfloat16"},
+       "dense",
+       "dense fp32"});
   return cases;
 }
 
@@ -290,7 +318,8 @@ class RankMemoryOf : public RankMemory {
         for (const char* const dtype : {"bf16", "fp32"}) {
           const std::string place = fmt::format("{} {}", model, dtype);
           if (all ? each.models.find(model) == std::string::npos : each.in_suite != place) continue;
-          expect_planned(place + " " + each.name, each.ranks, words + Words{fmt::format("train.dtype={}", dtype)} + each.words, 0.02, 0.05);
+          expect_planned(place + " " + each.name, each.ranks,
+                         words + Words{fmt::format("train.dtype={}", dtype)} + each.words, 0.02, 0.05);
         }
       }
     }
@@ -306,7 +335,8 @@ TEST_F(RankMemoryOf, EachScheduleIsWhatIsCounted) { check(of_schedules()); }
 TEST_F(RankMemoryOf, EachContextMethodIsWhatIsCounted) { check(of_contexts()); }
 TEST_F(RankMemoryOf, OuterLoopsAreWhatIsCounted) { check(of_outer_loops()); }
 
-// Where a router chooses, one rank gets more rows than the other; what both have together is what was planned.
+// Where a router chooses, one rank gets more rows than the other; what both have together is what was
+// planned.
 TEST_F(RankMemory, OfRoutedRowsIsThatOfTheRanksTogether) {
   const auto all = trained("routed", 2, kModels.at("experts") + Words{"train.dtype=bf16", "parallel.ep=2"});
   double planned = 0, counted = 0;

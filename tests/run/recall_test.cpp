@@ -1,5 +1,6 @@
 // ctest: label=full timeout=300
-// The task of recall: which sequences a step has, whole runs that learn, resume to the bit, and are the same on two ranks.
+// The task of recall: which sequences a step has, whole runs that learn, resume to the bit, and are the same
+// on two ranks.
 #include "language/recall.h"
 
 #include <gmock/gmock.h>
@@ -17,13 +18,14 @@ namespace longhaul::run {
 namespace {
 
 std::vector<std::string> recall_words() {
-  return {"model.layers=2",       "model.hidden=32",       "model.heads=2",          "model.kv_heads=2",
-          "model.head_dim=16",    "model.vocabulary=16",   "model.mixers=softmax",   "model.intermediate=32",
-          "model.rotary_dim=16",  "model.wiring=pre_norm", "train.task=recall",      "recall.kind=copy",
-          "recall.pairs=3",       "train.sequence=8",      "train.batch=8",          "train.micro_batch=4",
-          "train.steps=8",        "train.dtype=fp64",      "train.evaluate_every=4", "train.checkpoint_every=4",
-          "recall.held_out=10",   "train.threads=1",       "optim.lr=0.01",          "optim.schedule=constant",
-          "optim.warmup_steps=2", "sample.tokens=0",       "observe.report=false",   "observe.tensorboard=false"};
+  return {
+      "model.layers=2",       "model.hidden=32",       "model.heads=2",          "model.kv_heads=2",
+      "model.head_dim=16",    "model.vocabulary=16",   "model.mixers=softmax",   "model.intermediate=32",
+      "model.rotary_dim=16",  "model.wiring=pre_norm", "train.task=recall",      "recall.kind=copy",
+      "recall.pairs=3",       "train.sequence=8",      "train.batch=8",          "train.micro_batch=4",
+      "train.steps=8",        "train.dtype=fp64",      "train.evaluate_every=4", "train.checkpoint_every=4",
+      "recall.held_out=10",   "train.threads=1",       "optim.lr=0.01",          "optim.schedule=constant",
+      "optim.warmup_steps=2", "sample.tokens=0",       "observe.report=false",   "observe.tensorboard=false"};
 }
 
 class RecallTask : public RunFixture {
@@ -58,10 +60,14 @@ TEST_F(RecallTask, StepsHaveTheirOwnSequences) {
       model::LocalOps ops;
       model::Context context(ops, task.precision());
       const at::NoGradGuard guard;
-      const auto tensor = [](const std::vector<int64_t>& ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); };
-      const Tensor logits = task.decoder().logits(task.decoder().hidden(context, tensor(row.inputs), layout::make_single(8)));
+      const auto tensor = [](const std::vector<int64_t>& ids) {
+        return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong);
+      };
+      const Tensor logits =
+          task.decoder().logits(task.decoder().hidden(context, tensor(row.inputs), layout::make_single(8)));
       for (size_t t = 0; t < 8; ++t) {
-        if (row.labels[t] >= 0) expected -= logits[static_cast<int64_t>(t)].log_softmax(0)[row.labels[t]].item<double>();
+        if (row.labels[t] >= 0)
+          expected -= logits[static_cast<int64_t>(t)].log_softmax(0)[row.labels[t]].item<double>();
       }
     }
     EXPECT_NEAR(nats, expected, 1e-9);
@@ -69,9 +75,9 @@ TEST_F(RecallTask, StepsHaveTheirOwnSequences) {
 }
 
 TEST_F(RecallTask, LearnsToCopy) {
-  const train::Outcome outcome =
-      run_training(request("run", {"train.steps=300", "train.batch=16", "train.micro_batch=16", "train.evaluate_every=300",
-                                   "train.checkpoint_every=0", "recall.held_out=100", "train.dtype=fp32"}));
+  const train::Outcome outcome = run_training(
+      request("run", {"train.steps=300", "train.batch=16", "train.micro_batch=16", "train.evaluate_every=300",
+                      "train.checkpoint_every=0", "recall.held_out=100", "train.dtype=fp32"}));
   EXPECT_EQ(outcome.reason, "finished");
   const auto evaluations = events<observe::Evaluation>("run");
   ASSERT_FALSE(evaluations.empty());
@@ -120,10 +126,11 @@ TEST_F(RecallTask, IsTheSameOnTwoRanks) {
   for (size_t e = 0; e < whole.size(); ++e) EXPECT_NEAR(*shared[e].loss, *whole[e].loss, 1e-9) << e;
 }
 
-// Two workers that meet behind every step of plain SGD are one process with the whole batch; they share out its sequences.
+// Two workers that meet behind every step of plain SGD are one process with the whole batch; they share out
+// its sequences.
 TEST_F(RecallTask, WorkersOfAnOuterLoopHaveSequencesOfTheirOwn) {
-  const std::vector<std::string> sgd = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0", "optim.weight_decay=0",
-                                        "recall.held_out=16"};
+  const std::vector<std::string> sgd = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0",
+                                        "optim.weight_decay=0", "recall.held_out=16"};
   std::vector<std::string> workers = sgd;
   workers.insert(workers.end(), {"optim.outer=local_sgd", "optim.outer_every=1", "parallel.ranks=2"});
   run_training(request("one", sgd));

@@ -1,4 +1,5 @@
-// RunFixture: a folder for whole runs, texts for them to learn, and what they wrote of their steps. tiny_run.h has a model that is quickly trained.
+// RunFixture: a folder for whole runs, texts for them to learn, and what they wrote of their steps.
+// tiny_run.h has a model that is quickly trained.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ namespace longhaul::run {
 
 class RunFixture : public ::testing::Test {
  protected:
-  // Writes forty files into folder_ / "text", where a run's data.source may point; file i has lines_of(i) lines.
+  // Writes forty files into folder_ / "text", where a run's data.source may point; file i has lines_of(i)
+  // lines.
   void write_text(const std::function<int(int)>& lines_of) const {
     std::filesystem::create_directories(folder_ / "text");
     for (int i = 0; i < 40; ++i) {

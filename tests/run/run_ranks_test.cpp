@@ -1,6 +1,7 @@
 // ctest: label=full timeout=600
-// Whole runs on several ranks beside the run of one process: the same losses step by step, in fp64 to rounding of sums, for every kind of
-// parallelism; saved on one layout and continued on another; asked to stop on one rank and stopped on all; refused where sizes do not fit.
+// Whole runs on several ranks beside the run of one process: the same losses step by step, in fp64 to
+// rounding of sums, for every kind of parallelism; saved on one layout and continued on another; asked to
+// stop on one rank and stopped on all; refused where sizes do not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,8 +38,8 @@ class RunOnRanks : public RunFixture {
   RunRequest request(const std::string& name, Overrides more = {}) const {
     // eps: where a gradient is zero but for rounding, the first step is no whole one.
     Overrides all = tiny_run(folder_.path());
-    for (const char* own :
-         {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.steps=4", "train.checkpoint_every=2", "optim.eps=1e-3"})
+    for (const char* own : {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.steps=4",
+                            "train.checkpoint_every=2", "optim.eps=1e-3"})
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true};
@@ -46,8 +47,9 @@ class RunOnRanks : public RunFixture {
 
   // What a run has saved, for others to go on from.
   void copy_run(const std::string& from, const std::string& to) const {
-    std::filesystem::copy(folder_ / from, folder_ / to,
-                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+    std::filesystem::copy(
+        folder_ / from, folder_ / to,
+        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
   }
 
   // Losses, norms and tokens of a run beside those of another.
@@ -57,7 +59,8 @@ class RunOnRanks : public RunFixture {
     for (size_t s = 0; s < steps.size(); ++s) {
       EXPECT_EQ(steps[s].step, expected[s].step) << run;
       EXPECT_NEAR(steps[s].loss, expected[s].loss, bound * expected[s].loss) << run << " step " << s + 1;
-      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 10 * bound * expected[s].grad_norm) << run << " step " << s + 1;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 10 * bound * expected[s].grad_norm)
+          << run << " step " << s + 1;
       EXPECT_EQ(steps[s].tokens, expected[s].tokens) << run;
     }
   }
@@ -68,7 +71,8 @@ class RunOnRanks : public RunFixture {
     ASSERT_EQ(judged.size(), by_one.size()) << run;
     for (size_t e = 0; e < judged.size(); ++e) {
       EXPECT_NEAR(*judged[e].loss, *by_one[e].loss, bound * *by_one[e].loss) << run;
-      EXPECT_NEAR(*judged[e].bits_per_byte, *by_one[e].bits_per_byte, bound * *by_one[e].bits_per_byte) << run;
+      EXPECT_NEAR(*judged[e].bits_per_byte, *by_one[e].bits_per_byte, bound * *by_one[e].bits_per_byte)
+          << run;
     }
   }
 
@@ -106,7 +110,8 @@ const std::map<std::string, Overrides>& layouts() {
       {"ep2-dp4-zero3", {"parallel.ep=2", "parallel.ranks=4", "parallel.zero=3"}},
       {"dp4-zero3-copies2", {"parallel.ranks=4", "parallel.zero=3", "parallel.zero_copies=2"}},
       {"cp2-zero2", {"parallel.cp=2", "parallel.zero=2"}},
-      {"pp2-zbv-dp2-zero3", {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4", "parallel.zero=3"}}};
+      {"pp2-zbv-dp2-zero3",
+       {"parallel.pp=2", "parallel.schedule=zbv", "parallel.ranks=4", "parallel.zero=3"}}};
   return all;
 }
 
@@ -135,7 +140,8 @@ TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
     copy_run("first", "to-" + name);
     EXPECT_EQ(run_training(request("to-" + name, overrides)).step, 4);
     EXPECT_EQ(events<observe::Resume>("to-" + name).at(0).step, 2);
-    const auto steps = events<observe::StepReport>("to-" + name), expected = events<observe::StepReport>("one");
+    const auto steps = events<observe::StepReport>("to-" + name),
+               expected = events<observe::StepReport>("one");
     ASSERT_EQ(steps.size(), 4u);
     for (size_t s = 0; s < 4; ++s) {
       EXPECT_NEAR(steps[s].loss, expected[s].loss, kExact * expected[s].loss) << name << " step " << s + 1;
@@ -144,11 +150,13 @@ TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
   }
 }
 
-// Saved in shares of rows, with layers and experts elsewhere too; then on layouts that cut nothing, or otherwise.
+// Saved in shares of rows, with layers and experts elsewhere too; then on layouts that cut nothing, or
+// otherwise.
 TEST_F(RunOnRanks, SavedInSharesAndContinuedOnAnyLayout) {
   run_training(request("one"));
   for (const auto& [saved, goes_on] :
-       {std::pair("ep2-dp4-zero3", "alone"), std::pair("pp2-zbv-dp2-zero3", "dp4-zero2"), std::pair("dp4-zero3-copies2", "tp2")}) {
+       {std::pair("ep2-dp4-zero3", "alone"), std::pair("pp2-zbv-dp2-zero3", "dp4-zero2"),
+        std::pair("dp4-zero3-copies2", "tp2")}) {
     Overrides first = layouts().at(saved);
     first.emplace_back("train.steps=2");
     run_training(request(saved, first));
@@ -162,11 +170,12 @@ TEST_F(RunOnRanks, SavedInSharesAndContinuedOnAnyLayout) {
   }
 }
 
-// One micro-batch a rank and no clipping: sums are taken in the same order at every stage of ZeRO, and every bit of every tensor is the same;
-// also of a run that goes on at another stage than it was saved at.
+// One micro-batch a rank and no clipping: sums are taken in the same order at every stage of ZeRO, and every
+// bit of every tensor is the same; also of a run that goes on at another stage than it was saved at.
 TEST_F(RunOnRanks, EveryStageOfZeroGivesTheSameBits) {
   for (const char* dtype : {"bf16", "fp64"}) {
-    const Overrides same{"parallel.ranks=2", "train.micro_batch=2", "optim.clip_norm=0", std::string("train.dtype=") + dtype};
+    const Overrides same{"parallel.ranks=2", "train.micro_batch=2", "optim.clip_norm=0",
+                         std::string("train.dtype=") + dtype};
     const auto run = [&](const std::string& name, int64_t zero, int64_t steps) {
       Overrides all = same;
       all.push_back("parallel.zero=" + std::to_string(zero));
@@ -192,7 +201,8 @@ TEST_F(RunOnRanks, EveryStageOfZeroGivesTheSameBits) {
       const int64_t next = (zero + 2) % 4;
       run(name + "-then", zero, 2);
       run(name + "-then", next, 4);
-      EXPECT_EQ(checkpoint::compare_runs(folder_ / (name + "-then"), folder_ / copies, 0).step, std::nullopt) << name << " then " << next;
+      EXPECT_EQ(checkpoint::compare_runs(folder_ / (name + "-then"), folder_ / copies, 0).step, std::nullopt)
+          << name << " then " << next;
     }
   }
 }
@@ -206,22 +216,25 @@ TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
     run_training(request(name, overrides));
     const auto steps = events<observe::StepReport>(name), expected = events<observe::StepReport>("one");
     ASSERT_EQ(steps.size(), expected.size());
-    for (size_t s = 0; s < steps.size(); ++s) EXPECT_NEAR(steps[s].loss, expected[s].loss, 0.02 * expected[s].loss) << name;
+    for (size_t s = 0; s < steps.size(); ++s)
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, 0.02 * expected[s].loss) << name;
   }
 }
 
-// docs/sources/long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4 context ranks by every method.
+// docs/sources/long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4
+// context ranks by every method.
 TEST_F(RunOnRanks, AHundredStepsOnContextRanksAreThoseOfOne) {
-  const Overrides shared = {"train.dtype=fp32",       "train.steps=100",          "train.batch=2", "train.micro_batch=2",
-                            "train.evaluate_every=0", "train.checkpoint_every=0", "optim.lr=1e-3"};
+  const Overrides shared = {"train.dtype=fp32",    "train.steps=100",        "train.batch=2",
+                            "train.micro_batch=2", "train.evaluate_every=0", "train.checkpoint_every=0",
+                            "optim.lr=1e-3"};
   run_training(request("one", shared));
   const auto expected = events<observe::StepReport>("one");
   ASSERT_EQ(expected.size(), 100u);
   EXPECT_LT(expected.back().loss, 0.8 * expected.front().loss) << "it learns, or rounding could not grow";
-  for (const auto& [name, overrides] :
-       std::map<std::string, Overrides>{{"cp2", {"parallel.cp=2"}},
-                                        {"cp4", {"parallel.cp=4"}},
-                                        {"cp4-ring", {"parallel.cp=4", "parallel.context=ring", "parallel.linear_context=ring"}}}) {
+  for (const auto& [name, overrides] : std::map<std::string, Overrides>{
+           {"cp2", {"parallel.cp=2"}},
+           {"cp4", {"parallel.cp=4"}},
+           {"cp4-ring", {"parallel.cp=4", "parallel.context=ring", "parallel.linear_context=ring"}}}) {
     if (name == "cp4" && !longhaul::testing::takes_all()) continue;
     Overrides all = shared;
     all.insert(all.end(), overrides.begin(), overrides.end());
@@ -233,8 +246,8 @@ TEST_F(RunOnRanks, AHundredStepsOnContextRanksAreThoseOfOne) {
   }
 }
 
-// What is made again has the bits that were dropped, on every layout: layers that communicate again, expert rows that travel again, products of
-// weights that wait. The key may change on resume.
+// What is made again has the bits that were dropped, on every layout: layers that communicate again, expert
+// rows that travel again, products of weights that wait. The key may change on resume.
 TEST_F(RunOnRanks, RecomputationChangesNoBit) {
   const std::map<std::string, Overrides> some = {
       {"dp2", {"parallel.ranks=2"}},
@@ -244,12 +257,15 @@ TEST_F(RunOnRanks, RecomputationChangesNoBit) {
       {"cp2-ring", {"parallel.cp=2", "parallel.context=ring", "parallel.linear_context=ring"}},
       {"dp2-zero2", {"parallel.ranks=2", "parallel.zero=2"}},
       {"dp2-zero3", {"parallel.ranks=2", "parallel.zero=3"}},
-      {"pp2-zb-h1-zero3", {"parallel.pp=2", "parallel.schedule=zb-h1", "parallel.ranks=4", "parallel.zero=3"}}};
+      {"pp2-zb-h1-zero3",
+       {"parallel.pp=2", "parallel.schedule=zb-h1", "parallel.ranks=4", "parallel.zero=3"}}};
   int turn = 0;
   for (auto [name, overrides] : some) {
-    overrides.emplace_back(name.starts_with("cp2") || name == "tp2" ? "train.dtype=bf16" : "train.dtype=fp32");
+    overrides.emplace_back(name.starts_with("cp2") || name == "tp2" ? "train.dtype=bf16"
+                                                                    : "train.dtype=fp32");
     run_training(request(name, overrides));
-    const std::string ones_turn = turn++ % 2 == 0 ? "selective" : "full";  // of neighbours in the list, which are alike, one each
+    // of neighbours in the list, which are alike, one each
+    const std::string ones_turn = turn++ % 2 == 0 ? "selective" : "full";
     for (const std::string recompute : {"selective", "full"}) {
       if (recompute != ones_turn && !longhaul::testing::takes_all()) continue;
       Overrides again = overrides;
@@ -263,7 +279,8 @@ TEST_F(RunOnRanks, RecomputationChangesNoBit) {
   run_training(request("changed", half));
   run_training(request("changed", {"train.dtype=bf16", "train.recompute=full"}));
   const auto steps = events<observe::StepReport>("changed"), expected = events<observe::StepReport>("one");
-  ASSERT_EQ(steps.size(), expected.size());  // the last evaluation of each start reads more than those on the way
+  // the last evaluation of each start reads more than those on the way
+  ASSERT_EQ(steps.size(), expected.size());
   for (size_t s = 0; s < steps.size(); ++s) EXPECT_EQ(steps[s].loss, expected[s].loss) << "step " << s + 1;
 }
 
@@ -298,7 +315,8 @@ TEST_F(RunOnRanks, AStopIsTheSameStepEverywhereAndIsSaved) {
 // As launched processes do it: each rank calls the whole of it, with a communicator from outside.
 TEST_F(RunOnRanks, RanksThatAreGivenTheirWorldFromOutside) {
   run_training(request("one"));
-  comm::run_ranks(2, [&](comm::Communicator& world) { run_training(request("run", {"parallel.pp=2"}), &world); });
+  comm::run_ranks(
+      2, [&](comm::Communicator& world) { run_training(request("run", {"parallel.pp=2"}), &world); });
   expect_same("run", "one", kExact);
 }
 
@@ -312,9 +330,11 @@ TEST_F(RunOnRanks, AFinishedRunIsNotJudgedAgainOnMoreRanks) {
 TEST_F(RunOnRanks, ReplicasSampleAndPartsOfAModelDoNot) {
   run_training(request("replicas", {"parallel.ranks=2", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("replicas").size(), 1u);
-  run_training(request("shares", {"parallel.ranks=2", "parallel.zero=2", "sample.tokens=3", "sample.prompt=line"}));
+  run_training(
+      request("shares", {"parallel.ranks=2", "parallel.zero=2", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("shares").size(), 1u);
-  run_training(request("layers", {"parallel.ranks=2", "parallel.zero=3", "sample.tokens=3", "sample.prompt=line"}));
+  run_training(
+      request("layers", {"parallel.ranks=2", "parallel.zero=3", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("layers").size(), 0u);
   run_training(request("parts", {"parallel.tp=2", "sample.tokens=3", "sample.prompt=line"}));
   EXPECT_EQ(events<observe::Sample>("parts").size(), 0u);
@@ -337,14 +357,17 @@ TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
   expect_refused({"parallel.ep=3"}, "experts cannot be dealt out to 3 ranks");
   expect_refused({"parallel.pp=3"}, "more pipeline stages than layers");
   expect_refused({"parallel.pp=2", "parallel.schedule=interleaved", "train.micro_batch=4"}, "schedule");
-  expect_refused({"parallel.pp=2", "parallel.stage_layers=[2,1]"}, "layers of the stages are not those of the model");
+  expect_refused({"parallel.pp=2", "parallel.stage_layers=[2,1]"},
+                 "layers of the stages are not those of the model");
   expect_refused({"parallel.etp=2", "model.experts=0"}, "no experts that ranks could share");
   expect_refused({"parallel.ranks=3"}, "cannot be dealt out to the replicas");
   expect_refused({"parallel.ranks=2", "train.micro_batch=4"}, "train.micro_batch=2");
   expect_refused({"parallel.ranks=512"}, "cannot be threads");
   expect_refused({"parallel.ep=2", "model.experts=0"}, "no experts");
-  expect_refused({"parallel.cp=2", "parallel.context=ulysses", "model.kv_heads=1"}, "cannot share the heads of attention");
-  run_training(request("whole groups go round", {"parallel.cp=2", "parallel.context=two-level", "model.kv_heads=1"}));
+  expect_refused({"parallel.cp=2", "parallel.context=ulysses", "model.kv_heads=1"},
+                 "cannot share the heads of attention");
+  run_training(
+      request("whole groups go round", {"parallel.cp=2", "parallel.context=two-level", "model.kv_heads=1"}));
 }
 
 TEST_F(RunOnRanks, ThreadsThatTogetherNeedMoreThanThereIsAreRefusedBeforeAnythingIsTouched) {
@@ -360,18 +383,23 @@ TEST_F(RunOnRanks, ThreadsThatTogetherNeedMoreThanThereIsAreRefusedBeforeAnythin
   };
   int64_t hidden = 64;
   const auto bytes = [&](int64_t ranks) {
-    const Overrides sizes = {
-        "model.hidden=" + std::to_string(hidden), "model.heads=1",      "model.kv_heads=1", "parallel.ranks=" + std::to_string(ranks),
-        "train.batch=" + std::to_string(ranks),   "train.micro_batch=1"};
+    const Overrides sizes = {"model.hidden=" + std::to_string(hidden),
+                             "model.heads=1",
+                             "model.kv_heads=1",
+                             "parallel.ranks=" + std::to_string(ranks),
+                             "train.batch=" + std::to_string(ranks),
+                             "train.micro_batch=1"};
     const recipe::Recipe recipe = request("run", sizes).recipe.recipe;
-    const plan::MemoryPlan plan = memory_plan(language::DecoderPlan(recipe), recipe,
-                                              parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
+    const plan::MemoryPlan plan =
+        memory_plan(language::DecoderPlan(recipe), recipe,
+                    parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
     return static_cast<int64_t>(plan.peak() + plan.not_tensors);
   };
   while (bytes(64) < available_bytes(at::kCPU)) hidden *= 2;
   ASSERT_LT(bytes(1), available_bytes(at::kCPU)) << "one would fit";
-  const std::string text = refused({"model.hidden=" + std::to_string(hidden), "model.heads=1", "model.kv_heads=1", "parallel.ranks=64",
-                                    "train.batch=64", "train.micro_batch=1"});
+  const std::string text =
+      refused({"model.hidden=" + std::to_string(hidden), "model.heads=1", "model.kv_heads=1",
+               "parallel.ranks=64", "train.batch=64", "train.micro_batch=1"});
   EXPECT_THAT(text, HasSubstr("the 64 ranks of this process do not fit into its memory together"));
   EXPECT_THAT(text, HasSubstr("parallel.zero=1 takes "));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));

@@ -71,7 +71,8 @@ class TrainRun : public RunFixture {
   }
 
   fs::path checkpoint(const std::string& run, int64_t step) const {
-    return storage::resolve(storage::LocalFileSystem(), folder_ / run / "checkpoints" / storage::CheckpointName{.step = step}.text())
+    return storage::resolve(storage::LocalFileSystem(),
+                            folder_ / run / "checkpoints" / storage::CheckpointName{.step = step}.text())
         .folder;
   }
   static void reseal(const fs::path& checkpoint, const std::function<void(storage::Manifest&)>& change) {
@@ -92,31 +93,38 @@ TEST_F(TrainRun, LearnsAndSaves) {
   const auto evaluations = events<observe::Evaluation>("run");
   ASSERT_EQ(evaluations.size(), 2u);
   EXPECT_LT(evaluations[1].loss, evaluations[0].loss);
-  EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints").size(), 3u);  // the last three
+  // the last three
+  EXPECT_EQ(storage::list_checkpoints(storage::LocalFileSystem(), folder_ / "run" / "checkpoints").size(),
+            3u);
 }
 
 // Recipe, events and checkpoints hold UTF-8; paths need not be.
 TEST_F(TrainRun, PathsThatAreNotUtf8AreTrainedOnAndResumed) {
   const fs::path odd = folder_ / "caf\xe9";
   fs::create_directories(odd);
-  for (int i = 0; i < 10; ++i) std::ofstream(odd / ("na\xefve" + std::to_string(i))) << std::string(400, static_cast<char>('a' + i));
+  for (int i = 0; i < 10; ++i)
+    std::ofstream(odd / ("na\xefve" + std::to_string(i))) << std::string(400, static_cast<char>('a' + i));
   const auto run = [&](const char* steps) {
-    return run_training(request("run \xff", {"data.source=" + odd.string(), steps, "train.evaluate_every=5"}));
+    return run_training(
+        request("run \xff", {"data.source=" + odd.string(), steps, "train.evaluate_every=5"}));
   };
   EXPECT_EQ(run("train.steps=5").step, 5);
   EXPECT_EQ(run("train.steps=10").step, 10);
   EXPECT_EQ(events<observe::Resume>("run \xff").back().step, 5);
-  EXPECT_EQ(recipe::load(folder_ / "run \xff" / "recipe.toml").recipe.data.source, std::vector{"file:" + (folder_ / "caf%E9").string()});
+  EXPECT_EQ(recipe::load(folder_ / "run \xff" / "recipe.toml").recipe.data.source,
+            std::vector{"file:" + (folder_ / "caf%E9").string()});
 }
 
 TEST_F(TrainRun, StepsSayHowOftenTheDataHaveBeenRead) {
   run_training(request("run", {"data.held_out_percent=0"}));
   int64_t bytes = 0, files = 0;
-  for (const auto& file : fs::directory_iterator(folder_ / "text")) bytes += static_cast<int64_t>(file.file_size()), ++files;
+  for (const auto& file : fs::directory_iterator(folder_ / "text"))
+    bytes += static_cast<int64_t>(file.file_size()), ++files;
   const auto samples = static_cast<double>((bytes + files + 31) / 32);
   const auto steps = events<observe::StepReport>("run");
   ASSERT_EQ(steps.size(), 12u);
-  for (const auto& step : steps) EXPECT_DOUBLE_EQ(step.epoch.value(), static_cast<double>(step.step * 4) / samples);
+  for (const auto& step : steps)
+    EXPECT_DOUBLE_EQ(step.epoch.value(), static_cast<double>(step.step * 4) / samples);
 }
 
 TEST_F(TrainRun, ResumedRunEqualsTheUninterruptedOneBitByBit) {
@@ -151,7 +159,8 @@ TEST_F(TrainRun, TwoTrainersInOneProcessGiveTheLossesOfTwoProcesses) {
 
 TEST_F(TrainRun, AFailedSaveRaisesAnAlarmAndTrainingGoesOn) {
   fs::create_directories(folder_ / "run" / "checkpoints");
-  std::ofstream(folder_ / "run" / "checkpoints" / "step-000000005.tmp-1") << "a file where the save of step 5 wants a folder";
+  std::ofstream(folder_ / "run" / "checkpoints" / "step-000000005.tmp-1")
+      << "a file where the save of step 5 wants a folder";
   const train::Outcome outcome = run_training(request("run"));
   EXPECT_EQ(outcome.step, 12);
   EXPECT_TRUE(outcome.saved);  // the last one was saved
@@ -179,20 +188,25 @@ TEST_F(TrainRun, AChangedOptionThatMustStayIsRefusedBeforeAnythingIsTouched) {
 TEST_F(TrainRun, AChangedOptionIsRefusedByTheCheckpointToo) {
   run_training(request("run"));
   const auto sidecar = folder_ / "run" / "recipe.toml";
-  const auto manifest = storage::open_checkpoint(storage::LocalFileSystem(), folder_ / "run").folder() / "manifest.json";
+  const auto manifest =
+      storage::open_checkpoint(storage::LocalFileSystem(), folder_ / "run").folder() / "manifest.json";
   const auto before = read_text(folder_ / "run" / "events.jsonl");
-  for (const auto& [option, was] : std::vector<std::pair<std::string, std::string>>{{"train.batch=8", "4"}, {"data.seed=5", "0"}}) {
+  for (const auto& [option, was] :
+       std::vector<std::pair<std::string, std::string>>{{"train.batch=8", "4"}, {"data.seed=5", "0"}}) {
     const std::string key = option.substr(0, option.find('='));
     for (const bool edited : {false, true}) {
       fs::remove(sidecar);
-      if (edited) std::ofstream(sidecar) << recipe::to_toml(request("run", {option, "train.steps=20"}).recipe);
+      if (edited)
+        std::ofstream(sidecar) << recipe::to_toml(request("run", {option, "train.steps=20"}).recipe);
       try {
         run_training(request("run", {option, "train.steps=20"}));
         FAIL() << "the run went on";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::kUsage) << error.what();
-        EXPECT_THAT(error.fields().expected, AllOf(HasSubstr(key + " = " + was + " ("), HasSubstr(manifest.string())));
-        EXPECT_THAT(error.fields().found, HasSubstr(key + " = " + option.substr(key.size() + 1) + " (command line"));
+        EXPECT_THAT(error.fields().expected,
+                    AllOf(HasSubstr(key + " = " + was + " ("), HasSubstr(manifest.string())));
+        EXPECT_THAT(error.fields().found,
+                    HasSubstr(key + " = " + option.substr(key.size() + 1) + " (command line"));
       }
     }
   }
@@ -205,12 +219,14 @@ TEST_F(TrainRun, AChangedOptionIsRefusedByTheCheckpointToo) {
 TEST_F(TrainRun, TheCheckpointThatLoadsIsComparedToo) {
   run_training(request("run"));
   {
-    std::fstream weights(checkpoint("run", 12) / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream weights(checkpoint("run", 12) / "model.safetensors",
+                         std::ios::in | std::ios::out | std::ios::binary);
     weights.seekp(-3, std::ios::end);
     weights.put('x');
   }
-  reseal(checkpoint("run", 10),
-         [&](storage::Manifest& manifest) { manifest.recipe["toml"] = recipe::to_toml(request("run", {"train.batch=8"}).recipe); });
+  reseal(checkpoint("run", 10), [&](storage::Manifest& manifest) {
+    manifest.recipe["toml"] = recipe::to_toml(request("run", {"train.batch=8"}).recipe);
+  });
   try {
     run_training(request("run", {"train.steps=20"}));
     FAIL() << "the run went on";
@@ -238,7 +254,8 @@ TEST_F(TrainRun, ACheckpointThatStoppedAtAnotherSampleIsRefused) {
       return fmt::format("{}: {} / {}", error.fields().what, error.fields().expected, error.fields().found);
     }
   };
-  EXPECT_THAT(refused([](auto& position) { position["first_sample"] = 44; }), HasSubstr("first sample of the next step changed since"));
+  EXPECT_THAT(refused([](auto& position) { position["first_sample"] = 44; }),
+              HasSubstr("first sample of the next step changed since"));
   EXPECT_THAT(refused([](auto& position) { position["first_sample"] = 44; }), HasSubstr(": 44 / 48"));
   // A list may grow behind the checkpoint only.
   const std::filesystem::path skips = data::skip_file(checkpoint("run", 12).parent_path().parent_path());
@@ -250,10 +267,13 @@ TEST_F(TrainRun, ACheckpointThatStoppedAtAnotherSampleIsRefused) {
 }
 
 TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {
-  const std::vector<std::string> trained{"data.tokenizer=train", "data.vocabulary=260", "model.vocabulary=260"};
+  const std::vector<std::string> trained{"data.tokenizer=train", "data.vocabulary=260",
+                                         "model.vocabulary=260"};
   run_training(request("run", trained));
-  const std::string tokenizer = read_text(folder_ / "run" / "tokenizer.json"), recipe = read_text(folder_ / "run" / "recipe.toml");
-  for (int i = 0; i < 40; ++i) std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(1000, 'z') << i << "\n";
+  const std::string tokenizer = read_text(folder_ / "run" / "tokenizer.json"),
+                    recipe = read_text(folder_ / "run" / "recipe.toml");
+  for (int i = 0; i < 40; ++i)
+    std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt")) << std::string(1000, 'z') << i << "\n";
   auto more = trained;
   more.emplace_back("train.steps=20");
   try {
@@ -269,7 +289,8 @@ TEST_F(TrainRun, OtherDataUnderTheSameNameAreRefusedOnResume) {
 
 // The lines of evaluations have gzip and xz beside them, after a resume too.
 TEST_F(TrainRun, EveryStartSaysWhatCompressorsMakeOfTheText) {
-  for (const char* steps : {"train.steps=3", "train.steps=5"}) run_training(request("run", {"observe.compression_baseline=true", steps}));
+  for (const char* steps : {"train.steps=3", "train.steps=5"})
+    run_training(request("run", {"observe.compression_baseline=true", steps}));
   const auto found = events<observe::CompressionBaseline>("run");
   ASSERT_EQ(found.size(), 2u);
   EXPECT_GT(found[0].gzip_bits_per_byte, 0);
@@ -284,7 +305,8 @@ TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
   run_training(again);
   EXPECT_EQ(losses("run").size(), 12u);
   size_t runs = 0;
-  for (const auto& entry : fs::directory_iterator(folder_.path())) runs += entry.path().filename().string().starts_with("run") ? 1 : 0;
+  for (const auto& entry : fs::directory_iterator(folder_.path()))
+    runs += entry.path().filename().string().starts_with("run") ? 1 : 0;
   EXPECT_EQ(runs, 2u);
 }
 
@@ -315,8 +337,9 @@ TEST_F(TrainRun, ASignalEndsThePreparationOfDataAndTheNextStartMakesIt) {
 
 // Weights grow by themselves until a number is beyond what fp32 can hold.
 TEST_F(TrainRun, WhereNoStepMayBeSkippedANanEndsTheRunAndKeepsItsCheckpoint) {
-  const std::vector<std::string> diverging{"optim.schedule=constant",  "optim.lr=100",           "optim.weight_decay=100",
-                                           "optim.warmup_steps=0",     "train.steps=60",         "train.checkpoint_every=0",
+  const std::vector<std::string> diverging{"optim.schedule=constant",  "optim.lr=100",
+                                           "optim.weight_decay=100",   "optim.warmup_steps=0",
+                                           "train.steps=60",           "train.checkpoint_every=0",
                                            "train.nonfinite_limit=60", "train.checkpoint_keep=1"};
   for (const std::string name : {"ends", "skips"}) {
     run_training(request(name, {"train.steps=5"}));
@@ -351,15 +374,18 @@ TEST_F(TrainRun, ThePageOfAnEndedRunIsWhole) {
   EXPECT_THAT(page, HasSubstr("All 3 evaluations as a table"));
   EXPECT_THAT(page, HasSubstr("<h2>What it writes"));
   // An error is an end too.
-  EXPECT_THROW(run_training(request("run", {"observe.report=true", "train.steps=60", "train.evaluate_every=5", "optim.lr=100",
-                                            "optim.weight_decay=100", "optim.schedule=constant", "train.skip_nonfinite=false"})),
+  EXPECT_THROW(run_training(request("run", {"observe.report=true", "train.steps=60", "train.evaluate_every=5",
+                                            "optim.lr=100", "optim.weight_decay=100",
+                                            "optim.schedule=constant", "train.skip_nonfinite=false"})),
                Error);
-  EXPECT_THAT(read_text(folder_ / "run" / "report.html"), HasSubstr("<span class=\"status bad\">error</span>"));
+  EXPECT_THAT(read_text(folder_ / "run" / "report.html"),
+              HasSubstr("<span class=\"status bad\">error</span>"));
 }
 
 TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {
   // fp64: only the order of sums differs.
-  const std::vector<std::string> base{"train.dtype=fp64", "model.experts=4", "model.auxiliary_loss=0.5", "model.z_loss=0.1"};
+  const std::vector<std::string> base{"train.dtype=fp64", "model.experts=4", "model.auxiliary_loss=0.5",
+                                      "model.z_loss=0.1"};
   const auto with = [&](const std::string& micro_batch) {
     auto more = base;
     more.push_back(micro_batch);
@@ -380,7 +406,8 @@ TEST_F(TrainRun, MicroBatchesDoNotChangeGradients) {
 TEST_F(TrainRun, RefusesATokenizerLargerThanTheModel) {
   data::Tokenizer::bytes().save(folder_ / "tokenizer.json");
   try {
-    run_training(request("run", {"model.vocabulary=200", "data.tokenizer=" + (folder_ / "tokenizer.json").string()}));
+    run_training(
+        request("run", {"model.vocabulary=200", "data.tokenizer=" + (folder_ / "tokenizer.json").string()}));
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kData) << error.what();

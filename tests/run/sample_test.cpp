@@ -1,4 +1,5 @@
-// What a run writes at its end, and its model opened again to write more: the prompt, and the memory it takes.
+// What a run writes at its end, and its model opened again to write more: the prompt, and the memory it
+// takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -72,9 +73,11 @@ class Sample : public ::testing::Test {
   fs::path folder_;
 };
 
-// Of learned positions there are only so many: what is taken leaves room, what is given and does not fit is refused before training.
+// Of learned positions there are only so many: what is taken leaves room, what is given and does not fit is
+// refused before training.
 TEST_F(Sample, ThePromptFitsTheModelsPositions) {
-  const std::vector<std::string> short_model{"model.mixers=softmax", "model.position=learned", "model.max_positions=32"};
+  const std::vector<std::string> short_model{"model.mixers=softmax", "model.position=learned",
+                                             "model.max_positions=32"};
   const train::TaskSample written = sample(short_model);
   EXPECT_LE(written.prompt.size(), 26u) << "less the separator and the five tokens that are written";
   EXPECT_GE(written.prompt.size(), 20u);
@@ -94,11 +97,13 @@ TEST_F(Sample, ThePromptFitsTheModelsPositions) {
 TEST_F(Sample, WithoutAPromptBeginsAsAHeldOutDocumentDoes) {
   const train::TaskSample written = sample();
   std::string ten;
-  for (int i = 0; i < 10; ++i) ten += std::vector<std::string>{"\u4e2d", "\u6587", "\u5b57"}[static_cast<size_t>(i % 3)];
+  for (int i = 0; i < 10; ++i)
+    ten += std::vector<std::string>{"\u4e2d", "\u6587", "\u5b57"}[static_cast<size_t>(i % 3)];
   EXPECT_EQ(written.prompt, ten) << "32 bytes, less the two of a character that goes on";
   EXPECT_FALSE(written.text.empty());
   EXPECT_EQ(sample({"sample.prompt=abc"}).prompt, "abc");
-  EXPECT_EQ(sample({"data.held_out_percent=0"}).prompt, "") << "nothing is held out: the separator begins the text";
+  EXPECT_EQ(sample({"data.held_out_percent=0"}).prompt, "")
+      << "nothing is held out: the separator begins the text";
 }
 
 TEST_F(Sample, AModelOpenedForInferenceHoldsNoGradients) {

@@ -17,17 +17,26 @@ TEST(SharedCores, ThreadsOfAllRanksHaveEachCoreOnce) {
   const std::vector<int> two = {0, 1}, four = {0, 1, 2, 3};
   const auto at_once = [](const std::vector<RankCores>& ranks) { return threads_at_once(ranks); };
   EXPECT_EQ(at_once({{.threads = 2, .cores = two}}), 2);
-  EXPECT_EQ(at_once({{.threads = 1, .cores = four}, {.threads = 1, .cores = four}}), 2) << "two cores stand idle";
-  EXPECT_EQ(
-      at_once({{.threads = 1, .cores = two}, {.threads = 1, .cores = two}, {.threads = 1, .cores = two}, {.threads = 1, .cores = two}}), 2);
-  EXPECT_EQ(at_once({{.threads = 2, .cores = {0, 1}}, {.threads = 2, .cores = {2, 3}}}), 4) << "each is bound to its own";
-  EXPECT_EQ(at_once({{.machine = 1, .threads = 2, .cores = two}, {.machine = 2, .threads = 2, .cores = two}}), 4)
+  EXPECT_EQ(at_once({{.threads = 1, .cores = four}, {.threads = 1, .cores = four}}), 2)
+      << "two cores stand idle";
+  EXPECT_EQ(at_once({{.threads = 1, .cores = two},
+                     {.threads = 1, .cores = two},
+                     {.threads = 1, .cores = two},
+                     {.threads = 1, .cores = two}}),
+            2);
+  EXPECT_EQ(at_once({{.threads = 2, .cores = {0, 1}}, {.threads = 2, .cores = {2, 3}}}), 4)
+      << "each is bound to its own";
+  EXPECT_EQ(at_once({{.machine = 1, .threads = 2, .cores = two}, {.machine = 2, .threads = 2, .cores = two}}),
+            4)
       << "cores of other machines";
-  EXPECT_EQ(at_once({{.threads = 4, .quota = 1.5, .cores = four}, {.threads = 4, .quota = 1.5, .cores = four}}), 1.5);
+  EXPECT_EQ(
+      at_once({{.threads = 4, .quota = 1.5, .cores = four}, {.threads = 4, .quota = 1.5, .cores = four}}),
+      1.5);
   EXPECT_EQ(at_once({{.threads = 1000, .cores = two}}), 2);
 }
 
-// Ranks of this machine with one thread each: as many as it has cores reach as many times what one does, more of them no more.
+// Ranks of this machine with one thread each: as many as it has cores reach as many times what one does, more
+// of them no more.
 TEST(SharedCores, AllRanksKnowTheSamePeak) {
   const auto cores = static_cast<double>(usable_cores());
   for (const int64_t size : {1, 2, 5}) {
@@ -36,7 +45,8 @@ TEST(SharedCores, AllRanksKnowTheSamePeak) {
       EXPECT_GT(peak.profile.gemm_fp32, 0);
       EXPECT_GT(peak.profile.measured_at, 0);
       ASSERT_TRUE(peak.here);
-      EXPECT_EQ(peak.here->processes, std::vector<int64_t>{process_id()}) << "ranks are threads of one process";
+      EXPECT_EQ(peak.here->processes, std::vector<int64_t>{process_id()})
+          << "ranks are threads of one process";
       EXPECT_EQ(peak.here->cores, allowed_cores());
       if (threads() == 1) {
         EXPECT_EQ(peak.times, std::min(static_cast<double>(size), cores));

@@ -1,4 +1,5 @@
-// What whole runs in tests share: a hybrid with experts that a step takes milliseconds of, on the texts of folder/text.
+// What whole runs in tests share: a hybrid with experts that a step takes milliseconds of, on the texts of
+// folder/text.
 #pragma once
 
 #include <filesystem>

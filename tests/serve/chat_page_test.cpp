@@ -26,13 +26,17 @@ LoadedModel small_chat_model(const ModelShelf::Entry&) {
   config.vocabulary = 257;
   LoadedModel loaded;
   loaded.model.decoder = std::make_unique<model::Decoder>(longhaul::testing::filled_decoder(config, "fp32"));
-  loaded.engine =
-      std::make_unique<generate::Engine>(*loaded.model.decoder, generate::EngineOptions{.sequences = 2, .bytes = int64_t{32} << 20});
-  const auto chat = [](const nlohmann::ordered_json& messages, const nlohmann::ordered_json&, const nlohmann::ordered_json&, bool, bool) {
+  loaded.engine = std::make_unique<generate::Engine>(
+      *loaded.model.decoder, generate::EngineOptions{.sequences = 2, .bytes = int64_t{32} << 20});
+  const auto chat = [](const nlohmann::ordered_json& messages, const nlohmann::ordered_json&,
+                       const nlohmann::ordered_json&, bool, bool) {
     return data::Tokenizer::bytes().encode_prompt(messages.back()["content"].get<std::string>());
   };
-  loaded.text = std::make_shared<ModelText>(
-      ModelText{.tokenizer = data::Tokenizer::bytes(), .chat = chat, .limit_of_tokens = 500, .step = 3, .fingerprint = "test"});
+  loaded.text = std::make_shared<ModelText>(ModelText{.tokenizer = data::Tokenizer::bytes(),
+                                                      .chat = chat,
+                                                      .limit_of_tokens = 500,
+                                                      .step = 3,
+                                                      .fingerprint = "test"});
   return loaded;
 }
 
@@ -46,7 +50,8 @@ class ChatPage : public ::testing::Test {
     thread_.wait();
   }
   void SetUp() override {
-    if (std::system("command -v chromium >/dev/null") != 0) GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
+    if (std::system("command -v chromium >/dev/null") != 0)
+      GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
   }
   static ServeOptions options() {
     ServeOptions options;
@@ -55,32 +60,40 @@ class ChatPage : public ::testing::Test {
     return options;
   }
   ProcessResult browse(const std::string& query, int width, const std::string& what) const {
-    return run_process({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                        "--no-first-run", "--user-data-dir=" + (folder_ / "browser").string(),
-                        "--window-size=" + std::to_string(width) + ",900", "--virtual-time-budget=15000", what, server_.url() + query},
-                       {"HOME=" + folder_.path().string()}, 100);
+    return run_process(
+        {"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--hide-scrollbars", "--no-first-run", "--user-data-dir=" + (folder_ / "browser").string(),
+         "--window-size=" + std::to_string(width) + ",900", "--virtual-time-budget=15000", what,
+         server_.url() + query},
+        {"HOME=" + folder_.path().string()}, 100);
   }
   // The conversation that a browser then shows; what it complains of, where there is none.
   std::string talk(const std::string& query, int width) const {
     // Chromium's virtual time passes while an answer still comes: then it is asked again.
     ProcessResult dom = browse(query, width, "--dump-dom");
-    for (int again = 0; again < 30 && dom.output.find("data-state=\"answered\"") == std::string::npos; ++again)
+    for (int again = 0; again < 30 && dom.output.find("data-state=\"answered\"") == std::string::npos;
+         ++again)
       dom = browse(query, width, "--dump-dom");
-    EXPECT_EQ(dom.errors.find("Refused to"), std::string::npos) << "the page keeps its own content policy: " << dom.errors;
+    EXPECT_EQ(dom.errors.find("Refused to"), std::string::npos)
+        << "the page keeps its own content policy: " << dom.errors;
     const size_t begin = dom.output.find("<main"), end = dom.output.find("<form class=");
     const size_t figures = dom.output.find("<output");
     if (end == std::string::npos) return dom.errors;
-    return dom.output.substr(begin, end - begin) + dom.output.substr(figures, dom.output.find("</output>") - figures);
+    return dom.output.substr(begin, end - begin) +
+           dom.output.substr(figures, dom.output.find("</output>") - figures);
   }
   std::string answer(const std::string& prompt) const {
     HttpAddress address = http_address(server_.url());
     address.path = "/v1/completions";
-    const nlohmann::json body = {{"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"top_p", 0.95}, {"seed", 7}};
-    return nlohmann::json::parse(http_post(address, body.dump(), "application/json", 60, 1 << 20).body)["choices"][0]["text"];
+    const nlohmann::json body = {
+        {"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"top_p", 0.95}, {"seed", 7}};
+    return nlohmann::json::parse(
+        http_post(address, body.dump(), "application/json", 60, 1 << 20).body)["choices"][0]["text"];
   }
   static std::string as_html(std::string text) {
     std::string html;
-    for (const char c : text) html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+    for (const char c : text)
+      html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
     return html;
   }
 
@@ -99,7 +112,8 @@ TEST_F(ChatPage, ShowsWhatTheServerAnswers) {
 }
 
 TEST_F(ChatPage, ShowsTokensOneByOneAndMistakesAsText) {
-  const std::string tokens = talk("?seed=7&tokens=12&form=text&likely_on=1&ask=hello", 1200), span = "<span class=\"token\"";
+  const std::string tokens = talk("?seed=7&tokens=12&form=text&likely_on=1&ask=hello", 1200),
+                    span = "<span class=\"token\"";
   size_t spans = 0;
   for (size_t at = tokens.find(span); at != std::string::npos; at = tokens.find(span, at + 1)) ++spans;
   EXPECT_EQ(spans, 12U);
@@ -114,7 +128,9 @@ TEST_F(ChatPage, PicturesHaveTheirSize) {
   const std::filesystem::path pictures = wanted != nullptr ? std::filesystem::path(wanted) : folder_.path();
   for (const int width : {1200, 500}) {
     const auto picture = pictures / ("chat-" + std::to_string(width) + ".png");
-    ASSERT_EQ(browse("?seed=7&tokens=12&likely_on=1&ask=hello", width, "--screenshot=" + picture.string()).status, 0);
+    ASSERT_EQ(
+        browse("?seed=7&tokens=12&likely_on=1&ask=hello", width, "--screenshot=" + picture.string()).status,
+        0);
     const std::string png = read_text(picture);
     ASSERT_GT(png.size(), 8'000U) << "not an empty page";
     const auto at = [&](size_t i) { return static_cast<unsigned char>(png[i]); };

@@ -1,5 +1,5 @@
-// A server with a small model, asked over real sockets: the answers' texts against the generator, streams against
-// whole answers, and what clients do wrong.
+// A server with a small model, asked over real sockets: the answers' texts against the generator, streams
+// against whole answers, and what clients do wrong.
 // ctest: label=fast timeout=180
 #include "serve/server.h"
 
@@ -36,10 +36,11 @@ recipe::ModelConfig byte_model() {
 }
 
 // "role:content\n" of each message, and the assistant's name at the end.
-std::vector<int32_t> plain_chat(const nlohmann::ordered_json& messages, const nlohmann::ordered_json&, const nlohmann::ordered_json&,
-                                bool begins, bool) {
+std::vector<int32_t> plain_chat(const nlohmann::ordered_json& messages, const nlohmann::ordered_json&,
+                                const nlohmann::ordered_json&, bool begins, bool) {
   std::string text;
-  for (const auto& message : messages) text += message["role"].get<std::string>() + ":" + message["content"].get<std::string>() + "\n";
+  for (const auto& message : messages)
+    text += message["role"].get<std::string>() + ":" + message["content"].get<std::string>() + "\n";
   return data::Tokenizer::bytes().encode_prompt(text + (begins ? "assistant:" : ""));
 }
 
@@ -47,23 +48,28 @@ LoadedModel small_model(bool chats) {
   LoadedModel loaded;
   loaded.model.decoder = std::make_unique<model::Decoder>(filled_decoder(byte_model(), "fp32"));
   loaded.engine = std::make_unique<generate::Engine>(
-      *loaded.model.decoder,
-      generate::EngineOptions{
-          .sequences = 4, .prompts_tokens = 512, .bytes = int64_t{64} << 20, .prefix_bytes = int64_t{16} << 20, .keeps_prompts = true});
-  loaded.text = std::make_shared<ModelText>(ModelText{.tokenizer = data::Tokenizer::bytes(),
-                                                      .chat = chats ? ChatEncoder(plain_chat) : ChatEncoder(),
-                                                      .limit_of_tokens = std::min<int64_t>(2000, loaded.engine->limit_of_tokens()),
-                                                      .step = 3,
-                                                      .fingerprint = "test"});
+      *loaded.model.decoder, generate::EngineOptions{.sequences = 4,
+                                                     .prompts_tokens = 512,
+                                                     .bytes = int64_t{64} << 20,
+                                                     .prefix_bytes = int64_t{16} << 20,
+                                                     .keeps_prompts = true});
+  loaded.text = std::make_shared<ModelText>(
+      ModelText{.tokenizer = data::Tokenizer::bytes(),
+                .chat = chats ? ChatEncoder(plain_chat) : ChatEncoder(),
+                .limit_of_tokens = std::min<int64_t>(2000, loaded.engine->limit_of_tokens()),
+                .step = 3,
+                .fingerprint = "test"});
   return loaded;
 }
 
 class ServerTest : public ::testing::Test {
  protected:
   explicit ServerTest(ServeOptions options = {})
-      : server_(with_bodies(std::move(options)), {{"first", "first"}, {"second", "second"}, {"broken", "broken"}},
+      : server_(with_bodies(std::move(options)),
+                {{"first", "first"}, {"second", "second"}, {"broken", "broken"}},
                 [](const ModelShelf::Entry& entry) {
-                  if (entry.name == "broken") throw Error({.code = ExitCode::kCheckpoint, .what = "the checkpoint is damaged"});
+                  if (entry.name == "broken")
+                    throw Error({.code = ExitCode::kCheckpoint, .what = "the checkpoint is damaged"});
                   return small_model(entry.name == "first");
                 }) {
     thread_.post([this] { server_.run(); });
@@ -112,29 +118,40 @@ std::string bytes_of(const std::vector<int64_t>& ids) {
   return data::Tokenizer::bytes().decode(narrow);
 }
 
-json as_json_text(const std::string& bytes) { return json::parse(json(bytes).dump(-1, ' ', false, json::error_handler_t::replace)); }
+json as_json_text(const std::string& bytes) {
+  return json::parse(json(bytes).dump(-1, ' ', false, json::error_handler_t::replace));
+}
 
 TEST_F(ServerTest, TextsAreThoseOfTheGenerator) {
   model::Decoder decoder = filled_decoder(byte_model(), "fp32");
   const auto ids = data::Tokenizer::bytes().encode_prompt("def f");
   const std::vector<int64_t> prompt(ids.begin(), ids.end());
-  const auto expected = generate::generate_batch(
-      decoder, std::span(&prompt, 1),
-      {.tokens = 9, .temperature = 1, .top_p = 1, .seed = 5, .count = 2, .vocabulary = 257, .log_probabilities = true, .stop_ids = {256}});
-  const json answer = ask("/v1/completions", {{"prompt", "def f"}, {"max_tokens", 9}, {"seed", 5}, {"n", 2}, {"logprobs", 1}});
+  const auto expected = generate::generate_batch(decoder, std::span(&prompt, 1),
+                                                 {.tokens = 9,
+                                                  .temperature = 1,
+                                                  .top_p = 1,
+                                                  .seed = 5,
+                                                  .count = 2,
+                                                  .vocabulary = 257,
+                                                  .log_probabilities = true,
+                                                  .stop_ids = {256}});
+  const json answer = ask("/v1/completions",
+                          {{"prompt", "def f"}, {"max_tokens", 9}, {"seed", 5}, {"n", 2}, {"logprobs", 1}});
   for (size_t i = 0; i < 2; ++i) {
     const json& choice = answer["choices"][i];
     EXPECT_EQ(choice["text"], as_json_text(bytes_of(expected[i].ids)));
     EXPECT_EQ(choice["finish_reason"], expected[i].finish == generate::Finish::kStop ? "stop" : "length");
     ASSERT_EQ(choice["logprobs"]["token_logprobs"].size(), expected[i].ids.size());
     for (size_t t = 0; t < expected[i].ids.size(); ++t)
-      EXPECT_DOUBLE_EQ(choice["logprobs"]["token_logprobs"][t].get<double>(), expected[i].log_probabilities[t]);
+      EXPECT_DOUBLE_EQ(choice["logprobs"]["token_logprobs"][t].get<double>(),
+                       expected[i].log_probabilities[t]);
   }
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 6);
   EXPECT_EQ(answer["usage"]["completion_tokens"], expected[0].ids.size() + expected[1].ids.size());
   EXPECT_EQ(answer["model"], "first");
-  EXPECT_EQ(ask("/v1/completions", {{"prompt", prompt}, {"max_tokens", 9}, {"seed", 5}})["choices"][0]["text"],
-            answer["choices"][0]["text"]);
+  EXPECT_EQ(
+      ask("/v1/completions", {{"prompt", prompt}, {"max_tokens", 9}, {"seed", 5}})["choices"][0]["text"],
+      answer["choices"][0]["text"]);
 }
 
 TEST_F(ServerTest, AStreamIsTheWholeAnswerInPieces) {
@@ -171,7 +188,8 @@ TEST_F(ServerTest, AStreamIsTheWholeAnswerInPieces) {
 
 TEST_F(ServerTest, StopStringsCutTheText) {
   json request = {{"prompt", "abc"}, {"max_tokens", 40}, {"seed", 3}, {"ignore_eos", true}};
-  for (int byte = 128; byte < 257; ++byte) request["logit_bias"][std::to_string(byte)] = -100;  // characters of one byte each
+  // characters of one byte each
+  for (int byte = 128; byte < 257; ++byte) request["logit_bias"][std::to_string(byte)] = -100;
   const std::string text = ask("/v1/completions", request)["choices"][0]["text"];
   ASSERT_EQ(text.size(), 40u);
   request["stop"] = {text.substr(17, 3), "no such text"};
@@ -198,7 +216,8 @@ TEST_F(ServerTest, MistakesAreAnsweredAndTheServerGoesOn) {
       {"/v1/completions", R"({"prompt": "x", "n": 5})", 400, "more sequences"},
       {"/v1/completions", R"({"prompt": "x", "min_tokens": 50})", 400, "min_tokens"},
       {"/v1/completions", R"({"prompt": "x", "logit_bias": {"999": 1}})", 400, "none of the model"},
-      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "x"}], "model": "second"})", 400, "no chat template"},
+      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "x"}], "model": "second"})", 400,
+       "no chat template"},
       {"/v1/nothing", "{}", 404, "nothing at"},
       {"/detokenize", R"({"tokens": [257]})", 400, "no token 257"}};
   for (const auto& [path, body, status, says] : mistakes) {
@@ -213,7 +232,8 @@ TEST_F(ServerTest, MistakesAreAnsweredAndTheServerGoesOn) {
   EXPECT_EQ(long_prompt["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(post("/v1/completions", std::string((1 << 20) + 1, ' ')).status, 413);
   EXPECT_EQ(get("/v1/completions").status, 405);
-  EXPECT_EQ(ask("/v1/completions", {{"prompt", "x"}, {"model", "second"}, {"max_tokens", 2}})["model"], "second");
+  EXPECT_EQ(ask("/v1/completions", {{"prompt", "x"}, {"model", "second"}, {"max_tokens", 2}})["model"],
+            "second");
 }
 
 TEST_F(ServerTest, ListsModelsTokensAndHealth) {
@@ -239,10 +259,12 @@ TEST_F(ServerTest, EmbedsTexts) {
   ASSERT_EQ(answer["data"].size(), 2u);
   ASSERT_EQ(answer["data"][0]["embedding"].size(), static_cast<size_t>(mean.numel()));
   for (int64_t i = 0; i < mean.numel(); ++i)
-    EXPECT_NEAR(answer["data"][0]["embedding"][static_cast<size_t>(i)].get<double>(), mean[i].item<double>(), 1e-5);
+    EXPECT_NEAR(answer["data"][0]["embedding"][static_cast<size_t>(i)].get<double>(), mean[i].item<double>(),
+                1e-5);
   EXPECT_NE(answer["data"][0]["embedding"], answer["data"][1]["embedding"]);
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 3 + 12);
-  EXPECT_EQ(alone["data"][0]["embedding"].get<std::string>().size(), static_cast<size_t>((4 * mean.numel() + 2) / 3 * 4));
+  EXPECT_EQ(alone["data"][0]["embedding"].get<std::string>().size(),
+            static_cast<size_t>((4 * mean.numel() + 2) / 3 * 4));
   EXPECT_EQ(ask("/v1/embeddings", {{"input", std::vector<int64_t>{}}}, 400)["error"]["param"], "input");
 }
 
@@ -263,7 +285,8 @@ TEST_F(ServerTest, CountsWhatItDoes) {
 }
 
 std::string http_text(const std::string& body) {
-  return fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+  return fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
+                     body.size(), body);
 }
 
 Socket asked(const Server& server, const std::string& text) {
@@ -283,9 +306,12 @@ TEST_F(ServerTest, AClientThatLeavesGivesItsPlaceBack) {
   double left = 0;
   for (const bool stream : {true, false}) {
     {
-      Socket socket =
-          asked(server_,
-                http_text(json({{"prompt", "x"}, {"max_tokens", 100000000}, {"ignore_eos", true}, {"n", 4}, {"stream", stream}}).dump()));
+      Socket socket = asked(server_, http_text(json({{"prompt", "x"},
+                                                     {"max_tokens", 100000000},
+                                                     {"ignore_eos", true},
+                                                     {"n", 4},
+                                                     {"stream", stream}})
+                                                   .dump()));
       while (metric("longhaul_serve_writing{model=\"first\"}") < 4) pause_briefly();
     }
     while (metric("longhaul_serve_clients_left_total") < left + 1) pause_briefly();
@@ -295,11 +321,14 @@ TEST_F(ServerTest, AClientThatLeavesGivesItsPlaceBack) {
   EXPECT_EQ(ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 3}, {"n", 4}})["choices"].size(), 4u);
 }
 
-// A newer checkpoint appears while a text is being written: the text is finished first, and the next request has the new one.
+// A newer checkpoint appears while a text is being written: the text is finished first, and the next request
+// has the new one.
 TEST(ServerFollows, NewerCheckpoints) {
   std::atomic<int64_t> newest{1};
   ServeOptions options{.http = {.longest_body = 1 << 20}, .follow_s = 0};
-  options.has_newer = [&](const ModelShelf::Entry&, const LoadedModel& loaded) { return loaded.text->step < newest; };
+  options.has_newer = [&](const ModelShelf::Entry&, const LoadedModel& loaded) {
+    return loaded.text->step < newest;
+  };
   Server server(options, {{"run", "run"}}, [&](const ModelShelf::Entry&) {
     LoadedModel loaded = small_model(false);
     auto text = std::make_shared<ModelText>(*loaded.text);
@@ -329,7 +358,8 @@ class ShortQueue : public ServerTest {
 };
 
 TEST_F(ShortQueue, WhatDoesNotFitIsRefusedForNow) {
-  const std::string endless = http_text(R"({"prompt": "x", "max_tokens": 100000000, "ignore_eos": true, "n": 4, "stream": true})");
+  const std::string endless =
+      http_text(R"({"prompt": "x", "max_tokens": 100000000, "ignore_eos": true, "n": 4, "stream": true})");
   const Socket first = asked(server_, endless);
   while (metric("longhaul_serve_writing{model=\"first\"}") < 4) pause_briefly();
   const Socket second = asked(server_, endless);
@@ -348,13 +378,16 @@ class ShortTime : public ServerTest {
 };
 
 TEST_F(ShortTime, ARequestThatTakesTooLongIsEnded) {
-  const json error = ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 100000000}, {"ignore_eos", true}}, 503);
+  const json error =
+      ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 100000000}, {"ignore_eos", true}}, 503);
   EXPECT_EQ(error["error"]["code"], "timeout");
 }
 
 // What has begun is finished, and nothing else is begun.
 TEST_F(ServerTest, AtTheEndItFinishesWhatHasBegun) {
-  Socket socket = asked(server_, http_text(R"({"prompt": "x", "max_tokens": 400, "ignore_eos": true, "stream": true, "seed": 1})"));
+  Socket socket = asked(
+      server_,
+      http_text(R"({"prompt": "x", "max_tokens": 400, "ignore_eos": true, "stream": true, "seed": 1})"));
   while (metric("longhaul_serve_writing{model=\"first\"}") < 1) pause_briefly();
   server_.stop();
   std::string answer;

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 const std::filesystem::path kFolder = "/run/checkpoints";
 
 // fp32 0, 1, 2, … of a [rows, columns] matrix, cut into a grid over two files.
-std::filesystem::path save_grid(FileSystem& files, int64_t step, int64_t rows, int64_t columns, int64_t row_cuts, int64_t column_cuts,
+std::filesystem::path save_grid(FileSystem& files, int64_t step, int64_t rows, int64_t columns,
+                                int64_t row_cuts, int64_t column_cuts,
                                 const std::function<float(int64_t)>& value) {
   std::vector<std::vector<float>> contents;
   std::vector<ShardSource> halves[2];
@@ -39,12 +40,14 @@ std::filesystem::path save_grid(FileSystem& files, int64_t step, int64_t rows, i
   }
   size_t next[2] = {0, 0};
   for (size_t k = 0; k < contents.size(); ++k) {
-    const auto half = static_cast<size_t>((static_cast<int64_t>(k) / column_cuts + static_cast<int64_t>(k) % column_cuts) % 2);
+    const auto half = static_cast<size_t>(
+        (static_cast<int64_t>(k) / column_cuts + static_cast<int64_t>(k) % column_cuts) % 2);
     halves[half][next[half]++].data = std::as_bytes(std::span(contents[k]));
   }
   CheckpointWriter writer(files, kFolder, step, 1);
   for (int half = 0; half < 2; ++half) {
-    writer.add(write_checkpoint_file(files, writer.folder(), fmt::format("rank-{:05}.safetensors", half), halves[half]));
+    writer.add(write_checkpoint_file(files, writer.folder(), fmt::format("rank-{:05}.safetensors", half),
+                                     halves[half]));
   }
   return writer.commit({.run_id = "grid", .world = 2});
 }
@@ -53,7 +56,8 @@ TEST(CheckpointReading, AnyRectangleFromAnyLayout) {
   RecordingFileSystem disk;
   constexpr int64_t kRows = 13, kColumns = 10;
   const RandomStream random(3, "test/rectangles");
-  for (const auto& [row_cuts, column_cuts] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 1}, {1, 5}, {3, 4}, {13, 10}, {16, 2}}) {
+  for (const auto& [row_cuts, column_cuts] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 1}, {1, 5}, {3, 4}, {13, 10}, {16, 2}}) {
     const auto path = save_grid(disk, row_cuts * 100 + column_cuts, kRows, kColumns, row_cuts, column_cuts,
                                 [](int64_t i) { return static_cast<float>(i); });
     const Checkpoint checkpoint = Checkpoint::open(disk, path);
@@ -82,7 +86,8 @@ TEST(CheckpointReading, WholeTensorsKeepTheirNamesForOtherReaders) {
   const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7);
   EXPECT_EQ(path.filename(), "step-000000012");
   EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("norm"), nullptr);
-  EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("layers.0.weight[0:4,0:4]"), nullptr);
+  EXPECT_NE(SafetensorsFile::open(disk, path / "rank-00000.safetensors").find("layers.0.weight[0:4,0:4]"),
+            nullptr);
   const Checkpoint checkpoint = Checkpoint::open(disk, path);
   EXPECT_EQ(checkpoint.read_tensor("layers.0.weight"), random_bytes(96, 7));
   EXPECT_EQ(checkpoint.read_tensor("optimizer.count"), random_bytes(8, 9));
@@ -94,7 +99,8 @@ TEST(CheckpointDamage, AFlippedBitAnywhereIsNoticedAndNamed) {
   const auto path = save_grid(disk, 12, 40, 30, 4, 1, [](int64_t i) { return static_cast<float>(i); });
   for (const std::string name : {"rank-00000.safetensors", "rank-00001.safetensors", "manifest.json"}) {
     const int64_t stride = name == kManifestName ? 1 : 97;
-    const int64_t data_begin = name == kManifestName ? 0 : SafetensorsFile::open(disk, path / name).data_begin();
+    const int64_t data_begin =
+        name == kManifestName ? 0 : SafetensorsFile::open(disk, path / name).data_begin();
     for (int64_t byte = 0; byte < disk.file_bytes(path / name); byte += stride) {
       const int bit = static_cast<int>(byte % 8);
       disk.flip_bit(path / name, byte, bit);
@@ -110,7 +116,8 @@ TEST(CheckpointDamage, AFlippedBitAnywhereIsNoticedAndNamed) {
   Checkpoint::open(disk, path).verify();
 }
 
-// Metadata belong to no tensor, so no crc32c covers them and the header still reads: the file's own hash is all there is.
+// Metadata belong to no tensor, so no crc32c covers them and the header still reads: the file's own hash is
+// all there is.
 TEST(CheckpointDamage, AChangedLetterOfTheMetadataIsNoticed) {
   RecordingFileSystem disk;
   const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7) / "rank-00001.safetensors";
@@ -126,25 +133,29 @@ TEST(CheckpointDamage, AChangedLetterOfTheMetadataIsNoticed) {
 }
 
 TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
-  const auto damaged = [](const std::function<void(RecordingFileSystem&, const std::filesystem::path&)>& damage) {
-    RecordingFileSystem disk;
-    const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7);
-    save_test_checkpoint(disk, kFolder, 13, 1, 8);
-    damage(disk, path);
-    const Error error = error_of([&] { Checkpoint::open(disk, path).verify(); });
-    EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
-    return std::string(error.what());
-  };
+  const auto damaged =
+      [](const std::function<void(RecordingFileSystem&, const std::filesystem::path&)>& damage) {
+        RecordingFileSystem disk;
+        const auto path = save_test_checkpoint(disk, kFolder, 12, 1, 7);
+        save_test_checkpoint(disk, kFolder, 13, 1, 8);
+        damage(disk, path);
+        const Error error = error_of([&] { Checkpoint::open(disk, path).verify(); });
+        EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
+        return std::string(error.what());
+      };
   const auto rewrite = [](RecordingFileSystem& disk, const std::filesystem::path& path, int64_t bytes) {
     std::string content = read_small_file(disk, path, ExitCode::kDisk, 1 << 20);
     content.resize(static_cast<size_t>(bytes), '\0');
     write_synced(disk, path, content);
   };
-  EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / "rank-00001.safetensors"); }), HasSubstr("rank-00001"));
-  EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / kManifestName); }), HasSubstr(kManifestName));
+  EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / "rank-00001.safetensors"); }),
+              HasSubstr("rank-00001"));
+  EXPECT_THAT(damaged([](auto& disk, auto& path) { disk.remove(path / kManifestName); }),
+              HasSubstr(kManifestName));
   for (const int64_t change : {-9, -1, 1, 4096}) {
     EXPECT_THAT(damaged([&](auto& disk, auto& path) {
-                  rewrite(disk, path / "rank-00000.safetensors", disk.file_bytes(path / "rank-00000.safetensors") + change);
+                  rewrite(disk, path / "rank-00000.safetensors",
+                          disk.file_bytes(path / "rank-00000.safetensors") + change);
                 }),
                 HasSubstr("rank-00000.safetensors"));
   }
@@ -156,10 +167,13 @@ TEST(CheckpointDamage, MissingShortLongSwappedAndStaleFiles) {
   });
   // The other save's file has the same size and layout: only checksums can tell.
   EXPECT_THAT(damaged([&](auto& disk, auto& path) {
-                disk.rename(path.parent_path() / name_of_save(13, 1) / "rank-00000.safetensors", path / "rank-00000.safetensors");
+                disk.rename(path.parent_path() / name_of_save(13, 1) / "rank-00000.safetensors",
+                            path / "rank-00000.safetensors");
               }),
               HasSubstr("rank-00000.safetensors"));
-  damaged([&](auto& disk, auto& path) { disk.rename(path.parent_path() / name_of_save(13, 1) / kManifestName, path / kManifestName); });
+  damaged([&](auto& disk, auto& path) {
+    disk.rename(path.parent_path() / name_of_save(13, 1) / kManifestName, path / kManifestName);
+  });
 }
 
 TEST(CheckpointDiffing, NamesWhatDiffersAndHowMuch) {
@@ -169,16 +183,18 @@ TEST(CheckpointDiffing, NamesWhatDiffersAndHowMuch) {
   const Checkpoint same = Checkpoint::open(disk, save_grid(disk, 2, 9, 7, 2, 5, value));
   EXPECT_TRUE(diff(left, same).same()) << "how a tensor was cut does not matter";
   EXPECT_EQ(diff(left, same).equal, 1);
-  const Checkpoint right = Checkpoint::open(disk, save_grid(disk, 3, 9, 7, 1, 1, [&](int64_t i) {
-                                              return i == 40 ? value(i) + 2.25f : i == 50 ? value(i) - 1 : value(i);
-                                            }));
+  const Checkpoint right =
+      Checkpoint::open(disk, save_grid(disk, 3, 9, 7, 1, 1, [&](int64_t i) {
+                         return i == 40 ? value(i) + 2.25f : i == 50 ? value(i) - 1 : value(i);
+                       }));
   const CheckpointDifference values = diff(left, right);
   ASSERT_EQ(values.tensors.size(), 1u);
   EXPECT_EQ(values.tensors[0].different, 2);
   EXPECT_EQ(values.tensors[0].first_different, 40);
   EXPECT_EQ(values.tensors[0].maximum, 2.25);
   EXPECT_EQ(values.tensors[0].elements, 63);
-  const Checkpoint nan = Checkpoint::open(disk, save_grid(disk, 4, 9, 7, 1, 1, [&](int64_t i) { return i == 3 ? NAN : value(i); }));
+  const Checkpoint nan = Checkpoint::open(
+      disk, save_grid(disk, 4, 9, 7, 1, 1, [&](int64_t i) { return i == 3 ? NAN : value(i); }));
   EXPECT_TRUE(std::isinf(diff(left, nan).tensors.at(0).maximum));
   EXPECT_TRUE(diff(nan, nan).same());
   const Checkpoint shape = Checkpoint::open(disk, save_grid(disk, 5, 7, 9, 1, 1, value));
@@ -218,8 +234,12 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
   int64_t step = 0;
   for (const Case& c : cases) {
     const auto save = [&](const std::vector<uint8_t>& bytes) {
-      const ShardSource shard{
-          .tensor = "x", .shape = {1}, .dtype = c.dtype, .offset = {0}, .length = {1}, .data = std::as_bytes(std::span(bytes))};
+      const ShardSource shard{.tensor = "x",
+                              .shape = {1},
+                              .dtype = c.dtype,
+                              .offset = {0},
+                              .length = {1},
+                              .data = std::as_bytes(std::span(bytes))};
       CheckpointWriter writer(disk, kFolder, ++step, 1);
       writer.add(write_checkpoint_file(disk, writer.folder(), "a.safetensors", {&shard, 1}));
       return Checkpoint::open(disk, writer.commit({}));
@@ -233,19 +253,25 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
 class CountingOpen final : public WrappedFileSystem {
  public:
   explicit CountingOpen(FileSystem& inner, int64_t most) : WrappedFileSystem(inner), most_(most) {}
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override {
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links = Links::kRefuse) const override {
     class Reader final : public FileReader {
      public:
-      Reader(std::unique_ptr<FileReader> inner, int64_t& open) : inner_(std::move(inner)), open_(open) { ++open_; }
+      Reader(std::unique_ptr<FileReader> inner, int64_t& open) : inner_(std::move(inner)), open_(open) {
+        ++open_;
+      }
       ~Reader() override { --open_; }
       int64_t size() const override { return inner_->size(); }
-      void read_exactly(int64_t offset, std::span<std::byte> into) const override { inner_->read_exactly(offset, into); }
+      void read_exactly(int64_t offset, std::span<std::byte> into) const override {
+        inner_->read_exactly(offset, into);
+      }
 
      private:
       std::unique_ptr<FileReader> inner_;
       int64_t& open_;
     };
-    if (open_ >= most_) throw Error({.code = ExitCode::kDisk, .what = "cannot open the file", .found = "Too many open files"});
+    if (open_ >= most_)
+      throw Error({.code = ExitCode::kDisk, .what = "cannot open the file", .found = "Too many open files"});
     return std::make_unique<Reader>(inner_.open(path, missing, links), open_);
   }
 
@@ -259,14 +285,16 @@ std::filesystem::path save_many_files(FileSystem& files, int64_t count) {
   CheckpointWriter writer(files, kFolder, 7, 1);
   const auto data = random_bytes(static_cast<size_t>(count) * 4, 1);
   for (int64_t i = 0; i < count; ++i) {
-    const std::vector<ShardSource> shards = {{.tensor = "w",
-                                              .shape = {count},
-                                              .dtype = DType::kF32,
-                                              .role = "weight",
-                                              .offset = {i},
-                                              .length = {1},
-                                              .data = std::span(data).subspan(static_cast<size_t>(i) * 4, 4)}};
-    writer.add(write_checkpoint_file(files, writer.folder(), fmt::format("rank-{:05}.safetensors", i), shards));
+    const std::vector<ShardSource> shards = {
+        {.tensor = "w",
+         .shape = {count},
+         .dtype = DType::kF32,
+         .role = "weight",
+         .offset = {i},
+         .length = {1},
+         .data = std::span(data).subspan(static_cast<size_t>(i) * 4, 4)}};
+    writer.add(
+        write_checkpoint_file(files, writer.folder(), fmt::format("rank-{:05}.safetensors", i), shards));
   }
   return writer.commit({.run_id = "many", .world = count});
 }
@@ -285,8 +313,8 @@ TEST(CheckpointReading, TooManyOpenFilesAreNoDefect) {
   RecordingFileSystem disk;
   save_many_files(disk, 3);
   const CountingOpen counting(disk, 2);
-  for (const Error& error :
-       {error_of([&] { list_checkpoints(counting, kFolder); }), error_of([&] { find_newest_valid(counting, kFolder); })}) {
+  for (const Error& error : {error_of([&] { list_checkpoints(counting, kFolder); }),
+                             error_of([&] { find_newest_valid(counting, kFolder); })}) {
     EXPECT_EQ(error.code(), ExitCode::kDisk);
     EXPECT_EQ(error.fields().found, "Too many open files");
   }
@@ -297,9 +325,15 @@ TEST(CheckpointReading, OfOneRoleOnlyItsFilesCount) {
   RecordingFileSystem disk;
   CheckpointWriter writer(disk, kFolder, 12, 1);
   const auto weights = random_bytes(64, 1), moments = random_bytes(64, 2);
-  const auto add = [&](const char* file, const char* tensor, const char* role, const std::vector<std::byte>& data) {
-    const std::vector<ShardSource> shards = {
-        {.tensor = tensor, .shape = {16}, .dtype = DType::kF32, .role = role, .offset = {0}, .length = {16}, .data = data}};
+  const auto add = [&](const char* file, const char* tensor, const char* role,
+                       const std::vector<std::byte>& data) {
+    const std::vector<ShardSource> shards = {{.tensor = tensor,
+                                              .shape = {16},
+                                              .dtype = DType::kF32,
+                                              .role = role,
+                                              .offset = {0},
+                                              .length = {16},
+                                              .data = data}};
     writer.add(write_checkpoint_file(disk, writer.folder(), file, shards));
   };
   add("model.safetensors", "w", "weight", weights);
@@ -307,7 +341,8 @@ TEST(CheckpointReading, OfOneRoleOnlyItsFilesCount) {
   const auto path = writer.commit({.run_id = "roles", .world = 1});
   const auto damaged = path / "optimizer.safetensors";
   disk.flip_bit(damaged, disk.file_bytes(damaged) - 1, 0);
-  EXPECT_EQ(error_of([&] { open_checkpoint(disk, kFolder, Depth::kContents); }).code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(error_of([&] { open_checkpoint(disk, kFolder, Depth::kContents); }).code(),
+            ExitCode::kCheckpoint);
   EXPECT_EQ(open_checkpoint(disk, kFolder, Depth::kContents, "weight").read_tensor("w"), weights);
   disk.remove(damaged);
   EXPECT_EQ(error_of([&] { open_checkpoint(disk, kFolder); }).code(), ExitCode::kCheckpoint);

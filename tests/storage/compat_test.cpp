@@ -1,6 +1,7 @@
-// Format version 1 stays readable: tests/compat/checkpoint-v1 was written once and is never written again. When the format
-// changes, a folder for the new version is added beside it:
-//   storage_test --gtest_also_run_disabled_tests --gtest_filter='*DISABLED_Write*'   with LONGHAUL_WRITE_COMPAT=folder
+// Format version 1 stays readable: tests/compat/checkpoint-v1 was written once and is never written again.
+// When the format changes, a folder for the new version is added beside it:
+//   LONGHAUL_WRITE_COMPAT=folder storage_test --gtest_also_run_disabled_tests
+//       --gtest_filter='*DISABLED_Write*'
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -1,7 +1,8 @@
 // ctest: label=fault timeout=300
-// Crash safety, proved on the recorded log: a save of a second and a third checkpoint over existing ones, with retention, is cut
-// after every operation; what was not yet durable survives in every combination (small logs) or with each operation alone
-// lost, kept, torn or zeroed (large ones). Loading must find the old or the new checkpoint, whole.
+// Crash safety, proved on the recorded log: a save of a second and a third checkpoint over existing ones,
+// with retention, is cut after every operation; what was not yet durable survives in every combination (small
+// logs) or with each operation alone lost, kept, torn or zeroed (large ones). Loading must find the old or
+// the new checkpoint, whole.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ namespace {
 
 const std::filesystem::path kCrashFolder = "/run/checkpoints";
 
-// What a checkpoint's manifest says was put into it, after every byte was verified against what that seed writes.
+// What a checkpoint's manifest says was put into it, after every byte was verified against what that seed
+// writes.
 uint64_t verified_seed(const Checkpoint& checkpoint) {
   const auto seed = checkpoint.manifest().state.at("seed_of_contents").get<uint64_t>();
   EXPECT_EQ(checkpoint.read_tensor("layers.0.weight"), random_bytes(96, seed));
@@ -31,7 +33,8 @@ struct Replay {
   size_t prefixes = 0, exhaustive = 0;  // of them with every subset
 };
 
-void check_state(const RecordingFileSystem& disk, uint64_t older, uint64_t newer, bool returned, Replay& replay) {
+void check_state(const RecordingFileSystem& disk, uint64_t older, uint64_t newer, bool returned,
+                 Replay& replay) {
   const Search search = find_newest_valid(disk, kCrashFolder);
   ++replay.states;
   ASSERT_TRUE(search.newest.has_value()) << "nothing loads";
@@ -44,10 +47,10 @@ void check_state(const RecordingFileSystem& disk, uint64_t older, uint64_t newer
   ++(seed == newer ? replay.found_new : replay.found_old);
 }
 
-// All states a crash after `prefix` operations may leave. Operations before `begin` (the removals of an earlier save that were
-// never synced) are all lost or all there; the later ones go through every subset.
-void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, uint64_t older, uint64_t newer, bool returned,
-                  Replay& replay) {
+// All states a crash after `prefix` operations may leave. Operations before `begin` (the removals of an
+// earlier save that were never synced) are all lost or all there; the later ones go through every subset.
+void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, uint64_t older,
+                  uint64_t newer, bool returned, Replay& replay) {
   using Kind = Survival::Kind;
   const std::vector<size_t> pending = disk.pending(prefix);
   const auto check = [&](const std::function<Survival(size_t)>& survival) {
@@ -58,8 +61,10 @@ void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, 
   if (recent <= 10) {
     for (size_t subset = 0; subset < size_t{2} << recent; ++subset) {
       check([&](size_t operation) {
-        const size_t bit =
-            operation < begin ? recent : static_cast<size_t>(std::lower_bound(first_recent, pending.end(), operation) - first_recent);
+        const size_t bit = operation < begin
+                               ? recent
+                               : static_cast<size_t>(
+                                     std::lower_bound(first_recent, pending.end(), operation) - first_recent);
         return Survival{(subset >> bit & 1) != 0 ? Kind::kWhole : Kind::kLost};
       });
     }
@@ -69,7 +74,9 @@ void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, 
     const Survival rest{others ? Kind::kWhole : Kind::kLost};
     check([&](size_t) { return rest; });
     for (const size_t chosen : pending) {
-      const auto one = [&](Survival survival) { check([&](size_t operation) { return operation == chosen ? survival : rest; }); };
+      const auto one = [&](Survival survival) {
+        check([&](size_t operation) { return operation == chosen ? survival : rest; });
+      };
       one({others ? Kind::kLost : Kind::kWhole});
       const auto bytes = static_cast<int64_t>(disk.log()[chosen].data.size());
       if (bytes == 0) continue;
@@ -103,9 +110,10 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
   EXPECT_EQ(list_checkpoints(disk, kCrashFolder).size(), 1u);
   EXPECT_GT(replay.found_old, 100u);
   EXPECT_GT(replay.found_new, 100u);
-  EXPECT_EQ(replay.exhaustive, replay.prefixes) << "the log grew: raise the limit, or say here why not all subsets are run";
-  fmt::print("{} prefixes, {} disk states: {} load the old checkpoint, {} the new one\n", replay.prefixes, replay.states, replay.found_old,
-             replay.found_new);
+  EXPECT_EQ(replay.exhaustive, replay.prefixes)
+      << "the log grew: raise the limit, or say here why not all subsets are run";
+  fmt::print("{} prefixes, {} disk states: {} load the old checkpoint, {} the new one\n", replay.prefixes,
+             replay.states, replay.found_old, replay.found_new);
 }
 
 // The checker itself must be able to fail: a commit without syncs is caught.
@@ -130,12 +138,14 @@ TEST(CrashReplay, MissingSyncWouldBeNoticed) {
   RecordingFileSystem disk;
   Forgetful forgetful(disk);
   save_test_checkpoint(forgetful, kCrashFolder, 10, 1, 100);
-  const auto crashed = disk.after_crash(disk.log().size(), [](size_t) { return Survival{Survival::Kind::kLost}; });
+  const auto crashed =
+      disk.after_crash(disk.log().size(), [](size_t) { return Survival{Survival::Kind::kLost}; });
   EXPECT_FALSE(find_newest_valid(*crashed, kCrashFolder).newest.has_value());
 }
 
 TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
-  for (const auto fault : {FaultFileSystem::Fault::kNoSpace, FaultFileSystem::Fault::kIo, FaultFileSystem::Fault::kShortWrite}) {
+  for (const auto fault :
+       {FaultFileSystem::Fault::kNoSpace, FaultFileSystem::Fault::kIo, FaultFileSystem::Fault::kShortWrite}) {
     int64_t operations = 1, failures = 0;
     for (int64_t at = 0; at < operations; ++at) {
       SCOPED_TRACE(fmt::format("fault {} at operation {}", static_cast<int>(fault), at));

@@ -1,6 +1,7 @@
 // ctest: label=fault timeout=600
-// Two starts of one run write into one folder from machines between which no lock holds. In every order of their operations, and
-// wherever either stops: what carries the later generation stays as it is, and readers find it, whole.
+// Two starts of one run write into one folder from machines between which no lock holds. In every order of
+// their operations, and wherever either stops: what carries the later generation stays as it is, and readers
+// find it, whole.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ const std::filesystem::path kInterleavingFolder = "/run/checkpoints";
 // One tensor of four bytes: few operations, so that all their orders can be run.
 void write_small_file(FileSystem& files, CheckpointWriter& writer, uint64_t seed) {
   const auto data = random_bytes(4, seed);
-  const ShardSource shard{.tensor = "w", .shape = {1}, .dtype = DType::kF32, .offset = {0}, .length = {1}, .data = data};
+  const ShardSource shard{
+      .tensor = "w", .shape = {1}, .dtype = DType::kF32, .offset = {0}, .length = {1}, .data = data};
   writer.add(write_checkpoint_file(files, writer.folder(), "a.safetensors", {&shard, 1}, 8));
 }
 
@@ -60,17 +62,20 @@ int64_t newest_generation(const std::map<std::string, Found>& inventory) {
   return newest;
 }
 
-std::string nothing_later_is_touched(const RecordingFileSystem& before, const RecordingFileSystem& after, const SteppedProcess& who) {
+std::string nothing_later_is_touched(const RecordingFileSystem& before, const RecordingFileSystem& after,
+                                     const SteppedProcess& who) {
   const auto was = inventory(before), is = inventory(after);
   for (const auto& [name, found] : was) {
     const auto now = is.find(name);
-    if (found.generation <= who.generation || (now != is.end() && now->second.contents == found.contents)) continue;
+    if (found.generation <= who.generation || (now != is.end() && now->second.contents == found.contents))
+      continue;
     return fmt::format("generation {} took {} from generation {}", who.generation, name, found.generation);
   }
   const Search search = find_newest_valid(after, kInterleavingFolder);
   if (!search.newest) return "nothing loads";
   if (!search.rejected.empty()) return "half a checkpoint counts: " + search.rejected.front().reason;
-  const int64_t newest = std::max(newest_generation(was), newest_generation(is)), found = search.newest->manifest().generation;
+  const int64_t newest = std::max(newest_generation(was), newest_generation(is)),
+                found = search.newest->manifest().generation;
   return found == newest ? "" : fmt::format("readers find generation {}, where {} has saved", found, newest);
 }
 
@@ -84,7 +89,8 @@ TEST(EveryOrder, OfTwoStartsThatSaveTheSameStepAndPrune) {
   EXPECT_EQ(orders.violation, "");
   EXPECT_GT(orders.states, 1000u);
   EXPECT_THAT(orders.results, Contains(ElementsAre("saved", "saved")));
-  EXPECT_THAT(orders.results, Contains(ElementsAre("error 76", "saved"))) << "the earlier one saw the later one's checkpoint";
+  EXPECT_THAT(orders.results, Contains(ElementsAre("error 76", "saved")))
+      << "the earlier one saw the later one's checkpoint";
   fmt::print("{} states, {} outcomes\n", orders.states, orders.results.size());
 }
 
@@ -129,7 +135,9 @@ std::string claimed_and_saved(FileSystem& files) {
 TEST(EveryOrder, OfThreeClaimsGivesThreeGenerations) {
   RecordingFileSystem disk;
   save_small(disk, 10, 4);
-  const auto claim = [](FileSystem& files) { return std::to_string(claim_generation(files, kInterleavingFolder, 2)); };
+  const auto claim = [](FileSystem& files) {
+    return std::to_string(claim_generation(files, kInterleavingFolder, 2));
+  };
   const Orders orders = every_order(disk, {{claim, 0}, {claim, 0}, {claim, 0}}, [](auto&...) { return ""; });
   EXPECT_EQ(orders.results.size(), 6u);
   for (std::vector<std::string> results : orders.results) {
@@ -141,8 +149,10 @@ TEST(EveryOrder, OfThreeClaimsGivesThreeGenerations) {
 TEST(EveryOrder, OfTwoStartsThatClaimAndSaveNeverSharesANumber) {
   RecordingFileSystem disk;
   save_small(disk, 10, 4);
-  const Orders orders = every_order(disk, {{claimed_and_saved, 0}, {claimed_and_saved, 0}}, [](auto&...) { return ""; });
-  EXPECT_THAT(orders.results, ::testing::IsSupersetOf(std::vector<std::vector<std::string>>{{"5", "6"}, {"6", "5"}, {"error 76", "6"}}));
+  const Orders orders =
+      every_order(disk, {{claimed_and_saved, 0}, {claimed_and_saved, 0}}, [](auto&...) { return ""; });
+  EXPECT_THAT(orders.results, ::testing::IsSupersetOf(std::vector<std::vector<std::string>>{
+                                  {"5", "6"}, {"6", "5"}, {"error 76", "6"}}));
   for (const auto& results : orders.results) EXPECT_NE(results[0], results[1]);
 }
 
@@ -150,22 +160,25 @@ TEST(EveryOrder, OfTwoStartsThatClaimAndSaveNeverSharesANumber) {
 TEST(EveryOrder, OfAReaderAndAWriterFindsACheckpoint) {
   RecordingFileSystem disk;
   save_small(disk, 10, 1);
-  const Orders orders = every_order(disk,
-                                    {{[](FileSystem& files) {
-                                        const Search search = find_newest_valid(files, kInterleavingFolder);
-                                        return search.newest ? std::to_string(search.newest->manifest().step) : "nothing";
-                                      },
-                                      0},
-                                     {[](FileSystem& files) {
-                                        saved_and_pruned(files, 20, 1);
-                                        return saved_and_pruned(files, 30, 1);
-                                      },
-                                      1}},
-                                    [](auto&...) { return ""; });
-  EXPECT_THAT(orders.results, ElementsAre(ElementsAre("10", "saved"), ElementsAre("20", "saved"), ElementsAre("30", "saved")));
+  const Orders orders =
+      every_order(disk,
+                  {{[](FileSystem& files) {
+                      const Search search = find_newest_valid(files, kInterleavingFolder);
+                      return search.newest ? std::to_string(search.newest->manifest().step) : "nothing";
+                    },
+                    0},
+                   {[](FileSystem& files) {
+                      saved_and_pruned(files, 20, 1);
+                      return saved_and_pruned(files, 30, 1);
+                    },
+                    1}},
+                  [](auto&...) { return ""; });
+  EXPECT_THAT(orders.results, ElementsAre(ElementsAre("10", "saved"), ElementsAre("20", "saved"),
+                                          ElementsAre("30", "saved")));
 }
 
-// What the protocol was before: a look at who has saved, then a rename to a name that others use too. The check must find its fault.
+// What the protocol was before: a look at who has saved, then a rename to a name that others use too. The
+// check must find its fault.
 std::string saved_as_before(FileSystem& files, int64_t step, int64_t generation) {
   CheckpointWriter writer(files, kInterleavingFolder, step, generation);
   write_small_file(files, writer, static_cast<uint64_t>(100 * generation + step));
@@ -173,7 +186,8 @@ std::string saved_as_before(FileSystem& files, int64_t step, int64_t generation)
   const auto target = kInterleavingFolder / CheckpointName{.step = step}.text();
   if (newest_committed_generation(files, kInterleavingFolder) > generation) return "fenced";
   if (files.exists(target)) {
-    const auto displaced = kInterleavingFolder / fmt::format("{}.replaced-{}", target.filename().string(), generation);
+    const auto displaced =
+        kInterleavingFolder / fmt::format("{}.replaced-{}", target.filename().string(), generation);
     files.rename(target, displaced);
     files.rename(made, target);
     discard_folder(files, displaced);

@@ -1,13 +1,15 @@
-// every_order: runs a few processes over one disk in every order of their file operations, each operation atomic, each process free to
-// stop anywhere; after each operation a check looks at the disk.
+// every_order: runs a few processes over one disk in every order of their file operations, each operation
+// atomic, each process free to stop anywhere; after each operation a check looks at the disk.
 //
-// A process is a function of a FileSystem, and deterministic. To take one step it is run again from its beginning: the answers that its
-// earlier operations got are played back, one more is performed, and at the next the run is abandoned. So no threads are needed, and a
-// state (disk, what each process has seen) that two orders reach is looked at once.
+// A process is a function of a FileSystem, and deterministic. To take one step it is run again from its
+// beginning: the answers that its earlier operations got are played back, one more is performed, and at the
+// next the run is abandoned. So no threads are needed, and a state (disk, what each process has seen) that
+// two orders reach is looked at once.
 //
-// What happens to a folder "….tmp-N" and in it is its owner's alone, and what happens inside ".deleted-…" nobody's any more: it is done
-// without a break, and others are not shown unfinished folders, unless `open_folders` says that somebody removes them. Nor is a sync a
-// step: nobody sees it. Power cuts are crash_test.cpp's.
+// What happens to a folder "….tmp-N" and in it is its owner's alone, and what happens inside ".deleted-…"
+// nobody's any more: it is done without a break, and others are not shown unfinished folders, unless
+// `open_folders` says that somebody removes them. Nor is a sync a step: nobody sees it. Power cuts are
+// crash_test.cpp's.
 #pragma once
 
 #include <functional>
@@ -34,18 +36,20 @@ struct OrderOptions {
 };
 
 // Looks at a step of `who`: the disk before and after. Empty: all is well.
-using StepCheck =
-    std::function<std::string(const RecordingFileSystem& before, const RecordingFileSystem& after, const SteppedProcess& who)>;
+using StepCheck = std::function<std::string(const RecordingFileSystem& before,
+                                            const RecordingFileSystem& after, const SteppedProcess& who)>;
 
 struct Orders {
   size_t states = 0;
-  std::set<std::vector<std::string>> results;  // of the processes, where all ended; "error N" for an Error of exit code N
-  std::string violation;                       // the first, with the order that leads there
+  // of the processes, where all ended; "error N" for an Error of exit code N
+  std::set<std::vector<std::string>> results;
+  std::string violation;  // the first, with the order that leads there
 };
 
 namespace stepping {
 
-using Answer = std::variant<std::monostate, bool, double, int64_t, std::vector<FolderEntry>, std::vector<std::byte>, Error>;
+using Answer = std::variant<std::monostate, bool, double, int64_t, std::vector<FolderEntry>,
+                            std::vector<std::byte>, Error>;
 struct Paused {};  // not a std::exception: nobody swallows it
 
 inline uint64_t digest_of(const Answer& answer) {
@@ -74,7 +78,8 @@ class SteppedFileSystem final : public FileSystem {
     });
     return std::make_unique<Writer>(*this, std::move(inner));
   }
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links) const override {
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links) const override {
     return std::make_unique<Reader>(perform<std::vector<std::byte>>(is_step(path), [&] {
       const auto reader = disk_.open(path, missing, links);
       std::vector<std::byte> bytes(static_cast<size_t>(reader->size()));
@@ -101,7 +106,8 @@ class SteppedFileSystem final : public FileSystem {
   std::vector<FolderEntry> list(const std::filesystem::path& folder) const override {
     return perform<std::vector<FolderEntry>>(is_step(folder), [&] {
       auto entries = disk_.list(folder);
-      if (!options_.open_folders) std::erase_if(entries, [](const FolderEntry& entry) { return is_unfinished(entry.name); });
+      if (!options_.open_folders)
+        std::erase_if(entries, [](const FolderEntry& entry) { return is_unfinished(entry.name); });
       return entries;
     });
   }
@@ -121,7 +127,8 @@ class SteppedFileSystem final : public FileSystem {
  private:
   class Writer final : public FileWriter {
    public:
-    Writer(SteppedFileSystem& owner, std::unique_ptr<FileWriter> inner) : owner_(owner), inner_(std::move(inner)) {}
+    Writer(SteppedFileSystem& owner, std::unique_ptr<FileWriter> inner)
+        : owner_(owner), inner_(std::move(inner)) {}
     void write(std::span<const std::byte> data) override {
       owner_.perform<std::monostate>(false, [&] {
         inner_->write(data);  // made in this very run: between create and close there is no step
@@ -150,7 +157,8 @@ class SteppedFileSystem final : public FileSystem {
   static bool is_unfinished(const std::string& name) { return name.find(".tmp-") != std::string::npos; }
   bool is_step(const std::filesystem::path& path) const {
     const std::string name = path.filename().string(), folder = path.parent_path().filename().string();
-    return options_.open_folders || !(is_unfinished(name) || is_unfinished(folder) || folder.starts_with(kDeletedPrefix));
+    return options_.open_folders ||
+           !(is_unfinished(name) || is_unfinished(folder) || folder.starts_with(kDeletedPrefix));
   }
   template <class Change>
   void change(const std::filesystem::path& path, Change&& make) {
@@ -168,7 +176,8 @@ class SteppedFileSystem final : public FileSystem {
       return std::get<Result>(answer);
     }
     if (paused_) return Result{};  // destructors of an abandoned run
-    // What a destructor does while an error passes by cannot be interrupted: it belongs to the step that failed.
+    // What a destructor does while an error passes by cannot be interrupted: it belongs to the step that
+    // failed.
     if (step && std::uncaught_exceptions() == 0) {
       if (stepped_) {
         paused_ = true;
@@ -220,7 +229,8 @@ struct Progress {
 };
 
 // One step of a process from where it stands.
-inline void advance(const SteppedProcess& process, RecordingFileSystem& disk, OrderOptions options, Progress& progress) {
+inline void advance(const SteppedProcess& process, RecordingFileSystem& disk, OrderOptions options,
+                    Progress& progress) {
   const size_t before = progress.answers.size();
   SteppedFileSystem files(disk, progress.answers, options);
   try {
@@ -231,10 +241,12 @@ inline void advance(const SteppedProcess& process, RecordingFileSystem& disk, Or
     progress.result = "error " + std::to_string(static_cast<int>(error.code()));
     progress.ended = true;
   }
-  for (size_t i = before; i < progress.answers.size(); ++i) progress.seen = progress.seen * 1'000'003 + digest_of(progress.answers[i]);
+  for (size_t i = before; i < progress.answers.size(); ++i)
+    progress.seen = progress.seen * 1'000'003 + digest_of(progress.answers[i]);
 }
 
-// Where a step leads. It depends on the disk and on what its process has seen, not on what others have: of the orders that agree in both it is taken once.
+// Where a step leads. It depends on the disk and on what its process has seen, not on what others have: of
+// the orders that agree in both it is taken once.
 struct Step {
   std::shared_ptr<const RecordingFileSystem> disk;
   std::string content;  // of the disk
@@ -244,8 +256,8 @@ struct Step {
 
 }  // namespace stepping
 
-inline Orders every_order(const RecordingFileSystem& disk, const std::vector<SteppedProcess>& processes, const StepCheck& check,
-                          OrderOptions options = {}) {
+inline Orders every_order(const RecordingFileSystem& disk, const std::vector<SteppedProcess>& processes,
+                          const StepCheck& check, OrderOptions options = {}) {
   using stepping::Progress, stepping::Step;
   using All = std::vector<std::shared_ptr<const Progress>>;
   Orders found;
@@ -260,7 +272,8 @@ inline Orders every_order(const RecordingFileSystem& disk, const std::vector<Ste
     const auto next = std::make_shared<Progress>(progress);
     stepping::advance(processes[who], *after, options, *next);
     step = {after, stepping::tree_of(*after), next, ""};
-    if (step.content != content) step.wrong = check(before, *after, processes[who]);  // a look changes nothing
+    // a look changes nothing
+    if (step.content != content) step.wrong = check(before, *after, processes[who]);
     return step;
   };
   std::string order;  // one letter a step
@@ -274,7 +287,8 @@ inline Orders every_order(const RecordingFileSystem& disk, const std::vector<Ste
           All next = all;
           next[who] = step.progress;
           std::string state = step.content;
-          for (const auto& progress : next) state += fmt::format("|{} {}", progress->seen, progress->ended ? progress->result : "…");
+          for (const auto& progress : next)
+            state += fmt::format("|{} {}", progress->seen, progress->ended ? progress->result : "…");
           if (!seen.insert(xxh3(state)).second) continue;
           order += static_cast<char>('A' + who);
           ++found.states;

@@ -1,4 +1,5 @@
-// What reaches the operating system: fsync of this program is our own, which writes down what it is asked to sync and then syncs it.
+// What reaches the operating system: fsync of this program is our own, which writes down what it is asked to
+// sync and then syncs it.
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ std::vector<std::string> g_synced;  // paths, in order
 
 extern "C" int fsync(int descriptor) {
   char path[4096] = {};
-  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), path, sizeof path - 1);
+  const ssize_t length =
+      ::readlink(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), path, sizeof path - 1);
   {
     const std::lock_guard hold(g_mutex);
     g_synced.emplace_back(path, length > 0 ? static_cast<size_t>(length) : 0);
@@ -37,7 +39,8 @@ using ::testing::IsEmpty;
 
 class LocalDisk : public ::testing::Test {
  protected:
-  LocalDisk() : folder_(fs::canonical(::testing::TempDir()) / ("longhaul-disk-" + std::to_string(::getpid()))) {
+  LocalDisk()
+      : folder_(fs::canonical(::testing::TempDir()) / ("longhaul-disk-" + std::to_string(::getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -47,7 +50,8 @@ class LocalDisk : public ::testing::Test {
   std::vector<std::string> synced() const {
     const std::lock_guard hold(g_mutex);
     std::vector<std::string> found;
-    for (const std::string& path : g_synced) found.push_back(fs::path(path).lexically_relative(folder_).string());
+    for (const std::string& path : g_synced)
+      found.push_back(fs::path(path).lexically_relative(folder_).string());
     g_synced.clear();
     return found;
   }
@@ -81,8 +85,9 @@ TEST_F(LocalDisk, ASaveSyncsWhatTheProtocolSaysInItsOrder) {
   save_test_checkpoint(files_, checkpoints, 7, 1, 3);
   const std::string temporary = "run/checkpoints/step-000000007.tmp-1";
   EXPECT_THAT(synced(),
-              ElementsAre(temporary + "/rank-00000.safetensors", temporary + "/rank-00001.safetensors", temporary + "/manifest.tmp",
-                          temporary + "/latest", temporary, "run/checkpoints" /*it exists*/, "run/checkpoints" /*latest*/));
+              ElementsAre(temporary + "/rank-00000.safetensors", temporary + "/rank-00001.safetensors",
+                          temporary + "/manifest.tmp", temporary + "/latest", temporary,
+                          "run/checkpoints" /*it exists*/, "run/checkpoints" /*latest*/));
   save_test_checkpoint(files_, checkpoints, 8, 1, 4);
   synced();
   prune_unread(files_, checkpoints, {.keep_last = 1}, 1, 0);
@@ -94,7 +99,8 @@ TEST_F(LocalDisk, ANameGoesToOneOfManyThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      for (int name = 0; name < 50; ++name) got += files_.make_new_folder(folder_ / std::to_string(name)) ? 1 : 0;
+      for (int name = 0; name < 50; ++name)
+        got += files_.make_new_folder(folder_ / std::to_string(name)) ? 1 : 0;
     });
   }
   for (std::thread& thread : threads) thread.join();

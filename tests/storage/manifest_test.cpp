@@ -64,7 +64,8 @@ TEST(ManifestText, EveryChangedBitIsNoticed) {
 
 TEST(ManifestText, EveryTruncationAndAdditionIsNoticed) {
   const std::string text = to_text(example());
-  for (size_t length = 0; length < text.size(); ++length) ASSERT_THROW(parse_manifest(text.substr(0, length), "x"), Error) << length;
+  for (size_t length = 0; length < text.size(); ++length)
+    ASSERT_THROW(parse_manifest(text.substr(0, length), "x"), Error) << length;
   EXPECT_THROW(parse_manifest(text + "\n", "x"), Error);
   EXPECT_THROW(parse_manifest(text + text, "x"), Error);
 }
@@ -72,7 +73,9 @@ TEST(ManifestText, EveryTruncationAndAdditionIsNoticed) {
 TEST(ManifestText, RefusesWhatIsInconsistent) {
   const Manifest good = example();
   EXPECT_NO_THROW(parse_manifest(edited(good, [](auto&) {}), "x"));
-  const auto with = [&](const std::function<void(nlohmann::json&)>& edit) { return manifest_refusal(edited(good, edit)); };
+  const auto with = [&](const std::function<void(nlohmann::json&)>& edit) {
+    return manifest_refusal(edited(good, edit));
+  };
   EXPECT_THAT(with([](auto& j) { j["version"] = 2; }), HasSubstr("newer Longhaul"));
   with([](auto& j) { j["version"] = "1"; });
   with([](auto& j) { j.erase("version"); });
@@ -92,7 +95,10 @@ TEST(ManifestText, RefusesWhatIsInconsistent) {
   EXPECT_THAT(with([&](auto& j) { weight(j)["shards"].erase(0); }), HasSubstr("layers.0.weight"));
   with([&](auto& j) { weight(j)["shards"] = nlohmann::json::array(); });
   with([&](auto& j) { weight(j)["shards"].push_back(weight(j)["shards"][0]); });
-  EXPECT_THAT(with([&](auto& j) { weight(j)["shards"][1]["offset"] = {0, 0}; }), HasSubstr("make up the tensor"));
+  EXPECT_THAT(with([&](auto& j) {
+                weight(j)["shards"][1]["offset"] = {0, 0};
+              }),
+              HasSubstr("make up the tensor"));
   EXPECT_THAT(with([&](auto& j) { weight(j)["shards"][1]["offset"] = {5, 0}; }), HasSubstr("outside"));
   with([&](auto& j) { weight(j)["shards"][1]["offset"] = {9223372036854775807, 0}; });
   with([&](auto& j) { weight(j)["shards"][1]["offset"] = {4}; });
@@ -102,17 +108,22 @@ TEST(ManifestText, RefusesWhatIsInconsistent) {
   with([&](auto& j) { weight(j)["dtype"] = "F31"; });
   with([&](auto& j) { weight(j)["shards"][0]["crc32c"] = "xyz"; });
   with([&](auto& j) { weight(j)["shards"][0]["crc32c"] = "+1234567"; });
-  EXPECT_THAT(with([&](auto& j) { j["tensors"]["norm"]["shards"][0]["key"] = weight(j)["shards"][0]["key"]; }), HasSubstr("share a key"));
+  EXPECT_THAT(
+      with([&](auto& j) { j["tensors"]["norm"]["shards"][0]["key"] = weight(j)["shards"][0]["key"]; }),
+      HasSubstr("share a key"));
 }
 
 TEST(ManifestText, RefusesDeepAndRepeatedJson) {
-  const auto sealed = [](const std::string& body) { return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n"; };
+  const auto sealed = [](const std::string& body) {
+    return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n";
+  };
   EXPECT_THAT(manifest_refusal(sealed("{\"recipe\": " + std::string(100'000, '['))), HasSubstr("nested"));
   std::string body = to_text(example());
   body.resize(body.find(",\n\"manifest_sha256\""));
   EXPECT_THAT(manifest_refusal(sealed(body + std::string("\n}\0more", 7))), HasSubstr("NUL"));
   EXPECT_THAT(manifest_refusal(sealed("{\"step\": 1, \"step\": 2")), HasSubstr("twice"));
-  EXPECT_THAT(manifest_refusal(sealed("{\"run\": \"" + std::string(2 << 20, 'x') + "\"")), HasSubstr("too long"));
+  EXPECT_THAT(manifest_refusal(sealed("{\"run\": \"" + std::string(2 << 20, 'x') + "\"")),
+              HasSubstr("too long"));
 }
 
 TEST(ManifestText, FileReportsTravelAsJson) {

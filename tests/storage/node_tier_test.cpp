@@ -88,7 +88,8 @@ TEST_F(NodeTiers, ACheckpointOfWhichANodeHasSomeFiles) {
   const Manifest manifest = read_manifest(files, whole);
   const fs::path some = tier.begin({1, 3});
   fs::copy_file(whole / "rank-00001.safetensors", some / "rank-00001.safetensors");
-  const Checkpoint checkpoint = Checkpoint::open_some(files, some, manifest), all = Checkpoint::open(files, whole);
+  const Checkpoint checkpoint = Checkpoint::open_some(files, some, manifest),
+                   all = Checkpoint::open(files, whole);
   checkpoint.verify_file("rank-00001.safetensors");
   EXPECT_EQ(checkpoint.read_tensor("optimizer.count"), all.read_tensor("optimizer.count"));
   EXPECT_THROW(checkpoint.verify_file("rank-00000.safetensors"), Error);

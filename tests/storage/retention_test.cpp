@@ -22,7 +22,8 @@ std::vector<int64_t> steps_in(const FileSystem& files) {
   std::vector<int64_t> steps;
   for (const FolderEntry& entry : files.list(kRetentionFolder)) {
     const auto name = parse_checkpoint_name(entry.name);
-    if (entry.is_folder && name && name->kind == CheckpointName::Kind::kCommitted) steps.push_back(name->step);
+    if (entry.is_folder && name && name->kind == CheckpointName::Kind::kCommitted)
+      steps.push_back(name->step);
   }
   return steps;
 }
@@ -56,10 +57,12 @@ TEST_F(Retention, NamesOfOlderVersionsAreListedReadAndPruned) {
   disk.rename(kRetentionFolder / name_of_save(20, 1), kRetentionFolder / "step-000000020.replaced-2");
   disk.rename(kRetentionFolder / name_of_save(20, 2), kRetentionFolder / "step-000000020");
   std::vector<std::string> names;
-  for (const CheckpointSummary& summary : list_checkpoints(disk, kRetentionFolder)) names.push_back(summary.path.filename());
+  for (const CheckpointSummary& summary : list_checkpoints(disk, kRetentionFolder))
+    names.push_back(summary.path.filename());
   EXPECT_THAT(names, ElementsAre("step-000000020", "step-000000020.replaced-2", "step-000000010"));
   EXPECT_EQ(open_checkpoint(disk, kRetentionFolder / "step-000000020").manifest().generation, 2);
-  EXPECT_EQ(error_of([&] { save(30, 1); }).code(), ExitCode::kFenced) << "the manifest says what the name does not";
+  EXPECT_EQ(error_of([&] { save(30, 1); }).code(), ExitCode::kFenced)
+      << "the manifest says what the name does not";
   EXPECT_EQ(claim_generation(disk, kRetentionFolder, 0), 3);
   disk.remove(kRetentionFolder / kLatestName);
   EXPECT_EQ(prune_unread(disk, kRetentionFolder, {.keep_last = 2}, 2, 0).removed,
@@ -77,7 +80,8 @@ TEST_F(Retention, AFolderUnderAnothersNameIsNotTaken) {
   EXPECT_THAT(search.rejected[0].reason, HasSubstr("generation 1, not 3"));
 }
 
-// A checkpoint is read back once, and serves for what goes until it is due itself: of each save's bytes a third is read with three kept.
+// A checkpoint is read back once, and serves for what goes until it is due itself: of each save's bytes a
+// third is read with three kept.
 TEST_F(Retention, ACheckpointIsReadBackAtMostOnce) {
   CountingReads counting(disk);
   ReadBack known;
@@ -124,7 +128,8 @@ TEST_F(Retention, AnEarlierStartRemovesNothingOfALaterOne) {
 TEST_F(Retention, OnlyReportingRemovesNothing) {
   for (int64_t step = 10; step <= 50; step += 10) save(step);
   const size_t operations = disk.log().size();
-  EXPECT_EQ(prune_unread(disk, kRetentionFolder, {.keep_last = 3}, 1, 0, Prune::kOnlyReport).removed.size(), 2u);
+  EXPECT_EQ(prune_unread(disk, kRetentionFolder, {.keep_last = 3}, 1, 0, Prune::kOnlyReport).removed.size(),
+            2u);
   EXPECT_EQ(disk.log().size(), operations);
 }
 
@@ -196,18 +201,21 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
     const NamedCheckpoints found = resolve(disk, path);
     return std::pair(found.folder.string(), found.is_one);
   };
-  const std::string all = kRetentionFolder.string(), newest = (kRetentionFolder / name_of_save(20, 1)).string();
+  const std::string all = kRetentionFolder.string(),
+                    newest = (kRetentionFolder / name_of_save(20, 1)).string();
   const std::filesystem::path run = kRetentionFolder.parent_path();
   for (const auto& path : {run, run / "", kRetentionFolder, kRetentionFolder / ""})
     EXPECT_EQ(resolved(path), std::pair(all, false)) << path;
-  for (const auto& path : {kRetentionFolder / kLatestName, std::filesystem::path(newest), std::filesystem::path(newest + "/"),
-                           kRetentionFolder / name_of_save(20, 1) / kManifestName}) {
+  for (const auto& path :
+       {kRetentionFolder / kLatestName, std::filesystem::path(newest), std::filesystem::path(newest + "/"),
+        kRetentionFolder / name_of_save(20, 1) / kManifestName}) {
     EXPECT_EQ(resolved(path), std::pair(newest, true)) << path;
     EXPECT_EQ(open_checkpoint(disk, path).manifest().step, 20);
   }
   for (const std::string text : {"step-000000010\n", "garbage\n"}) {
     write_synced(disk, kRetentionFolder / kLatestName, text);
-    EXPECT_EQ(resolved(kRetentionFolder / kLatestName), std::pair(newest, true)) << "what lies there, not what the file says: " << text;
+    EXPECT_EQ(resolved(kRetentionFolder / kLatestName), std::pair(newest, true))
+        << "what lies there, not what the file says: " << text;
   }
   disk.remove(kRetentionFolder / kLatestName);
   EXPECT_EQ(resolved(kRetentionFolder / kLatestName), std::pair(newest, true));
@@ -215,13 +223,17 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
   save(10, 4);
   save(15, 4);
   save(15, 5);
-  EXPECT_EQ(resolved(kRetentionFolder / "step-000000015").first, (kRetentionFolder / name_of_save(15, 5)).string())
+  EXPECT_EQ(resolved(kRetentionFolder / "step-000000015").first,
+            (kRetentionFolder / name_of_save(15, 5)).string())
       << "of a step, the newest";
-  EXPECT_EQ(resolved(kRetentionFolder / "step-000000010").first, (kRetentionFolder / "step-000000010").string())
+  EXPECT_EQ(resolved(kRetentionFolder / "step-000000010").first,
+            (kRetentionFolder / "step-000000010").string())
       << "what lies there is what it says";
-  EXPECT_EQ(resolved(kRetentionFolder / name_of_save(10, 1)).first, (kRetentionFolder / name_of_save(10, 1)).string());
+  EXPECT_EQ(resolved(kRetentionFolder / name_of_save(10, 1)).first,
+            (kRetentionFolder / name_of_save(10, 1)).string());
   disk.remove(kRetentionFolder / name_of_save(10, 1) / kManifestName);
-  for (const auto& path : {kRetentionFolder / name_of_save(10, 1), kRetentionFolder / name_of_save(20, 1) / "rank-00000.safetensors",
+  for (const auto& path : {kRetentionFolder / name_of_save(10, 1),
+                           kRetentionFolder / name_of_save(20, 1) / "rank-00000.safetensors",
                            kRetentionFolder / "step-000000011", run / kLatestName}) {
     const Error error = error_of([&] { resolve(disk, path); });
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << path;
@@ -261,15 +273,19 @@ TEST(CommitProtocol, WritersMustAgreeAndBeComplete) {
 TEST(CommitProtocol, NamesAreParsedStrictly) {
   using Kind = CheckpointName::Kind;
   const std::vector<std::pair<std::string, CheckpointName>> names = {
-      {"step-000000012.g3", {Kind::kCommitted, 12, 3}},      {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
-      {"step-000000012.g1-2", {Kind::kCommitted, 12, 1, 2}}, {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
-      {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},   {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
+      {"step-000000012.g3", {Kind::kCommitted, 12, 3}},
+      {"step-000000012.g3-2", {Kind::kCommitted, 12, 3, 2}},
+      {"step-000000012.g1-2", {Kind::kCommitted, 12, 1, 2}},
+      {"step-12345678901.g0", {Kind::kCommitted, 12'345'678'901, 0}},
+      {"step-000000012.tmp-7", {Kind::kTemporary, 12, 7}},
+      {"step-000000012", {Kind::kCommitted, 12, std::nullopt}}};
   for (const auto& [text, name] : names) {
     EXPECT_EQ(name.text(), text);
     EXPECT_EQ(parse_checkpoint_name(text), name) << text;
   }
   EXPECT_EQ((CheckpointName{Kind::kCommitted, 12, 1}).text(), "step-000000012");
-  EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7"), (CheckpointName{Kind::kReplaced, 12, std::nullopt}));
+  EXPECT_EQ(parse_checkpoint_name("step-000000012.replaced-7"),
+            (CheckpointName{Kind::kReplaced, 12, std::nullopt}));
   for (const char* name : {"step-12",
                            "step-",
                            "step-00000001x",
@@ -299,7 +315,8 @@ TEST(CommitProtocol, OnTheRealDisk) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "longhaul-commit" / "checkpoints";
   std::filesystem::remove_all(folder.parent_path());
   FileSystem& files = local_file_system();
-  for (int64_t step = 1; step <= 4; ++step) save_test_checkpoint(files, folder, step, 1, static_cast<uint64_t>(step));
+  for (int64_t step = 1; step <= 4; ++step)
+    save_test_checkpoint(files, folder, step, 1, static_cast<uint64_t>(step));
   save_test_checkpoint(files, folder, 4, 2, 9);
   prune_unread(files, folder, {.keep_last = 2}, 2, 1e12);
   std::vector<std::string> names;
@@ -318,16 +335,21 @@ TEST_F(Retention, WhatMustBeReadBackIsSaidBeforehand) {
   for (int64_t step = 10; step <= 30; step += 10) save(step);
   const RetentionPolicy policy{.keep_last = 2};
   ReadBack known;
-  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, {.keep_last = 3}, 1, known), std::nullopt) << "nothing goes";
-  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known), kRetentionFolder / name_of_save(30, 1));
+  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, {.keep_last = 3}, 1, known), std::nullopt)
+      << "nothing goes";
+  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known),
+            kRetentionFolder / name_of_save(30, 1));
   known.damaged.emplace(kRetentionFolder / name_of_save(30, 1), "as somebody found");
-  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known), std::nullopt) << "10 is among the newest two that are left";
+  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known), std::nullopt)
+      << "10 is among the newest two that are left";
   save(40);
-  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known), kRetentionFolder / name_of_save(40, 1));
+  EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known),
+            kRetentionFolder / name_of_save(40, 1));
   known.whole.insert(kRetentionFolder / name_of_save(40, 1));
   EXPECT_EQ(unread_before_pruning(disk, kRetentionFolder, policy, 1, known), std::nullopt);
   CountingReads counting(disk);
-  EXPECT_THAT(prune(counting, kRetentionFolder, policy, 1, 0, known).removed, ElementsAre(kRetentionFolder / name_of_save(10, 1)));
+  EXPECT_THAT(prune(counting, kRetentionFolder, policy, 1, 0, known).removed,
+              ElementsAre(kRetentionFolder / name_of_save(10, 1)));
   EXPECT_EQ(counting.tensor_bytes_read, 0);
 }
 

@@ -39,7 +39,9 @@ std::string refusal(const std::string& content, const SafetensorsLimits& limits 
   return error.what();
 }
 
-std::string one(const std::string& fields, const std::string& name = "a") { return "{\"" + name + "\":{" + fields + "}}"; }
+std::string one(const std::string& fields, const std::string& name = "a") {
+  return "{\"" + name + "\":{" + fields + "}}";
+}
 
 TEST(SafetensorsMalformed, Lengths) {
   EXPECT_THAT(refusal(""), HasSubstr("too short"));
@@ -50,7 +52,8 @@ TEST(SafetensorsMalformed, Lengths) {
   EXPECT_THAT(refusal(with_length(uint64_t{1} << 63, "{}")), HasSubstr("header is too long"));
   EXPECT_THAT(refusal(with_length(~uint64_t{0}, "{}")), HasSubstr("header is too long"));
   EXPECT_THAT(refusal(with_length(1000, "{}")), HasSubstr("beyond the end"));
-  EXPECT_THAT(refusal(with_length((16 << 20) + 1, std::string((16 << 20) + 100, ' '))), HasSubstr("header is too long"));
+  EXPECT_THAT(refusal(with_length((16 << 20) + 1, std::string((16 << 20) + 100, ' '))),
+              HasSubstr("header is too long"));
   // N counts past the header into the data.
   const std::string header = one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])");
   refusal(with_length(header.size() + 2, header + "abcdef"));
@@ -63,9 +66,12 @@ TEST(SafetensorsMalformed, Json) {
   EXPECT_THAT(refusal(file_of(" " + good, 4)), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(refusal(file_of("[1,2]", 0)), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(refusal(file_of("\xEF\xBB\xBF" + good, 4)), HasSubstr("does not begin with '{'"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", "a\xff\xfe"), 4)), HasSubstr("JSON"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", "\xc0\xaf"), 4)), HasSubstr("JSON"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", R"(\ud800)"), 4)), HasSubstr("JSON"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", "a\xff\xfe"), 4)),
+              HasSubstr("JSON"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", "\xc0\xaf"), 4)),
+              HasSubstr("JSON"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", R"(\ud800)"), 4)),
+              HasSubstr("JSON"));
   for (size_t cut = 1; cut < good.size(); ++cut) refusal(file_of(good.substr(0, cut), 4));
   refusal(file_of(good + "x", 4));
   refusal(file_of(good + "{}", 4));
@@ -93,12 +99,14 @@ TEST(SafetensorsMalformed, RepeatedKeys) {
   EXPECT_THAT(refusal(file_of("{" + a + "," + a + "}", 4)), HasSubstr("twice"));
   EXPECT_THAT(refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})", 0)), HasSubstr("twice"));
   EXPECT_THAT(refusal(file_of(R"({"__metadata__":{"k":"1","k":"2"}})", 0)), HasSubstr("twice"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4])"), 4)), HasSubstr("twice"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4])"), 4)),
+              HasSubstr("twice"));
 }
 
 TEST(SafetensorsMalformed, NumberForms) {
-  for (const std::string number : {"4.0", "4e0", "0.4e1", "-4", "-0", "9007199254740993", "18446744073709551615", "18446744073709551616",
-                                   "1e400", "04", "+4", "0x4", "NaN", "Infinity", "9223372036854775808"}) {
+  for (const std::string number :
+       {"4.0", "4e0", "0.4e1", "-4", "-0", "9007199254740993", "18446744073709551615", "18446744073709551616",
+        "1e400", "04", "+4", "0x4", "NaN", "Infinity", "9223372036854775808"}) {
     SCOPED_TRACE(number);
     refusal(file_of(one(R"("dtype":"U8","shape":[)" + number + R"(],"data_offsets":[0,4])"), 4));
     refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,)" + number + "])"), 4));
@@ -111,7 +119,8 @@ TEST(SafetensorsMalformed, Ranges) {
     return "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" + first +
            "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" + second + "}}";
   };
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])"), 4)), HasSubstr("tensor 'a'"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])"), 4)),
+              HasSubstr("tensor 'a'"));
   EXPECT_THAT(refusal(file_of(two("[0,4]", "[0,4]"), 4)), HasSubstr("follow one another"));
   EXPECT_THAT(refusal(file_of(two("[0,4]", "[2,6]"), 6)), HasSubstr("tensor 'b'"));
   EXPECT_THAT(refusal(file_of(two("[0,4]", "[5,9]"), 9)), HasSubstr("follow one another"));
@@ -119,22 +128,33 @@ TEST(SafetensorsMalformed, Ranges) {
   EXPECT_THAT(refusal(file_of(two("[0,4]", "[4,8]"), 9)), HasSubstr("size does not match"));
   EXPECT_THAT(refusal(file_of(two("[0,4]", "[4,8]"), 7)), HasSubstr("size does not match"));
   EXPECT_THAT(refusal(file_of("{}", 1)), HasSubstr("size does not match"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[5],"data_offsets":[0,4])"), 4)), HasSubstr("size of its shape"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[0],"data_offsets":[0,4])"), 4)), HasSubstr("size of its shape"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[],"data_offsets":[0,4])"), 4)), HasSubstr("size of its shape"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[5],"data_offsets":[0,4])"), 4)),
+              HasSubstr("size of its shape"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[0],"data_offsets":[0,4])"), 4)),
+              HasSubstr("size of its shape"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[],"data_offsets":[0,4])"), 4)),
+              HasSubstr("size of its shape"));
 }
 
 TEST(SafetensorsMalformed, ShapesAndTypes) {
   const std::string big = "4611686018427387904";
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + ",4],\"data_offsets\":[0,0]"), 0)), HasSubstr("too large"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F64","shape":[)" + big + "],\"data_offsets\":[0,0]"), 0)), HasSubstr("too large"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + "," + big + ",0],\"data_offsets\":[0,0]"), 0)),
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + ",4],\"data_offsets\":[0,0]"), 0)),
               HasSubstr("too large"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), 4)), HasSubstr("unknown dtype"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])"), 4)), HasSubstr("unknown dtype"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2)), HasSubstr("whole bytes"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F6_E2M3","shape":[2],"data_offsets":[0,2])"), 2)), HasSubstr("whole bytes"));
-  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])"), 1)), HasSubstr("dimensions"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F64","shape":[)" + big + "],\"data_offsets\":[0,0]"), 0)),
+              HasSubstr("too large"));
+  EXPECT_THAT(
+      refusal(file_of(one(R"("dtype":"U8","shape":[)" + big + "," + big + ",0],\"data_offsets\":[0,0]"), 0)),
+      HasSubstr("too large"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), 4)),
+              HasSubstr("unknown dtype"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])"), 4)),
+              HasSubstr("unknown dtype"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2)),
+              HasSubstr("whole bytes"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"F6_E2M3","shape":[2],"data_offsets":[0,2])"), 2)),
+              HasSubstr("whole bytes"));
+  EXPECT_THAT(refusal(file_of(one(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])"), 1)),
+              HasSubstr("dimensions"));
 }
 
 TEST(SafetensorsMalformed, NamesAndMetadata) {
@@ -150,26 +170,32 @@ TEST(SafetensorsMalformed, NamesAndMetadata) {
   refusal(file_of(R"({"__metadata__":"text"})", 0));
   refusal(file_of("{\"__metadata__\":{\"k\":\"" + std::string(17 << 20, 'x') + "\"}}", 0));
   EXPECT_THAT(
-      refusal(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0),
-              {.tensors = 1}),
+      refusal(
+          file_of(
+              R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+              0),
+          {.tensors = 1}),
       HasSubstr("too many tensors"));
 }
 
 TEST(SafetensorsMalformed, ManyTensorsOnTheSameBytes) {
   std::string header = "{";
   for (int i = 0; header.size() < (15 << 20); ++i) {
-    header += fmt::format("{}\"t{}\":{{\"dtype\":\"U8\",\"shape\":[1000000],\"data_offsets\":[0,1000000]}}", i == 0 ? "" : ",", i);
+    header += fmt::format("{}\"t{}\":{{\"dtype\":\"U8\",\"shape\":[1000000],\"data_offsets\":[0,1000000]}}",
+                          i == 0 ? "" : ",", i);
   }
   EXPECT_THAT(refusal(file_of(header + "}", 1'000'000)), HasSubstr("follow one another"));
 }
 
 TEST(SafetensorsAccepts, UnusualButLegal) {
   RecordingFileSystem disk;
-  // Names are never paths; NaN bytes, empty tensors, scalars, any order of keys and offsets, spaces behind the header.
+  // Names are never paths; NaN bytes, empty tensors, scalars, any order of keys and offsets, spaces behind
+  // the header.
   put(disk, "/f",
-      file_of(R"({"../../etc/passwd":{"shape":[],"data_offsets":[3,7],"dtype":"F32"},"/abs":{"dtype":"BF16","shape":[0,9],)"
-              R"("data_offsets":[3,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}}   )",
-              7));
+      file_of(
+          R"({"../../etc/passwd":{"shape":[],"data_offsets":[3,7],"dtype":"F32"},"/abs":{"dtype":"BF16","shape":[0,9],)"
+          R"("data_offsets":[3,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"}}   )",
+          7));
   const auto file = SafetensorsFile::open(disk, "/f");
   EXPECT_EQ(file.tensors().size(), 3u);
   EXPECT_EQ(file.read("../../etc/passwd").size(), 4u);
@@ -185,7 +211,8 @@ TEST(SafetensorsAccepts, FileThatShrinksIsAnErrorNotZeros) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "longhaul-shrink";
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "f.safetensors").string();
-  put(local_file_system(), path, file_of(one(R"("dtype":"U8","shape":[40000],"data_offsets":[0,40000])"), 40000));
+  put(local_file_system(), path,
+      file_of(one(R"("dtype":"U8","shape":[40000],"data_offsets":[0,40000])"), 40000));
   const auto file = SafetensorsFile::open(local_file_system(), path);
   EXPECT_EQ(file.read("a")[39999], std::byte{1});
   std::filesystem::resize_file(path, 1000);
@@ -201,10 +228,13 @@ TEST(SafetensorsAccepts, OnlyRegularFiles) {
   std::filesystem::create_directories(folder);
   put(local_file_system(), folder / "real", file_of("{}", 0));
   std::filesystem::create_symlink(folder / "real", folder / "link");
-  EXPECT_EQ(error_of([&] { SafetensorsFile::open(local_file_system(), folder / "link"); }).code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(error_of([&] { SafetensorsFile::open(local_file_system(), folder / "link"); }).code(),
+            ExitCode::kCheckpoint);
   EXPECT_NO_THROW(SafetensorsFile::open(local_file_system(), folder / "link", {}, Links::kFollow));
   for (const std::filesystem::path& path : {folder, std::filesystem::path("/dev/zero"), folder / "missing"}) {
-    EXPECT_EQ(error_of([&] { SafetensorsFile::open(local_file_system(), path); }).code(), ExitCode::kCheckpoint) << path;
+    EXPECT_EQ(error_of([&] { SafetensorsFile::open(local_file_system(), path); }).code(),
+              ExitCode::kCheckpoint)
+        << path;
   }
   std::filesystem::remove_all(folder);
 }
@@ -218,12 +248,14 @@ TEST(SafetensorsWriting, AllTypesRoundTrip) {
     const auto dtype = static_cast<DType>(i);
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{4, 6}, {0, 3}, {8}}) {
       const auto name = fmt::format("{}/{}", name_of(dtype), shape.size() + static_cast<size_t>(shape[0]));
-      contents.push_back(random_bytes(static_cast<size_t>(tensor_bytes(dtype, shape, name)), contents.size()));
+      contents.push_back(
+          random_bytes(static_cast<size_t>(tensor_bytes(dtype, shape, name)), contents.size()));
       tensors.push_back({name, dtype, shape, contents.back()});
     }
     EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
   }
-  const WrittenFile written = write_safetensors(disk, "/f.safetensors", tensors, {{"key", "va\"lue\n\u00e9"}});
+  const WrittenFile written =
+      write_safetensors(disk, "/f.safetensors", tensors, {{"key", "va\"lue\n\u00e9"}});
   const auto file = SafetensorsFile::open(disk, "/f.safetensors");
   ASSERT_EQ(file.tensors().size(), tensors.size());
   EXPECT_EQ(file.metadata().at("key"), "va\"lue\n\u00e9");
@@ -236,7 +268,8 @@ TEST(SafetensorsWriting, AllTypesRoundTrip) {
   }
   for (size_t i = 1; i < file.tensors().size(); ++i) {
     const TensorInfo &a = file.tensors()[i - 1], &b = file.tensors()[i];
-    EXPECT_TRUE(a.dtype > b.dtype || (a.dtype == b.dtype && a.name < b.name)) << a.name << " before " << b.name;
+    EXPECT_TRUE(a.dtype > b.dtype || (a.dtype == b.dtype && a.name < b.name))
+        << a.name << " before " << b.name;
   }
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   file.read_raw(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));

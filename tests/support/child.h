@@ -18,7 +18,8 @@ namespace longhaul {
 
 class Child {
  public:
-  Child(std::vector<std::string> words, const std::vector<std::string>& environment, std::filesystem::path output)
+  Child(std::vector<std::string> words, const std::vector<std::string>& environment,
+        std::filesystem::path output)
       : output_(std::move(output)) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());

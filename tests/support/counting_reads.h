@@ -11,7 +11,8 @@ namespace longhaul::storage {
 class CountingReads final : public WrappedFileSystem {
  public:
   using WrappedFileSystem::WrappedFileSystem;
-  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override {
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing,
+                                   Links links = Links::kRefuse) const override {
     class Reader final : public FileReader {
      public:
       Reader(std::unique_ptr<FileReader> inner, int64_t data_begin, int64_t& count)

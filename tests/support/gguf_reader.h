@@ -1,4 +1,5 @@
-// A reader of GGUF files for tests, written from the format's description and sharing nothing with the writer.
+// A reader of GGUF files for tests, written from the format's description and sharing nothing with the
+// writer.
 #pragma once
 
 #include <cmath>
@@ -68,7 +69,8 @@ struct GgufRead {
  private:
   static double half(uint16_t bits) {
     const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
-    const double size = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    const double size =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
     return (bits & 0x8000) != 0 ? -size : size;
   }
   template <class Number>

@@ -9,7 +9,8 @@
 namespace longhaul::testing {
 
 inline bool is_of_routed_experts(const model::Parameter& parameter) {
-  return parameter.name.ends_with(".experts.gate_up.weight") || parameter.name.ends_with(".experts.down.weight");
+  return parameter.name.ends_with(".experts.gate_up.weight") ||
+         parameter.name.ends_with(".experts.down.weight");
 }
 
 // A model with the same weights, but with quantised experts.
@@ -20,7 +21,8 @@ inline model::Decoder int8_copy_of(model::Decoder& wide) {
     EXPECT_EQ(to[p]->int8.has_value(), is_of_routed_experts(*from[p])) << from[p]->name;
     const Tensor value = from[p]->value.detach();
     if (!to[p]->int8) to[p]->value.copy_(value);
-    for (size_t i = 0; to[p]->int8 && i < to[p]->parts.size(); ++i) to[p]->write_int8(i, from[p]->part_of(value, i));
+    for (size_t i = 0; to[p]->int8 && i < to[p]->parts.size(); ++i)
+      to[p]->write_int8(i, from[p]->part_of(value, i));
     to[p]->written();
   }
   return narrow;
@@ -30,7 +32,8 @@ inline model::Decoder int8_copy_of(model::Decoder& wide) {
 inline void round_experts_to_int8(model::Decoder& decoder) {
   for (const auto& parameter : decoder.parameters().all()) {
     if (!is_of_routed_experts(*parameter)) continue;
-    const Tensor rows = parameter->value.detach().to(at::kFloat).reshape({-1, parameter->value.size(-1)}).contiguous();
+    const Tensor rows =
+        parameter->value.detach().to(at::kFloat).reshape({-1, parameter->value.size(-1)}).contiguous();
     const auto* w = rows.const_data_ptr<float>();
     const Tensor rounded = at::empty(rows.sizes(), at::kDouble);
     auto* to = rounded.mutable_data_ptr<double>();
@@ -38,7 +41,8 @@ inline void round_experts_to_int8(model::Decoder& decoder) {
       float largest = 0;
       for (int64_t i = 0; i < rows.size(1); ++i) largest = std::max(largest, std::abs(w[i]));
       const float scale = largest / 127.0f;
-      for (int64_t i = 0; i < rows.size(1); ++i) *to++ = static_cast<double>(scale) * static_cast<double>(std::nearbyint(*w++ / scale));
+      for (int64_t i = 0; i < rows.size(1); ++i)
+        *to++ = static_cast<double>(scale) * static_cast<double>(std::nearbyint(*w++ / scale));
     }
     const at::NoGradGuard guard;
     parameter->value.copy_(rounded.view(parameter->value.sizes()));

@@ -1,4 +1,5 @@
-// Small models for tests: one of each kind that the code distinguishes, with every parameter away from its special values.
+// Small models for tests: one of each kind that the code distinguishes, with every parameter away from its
+// special values.
 #pragma once
 
 #include <fmt/format.h>
@@ -326,7 +327,8 @@ inline recipe::ModelConfig latent_attention() {
   recipe::ModelConfig config = small_config();
   config.layers = 2;
   config.mixers = {recipe::Mixer::kMla};
-  config.mla = {.kv_rank = 10, .query_rank = 6, .key_dim = 5, .rotary_dim = 4, .value_dim = 7, .norm_eps = 0.01};
+  config.mla = {
+      .kv_rank = 10, .query_rank = 6, .key_dim = 5, .rotary_dim = 4, .value_dim = 7, .norm_eps = 0.01};
   config.softmax.windows = {0, 5};
   return config;
 }
@@ -383,12 +385,14 @@ inline std::vector<NamedConfig> small_models() {
 
 // A decoder that is initialised and then perturbed, so that norms are not all ones and biases not all
 // zeros.
-inline model::Decoder filled_decoder(const recipe::ModelConfig& config, const char* dtype = "fp64", uint64_t seed = 5) {
+inline model::Decoder filled_decoder(const recipe::ModelConfig& config, const char* dtype = "fp64",
+                                     uint64_t seed = 5) {
   model::Decoder decoder(config, Precision::named(dtype));
   decoder.parameters().initialise(seed);
   const at::NoGradGuard guard;
   for (const auto& parameter : decoder.parameters().all()) {
-    parameter->value.add_(random_tensor(parameter->value.sizes(), ++seed).mul(0.1).to(parameter->value.scalar_type()));
+    parameter->value.add_(
+        random_tensor(parameter->value.sizes(), ++seed).mul(0.1).to(parameter->value.scalar_type()));
   }
   return decoder;
 }
@@ -399,6 +403,8 @@ inline std::vector<int64_t> random_ids(int64_t count, int64_t vocabulary, uint64
   return {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + count};
 }
 
-inline Tensor id_tensor(const std::vector<int64_t>& ids) { return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong); }
+inline Tensor id_tensor(const std::vector<int64_t>& ids) {
+  return at::tensor(at::ArrayRef<int64_t>(ids), at::kLong);
+}
 
 }  // namespace longhaul::testing

@@ -24,7 +24,8 @@
 
 namespace longhaul::testing {
 
-inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape shape, layout::Role role, int64_t layer) {
+inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape shape, layout::Role role,
+                                          int64_t layer) {
   layout::ParameterSpec spec;
   const auto fan_in = static_cast<double>(shape.back());
   spec.tensor = {name, std::move(shape), role};
@@ -38,7 +39,8 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
 // of ZeRO, and in no other way.
 class OutsidePlan final : public train::ModelPlan {
  public:
-  OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops, const recipe::Recipe& recipe)
+  OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops,
+              const recipe::Recipe& recipe)
       : name_(std::move(name)), parameters_(std::move(parameters)), flops_(flops), recipe_(recipe) {
     layout::freeze(parameters_, recipe.model.frozen);
   }
@@ -49,7 +51,8 @@ class OutsidePlan final : public train::ModelPlan {
   plan::TokenFlops flops() const override { return {.matrices = flops_}; }
   parallel::Arrangement arrange(int64_t world) const override {
     const recipe::ParallelOptions& options = recipe_.parallel;
-    return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep}}, .zero = options.zero};
+    return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep}},
+            .zero = options.zero};
   }
   void require_possible(const parallel::Arrangement& arrangement) const override {
     if (arrangement.mesh.size(layout::Axis::kDp) == arrangement.mesh.world()) return;
@@ -61,8 +64,8 @@ class OutsidePlan final : public train::ModelPlan {
                  .hint = "parallel.ranks=2"});
   }
   plan::MemoryPlan memory(const plan::MemoryRequest& request, const plan::RankRequest* rank) const override {
-    const plan::RankState state =
-        plan::rank_state(parameters_, request.dtype, request.optimizer, rank != nullptr ? rank->place : layout::MeshRank{});
+    const plan::RankState state = plan::rank_state(parameters_, request.dtype, request.optimizer,
+                                                   rank != nullptr ? rank->place : layout::MeshRank{});
     plan::MemoryMoment moment{.name = "step", .bytes = {}};
     moment.bytes[MemoryPurpose::kParameters] = state.weights;
     moment.bytes[MemoryPurpose::kGradients] = state.gradients;
@@ -86,8 +89,10 @@ class OutsideTask : public train::Task {
         ranks_(request.ranks),
         precision_(Precision::named(recipe::name_of_value(recipe_.train.dtype))),
         schedule_(recipe_.optim, recipe_.train),
-        parameters_(frozen(std::move(specs), recipe_), precision_, request.device, model::Use::kTraining, request.ranks.place()) {
-    for (const layout::ParameterSpec& spec : parameters_.specs()) parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
+        parameters_(frozen(std::move(specs), recipe_), precision_, request.device, model::Use::kTraining,
+                    request.ranks.place()) {
+    for (const layout::ParameterSpec& spec : parameters_.specs())
+      parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
     parameters_.allocate();
   }
 
@@ -98,7 +103,8 @@ class OutsideTask : public train::Task {
     const int64_t begin = schedule_.first_sample(step), own = schedule_.batch(step) / ranks_.replicas();
     first_ = begin + ranks_.replica() * own;
     phase.progress(own, own);
-    return {.micro_batches = own / recipe_.train.micro_batch, .weight = static_cast<double>(own), .tokens = own};
+    return {
+        .micro_batches = own / recipe_.train.micro_batch, .weight = static_cast<double>(own), .tokens = own};
   }
   Tensor forward(model::Context& /*context*/, int64_t micro_batch, const Tensor& /*entering*/) override {
     return judged(first_ + micro_batch * recipe_.train.micro_batch).first;
@@ -115,7 +121,9 @@ class OutsideTask : public train::Task {
     }
     return observe::Metrics{{"loss", loss / count}, {"accuracy", right / count}};
   }
-  nlohmann::json data_position(int64_t step) const override { return {{"first_example", schedule_.first_sample(step)}}; }
+  nlohmann::json data_position(int64_t step) const override {
+    return {{"first_example", schedule_.first_sample(step)}};
+  }
 
  protected:
   static constexpr int64_t kHeldOut = int64_t{1} << 40, kJudgedBatches = 8;
@@ -136,9 +144,12 @@ class OutsideTask : public train::Task {
     return leaving;
   }
   Tensor weight(const std::string& name) { return parameters_.holder_of(name)->use(); }
-  at::TensorOptions floats() const { return at::TensorOptions().device(parameters_.device()).dtype(precision_.compute); }
+  at::TensorOptions floats() const {
+    return at::TensorOptions().device(parameters_.device()).dtype(precision_.compute);
+  }
 
-  static std::vector<layout::ParameterSpec> frozen(std::vector<layout::ParameterSpec> specs, const recipe::Recipe& recipe) {
+  static std::vector<layout::ParameterSpec> frozen(std::vector<layout::ParameterSpec> specs,
+                                                   const recipe::Recipe& recipe) {
     layout::freeze(specs, recipe.model.frozen);
     return specs;
   }
@@ -165,7 +176,8 @@ class Pictures : public OutsideTask {
             outside_spec("classes.bias", {kClasses}, Role::kBias, -1)};
   }
   static void declare(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
-    set.add("pictures.noise", outside.number("pictures.noise", 0.3), "Standard deviation of the noise on a picture.")
+    set.add("pictures.noise", outside.number("pictures.noise", 0.3),
+            "Standard deviation of the noise on a picture.")
         .at_least(0)
         .at_most(10);
     set.add("pictures.stripes", outside.whole("pictures.stripes", 4), "Pixels from stripe to stripe.")
@@ -173,7 +185,9 @@ class Pictures : public OutsideTask {
         .at_least(2)
         .at_most(12);
   }
-  static double flops() { return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled); }
+  static double flops() {
+    return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled);
+  }
   explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
 
  protected:
@@ -181,7 +195,8 @@ class Pictures : public OutsideTask {
     const int64_t count = recipe_.train.micro_batch;
     const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/pictures");
     const auto stripes = static_cast<double>(recipe_.outside.whole("pictures.stripes"));
-    const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble), classes = at::empty({count}, at::kLong);
+    const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble),
+                 classes = at::empty({count}, at::kLong);
     auto pixel = pictures.accessor<double, 4>();
     auto label = classes.accessor<int64_t, 1>();
     for (int64_t n = 0; n < count; ++n) {
@@ -190,15 +205,16 @@ class Pictures : public OutsideTask {
       for (int64_t y = 0; y < kSide; ++y) {
         for (int64_t x = 0; x < kSide; ++x) {
           const int64_t along = label[n] == 0 ? y : label[n] == 1 ? x : label[n] == 2 ? x + y : x - y + kSide;
-          const double noise =
-              recipe_.outside.number("pictures.noise") * stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
+          const double noise = recipe_.outside.number("pictures.noise") *
+                               stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
           pixel[n][0][y][x] = std::cos(2 * std::numbers::pi * static_cast<double>(along) / stripes) + noise;
         }
       }
     }
     begin_layer();
-    const Tensor filtered = at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
-                                       weight("convolution.bias"), /*stride=*/1, /*padding=*/1);
+    const Tensor filtered =
+        at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
+                   weight("convolution.bias"), /*stride=*/1, /*padding=*/1);
     const Tensor pooled = end_layer(at::adaptive_avg_pool2d(filtered.relu(), {kPooled, kPooled}).flatten(1));
     const Tensor logits = at::linear(pooled, weight("classes.weight"), weight("classes.bias"));
     const Tensor loss = at::cross_entropy_loss(logits, classes, {}, at::Reduction::Sum);
@@ -214,7 +230,8 @@ class Retriever final : public OutsideTask {
   static constexpr int64_t kWidth = 10, kInner = 8, kQuery = 4, kDocument = 8;
   static std::vector<layout::ParameterSpec> specs() {
     using layout::Role;
-    return {outside_spec("queries.weight", {kInner, kWidth}, Role::kQuery, 0), outside_spec("keys.weight", {kInner, kWidth}, Role::kKey, 0),
+    return {outside_spec("queries.weight", {kInner, kWidth}, Role::kQuery, 0),
+            outside_spec("keys.weight", {kInner, kWidth}, Role::kKey, 0),
             outside_spec("values.weight", {kInner, kWidth}, Role::kValue, 0),
             outside_spec("score.weight", {kInner, kInner}, Role::kOutput, -1)};
   }
@@ -225,42 +242,50 @@ class Retriever final : public OutsideTask {
   std::pair<Tensor, double> judged(int64_t first) override {
     const int64_t count = recipe_.train.micro_batch;
     const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/retriever");
-    const Tensor documents = at::empty({count, kDocument, kWidth}, at::kDouble), queries = at::empty({count, kQuery, kWidth}, at::kDouble);
+    const Tensor documents = at::empty({count, kDocument, kWidth}, at::kDouble),
+                 queries = at::empty({count, kQuery, kWidth}, at::kDouble);
     auto document = documents.accessor<double, 3>();
     auto query = queries.accessor<double, 3>();
     constexpr int64_t kNumbers = (kDocument + kQuery) * kWidth;
     for (int64_t n = 0; n < count; ++n) {
       auto number = static_cast<uint64_t>((first + n) * kNumbers);
-      for (int64_t i = 0; i < kDocument * kWidth; ++i) document[n][i / kWidth][i % kWidth] = stream.normal(number++);
+      for (int64_t i = 0; i < kDocument * kWidth; ++i)
+        document[n][i / kWidth][i % kWidth] = stream.normal(number++);
       for (int64_t i = 0; i < kQuery * kWidth; ++i)
-        query[n][i / kWidth][i % kWidth] = document[n][2 * (i / kWidth)][i % kWidth] + 0.2 * stream.normal(number++);
+        query[n][i / kWidth][i % kWidth] =
+            document[n][2 * (i / kWidth)][i % kWidth] + 0.2 * stream.normal(number++);
     }
     begin_layer();
     const Tensor q = at::linear(queries.to(floats()), weight("queries.weight"));  // [n, query, inner]
     const Tensor k = at::linear(documents.to(floats()), weight("keys.weight"));   // [m, document, inner]
     const Tensor v = at::linear(documents.to(floats()), weight("values.weight"));
     // Every query attends to every document: [n, m, query, document].
-    const Tensor seen = at::einsum("nqi,mdi->nmqd", {q, k}).div(std::sqrt(static_cast<double>(kInner))).softmax(-1);
-    const Tensor found = end_layer(at::cat({at::einsum("nmqd,mdi->nmqi", {seen, v}), q.unsqueeze(1)}, 1));  // [n, m + 1, query, inner]
+    const Tensor seen =
+        at::einsum("nqi,mdi->nmqd", {q, k}).div(std::sqrt(static_cast<double>(kInner))).softmax(-1);
+    // [n, m + 1, query, inner]
+    const Tensor found = end_layer(at::cat({at::einsum("nmqd,mdi->nmqi", {seen, v}), q.unsqueeze(1)}, 1));
     const Tensor answer = at::linear(found.narrow(1, 0, count), weight("score.weight"));
     const Tensor logits = at::einsum("nmqi,nqi->nm", {answer, found.select(1, count)});
     const Tensor own = at::arange(count, at::kLong);
-    return {at::cross_entropy_loss(logits, own, {}, at::Reduction::Sum), logits.detach().argmax(1).eq(own).sum().item<double>()};
+    return {at::cross_entropy_loss(logits, own, {}, at::Reduction::Sum),
+            logits.detach().argmax(1).eq(own).sum().item<double>()};
   }
 };
 
-// A policy that chooses one of four actions for a vector, a critic of another shape that predicts the reward, and
-// a frozen copy of the policy near to which the policy stays: three sets of tensors in one task.
+// A policy that chooses one of four actions for a vector, a critic of another shape that predicts the reward,
+// and a frozen copy of the policy near to which the policy stays: three sets of tensors in one task.
 class ActorCritic final : public OutsideTask {
  public:
   static constexpr int64_t kWidth = 6, kActions = 4, kInner = 5;
   static constexpr double kNearness = 0.1;
   static std::vector<layout::ParameterSpec> specs() {
     using layout::Role;
-    const std::vector<layout::ParameterSpec> policy = {outside_spec("action.weight", {kActions, kWidth}, Role::kHead, 0)};
+    const std::vector<layout::ParameterSpec> policy = {
+        outside_spec("action.weight", {kActions, kWidth}, Role::kHead, 0)};
     std::vector<layout::ParameterSpec> list = policy;
-    layout::append(list, layout::named_set("critic", {outside_spec("inner.weight", {kInner, kWidth}, Role::kChannelUp, 0),
-                                                      outside_spec("value.weight", {1, kInner}, Role::kChannelDown, 0)}));
+    layout::append(list, layout::named_set(
+                             "critic", {outside_spec("inner.weight", {kInner, kWidth}, Role::kChannelUp, 0),
+                                        outside_spec("value.weight", {1, kInner}, Role::kChannelDown, 0)}));
     layout::append(list, layout::named_set("reference", policy, layout::SetIs::kFrozenCopy));
     return list;
   }
@@ -274,7 +299,8 @@ class ActorCritic final : public OutsideTask {
     for (int64_t n = 0; n < count; ++n) {
       const auto at_number = static_cast<uint64_t>((first + n) * (kWidth + 1));
       all.action[n] = static_cast<int64_t>(stream.below(at_number, kActions));
-      for (int64_t i = 0; i < kWidth; ++i) all.input[n][i] = stream.normal(at_number + 1 + static_cast<uint64_t>(i));
+      for (int64_t i = 0; i < kWidth; ++i)
+        all.input[n][i] = stream.normal(at_number + 1 + static_cast<uint64_t>(i));
     }
     all.best = all.input.narrow(1, 0, kActions).argmax(1);
     all.reward = all.action.eq(all.best).to(at::kDouble).unsqueeze(1);
@@ -287,25 +313,35 @@ class ActorCritic final : public OutsideTask {
     const Examples seen = examples(recipe_.train.seed, first, recipe_.train.micro_batch);
     const Tensor input = seen.input.to(floats()), reward = seen.reward.to(floats());
     begin_layer();
-    const Tensor logits = at::linear(input, weight("action.weight")), near = at::linear(input, weight("reference.action.weight"));
-    const Tensor value = at::linear(at::linear(input, weight("critic.inner.weight")).tanh(), weight("critic.value.weight"));
-    const std::vector<Tensor> left = end_layer(at::cat({logits, near, value}, 1)).split_with_sizes({kActions, kActions, 1}, 1);
-    const Tensor chosen = left[0].log_softmax(1).gather(1, seen.action.unsqueeze(1)), error = reward - left[2];
-    const Tensor loss = error.square().sum() / 2 - (error.detach() * chosen).sum() + kNearness * (left[0] - left[1]).square().sum();
+    const Tensor logits = at::linear(input, weight("action.weight")),
+                 near = at::linear(input, weight("reference.action.weight"));
+    const Tensor value =
+        at::linear(at::linear(input, weight("critic.inner.weight")).tanh(), weight("critic.value.weight"));
+    const std::vector<Tensor> left =
+        end_layer(at::cat({logits, near, value}, 1)).split_with_sizes({kActions, kActions, 1}, 1);
+    const Tensor chosen = left[0].log_softmax(1).gather(1, seen.action.unsqueeze(1)),
+                 error = reward - left[2];
+    const Tensor loss = error.square().sum() / 2 - (error.detach() * chosen).sum() +
+                        kNearness * (left[0] - left[1]).square().sum();
     return {loss, logits.detach().argmax(1).eq(seen.best).sum().item<double>()};
   }
 };
 
 template <class SomeTask>
-constexpr train::TaskEntry outside_entry(std::string_view name, recipe::DeclareOutside declare_options = nullptr) {
+constexpr train::TaskEntry outside_entry(std::string_view name,
+                                         recipe::DeclareOutside declare_options = nullptr) {
   return {.name = name,
           .reads_text = false,
           .plan = [](const recipe::Recipe& recipe) -> std::unique_ptr<train::ModelPlan> {
-            return std::make_unique<OutsidePlan>(recipe.train.task, SomeTask::specs(), SomeTask::flops(), recipe);
+            return std::make_unique<OutsidePlan>(recipe.train.task, SomeTask::specs(), SomeTask::flops(),
+                                                 recipe);
           },
-          .make = [](const train::TaskRequest& request) -> std::unique_ptr<train::Task> { return std::make_unique<SomeTask>(request); },
+          .make = [](const train::TaskRequest& request) -> std::unique_ptr<train::Task> {
+            return std::make_unique<SomeTask>(request);
+          },
           .write_beside = nullptr,
-          .next_command = [](const recipe::Recipe&, const std::string& run, const std::string&) { return "checkpoint show " + run; },
+          .next_command = [](const recipe::Recipe&, const std::string& run,
+                             const std::string&) { return "checkpoint show " + run; },
           .declare_options = declare_options};
 }
 // A classifier that forgets to mark its layer.
@@ -317,8 +353,9 @@ class CarelessPictures final : public Pictures {
   bool marks_layers() const override { return false; }
 };
 
-inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures", Pictures::declare),
-                                                     outside_entry<Retriever>("retriever"), outside_entry<ActorCritic>("actor_critic"),
-                                                     outside_entry<CarelessPictures>("careless", Pictures::declare)};
+inline constexpr train::TaskEntry kOutsideTasks[] = {
+    outside_entry<Pictures>("pictures", Pictures::declare), outside_entry<Retriever>("retriever"),
+    outside_entry<ActorCritic>("actor_critic"),
+    outside_entry<CarelessPictures>("careless", Pictures::declare)};
 
 }  // namespace longhaul::testing

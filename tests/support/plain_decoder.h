@@ -42,18 +42,23 @@ class PlainDecoder : PlainParts {
       std::vector<Tensor> tokens, targets;
       for (int64_t t = 0; t < ids.size(0); ++t) {
         const bool there = t + k < layout_.document(layout_.document_of(t)).end();
-        tokens.push_back(there ? weight("embedding")[ids[t + k].item<int64_t>()] : at::zeros({c.hidden}, at::kDouble));
+        tokens.push_back(there ? weight("embedding")[ids[t + k].item<int64_t>()]
+                               : at::zeros({c.hidden}, at::kDouble));
         targets.push_back(there ? labels[t + k] : at::full({}, -1, at::kLong));
       }
-      const Tensor both = at::cat({norm(h, name + "hidden_norm", c.norm_eps), norm(at::stack(tokens), name + "token_norm", c.norm_eps)}, 1);
+      const Tensor both = at::cat({norm(h, name + "hidden_norm", c.norm_eps),
+                                   norm(at::stack(tokens), name + "token_norm", c.norm_eps)},
+                                  1);
       h = norm(layer(linear(both, name + "join"), name, c.layers - 1), name + "norm", c.norm_eps);
-      loss = loss + c.predict_ahead_weight / static_cast<double>(c.predict_ahead) * loss_of(logits_of(h), at::stack(targets));
+      loss = loss + c.predict_ahead_weight / static_cast<double>(c.predict_ahead) *
+                        loss_of(logits_of(h), at::stack(targets));
     }
     return {Tensor(), loss, experts_.auxiliary()};
   }
 
  private:
-  // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs for each channel (2406.16690).
+  // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs
+  // for each channel (2406.16690).
   Tensor toeplitz(const Tensor& x) const {
     if (!c.lightnet.grid.empty()) return toeplitz_on_grid(x);
     const Tensor at = positions().to(at::kDouble), apart = at.unsqueeze(1) - at.unsqueeze(0);
@@ -61,11 +66,14 @@ class PlainDecoder : PlainParts {
     for (int64_t t = 0; t < x.size(0); ++t) documents.push_back(layout_.document_of(t));
     const Tensor document = at::tensor(documents);
     const Tensor seen = document.unsqueeze(1).eq(document.unsqueeze(0)).logical_and(apart.ge(0));
-    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * weight("toeplitz.rate").exp().neg()).exp();  // [t, s, e]
-    const Tensor kernel = at::matmul(powers, weight("toeplitz.coefficient").t()) * seen.unsqueeze(2);     // [t, s, c]
+    // [t, s, e]
+    const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * weight("toeplitz.rate").exp().neg()).exp();
+    // [t, s, c]
+    const Tensor kernel = at::matmul(powers, weight("toeplitz.coefficient").t()) * seen.unsqueeze(2);
     return (kernel * x.unsqueeze(0)).sum(1);
   }
-  // MD-TPE (2405.21022): such a sum along each axis of a document's grid, over the tokens that differ in that coordinate alone.
+  // MD-TPE (2405.21022): such a sum along each axis of a document's grid, over the tokens that differ in that
+  // coordinate alone.
   Tensor toeplitz_on_grid(const Tensor& x) const {
     const std::vector<int64_t>& grid = c.lightnet.grid;
     const auto axes = static_cast<int64_t>(grid.size());
@@ -90,7 +98,8 @@ class PlainDecoder : PlainParts {
           if (moved != here || there[axis] > here[axis]) continue;
           const double apart = static_cast<double>(here[axis] - there[axis]);
           for (int64_t j = a; j < axes * c.toeplitz; j += axes)
-            row = row + weight("toeplitz.coefficient").select(1, j) * (weight("toeplitz.rate")[j].exp() * -apart).exp() * x[s];
+            row = row + weight("toeplitz.coefficient").select(1, j) *
+                            (weight("toeplitz.rate")[j].exp() * -apart).exp() * x[s];
         }
       }
       rows.push_back(row);
@@ -98,7 +107,8 @@ class PlainDecoder : PlainParts {
     return at::stack(rows);
   }
   Tensor logits_of(const Tensor& h) const {
-    const double width = c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;
+    const double width =
+        c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;
     return at::mm(h, weight(c.tie_embeddings ? "embedding" : "head").t()) / width;
   }
   static Tensor loss_of(const Tensor& logits, const Tensor& labels) {
@@ -112,11 +122,17 @@ class PlainDecoder : PlainParts {
   // Layer l of the model, or a layer of the same form under another name.
   Tensor layer(Tensor x, const std::string& layer, int64_t l) {
     const bool post = c.wiring == recipe::Wiring::kPostNorm;
-    const double alpha = c.alpha > 0 ? c.alpha : post ? std::pow(2.0 * static_cast<double>(c.layers), 0.25) : 1, beta = c.beta;
-    const double channel_alpha = c.channel_alpha > 0 ? c.channel_alpha : alpha, channel_beta = c.channel_beta > 0 ? c.channel_beta : beta;
+    const double alpha = c.alpha > 0 ? c.alpha
+                         : post      ? std::pow(2.0 * static_cast<double>(c.layers), 0.25)
+                                     : 1,
+                 beta = c.beta;
+    const double channel_alpha = c.channel_alpha > 0 ? c.channel_alpha : alpha,
+                 channel_beta = c.channel_beta > 0 ? c.channel_beta : beta;
     const auto or_else = [](double own, double common) { return own > 0 ? own : common; };
     const bool all_dense = c.experts == 0 || std::ranges::find(c.dense_layers, l) != c.dense_layers.end();
-    const auto channel = [&](const Tensor& g) { return all_dense ? dense(g, layer + "channel.") : experts_.channel(g, layer); };
+    const auto channel = [&](const Tensor& g) {
+      return all_dense ? dense(g, layer + "channel.") : experts_.channel(g, layer);
+    };
     const Tensor h = norm(x, layer + "mixer_norm", c.norm_eps);
     const Tensor m = mixers_.mixed(c.mixer(l), h, layer + "mixer.", l);
     if (c.wiring == recipe::Wiring::kParallel) return x + m + channel(h);
@@ -132,8 +148,10 @@ class PlainDecoder : PlainParts {
   Tensor dense(const Tensor& g, const std::string& name) const {
     const Tensor up = linear(g, name + "up");
     if (c.channel == recipe::Channel::kGlu) return linear(linear(g, name + "gate") * up, name + "down");
-    if (c.channel == recipe::Channel::kSwiglu) return linear(at::silu(linear(g, name + "gate")) * up, name + "down");
-    return linear(0.5 * up * (1 + at::tanh(std::sqrt(2 / M_PI) * (up + 0.044715 * up.pow(3)))), name + "down");
+    if (c.channel == recipe::Channel::kSwiglu)
+      return linear(at::silu(linear(g, name + "gate")) * up, name + "down");
+    return linear(0.5 * up * (1 + at::tanh(std::sqrt(2 / M_PI) * (up + 0.044715 * up.pow(3)))),
+                  name + "down");
   }
 
   PlainMixers mixers_{*this};

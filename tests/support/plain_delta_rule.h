@@ -1,5 +1,5 @@
-// Delta rules in plain fp64 ATen, one token of one head after the other: DeltaNet (2406.06484), Gated DeltaNet (2412.06464), Kimi Delta Attention
-// (2510.26692).
+// Delta rules in plain fp64 ATen, one token of one head after the other: DeltaNet (2406.06484), Gated
+// DeltaNet (2412.06464), Kimi Delta Attention (2510.26692).
 #pragma once
 
 #include "support/plain_parts.h"
@@ -12,9 +12,12 @@ class PlainDeltaRule : PlainParts {
 
   Tensor gated_deltanet(const Tensor& h, const std::string& name) const {
     const auto& own = c.gated_deltanet;
-    const int64_t heads = own.heads > 0 ? own.heads : c.heads, values = own.head_dim > 0 ? own.head_dim : c.head_dim;
-    const DeltaSizes sizes{heads, own.key_heads > 0 ? own.key_heads : heads, own.key_dim > 0 ? own.key_dim : values, values};
-    const Tensor o = delta_rule(h, name, sizes, own.negative_eigenvalues ? 2 : 1, own.norm_eps, linear(h, name + "forget"));
+    const int64_t heads = own.heads > 0 ? own.heads : c.heads,
+                  values = own.head_dim > 0 ? own.head_dim : c.head_dim;
+    const DeltaSizes sizes{heads, own.key_heads > 0 ? own.key_heads : heads,
+                           own.key_dim > 0 ? own.key_dim : values, values};
+    const Tensor o = delta_rule(h, name, sizes, own.negative_eigenvalues ? 2 : 1, own.norm_eps,
+                                linear(h, name + "forget"));
     return linear(o * at::silu(linear(h, name + "gate")), name + "output");
   }
   Tensor deltanet(const Tensor& h, const std::string& name) const {
@@ -52,14 +55,16 @@ class PlainDeltaRule : PlainParts {
   struct DeltaSizes {
     int64_t heads, key_heads, keys, values;
   };
-  Tensor delta_rule(const Tensor& h, const std::string& name, const DeltaSizes& sizes, double most, double eps,
-                    const Tensor& forget) const {
+  Tensor delta_rule(const Tensor& h, const std::string& name, const DeltaSizes& sizes, double most,
+                    double eps, const Tensor& forget) const {
     const int64_t keys = sizes.keys, values = sizes.values;
     const Tensor q = convolved(linear(h, name + "query"), name + "query_convolution"),
                  k = convolved(linear(h, name + "key"), name + "key_convolution"),
-                 v = convolved(linear(h, name + "value"), name + "value_convolution"), beta = most * at::sigmoid(linear(h, name + "write"));
+                 v = convolved(linear(h, name + "value"), name + "value_convolution"),
+                 beta = most * at::sigmoid(linear(h, name + "write"));
     return by_document_and_head(sizes.heads, [&](int64_t begin, int64_t count, int64_t n) {
-      const int64_t width = forget.defined() ? forget.size(1) / sizes.heads : 0, from = n / (sizes.heads / sizes.key_heads) * keys;
+      const int64_t width = forget.defined() ? forget.size(1) / sizes.heads : 0,
+                    from = n / (sizes.heads / sizes.key_heads) * keys;
       Tensor state = at::zeros({keys, values}, at::kDouble);
       std::vector<Tensor> rows;
       for (int64_t t = begin; t < begin + count; ++t) {
@@ -67,7 +72,8 @@ class PlainDeltaRule : PlainParts {
         const Tensor key = unit(k[t].narrow(0, from, keys)),
                      query = unit(q[t].narrow(0, from, keys)) / std::sqrt(static_cast<double>(keys));
         if (forget.defined()) {
-          const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) + weight(name + "step").narrow(0, n * width, width));
+          const Tensor step = at::softplus(forget[t].narrow(0, n * width, width) +
+                                           weight(name + "step").narrow(0, n * width, width));
           state = at::exp(-weight(name + "rate")[n].exp() * step).unsqueeze(1) * state;
         }
         const Tensor wrong = v[t].narrow(0, n * values, values) - at::mv(state.t(), key);

@@ -17,7 +17,9 @@ class PlainExperts : PlainParts {
     const Tensor router = at::mm(g, weight(layer + "router").t());
     const bool sigmoid = c.router.score == recipe::RouterScore::kSigmoid;
     const bool root = c.router.score == recipe::RouterScore::kSqrtSoftplus;  // √ log(1 + e^z)
-    const Tensor score = sigmoid ? router.sigmoid() : root ? (1 + router.exp()).log().sqrt() : router.softmax(1);
+    const Tensor score = sigmoid ? router.sigmoid()
+                         : root  ? (1 + router.exp()).log().sqrt()
+                                 : router.softmax(1);
     const Tensor probability = sigmoid || root ? score / score.sum(1, true) : score;
     const Tensor order = allowed(score.detach()).argsort(/*stable=*/true, 1, /*descending=*/true);
     std::vector<Tensor> rows;
@@ -26,14 +28,16 @@ class PlainExperts : PlainParts {
       for (int64_t i = 0; i < c.experts_per_token; ++i) {
         const auto e = order[t][i].item<int64_t>();
         const std::string name = layer + "experts." + std::to_string(e) + ".";
-        sum = sum + score[t][e] *
-                        at::mv(weight(name + "down"), at::silu(at::mv(weight(name + "gate"), g[t])) * at::mv(weight(name + "up"), g[t]));
+        sum =
+            sum + score[t][e] * at::mv(weight(name + "down"), at::silu(at::mv(weight(name + "gate"), g[t])) *
+                                                                  at::mv(weight(name + "up"), g[t]));
         all = all + score[t][e];
       }
       sum = c.router.scale * (c.router.normalised ? sum / all : sum);
       if (c.shared_experts > 0) {  // (DeepSeekMoE 2401.06066; its gate Qwen2-MoE's)
-        const Tensor shared = at::mv(weight(layer + "shared.down"),
-                                     at::silu(at::mv(weight(layer + "shared.gate"), g[t])) * at::mv(weight(layer + "shared.up"), g[t]));
+        const Tensor shared =
+            at::mv(weight(layer + "shared.down"), at::silu(at::mv(weight(layer + "shared.gate"), g[t])) *
+                                                      at::mv(weight(layer + "shared.up"), g[t]));
         sum = sum + (c.shared_gate ? shared * at::mv(weight(layer + "shared_gate"), g[t]).sigmoid() : shared);
       }
       rows.push_back(sum);
@@ -42,19 +46,23 @@ class PlainExperts : PlainParts {
     for (size_t r = 0; r + 1 < layout_.row_offsets.size(); ++r) {
       const int64_t begin = layout_.row_offsets[r], tokens = layout_.row_offsets[r + 1] - begin;
       if (c.router.balance_form == recipe::BalanceForm::kHuggingFace) {
-        chosen_[r].push_back(at::one_hot(order.narrow(0, begin, tokens).narrow(1, 0, c.experts_per_token), c.experts).to(at::kDouble));
+        chosen_[r].push_back(
+            at::one_hot(order.narrow(0, begin, tokens).narrow(1, 0, c.experts_per_token), c.experts)
+                .to(at::kDouble));
         probability_[r].push_back(probability.narrow(0, begin, tokens));
         continue;
       }
-      const bool gshard = c.router.balance_form == recipe::BalanceForm::kGshard;  // 1/E, and shares of the tokens
-      const double factor =
-          gshard ? static_cast<double>(c.experts_per_token) / static_cast<double>(c.experts) : static_cast<double>(c.experts);
+      // 1/E, and shares of the tokens
+      const bool gshard = c.router.balance_form == recipe::BalanceForm::kGshard;
+      const double factor = gshard ? static_cast<double>(c.experts_per_token) / static_cast<double>(c.experts)
+                                   : static_cast<double>(c.experts);
       Tensor balance = at::zeros({}, at::kDouble);
       for (int64_t e = 0; e < c.experts; ++e) {
         double chosen = 0;
-        for (int64_t t = begin; t < begin + tokens; ++t) chosen += order[t].narrow(0, 0, c.experts_per_token).eq(e).sum().item<double>();
-        balance =
-            balance + chosen / static_cast<double>(tokens * c.experts_per_token) * probability.narrow(0, begin, tokens).select(1, e).mean();
+        for (int64_t t = begin; t < begin + tokens; ++t)
+          chosen += order[t].narrow(0, 0, c.experts_per_token).eq(e).sum().item<double>();
+        balance = balance + chosen / static_cast<double>(tokens * c.experts_per_token) *
+                                probability.narrow(0, begin, tokens).select(1, e).mean();
       }
       auxiliary_ = auxiliary_ + static_cast<double>(tokens) * factor * c.auxiliary_loss * balance;
     }
@@ -62,7 +70,8 @@ class PlainExperts : PlainParts {
   }
   // The auxiliary losses of all layers so far, summed over tokens.
   Tensor auxiliary() const {
-    return c.router.balance_form == recipe::BalanceForm::kHuggingFace ? auxiliary_ + joint_balance() : auxiliary_;
+    return c.router.balance_form == recipe::BalanceForm::kHuggingFace ? auxiliary_ + joint_balance()
+                                                                      : auxiliary_;
   }
 
  private:

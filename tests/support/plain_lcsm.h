@@ -14,7 +14,9 @@ class PlainLcsm : PlainParts {
     using enum recipe::LcsmOscillation;
     const int64_t k = c.lcsm.state, d = c.heads * c.head_dim;
     const auto source = [&](recipe::LcsmSource from, const char* part, int64_t t) {  // [k, d]
-      const Tensor made = from == recipe::LcsmSource::kFixed ? weight(name + part) : linear(h.narrow(0, t, 1), name + part)[0].unsqueeze(1);
+      const Tensor made = from == recipe::LcsmSource::kFixed
+                              ? weight(name + part)
+                              : linear(h.narrow(0, t, 1), name + part)[0].unsqueeze(1);
       return activated(made) * at::ones({k, d}, at::kDouble);
     };
     std::vector<Tensor> rows;
@@ -26,12 +28,14 @@ class PlainLcsm : PlainParts {
         Tensor e = source(c.lcsm.expand, "expand", t), s = source(c.lcsm.shrink, "shrink", t),
                i = linear(h.narrow(0, t, 1), name + "input")[0];
         if (c.lcsm.oscillation == kStateSpace)
-          i = i * at::softplus(linear(linear(h.narrow(0, t, 1), name + "step_down"), name + "forget_value")[0]);
+          i = i *
+              at::softplus(linear(linear(h.narrow(0, t, 1), name + "step_down"), name + "forget_value")[0]);
         if (c.lcsm.oscillation == kCumulative) e = e * share(name, h, document.begin, t).unsqueeze(1);
         if (turns) {
-          const Tensor angle = (static_cast<double>(t - document.begin) *
-                                at::pow(at::Scalar(10000.0), at::arange(k, at::kDouble) * (-2.0 / static_cast<double>(d))))
-                                   .unsqueeze(1);
+          const Tensor angle =
+              (static_cast<double>(t - document.begin) *
+               at::pow(at::Scalar(10000.0), at::arange(k, at::kDouble) * (-2.0 / static_cast<double>(d))))
+                  .unsqueeze(1);
           e = at::cat({e * angle.cos(), e * angle.sin()});
           s = at::cat({s * angle.cos(), s * angle.sin()});
           memory = memory + e * i;
@@ -42,7 +46,8 @@ class PlainLcsm : PlainParts {
       }
     }
     const Tensor y = at::stack(rows), centred = y - y.mean(1, true);
-    return linear(rms(centred, c.lcsm.norm_eps) * weight(name + "norm") + weight(name + "norm_shift"), name + "output");
+    return linear(rms(centred, c.lcsm.norm_eps) * weight(name + "norm") + weight(name + "norm_shift"),
+                  name + "output");
   }
 
  private:
@@ -52,14 +57,17 @@ class PlainLcsm : PlainParts {
     while (2 * power <= count) power *= 2;
     std::vector<double> slopes;
     for (int64_t i = 0; i < count; ++i) {
-      slopes.push_back(i < power ? std::pow(2.0, -8.0 * static_cast<double>(i + 1) / static_cast<double>(power))
-                                 : std::pow(2.0, -8.0 * static_cast<double>(2 * (i - power) + 1) / static_cast<double>(2 * power)));
+      slopes.push_back(i < power
+                           ? std::pow(2.0, -8.0 * static_cast<double>(i + 1) / static_cast<double>(power))
+                           : std::pow(2.0, -8.0 * static_cast<double>(2 * (i - power) + 1) /
+                                               static_cast<double>(2 * power)));
     }
     return at::tensor(slopes, at::kDouble);
   }
   Tensor activated(const Tensor& x) const {
     const Tensor elu = at::where(x.gt(0), x, x.clamp_max(0).expm1());
-    const Tensor all[] = {x, x.clamp_min(0), at::sigmoid(x), 1 + elu, x * at::sigmoid(x), elu, x.clamp_min(0).square(), x * x};
+    const Tensor all[] = {x,   x.clamp_min(0),          at::sigmoid(x), 1 + elu, x * at::sigmoid(x),
+                          elu, x.clamp_min(0).square(), x * x};
     return all[static_cast<size_t>(c.lcsm.activation)];
   }
   // The oscillation of a token, o_t [k, d].
@@ -69,11 +77,13 @@ class PlainLcsm : PlainParts {
     const Tensor ones = at::ones({k, d}, at::kDouble), row = h.narrow(0, t, 1);
     const auto of = [&](const char* part) { return linear(row, name + part)[0]; };
     const auto gate = [&](const Tensor& z) {
-      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(z), 1 / c.lcsm.tau) : at::exp(-at::sigmoid(z) * alibi(z.size(0)));
+      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(z), 1 / c.lcsm.tau)
+                            : at::exp(-at::sigmoid(z) * alibi(z.size(0)));
     };
     const auto product = [&](const Tensor& z) { return at::pow(at::sigmoid(z * ones), 1 / c.lcsm.tau); };
     const auto fixed = [&](int64_t count) {
-      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(weight(name + "oscillation")), 1 / c.lcsm.tau) : at::exp(-alibi(count));
+      return c.lcsm.tau > 0 ? at::pow(at::sigmoid(weight(name + "oscillation")), 1 / c.lcsm.tau)
+                            : at::exp(-alibi(count));
     };
     switch (c.lcsm.oscillation) {
       case kMatrix:

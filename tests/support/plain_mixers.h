@@ -48,7 +48,9 @@ class PlainMixers : PlainParts {
 
  private:
   // Channels j and j + R/2 of the first R rotate together by position · base^(−2j/R).
-  Tensor rotated(const Tensor& x, const Tensor& position) const { return rotated(x, position, c.softmax.rotary_dim); }
+  Tensor rotated(const Tensor& x, const Tensor& position) const {
+    return rotated(x, position, c.softmax.rotary_dim);
+  }
   Tensor rotated(const Tensor& x, const Tensor& position, int64_t channels) const {
     const int64_t half = channels / 2;
     if (c.position != recipe::Position::kRotary || half == 0) return x;
@@ -65,7 +67,8 @@ class PlainMixers : PlainParts {
                         at::where(turns > c.softmax.rotary_high, speed, between));
     }
     const Tensor angle = at::outer(position.to(at::kDouble), speed);
-    const Tensor a = x.narrow(1, 0, half), b = x.narrow(1, half, half), rest = x.narrow(1, 2 * half, x.size(1) - 2 * half);
+    const Tensor a = x.narrow(1, 0, half), b = x.narrow(1, half, half),
+                 rest = x.narrow(1, 2 * half, x.size(1) - 2 * half);
     return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin(), rest}, 1);
   }
 
@@ -82,11 +85,14 @@ class PlainMixers : PlainParts {
       const int64_t group = n / (c.heads / c.softmax.kv_heads);
       const Tensor where = positions().narrow(0, begin, count);
       const Tensor qs = rotated(head_normed(head(q, begin, count, n), "query_norm"), where),
-                   ks = rotated(head_normed(head(k, begin, count, group), "key_norm"), where), vs = head(v, begin, count, group);
+                   ks = rotated(head_normed(head(k, begin, count, group), "key_norm"), where),
+                   vs = head(v, begin, count, group);
       std::vector<Tensor> rows;
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t first = window > 0 ? std::max<int64_t>(0, i + 1 - window) : 0, seen = (c.causal ? i + 1 : count) - first;
-        const Tensor score = at::mv(ks.narrow(0, first, seen), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
+        const int64_t first = window > 0 ? std::max<int64_t>(0, i + 1 - window) : 0,
+                      seen = (c.causal ? i + 1 : count) - first;
+        const Tensor score =
+            at::mv(ks.narrow(0, first, seen), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
         rows.push_back(at::mv(vs.narrow(0, first, seen).t(), score.softmax(0)));
       }
       return at::stack(rows);
@@ -103,14 +109,20 @@ class PlainMixers : PlainParts {
     const int64_t window = c.softmax.windows[static_cast<size_t>(l) % c.softmax.windows.size()];
     const Tensor where = positions();
     const Tensor latent = rms(linear(h, name + "latent"), own.norm_eps) * weight(name + "latent_norm");
-    const Tensor of_queries = own.query_rank > 0 ? rms(linear(h, name + "query_down"), own.norm_eps) * weight(name + "query_norm") : h;
-    const Tensor shared = turned > 0 ? rotated(linear(h, name + "shared_key"), where, turned) : at::zeros({h.size(0), 0}, at::kDouble);
-    const auto of_head = [&](const char* which, int64_t n, int64_t rows) { return weight(name + which).narrow(0, n * rows, rows); };
+    const Tensor of_queries =
+        own.query_rank > 0 ? rms(linear(h, name + "query_down"), own.norm_eps) * weight(name + "query_norm")
+                           : h;
+    const Tensor shared = turned > 0 ? rotated(linear(h, name + "shared_key"), where, turned)
+                                     : at::zeros({h.size(0), 0}, at::kDouble);
+    const auto of_head = [&](const char* which, int64_t n, int64_t rows) {
+      return weight(name + which).narrow(0, n * rows, rows);
+    };
     const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
       const Tensor made = at::mm(of_queries, of_head("query", n, turned + still).t());
       std::vector<Tensor> rows;
       for (int64_t t = begin; t < begin + count; ++t) {
-        const Tensor turning = rotated(made.narrow(0, t, 1).narrow(1, 0, turned), where.narrow(0, t, 1), turned)[0];
+        const Tensor turning =
+            rotated(made.narrow(0, t, 1).narrow(1, 0, turned), where.narrow(0, t, 1), turned)[0];
         const Tensor staying = made[t].narrow(0, turned, still);
         std::vector<Tensor> scores, values;
         for (int64_t s = window > 0 ? std::max(begin, t + 1 - window) : begin; s <= t; ++s) {
@@ -137,21 +149,30 @@ class PlainMixers : PlainParts {
   }
 
   double slope(int64_t n, int64_t l) const {
-    const auto ladder = [](int64_t of, int64_t i) { return std::pow(2.0, -8.0 * static_cast<double>(i) / static_cast<double>(of)); };
+    const auto ladder = [](int64_t of, int64_t i) {
+      return std::pow(2.0, -8.0 * static_cast<double>(i) / static_cast<double>(of));
+    };
     const bool factor_plain = c.lightning.layer_factor == recipe::LayerFactor::kHuggingFace;
     const bool plain = c.lightning.base_slopes == recipe::BaseSlopes::kAsLayerFactor
                            ? factor_plain
                            : c.lightning.base_slopes == recipe::BaseSlopes::kHuggingFace;
     int64_t power = 1;
     while (2 * power <= c.heads) power *= 2;
-    const double base = plain ? ladder(c.heads, n + 1) : n < power ? ladder(power, n + 1) : ladder(2 * power, 2 * (n - power) + 1);
-    const double depth = c.layers <= 1 ? 0 : static_cast<double>(l) / (static_cast<double>(c.layers - 1) + (factor_plain ? 1e-5 : 0));
+    const double base = plain       ? ladder(c.heads, n + 1)
+                        : n < power ? ladder(power, n + 1)
+                                    : ladder(2 * power, 2 * (n - power) + 1);
+    const double depth = c.layers <= 1 ? 0
+                                       : static_cast<double>(l) /
+                                             (static_cast<double>(c.layers - 1) + (factor_plain ? 1e-5 : 0));
     return base * (1 - depth + 1e-5);
   }
   Tensor lightning(const Tensor& h, const std::string& name, int64_t l) const {
-    const Tensor q = at::silu(linear(h, name + "query")), k = at::silu(linear(h, name + "key")), v = at::silu(linear(h, name + "value"));
+    const Tensor q = at::silu(linear(h, name + "query")), k = at::silu(linear(h, name + "key")),
+                 v = at::silu(linear(h, name + "value"));
     const Tensor o = by_document_and_head([&](int64_t begin, int64_t count, int64_t n) {
-      const auto row = [&](const Tensor& x, int64_t t) { return x[begin + t].narrow(0, n * c.head_dim, c.head_dim); };
+      const auto row = [&](const Tensor& x, int64_t t) {
+        return x[begin + t].narrow(0, n * c.head_dim, c.head_dim);
+      };
       Tensor state = at::zeros({c.head_dim, c.head_dim}, at::kDouble);
       std::vector<Tensor> rows;
       for (int64_t t = 0; t < count; ++t) {
@@ -160,7 +181,9 @@ class PlainMixers : PlainParts {
       }
       return at::stack(rows);
     });
-    return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning.norm_eps) * weight(name + "norm"), name + "output");
+    return linear(
+        at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning.norm_eps) * weight(name + "norm"),
+        name + "output");
   }
 
   // HGRN2 (2404.07904) with the bounds of its published code: the cumulative sum of a softmax over layers

@@ -23,7 +23,9 @@ inline LogicalTensors leaves_of(const model::ParameterSet& parameters) {
   for (const auto& spec : parameters.specs()) {
     size_t part = 0;
     const model::Parameter* holder = parameters.holder_of(spec.tensor.name, &part);
-    leaves[spec.tensor.name] = holder->part_of(holder->value.detach(), part).to(at::kDouble, false, /*copy=*/true).requires_grad_(true);
+    leaves[spec.tensor.name] = holder->part_of(holder->value.detach(), part)
+                                   .to(at::kDouble, false, /*copy=*/true)
+                                   .requires_grad_(true);
   }
   return leaves;
 }
@@ -44,7 +46,8 @@ class PlainParts {
   static Tensor rms(const Tensor& x, double eps) { return x / (x.square().mean(1, true) + eps).sqrt(); }
   Tensor norm(const Tensor& x, const std::string& name, double eps) const {
     if (c.norm == recipe::Norm::kSimpleRms) return rms(x, eps);
-    const Tensor scaled = (c.norm == recipe::Norm::kRms ? rms(x, eps) : rms(x - x.mean(1, true), eps)) * weight(name);
+    const Tensor scaled =
+        (c.norm == recipe::Norm::kRms ? rms(x, eps) : rms(x - x.mean(1, true), eps)) * weight(name);
     return weights_.contains(name + ".bias") ? scaled + weights_.at(name + ".bias") : scaled;
   }
 

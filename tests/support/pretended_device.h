@@ -49,7 +49,9 @@ inline State& state() {
 inline thread_local bool inside_operator = false;
 
 // Addresses with this bit flipped are invalid on x86-64 and on aarch64.
-inline void* flipped(const void* address) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52)); }
+inline void* flipped(const void* address) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52));
+}
 
 inline void land_all() {
   const std::lock_guard lock(state().mutex);
@@ -65,7 +67,9 @@ class Memory final : public c10::Allocator {
     std::memset(real, 0xff, bytes);  // NaN
     return {flipped(real), real, &std::free, kDevice};
   }
-  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(flipped(to), flipped(from), bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(flipped(to), flipped(from), bytes);
+  }
 };
 
 class PageLockedMemory final : public c10::Allocator {
@@ -99,23 +103,33 @@ struct Interface final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override { return stream(); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return c10::Stream(c10::Stream::UNSAFE, kDevice, 1); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, 1);
+  }
   c10::Stream exchangeStream(c10::Stream) const override { return stream(); }
-  void* getStreamNativeHandle(const c10::Stream stream) const override { return flipped(reinterpret_cast<void*>(stream.id() + 1)); }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return flipped(reinterpret_cast<void*>(stream.id() + 1));
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (*event == nullptr) *event = new EventState;
     *static_cast<EventState*>(*event) = {state().queued, std::chrono::steady_clock::now()};
   }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<EventState*>(event); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<EventState*>(event);
+  }
   void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void* event) const override { return static_cast<EventState*>(event)->queued <= state().landed; }
+  bool queryEvent(void* event) const override {
+    return static_cast<EventState*>(event)->queued <= state().landed;
+  }
   bool queryStream(const c10::Stream&) const override { return state().queue.empty(); }
   void synchronizeEvent(void*) const override { land_all(); }
   void synchronizeStream(const c10::Stream&) const override { land_all(); }
   void synchronizeDevice(const c10::DeviceIndex) const override { land_all(); }
   double elapsedTime(void* a, void* b, const c10::DeviceIndex) const override {
-    return std::chrono::duration<double, std::milli>(static_cast<EventState*>(b)->time - static_cast<EventState*>(a)->time).count();
+    return std::chrono::duration<double, std::milli>(static_cast<EventState*>(b)->time -
+                                                     static_cast<EventState*>(a)->time)
+        .count();
   }
 };
 
@@ -137,7 +151,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 // The same elements as a tensor that the host can read.
 inline at::Tensor host_view(const at::Tensor& tensor) {
-  return at::from_blob(flipped(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()));
+  return at::from_blob(flipped(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(),
+                       at::TensorOptions().dtype(tensor.scalar_type()));
 }
 
 inline Memory& memory() {
@@ -145,15 +160,19 @@ inline Memory& memory() {
   return it;
 }
 
-inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<at::ScalarType> type,
-                                std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
-  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), &memory(),
-                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
+inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                                std::optional<at::ScalarType> type, std::optional<at::Layout>,
+                                std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
+                                           &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           type.value_or(at::kFloat));
 }
 
-inline at::Tensor empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout>, std::optional<at::Device>,
-                        std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+inline at::Tensor empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> type,
+                        std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+                        std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), &memory(),
+                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    type.value_or(at::kFloat), format);
 }
 
@@ -238,7 +257,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
 }
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
+}
 
 }  // namespace longhaul::pretended
 
@@ -259,7 +280,8 @@ inline at::Device pretended_device() {
 
 // Registers at load time, because LibTorch's autograd engine counts devices once, at the first backward
 // pass of the program.
-inline const bool registered_at_load = !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
+inline const bool registered_at_load =
+    !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
 
 // How often the host has waited for values of the simulated device since the last call.
 inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }

@@ -1,4 +1,5 @@
-// Shared by tests that compute: seeded tensors, gradient checks against finite differences, poisoned fresh memory.
+// Shared by tests that compute: seeded tensors, gradient checks against finite differences, poisoned fresh
+// memory.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,8 +34,8 @@ inline double relative_error(const Tensor& a, const Tensor& b) {
 // f maps the inputs (fp64, requiring gradients) to a scalar. Compares ⟨gradient, direction⟩ of each input
 // with a central difference along two random directions; the tolerance is the error of the difference
 // quotient itself, about h² + eps/h.
-inline void check_gradients(const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& values,
-                            double tolerance = 1e-6) {
+inline void check_gradients(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                            const std::vector<Tensor>& values, double tolerance = 1e-6) {
   std::vector<Tensor> inputs;
   for (const Tensor& value : values) inputs.push_back(value.detach().clone().requires_grad_(true));
   f(inputs).backward();

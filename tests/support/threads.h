@@ -18,7 +18,8 @@ inline void expect_same_for_all_threads(const std::function<std::vector<Tensor>(
     set_threads(count);
     const std::vector<Tensor> several = body();
     EXPECT_EQ(several.size(), one.size());
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(several[i].equal(one[i])) << "output " << i << " with " << count << " threads";
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(several[i].equal(one[i])) << "output " << i << " with " << count << " threads";
   }
   set_threads(before);
 }

@@ -19,8 +19,10 @@ inline recipe::ModelConfig lcsm_of_type(recipe::LcsmOscillation oscillation) {
   config.lcsm.tau = type % 2 == 1 && type <= 5 ? 0 : 2;
   config.lcsm.norm_eps = 0.1;  // as in gated_lineage()
   config.lcsm.oscillation = oscillation;
-  config.lcsm.activation = static_cast<recipe::LcsmActivation>(type % names_of(recipe::LcsmActivation()).size());
-  if (oscillation <= recipe::LcsmOscillation::kNone) (type % 2 == 0 ? config.lcsm.expand : config.lcsm.shrink) = recipe::LcsmSource::kFixed;
+  config.lcsm.activation =
+      static_cast<recipe::LcsmActivation>(type % names_of(recipe::LcsmActivation()).size());
+  if (oscillation <= recipe::LcsmOscillation::kNone)
+    (type % 2 == 0 ? config.lcsm.expand : config.lcsm.shrink) = recipe::LcsmSource::kFixed;
   return config;
 }
 
@@ -101,8 +103,10 @@ inline std::vector<NamedConfig> variant_models() {
                                   {"delta_rules_of_other_forms", delta_rules_of_other_forms()},
                                   {"gated_deltanet_alone", gated_deltanet_alone()},
                                   {"tnl_v2", tnl_v2()}};
-  for (const auto slopes : {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
-    all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl_of_slopes(slopes)});
+  for (const auto slopes :
+       {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
+    all.push_back(
+        {"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl_of_slopes(slopes)});
   }
   for (size_t type = 0; type < names_of(recipe::LcsmOscillation()).size(); ++type) {
     const auto oscillation = static_cast<recipe::LcsmOscillation>(type);

@@ -1,4 +1,5 @@
-// Blocks do not overlap, are aligned, come back without fresh pages, and the numbers that are reported about them are right.
+// Blocks do not overlap, are aligned, come back without fresh pages, and the numbers that are reported about
+// them are right.
 #include "tensor/caching_heap.h"
 
 #include <gmock/gmock.h>
@@ -76,7 +77,8 @@ TEST(CachingHeap, RandomUseKeepsContentsAndStaysBounded) {
       std::swap(kept[random() % kept.size()], kept.back());
       const Kept gone = kept.back();
       kept.pop_back();
-      ASSERT_TRUE(gone.data[0] == gone.mark && gone.data[gone.bytes / 2] == gone.mark && gone.data[gone.bytes - 1] == gone.mark);
+      ASSERT_TRUE(gone.data[0] == gone.mark && gone.data[gone.bytes / 2] == gone.mark &&
+                  gone.data[gone.bytes - 1] == gone.mark);
       heap.free(gone.data);
       in_use -= gone.bytes;
       continue;
@@ -94,14 +96,16 @@ TEST(CachingHeap, RandomUseKeepsContentsAndStaysBounded) {
   EXPECT_EQ(now.total.bytes, static_cast<int64_t>(in_use));
   EXPECT_EQ(now.of(MemoryPurpose::kActivations).bytes, static_cast<int64_t>(in_use));
   EXPECT_EQ(now.total.peak, static_cast<int64_t>(peak));
-  // Headers, rounding, holes between blocks and half-used slabs: best fit stays below half as much again on this mixture.
+  // Headers, rounding, holes between blocks and half-used slabs: best fit stays below half as much again on
+  // this mixture.
   EXPECT_LT(now.peak_held_bytes, static_cast<int64_t>(peak * 3 / 2 + 16 * kMiB));
   for (const Kept& block : kept) heap.free(block.data);
   heap.trim();
   EXPECT_EQ(heap.statistics().held_bytes, 0);
 }
 
-// The same requests in every step, as in training: after the first step no page is fresh and nothing more is taken.
+// The same requests in every step, as in training: after the first step no page is fresh and nothing more is
+// taken.
 TEST(CachingHeap, RepeatedStepsTakeNoFreshPages) {
   CachingHeap heap;
   const auto step = [&] {
@@ -157,7 +161,8 @@ TEST(CachingHeap, LimitGivesBackBeforeItFails) {
   for (void* block : blocks) ASSERT_NE(block, nullptr);
   EXPECT_LE(heap.statistics().peak_held_bytes, 64 << 20);
   for (void* block : blocks) heap.free(block);
-  EXPECT_EQ(heap.allocate(size_t{1} << 50, MemoryPurpose::kOther), nullptr) << "more than there is address space";
+  EXPECT_EQ(heap.allocate(size_t{1} << 50, MemoryPurpose::kOther), nullptr)
+      << "more than there is address space";
 }
 
 TEST(CachingHeap, CountsByPurpose) {
@@ -227,14 +232,16 @@ TEST(CachingHeapDeathTest, RefusesToFreeTwice) {
   }
 }
 
-// Tensors are freed while an error of memory that ran out is on its way: a free block must not need memory to be known.
+// Tensors are freed while an error of memory that ran out is on its way: a free block must not need memory to
+// be known.
 TEST(CachingHeap, FreeingTakesNoMemory) {
   CachingHeap heap;
   for (const size_t bytes : {size_t{100}, 100 * kKiB, 3 * kMiB}) {
     std::vector<void*> blocks;
     for (int i = 0; i < 64; ++i) blocks.push_back(heap.allocate(bytes, MemoryPurpose::kActivations));
     malloc_is_exhausted = true;
-    for (size_t i = 0; i < blocks.size(); i += 2) heap.free(blocks[i]);  // every other: none joins its neighbour
+    // every other: none joins its neighbour
+    for (size_t i = 0; i < blocks.size(); i += 2) heap.free(blocks[i]);
     malloc_is_exhausted = false;
     for (size_t i = 1; i < blocks.size(); i += 2) heap.free(blocks[i]);
   }

@@ -52,7 +52,8 @@ TEST_F(CpuAllocator, ServesWhatLibTorchAsks) {
   grown.resize_({100000});
   EXPECT_EQ(grown.narrow(0, 0, 10).sum().item<float>(), 10);
   EXPECT_TRUE(at::arange(1000).to(at::kDouble).clone().equal(at::arange(1000).to(at::kDouble)));
-  const Tensor a = testing::random_tensor({300, 200}, 1, at::kBFloat16), b = testing::random_tensor({200, 100}, 2, at::kBFloat16);
+  const Tensor a = testing::random_tensor({300, 200}, 1, at::kBFloat16),
+               b = testing::random_tensor({200, 100}, 2, at::kBFloat16);
   EXPECT_LT(testing::relative_error(at::mm(a, b), at::mm(a.to(at::kDouble), b.to(at::kDouble))), 1e-2);
 }
 

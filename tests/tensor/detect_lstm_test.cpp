@@ -1,4 +1,5 @@
-// The denoiser of src/detect (ground floor, by hand) against LibTorch's LSTM and its autograd, forward and backward.
+// The denoiser of src/detect (ground floor, by hand) against LibTorch's LSTM and its autograd, forward and
+// backward.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -19,8 +20,8 @@ struct Peer {
 };
 
 // The same network of at::lstm and at::linear. x: [window, batch, inputs].
-Peer peer_of(const VaeShape& shape, const std::vector<double>& values, const at::Tensor& x, const at::Tensor& noise, double beta,
-             at::ScalarType dtype) {
+Peer peer_of(const VaeShape& shape, const std::vector<double>& values, const at::Tensor& x,
+             const at::Tensor& noise, double beta, at::ScalarType dtype) {
   Peer peer;
   for (const VaeTensor& tensor : tensors_of(shape)) {
     std::vector<int64_t> sizes = {tensor.rows};
@@ -33,12 +34,15 @@ Peer peer_of(const VaeShape& shape, const std::vector<double>& values, const at:
   const int64_t batch = x.size(1);
   const at::Tensor zero = at::zeros({1, batch, shape.hidden}, dtype);
   const auto lstm = [&](const at::Tensor& in, size_t first) {
-    return at::lstm(in, {zero, zero}, {p[first], p[first + 1], p[first + 2], p[first + 3]}, true, 1, 0.0, false, false, false);
+    return at::lstm(in, {zero, zero}, {p[first], p[first + 1], p[first + 2], p[first + 3]}, true, 1, 0.0,
+                    false, false, false);
   };
   const at::Tensor last = std::get<0>(lstm(x, 0))[shape.window - 1];
-  const at::Tensor mean = at::linear(last, p[4], p[5]), log_variance = at::linear(last, p[6], p[7]).clamp(-12, 4);
+  const at::Tensor mean = at::linear(last, p[4], p[5]),
+                   log_variance = at::linear(last, p[6], p[7]).clamp(-12, 4);
   const at::Tensor z = mean + (log_variance / 2).exp() * noise;
-  peer.output = at::linear(std::get<0>(lstm(z.unsqueeze(0).expand({shape.window, batch, shape.latent}), 8)), p[12], p[13]);
+  peer.output = at::linear(std::get<0>(lstm(z.unsqueeze(0).expand({shape.window, batch, shape.latent}), 8)),
+                           p[12], p[13]);
   const at::Tensor kl = (-0.5 * (1 + log_variance - mean * mean - log_variance.exp())).sum() / batch;
   peer.loss = (peer.output - x).square().mean() + beta * kl;
   return peer;
@@ -47,13 +51,16 @@ Peer peer_of(const VaeShape& shape, const std::vector<double>& values, const at:
 template <class T>
 void compare(double tolerance) {
   constexpr at::ScalarType kType = std::is_same_v<T, float> ? at::kFloat : at::kDouble;
-  for (const VaeShape shape : {VaeShape{}, VaeShape{.inputs = 7}, VaeShape{.inputs = 2, .window = 5, .hidden = 3, .latent = 6}}) {
+  for (const VaeShape shape :
+       {VaeShape{}, VaeShape{.inputs = 7}, VaeShape{.inputs = 2, .window = 5, .hidden = 3, .latent = 6}}) {
     constexpr int64_t kBatch = 37;
     const RandomStream stream(5, "parity");
     std::vector<double> values;
-    for (int64_t i = 0; i < shape.parameters(); ++i) values.push_back(1.2 * stream.uniform(static_cast<uint64_t>(i)) - 0.6);
+    for (int64_t i = 0; i < shape.parameters(); ++i)
+      values.push_back(1.2 * stream.uniform(static_cast<uint64_t>(i)) - 0.6);
     std::vector<T> parameters(values.begin(), values.end()), input, noise;
-    at::Tensor x = at::empty({shape.window, kBatch, shape.inputs}, kType), eps = at::empty({kBatch, shape.latent}, kType);
+    at::Tensor x = at::empty({shape.window, kBatch, shape.inputs}, kType),
+               eps = at::empty({kBatch, shape.latent}, kType);
     for (int64_t row = 0; row < shape.window * shape.inputs; ++row) {
       for (int64_t b = 0; b < kBatch; ++b) {
         input.push_back(static_cast<T>(stream.uniform(static_cast<uint64_t>(10'000 + row * kBatch + b))));
@@ -76,12 +83,15 @@ void compare(double tolerance) {
     const at::Tensor output = peer.output.detach().contiguous();
     for (int64_t row = 0; row < shape.window * shape.inputs; ++row) {
       for (int64_t b = 0; b < kBatch; ++b) {
-        ASSERT_NEAR(static_cast<double>(vae.output()[static_cast<size_t>(row * kBatch + b)]),
-                    static_cast<double>(output.data_ptr<T>()[(row / shape.inputs * kBatch + b) * shape.inputs + row % shape.inputs]),
-                    tolerance);
+        ASSERT_NEAR(
+            static_cast<double>(vae.output()[static_cast<size_t>(row * kBatch + b)]),
+            static_cast<double>(
+                output.data_ptr<T>()[(row / shape.inputs * kBatch + b) * shape.inputs + row % shape.inputs]),
+            tolerance);
       }
     }
-    const auto gradients = torch::autograd::grad({peer.loss}, {peer.parameters.begin(), peer.parameters.end()});
+    const auto gradients =
+        torch::autograd::grad({peer.loss}, {peer.parameters.begin(), peer.parameters.end()});
     const auto tensors = tensors_of(shape);
     for (size_t t = 0; t < tensors.size(); ++t) {
       const at::Tensor expected = gradients[t].contiguous();

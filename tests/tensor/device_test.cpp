@@ -32,7 +32,8 @@ TEST(Device, TheCpuIsAlwaysThere) {
 }
 
 TEST(Device, OtherTextsAreRefused) {
-  for (const char* text : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda0", "CPU", "cpu:0", "meta"}) {
+  for (const char* text :
+       {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda0", "CPU", "cpu:0", "meta"}) {
     const ErrorFields fields = refused(text, "--device");
     EXPECT_EQ(fields.code, ExitCode::kUsage) << text;
     EXPECT_EQ(fields.found, text);

@@ -36,10 +36,12 @@ class Profile : public ::testing::Test {
 TEST_F(Profile, IsTheBestOfAllMeasurementsAndSaysWhenTheyWere) {
   const double before = wall_time_s();
   const MachineProfile first = measured_profile();
-  EXPECT_GE(first.gemm_bf16, first.gemm_fp32) << "or runs in bf16 would reach more than all of the peak, where bf16 is widened";
+  EXPECT_GE(first.gemm_bf16, first.gemm_fp32)
+      << "or runs in bf16 would reach more than all of the peak, where bf16 is widened";
   EXPECT_FALSE(first.from_cache);
   EXPECT_GE(first.measured_at, before);
-  EXPECT_THAT(first.when(), ::testing::StartsWith("measured " + wall_time_text(first.measured_at)));  // a busy machine is told of behind it
+  // a busy machine is told of behind it
+  EXPECT_THAT(first.when(), ::testing::StartsWith("measured " + wall_time_text(first.measured_at)));
 
   // As if two rates had been measured on a quiet machine and two on a busy one.
   json profile = kept();
@@ -77,13 +79,16 @@ TEST_F(Profile, OfABusyMachineIsMeasuredAgainWhenItIsAnHourOld) {
   EXPECT_FALSE(measured_profile().from_cache);
 }
 
-// A step of training that was faster than the benchmark. Nothing is measured here: the file is as an earlier start has left it.
+// A step of training that was faster than the benchmark. Nothing is measured here: the file is as an earlier
+// start has left it.
 TEST_F(Profile, ARateThatWasReachedIsKept) {
   raise_profile("fp32", 1e15);
   EXPECT_TRUE(file().empty()) << "no profile: the first measurement makes one";
   measured_profile();
   json profile = kept();
-  const auto rates = [](const MachineProfile& of) { return std::vector<double>{of.gemm_fp32, of.gemm_bf16, of.gemm_fp64}; };
+  const auto rates = [](const MachineProfile& of) {
+    return std::vector<double>{of.gemm_fp32, of.gemm_bf16, of.gemm_fp64};
+  };
   profile["gemm_fp32"] = 5e9, profile["gemm_bf16"] = 8e9, profile["gemm_fp64"] = 2e9;
   keep(profile);
   raise_profile("fp64", 1e9);
@@ -92,7 +97,8 @@ TEST_F(Profile, ARateThatWasReachedIsKept) {
   raise_profile("fp32", 7e9);
   EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(7e9, 8e9, 3e9));
   raise_profile("fp32", 9e9);
-  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(9e9, 9e9, 3e9)) << "bf16 is widened: it is at least as fast";
+  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(9e9, 9e9, 3e9))
+      << "bf16 is widened: it is at least as fast";
   raise_profile("bf16", 12e9);
   EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(9e9, 12e9, 3e9));
 }

@@ -1,4 +1,5 @@
-// The face of devices on a device that queues: copies that land late, events behind them, memory that the host cannot read.
+// The face of devices on a device that queues: copies that land late, events behind them, memory that the
+// host cannot read.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,7 +73,8 @@ TEST_F(PretendedDevice, AQueuedCopyLandsWhenItsEventIsWaitedFor) {
 TEST_F(PretendedDevice, RandomNumbersAreTheSameEverywhere) {
   const RandomStream stream(7, "init/test");
   for (const ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
-    const Tensor here = at::empty({5, 6}, type), there = at::empty({5, 6}, at::TensorOptions().dtype(type).device(*device_));
+    const Tensor here = at::empty({5, 6}, type),
+                 there = at::empty({5, 6}, at::TensorOptions().dtype(type).device(*device_));
     fill_normal(here, stream, 0.02, {10, 6}, {{5, 0}, {5, 6}});
     fill_normal(there, stream, 0.02, {10, 6}, {{5, 0}, {5, 6}});
     EXPECT_TRUE(at::equal(here, there.cpu()));

@@ -1,5 +1,5 @@
-// For the tests of train/: AdamW with clipping worked out with plain tensor operations, apart from src/optim, and a task whose losses a
-// test writes down, so that every number of a step can be worked out beside it.
+// For the tests of train/: AdamW with clipping worked out with plain tensor operations, apart from src/optim,
+// and a task whose losses a test writes down, so that every number of a step can be worked out beside it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -37,8 +37,10 @@ class AdamwByHand {
       const Tensor gradient = gradients.at(name) * factor;
       Tensor &m = m_[name], &v = v_[name];
       m = (m.defined() ? m * options_.beta1 : at::zeros_like(weight)) + gradient * (1 - options_.beta1);
-      v = (v.defined() ? v * options_.beta2 : at::zeros_like(weight)) + gradient.square() * (1 - options_.beta2);
-      const Tensor m_hat = m / (1 - std::pow(options_.beta1, steps_)), v_hat = v / (1 - std::pow(options_.beta2, steps_));
+      v = (v.defined() ? v * options_.beta2 : at::zeros_like(weight)) +
+          gradient.square() * (1 - options_.beta2);
+      const Tensor m_hat = m / (1 - std::pow(options_.beta1, steps_)),
+                   v_hat = v / (1 - std::pow(options_.beta2, steps_));
       const double decay = weight.dim() == 2 ? options_.weight_decay : 0;
       weight = weight - lr * decay * weight - lr * m_hat / (v_hat.sqrt() + options_.eps);
     }
@@ -51,22 +53,23 @@ class AdamwByHand {
   int steps_ = 0;
 };
 
-// One vector w = (1, 2, 3) in fp64, two micro-batches a step, a weight of 8 and 10 tokens. By default each micro-batch's loss is
-// (0.3, −0.4, 1.2)·w, so the mean gradient is (0.075, −0.1, 0.3) and the mean loss 0.775.
+// One vector w = (1, 2, 3) in fp64, two micro-batches a step, a weight of 8 and 10 tokens. By default each
+// micro-batch's loss is (0.3, −0.4, 1.2)·w, so the mean gradient is (0.075, −0.1, 0.3) and the mean loss
+// 0.775.
 class VectorTask final : public Task {
  public:
   static constexpr double kWeight = 8;
 
-  VectorTask() : parameters_({optim::testing::spec("layers.0.vector", {3}, /*decay=*/false)}, precision_, at::kCPU) {
+  VectorTask()
+      : parameters_({optim::testing::spec("layers.0.vector", {3}, /*decay=*/false)}, precision_, at::kCPU) {
     parameter_ = &parameters_.add_stacked("layers.0.vector", {"layers.0.vector"});
     parameters_.allocate();
     value().copy_(at::arange(1, 4, at::kDouble));
   }
   static Tensor slope() { return at::tensor({0.3, -0.4, 1.2}, at::kDouble); }
 
-  std::function<Tensor(const Tensor& w, int64_t step, int64_t micro_batch)> loss_of = [](const Tensor& w, int64_t, int64_t) {
-    return (w * slope()).sum();
-  };
+  std::function<Tensor(const Tensor& w, int64_t step, int64_t micro_batch)> loss_of =
+      [](const Tensor& w, int64_t, int64_t) { return (w * slope()).sum(); };
   Tensor auxiliary_slope;  // where defined, each micro-batch has an auxiliary loss of this times w
   std::function<std::optional<observe::Metrics>(bool whole, const std::function<bool()>& go_on)> on_evaluate =
       [](bool, const std::function<bool()>&) {
@@ -80,7 +83,8 @@ class VectorTask final : public Task {
   std::vector<data::SampleRange> passed_over;
   int64_t sample_of(int64_t step) const {
     int64_t sample = step - 1;
-    for (const data::SampleRange& range : passed_over) sample += sample >= range.begin ? range.end - range.begin : 0;
+    for (const data::SampleRange& range : passed_over)
+      sample += sample >= range.begin ? range.end - range.begin : 0;
     return sample;
   }
   std::optional<data::SampleRange> samples_of(int64_t first_step, int64_t last_step) const override {
@@ -96,12 +100,15 @@ class VectorTask final : public Task {
   }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     Tensor w = parameter_->use();
-    if (auxiliary_slope.defined()) w = context.join_auxiliary_loss("layers.0", w, (w * auxiliary_slope).sum());
+    if (auxiliary_slope.defined())
+      w = context.join_auxiliary_loss("layers.0", w, (w * auxiliary_slope).sum());
     const Tensor loss = loss_of(w, step_, micro_batch);
     if (context.inspect) context.inspect("block of micro-batch " + std::to_string(micro_batch), loss);
     return loss;
   }
-  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override { return on_evaluate(whole, go_on); }
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override {
+    return on_evaluate(whole, go_on);
+  }
   std::optional<TaskSample> sample() override { return TaskSample{"prompt", "text"}; }
 
  private:

@@ -35,7 +35,8 @@ TEST_P(StateOfDecoding, IsAsLargeAsPlanned) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, StateOfDecoding, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Small, StateOfDecoding, ::testing::ValuesIn(small_models()),
+                         [](const auto& named) { return named.param.name; });
 
 }  // namespace
 }  // namespace longhaul::train

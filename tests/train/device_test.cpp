@@ -1,7 +1,8 @@
 // ctest: label=full timeout=300
-// Training where tensors do not live on the CPU. On the pretended device (support/pretended_device.h) steps, checkpoints, the numeric
-// guard, decoding and scoring give what the CPU gives, and the host waits for values at two places of a step only. On the meta device
-// whole presets run a step, forward, backward and update, without a byte.
+// Training where tensors do not live on the CPU. On the pretended device (support/pretended_device.h) steps,
+// checkpoints, the numeric guard, decoding and scoring give what the CPU gives, and the host waits for values
+// at two places of a step only. On the meta device whole presets run a step, forward, backward and update,
+// without a byte.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -31,7 +32,8 @@ using namespace longhaul::testing;
 // Two micro-batches of packed documents, one of a single token.
 class Documents final : public Task {
  public:
-  Documents(const recipe::ModelConfig& config, const char* dtype, at::Device device) : decoder_(config, Precision::named(dtype), device) {
+  Documents(const recipe::ModelConfig& config, const char* dtype, at::Device device)
+      : decoder_(config, Precision::named(dtype), device) {
     decoder_.parameters().initialise(3);
   }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
@@ -52,8 +54,11 @@ class Documents final : public Task {
 
 struct Training {
   Training(const recipe::ModelConfig& config, const char* dtype, at::Device device)
-      : task(config, dtype, device), optimizer(optim::make_optimizer({}, task.parameters(), task.precision())) {}
-  StepResult step() { return run_step(task, *optimizer, ranks, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1}); }
+      : task(config, dtype, device),
+        optimizer(optim::make_optimizer({}, task.parameters(), task.precision())) {}
+  StepResult step() {
+    return run_step(task, *optimizer, ranks, ++steps, {.lr = 0.01, .clip_norm = 0.5, .seed = 1});
+  }
 
   Documents task;
   parallel::Ranks ranks;
@@ -67,8 +72,10 @@ std::vector<Tensor> state_of(optim::Optimizer& optimizer) {
   return copies;
 }
 
-// floor: below it is noise. The gradient of a key's bias is zero but for rounding (softmax does not see what all keys share).
-void expect_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance, double floor = 0) {
+// floor: below it is noise. The gradient of a key's bias is zero but for rounding (softmax does not see what
+// all keys share).
+void expect_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance,
+                  double floor = 0) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     const Tensor wide = expected[i].to(at::kDouble), difference = (found[i].to(at::kDouble) - wide).abs();
@@ -86,7 +93,8 @@ class OnAPretendedDevice : public ::testing::TestWithParam<NamedConfig> {
 };
 
 TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
-  // fp64: other orders of sums. Lower precisions: losses to their rounding; a wrong gradient shows above all of these.
+  // fp64: other orders of sums. Lower precisions: losses to their rounding; a wrong gradient shows above all
+  // of these.
   const std::pair<const char*, double> precisions[] = {{"fp64", 1e-9}, {"fp32", 1e-4}, {"bf16", 2e-2}};
   const std::string left_out = GetParam().name.size() % 2 == 0 ? "fp32" : "bf16";  // by day one of the two
   for (const auto& [dtype, tolerance] : precisions) {
@@ -96,17 +104,23 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
     for (int step = 0; step < 3; ++step) {
       const StepResult found = there.step(), expected = here.step();
       // In bf16 twice as much behind a step, for the reason below.
-      EXPECT_NEAR(found.loss, expected.loss, (step > 0 && tolerance > 1e-2 ? 2 : 1) * tolerance * expected.loss) << dtype;
-      EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss, tolerance * std::max(expected.auxiliary_loss, 1e-3)) << dtype;
-      // In bf16 of the first step only: Adam makes of a nearly zero gradient, which is its rounding, a step of full length, and after two such
-      // steps either norm is 6 % from fp64's.
+      EXPECT_NEAR(found.loss, expected.loss,
+                  (step > 0 && tolerance > 1e-2 ? 2 : 1) * tolerance * expected.loss)
+          << dtype;
+      EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss,
+                  tolerance * std::max(expected.auxiliary_loss, 1e-3))
+          << dtype;
+      // In bf16 of the first step only: Adam makes of a nearly zero gradient, which is its rounding, a step
+      // of full length, and after two such steps either norm is 6 % from fp64's.
       if (step == 0 || tolerance < 1e-2) {
         EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, tolerance * expected.gradient_norm) << dtype;
       }
       EXPECT_FALSE(found.skipped);
     }
-    // Adam turns a gradient that is nearly zero into a step of full length: only fp64 can be compared weight by weight.
-    if (std::string(dtype) == "fp64") expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6, 1e-10);
+    // Adam turns a gradient that is nearly zero into a step of full length: only fp64 can be compared weight
+    // by weight.
+    if (std::string(dtype) == "fp64")
+      expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 1e-6, 1e-10);
   }
 }
 
@@ -114,27 +128,33 @@ TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
 TEST(PretendedDevice, WeightGradientsAreNotRounded) {
   if (libtorch_has_cuda()) GTEST_SKIP() << "LibTorch with CUDA takes no second accelerator";
   const at::Device device = pretended_device();
-  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16), dy = random_tensor({300, 16}, 2, at::kBFloat16);
+  const Tensor x = random_tensor({300, 24}, 1, at::kBFloat16),
+               dy = random_tensor({300, 16}, 2, at::kBFloat16);
   const Tensor sink = at::zeros({16, 24}, at::TensorOptions().dtype(at::kFloat).device(device));
   kernels::add_weight_gradient(sink, to_device(dy, device), to_device(x, device));
   expect_close({sink.cpu()}, {at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble))}, 1e-6);
 }
 
-// A step reads the losses, the norm, and of experts how busy they were. A micro-batch reads its ids (are they in the table?), positions where they are learned, and the
-// loss's upstream gradient; experts, once a layer, how many rows each got.
+// A step reads the losses, the norm, and of experts how busy they were. A micro-batch reads its ids (are they
+// in the table?), positions where they are learned, and the loss's upstream gradient; experts, once a layer,
+// how many rows each got.
 TEST_P(OnAPretendedDevice, TheHostWaitsSeldom) {
   Training there(GetParam().config, "fp32", *device_);
   there.step();
   pretended_reads();
   there.step();
   const auto& config = GetParam().config;
-  const int64_t losses_and_load = config.experts > 0 ? 3 : 1, norm = 1, positions = config.position == recipe::Position::kLearned ? 1 : 0;
-  EXPECT_LE(pretended_reads(), losses_and_load + norm + 2 * (2 + positions + (config.experts > 0 ? config.layers : 0)));
+  const int64_t losses_and_load = config.experts > 0 ? 3 : 1, norm = 1,
+                positions = config.position == recipe::Position::kLearned ? 1 : 0;
+  EXPECT_LE(pretended_reads(),
+            losses_and_load + norm + 2 * (2 + positions + (config.experts > 0 ? config.layers : 0)));
 }
 
-// Copies are queued ahead of the next step and land while it runs; what is written is the state at the time of the save.
+// Copies are queued ahead of the next step and land while it runs; what is written is the state at the time
+// of the save.
 TEST_P(OnAPretendedDevice, ACheckpointHoldsTheStateOfItsStep) {
-  const auto folder = std::filesystem::temp_directory_path() / ("longhaul-device-" + GetParam().name + std::to_string(::getpid()));
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("longhaul-device-" + GetParam().name + std::to_string(::getpid()));
   Training there(GetParam().config, "bf16", *device_), other(GetParam().config, "bf16", *device_),
       here(GetParam().config, "bf16", at::kCPU);
   there.step();
@@ -167,7 +187,8 @@ TEST_P(OnAPretendedDevice, ANanIsNamed) {
   size_t part = 0;
   model::Parameter* parameter = there.task.parameters().holder_of("layers.1.mixer.output.weight", &part);
   if (parameter == nullptr)
-    parameter = there.task.parameters().holder_of("layers.1.mixer.softmax.output.weight", &part);  // of two branches
+    // of two branches
+    parameter = there.task.parameters().holder_of("layers.1.mixer.softmax.output.weight", &part);
   ASSERT_NE(parameter, nullptr);
   parameter->part_of(parameter->value.detach(), part).flatten().narrow(0, 5, 1).fill_(std::nan(""));
   const StepResult result = there.step();
@@ -177,12 +198,16 @@ TEST_P(OnAPretendedDevice, ANanIsNamed) {
 }
 
 TEST_P(OnAPretendedDevice, TextsAndScoresEqualTheCpus) {
-  model::Decoder here = filled_decoder(GetParam().config), there(GetParam().config, Precision::named("fp64"), *device_);
+  model::Decoder here = filled_decoder(GetParam().config),
+                 there(GetParam().config, Precision::named("fp64"), *device_);
   const at::NoGradGuard no_gradient;
-  for (size_t i = 0; i < here.parameters().all().size(); ++i) there.parameters().all()[i]->value.copy_(here.parameters().all()[i]->value);
+  for (size_t i = 0; i < here.parameters().all().size(); ++i)
+    there.parameters().all()[i]->value.copy_(here.parameters().all()[i]->value);
   const generate::GenerateSettings greedy{.tokens = 8, .temperature = 0, .stop_ids = {28}};
-  EXPECT_EQ(generate::generate(there, {3, 1, 4}, greedy).ids, generate::generate(here, {3, 1, 4}, greedy).ids);
-  const auto ids = random_ids(12, GetParam().config.vocabulary, 9), labels = random_ids(12, GetParam().config.vocabulary, 10);
+  EXPECT_EQ(generate::generate(there, {3, 1, 4}, greedy).ids,
+            generate::generate(here, {3, 1, 4}, greedy).ids);
+  const auto ids = random_ids(12, GetParam().config.vocabulary, 9),
+             labels = random_ids(12, GetParam().config.vocabulary, 10);
   model::LocalOps ops;
   const auto each = [&](model::Decoder& decoder) {
     model::Context context(ops, decoder.precision());
@@ -196,11 +221,13 @@ TEST_P(OnAPretendedDevice, TextsAndScoresEqualTheCpus) {
 INSTANTIATE_TEST_SUITE_P(Small, OnAPretendedDevice, ::testing::ValuesIn(small_models()),
                          [](const auto& named) { return named.param.name; });
 
-// Operators on meta tensors refuse tensors of the host, so a table or a decay that stayed behind is found at the size of real models.
+// Operators on meta tensors refuse tensors of the host, so a table or a decay that stayed behind is found at
+// the size of real models.
 TEST(OnMeta, PresetsRunAWholeStep) {
-  for (const char* preset :
-       {"deltanet-1.3b", "deltanet-kda-1.3b", "gpt2-124m", "first-run", "hgrn2-1.3b", "hybrid-bench", "linear-bench", "llama-3-8b"}) {
-    const recipe::ModelConfig config = recipe::load_defaults({std::string("model.preset=") + preset}).recipe.model;
+  for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "gpt2-124m", "first-run", "hgrn2-1.3b",
+                             "hybrid-bench", "linear-bench", "llama-3-8b"}) {
+    const recipe::ModelConfig config =
+        recipe::load_defaults({std::string("model.preset=") + preset}).recipe.model;
     const Precision precision = Precision::named("bf16");
     model::Decoder decoder(config, precision, at::kMeta);
     decoder.parameters().initialise(1);

@@ -1,6 +1,6 @@
-// Steps of a decoder some of whose tensors are frozen, beside steps of the same decoder that trains as a whole
-// and whose gradients of those tensors are set to zero by hand (an optimizer without weight decay leaves such
-// tensors as they are).
+// Steps of a decoder some of whose tensors are frozen, beside steps of the same decoder that trains as a
+// whole and whose gradients of those tensors are set to zero by hand (an optimizer without weight decay
+// leaves such tensors as they are).
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ namespace {
 using Patterns = std::vector<std::string>;
 
 recipe::ModelConfig hybrid_with_experts(const Patterns& frozen) {
-  recipe::ModelConfig config{.layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
+  recipe::ModelConfig config{
+      .layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
   config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kSoftmax};
   config.intermediate = 16;
   config.experts = 2;
@@ -38,7 +39,8 @@ class TwelveTokens final : public Task {
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 24, .tokens = 24}; }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     const Tensor ids = at::arange(12, at::kLong).add(micro_batch).remainder(20);
-    return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)), ids.add(1).remainder(20));
+    return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)),
+                         ids.add(1).remainder(20));
   }
 
  private:
@@ -48,9 +50,11 @@ class TwelveTokens final : public Task {
 struct Trained {
   explicit Trained(const Patterns& frozen, const char* optimizer_name)
       : task(hybrid_with_experts(frozen)),
-        optimizer(optim::make_optimizer({.name = optimizer_name, .weight_decay = 0}, task.parameters(), task.precision())) {}
+        optimizer(optim::make_optimizer({.name = optimizer_name, .weight_decay = 0}, task.parameters(),
+                                        task.precision())) {}
   void step(int64_t number, std::function<void()> with_gradients) {
-    const StepResult result = run_step(task, *optimizer, ranks, number, {.lr = 0.01, .with_gradients = std::move(with_gradients)});
+    const StepResult result =
+        run_step(task, *optimizer, ranks, number, {.lr = 0.01, .with_gradients = std::move(with_gradients)});
     EXPECT_FALSE(result.skipped);
     norm = result.gradient_norm;
   }
@@ -68,9 +72,10 @@ struct Trained {
   double norm = 0;
 };
 
-const std::vector<Patterns> kPatterns = {{"embedding.weight"}, {"layers.0.*"},         {"embedding.weight", "layers.0.*"},
-                                         {"layers.*.mixer.*"}, {"layers.1.experts.*"}, {"*router*", "*norm*"},
-                                         {"layers.*"}};
+const std::vector<Patterns> kPatterns = {
+    {"embedding.weight"}, {"layers.0.*"},         {"embedding.weight", "layers.0.*"},
+    {"layers.*.mixer.*"}, {"layers.1.experts.*"}, {"*router*", "*norm*"},
+    {"layers.*"}};
 
 TEST(FrozenTensors, StayAsTheyAreAndTheOthersTrainAsIfTheirGradientWereZero) {
   for (const char* const optimizer : {"adamw", "muon"}) {
@@ -116,7 +121,8 @@ TEST(FrozenTensors, HaveNoGradientAndNoState) {
   int64_t moments = 0;
   for (const optim::StateTensor& tensor : frozen.optimizer->state()) {
     if (tensor.kind == "master") continue;
-    EXPECT_FALSE(layout::is_frozen({"layers.0.*", "embedding.weight"}, tensor.name)) << tensor.kind << " of " << tensor.name;
+    EXPECT_FALSE(layout::is_frozen({"layers.0.*", "embedding.weight"}, tensor.name))
+        << tensor.kind << " of " << tensor.name;
     moments += tensor.view.numel();
   }
   EXPECT_EQ(moments, 2 * trained) << "AdamW's two";

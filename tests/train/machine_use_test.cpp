@@ -15,7 +15,9 @@ TEST(MachineUseOfSteps, JoulesAreThoseSinceTheReportBefore) {
   make_folders(zone);
   write_text_atomically(zone / "name", "package-0\n");
   write_text_atomically(zone / "max_energy_range_uj", "1000000000\n");
-  const auto counted = [&](const char* microjoules) { write_text_atomically(zone / "energy_uj", microjoules); };
+  const auto counted = [&](const char* microjoules) {
+    write_text_atomically(zone / "energy_uj", microjoules);
+  };
   counted("5000000");
   MachineUse use(EnergyMeter(folder.path()));
   const auto told = [&] {

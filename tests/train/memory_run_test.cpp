@@ -1,6 +1,6 @@
-// A run with a memory tier around the task whose numbers are known: what a start goes on from, to the bit, when saves are due, what is told
-// of those that fail, and that nothing is left behind. With model and ranks: tests/checkpoint/memory_tier_test.cpp,
-// tests/cli/memory_tier_run_test.cpp.
+// A run with a memory tier around the task whose numbers are known: what a start goes on from, to the bit,
+// when saves are due, what is told of those that fail, and that nothing is left behind. With model and ranks:
+// tests/checkpoint/memory_tier_test.cpp, tests/cli/memory_tier_run_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,9 +36,10 @@ class FullMemory final : public storage::WrappedFileSystem {
 class MemoryRun : public ::testing::Test {
  protected:
   TrainerOptions options(std::vector<std::string> more = {}, bool tier = true) const {
-    std::vector<std::string> overrides{"train.steps=8",    "train.checkpoint_every=0",       "train.evaluate_every=0",
-                                       "optim.lr=0.5",     "optim.warmup_steps=0",           "optim.schedule=constant",
-                                       "train.dtype=fp64", "train.checkpoint_memory_every=1"};
+    std::vector<std::string> overrides{"train.steps=8",          "train.checkpoint_every=0",
+                                       "train.evaluate_every=0", "optim.lr=0.5",
+                                       "optim.warmup_steps=0",   "optim.schedule=constant",
+                                       "train.dtype=fp64",       "train.checkpoint_memory_every=1"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     TrainerOptions options{.recipe = recipe::load_defaults(overrides), .run_folder = folder_ / run};
     if (tier) options.tier = checkpoint::TierPlace{.tier = folder_ / "tier", .node = "a"};
@@ -49,7 +50,8 @@ class MemoryRun : public ::testing::Test {
   Tensor start(const TrainerOptions& options, int64_t killed_behind = -1) {
     testing::VectorTask task;
     if (loss_of) task.loss_of = loss_of;
-    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     fs::create_directories(folder_ / run);
     observe::EventWriter events({.path = folder_ / run / "events.jsonl"});
     testing::ScriptedControl control;
@@ -79,7 +81,8 @@ class MemoryRun : public ::testing::Test {
   std::vector<std::string> in_tier() const {
     std::vector<std::string> names;
     if (!fs::exists(folder_ / "tier")) return names;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "tier")) names.push_back(entry.path().filename().string());
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "tier"))
+      names.push_back(entry.path().filename().string());
     return names;
   }
   Tensor uninterrupted() {
@@ -92,7 +95,8 @@ class MemoryRun : public ::testing::Test {
   TemporaryFolder folder_;
   std::string run = "run";
   std::function<Tensor(const Tensor& w, int64_t step, int64_t micro_batch)> loss_of;  // null: the task's own
-  int64_t times_there = 1, times_there_ = 0;                                          // behind a step before the process is killed there
+  // behind a step before the process is killed there
+  int64_t times_there = 1, times_there_ = 0;
   FullMemory files_{storage::local_file_system()};
 };
 
@@ -123,7 +127,8 @@ TEST_F(MemoryRun, TheNodesOwnDiskHasWhatItsMemoryLost) {
   EXPECT_EQ(resumed[0].step, 1);
   EXPECT_EQ(resumed[0].source, "memory");
   for (const auto& entry : fs::recursive_directory_iterator(folder_ / "disk"))
-    EXPECT_FALSE(entry.is_regular_file()) << entry.path() << ": the run has ended, and its state is on the disk of all";
+    EXPECT_FALSE(entry.is_regular_file())
+        << entry.path() << ": the run has ended, and its state is on the disk of all";
 }
 
 // The same step from the disk: to the bit what it is from memory.
@@ -141,7 +146,8 @@ TEST_F(MemoryRun, WhatComesFromMemoryIsWhatComesFromTheDisk) {
 TEST_F(MemoryRun, TheDiskIsTakenWhereItHasTheNewerOne) {
   const Tensor whole = uninterrupted();
   start(options(), 3);
-  start(options({"train.checkpoint_every=4"}, false), 5);  // of a later start, without the tier; it begins anew, for nothing is on the disk
+  // of a later start, without the tier; it begins anew, for nothing is on the disk
+  start(options({"train.checkpoint_every=4"}, false), 5);
   EXPECT_TRUE(at::equal(start(options()), whole));
   const auto resumed = events<observe::Resume>();
   ASSERT_EQ(resumed.size(), 1u);
@@ -193,14 +199,16 @@ TEST_F(MemoryRun, MemoryThatIsFullEndsNothingAndIsToldOnce) {
   EXPECT_EQ(events<observe::CheckpointSaved>().size(), 2u);
 }
 
-// Steps 45 and 47 jump: back to 35. Memory has step 46, and nothing of 35 yet. A process that dies there goes on there, and not from a step that was given up.
+// Steps 45 and 47 jump: back to 35. Memory has step 46, and nothing of 35 yet. A process that dies there goes
+// on there, and not from a step that was given up.
 TEST_F(MemoryRun, WhatARollbackGivesUpIsGivenUpInMemoryToo) {
   loss_of = [](const Tensor& w, int64_t step, int64_t) {
     return (w * testing::VectorTask::slope()).sum() * (step == 45 || step == 47 ? 100 : 1);
   };
-  const std::vector<std::string> with{"train.steps=60",    "train.checkpoint_every=5",        "train.checkpoint_keep=0",
-                                      "optim.lr=0.001",    "guard.on_spike=roll_back",        "guard.spike_back=10",
-                                      "optim.clip_norm=0", "train.checkpoint_memory_every=23"};
+  const std::vector<std::string> with{"train.steps=60",           "train.checkpoint_every=5",
+                                      "train.checkpoint_keep=0",  "optim.lr=0.001",
+                                      "guard.on_spike=roll_back", "guard.spike_back=10",
+                                      "optim.clip_norm=0",        "train.checkpoint_memory_every=23"};
   run = "whole";
   const Tensor whole = start(options(with, false));
   run = "run";
@@ -227,7 +235,8 @@ TEST_F(MemoryRun, AsOftenAsItCostsAHundredthOfTheTime) {
   EXPECT_EQ(steps_between(0.011, 1), 2);
   EXPECT_EQ(steps_between(0.5, 0.1), 500);
   EXPECT_EQ(steps_between(1, 0), 1);
-  start(options({"train.checkpoint_memory_every=-1"}), 5);  // the first step's is saved, for nothing is known of costs
+  // the first step's is saved, for nothing is known of costs
+  start(options({"train.checkpoint_memory_every=-1"}), 5);
   EXPECT_THAT(in_tier(), Contains("manifest.json"));
 }
 
@@ -245,7 +254,8 @@ TEST_F(MemoryRun, DalysIntervalBetweenCheckpointsOnTheDisk) {
   EXPECT_NEAR(interval.interval_s(), 600, 0.2) << "never two at once";
   interval.ended(ended(600, 0));
   EXPECT_EQ(interval.interval_s(), 1800) << "at most half an hour";
-  SaveInterval failing(train, {.trained_s = 3 * 3600, .failures = 3});  // three hours expected and three seen, four failures
+  // three hours expected and three seen, four failures
+  SaveInterval failing(train, {.trained_s = 3 * 3600, .failures = 3});
   failing.ended(ended(10, 0));
   EXPECT_NEAR(failing.interval_s(), plan::daly_interval_s(10, 1.5 * 3600), 0.2);
   EXPECT_FALSE(failing.due());
@@ -265,7 +275,9 @@ TEST_F(MemoryRun, EarlierStartsThatEndedWithoutAWordCountAsFailures) {
 // A start that told of its own end by an error has failed too: a lost machine makes its ranks say so.
 TEST_F(MemoryRun, EarlierStartsThatEndedByAnErrorCountAsFailures) {
   start(options({"train.steps=2"}));
-  loss_of = [](const Tensor& w, int64_t step, int64_t) { return step == 4 ? testing::nan_gradient(w) : w.sum(); };
+  loss_of = [](const Tensor& w, int64_t step, int64_t) {
+    return step == 4 ? testing::nan_gradient(w) : w.sum();
+  };
   EXPECT_THROW(start(options({"train.skip_nonfinite=false"})), Error);
   ASSERT_EQ(events<observe::End>().size(), 2u);
   EXPECT_EQ(events<observe::End>().back().reason, "error");
@@ -274,8 +286,8 @@ TEST_F(MemoryRun, EarlierStartsThatEndedByAnErrorCountAsFailures) {
 
 // Nothing but the last state would be saved; with four failures within milliseconds more are.
 TEST_F(MemoryRun, WhereStartsFailedSoonTheNextOneSavesSoon) {
-  const std::vector<std::string> often{"train.checkpoint_every=-1", "train.mean_hours_to_failure=1e-12", "train.checkpoint_memory_every=0",
-                                       "train.steps=400"};
+  const std::vector<std::string> often{"train.checkpoint_every=-1", "train.mean_hours_to_failure=1e-12",
+                                       "train.checkpoint_memory_every=0", "train.steps=400"};
   for (int failure = 0; failure < 4; ++failure) start(options(often), 1);
   start(options(often));
   EXPECT_GE(events<observe::CheckpointSaved>().size(), 2u);

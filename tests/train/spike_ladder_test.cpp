@@ -1,5 +1,6 @@
-// The ladder around a task whose losses are written down: sample k has the loss of all others, or a hundred times that. Weights are compared bit for bit
-// with those of runs in which the same samples were left out by other means: by a NaN, or by a list that stood there from the beginning.
+// The ladder around a task whose losses are written down: sample k has the loss of all others, or a hundred
+// times that. Weights are compared bit for bit with those of runs in which the same samples were left out by
+// other means: by a NaN, or by a list that stood there from the beginning.
 #include "train/guards/spike_ladder.h"
 
 #include <gmock/gmock.h>
@@ -32,11 +33,12 @@ class Ladder : public ::testing::Test {
   };
 
   // Losses of samples (from 0) whose number is in `bad`, as often as it says; NaN at those in `nan`.
-  Run run(const std::string& name, std::vector<std::string> more, std::map<int64_t, int> bad, std::set<int64_t> nan = {},
-          testing::ScriptedControl control = {}) {
-    std::vector<std::string> overrides{"train.steps=60",          "train.checkpoint_every=5", "train.checkpoint_keep=0",
-                                       "train.evaluate_every=0",  "optim.lr=0.001",           "optim.warmup_steps=0",
-                                       "optim.schedule=constant", "optim.clip_norm=0",        "train.dtype=fp64"};
+  Run run(const std::string& name, std::vector<std::string> more, std::map<int64_t, int> bad,
+          std::set<int64_t> nan = {}, testing::ScriptedControl control = {}) {
+    std::vector<std::string> overrides{
+        "train.steps=60",          "train.checkpoint_every=5", "train.checkpoint_keep=0",
+        "train.evaluate_every=0",  "optim.lr=0.001",           "optim.warmup_steps=0",
+        "optim.schedule=constant", "optim.clip_norm=0",        "train.dtype=fp64"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     const std::filesystem::path folder = folder_ / name;
     testing::VectorTask task;
@@ -48,7 +50,8 @@ class Ladder : public ::testing::Test {
       return (w * testing::VectorTask::slope()).sum() * (now ? 100 : 1);
     };
     const TrainerOptions options{.recipe = recipe::load_defaults(overrides), .run_folder = folder};
-    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder / "events.jsonl"});
     Run result;
     try {
@@ -63,9 +66,11 @@ class Ladder : public ::testing::Test {
     for (const auto& event : observe::read_events(folder / "events.jsonl")) {
       if (const auto* alarm = std::get_if<observe::Alarm>(&event.body)) result.alarms.push_back(*alarm);
       if (const auto* step = std::get_if<observe::StepReport>(&event.body)) result.steps.push_back(*step);
-      if (const auto* resume = std::get_if<observe::Resume>(&event.body)) result.resumes.push_back(resume->step);
+      if (const auto* resume = std::get_if<observe::Resume>(&event.body))
+        result.resumes.push_back(resume->step);
     }
-    for (const auto& found : storage::list_checkpoints(files_, folder / "checkpoints")) result.checkpoints.push_back(found.name.step);
+    for (const auto& found : storage::list_checkpoints(files_, folder / "checkpoints"))
+      result.checkpoints.push_back(found.name.step);
     std::ranges::sort(result.checkpoints);
     return result;
   }
@@ -81,7 +86,8 @@ class Ladder : public ::testing::Test {
 };
 
 TEST_F(Ladder, TellingChangesNothing) {
-  const Run told = run("tell", {}, {{44, kAlways}}), off = run("off", {"guard.on_spike=off"}, {{44, kAlways}});
+  const Run told = run("tell", {}, {{44, kAlways}}),
+            off = run("off", {"guard.on_spike=off"}, {{44, kAlways}});
   EXPECT_THAT(kinds(told), ElementsAre("loss_spike"));
   EXPECT_THAT(told.alarms[0].message, HasSubstr("step 45"));
   EXPECT_THAT(kinds(off), IsEmpty());
@@ -89,7 +95,8 @@ TEST_F(Ladder, TellingChangesNothing) {
 }
 
 TEST_F(Ladder, ASpikeThatComesAgainIsLeftOutAsANanWouldBe) {
-  const Run skipped = run("skip", {"guard.on_spike=skip"}, {{44, kAlways}}), by_nan = run("nan", {"guard.on_spike=off"}, {}, {44});
+  const Run skipped = run("skip", {"guard.on_spike=skip"}, {{44, kAlways}}),
+            by_nan = run("nan", {"guard.on_spike=off"}, {}, {44});
   EXPECT_TRUE(skipped.weights.equal(by_nan.weights));
   EXPECT_THAT(kinds(skipped), ElementsAre("loss_spike"));
   ASSERT_EQ(skipped.steps.size(), 60u);
@@ -132,7 +139,8 @@ TEST_F(Ladder, TheSecondSpikeGoesBackAndPassesOverTheData) {
   EXPECT_TRUE(rolled.weights.equal(known.weights));
   EXPECT_EQ(rolled.steps.back().loss, known.steps.back().loss);
   EXPECT_EQ(rolled.steps.back().tokens, known.steps.back().tokens);
-  EXPECT_EQ(rolled.checkpoints, known.checkpoints);  // 40 and 45 of the course that was given up are those of the new one
+  // 40 and 45 of the course that was given up are those of the new one
+  EXPECT_EQ(rolled.checkpoints, known.checkpoints);
 }
 
 TEST_F(Ladder, NansTwiceGoBackToo) {
@@ -151,7 +159,9 @@ TEST_F(Ladder, SpikesFarApartAreLeftOutOneByOne) {
 TEST_F(Ladder, TheRateFallsWithEachRollbackAndTheLastSpikeEndsTheRun) {
   std::map<int64_t, int> bad;
   for (int64_t sample = 40; sample < 400; sample += 3) bad[sample] = kAlways;
-  const Run run = this->run("ends", {"guard.on_spike=roll_back", "guard.spike_back=10", "guard.rollbacks=2", "guard.rate_factor=0.5"}, bad);
+  const Run run = this->run(
+      "ends",
+      {"guard.on_spike=roll_back", "guard.spike_back=10", "guard.rollbacks=2", "guard.rate_factor=0.5"}, bad);
   ASSERT_TRUE(run.error);
   EXPECT_EQ(run.error->code(), ExitCode::kNumeric);
   EXPECT_THAT(run.error->what(), HasSubstr("after 2 rollbacks"));
@@ -159,14 +169,16 @@ TEST_F(Ladder, TheRateFallsWithEachRollbackAndTheLastSpikeEndsTheRun) {
   EXPECT_DOUBLE_EQ(run.steps.front().learning_rate, 0.001);
   EXPECT_DOUBLE_EQ(run.steps.back().learning_rate, 0.00025);
   // Whoever starts it again is where it was: the rollbacks are not forgotten.
-  const Run again =
-      this->run("ends", {"guard.on_spike=roll_back", "guard.spike_back=10", "guard.rollbacks=2", "guard.rate_factor=0.5"}, bad);
+  const Run again = this->run(
+      "ends",
+      {"guard.on_spike=roll_back", "guard.spike_back=10", "guard.rollbacks=2", "guard.rate_factor=0.5"}, bad);
   ASSERT_TRUE(again.error);
   EXPECT_EQ(again.resumes.size(), 3u);  // its own start, and no rollback
 }
 
 TEST_F(Ladder, WithoutACheckpointThereIsNoWayBack) {
-  const Run run = this->run("none", {"guard.on_spike=roll_back", "train.checkpoint_every=0"}, {{40, kAlways}, {41, kAlways}});
+  const Run run = this->run("none", {"guard.on_spike=roll_back", "train.checkpoint_every=0"},
+                            {{40, kAlways}, {41, kAlways}});
   ASSERT_TRUE(run.error);
   EXPECT_EQ(run.error->code(), ExitCode::kNumeric);
   EXPECT_THAT(run.error->what(), HasSubstr("no checkpoint to go back to"));
@@ -184,7 +196,8 @@ TEST_F(Ladder, ARunThatResumesJudgesAsOneThatWentOn) {
   EXPECT_THAT(kinds(parts), ElementsAre("loss_spike"));
 }
 
-// A spike before the stop and one behind it: the second of two that lie close together, whoever has seen the first.
+// A spike before the stop and one behind it: the second of two that lie close together, whoever has seen the
+// first.
 TEST_F(Ladder, TheFirstOfTwoSpikesIsNotForgottenBetweenStarts) {
   const std::vector<std::string> with{"guard.on_spike=roll_back", "guard.spike_back=10"};
   const std::map<int64_t, int> bad{{44, kAlways}, {48, kAlways}};

@@ -22,7 +22,8 @@ class NanOnOneRank final : public Task {
  public:
   explicit NanOnOneRank(const parallel::Ranks& ranks)
       : ranks_(ranks),
-        decoder_(longhaul::testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining, ranks.place()) {
+        decoder_(longhaul::testing::small_config(), Precision::named("fp32"), at::kCPU, model::Use::kTraining,
+                 ranks.place()) {
     decoder_.parameters().initialise(1);
   }
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
@@ -67,7 +68,8 @@ std::vector<ThreeSteps> three_steps(int64_t zero) {
     }
     EXPECT_EQ(optimizer->steps(), 2);
     if (parallel::Sharding* sharding = ranks.sharding_of(task.parameters())) sharding->gather_values();
-    for (const auto& parameter : task.parameters().all()) own.values.push_back(parameter->value.detach().clone());
+    for (const auto& parameter : task.parameters().all())
+      own.values.push_back(parameter->value.detach().clone());
   });
   return seen;
 }
@@ -93,8 +95,8 @@ class SignallingCalls final : public comm::Wrapper {
  public:
   SignallingCalls(std::shared_ptr<comm::Communicator> inner, std::string name, std::atomic<bool>& entered)
       : Wrapper(std::move(inner)), name_(std::move(name)), entered_(entered) {}
-  SignallingCalls(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place, std::string name,
-                  std::atomic<bool>& entered)
+  SignallingCalls(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place,
+                  std::string name, std::atomic<bool>& entered)
       : Wrapper(std::move(inner), std::move(place)), name_(std::move(name)), entered_(entered) {}
   comm::Work start(comm::Call call) override {
     if (call.options.name == name_) entered_ = true;
@@ -110,7 +112,8 @@ class SignallingCalls final : public comm::Wrapper {
   std::atomic<bool>& entered_;
 };
 
-// One rank comes to the first call of all only when the other one is in it: they came apart, and both say by how much.
+// One rank comes to the first call of all only when the other one is in it: they came apart, and both say by
+// how much.
 TEST(StepOfRanks, TellsHowFarApartRanksCameBehindTheirPasses) {
   std::vector<std::optional<double>> skews(2), unasked(2);
   std::atomic<bool> first_is_there = false;

@@ -13,7 +13,8 @@ namespace longhaul::train {
 namespace {
 
 recipe::ModelConfig tiny_model() {
-  recipe::ModelConfig config{.layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
+  recipe::ModelConfig config{
+      .layers = 2, .hidden = 16, .vocabulary = 20, .heads = 2, .head_dim = 8, .softmax = {.kv_heads = 1}};
   config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kSoftmax};
   config.intermediate = 16;
   config.softmax.rotary_dim = 4;
@@ -31,7 +32,8 @@ class RandomTokens final : public Task {
   StepWork prepare(int64_t) override { return {.micro_batches = 2, .weight = 24, .tokens = 24}; }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor&) override {
     const Tensor ids = at::arange(12, at::kLong).add(micro_batch).remainder(20);
-    return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)), ids.add(1).remainder(20));
+    return decoder_.loss(context, decoder_.hidden(context, ids, layout::make_single(12)),
+                         ids.add(1).remainder(20));
   }
 
  private:
@@ -46,7 +48,9 @@ std::vector<Tensor> copy_values(Task& task) {
 
 class StepGuard : public ::testing::Test {
  protected:
-  StepResult step(int64_t number) { return run_step(task_, *optimizer_, ranks_, number, {.lr = 0.01, .clip_norm = 1}); }
+  StepResult step(int64_t number) {
+    return run_step(task_, *optimizer_, ranks_, number, {.lr = 0.01, .clip_norm = 1});
+  }
   Tensor tensor(const std::string& logical_name) {
     size_t part = 0;
     model::Parameter* parameter = task_.parameters().holder_of(logical_name, &part);
@@ -55,7 +59,8 @@ class StepGuard : public ::testing::Test {
 
   RandomTokens task_;
   parallel::Ranks ranks_;
-  std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer({}, task_.parameters(), task_.precision());
+  std::unique_ptr<optim::Optimizer> optimizer_ =
+      optim::make_optimizer({}, task_.parameters(), task_.precision());
 };
 
 TEST_F(StepGuard, AStepChangesWeightsAndLowersTheLoss) {
@@ -81,8 +86,10 @@ TEST_F(StepGuard, ANanIsNamedByItsFirstBlockAndChangesNothing) {
     EXPECT_EQ(result.skipped->phase, block == "loss" ? "loss" : "forward");
     EXPECT_EQ(optimizer_->steps(), 1);
     const auto after = copy_values(task_);
-    for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
-    for (const auto& parameter : task_.parameters().all()) EXPECT_EQ(parameter->grad.abs().max().item<double>(), 0);
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_TRUE(at::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
+    for (const auto& parameter : task_.parameters().all())
+      EXPECT_EQ(parameter->grad.abs().max().item<double>(), 0);
     weight.flatten()[5].fill_(kept);
   }
   EXPECT_FALSE(step(2).skipped);  // and training goes on
@@ -105,7 +112,9 @@ TEST(StepOverflow, GradientsWhoseSquaresAreNoNumbersChangeNothing) {
   SteepTokens task;
   parallel::Ranks ranks;
   const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());
-  const auto run = [&](double clip_norm) { return run_step(task, *optimizer, ranks, 1, {.lr = 0.01, .clip_norm = clip_norm}); };
+  const auto run = [&](double clip_norm) {
+    return run_step(task, *optimizer, ranks, 1, {.lr = 0.01, .clip_norm = clip_norm});
+  };
   ASSERT_FALSE(run(0).skipped);
   task.steepness = 1e25;
   const auto before = copy_values(task);
@@ -117,14 +126,16 @@ TEST(StepOverflow, GradientsWhoseSquaresAreNoNumbersChangeNothing) {
   EXPECT_EQ(optimizer->steps(), 1);
   const auto after = copy_values(task);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
-  for (const auto& parameter : task.parameters().all()) EXPECT_EQ(parameter->grad.abs().max().item<double>(), 0);
+  for (const auto& parameter : task.parameters().all())
+    EXPECT_EQ(parameter->grad.abs().max().item<double>(), 0);
   // Scaled down to a norm of 1 they are gradients like all others.
   EXPECT_FALSE(run(1).skipped);
   for (const optim::StateTensor& state : optimizer->state())
     EXPECT_TRUE(state.view.isfinite().all().item<bool>()) << state.kind << " of " << state.name;
 }
 
-// The vector task's step beside the same numbers by hand. An epsilon far above the gradients: Adam would hide their scale.
+// The vector task's step beside the same numbers by hand. An epsilon far above the gradients: Adam would hide
+// their scale.
 class StepByHand : public ::testing::Test {
  protected:
   static recipe::OptimOptions options(double clip_norm) { return {.eps = 10, .clip_norm = clip_norm}; }
@@ -137,7 +148,8 @@ class StepByHand : public ::testing::Test {
 
   testing::VectorTask task_;
   parallel::Ranks ranks_;
-  std::unique_ptr<optim::Optimizer> optimizer_ = optim::make_optimizer(options(0), task_.parameters(), task_.precision());
+  std::unique_ptr<optim::Optimizer> optimizer_ =
+      optim::make_optimizer(options(0), task_.parameters(), task_.precision());
   testing::Tensors by_hand_{{"w", at::arange(1, 4, at::kDouble)}};
   const Tensor mean_ = 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
 };
@@ -169,7 +181,8 @@ TEST_F(StepByHand, AGradientAboveTheLimitIsClipped) {
 TEST_F(StepByHand, AuxiliaryLossesAreTrainedAndToldApart) {
   task_.auxiliary_slope = at::tensor({-2.0, 5.0, 0.25}, at::kDouble);
   const Tensor both = mean_ + 2 * task_.auxiliary_slope / testing::VectorTask::kWeight;
-  const double auxiliary = (task_.value() * task_.auxiliary_slope).sum().item<double>() * 2 / testing::VectorTask::kWeight;
+  const double auxiliary =
+      (task_.value() * task_.auxiliary_slope).sum().item<double>() * 2 / testing::VectorTask::kWeight;
   const double loss = (task_.value() * mean_).sum().item<double>();
   testing::AdamwByHand(options(0)).step(by_hand_, {{"w", both}}, 0.5);
   const StepResult result = step(1, 0.5, 0);
@@ -198,7 +211,8 @@ TEST_F(StepByHand, ANanGradientBehindAFiniteLossChangesNothing) {
   expect_value(by_hand_["w"]);
 }
 
-// Micro-batches whose gradients are a and b of weight 4 each: the first one's norm is |a| / 4, and the step is what it is without the measurement.
+// Micro-batches whose gradients are a and b of weight 4 each: the first one's norm is |a| / 4, and the step
+// is what it is without the measurement.
 TEST_F(StepByHand, TheFirstMicroBatchIsMeasuredAloneAndTheStepIsTheSame) {
   const Tensor a = at::tensor({3.0, 0.0, 4.0}, at::kDouble), b = at::tensor({-1.0, 2.0, 0.5}, at::kDouble);
   task_.loss_of = [&](const Tensor& w, int64_t, int64_t m) { return (w * (m == 0 ? a : b)).sum(); };
@@ -251,7 +265,8 @@ TEST(StepWithExperts, RoutersLearnFromTheirAuxiliaryLoss) {
     config.z_loss = 0;
     RandomTokens task(config, "fp64");
     parallel::Ranks ranks;
-    const auto optimizer = optim::make_optimizer({.eps = 10, .weight_decay = 0}, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer({.eps = 10, .weight_decay = 0}, task.parameters(), task.precision());
     const Tensor router = task.parameters().holder_of("layers.0.router.weight")->value.detach();
     const Tensor before = router.clone();
     const StepResult result = run_step(task, *optimizer, ranks, 1, {.lr = 1});

@@ -1,5 +1,5 @@
-// The loop around a task whose numbers are known: what a step is given and reports, when a run ends and on what, and that the state at the
-// end is on the disk before anything else happens.
+// The loop around a task whose numbers are known: what a step is given and reports, when a run ends and on
+// what, and that the state at the end is on the disk before anything else happens.
 #include "train/trainer.h"
 
 #include <gmock/gmock.h>
@@ -34,9 +34,10 @@ class TrainerLoop : public ::testing::Test {
   };
 
   TrainerOptions options(std::vector<std::string> more = {}) const {
-    std::vector<std::string> overrides{"train.steps=6",   "train.checkpoint_every=0", "train.evaluate_every=0",  "optim.lr=0.5",
-                                       "optim.eps=1",     "optim.warmup_steps=0",     "optim.schedule=constant", "optim.clip_norm=0",
-                                       "train.dtype=fp64"};
+    std::vector<std::string> overrides{
+        "train.steps=6",   "train.checkpoint_every=0", "train.evaluate_every=0",  "optim.lr=0.5",
+        "optim.eps=1",     "optim.warmup_steps=0",     "optim.schedule=constant", "optim.clip_norm=0",
+        "train.dtype=fp64"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(overrides), .run_folder = folder_.path()};
   }
@@ -44,7 +45,8 @@ class TrainerLoop : public ::testing::Test {
   Start start(const TrainerOptions& options, testing::ScriptedControl control = {}) {
     testing::VectorTask task;
     if (configure) configure(task);
-    const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
+    const auto optimizer =
+        optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder_ / "events.jsonl"});
     Start start;
     try {
@@ -81,7 +83,8 @@ class TrainerLoop : public ::testing::Test {
   }
   std::vector<int64_t> checkpoints() const {
     std::vector<int64_t> steps;
-    for (const auto& found : storage::list_checkpoints(local_, folder_ / "checkpoints")) steps.push_back(found.name.step);
+    for (const auto& found : storage::list_checkpoints(local_, folder_ / "checkpoints"))
+      steps.push_back(found.name.step);
     std::ranges::sort(steps);
     return steps;
   }
@@ -101,7 +104,8 @@ auto nan_at(std::set<int64_t> steps) {
   };
 }
 
-// A warm-up over 4 steps: the rate of each step shows in how far the weights move, and is what the report says.
+// A warm-up over 4 steps: the rate of each step shows in how far the weights move, and is what the report
+// says.
 TEST_F(TrainerLoop, EachStepHasItsOwnLearningRate) {
   const TrainerOptions with = options({"optim.warmup_steps=4"});
   const Start run = start(with);
@@ -135,7 +139,8 @@ TEST_F(TrainerLoop, MfuIsWhatFlopsTimeAndPeakMakeIt) {
 
 TEST_F(TrainerLoop, TheLimitOfSkippedStepsIsExact) {
   configure = nan_at({2, 3, 5, 6, 7, 8});
-  const Start run = start(options({"train.steps=20", "train.nonfinite_limit=3", "train.checkpoint_every=1", "train.checkpoint_keep=0"}));
+  const Start run = start(options(
+      {"train.steps=20", "train.nonfinite_limit=3", "train.checkpoint_every=1", "train.checkpoint_keep=0"}));
   ASSERT_TRUE(run.error);
   EXPECT_EQ(run.error->code(), ExitCode::kNumeric);
   EXPECT_THAT(run.error->what(), HasSubstr("3 steps in a row"));
@@ -169,7 +174,8 @@ TEST_F(TrainerLoop, WhereNoStepMayBeSkippedTheFirstEndsTheRun) {
 }
 
 TEST_F(TrainerLoop, CheckpointsAreKeptByTheirNumberAndBesidesByTheirStep) {
-  start(options({"train.steps=12", "train.checkpoint_every=2", "train.checkpoint_keep=2", "train.checkpoint_keep_every=4"}));
+  start(options({"train.steps=12", "train.checkpoint_every=2", "train.checkpoint_keep=2",
+                 "train.checkpoint_keep_every=4"}));
   EXPECT_THAT(checkpoints(), ElementsAre(4, 8, 10, 12));
 }
 
@@ -183,7 +189,8 @@ TEST_F(TrainerLoop, AFailedLastSaveIsTriedAgain) {
     std::vector<double> pauses;
     control.wait = [&](double seconds) {
       pauses.push_back(seconds);
-      if (pauses.size() == (std::string(every).ends_with("0") ? 2u : 1u)) files_.clear();  // somebody made room
+      // somebody made room
+      if (pauses.size() == (std::string(every).ends_with("0") ? 2u : 1u)) files_.clear();
       return true;
     };
     const Outcome outcome = *start(options({every}), control).outcome;
@@ -245,11 +252,14 @@ TEST_F(TrainerLoop, TheStateIsSavedBeforeItIsJudged) {
   EXPECT_THAT(names_after_step(6), ElementsAre("checkpoint", "evaluation", "sample", "end"));
 }
 
-// Killed in the last evaluation, the next start makes it, and the sample; the one after that finds nothing to do.
+// Killed in the last evaluation, the next start makes it, and the sample; the one after that finds nothing to
+// do.
 TEST_F(TrainerLoop, WhatFollowsTheLastStepIsDoneOnceHoweverOftenItIsKilled) {
   const TrainerOptions with = options({"train.evaluate_every=6"});
   configure = [](testing::VectorTask& task) {
-    task.on_evaluate = [](bool, const std::function<bool()>&) -> std::optional<observe::Metrics> { throw Killed(); };
+    task.on_evaluate = [](bool, const std::function<bool()>&) -> std::optional<observe::Metrics> {
+      throw Killed();
+    };
   };
   EXPECT_FALSE(start(with).outcome);
   EXPECT_THAT(checkpoints(), ElementsAre(6));
@@ -274,7 +284,8 @@ TEST_F(TrainerLoop, WhatFollowsTheLastStepIsDoneOnceHoweverOftenItIsKilled) {
 
 TEST_F(TrainerLoop, ASignalEndsAnEvaluationAndLeavesItForTheNextStart) {
   int stop = 0;
-  const auto until_stopped = [&](bool, const std::function<bool()>& go_on) -> std::optional<observe::Metrics> {
+  const auto until_stopped = [&](bool,
+                                 const std::function<bool()>& go_on) -> std::optional<observe::Metrics> {
     EXPECT_TRUE(go_on());
     stop = SIGINT;
     EXPECT_FALSE(go_on());
@@ -305,7 +316,8 @@ TEST_F(TrainerLoop, ASignalEndsAnEvaluationAndLeavesItForTheNextStart) {
   EXPECT_EQ(events<observe::Sample>().size(), 1u);
 }
 
-// Not one of several checkpoints is whole: a start that took this for no checkpoint would do everything again without a word.
+// Not one of several checkpoints is whole: a start that took this for no checkpoint would do everything again
+// without a word.
 TEST_F(TrainerLoop, DamagedCheckpointsAreNotPassedOverToTheBeginning) {
   start(options({"train.checkpoint_every=3"}));
   for (const auto& found : storage::list_checkpoints(local_, folder_ / "checkpoints")) {
@@ -314,7 +326,8 @@ TEST_F(TrainerLoop, DamagedCheckpointsAreNotPassedOverToTheBeginning) {
   const Start again = start(options());
   ASSERT_TRUE(again.error);
   EXPECT_EQ(again.error->code(), ExitCode::kCheckpoint);
-  EXPECT_THAT(again.error->what(), AllOf(HasSubstr("step-000000003"), HasSubstr("step-000000006"), HasSubstr("--fresh")));
+  EXPECT_THAT(again.error->what(),
+              AllOf(HasSubstr("step-000000003"), HasSubstr("step-000000006"), HasSubstr("--fresh")));
 }
 
 // A disk that is not mounted: the run has saved, and its events say so.
@@ -353,18 +366,21 @@ TEST_F(TrainerLoop, AnotherRecipeIsRefusedOnResume) {
   EXPECT_THAT(again.error->what(), HasSubstr("train.seed"));
 }
 
-// A round's steps are counted, not its updates (docs/sources/co2.md §10): the second of two workers skips its second step, and both meet behind the third all the same.
-// Each update takes lr · g away; behind the first round both have taken two and a half, behind the second three more.
+// A round's steps are counted, not its updates (docs/sources/co2.md §10): the second of two workers skips its
+// second step, and both meet behind the third all the same. Each update takes lr · g away; behind the first
+// round both have taken two and a half, behind the second three more.
 TEST(TrainerOfWorkers, AStepThatOneSkipsIsOneOfItsRound) {
   TemporaryFolder folder;
   storage::LocalFileSystem files;
   const TrainerOptions options{
-      .recipe = recipe::load_defaults({"train.steps=6", "train.checkpoint_every=0", "train.evaluate_every=0", "train.dtype=fp64",
-                                       "optim.name=sgd", "optim.momentum=0", "optim.lr=0.5", "optim.warmup_steps=0",
-                                       "optim.schedule=constant", "optim.clip_norm=0", "optim.outer=local_sgd", "optim.outer_every=3"}),
+      .recipe = recipe::load_defaults({"train.steps=6", "train.checkpoint_every=0", "train.evaluate_every=0",
+                                       "train.dtype=fp64", "optim.name=sgd", "optim.momentum=0",
+                                       "optim.lr=0.5", "optim.warmup_steps=0", "optim.schedule=constant",
+                                       "optim.clip_norm=0", "optim.outer=local_sgd", "optim.outer_every=3"}),
       .run_folder = folder.path()};
   const recipe::OptimOptions& optim = options.recipe.recipe.optim;
-  const Tensor expected = at::arange(1, 4, at::kDouble) - 5.5 * 0.5 * 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
+  const Tensor expected = at::arange(1, 4, at::kDouble) -
+                          5.5 * 0.5 * 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
   comm::run_ranks(2, [&](comm::Communicator& world) {
     parallel::Ranks ranks(world, {.mesh = layout::Mesh(1, {}), .workers = 2});
     testing::VectorTask task;
@@ -380,7 +396,8 @@ TEST(TrainerOfWorkers, AStepThatOneSkipsIsOneOfItsRound) {
     EXPECT_EQ(trainer.run().step, 6);
     EXPECT_EQ(optimizer->steps(), world.rank() == 1 ? 5 : 6);
     EXPECT_EQ(outer.rounds(), 2);
-    EXPECT_LT((task.value() - expected).abs().max().item<double>(), 1e-14) << world.rank() << task.value() << expected;
+    EXPECT_LT((task.value() - expected).abs().max().item<double>(), 1e-14)
+        << world.rank() << task.value() << expected;
   });
 }
 

@@ -47,10 +47,12 @@ std::string hint_for(int number) {
 
 // A path that leads nowhere is the caller's case; every other error is the disk's.
 bool leads_nowhere(int number) {
-  return number == ENOENT || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP || number == ENXIO;
+  return number == ENOENT || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP ||
+         number == ENXIO;
 }
 
-[[noreturn]] void fail(int number, const std::string& action, const fs::path& path, ExitCode missing = ExitCode::kDisk) {
+[[noreturn]] void fail(int number, const std::string& action, const fs::path& path,
+                       ExitCode missing = ExitCode::kDisk) {
   throw Error({.code = leads_nowhere(number) ? missing : ExitCode::kDisk,
                .what = "cannot " + action,
                .found = errno_text(number),
@@ -90,8 +92,8 @@ int flags_of(File::Mode mode) {
 bool same_file(int descriptor, const fs::path& path) {
   struct stat ours {
   }, there{};
-  return descriptor >= 0 && ::fstat(descriptor, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
-         ours.st_ino == there.st_ino;
+  return descriptor >= 0 && ::fstat(descriptor, &ours) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
 fs::path parent_of(const fs::path& path) {
@@ -109,7 +111,8 @@ File File::open(const fs::path& path, Mode mode, ExitCode missing) {
   file.path_ = path;
   file.missing_ = missing;
   // O_NONBLOCK: opening a named pipe must not wait for its other end. It changes nothing for regular files.
-  file.descriptor_ = retry([&] { return ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0666); });
+  file.descriptor_ =
+      retry([&] { return ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0666); });
   struct stat status {};
   if (file.descriptor_ < 0) {
     const int number = errno;
@@ -136,7 +139,9 @@ File::~File() {
 }
 
 File::File(File&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)), missing_(other.missing_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      missing_(other.missing_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
@@ -194,7 +199,8 @@ void File::write_at(int64_t offset, std::span<const std::byte> data) {
 }
 
 void File::truncate(int64_t size) {
-  if (retry([&] { return ::ftruncate(descriptor_, size); }) != 0) fail(errno, "change the file's size", path_);
+  if (retry([&] { return ::ftruncate(descriptor_, size); }) != 0)
+    fail(errno, "change the file's size", path_);
 }
 
 void File::sync() {
@@ -272,7 +278,8 @@ std::vector<fs::path> list_files(const fs::path& folder) {
     entry.increment(code);
     if (code) fail(code.value(), "list the folder", at, ExitCode::kData);
   }
-  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   return files;
 }
 
@@ -281,7 +288,8 @@ int64_t free_disk_bytes(const fs::path& folder) {
   std::error_code code;
   while (!fs::exists(existing, code) && existing.has_relative_path()) existing = existing.parent_path();
   struct statvfs status {};
-  if (retry([&] { return ::statvfs(existing.c_str(), &status); }) != 0) fail(errno, "ask for free space", existing);
+  if (retry([&] { return ::statvfs(existing.c_str(), &status); }) != 0)
+    fail(errno, "ask for free space", existing);
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
@@ -290,7 +298,8 @@ MappedFile MappedFile::open(const fs::path& path, ExitCode missing) {
   mapped.file_ = File::open(path, File::Mode::kRead, missing);
   mapped.size_ = mapped.file_.size();
   if (mapped.size_ == 0) return mapped;
-  void* address = ::mmap(nullptr, static_cast<size_t>(mapped.size_), PROT_READ, MAP_SHARED, mapped.file_.descriptor_, 0);
+  void* address =
+      ::mmap(nullptr, static_cast<size_t>(mapped.size_), PROT_READ, MAP_SHARED, mapped.file_.descriptor_, 0);
   if (address == MAP_FAILED) fail(errno, "map the file into memory", path);
   mapped.data_ = static_cast<const std::byte*>(address);
   return mapped;
@@ -301,7 +310,9 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : file_(std::move(other.file_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : file_(std::move(other.file_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(file_, other.file_);
@@ -331,7 +342,8 @@ FileLock::FileLock(const fs::path& path) : lock_(path) {
   char holder[32] = {};
   if (retry([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) {
     // The number is only for the message of the next one, so a failure to write it costs nothing.
-    const std::string pid = fmt::format("{:<20}\n", ::getpid());  // padded: covers what an earlier holder wrote
+    // padded: covers what an earlier holder wrote
+    const std::string pid = fmt::format("{:<20}\n", ::getpid());
     [[maybe_unused]] const ssize_t written = ::pwrite(descriptor_, pid.data(), pid.size(), 0);
     return;
   }

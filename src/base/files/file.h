@@ -47,7 +47,8 @@ class File {
   friend class MappedFile;
 };
 
-std::string read_text(const std::filesystem::path& path, ExitCode missing = ExitCode::kData, int64_t limit_bytes = 1 << 30);
+std::string read_text(const std::filesystem::path& path, ExitCode missing = ExitCode::kData,
+                      int64_t limit_bytes = 1 << 30);
 // Writes a temporary file, calls fsync, renames it, and calls fsync on the folder.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);

@@ -71,7 +71,10 @@ FileBeneath::FileBeneath(const fs::path& root, const fs::path& below, ExitCode m
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) fail_beneath(errno, path_, missing);
   if (S_ISREG(status.st_mode)) return;
   ::close(descriptor_);
-  throw Error({.code = missing, .what = "cannot open the file", .expected = "a regular file", .where = path_.string()});
+  throw Error({.code = missing,
+               .what = "cannot open the file",
+               .expected = "a regular file",
+               .where = path_.string()});
 }
 
 FileBeneath::~FileBeneath() { ::close(descriptor_); }
@@ -90,7 +93,8 @@ size_t FileBeneath::read_some(int64_t offset, std::span<std::byte> into) const {
   return static_cast<size_t>(count);
 }
 
-std::string read_text_beneath(const fs::path& root, const fs::path& below, ExitCode missing, int64_t limit_bytes) {
+std::string read_text_beneath(const fs::path& root, const fs::path& below, ExitCode missing,
+                              int64_t limit_bytes) {
   const FileBeneath file(root, below, missing);
   const int64_t size = file.size();
   if (size > limit_bytes) {
@@ -103,7 +107,8 @@ std::string read_text_beneath(const fs::path& root, const fs::path& below, ExitC
   std::string text(static_cast<size_t>(size), '\0');
   size_t done = 0;
   while (done < text.size()) {
-    const size_t count = file.read_some(static_cast<int64_t>(done), std::as_writable_bytes(std::span(text).subspan(done)));
+    const size_t count =
+        file.read_some(static_cast<int64_t>(done), std::as_writable_bytes(std::span(text).subspan(done)));
     if (count == 0) break;  // it was cut meanwhile
     done += count;
   }
@@ -114,7 +119,8 @@ std::string read_text_beneath(const fs::path& root, const fs::path& below, ExitC
 std::vector<std::string> names_beneath(const fs::path& root, const fs::path& below) {
   std::vector<std::string> names;
   const int descriptor = open_way(root, below, O_RDONLY | O_DIRECTORY);
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(descriptor >= 0 ? ::fdopendir(descriptor) : nullptr, ::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(descriptor >= 0 ? ::fdopendir(descriptor) : nullptr,
+                                                   ::closedir);
   if (folder == nullptr) {
     if (descriptor >= 0) ::close(descriptor);
     return names;

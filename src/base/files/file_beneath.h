@@ -21,7 +21,8 @@ namespace longhaul {
 class FileBeneath {  // open for reading
  public:
   // `missing` is the error code if the file does not exist, is a link or is no regular file.
-  FileBeneath(const std::filesystem::path& root, const std::filesystem::path& below, ExitCode missing = ExitCode::kData);
+  FileBeneath(const std::filesystem::path& root, const std::filesystem::path& below,
+              ExitCode missing = ExitCode::kData);
   ~FileBeneath();
   FileBeneath(const FileBeneath&) = delete;
   FileBeneath& operator=(const FileBeneath&) = delete;
@@ -33,8 +34,8 @@ class FileBeneath {  // open for reading
   int descriptor_ = -1;
 };
 
-std::string read_text_beneath(const std::filesystem::path& root, const std::filesystem::path& below, ExitCode missing = ExitCode::kData,
-                              int64_t limit_bytes = 1 << 30);
+std::string read_text_beneath(const std::filesystem::path& root, const std::filesystem::path& below,
+                              ExitCode missing = ExitCode::kData, int64_t limit_bytes = 1 << 30);
 // The names of the regular files in a folder, sorted; links are left out. Empty where there is no such
 // folder.
 std::vector<std::string> names_beneath(const std::filesystem::path& root, const std::filesystem::path& below);

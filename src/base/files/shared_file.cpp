@@ -16,7 +16,9 @@ namespace longhaul {
 namespace {
 
 // Unique to one process: two processes that create the same file do not write into each other's.
-std::filesystem::path unpublished(const std::filesystem::path& path) { return fmt::format("{}.{}", path.string(), ::getpid()); }
+std::filesystem::path unpublished(const std::filesystem::path& path) {
+  return fmt::format("{}.{}", path.string(), ::getpid());
+}
 
 [[noreturn]] void refuse(const std::filesystem::path& path, size_t bytes, int problem) {
   throw Error({.code = ExitCode::kDisk,
@@ -34,7 +36,8 @@ SharedFile SharedFile::create(const std::filesystem::path& path, size_t bytes) {
   const int descriptor = ::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (descriptor < 0) refuse(path, bytes, errno);
   int problem = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
-  void* const data = problem == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) : MAP_FAILED;
+  void* const data =
+      problem == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) : MAP_FAILED;
   if (problem == 0 && data == MAP_FAILED) problem = errno;
   ::close(descriptor);
   if (problem != 0) {
@@ -52,7 +55,8 @@ std::optional<SharedFile> SharedFile::open(const std::filesystem::path& path, si
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   struct stat status {};
-  const bool fits = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == static_cast<off_t>(bytes);
+  const bool fits = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+                    status.st_size == static_cast<off_t>(bytes);
   void* const data = fits ? ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
   if (data == MAP_FAILED) return std::nullopt;

@@ -3,8 +3,10 @@
 // The user of the class arranges the contents: trivial types, and atomics for what is read while it is
 // written.
 //
-//   SharedFile mine = SharedFile::create(path, 65'536);     // zeroed; older maps of a file of that name stay valid
-//   std::optional<SharedFile> theirs = SharedFile::open(path, 65'536);  // read-only; empty if there is no such file
+//   // zeroed; older maps of a file of that name stay valid
+//   SharedFile mine = SharedFile::create(path, 65'536);
+//   // read-only; empty if there is no such file
+//   std::optional<SharedFile> theirs = SharedFile::open(path, 65'536);
 #pragma once
 
 #include <cstddef>
@@ -30,7 +32,8 @@ class SharedFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  SharedFile(std::filesystem::path path, std::byte* data, size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  SharedFile(std::filesystem::path path, std::byte* data, size_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
   std::filesystem::path path_;
   std::byte* data_ = nullptr;
   size_t size_ = 0;

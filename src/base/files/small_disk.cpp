@@ -18,7 +18,8 @@ constexpr size_t kBlock = 4096;
 
 SmallDisk::SmallDisk(std::filesystem::path folder, int64_t bytes) : folder_(std::move(folder)) {
   std::filesystem::create_directories(folder_);
-  usable_ = sees_mounts_of_its_own() && ::mount("longhaul", folder_.c_str(), "tmpfs", 0, fmt::format("size={}", bytes).c_str()) == 0;
+  usable_ = sees_mounts_of_its_own() &&
+            ::mount("longhaul", folder_.c_str(), "tmpfs", 0, fmt::format("size={}", bytes).c_str()) == 0;
 }
 
 // Unmounts lazily: a process that still has a file open keeps it until then.

@@ -1,8 +1,10 @@
-// SmallDisk: a folder on a file system of its own that has room for so many bytes and keeps them in memory, for drills and tests of disks that fill. It
-// goes with the object, and with it what was in it. Only who may mount has some.
+// SmallDisk: a folder on a file system of its own that has room for so many bytes and keeps them in memory,
+// for drills and tests of disks that fill. It goes with the object, and with it what was in it. Only who may
+// mount has some.
 //
-// The thread that makes the first one sees mounts of its own from then on, as do the processes and threads that it starts: others see an empty folder,
-// and the file system goes with the last of them, however that ends.
+// The thread that makes the first one sees mounts of its own from then on, as do the processes and threads
+// that it starts: others see an empty folder, and the file system goes with the last of them, however that
+// ends.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "longhaul-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw Error({.code = ExitCode::kDisk, .what = "cannot make a temporary folder", .where = name});
+    if (!mkdtemp(name.data()))
+      throw Error({.code = ExitCode::kDisk, .what = "cannot make a temporary folder", .where = name});
     path_ = name;
   }
   ~TemporaryFolder() {

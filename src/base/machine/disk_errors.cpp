@@ -10,8 +10,9 @@ namespace {
 
 // For a failed call, base/files/file.h uses the system's text for errno.
 bool says_one_of(const Error& error, std::initializer_list<int> numbers) {
-  return error.code() == ExitCode::kDisk &&
-         std::ranges::any_of(numbers, [&](int number) { return error.fields().found == std::generic_category().message(number); });
+  return error.code() == ExitCode::kDisk && std::ranges::any_of(numbers, [&](int number) {
+           return error.fields().found == std::generic_category().message(number);
+         });
 }
 
 }  // namespace

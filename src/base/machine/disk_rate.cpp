@@ -53,7 +53,8 @@ DiskRate measured_disk_rate(const fs::path& folder, int64_t bytes) {
   make_folders(folder);
   const RemovedAtTheEnd guard{folder / fmt::format(".disk-rate-{}", ::getpid())};
   std::vector<std::byte> block(1 << 20);
-  for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>((i * 2654435761u) >> 13);  // not all zeros
+  // not all zeros
+  for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>((i * 2654435761u) >> 13);
 
   DiskRate rate;
   const int64_t blocks = std::max<int64_t>(1, bytes / static_cast<int64_t>(block.size()));

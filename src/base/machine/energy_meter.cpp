@@ -23,7 +23,8 @@ bool number_of(const std::string& text, double& value) {
 bool EnergyMeter::Counter::read(double& value) const {
   if (gpu == nullptr) return number_of(kernel_line(file), value);
   using Energy = int (*)(void*, unsigned long long*);
-  static const auto energy = reinterpret_cast<Energy>(find_symbol(kNvml, "nvmlDeviceGetTotalEnergyConsumption"));
+  static const auto energy =
+      reinterpret_cast<Energy>(find_symbol(kNvml, "nvmlDeviceGetTotalEnergyConsumption"));
   unsigned long long millijoules = 0;
   if (energy == nullptr || energy(gpu, &millijoules) != 0) return false;
   value = static_cast<double>(millijoules);
@@ -57,9 +58,11 @@ void EnergyMeter::add_rapl(const std::filesystem::path& powercap) {
 void EnergyMeter::add_nvml() {
   const auto init = reinterpret_cast<int (*)()>(find_symbol(kNvml, "nvmlInit_v2"));
   const auto count_of = reinterpret_cast<int (*)(unsigned*)>(find_symbol(kNvml, "nvmlDeviceGetCount_v2"));
-  const auto handle_of = reinterpret_cast<int (*)(unsigned, void**)>(find_symbol(kNvml, "nvmlDeviceGetHandleByIndex_v2"));
+  const auto handle_of =
+      reinterpret_cast<int (*)(unsigned, void**)>(find_symbol(kNvml, "nvmlDeviceGetHandleByIndex_v2"));
   unsigned count = 0;
-  if (init == nullptr || count_of == nullptr || handle_of == nullptr || init() != 0 || count_of(&count) != 0) return;
+  if (init == nullptr || count_of == nullptr || handle_of == nullptr || init() != 0 || count_of(&count) != 0)
+    return;
   for (unsigned i = 0; i < count; ++i) {
     Counter counter{.name = fmt::format("NVML GPU {}", i)};
     if (handle_of(i, &counter.gpu) == 0 && counter.gpu != nullptr) add(std::move(counter));
@@ -69,7 +72,8 @@ void EnergyMeter::add_nvml() {
 EnergyMeter::EnergyMeter(const std::filesystem::path& powercap) {
   add_rapl(powercap);
   add_nvml();
-  if (counters_.empty() && remark_.empty()) remark_ = "this machine shows no energy counter (neither RAPL nor NVML)";
+  if (counters_.empty() && remark_.empty())
+    remark_ = "this machine shows no energy counter (neither RAPL nor NVML)";
 }
 
 std::vector<std::string> EnergyMeter::sources() const {

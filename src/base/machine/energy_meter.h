@@ -4,7 +4,8 @@
 // readable by root only), give none: `sources` is empty and `remark` says why.
 //
 //   EnergyMeter meter;
-//   const double joules = meter.joules();   // since the meter was made; call it every few minutes: RAPL counters wrap
+//   // since the meter was made; call it every few minutes: RAPL counters wrap
+//   const double joules = meter.joules();
 //
 // Not thread-safe: one thread at a time.
 #pragma once

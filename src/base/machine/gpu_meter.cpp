@@ -33,7 +33,8 @@ std::optional<double> busy_percent_of(int64_t gpu) {
   } now;
   static const auto ask = function<int (*)(void*, Utilization*)>("nvmlDeviceGetUtilizationRates");
   void* const handle = handle_of(gpu);
-  return ask != nullptr && handle != nullptr && ask(handle, &now) == 0 ? std::optional<double>(now.gpu) : std::nullopt;
+  return ask != nullptr && handle != nullptr && ask(handle, &now) == 0 ? std::optional<double>(now.gpu)
+                                                                       : std::nullopt;
 }
 
 std::optional<double> memory_percent_of(int64_t gpu) {
@@ -50,7 +51,8 @@ std::optional<double> number_of(const char* name, unsigned which, int64_t gpu) {
   const auto ask = function<int (*)(void*, unsigned, unsigned*)>(name);
   void* const handle = handle_of(gpu);
   unsigned value = 0;
-  return ask != nullptr && handle != nullptr && ask(handle, which, &value) == 0 ? std::optional<double>(value) : std::nullopt;
+  return ask != nullptr && handle != nullptr && ask(handle, which, &value) == 0 ? std::optional<double>(value)
+                                                                                : std::nullopt;
 }
 
 }  // namespace
@@ -60,7 +62,8 @@ GpuCalls calls_of_nvml() {
           .busy_percent = busy_percent_of,
           .memory_percent = memory_percent_of,
           .temperature_c = [](int64_t gpu) { return number_of("nvmlDeviceGetTemperature", kOfTheChip, gpu); },
-          .clock_mhz = [](int64_t gpu) { return number_of("nvmlDeviceGetClockInfo", kClockOfMultiprocessors, gpu); }};
+          .clock_mhz =
+              [](int64_t gpu) { return number_of("nvmlDeviceGetClockInfo", kClockOfMultiprocessors, gpu); }};
 }
 
 GpuMeter::GpuMeter(GpuCalls calls) : calls_(std::move(calls)), gpus_(calls_.count()) {}

@@ -46,7 +46,8 @@ std::map<std::string, std::string> kernel_fields(const std::filesystem::path& pa
     if (colon == std::string::npos) continue;
     const size_t name_end = line.find_last_not_of(" \t", colon ? colon - 1 : 0);
     const size_t value_begin = line.find_first_not_of(" \t", colon + 1);
-    values.emplace(line.substr(0, name_end + 1), value_begin == std::string::npos ? "" : line.substr(value_begin));
+    values.emplace(line.substr(0, name_end + 1),
+                   value_begin == std::string::npos ? "" : line.substr(value_begin));
   }
   return values;
 }

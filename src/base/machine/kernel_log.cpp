@@ -54,7 +54,8 @@ std::vector<std::string> KernelLog::next() {
     const ssize_t got = ::read(descriptor_, buffer.data(), buffer.size());
     if (got > 0) {
       take({buffer.data(), static_cast<size_t>(got)}, lines);
-    } else if (got == 0 || (errno != EINTR && errno != EPIPE)) {  // EPIPE: records were overwritten before they were read
+    } else if (got == 0 || (errno != EINTR && errno != EPIPE)) {
+      // EPIPE: records were overwritten before they were read
       break;
     }
   }

@@ -60,7 +60,8 @@ std::vector<std::string> processor_features() {
   add(__builtin_cpu_supports("sse4.2"), "sse4_2");
   add(__builtin_cpu_supports("avx2"), "avx2");
   add(__builtin_cpu_supports("fma"), "fma");
-  const bool avx512 = __builtin_cpu_supports("avx512f");  // false as well when the system does not save the registers
+  // false as well when the system does not save the registers
+  const bool avx512 = __builtin_cpu_supports("avx512f");
   add(avx512, "avx512f");
   add(avx512 && __builtin_cpu_supports("avx512bw"), "avx512bw");
   // Leaf 7: features that the compiler's own check does not name everywhere.
@@ -78,7 +79,8 @@ std::vector<std::string> processor_features() {
 }
 #elif defined(__aarch64__)
 std::vector<std::string> processor_features() {
-  constexpr unsigned long kAsimd = 1UL << 1, kSve = 1UL << 22, kBf16 = 1UL << 14;  // bits of AT_HWCAP on arm64 Linux, the last of AT_HWCAP2
+  // bits of AT_HWCAP on arm64 Linux, the last of AT_HWCAP2
+  constexpr unsigned long kAsimd = 1UL << 1, kSve = 1UL << 22, kBf16 = 1UL << 14;
   const unsigned long bits = getauxval(AT_HWCAP);
   std::vector<std::string> features;
   if (bits & kAsimd) features.emplace_back("neon");
@@ -93,7 +95,8 @@ std::vector<std::string> processor_features() { return {}; }
 std::string processor_text() {
   const auto values = kernel_fields("/proc/cpuinfo");
   for (const char* name : {"model name", "Model", "Hardware", "CPU part"})
-    if (const auto found = values.find(name); found != values.end() && !found->second.empty()) return found->second;
+    if (const auto found = values.find(name); found != values.end() && !found->second.empty())
+      return found->second;
   return "unknown";
 }
 
@@ -149,7 +152,8 @@ GroupMemory group_memory() {
       const int64_t used = number_in(folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
       if (limit > 0) memory.limit = std::min(memory.limit, limit);
       if (limit > 0 && used >= 0)
-        memory.available = std::min(memory.available, std::max<int64_t>(0, limit - used + reclaimable_bytes(folder)));
+        memory.available =
+            std::min(memory.available, std::max<int64_t>(0, limit - used + reclaimable_bytes(folder)));
       if (below.empty()) break;
     }
   }
@@ -166,7 +170,8 @@ Machine read_machine() {
   found.processor = processor_text();
   found.features = processor_features();
   found.cores = usable_cores();
-  found.memory_bytes = std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemTotal"), group_memory().limit);
+  found.memory_bytes =
+      std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemTotal"), group_memory().limit);
   found.l2_bytes = cache_bytes("2");
   found.l3_bytes = cache_bytes("3");
   return found;
@@ -181,7 +186,8 @@ const Machine& machine() {
 
 #if defined(__x86_64__)
 bool allow_amx() {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
+  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
   static const bool allowed = tiles_saved() && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return allowed;
 }
@@ -194,12 +200,15 @@ int64_t peak_resident_bytes() { return bytes_named(kernel_fields("/proc/self/sta
 
 void return_free_memory() { ::malloc_trim(0); }
 
-int64_t available_memory_bytes() { return std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemAvailable"), group_memory().available); }
+int64_t available_memory_bytes() {
+  return std::min(bytes_named(kernel_fields("/proc/meminfo"), "MemAvailable"), group_memory().available);
+}
 
 int64_t free_address_space_bytes() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(INT64_MAX)) return INT64_MAX;
-  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - bytes_named(kernel_fields("/proc/self/status"), "VmSize"));
+  return std::max<int64_t>(
+      0, static_cast<int64_t>(limit.rlim_cur) - bytes_named(kernel_fields("/proc/self/status"), "VmSize"));
 }
 
 }  // namespace longhaul

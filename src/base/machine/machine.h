@@ -10,7 +10,8 @@ namespace longhaul {
 
 struct Machine {
   std::string host;
-  std::string boot;              // boot id of its kernel: processes with the same boot id have the same monotonic clock
+  // boot id of its kernel: processes with the same boot id have the same monotonic clock
+  std::string boot;
   std::string operating_system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
   std::string processor;         // model name of the CPU
   // Some of: sse4_2 avx2 fma avx512f avx512bw avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 neon

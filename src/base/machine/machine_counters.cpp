@@ -78,7 +78,8 @@ std::optional<double> disk_share_of(const fs::path& disk) {
   std::error_code problem;
   const fs::space_info space = fs::space(disk, problem);
   if (problem || space.capacity < space.free) return std::nullopt;
-  const auto used = static_cast<double>(space.capacity - space.free), available = static_cast<double>(space.available);
+  const auto used = static_cast<double>(space.capacity - space.free),
+             available = static_cast<double>(space.available);
   if (used + available <= 0) return std::nullopt;
   return used / (used + available);
 }
@@ -144,7 +145,8 @@ MachineCounters read_process_counters(std::span<const int64_t> processes, const 
   }
   if (!any) return counters;
   if (processors) processors->worked = ticks, counters.processors = processors;
-  if (total > 0 && own <= total) counters.memory_share = static_cast<double>(own) / static_cast<double>(total);
+  if (total > 0 && own <= total)
+    counters.memory_share = static_cast<double>(own) / static_cast<double>(total);
   return counters;
 }
 

@@ -3,7 +3,8 @@
 // never zero.
 //
 //   const MachineCounters before = read_machine_counters();   // a second later:
-//   const MachineCounters after = read_machine_counters();    // rates are differences; a counter may restart in between
+//   // rates are differences; a counter may restart in between
+//   const MachineCounters after = read_machine_counters();
 //
 // Sources: /proc/stat, /proc/meminfo, /proc/net/dev, statvfs; for RDMA devices
 // /sys/class/infiniband/*/ports/*/{counters,hw_counters}; and the counters of network drivers (ethtool). See
@@ -35,8 +36,9 @@ struct MachineCounters {
   std::optional<double> disk_share;    // 0 to 1: used / (used + free for users), as df computes it
   DeviceCounters network_sent;         // bytes by interface, without the loopback
   DeviceCounters rdma_sent;            // bytes by port
-  DeviceCounters ecn_marked;           // RoCE packets that came with a congestion mark (np_ecn_marked_roce_packets)
-  DeviceCounters cnp_handled;          // congestion notifications that came (rp_cnp_handled)
+  // RoCE packets that came with a congestion mark (np_ecn_marked_roce_packets)
+  DeviceCounters ecn_marked;
+  DeviceCounters cnp_handled;  // congestion notifications that came (rp_cnp_handled)
   // Priority-flow-control frames by interface, or pauses of the whole link (network_statistics.h).
   DeviceCounters pauses_sent;
 };

@@ -66,12 +66,14 @@ bool has(std::string_view name, std::string_view part) { return name.find(part) 
 // "tx_prio3_pause" (mlx5), "tx_pfc_ena_frames_pri3" (bnxt), "tx_priority_3_xoff" (ice, i40e); not how long
 // they lasted.
 bool counts_priority_pauses(std::string_view name) {
-  if (!has(name, "tx") || name.ends_with("_duration") || name.ends_with("_transition") || has(name, "xon")) return false;
-  return (has(name, "prio") && (has(name, "pause") || has(name, "xoff"))) || has(name, "tx_pfc_ena_frames_pri");
+  if (!has(name, "tx") || name.ends_with("_duration") || name.ends_with("_transition") || has(name, "xon"))
+    return false;
+  return (has(name, "prio") && (has(name, "pause") || has(name, "xoff"))) ||
+         has(name, "tx_pfc_ena_frames_pri");
 }
 
-constexpr std::array<std::string_view, 5> kOfTheLink = {"tx_pfc_frames", "tx_pause_ctrl_phy", "tx_global_pause", "tx_pause_frames",
-                                                        "tx_flow_control_xoff"};
+constexpr std::array<std::string_view, 5> kOfTheLink = {
+    "tx_pfc_frames", "tx_pause_ctrl_phy", "tx_global_pause", "tx_pause_frames", "tx_flow_control_xoff"};
 
 }  // namespace
 
@@ -91,7 +93,8 @@ std::optional<uint64_t> pause_frames_sent(const NetworkStatistics& statistics) {
   }
   if (sum) return sum;
   for (const std::string_view name : kOfTheLink) {
-    if (const auto found = statistics.find(std::string(name)); found != statistics.end()) return found->second;
+    if (const auto found = statistics.find(std::string(name)); found != statistics.end())
+      return found->second;
   }
   return std::nullopt;
 }

@@ -15,7 +15,8 @@ constexpr uint64_t kTicksOfASecond = 100;  // USER_HZ, which the kernel gives to
 
 }  // namespace
 
-OtherPrograms::OtherPrograms(Run run, std::filesystem::path proc) : run_(std::move(run)), proc_(std::move(proc)), before_(read()) {}
+OtherPrograms::OtherPrograms(Run run, std::filesystem::path proc)
+    : run_(std::move(run)), proc_(std::move(proc)), before_(read()) {}
 
 // "cpu3 user nice system idle iowait irq softirq steal …"; the first line, "cpu", is the sum of all.
 std::optional<OtherPrograms::Ticks> OtherPrograms::read() const {
@@ -27,7 +28,8 @@ std::optional<OtherPrograms::Ticks> OtherPrograms::read() const {
     std::istringstream line(text);
     std::string name;
     line >> name;
-    const bool ours = std::ranges::any_of(run_.cores, [&](int core) { return name == "cpu" + std::to_string(core); });
+    const bool ours =
+        std::ranges::any_of(run_.cores, [&](int core) { return name == "cpu" + std::to_string(core); });
     if (!ours) continue;
     ++found;
     uint64_t value = 0;
@@ -48,7 +50,8 @@ std::optional<double> OtherPrograms::share() {
   // A process of the run that has ended takes its ticks along.
   if (!before || !now || now->own < before->own || now->worked < before->worked) return std::nullopt;
   const double of_a_core = static_cast<double>(now->all - before->all) / cores;
-  const double others = static_cast<double>(now->worked - before->worked) - static_cast<double>(now->own - before->own);
+  const double others =
+      static_cast<double>(now->worked - before->worked) - static_cast<double>(now->own - before->own);
   const double wanted = std::clamp(run_.wanted, 1e-9, cores);
   return std::clamp(others / of_a_core - (cores - wanted), 0.0, wanted) / wanted;
 }

@@ -68,7 +68,9 @@ HandedMemory HandedMemory::make(size_t bytes) {
   if (descriptor < 0) fail_to_make(bytes);
   HandedMemory made(descriptor, nullptr, bytes + kHead, "");
   struct flock lock = whole_file();
-  if (::ftruncate(descriptor, static_cast<off_t>(made.bytes_)) != 0 || ::fcntl(descriptor, F_OFD_SETLK, &lock) != 0) fail_to_make(bytes);
+  if (::ftruncate(descriptor, static_cast<off_t>(made.bytes_)) != 0 ||
+      ::fcntl(descriptor, F_OFD_SETLK, &lock) != 0)
+    fail_to_make(bytes);
   made.mapped_ = mapped(descriptor, made.bytes_);
   if (!made.mapped_) fail_to_make(bytes);
   uint64_t number = 0;
@@ -81,12 +83,15 @@ HandedMemory HandedMemory::make(size_t bytes) {
 std::optional<HandedMemory> HandedMemory::open(const std::string& address, size_t bytes) {
   long process = 0, number_there = 0;
   unsigned long long number = 0, found = 0;
-  if (std::sscanf(address.c_str(), "%ld %ld %llu", &process, &number_there, &number) != 3) return std::nullopt;
-  const int descriptor = ::open(fmt::format("/proc/{}/fd/{}", process, number_there).c_str(), O_RDWR | O_CLOEXEC);
+  if (std::sscanf(address.c_str(), "%ld %ld %llu", &process, &number_there, &number) != 3)
+    return std::nullopt;
+  const int descriptor =
+      ::open(fmt::format("/proc/{}/fd/{}", process, number_there).c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return std::nullopt;
   HandedMemory opened(descriptor, nullptr, bytes + kHead, address);
   struct stat about {};
-  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) || static_cast<size_t>(about.st_size) != opened.bytes_)
+  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
+      static_cast<size_t>(about.st_size) != opened.bytes_)
     return std::nullopt;
   opened.mapped_ = mapped(descriptor, opened.bytes_);
   if (!opened.mapped_) return std::nullopt;
@@ -105,6 +110,8 @@ void sleep_while(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
-void wake_all(const std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void wake_all(const std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 }  // namespace longhaul

@@ -4,7 +4,8 @@
 // changes a word of the memory.
 //
 //   HandedMemory mine = HandedMemory::make(65'536);                                  // zeroed
-//   std::optional<HandedMemory> theirs = HandedMemory::open(address, 65'536);   // address: the maker's address()
+//   // address: the maker's address()
+//   std::optional<HandedMemory> theirs = HandedMemory::open(address, 65'536);
 #pragma once
 
 #include <atomic>

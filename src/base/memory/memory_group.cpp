@@ -16,7 +16,9 @@ namespace fs = std::filesystem;
 constexpr const char *kEvents = "memory.events", *kControl = "memory.oom_control";
 
 // Joined as strings: the path in /proc begins with '/', and would replace the path before it.
-fs::path below(const fs::path& folder, const std::string& path) { return fs::path(folder.string() + path).lexically_normal(); }
+fs::path below(const fs::path& folder, const std::string& path) {
+  return fs::path(folder.string() + path).lexically_normal();
+}
 
 }  // namespace
 
@@ -58,10 +60,12 @@ LimitedMemory::LimitedMemory(const std::string& name, int64_t bytes) {
   std::error_code refused;
   fs::create_directory(group_, refused);
   for (const char* file : {"memory.limit_in_bytes", "memory.max"}) {
-    if (!refused && fs::exists(group_ / file)) usable_ = static_cast<bool>(std::ofstream(group_ / file) << bytes << std::flush);
+    if (!refused && fs::exists(group_ / file))
+      usable_ = static_cast<bool>(std::ofstream(group_ / file) << bytes << std::flush);
   }
   // Nor may it have the rest on a disk, where the machine swaps.
-  for (const auto& [file, most] : {std::pair("memory.memsw.limit_in_bytes", bytes), std::pair("memory.swap.max", int64_t{0})}) {
+  for (const auto& [file, most] :
+       {std::pair("memory.memsw.limit_in_bytes", bytes), std::pair("memory.swap.max", int64_t{0})}) {
     if (usable_ && fs::exists(group_ / file)) std::ofstream(group_ / file) << most;
   }
 }
@@ -72,7 +76,8 @@ LimitedMemory::~LimitedMemory() {
 }
 
 bool LimitedMemory::take_in(int64_t process) const {
-  return usable_ && process > 0 && static_cast<bool>(std::ofstream(group_ / "cgroup.procs") << process << std::flush);
+  return usable_ && process > 0 &&
+         static_cast<bool>(std::ofstream(group_ / "cgroup.procs") << process << std::flush);
 }
 
 }  // namespace longhaul

@@ -31,7 +31,9 @@ std::string_view name_of(MemoryPurpose purpose) {
   return "unknown";
 }
 
-MemoryPurposeScope::MemoryPurposeScope(MemoryPurpose purpose) : before_(current_purpose) { current_purpose = purpose; }
+MemoryPurposeScope::MemoryPurposeScope(MemoryPurpose purpose) : before_(current_purpose) {
+  current_purpose = purpose;
+}
 MemoryPurposeScope::~MemoryPurposeScope() { current_purpose = before_; }
 MemoryPurpose MemoryPurposeScope::current() { return current_purpose; }
 

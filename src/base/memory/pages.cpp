@@ -11,7 +11,8 @@ void* map_huge_pages(size_t bytes) {
   LONGHAUL_ASSERT(bytes > 0 && bytes % kHugePage == 0, "{} bytes", bytes);
   // One huge page more than requested; the parts outside the aligned range are returned.
   const size_t whole = bytes + kHugePage;
-  void* mapped = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   const auto address = reinterpret_cast<uintptr_t>(mapped);
   const size_t before = (kHugePage - address % kHugePage) % kHugePage;

@@ -32,9 +32,13 @@ bool create(const std::filesystem::path& path) {  // false: it is there, or cann
 
 constexpr std::string_view kMark = "process-";  // with its number: marks a folder that the process uses
 std::string mark_of_process() { return fmt::format("{}{}", kMark, ::getpid()); }
-bool is_mark(const std::filesystem::directory_entry& entry) { return entry.path().filename().string().starts_with(kMark); }
+bool is_mark(const std::filesystem::directory_entry& entry) {
+  return entry.path().filename().string().starts_with(kMark);
+}
 
-std::filesystem::path beside(const std::filesystem::path& path, const char* kind) { return path.string() + kind; }
+std::filesystem::path beside(const std::filesystem::path& path, const char* kind) {
+  return path.string() + kind;
+}
 
 constexpr const char* kPrefix = "longhaul-shared-";
 
@@ -71,7 +75,9 @@ std::filesystem::path shared_memory_folder(const std::string& name) {
   const std::filesystem::path memory = kMemory, folder = memory / (kPrefix + name);
   std::error_code problem;
   for (const auto& entry : std::filesystem::directory_iterator(memory, problem)) {
-    if (entry.path() == folder || !entry.path().filename().string().starts_with(kPrefix) || is_used(entry.path())) continue;
+    if (entry.path() == folder || !entry.path().filename().string().starts_with(kPrefix) ||
+        is_used(entry.path()))
+      continue;
     std::filesystem::remove_all(entry.path(), problem);
   }
   std::filesystem::create_directory(folder, problem);
@@ -119,7 +125,8 @@ std::string MadeOnce::get(const std::string& key, const std::function<std::strin
 bool MadeOnce::wait_for(const std::filesystem::path& path) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_);
   while (::access(path.c_str(), F_OK) != 0) {
-    if (std::chrono::steady_clock::now() > end || ::access(beside(path, ".failed").c_str(), F_OK) == 0) return false;
+    if (std::chrono::steady_clock::now() > end || ::access(beside(path, ".failed").c_str(), F_OK) == 0)
+      return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
@@ -130,7 +137,8 @@ void MadeOnce::count_reader(const std::filesystem::path& path) const {
   const int descriptor = ::open(counter.c_str(), O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0600);
   if (descriptor < 0) return;
   struct stat status {};
-  const bool last = ::write(descriptor, "", 1) == 1 && ::fstat(descriptor, &status) == 0 && status.st_size >= readers_;
+  const bool last =
+      ::write(descriptor, "", 1) == 1 && ::fstat(descriptor, &status) == 0 && status.st_size >= readers_;
   ::close(descriptor);
   if (!last) return;
   for (const char* kind : {"", ".claim", ".read", ".failed"}) ::unlink(beside(path, kind).c_str());

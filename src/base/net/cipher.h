@@ -3,7 +3,8 @@
 // holder can write and all can check (Ed25519). All keys are raw bytes; OpenSSL does the work.
 //
 //   const std::string own = random_bytes(32), shared = shared_key(own, theirs);  // equal on both sides
-//   const std::string sealed = seal(key, 0, "text"); opened(key, 0, sealed) == "text"    // each number only once per key
+//   // each number only once per key
+//   const std::string sealed = seal(key, 0, "text"); opened(key, 0, sealed) == "text"
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,9 @@
 namespace longhaul {
 namespace {
 
-int16_t events_of(Ready for_what) { return static_cast<int16_t>((for_what.reads ? POLLIN : 0) | (for_what.writes ? POLLOUT : 0)); }
+int16_t events_of(Ready for_what) {
+  return static_cast<int16_t>((for_what.reads ? POLLIN : 0) | (for_what.writes ? POLLOUT : 0));
+}
 
 [[noreturn]] void loop_failed(const char* what) {
   throw Error({.code = ExitCode::kInternal, .what = what, .found = std::generic_category().message(errno)});
@@ -32,7 +34,8 @@ EventLoop::~EventLoop() {
 
 void EventLoop::watch(int descriptor, Ready for_what, std::function<void(Ready)> handler) {
   LONGHAUL_ASSERT(descriptor >= 0 && !watches_.contains(descriptor), "descriptor {}", descriptor);
-  watches_[descriptor] = {++last_number_, for_what, std::make_shared<std::function<void(Ready)>>(std::move(handler))};
+  watches_[descriptor] = {++last_number_, for_what,
+                          std::make_shared<std::function<void(Ready)>>(std::move(handler))};
 }
 
 void EventLoop::change(int descriptor, Ready for_what) {
@@ -45,12 +48,17 @@ void EventLoop::forget(int descriptor) { watches_.erase(descriptor); }
 
 uint64_t EventLoop::add_timer(double seconds, double period, Handler handler) {
   const auto nanoseconds = [](double s) { return static_cast<int64_t>(s * 1e9); };
-  timers_[++last_number_] = {monotonic_ns() + nanoseconds(seconds), nanoseconds(period), std::make_shared<Handler>(std::move(handler))};
+  timers_[++last_number_] = {monotonic_ns() + nanoseconds(seconds), nanoseconds(period),
+                             std::make_shared<Handler>(std::move(handler))};
   return last_number_;
 }
 
-uint64_t EventLoop::after(double seconds, Handler handler) { return add_timer(seconds, 0, std::move(handler)); }
-uint64_t EventLoop::every(double seconds, Handler handler) { return add_timer(seconds, seconds, std::move(handler)); }
+uint64_t EventLoop::after(double seconds, Handler handler) {
+  return add_timer(seconds, 0, std::move(handler));
+}
+uint64_t EventLoop::every(double seconds, Handler handler) {
+  return add_timer(seconds, seconds, std::move(handler));
+}
 void EventLoop::cancel(uint64_t timer) { timers_.erase(timer); }
 
 void EventLoop::on_signal(int signal, Handler handler) {
@@ -118,7 +126,8 @@ void EventLoop::handle_timers() {
 
 void EventLoop::turn() {
   int64_t next_ns = -1;
-  for (const auto& [number, timer] : timers_) next_ns = next_ns < 0 ? timer.at_ns : std::min(next_ns, timer.at_ns);
+  for (const auto& [number, timer] : timers_)
+    next_ns = next_ns < 0 ? timer.at_ns : std::min(next_ns, timer.at_ns);
   handle_descriptors(next_ns < 0 ? -1 : std::max<int64_t>(0, next_ns - monotonic_ns()));
   if (!stopping_) handle_timers();
 }

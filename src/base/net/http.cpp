@@ -26,10 +26,11 @@ std::string host_text(const HttpAddress& address) {
   return address.host.find(':') == std::string::npos ? address.host : "[" + address.host + "]";
 }
 
-HttpAnswer ask(const HttpAddress& address, const char* method, const std::string& target, const std::string& body,
-               const std::string& content_type, double timeout_s, int64_t limit_bytes,
-               const std::vector<std::pair<std::string, std::string>>& headers = {}) {
-  httplib::Client client(fmt::format("{}://{}:{}", address.encrypted ? "https" : "http", host_text(address), address.port));
+HttpAnswer ask(const HttpAddress& address, const char* method, const std::string& target,
+               const std::string& body, const std::string& content_type, double timeout_s,
+               int64_t limit_bytes, const std::vector<std::pair<std::string, std::string>>& headers = {}) {
+  httplib::Client client(
+      fmt::format("{}://{}:{}", address.encrypted ? "https" : "http", host_text(address), address.port));
   const auto timeout = std::chrono::microseconds(static_cast<int64_t>(timeout_s * 1e6));
   client.set_connection_timeout(timeout);
   client.set_read_timeout(timeout);
@@ -51,12 +52,17 @@ HttpAnswer ask(const HttpAddress& address, const char* method, const std::string
     return !too_long && !too_late;
   };
   const httplib::Result result = client.send(request);
-  if (too_long) http_failed(address, fmt::format("an answer of at most {} bytes", limit_bytes), "a longer one");
-  if (too_late) http_failed(address, fmt::format("an answer within {} seconds", timeout_s), "one that was still coming");
+  if (too_long)
+    http_failed(address, fmt::format("an answer of at most {} bytes", limit_bytes), "a longer one");
+  if (too_late)
+    http_failed(address, fmt::format("an answer within {} seconds", timeout_s), "one that was still coming");
   if (!result) {
-    const bool connected = result.error() != httplib::Error::Connection && result.error() != httplib::Error::ConnectionTimeout;
-    http_failed(address, connected ? fmt::format("an answer within {} seconds", timeout_s) : "a server that listens there",
-                httplib::to_string(result.error()));
+    const bool connected =
+        result.error() != httplib::Error::Connection && result.error() != httplib::Error::ConnectionTimeout;
+    http_failed(
+        address,
+        connected ? fmt::format("an answer within {} seconds", timeout_s) : "a server that listens there",
+        httplib::to_string(result.error()));
   }
   answer.status = result->status;
   return answer;
@@ -96,23 +102,26 @@ HttpAddress http_address(std::string_view url) {
 }
 
 std::string text_of(const HttpAddress& address) {
-  return fmt::format("{}://{}:{}{}", address.encrypted ? "https" : "http", host_text(address), address.port, address.path);
+  return fmt::format("{}://{}:{}{}", address.encrypted ? "https" : "http", host_text(address), address.port,
+                     address.path);
 }
 
-HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s, int64_t limit_bytes) {
+HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s,
+                    int64_t limit_bytes) {
   return ask(address, "GET", target, "", "", timeout_s, limit_bytes);
 }
 
-HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s,
-                     int64_t limit_bytes, const std::vector<std::pair<std::string, std::string>>& headers) {
+HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type,
+                     double timeout_s, int64_t limit_bytes,
+                     const std::vector<std::pair<std::string, std::string>>& headers) {
   return ask(address, "POST", "", body, content_type, timeout_s, limit_bytes, headers);
 }
 
 std::string url_encoded(std::string_view text) {
   std::string encoded;
   for (const char c : text) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
     if (plain)
       encoded += c;
     else

@@ -25,9 +25,11 @@ struct HttpAnswer {
 };
 // `target`: the path and query after the address's own path. timeout_s limits every wait, and also the time
 // for the whole body of an answer; answers over `limit_bytes` are refused.
-HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s = 30, int64_t limit_bytes = int64_t{1} << 30);
-HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s = 30,
-                     int64_t limit_bytes = int64_t{1} << 20, const std::vector<std::pair<std::string, std::string>>& headers = {});
+HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s = 30,
+                    int64_t limit_bytes = int64_t{1} << 30);
+HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type,
+                     double timeout_s = 30, int64_t limit_bytes = int64_t{1} << 20,
+                     const std::vector<std::pair<std::string, std::string>>& headers = {});
 
 std::string url_encoded(std::string_view text);
 

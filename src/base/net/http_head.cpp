@@ -17,12 +17,15 @@ size_t end_of_head(std::string_view bytes) {
 }
 
 bool is_token(std::string_view text) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::string_view("!#$%&'*+-.^_`|~").find(c) < 16; };
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("!#$%&'*+-.^_`|~").find(c) < 16;
+  };
   return !text.empty() && std::ranges::all_of(text, fits);
 }
 
 bool is_visible(std::string_view text, bool spaces) {
-  return std::ranges::all_of(text, [&](unsigned char c) { return c > 32 && c != 127 ? true : spaces && (c == ' ' || c == '\t'); });
+  return std::ranges::all_of(
+      text, [&](unsigned char c) { return c > 32 && c != 127 ? true : spaces && (c == ' ' || c == '\t'); });
 }
 
 std::optional<std::string> percent_decoded(std::string_view text, bool plus_is_space) {
@@ -80,9 +83,11 @@ int read_request_line(std::string_view line, HttpHead& head) {
 
 bool read_header(std::string_view line, HttpHead& head) {
   const size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) || !is_visible(line, true)) return false;
+  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) || !is_visible(line, true))
+    return false;
   std::string name(line.substr(0, colon));
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string_view value = line.substr(colon + 1);
   while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
   while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
@@ -98,7 +103,9 @@ std::string HttpHead::header(const std::string& lower_case_name) const {
   return found == headers.end() ? "" : found->second;
 }
 
-bool head_ends(std::string_view bytes) { return bytes.size() > kLongestHead || end_of_head(bytes) != std::string_view::npos; }
+bool head_ends(std::string_view bytes) {
+  return bytes.size() > kLongestHead || end_of_head(bytes) != std::string_view::npos;
+}
 
 HttpHead read_head(std::string_view bytes) {
   HttpHead head;

@@ -27,10 +27,12 @@ int HttpRequestReader::read_body_length() {
   const bool has_length = head_.headers.contains("content-length");
   if (head_.headers.contains("transfer-encoding")) return has_length ? 400 : 411;
   if (!has_length) return 411;
-  if (const std::string packed = head_.header("content-encoding"); !packed.empty() && packed != "identity") return 415;
+  if (const std::string packed = head_.header("content-encoding"); !packed.empty() && packed != "identity")
+    return 415;
   // Digits alone: no sign, no blank, and not the list that two such headers make.
   const std::string digits = head_.header("content-length");
-  const bool all_digits = !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+  const bool all_digits =
+      !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
   if (!all_digits) return 400;
   const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), body_bytes_);
   return problem != std::errc() || body_bytes_ > longest_body_ ? 413 : 0;

@@ -1,5 +1,6 @@
-// One HTTP/1 request as its bytes come in: the head, then the body of a POST, whose length must be told beforehand (Content-Length; chunks and packed
-// bodies are refused, as is what two readers could take for two lengths). Knows no sockets.
+// One HTTP/1 request as its bytes come in: the head, then the body of a POST, whose length must be told
+// beforehand (Content-Length; chunks and packed bodies are refused, as is what two readers could take for two
+// lengths). Knows no sockets.
 //
 //   HttpRequestReader reader(32 << 20);
 //   while (reader.stage() != HttpRequestReader::Stage::kWhole) reader.add(bytes_that_came);
@@ -19,7 +20,8 @@ class HttpRequestReader {
  public:
   enum class Stage { kHead, kBody, kWhole };
 
-  explicit HttpRequestReader(size_t longest_body) : longest_body_(longest_body) {}  // 0: bodies are not read, whatever the head says
+  // 0: bodies are not read, whatever the head says
+  explicit HttpRequestReader(size_t longest_body) : longest_body_(longest_body) {}
 
   void add(std::string_view bytes);
   Stage stage() const { return stage_; }

@@ -63,7 +63,9 @@ void HttpOutbox::forget(uint64_t connection, bool is_gone) {
 
 HttpResponder::~HttpResponder() {
   if (stage_ == Stage::kUnsaid) {
-    reply({.status = 500, .type = "text/plain; charset=utf-8", .body = "This could not be answered; the server's log says why.\n"});
+    reply({.status = 500,
+           .type = "text/plain; charset=utf-8",
+           .body = "This could not be answered; the server's log says why.\n"});
   } else if (stage_ == Stage::kBegun) {
     outbox_->put({HttpOutbox::Piece::Kind::kBreak, connection_});
   }

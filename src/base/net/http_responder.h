@@ -1,4 +1,5 @@
-// HttpResponder: the answer to one request of an HttpServer, which any thread gives later, whole or piece by piece:
+// HttpResponder: the answer to one request of an HttpServer, which any thread gives later, whole or piece by
+// piece:
 //
 //   answer->reply({.body = page});
 //
@@ -6,9 +7,9 @@
 //   answer->add("data: …\n\n");
 //   answer->end();
 //
-// Pieces go out as chunks (HTTP/1.1), so that a client knows an end from a broken connection. An answer that is
-// destroyed before its end is ended: with 500 where nothing was said, else by closing the connection. Thread-safe,
-// except that pieces have the order of the calls only if one thread makes them.
+// Pieces go out as chunks (HTTP/1.1), so that a client knows an end from a broken connection. An answer that
+// is destroyed before its end is ended: with 500 where nothing was said, else by closing the connection.
+// Thread-safe, except that pieces have the order of the calls only if one thread makes them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// The queue in which threads that make answers hand them to the thread of the connections. Used by HttpServer and HttpResponder.
+// The queue in which threads that make answers hand them to the thread of the connections. Used by HttpServer
+// and HttpResponder.
 class HttpOutbox {
  public:
   struct Piece {
@@ -59,7 +61,8 @@ class HttpOutbox {
 
 class HttpResponder {
  public:
-  HttpResponder(std::shared_ptr<HttpOutbox> outbox, uint64_t connection) : outbox_(std::move(outbox)), connection_(connection) {}
+  HttpResponder(std::shared_ptr<HttpOutbox> outbox, uint64_t connection)
+      : outbox_(std::move(outbox)), connection_(connection) {}
   ~HttpResponder();
   HttpResponder(const HttpResponder&) = delete;
   HttpResponder& operator=(const HttpResponder&) = delete;
@@ -68,7 +71,8 @@ class HttpResponder {
   void begin(HttpReply head);  // with the first bytes of the body, if there are any
   void add(std::string bytes);
   void end();
-  bool gone() const { return !outbox_->expects(connection_); }  // the client has left: what is sent is dropped
+  // the client has left: what is sent is dropped
+  bool gone() const { return !outbox_->expects(connection_); }
   // Calls `left` once, in the server's thread, when the client leaves before the end; at once if it has left.
   void on_gone(std::function<void()> left) { outbox_->on_gone(connection_, std::move(left)); }
 

@@ -26,7 +26,8 @@ std::string host_of(std::string header) {
 }
 
 std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -68,7 +69,9 @@ std::string text_of_refusal(int status, size_t longest_body) {
     case 411:
       return "The length of the body must be told: send Content-Length. Chunks are not taken.";
     case 413:
-      return fmt::format("The body is longer than {} bytes, which is the most that is taken. Send it in parts.", longest_body);
+      return fmt::format(
+          "The body is longer than {} bytes, which is the most that is taken. Send it in parts.",
+          longest_body);
     case 415:
       return "The body must be sent as it is, without Content-Encoding.";
     default:
@@ -88,7 +91,8 @@ HttpReply http_refusal(int status, std::string text) {
   return {.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
 }
 
-static std::string head_of(const HttpReply& reply, const std::string& length_name, const std::string& length) {
+static std::string head_of(const HttpReply& reply, const std::string& length_name,
+                           const std::string& length) {
   std::map<std::string, std::string> headers = {{"Cache-Control", "no-store"},
                                                 {"Connection", "close"},
                                                 {"Content-Security-Policy", "default-src 'none'"},
@@ -116,7 +120,8 @@ bool HttpRules::knows(const std::string& header) const {
   const std::string host = lower_case(host_of(header));
   if (host.empty()) return false;
   const auto is = [&](const std::string& name) { return host == lower_case(name); };
-  return is_address(host) || is("localhost") || is(options.host) || is(machine().host) || std::ranges::any_of(options.names, is);
+  return is_address(host) || is("localhost") || is(options.host) || is(machine().host) ||
+         std::ranges::any_of(options.names, is);
 }
 
 // It takes as long for a wrong token as for the right one.
@@ -127,15 +132,18 @@ bool HttpRules::has_token(const std::string& authorization) const {
 }
 
 std::optional<HttpReply> HttpRules::refused(const HttpHead& head) const {
-  if (head.refused != 0) return http_refusal(head.refused, text_of_refusal(head.refused, options.longest_body));
+  if (head.refused != 0)
+    return http_refusal(head.refused, text_of_refusal(head.refused, options.longest_body));
   const bool posts = options.longest_body > 0;
   if (head.method != "GET" && head.method != "HEAD" && !(posts && head.method == "POST")) {
-    HttpReply reply = http_refusal(405, posts ? "This server knows GET, HEAD and POST." : "This server is for reading: GET and HEAD.");
+    HttpReply reply = http_refusal(
+        405, posts ? "This server knows GET, HEAD and POST." : "This server is for reading: GET and HEAD.");
     reply.headers.emplace_back("Allow", posts ? "GET, HEAD, POST" : "GET, HEAD");
     return reply;
   }
   if (!knows(head.header("host")))
-    return http_refusal(421, "This server is not known by that name. Use its address, or start it with --name NAME.");
+    return http_refusal(
+        421, "This server is not known by that name. Use its address, or start it with --name NAME.");
   if (const std::string expected = head.header("expect"); !expected.empty() && expected != "100-continue")
     return http_refusal(417, "Expect: 100-continue is the one expectation that is known here.");
   if (has_token(head.header("authorization"))) return std::nullopt;

@@ -31,10 +31,12 @@ namespace {
 
 // The lowest rate at which a body must arrive and a reply be taken; below it the connection is closed.
 constexpr double kSlowest_bytes_per_s = 64 << 10;
-constexpr size_t kMostUntaken_bytes = 8 << 20;  // of an answer that comes piece by piece; beyond it the client is too slow
-constexpr double kFarewell_s = 1;               // time to receive the last bytes before the connection is closed
-constexpr int kAcceptedAtOnce = 64;             // before other events are handled
-constexpr double kNoDescriptors_s = 0.2;        // pause where the process has no descriptor left
+// of an answer that comes piece by piece; beyond it the client is too slow
+constexpr size_t kMostUntaken_bytes = 8 << 20;
+// time to receive the last bytes before the connection is closed
+constexpr double kFarewell_s = 1;
+constexpr int kAcceptedAtOnce = 64;       // before other events are handled
+constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no descriptor left
 
 struct Connection {
   enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
@@ -65,9 +67,11 @@ struct HttpServer::State {
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         outbox_(std::make_shared<HttpOutbox>([this] { wake(); })) {
     LONGHAUL_ASSERT(wake_ >= 0, "no eventfd");
-    LONGHAUL_ASSERT(rules_.options.threads > 0 && rules_.options.longest_body <= rules_.options.most_held / 4, "unusable options");
+    LONGHAUL_ASSERT(rules_.options.threads > 0 && rules_.options.longest_body <= rules_.options.most_held / 4,
+                    "unusable options");
     listen();
-    for (size_t i = 0; i < rules_.options.threads; ++i) workers_.push_back(std::make_unique<Worker>("http answer"));
+    for (size_t i = 0; i < rules_.options.threads; ++i)
+      workers_.push_back(std::make_unique<Worker>("http answer"));
     busy_.resize(workers_.size());
     loop_.watch(wake_, {.reads = true}, [this](Ready) { take_made(); });
     loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
@@ -131,7 +135,8 @@ struct HttpServer::State {
       connection.socket = std::move(*socket);
       connection.address = peer.substr(0, peer.rfind(':'));
       connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
-      loop_.watch(connection.socket.descriptor(), {.reads = true}, [this, number](Ready ready) { on_ready(number, ready); });
+      loop_.watch(connection.socket.descriptor(), {.reads = true},
+                  [this, number](Ready ready) { on_ready(number, ready); });
     }
     if (errno != EMFILE && errno != ENFILE) return;  // of the last accept
     // The waiting connection would make the socket ready for ever.
@@ -160,16 +165,18 @@ struct HttpServer::State {
       for (const auto& [number, connection] : connections_) bytes += connection.held();
       return bytes;
     };
-    while (connections_.size() + more_connections > rules_.options.most_connections || held() > rules_.options.most_held) {
+    while (connections_.size() + more_connections > rules_.options.most_connections ||
+           held() > rules_.options.most_held) {
       std::map<std::string, size_t> of_address;
       for (const auto& [number, connection] : connections_) ++of_address[connection.address];
-      const auto victim = std::ranges::min_element(connections_, {}, [&](const Connections::value_type& each) {
-        const Connection& connection = each.second;
-        const int worth = connection.stage == Stage::kReading || connection.stage == Stage::kFarewell ? 0
-                          : connection.stage == Stage::kSending                                       ? 1
-                                                                                                      : 2;
-        return std::tuple(-static_cast<int64_t>(of_address[connection.address]), worth, each.first);
-      });
+      const auto victim =
+          std::ranges::min_element(connections_, {}, [&](const Connections::value_type& each) {
+            const Connection& connection = each.second;
+            const int worth = connection.stage == Stage::kReading || connection.stage == Stage::kFarewell ? 0
+                              : connection.stage == Stage::kSending                                       ? 1
+                                                                                                          : 2;
+            return std::tuple(-static_cast<int64_t>(of_address[connection.address]), worth, each.first);
+          });
       if (victim == connections_.end()) return;
       drop(victim->first);
     }
@@ -226,13 +233,15 @@ struct HttpServer::State {
       return false;
     }
     if (connection.reader.stage() == HttpRequestReader::Stage::kWhole) return true;
-    const double patience_s = rules_.options.patience_s + static_cast<double>(connection.reader.body_bytes()) / kSlowest_bytes_per_s;
+    const double patience_s = rules_.options.patience_s +
+                              static_cast<double>(connection.reader.body_bytes()) / kSlowest_bytes_per_s;
     connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
     if (head.version != "HTTP/1.1" || head.header("expect").empty()) return true;
     // Nothing has been written to this connection yet, so its buffer takes these few bytes at once.
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     size_t written = 0;
-    if (connection.socket.write(kContinue, written) != Socket::Result::kEnd && written == kContinue.size()) return true;
+    if (connection.socket.write(kContinue, written) != Socket::Result::kEnd && written == kContinue.size())
+      return true;
     drop(number);
     return false;
   }
@@ -273,7 +282,9 @@ struct HttpServer::State {
     }
   }
 
-  HttpReply in_form(const HttpReply& refusal) const { return rules_.options.refusal_form ? rules_.options.refusal_form(refusal) : refusal; }
+  HttpReply in_form(const HttpReply& refusal) const {
+    return rules_.options.refusal_form ? rules_.options.refusal_form(refusal) : refusal;
+  }
 
   void take_made() {
     uint64_t count = 0;
@@ -308,13 +319,15 @@ struct HttpServer::State {
         connection.more_follows = connection.with_body;
         connection.in_chunks = connection.reader.head().version == "HTTP/1.1";
         connection.stage = Stage::kSending;
-        return send_more(number, connection, http_stream_head(piece.reply, connection.in_chunks), piece.reply.body);
+        return send_more(number, connection, http_stream_head(piece.reply, connection.in_chunks),
+                         piece.reply.body);
       case Kind::kMore:
         return send_more(number, connection, "", piece.reply.body);
       case Kind::kEnd:
         outbox_->forget(number, false);
         connection.more_follows = false;
-        return send_more(number, connection, connection.in_chunks && connection.with_body ? "0\r\n\r\n" : "", "");
+        return send_more(number, connection, connection.in_chunks && connection.with_body ? "0\r\n\r\n" : "",
+                         "");
       case Kind::kBreak:
       case Kind::kWorkerIsFree:
         return drop(number);
@@ -332,7 +345,8 @@ struct HttpServer::State {
     if (connection.bytes.size() > kMostUntaken_bytes) return drop(number);
     make_room(0, 0);
     if (!connections_.contains(number)) return;
-    if (!has_waited) connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
+    if (!has_waited)
+      connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
     loop_.change(connection.socket.descriptor(), {.writes = true});
     send(number, connection);
   }
@@ -343,7 +357,8 @@ struct HttpServer::State {
     listening_.close();
     std::vector<uint64_t> silent;
     for (const auto& [number, connection] : connections_) {
-      if (connection.reader.stage() == HttpRequestReader::Stage::kHead && connection.reader.held() == 0) silent.push_back(number);
+      if (connection.reader.stage() == HttpRequestReader::Stage::kHead && connection.reader.held() == 0)
+        silent.push_back(number);
     }
     for (const uint64_t number : silent) drop(number);
     tell_when_all_are_answered();
@@ -358,15 +373,17 @@ struct HttpServer::State {
 
   void reply(uint64_t number, const HttpReply& reply) {
     Connection& connection = connections_.at(number);
-    std::string bytes = reply.body.size() > rules_.options.most_held / 4
-                            ? http_bytes(http_refusal(503, "The answer is too long to be sent."), connection.with_body)
-                            : http_bytes(reply, connection.with_body);
+    std::string bytes =
+        reply.body.size() > rules_.options.most_held / 4
+            ? http_bytes(http_refusal(503, "The answer is too long to be sent."), connection.with_body)
+            : http_bytes(reply, connection.with_body);
     connection.stage = Stage::kWaiting;
     make_room(0, bytes.size());
     if (!connections_.contains(number)) return;
     connection.bytes = std::move(bytes);
     connection.stage = Stage::kSending;
-    const double patience_s = rules_.options.patience_s + static_cast<double>(connection.bytes.size()) / kSlowest_bytes_per_s;
+    const double patience_s =
+        rules_.options.patience_s + static_cast<double>(connection.bytes.size()) / kSlowest_bytes_per_s;
     connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
     loop_.change(connection.socket.descriptor(), {.writes = true});
     send(number, connection);
@@ -412,7 +429,8 @@ struct HttpServer::State {
 HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
     : state_(std::make_unique<State>(
           std::move(options),
-          [answer = std::move(answer)](const HttpRequest& request, const std::shared_ptr<HttpResponder>& given) {
+          [answer = std::move(answer)](const HttpRequest& request,
+                                       const std::shared_ptr<HttpResponder>& given) {
             given->reply(answer(request));
           },
           false)) {}
@@ -429,7 +447,11 @@ uint16_t HttpServer::port() const { return state_->options().port; }
 std::string HttpServer::url() const {
   const std::string& host = state_->options().host;
   const bool brackets = host.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}/", host == "0.0.0.0" ? machine().host : brackets ? "[" + host + "]" : host, port());
+  return fmt::format("http://{}:{}/",
+                     host == "0.0.0.0" ? machine().host
+                     : brackets        ? "[" + host + "]"
+                                       : host,
+                     port());
 }
 
 HttpServerOptions http_server_address(const std::string& text) {
@@ -439,7 +461,8 @@ HttpServerOptions http_server_address(const std::string& text) {
   const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), options.port);
-  if (problem != std::errc() || end != port.data() + port.size() || (colon != std::string::npos && host.empty())) {
+  if (problem != std::errc() || end != port.data() + port.size() ||
+      (colon != std::string::npos && host.empty())) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot read where to listen",
                  .expected = "PORT or HOST:PORT",

@@ -118,7 +118,8 @@ LoopbackRate measured_loopback(int64_t bytes) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (socket.descriptor < 0) no_loopback("a socket");
   socket.patience();
-  if (::connect(socket.descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) no_loopback("connecting");
+  if (::connect(socket.descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+    no_loopback("connecting");
   rate.round_trip_ms = median_round_trip_ms(socket);
   for (int64_t i = 0; i < blocks; ++i) sent = crc32c(block, sent);
   const Stopwatch watch;

@@ -25,9 +25,12 @@ uint16_t free_port() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
   auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found = descriptor >= 0 && ::bind(descriptor, plain, length) == 0 && ::getsockname(descriptor, plain, &length) == 0;
+  const bool found = descriptor >= 0 && ::bind(descriptor, plain, length) == 0 &&
+                     ::getsockname(descriptor, plain, &length) == 0;
   if (!found) {
-    throw Error({.code = ExitCode::kInternal, .what = "cannot find a free port", .found = std::generic_category().message(errno)});
+    throw Error({.code = ExitCode::kInternal,
+                 .what = "cannot find a free port",
+                 .found = std::generic_category().message(errno)});
   }
   ::close(descriptor);
   return ntohs(address.sin_port);
@@ -43,7 +46,8 @@ Listener listen_on(uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t length = sizeof(address);
   auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool listens = descriptor >= 0 && ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof(kYes)) == 0 &&
+  const bool listens = descriptor >= 0 &&
+                       ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &kYes, sizeof(kYes)) == 0 &&
                        ::bind(descriptor, plain, length) == 0 && ::listen(descriptor, kWaiting) == 0 &&
                        ::getsockname(descriptor, plain, &length) == 0;
   if (!listens) {
@@ -66,9 +70,10 @@ std::string own_address_towards(const std::string& host) {
       socklen_t length = sizeof(own);
       std::array<char, NI_MAXHOST> text{};
       auto* plain = reinterpret_cast<sockaddr*>(&own);
-      const bool known = descriptor >= 0 && ::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0 &&
-                         ::getsockname(descriptor, plain, &length) == 0 &&
-                         ::getnameinfo(plain, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
+      const bool known =
+          descriptor >= 0 && ::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0 &&
+          ::getsockname(descriptor, plain, &length) == 0 &&
+          ::getnameinfo(plain, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
       if (known) found = text.data();
       if (descriptor >= 0) ::close(descriptor);
     }

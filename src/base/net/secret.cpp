@@ -17,7 +17,8 @@
 namespace longhaul {
 namespace {
 
-[[noreturn]] void secret_refused(const std::filesystem::path& path, std::string expected, std::string found, std::string hint) {
+[[noreturn]] void secret_refused(const std::filesystem::path& path, std::string expected, std::string found,
+                                 std::string hint) {
   throw Error({.code = ExitCode::kUsage,
                .what = "cannot use the secret of the job",
                .expected = std::move(expected),
@@ -37,9 +38,11 @@ struct SecretDescriptor {
 // or all of it. `in_place`: an existing file is replaced.
 void write_secret(const std::filesystem::path& path, const std::string& text, bool in_place) {
   const std::string unfinished = fmt::format("{}.{}", path.string(), ::getpid());
-  const SecretDescriptor file{::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600)};
+  const SecretDescriptor file{
+      ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600)};
   const bool written = file.value >= 0 && ::fchmod(file.value, 0600) == 0 &&
-                       ::write(file.value, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file.value) == 0;
+                       ::write(file.value, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                       ::fsync(file.value) == 0;
   const bool named = written && (in_place ? ::rename(unfinished.c_str(), path.c_str()) == 0
                                           : ::link(unfinished.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int reason = errno;
@@ -72,7 +75,8 @@ std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
   for (size_t done = 0; done < count;) {
     const ssize_t got = ::getrandom(bytes.data() + done, count - done, 0);
-    LONGHAUL_ASSERT(got > 0 || errno == EINTR, "no random numbers: {}", std::generic_category().message(errno));
+    LONGHAUL_ASSERT(got > 0 || errno == EINTR, "no random numbers: {}",
+                    std::generic_category().message(errno));
     if (got > 0) done += static_cast<size_t>(got);
   }
   return bytes;
@@ -81,9 +85,9 @@ std::string random_bytes(size_t count) {
 std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string result(32, '\0');
   unsigned int length = 0;
-  const auto* made =
-      ::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(message.data()),
-             message.size(), reinterpret_cast<unsigned char*>(result.data()), &length);
+  const auto* made = ::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                            reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                            reinterpret_cast<unsigned char*>(result.data()), &length);
   LONGHAUL_ASSERT(made && length == result.size(), "OpenSSL offers no HMAC with SHA-256");
   return result;
 }
@@ -122,9 +126,11 @@ SecretFile read_secret_file(const std::filesystem::path& path) {
   if (file.value < 0 || ::fstat(file.value, &status) != 0)
     secret_refused(path, "a file with the secret", std::generic_category().message(errno), hint);
   if (!S_ISREG(status.st_mode)) secret_refused(path, "a plain file", "something else", hint);
-  if (status.st_uid != ::geteuid()) secret_refused(path, "a file of your own", fmt::format("one of user {}", status.st_uid), hint);
+  if (status.st_uid != ::geteuid())
+    secret_refused(path, "a file of your own", fmt::format("one of user {}", status.st_uid), hint);
   if ((status.st_mode & 077) != 0)
-    secret_refused(path, "a file that nobody else may read (mode 0600)", fmt::format("mode {:04o}", status.st_mode & 07777), hint);
+    secret_refused(path, "a file that nobody else may read (mode 0600)",
+                   fmt::format("mode {:04o}", status.st_mode & 07777), hint);
   std::array<char, 4 * kSecretBytes + kDriverWord.size() + kNodeWord.size() + kMostName + 4> text{};
   const ssize_t count = ::read(file.value, text.data(), text.size());
   const std::string_view all(text.data(), static_cast<size_t>(std::max<ssize_t>(0, count)));
@@ -146,7 +152,8 @@ SecretFile read_secret_file(const std::filesystem::path& path) {
   }
   // The contents are not shown, because they may be most of a secret.
   if (!good || !rest.empty())
-    secret_refused(path, "64 hexadecimal digits, and the driver's key below them", fmt::format("{} bytes that are not", all.size()), hint);
+    secret_refused(path, "64 hexadecimal digits, and the driver's key below them",
+                   fmt::format("{} bytes that are not", all.size()), hint);
   return found;
 }
 
@@ -163,13 +170,19 @@ void tell_driver_key(const std::filesystem::path& path, std::string_view key) {
   write_secret(path, text_of(found), true);
 }
 
-void write_node_secret(const std::filesystem::path& path, std::string_view secret, std::string_view driver_key, std::string_view node) {
-  LONGHAUL_ASSERT(!node.empty() && node.size() <= kMostName && node.find('\n') == std::string_view::npos, "a node without a usable name");
-  write_secret(path, text_of({.secret = std::string(secret), .driver = std::string(driver_key), .node = std::string(node)}), true);
+void write_node_secret(const std::filesystem::path& path, std::string_view secret,
+                       std::string_view driver_key, std::string_view node) {
+  LONGHAUL_ASSERT(!node.empty() && node.size() <= kMostName && node.find('\n') == std::string_view::npos,
+                  "a node without a usable name");
+  write_secret(
+      path,
+      text_of({.secret = std::string(secret), .driver = std::string(driver_key), .node = std::string(node)}),
+      true);
 }
 
 std::string read_or_make_secret(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path))) write_secret(path, to_hex(random_bytes(kSecretBytes)) + "\n", false);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path)))
+    write_secret(path, to_hex(random_bytes(kSecretBytes)) + "\n", false);
   return read_secret(path);
 }
 

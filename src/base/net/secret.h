@@ -18,8 +18,8 @@ std::string from_hex(std::string_view text);  // empty where the text is no hexa
 
 inline constexpr size_t kSecretBytes = 32;
 // Error 64 unless the path is a regular file of this user that nobody else may read. It holds 64 hexadecimal
-// digits, and it may have a second line, "driver " and 64 more digits: the public key of the job's driver, and
-// a third, "node " and a name.
+// digits, and it may have a second line, "driver " and 64 more digits: the public key of the job's driver,
+// and a third, "node " and a name.
 std::string read_secret(const std::filesystem::path& path);
 std::string read_driver_key(const std::filesystem::path& path);  // from the same file; empty: it holds none
 // The name after "node " on a third line: the secret is the own key of this node. Empty: it is the job's.
@@ -27,7 +27,8 @@ std::string read_node_name(const std::filesystem::path& path);
 // Adds the driver key to the file of a secret; if it is there already, nothing is written.
 void tell_driver_key(const std::filesystem::path& path, std::string_view key);
 // Writes the file of one node's own key, which replaces an existing one.
-void write_node_secret(const std::filesystem::path& path, std::string_view secret, std::string_view driver_key, std::string_view node);
+void write_node_secret(const std::filesystem::path& path, std::string_view secret,
+                       std::string_view driver_key, std::string_view node);
 // Reads the existing secret, or makes a new one.
 std::string read_or_make_secret(const std::filesystem::path& path);
 

@@ -38,7 +38,8 @@ bool names_of_its_own() {
 
 bool plug_in(int64_t machine) {
   const std::string name = name_of_machine(machine), port = port_of(machine);
-  return ip("netns add " + name) && ip(fmt::format("link add {} type veth peer name plug netns {}", port, name)) &&
+  return ip("netns add " + name) &&
+         ip(fmt::format("link add {} type veth peer name plug netns {}", port, name)) &&
          ip(fmt::format("link set {} master switch up", port)) &&
          ip(fmt::format("-n {} addr add {}/24 dev plug", name, SmallNetwork::address_of(machine))) &&
          ip(fmt::format("-n {} link set lo up", name)) && ip(fmt::format("-n {} link set plug up", name));
@@ -51,8 +52,8 @@ SmallNetwork::SmallNetwork(int64_t machines) {
   before_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
   if (before_ < 0 || !names_of_its_own() || ::unshare(CLONE_NEWNET) != 0) return;
   try {
-    usable_ = ip("link set lo up") && ip("link add switch type bridge") && ip(fmt::format("addr add {}/24 dev switch", kAtSwitch)) &&
-              ip("link set switch up");
+    usable_ = ip("link set lo up") && ip("link add switch type bridge") &&
+              ip(fmt::format("addr add {}/24 dev switch", kAtSwitch)) && ip("link set switch up");
     for (int64_t machine = 0; usable_ && machine < machines; ++machine) usable_ = plug_in(machine);
   } catch (const Error&) {
     usable_ = false;  // there is no such program
@@ -66,11 +67,14 @@ SmallNetwork::~SmallNetwork() {
   if (usable_) ::umount2(kNetworks, MNT_DETACH);
 }
 
-std::string SmallNetwork::address_of(int64_t machine) { return fmt::format("10.77.0.{}", kFirstAddress + machine); }
+std::string SmallNetwork::address_of(int64_t machine) {
+  return fmt::format("10.77.0.{}", kFirstAddress + machine);
+}
 
 // nsenter rather than ip: that would hide /sys/fs/cgroup.
 std::vector<std::string> SmallNetwork::on(int64_t machine, const std::vector<std::string>& argv) {
-  std::vector<std::string> words = {"nsenter", fmt::format("--net={}/{}", kNetworks, name_of_machine(machine)), "--"};
+  std::vector<std::string> words = {"nsenter",
+                                    fmt::format("--net={}/{}", kNetworks, name_of_machine(machine)), "--"};
   words.insert(words.end(), argv.begin(), argv.end());
   return words;
 }

@@ -1,12 +1,14 @@
-// SmallNetwork: a network of this process's own, for drills and tests of links that drop: a switch, and machines that are plugged into it, each with an
-// address and nothing but the loopback and that one link. What the machines are is processes: on() says with which words they are started there.
+// SmallNetwork: a network of this process's own, for drills and tests of links that drop: a switch, and
+// machines that are plugged into it, each with an address and nothing but the loopback and that one link.
+// What the machines are is processes: on() says with which words they are started there.
 //
 //   SmallNetwork network(3);
 //   start_child({.argv = network.on(0, {"longhaul", "node", …}), …});
 //   network.cut(0);   … network.join(0);
 //
-// The thread that makes one is at the switch until it goes, and so is what it starts: kAtSwitch reaches it. Only who may make networks and mount has
-// some, where there are the programs ip and nsenter. Nothing of it is seen by the machine's other processes, or stays when this one is killed.
+// The thread that makes one is at the switch until it goes, and so is what it starts: kAtSwitch reaches it.
+// Only who may make networks and mount has some, where there are the programs ip and nsenter. Nothing of it
+// is seen by the machine's other processes, or stays when this one is killed.
 #pragma once
 
 #include <cstdint>

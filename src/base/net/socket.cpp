@@ -24,7 +24,8 @@ using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 AddressList addresses_of(const Endpoint& endpoint, int flags) {
   const addrinfo wanted{.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
   addrinfo* list = nullptr;
-  const int problem = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &wanted, &list);
+  const int problem =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &wanted, &list);
   if (problem != 0) {
     throw Error({.code = ExitCode::kCommunication,
                  .what = "cannot find an address",
@@ -38,10 +39,11 @@ AddressList addresses_of(const Endpoint& endpoint, int flags) {
 std::string address_text(const sockaddr_storage& address, socklen_t length, bool with_port) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  const int problem = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(), host.size(), port.data(), port.size(),
-                                    NI_NUMERICHOST | NI_NUMERICSERV);
+  const int problem = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(),
+                                    host.size(), port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV);
   if (problem != 0) return "unknown";
-  return with_port ? Endpoint{host.data(), static_cast<uint16_t>(std::atoi(port.data()))}.text() : host.data();
+  return with_port ? Endpoint{host.data(), static_cast<uint16_t>(std::atoi(port.data()))}.text()
+                   : host.data();
 }
 
 void set_option(int descriptor, int level, int option) {
@@ -52,7 +54,8 @@ void set_option(int descriptor, int level, int option) {
 }  // namespace
 
 std::string Endpoint::text() const {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
 }
 
 Endpoint parse_endpoint(std::string_view text, const std::string& where) {
@@ -81,7 +84,8 @@ Socket Socket::listen(const Endpoint& endpoint) {
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // A port that an earlier driver has just released counts as free.
     if (socket) set_option(socket.descriptor_, SOL_SOCKET, SO_REUSEADDR);
-    if (socket && ::bind(socket.descriptor_, one->ai_addr, one->ai_addrlen) == 0 && ::listen(socket.descriptor_, kWaiting) == 0)
+    if (socket && ::bind(socket.descriptor_, one->ai_addr, one->ai_addrlen) == 0 &&
+        ::listen(socket.descriptor_, kWaiting) == 0)
       return socket;
     reason = errno;
   }
@@ -100,7 +104,8 @@ Socket Socket::connect(const Endpoint& endpoint) {
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) continue;
     set_option(socket.descriptor_, IPPROTO_TCP, TCP_NODELAY);
-    if (::connect(socket.descriptor_, one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS) return socket;
+    if (::connect(socket.descriptor_, one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS)
+      return socket;
     reason = errno;
   }
   throw Error({.code = ExitCode::kCommunication,
@@ -124,7 +129,8 @@ void Socket::close() {
 std::optional<Socket> Socket::accept(bool* out_of_descriptors) const {
   const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) {
-    if (out_of_descriptors != nullptr) *out_of_descriptors = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    if (out_of_descriptors != nullptr)
+      *out_of_descriptors = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
     return std::nullopt;
   }
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY);

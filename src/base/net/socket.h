@@ -2,7 +2,8 @@
 // and the permission to connect are handled in src/control.
 //
 //   Socket listening = Socket::listen({"127.0.0.1", 0});
-//   Socket client = Socket::connect({"127.0.0.1", listening.port()});  // in progress: writable once it succeeds or fails
+//   // in progress: writable once it succeeds or fails
+//   Socket client = Socket::connect({"127.0.0.1", listening.port()});
 //   std::optional<Socket> server = listening.accept();
 #pragma once
 

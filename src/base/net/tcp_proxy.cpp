@@ -70,7 +70,8 @@ void TcpProxy::State::run() {
 
 void TcpProxy::State::let_in() {
   while (auto peer = listening.accept()) {
-    Passed& one = all.emplace_back(Passed{.peer = std::move(*peer), .server = Socket::connect(server), .to_peer = {}, .to_server = {}});
+    Passed& one = all.emplace_back(
+        Passed{.peer = std::move(*peer), .server = Socket::connect(server), .to_peer = {}, .to_server = {}});
     for (const Socket* side : {&one.peer, &one.server})
       loop->watch(side->descriptor(), {.reads = true, .writes = true}, [this, &one](Ready) { serve(one); });
   }
@@ -78,8 +79,10 @@ void TcpProxy::State::let_in() {
 
 void TcpProxy::State::serve(Passed& one) {
   if (move_bytes(one.peer, one.server, one.to_server) && move_bytes(one.server, one.peer, one.to_peer)) {
-    loop->change(one.peer.descriptor(), {.reads = one.to_server.size() < kMostWaiting, .writes = !one.to_peer.empty()});
-    loop->change(one.server.descriptor(), {.reads = one.to_peer.size() < kMostWaiting, .writes = !one.to_server.empty()});
+    loop->change(one.peer.descriptor(),
+                 {.reads = one.to_server.size() < kMostWaiting, .writes = !one.to_peer.empty()});
+    loop->change(one.server.descriptor(),
+                 {.reads = one.to_peer.size() < kMostWaiting, .writes = !one.to_server.empty()});
     return;
   }
   loop->forget(one.peer.descriptor());
@@ -104,7 +107,8 @@ void TcpProxy::State::take_orders() {
   done.notify_all();
 }
 
-TcpProxy::TcpProxy(const Endpoint& here, const Endpoint& server) : state_(std::make_unique<State>(here, server)) {
+TcpProxy::TcpProxy(const Endpoint& here, const Endpoint& server)
+    : state_(std::make_unique<State>(here, server)) {
   state_->worker.post([this] { state_->run(); });
 }
 

@@ -1,5 +1,6 @@
-// TcpProxy: passes connections on to a server, for drills and tests of what networks do to them. A connection that falls silent is half open: both ends
-// stay connected, nothing arrives any more, and nobody is told. Later connections of the same peer go through.
+// TcpProxy: passes connections on to a server, for drills and tests of what networks do to them. A connection
+// that falls silent is half open: both ends stay connected, nothing arrives any more, and nobody is told.
+// Later connections of the same peer go through.
 //
 //   TcpProxy proxy({"10.0.0.1", 0}, {"10.0.0.1", 29400});      // a thread of its own; proxy.port()
 //   proxy.silence("10.0.0.12");                                // connections that this peer has now

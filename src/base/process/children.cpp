@@ -23,7 +23,8 @@ namespace {
 constexpr double kReap_s = 0.2;
 
 // Runs in the child after fork: only async-signal-safe calls are allowed.
-[[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log, pid_t parent) {
+[[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log,
+                         pid_t parent) {
   if (start.own_session) {
     ::setsid();
   } else {
@@ -33,7 +34,8 @@ constexpr double kReap_s = 0.2;
     ::prctl(PR_SET_PDEATHSIG, start.death_signal);
     if (::getppid() != parent) ::_exit(128 + start.death_signal);
   }
-  if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(static_cast<int>(ExitCode::kUsage));
+  if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0)
+    ::_exit(static_cast<int>(ExitCode::kUsage));
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -51,7 +53,8 @@ constexpr double kReap_s = 0.2;
 
 int open_log(const ChildStart& start) {
   if (start.log.empty()) return -1;
-  const int log = ::open(start.log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (start.truncates_log ? O_TRUNC : O_APPEND), 0666);
+  const int log = ::open(start.log.c_str(),
+                         O_WRONLY | O_CREAT | O_CLOEXEC | (start.truncates_log ? O_TRUNC : O_APPEND), 0666);
   if (log >= 0) return log;
   throw Error({.code = ExitCode::kDisk,
                .what = "cannot write the log of a process",
@@ -165,7 +168,8 @@ void Children::reap() {
     ended(status_code(status));
   }
   const std::lock_guard lock(waited_for().mutex);
-  for (siginfo_t next{}; ::waitid(P_ALL, 0, &next, WEXITED | WNOHANG | WNOWAIT) == 0 && next.si_pid > 0; next = {}) {
+  for (siginfo_t next{}; ::waitid(P_ALL, 0, &next, WEXITED | WNOHANG | WNOWAIT) == 0 && next.si_pid > 0;
+       next = {}) {
     if (waited_for().pids.contains(next.si_pid) || running_.contains(next.si_pid)) return;
     ::waitpid(next.si_pid, nullptr, WNOHANG);
   }

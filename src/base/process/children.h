@@ -3,7 +3,8 @@
 // are reparented, so that nothing that a child started outlives it.
 //
 //   Children children(loop);
-//   const pid_t rank = children.start({.argv = {…}, .log = "rank-3.log"}, [](int status) { … });   // exit code, or 128 + signal
+//   // exit code, or 128 + signal
+//   const pid_t rank = children.start({.argv = {…}, .log = "rank-3.log"}, [](int status) { … });
 //   Children::signal(rank, SIGTERM);
 //
 // Only the thread that runs the loop may use it. A process has at most one Children object, because it

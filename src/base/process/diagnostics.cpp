@@ -208,7 +208,8 @@ void write_all() {
   const int file = g_file[0] == '\0' ? -1 : ::open(g_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   {
     Output out(file < 0 ? STDERR_FILENO : file);
-    out << "diagnostics of process " << ::getpid() << " at Unix time " << static_cast<int64_t>(::time(nullptr)) << "\n";
+    out << "diagnostics of process " << ::getpid() << " at Unix time "
+        << static_cast<int64_t>(::time(nullptr)) << "\n";
     write_threads(out);
     if (area != nullptr) area->answers = area->begun.load();
     write_file(out, "/proc/self/status");

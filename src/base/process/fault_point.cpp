@@ -93,8 +93,11 @@ PlannedFault planned_fault(std::string_view entry) {
   const auto [name, value] = named_value(entry.substr(space + 1));
   const auto found = std::ranges::find(kActions, name, &NamedAction::name);
   if (found == kActions.end())
-    refuse(entry, "kill, segfault, abort, stop, hang, slow=SECONDS, wait=SECONDS, eat=BYTES, exit=CODE, fail=CODE or corrupt");
-  if (found->has_value == value.empty()) refuse(entry, found->has_value ? "a value behind the action" : "no value behind the action");
+    refuse(entry,
+           "kill, segfault, abort, stop, hang, slow=SECONDS, wait=SECONDS, eat=BYTES, exit=CODE, fail=CODE "
+           "or corrupt");
+  if (found->has_value == value.empty())
+    refuse(entry, found->has_value ? "a value behind the action" : "no value behind the action");
   fault.action = found->action;
   if (found->has_value) {
     const std::string copy(value);
@@ -102,11 +105,14 @@ PlannedFault planned_fault(std::string_view entry) {
     fault.value = std::strtod(copy.c_str(), &end);
     if (*end != 0 || !(fault.value >= 0)) refuse(entry, "a number behind the action");
   }
-  if ((fault.action == FaultAction::kWait) != fault.until.has_value()) refuse(entry, "until=FILE with wait=SECONDS, and with nothing else");
+  if ((fault.action == FaultAction::kWait) != fault.until.has_value())
+    refuse(entry, "until=FILE with wait=SECONDS, and with nothing else");
   return fault;
 }
 
-int64_t number_of(const std::optional<std::string>& text) { return text ? std::strtoll(text->c_str(), nullptr, 10) : 0; }
+int64_t number_of(const std::optional<std::string>& text) {
+  return text ? std::strtoll(text->c_str(), nullptr, 10) : 0;
+}
 
 std::optional<std::string> of_environment(const char* name) {
   const char* text = std::getenv(name);
@@ -116,7 +122,8 @@ std::optional<std::string> of_environment(const char* name) {
 FaultPlan& plan() {
   static FaultPlan planned(of_environment("LONGHAUL_FAULTS").value_or(""), of_environment);
   static const bool said = [] {
-    say(stderr, fmt::format("warning: faults are planned for this process: {}\n", of_environment("LONGHAUL_FAULTS").value_or("")));
+    say(stderr, fmt::format("warning: faults are planned for this process: {}\n",
+                            of_environment("LONGHAUL_FAULTS").value_or("")));
     return true;
   }();
   (void)said;
@@ -152,11 +159,12 @@ std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file) {
 }
 
 bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark) {
-  const std::string text =
-      fmt::format("{} {} {:.6f} {} {}\n", mark.generation, mark.rank, mark.wall_time, mark.process, mark.node.empty() ? "-" : mark.node);
+  const std::string text = fmt::format("{} {} {:.6f} {} {}\n", mark.generation, mark.rank, mark.wall_time,
+                                       mark.process, mark.node.empty() ? "-" : mark.node);
   const int descriptor = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
   const bool exists = descriptor < 0 && errno == EEXIST;
-  const bool written = descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (!written && !exists) {

@@ -4,13 +4,15 @@
 //   POINT[:CONDITION=VALUE…] ACTION[=VALUE]
 //       step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
 //
-//   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
-//               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
-//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark),
-//               until=FILE (of wait: what ends it)
-//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · wait=SECONDS (at most: until there is the FILE of until=) · eat=BYTES (of memory, which it then gives back: too much for a memory
-//               group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
-//               corrupt (the caller damages what it has in hand: fault_point returns true)
+//   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK,
+//               LONGHAUL_GENERATION and LONGHAUL_NODE of the environment), count (only the n-th time that the
+//               others hold, from 1; otherwise every time), once=FILE (only while there is no such file; who
+//               meets it makes it, so that it comes once to a whole run, however often its processes are
+//               started: FaultMark), until=FILE (of wait: what ends it)
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · wait=SECONDS (at most: until
+//               there is the FILE of until=) · eat=BYTES (of memory, which it then gives back: too much for a
+//               memory group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) · corrupt
+//               (the caller damages what it has in hand: fault_point returns true)
 //
 // Points: start.load (at a start that resumes) · step.data · step.passes · step.reduce (gradients of several
 // ranks) · step.update · step.updated · call.move (a collective call between processes that all have entered)

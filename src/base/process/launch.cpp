@@ -68,7 +68,9 @@ class Job {
 
   // After a request to stop every rank saves and ends in its own time.
   void end_others() {
-    if (!since_ || (result_.stopped && signals_sent_ == 0 && result_.statuses[*result_.first] != consequence_)) return;
+    if (!since_ ||
+        (result_.stopped && signals_sent_ == 0 && result_.statuses[*result_.first] != consequence_))
+      return;
     if (signals_sent_ == 0 && since_->seconds() > patience_.others_s) {
       send(SIGTERM);
       ++signals_sent_;
@@ -90,7 +92,8 @@ class Job {
 
 }  // namespace
 
-LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence, const LaunchPatience& patience) {
+LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence,
+                    const LaunchPatience& patience) {
   return Job(processes, consequence, patience).run();
 }
 

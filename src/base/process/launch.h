@@ -33,6 +33,7 @@ struct LaunchResult {
 };
 
 // `consequence`: the exit code of a process that ends because of another process's failure.
-LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence, const LaunchPatience& patience = {});
+LaunchResult launch(const std::vector<LaunchedProcess>& processes, int consequence,
+                    const LaunchPatience& patience = {});
 
 }  // namespace longhaul

@@ -1,6 +1,6 @@
-// A program of somebody else that reads what it is given and is not trusted to end: run_limited() kills it, and all
-// that it has started in its process group, when its time is over and also when it has ended by itself. As
-// run_process (base/process/process.h) otherwise, beside which it is implemented.
+// A program of somebody else that reads what it is given and is not trusted to end: run_limited() kills it,
+// and all that it has started in its process group, when its time is over and also when it has ended by
+// itself. As run_process (base/process/process.h) otherwise, beside which it is implemented.
 #pragma once
 
 #include <string>

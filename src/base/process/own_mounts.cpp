@@ -6,7 +6,8 @@
 namespace longhaul {
 
 bool sees_mounts_of_its_own() {
-  thread_local const bool own = ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  thread_local const bool own =
+      ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   return own;
 }
 

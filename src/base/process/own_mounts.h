@@ -1,5 +1,6 @@
-// Mounts that are this thread's own, for drills and tests: what is mounted from then on is seen by it, and by the processes and threads that it starts,
-// and goes with the last of them, however that ends. Everybody else sees the machine as it was.
+// Mounts that are this thread's own, for drills and tests: what is mounted from then on is seen by it, and by
+// the processes and threads that it starts, and goes with the last of them, however that ends. Everybody else
+// sees the machine as it was.
 #pragma once
 
 namespace longhaul {

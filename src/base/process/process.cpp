@@ -62,8 +62,8 @@ struct Pipe {
 };
 
 // input: a descriptor that the child reads; below 0: /dev/null.
-pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input, const Pipe& output,
-            const Pipe& errors) {
+pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input,
+            const Pipe& output, const Pipe& errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (input >= 0)
@@ -82,7 +82,8 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   sigemptyset(&ignored);
   sigaddset(&ignored, SIGPIPE);
   sigaddset(&ignored, SIGXFSZ);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &ignored);
@@ -91,7 +92,8 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   for (const std::string& text : argv) arguments.push_back(const_cast<char*>(text.c_str()));
   arguments.push_back(nullptr);
   pid_t child = -1;
-  const int number = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, arguments.data(), merge_environment(environment).data());
+  const int number = posix_spawnp(&child, argv[0].c_str(), &actions, &attributes, arguments.data(),
+                                  merge_environment(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (number != 0) fail(number, argv[0]);
@@ -168,8 +170,9 @@ int file_of_input(const std::string& text) {
 }
 
 // Runs the child to its end or its time-out; its process group is `child` afterwards too.
-ProcessResult watched_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input,
-                              double timeout_s, pid_t& child) {
+ProcessResult watched_process(const std::vector<std::string>& argv,
+                              const std::vector<std::string>& environment, int input, double timeout_s,
+                              pid_t& child) {
   LONGHAUL_ASSERT(!argv.empty(), "no program");
   // How soon the end of a child is noticed whose pipes are still open in a grandchild.
   constexpr int kSlice_ms = 20;
@@ -202,7 +205,8 @@ ProcessResult watched_process(const std::vector<std::string>& argv, const std::v
 
 }  // namespace
 
-ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {
+ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+                          double timeout_s) {
   pid_t child = 0;
   return watched_process(argv, environment, /*input=*/-1, timeout_s, child);
 }
@@ -220,7 +224,9 @@ LimitedResult run_limited(const LimitedRun& run) {
           .left_behind = left && !ended.timed_out};
 }
 
-int status_code(int wait_status) { return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status); }
+int status_code(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
 
 int64_t process_id() { return ::getpid(); }
 void end_at_once(int code) {

@@ -21,7 +21,8 @@ struct ProcessResult {
 };
 
 // argv[0] is looked up on PATH. Throws kUsage when it is not found. environment: extra NAME=VALUE entries.
-ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {}, double timeout_s = 600);
+ProcessResult run_process(const std::vector<std::string>& argv,
+                          const std::vector<std::string>& environment = {}, double timeout_s = 600);
 
 int status_code(int wait_status);  // converts the status from waitpid to ProcessResult::status
 

@@ -13,7 +13,9 @@
 namespace longhaul {
 namespace {
 
-auto resource_of(ProcessLimit::Kind kind) { return kind == ProcessLimit::Kind::kFileBytes ? RLIMIT_FSIZE : RLIMIT_NOFILE; }
+auto resource_of(ProcessLimit::Kind kind) {
+  return kind == ProcessLimit::Kind::kFileBytes ? RLIMIT_FSIZE : RLIMIT_NOFILE;
+}
 
 }  // namespace
 

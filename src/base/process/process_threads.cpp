@@ -42,6 +42,8 @@ std::vector<ThreadState> threads_of(int64_t process) {
   return threads;
 }
 
-bool ask_for_diagnostics(int64_t process) { return process > 0 && ::kill(static_cast<pid_t>(process), SIGUSR2) == 0; }
+bool ask_for_diagnostics(int64_t process) {
+  return process > 0 && ::kill(static_cast<pid_t>(process), SIGUSR2) == 0;
+}
 
 }  // namespace longhaul

@@ -37,7 +37,8 @@ void say_that_it_was_heard() {
   constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once\n";
   const int begin = on_terminal ? 0 : 1;  // on a terminal the cursor is after ^C, or in a progress bar
   const int before = errno;
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
   errno = before;
 }
 

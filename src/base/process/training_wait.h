@@ -2,7 +2,8 @@
 // move bytes (replicas of checkpoints) then leave the network and the cores to it: training_waits(),
 // base/threads/pace.h. The count is process-wide.
 //
-//   const TrainingThread scope;  // around all work of the training thread: calls of other threads do not count
+//   // around all work of the training thread: calls of other threads do not count
+//   const TrainingThread scope;
 //   const TrainingWait waiting;  // in any thread; counts only in a training thread (comm/wrappers/traced.h)
 #pragma once
 

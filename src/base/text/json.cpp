@@ -7,7 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void malformed_json(const JsonRules& rules, const std::string& where, std::string expected, std::string found) {
+[[noreturn]] void malformed_json(const JsonRules& rules, const std::string& where, std::string expected,
+                                 std::string found) {
   throw Error({.code = rules.code,
                .what = std::string(rules.what),
                .expected = std::move(expected),
@@ -25,12 +26,14 @@ class JsonWatch {
     switch (event) {
       case json::parse_event_t::object_start:
       case json::parse_event_t::array_start:
-        if (keys_.size() >= rules_.depth) refuse(fmt::format("JSON nested in at most {} levels", rules_.depth), "more");
+        if (keys_.size() >= rules_.depth)
+          refuse(fmt::format("JSON nested in at most {} levels", rules_.depth), "more");
         keys_.push_back(0);
         break;
       case json::parse_event_t::object_end:
         // The library keeps one value of each key.
-        if (part.size() != keys_.back()) refuse("each key once", fmt::format("a key twice in an object of {} keys", part.size()));
+        if (part.size() != keys_.back())
+          refuse("each key once", fmt::format("a key twice in an object of {} keys", part.size()));
         keys_.pop_back();
         break;
       case json::parse_event_t::array_end:
@@ -53,7 +56,8 @@ class JsonWatch {
   void check_length(const json& part) const {
     const size_t bytes = part.get_ref<const std::string&>().size();
     if (bytes > rules_.string_bytes)
-      refuse(fmt::format("strings of at most {} bytes", rules_.string_bytes), fmt::format("one too long: {} bytes", bytes));
+      refuse(fmt::format("strings of at most {} bytes", rules_.string_bytes),
+             fmt::format("one too long: {} bytes", bytes));
   }
 
   const std::string& where_;
@@ -68,7 +72,8 @@ json parse_json(std::string_view text, const std::string& where, const JsonRules
   if (text.find('\0') != std::string_view::npos) malformed_json(rules, where, "JSON in UTF-8", "a NUL byte");
   JsonWatch watch(where, rules);
   try {
-    return json::parse(text.begin(), text.end(), [&](int, json::parse_event_t event, json& part) { return watch.see(event, part); });
+    return json::parse(text.begin(), text.end(),
+                       [&](int, json::parse_event_t event, json& part) { return watch.see(event, part); });
   } catch (const json::exception& problem) {
     malformed_json(rules, where, "JSON in UTF-8", brief(problem.what(), 200));
   }
@@ -86,7 +91,9 @@ JsonView JsonView::at(const std::string& key) const {
   return entry(key, *found);
 }
 
-JsonView JsonView::at(size_t index) const { return {(*value_)[index], fmt::format("{}/{}", where_, index), *rules_}; }
+JsonView JsonView::at(size_t index) const {
+  return {(*value_)[index], fmt::format("{}/{}", where_, index), *rules_};
+}
 
 size_t JsonView::array_size() const {
   require(value_->is_array(), "an array");
@@ -109,9 +116,11 @@ double JsonView::number() const {
 }
 
 int64_t JsonView::integer(int64_t least, int64_t most) const {
-  constexpr auto kLargest = std::numeric_limits<int64_t>::max(), kSmallest = std::numeric_limits<int64_t>::min();
+  constexpr auto kLargest = std::numeric_limits<int64_t>::max(),
+                 kSmallest = std::numeric_limits<int64_t>::min();
   const bool fits =
-      value_->is_number_integer() && (!value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(kLargest));
+      value_->is_number_integer() &&
+      (!value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(kLargest));
   require(fits && value_->get<int64_t>() >= least && value_->get<int64_t>() <= most,
           fmt::format("a whole number{}{}", least == kSmallest ? "" : fmt::format(" from {}", least),
                       most == kLargest ? "" : fmt::format(" to {}", most)));
@@ -128,7 +137,9 @@ void JsonView::fail(std::string expected, std::string found) const {
   malformed_json(*rules_, where_, std::move(expected), std::move(found));
 }
 
-JsonFields::JsonFields(JsonView object) : object_(std::move(object)) { object_.require(object_.value().is_object(), "an object"); }
+JsonFields::JsonFields(JsonView object) : object_(std::move(object)) {
+  object_.require(object_.value().is_object(), "an object");
+}
 
 JsonView JsonFields::take(const char* key) {
   JsonView field = object_.at(key);
@@ -159,7 +170,8 @@ const json& JsonFields::array(const char* key) {
 
 void JsonFields::finish() const {
   if (taken_ == object_.value().size()) return;
-  object_.fail(fmt::format("{} fields: this version knows no others", taken_), fmt::format("{}", object_.value().size()));
+  object_.fail(fmt::format("{} fields: this version knows no others", taken_),
+               fmt::format("{}", object_.value().size()));
 }
 
 }  // namespace longhaul

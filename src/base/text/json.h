@@ -43,15 +43,20 @@ class JsonView {
 
   bool has(const std::string& key) const;     // true: it is there and not null
   JsonView at(const std::string& key) const;  // the object must have the key
-  JsonView entry(const std::string& key, const nlohmann::json& of_it) const { return {of_it, where_ + "/" + key, *rules_}; }
+  JsonView entry(const std::string& key, const nlohmann::json& of_it) const {
+    return {of_it, where_ + "/" + key, *rules_};
+  }
   JsonView at(size_t index) const;
   size_t array_size() const;  // of an array
 
   const std::string& string() const;
   bool boolean() const;
-  bool boolean_or(const std::string& key, bool otherwise) const { return has(key) ? at(key).boolean() : otherwise; }
+  bool boolean_or(const std::string& key, bool otherwise) const {
+    return has(key) ? at(key).boolean() : otherwise;
+  }
   double number() const;
-  int64_t integer(int64_t least = std::numeric_limits<int64_t>::min(), int64_t most = std::numeric_limits<int64_t>::max()) const;
+  int64_t integer(int64_t least = std::numeric_limits<int64_t>::min(),
+                  int64_t most = std::numeric_limits<int64_t>::max()) const;
 
   void require(bool good, std::string_view expected) const;
   [[noreturn]] void fail(std::string expected, std::string found) const;

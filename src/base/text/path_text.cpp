@@ -62,7 +62,8 @@ std::string text_of_path(const std::filesystem::path& path) {
 std::filesystem::path path_of_text(std::string_view text) {
   if (text.starts_with(kEscaped)) return decoded(text);
   const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0' && (text == "~" || text.starts_with("~/"))) return std::string(home) + std::string(text.substr(1));
+  if (home != nullptr && *home != '\0' && (text == "~" || text.starts_with("~/")))
+    return std::string(home) + std::string(text.substr(1));
   return text;
 }
 

@@ -18,8 +18,10 @@ size_t spelling_distance(std::string_view a, std::string_view b) {
   for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
     for (size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      d[i][j] =
+          std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -40,7 +42,8 @@ std::string counted(int64_t count, std::string_view one, std::string_view many) 
 double spelling_difference(std::string_view a, std::string_view b) {
   constexpr size_t kLongestWord = 256;  // beyond it nothing is a typing error
   if (std::max(a.size(), b.size()) > kLongestWord) return 1;
-  return static_cast<double>(spelling_distance(a, b)) / static_cast<double>(std::max<size_t>({a.size(), b.size(), 1}));
+  return static_cast<double>(spelling_distance(a, b)) /
+         static_cast<double>(std::max<size_t>({a.size(), b.size(), 1}));
 }
 
 std::string nearest_spelling(std::string_view typed, const std::vector<std::string>& known) {
@@ -74,7 +77,8 @@ std::string printable(std::string_view text, LineEnds line_ends) {
 
 std::string brief(std::string_view text, size_t most_bytes) {
   if (text.size() <= most_bytes) return printable(text);
-  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0) == 0x80) --most_bytes;  // not within a character
+  // not within a character
+  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0) == 0x80) --most_bytes;
   return fmt::format("{}… ({} bytes)", printable(text.substr(0, most_bytes)), text.size());
 }
 
@@ -91,11 +95,13 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t begin = text.find_first_not_of(kBlanks);
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+  return begin == std::string_view::npos ? std::string_view()
+                                         : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 std::string shell_quoted(std::string_view word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=./:,+@%";
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=./:,+@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -105,6 +111,8 @@ std::string shell_quoted(std::string_view word) {
 void set_program_name(std::string_view typed) { name_of_program() = typed; }
 const std::string& program_as_typed() { return name_of_program(); }
 std::string program_name() { return shell_quoted(name_of_program()); }
-std::string program_command(std::string_view arguments) { return fmt::format("{} {}", program_name(), arguments); }
+std::string program_command(std::string_view arguments) {
+  return fmt::format("{} {}", program_name(), arguments);
+}
 
 }  // namespace longhaul

@@ -27,7 +27,8 @@ std::string printable(std::string_view text, LineEnds line_ends = LineEnds::kEsc
 // The first bytes only, for error messages: "layers.0.… (1000000 bytes)".
 std::string brief(std::string_view text, size_t most_bytes = 80);
 
-// The pieces between the separators, as views of `text`: one more than there are separators, so an empty text is one empty piece.
+// The pieces between the separators, as views of `text`: one more than there are separators, so an empty text
+// is one empty piece.
 std::vector<std::string_view> split(std::string_view text, char separator);
 // Without the blanks, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view text);

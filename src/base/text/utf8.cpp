@@ -14,7 +14,8 @@ Decoded decode_utf8(const char* at, const char* end) {
   if (first < 0x80) return {first, 1};
   const auto room = end - at;
   if (first >= 0xC2 && first < 0xE0) {
-    if (room >= 2 && continuation(at[1])) return {static_cast<char32_t>((first & 0x1F) << 6 | (at[1] & 0x3F)), 2};
+    if (room >= 2 && continuation(at[1]))
+      return {static_cast<char32_t>((first & 0x1F) << 6 | (at[1] & 0x3F)), 2};
   } else if (first >= 0xE0 && first < 0xF0) {
     if (room >= 3 && continuation(at[1]) && continuation(at[2])) {
       const char32_t code = (first & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F);
@@ -22,7 +23,8 @@ Decoded decode_utf8(const char* at, const char* end) {
     }
   } else if (first >= 0xF0 && first < 0xF5) {
     if (room >= 4 && continuation(at[1]) && continuation(at[2]) && continuation(at[3])) {
-      const char32_t code = (first & 0x07) << 18 | (at[1] & 0x3F) << 12 | (at[2] & 0x3F) << 6 | (at[3] & 0x3F);
+      const char32_t code =
+          (first & 0x07) << 18 | (at[1] & 0x3F) << 12 | (at[2] & 0x3F) << 6 | (at[3] & 0x3F);
       if (code >= 0x10000 && code < 0x110000) return {code, 4};
     }
   }

@@ -4,7 +4,8 @@
 // (observe/board/rank_board.h) sees work that hangs long before somebody has to wait for it.
 //
 //   worker.post([&] { const BackgroundTask task("write checkpoint", seconds_to_move(bytes)); … });
-//   for (const BackgroundWork& work : background_work()) …        // the work in progress in this process, oldest first
+//   // the work in progress in this process, oldest first
+//   for (const BackgroundWork& work : background_work()) …
 //
 // Any thread may use it. There is one table per process.
 #pragma once

@@ -32,7 +32,8 @@ class Ended {
 
 }  // namespace
 
-LeavableWorker::LeavableWorker(std::string name) : open_(std::make_shared<Open>()), worker_(std::make_unique<Worker>(std::move(name))) {}
+LeavableWorker::LeavableWorker(std::string name)
+    : open_(std::make_shared<Open>()), worker_(std::make_unique<Worker>(std::move(name))) {}
 
 LeavableWorker::~LeavableWorker() { end(); }
 
@@ -54,7 +55,8 @@ void LeavableWorker::post(std::function<void()> task) {
 bool LeavableWorker::end(double patience_s) {
   if (!worker_) return true;
   std::unique_lock lock(open_->mutex);
-  const bool ended = open_->changed.wait_for(lock, std::chrono::duration<double>(patience_s), [&] { return open_->tasks == 0; });
+  const bool ended = open_->changed.wait_for(lock, std::chrono::duration<double>(patience_s),
+                                             [&] { return open_->tasks == 0; });
   lock.unlock();
   if (ended) {
     worker_.reset();

@@ -10,7 +10,8 @@ namespace longhaul {
 void Pace::moved(int64_t bytes) {
   if (training_waits()) {
     const Stopwatch pause;
-    while (training_waits() && pause.seconds() < kPause_s) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    while (training_waits() && pause.seconds() < kPause_s)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
     paused_s_ += pause.seconds();
   }
   if (bytes_per_second_ <= 0) return;

@@ -75,7 +75,8 @@ void let_waiting_threads_sleep(char** arguments) {
   ::execv(program.c_str(), arguments);
 }
 
-void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+void parallel_for(int64_t begin, int64_t end, int64_t grain,
+                  const std::function<void(int64_t, int64_t)>& body) {
   LONGHAUL_ASSERT(grain >= 1, "grain {}", grain);
   if (begin >= end) return;
   const int64_t count = end - begin;
@@ -85,7 +86,8 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function
   ++opened_regions;
   std::exception_ptr error;
   std::mutex error_mutex;
-  const int64_t share = count / pieces, longer = count % pieces;  // the first `longer` pieces have one element more
+  // the first `longer` pieces have one element more
+  const int64_t share = count / pieces, longer = count % pieces;
   run_pieces(pieces, [&](int64_t piece) {
     const int64_t from = begin + piece * share + std::min(piece, longer);
     try {

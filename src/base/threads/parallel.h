@@ -24,12 +24,14 @@ int usable_cores();
 // OMP_WAIT_POLICY or GOMP_SPINCOUNT is already set, or if the program cannot be restarted.
 void let_waiting_threads_sleep(char** arguments);
 
-void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+void parallel_for(int64_t begin, int64_t end, int64_t grain,
+                  const std::function<void(int64_t, int64_t)>& body);
 
 // One parallel region in which at most `workers` threads take items 0, 1, … in order until none is left, for
 // items of different cost. `thread` runs once on each thread and makes what it needs there:
 //
-//   parallel_items(items, threads(), [&](const auto& each) { Worker worker(job); each([&](int64_t item) { worker.run(item); }); });
+//   parallel_items(items, threads(), [&](const auto& each) { Worker worker(job); each([&](int64_t item) {
+//       worker.run(item); }); });
 template <class Thread>
 void parallel_items(int64_t items, int64_t workers, const Thread& thread) {
   std::atomic<int64_t> next{0};

@@ -23,7 +23,8 @@ void Turns::run(const Bodies& bodies) {
   bodies_ = &bodies;
   turn_ = kFirst;
   ended_[kFirst] = ended_[kSecond] = away_[kFirst] = away_[kSecond] = false;
-  worker_->post([this, compute_threads = threads(), purpose = MemoryPurposeScope::current(), trains = TrainingThread::current()] {
+  worker_->post([this, compute_threads = threads(), purpose = MemoryPurposeScope::current(),
+                 trains = TrainingThread::current()] {
     set_threads(compute_threads);
     const MemoryPurposeScope memory(purpose);
     const TrainingThread training(trains);

@@ -106,7 +106,8 @@ void Worker::post(std::function<void()> task) {
 }
 
 void Worker::wait() {
-  LONGHAUL_ASSERT(std::this_thread::get_id() != state_->thread.get_id(), "the thread {} waits for itself", state_->name);
+  LONGHAUL_ASSERT(std::this_thread::get_id() != state_->thread.get_id(), "the thread {} waits for itself",
+                  state_->name);
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->tasks.empty() && !state_->running; });
   state_->rethrow();

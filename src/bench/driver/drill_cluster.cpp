@@ -19,7 +19,9 @@ int64_t machine_of(const std::string& node) { return std::stoll(node.substr(std:
 // Before anything at the switch is used.
 const SmallNetwork& must_be_usable(const SmallNetwork& network) {
   if (network.usable()) return network;
-  throw Error({.code = ExitCode::kInternal, .what = "no network of this process's own could be made", .where = "bench faults"});
+  throw Error({.code = ExitCode::kInternal,
+               .what = "no network of this process's own could be made",
+               .where = "bench faults"});
 }
 
 }  // namespace
@@ -27,7 +29,8 @@ const SmallNetwork& must_be_usable(const SmallNetwork& network) {
 DrillCluster::DrillCluster(int64_t machines)
     : machines_(machines),
       network_(machines),
-      proxy_((must_be_usable(network_), Endpoint{SmallNetwork::kAtSwitch, 0}), parse_endpoint(kDriver, "the driver of a drill")) {}
+      proxy_((must_be_usable(network_), Endpoint{SmallNetwork::kAtSwitch, 0}),
+             parse_endpoint(kDriver, "the driver of a drill")) {}
 
 DrillCluster::~DrillCluster() {
   for (const int daemon : daemons_) {
@@ -36,7 +39,8 @@ DrillCluster::~DrillCluster() {
 }
 
 void DrillCluster::start(const fs::path& run, int64_t slots, const std::vector<std::string>& environment) {
-  const std::string driver = Endpoint{SmallNetwork::kAtSwitch, proxy_.port()}.text(), program = fs::canonical("/proc/self/exe").string();
+  const std::string driver = Endpoint{SmallNetwork::kAtSwitch, proxy_.port()}.text(),
+                    program = fs::canonical("/proc/self/exe").string();
   for (int64_t machine = 0; machine < machines_; ++machine) {
     const std::string name = fmt::format("{}{}", kName, machine);
     std::vector<std::string> argv = {program,           "node",
@@ -58,6 +62,8 @@ void DrillCluster::cut(const std::string& node) const { network_.cut(machine_of(
 
 void DrillCluster::join(const std::string& node) const { network_.join(machine_of(node)); }
 
-void DrillCluster::silence(const std::string& node) { proxy_.silence(SmallNetwork::address_of(machine_of(node))); }
+void DrillCluster::silence(const std::string& node) {
+  proxy_.silence(SmallNetwork::address_of(machine_of(node)));
+}
 
 }  // namespace longhaul::bench

@@ -1,5 +1,7 @@
-// DrillCluster: the nodes of a supervised run that drills are done to (bench/driver/faults.h) as machines of their own: each in a network of its own at one switch,
-// with the driver's machine there too (base/net/small_network.h). Their daemons reach the driver by way of a proxy, which can leave connections half open.
+// DrillCluster: the nodes of a supervised run that drills are done to (bench/driver/faults.h) as machines of
+// their own: each in a network of its own at one switch, with the driver's machine there too
+// (base/net/small_network.h). Their daemons reach the driver by way of a proxy, which can leave connections
+// half open.
 #pragma once
 
 #include <filesystem>
@@ -21,12 +23,14 @@ class DrillCluster {
   DrillCluster(const DrillCluster&) = delete;
   DrillCluster& operator=(const DrillCluster&) = delete;
 
-  // Daemons of nodes "node-0", …, the first two for ranks and the others spare, with these in their environment.
+  // Daemons of nodes "node-0", …, the first two for ranks and the others spare, with these in their
+  // environment.
   void start(const std::filesystem::path& run, int64_t slots, const std::vector<std::string>& environment);
 
   void cut(const std::string& node) const;
   void join(const std::string& node) const;
-  void silence(const std::string& node);  // what it says to the driver by the connections that it has now arrives no more
+  // what it says to the driver by the connections that it has now arrives no more
+  void silence(const std::string& node);
 
  private:
   int64_t machines_;

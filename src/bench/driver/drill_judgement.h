@@ -23,21 +23,23 @@ std::vector<double> straggler_alarms(const std::filesystem::path& run, int64_t r
 struct RunJudgement {
   bool ended = false, same_bits = false;
   std::string problem, lost;
-  std::map<int64_t, observe::IncidentReport> incidents;     // by the generation they ended
-  std::vector<double> disk_alarms;                          // when it was told that a checkpoint was not saved: Unix seconds
+  std::map<int64_t, observe::IncidentReport> incidents;  // by the generation they ended
+  // when it was told that a checkpoint was not saved: Unix seconds
+  std::vector<double> disk_alarms;
   std::map<int64_t, std::vector<double>> straggler_alarms;  // by rank, likewise
 };
 
 // Returns those of the `missing` steps that no `events_lost` alarm among the events `told` names.
-std::vector<int64_t> missing_in_silence(const std::vector<int64_t>& missing, const std::vector<observe::Event>& told);
+std::vector<int64_t> missing_in_silence(const std::vector<int64_t>& missing,
+                                        const std::vector<observe::Event>& told);
 
 // status: of `launch`, see run_drills. undisturbed: the same run without faults.
-RunJudgement judge(const std::optional<int>& status, const std::filesystem::path& run, const std::filesystem::path& undisturbed,
-                   int64_t ranks);
+RunJudgement judge(const std::optional<int>& status, const std::filesystem::path& run,
+                   const std::filesystem::path& undisturbed, int64_t ranks);
 
-// mark: that the fault left when it came; nothing: it did not. explained: the incident of its generation names what a
-// later drill of this generation did.
-DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, bool explained,
-                        const RunJudgement& judgement);
+// mark: that the fault left when it came; nothing: it did not. explained: the incident of its generation
+// names what a later drill of this generation did.
+DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark,
+                        bool explained, const RunJudgement& judgement);
 
 }  // namespace longhaul::bench

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kStride = 4;               // steps between two faults: each finds a checkpoint newer than the last one's
+// steps between two faults: each finds a checkpoint newer than the last one's
+constexpr int64_t kStride = 4;
 constexpr int64_t kEaten_bytes = 256 << 20;  // by a rank whose memory group has less
 constexpr int64_t kMachinesEvery = 4;        // runs: one whose nodes are machines of their own
 
@@ -25,7 +26,8 @@ struct Kind {
   std::string_view name, action;
   bool from_outside = false;
 };
-// Weights: how often each stands here. Crashes and kills are most of what happens (docs/sources/reliability.md §2).
+// Weights: how often each stands here. Crashes and kills are most of what happens
+// (docs/sources/reliability.md §2).
 constexpr std::array<Kind, 19> kFaultKinds = {{{"killed", "kill"},
                                                {"killed", "kill"},
                                                {"killed", "kill"},
@@ -53,19 +55,22 @@ constexpr std::array<Kind, 7> kKindsOfMachines = {{{"link cut", "", true},
                                                    {"slow rank", "", true},
                                                    {"killed", "kill"},
                                                    {"node killed", "", true}}};
-constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
-constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
-                                                                  "checkpoint.after_rename"};
+constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce",
+                                                            "step.update", "step.updated"};
+constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {
+    "checkpoint.copied", "checkpoint.write", "checkpoint.before_rename", "checkpoint.after_rename"};
 
-// How the rank of a drill from outside waits until that is over, in the drill's step and so many more: what lasts, or is noticed after many seconds only,
-// has them to itself. Were there another fault until then, nobody would be free to do it, and one incident would be of both.
+// How the rank of a drill from outside waits until that is over, in the drill's step and so many more: what
+// lasts, or is noticed after many seconds only, has them to itself. Were there another fault until then,
+// nobody would be free to do it, and one incident would be of both.
 struct Waits {
   const char* place;
   double seconds = 0;  // each, at most: no hang
   int64_t more = 0;
 };
 Waits waits_of(const Drill& drill) {
-  if (drill.kind == "slow rank") return {.place = "step.update", .seconds = 1.1, .more = 60};  // its peers wait for what it computes
+  // its peers wait for what it computes
+  if (drill.kind == "slow rank") return {.place = "step.update", .seconds = 1.1, .more = 60};
   return {.place = "step.data", .seconds = 2.2, .more = drill.kind == "memory limit" ? 0 : 9};
 }
 
@@ -76,13 +81,17 @@ std::span<const Kind> kinds_of_run(bool machines) {
 const Kind& kind_of(const Drill& drill) {
   for (const bool machines : {false, true}) {
     const auto kinds = kinds_of_run(machines);
-    if (const auto found = std::ranges::find(kinds, drill.kind, &Kind::name); found != kinds.end()) return *found;
+    if (const auto found = std::ranges::find(kinds, drill.kind, &Kind::name); found != kinds.end())
+      return *found;
   }
   LONGHAUL_ASSERT(false, "no drill is called {}", drill.kind);
 }
 
-Drill draw_drill(const RandomStream& random, uint64_t index, std::span<const Kind> kinds, int64_t ranks, int64_t step) {
-  const auto below = [&](uint64_t which, size_t count) { return random.below(4 * index + which, static_cast<uint64_t>(count)); };
+Drill draw_drill(const RandomStream& random, uint64_t index, std::span<const Kind> kinds, int64_t ranks,
+                 int64_t step) {
+  const auto below = [&](uint64_t which, size_t count) {
+    return random.below(4 * index + which, static_cast<uint64_t>(count));
+  };
   const Kind& kind = kinds[below(0, kinds.size())];
   Drill drill{.kind = std::string(kind.name), .step = step, .from_outside = kind.from_outside};
   drill.rank = static_cast<int64_t>(below(1, static_cast<size_t>(ranks)));
@@ -96,7 +105,8 @@ Drill draw_drill(const RandomStream& random, uint64_t index, std::span<const Kin
   }
   drill.place = kPlacesOfACheckpoint[below(3, kPlacesOfACheckpoint.size())];
   drill.step -= drill.step % kDrillCheckpointEvery;
-  if (drill.place == "checkpoint.before_rename" || drill.place == "checkpoint.after_rename") drill.rank = 0;  // who commits
+  // who commits
+  if (drill.place == "checkpoint.before_rename" || drill.place == "checkpoint.after_rename") drill.rank = 0;
   return drill;
 }
 
@@ -121,14 +131,16 @@ std::set<std::string> kinds_not_here() {
   return without;
 }
 
-DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without) {
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count,
+                      const std::set<std::string>& without) {
   const RandomStream random(seed, fmt::format("bench/faults/{}", run));
   DrillPlan plan;
   plan.machines = run % kMachinesEvery == kMachinesEvery - 1 && !without.contains("link cut");
   const auto kinds = kinds_of_run(plan.machines);
   int64_t step = kStride + 1;
   for (int64_t i = 0; i < count; ++i) {
-    // A second lack of memory ends a run as it should (docs/sources/reliability.md §5.3): another start would not come further.
+    // A second lack of memory ends a run as it should (docs/sources/reliability.md §5.3): another start would
+    // not come further.
     const auto known = [&](const Drill& drill) {
       const bool second = std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end();
       return without.contains(drill.kind) || (drill.kind == "memory limit" && second);
@@ -155,7 +167,8 @@ std::string DrillPlan::faults(const fs::path& marks) const {
       add(drill.place, drill.step, fmt::format(":once={} {}", mark, kind_of(drill).action));
       continue;
     }
-    if (drill.kind == "memory limit") add("step.passes", drill.step, fmt::format(":once={}-eats eat={}", mark, kEaten_bytes));
+    if (drill.kind == "memory limit")
+      add("step.passes", drill.step, fmt::format(":once={}-eats eat={}", mark, kEaten_bytes));
     const Waits waits = waits_of(drill);
     const std::string wait = fmt::format(":until={} wait={}", met_of(marks, i).string(), waits.seconds);
     add(waits.place, drill.step, fmt::format(":once={}{}", mark, wait));

@@ -27,35 +27,49 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kCalmTimeout_s = 120, kFaultTimeout_s = 60;  // a run without faults; more for each fault
-constexpr int64_t kRunDisk_bytes = 64 << 20;                  // of the file system that a run with a full disk is on
-constexpr int64_t kLimit_bytes = 32 << 20;                    // that a rank may still have: less than it is told to take
-constexpr double kStatus_s = 20;                              // for the driver to know the drill's rank, which waits meanwhile
-constexpr double kAlarm_s = 60, kGivenUp_s = 60;              // until a full disk is told of, and a node that says nothing given up
-constexpr double kEnd_s = 20;                                 // for a run that is broken off
-constexpr double kHalfOpen_s = 22, kSlow_s = 90;              // until a daemon has connected again or is given up, and a slow rank told of
+// of the file system that a run with a full disk is on
+constexpr int64_t kRunDisk_bytes = 64 << 20;
+// that a rank may still have: less than it is told to take
+constexpr int64_t kLimit_bytes = 32 << 20;
+// for the driver to know the drill's rank, which waits meanwhile
+constexpr double kStatus_s = 20;
+// until a full disk is told of, and a node that says nothing given up
+constexpr double kAlarm_s = 60, kGivenUp_s = 60;
+constexpr double kEnd_s = 20;  // for a run that is broken off
+// until a daemon has connected again or is given up, and a slow rank told of
+constexpr double kHalfOpen_s = 22, kSlow_s = 90;
 
 int64_t spares_of(const DrillPlan& plan) { return std::ssize(plan.drills) + 1; }
 
 // The supervised run, in the background.
 class Launched {
  public:
-  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const DrillPlan& plan, const fs::path& marks)
-      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks), "--nodes", "2", "--spares",
-                        std::to_string(spares_of(plan)), "--restarts", "100000", (folder / "recipe.toml").string(), "--run", run.string()},
-               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + plan.faults(marks)},
+  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const DrillPlan& plan,
+           const fs::path& marks)
+      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks),
+                        "--nodes", "2", "--spares", std::to_string(spares_of(plan)), "--restarts", "100000",
+                        (folder / "recipe.toml").string(), "--run", run.string()},
+               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive",
+                               "LONGHAUL_FAULTS=" + plan.faults(marks)},
                .log = folder / (run.filename().string() + ".log"),
-               .death_signal = SIGTERM,  // who asked for the run is gone: nobody would empty its disk or type it again
+               // who asked for the run is gone: nobody would empty its disk or type it again
+               .death_signal = SIGTERM,
                .own_session = true},
         timeout_s_(kCalmTimeout_s + kFaultTimeout_s * static_cast<double>(plan.drills.size())) {
-    // Where nodes are machines, the driver must notice a silent machine, which takes it 15 s, so a hang of ranks must not be
-    // found before that. Bytes of ranks must go over the links and not through shared memory.
+    // Where nodes are machines, the driver must notice a silent machine, which takes it 15 s, so a hang of
+    // ranks must not be found before that. Bytes of ranks must go over the links and not through shared
+    // memory.
     const std::vector<std::string> more =
-        plan.machines ? std::vector<std::string>{"--hang-after", "30",  "--listen", DrillCluster::kDriver,     "--check", "never",
-                                                 "--detect",     "off", "--env",    "LONGHAUL_SHARED_WIRE=off"}
+        plan.machines ? std::vector<std::string>{"--hang-after", "30",
+                                                 "--listen",     DrillCluster::kDriver,
+                                                 "--check",      "never",
+                                                 "--detect",     "off",
+                                                 "--env",        "LONGHAUL_SHARED_WIRE=off"}
                       : std::vector<std::string>{"--hang-after", "3"};
     start_.argv.insert(start_.argv.end(), more.begin(), more.end());
   }
-  // Asked first, as it takes its nodes with it: a driver that is killed leaves them, to whom another one may come.
+  // Asked first, as it takes its nodes with it: a driver that is killed leaves them, to whom another one may
+  // come.
   ~Launched() {
     if (ended()) return;
     Children::signal(child_, SIGTERM);
@@ -102,7 +116,8 @@ std::optional<nlohmann::json> status_of(const fs::path& run) {
 }
 
 // The entry of a list of the status whose `key` has that value; an empty object where there is none.
-nlohmann::json entry(const nlohmann::json& status, const char* list, const char* key, const nlohmann::json& value) {
+nlohmann::json entry(const nlohmann::json& status, const char* list, const char* key,
+                     const nlohmann::json& value) {
   for (const auto& one : status.at(list)) {
     if (one.at(key) == value) return one;
   }
@@ -114,7 +129,11 @@ pid_t process_of(const nlohmann::json& entry) { return entry.is_object() ? entry
 class FromOutside {
  public:
   FromOutside(Launched& launched, const fs::path& run, const SmallDisk* disk, DrillCluster* cluster)
-      : launched_(launched), run_(run), disk_(disk), cluster_(cluster), memory_(run.parent_path().filename().string(), kLimit_bytes) {}
+      : launched_(launched),
+        run_(run),
+        disk_(disk),
+        cluster_(cluster),
+        memory_(run.parent_path().filename().string(), kLimit_bytes) {}
 
   // mark: of the drill's rank, which waits until this returns. False: it could not be done.
   bool meet(const Drill& drill, const FaultMark& mark) {
@@ -168,11 +187,13 @@ class FromOutside {
       std::istringstream words(line);
       std::string alarm, kind;
       words >> alarm >> kind;
-      if (alarm == "alarm" && kind.ends_with(":") && tells_of_a_full_disk(kind.substr(0, kind.size() - 1))) ++found;
+      if (alarm == "alarm" && kind.ends_with(":") && tells_of_a_full_disk(kind.substr(0, kind.size() - 1)))
+        ++found;
     }
     return found;
   }
-  // Its connection stays open and says nothing, as that of a machine that hangs. It goes on when it has been given up.
+  // Its connection stays open and says nothing, as that of a machine that hangs. It goes on when it has been
+  // given up.
   void freeze(const nlohmann::json& node) const {
     Children::signal(process_of(node), SIGSTOP);
     until_given_up(node.at("node"), kGivenUp_s);
@@ -216,10 +237,12 @@ class FromOutside {
 
 }  // namespace
 
-std::optional<int> run_drills(const fs::path& folder, const fs::path& run, int64_t ranks, const DrillPlan& plan, const fs::path& marks,
+std::optional<int> run_drills(const fs::path& folder, const fs::path& run, int64_t ranks,
+                              const DrillPlan& plan, const fs::path& marks,
                               const std::function<void(const std::optional<int>&)>& judge) {
   std::optional<SmallDisk> disk;
-  if (std::ranges::find(plan.drills, "disk full", &Drill::kind) != plan.drills.end()) disk.emplace(run, kRunDisk_bytes);
+  if (std::ranges::find(plan.drills, "disk full", &Drill::kind) != plan.drills.end())
+    disk.emplace(run, kRunDisk_bytes);
   std::optional<DrillCluster> cluster;
   if (plan.machines) cluster.emplace(2 + spares_of(plan));
   Launched launched(folder, run, ranks, plan, marks);
@@ -234,7 +257,8 @@ std::optional<int> run_drills(const fs::path& folder, const fs::path& run, int64
     const Drill& drill = plan.drills[i];
     if (!drill.from_outside) continue;
     std::optional<FaultMark> mark;
-    while (!launched.ended() && !launched.too_long() && !(mark = read_fault_mark(DrillPlan::mark_of(marks, i))))
+    while (!launched.ended() && !launched.too_long() &&
+           !(mark = read_fault_mark(DrillPlan::mark_of(marks, i))))
       if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
     if (!mark) break;
     const bool done = outside.meet(drill, *mark);

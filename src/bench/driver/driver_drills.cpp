@@ -72,7 +72,8 @@ void evict_on_a_full_disk(const Drill& drill, const fs::path& run, const json& s
   const int64_t before = status.at("generation").get<int64_t>();
   const ProcessLimit nothing_more(driver, ProcessLimit::Kind::kFileBytes, 1);
   try {
-    control::ask_driver(run, control::EvictRequest{.target = std::to_string(drill.rank), .reason = "a drill"});
+    control::ask_driver(run,
+                        control::EvictRequest{.target = std::to_string(drill.rank), .reason = "a drill"});
   } catch (const Error& error) {
     return log_warning("the drill's rank was not evicted: {}", error.what());  // its outcome says so too
   }
@@ -85,22 +86,24 @@ void restart_daemon(const Drill& drill, const fs::path& run, const json& node) {
   const std::string faults = planned_faults_of(before);
   Children::signal(before, SIGKILL);
   const fs::path control = run / "control";
-  start_child(
-      {.argv = {fs::canonical("/proc/self/exe").string(), "node", "--driver", control / "address", "--secret", control / "secret", "--name",
-                node.at("node").get<std::string>(), "--slots", std::to_string(node.at("slots").get<int64_t>()), "--shares-machine"},
-       .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", faults},
-       .log = run / "logs" / fmt::format("restarted-{}.log", drill.step),
-       .own_session = true});
+  start_child({.argv = {fs::canonical("/proc/self/exe").string(), "node", "--driver", control / "address",
+                        "--secret", control / "secret", "--name", node.at("node").get<std::string>(),
+                        "--slots", std::to_string(node.at("slots").get<int64_t>()), "--shares-machine"},
+               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", faults},
+               .log = run / "logs" / fmt::format("restarted-{}.log", drill.step),
+               .own_session = true});
 }
 
 }  // namespace
 
 bool names_nobody(const std::string& kind) {
-  return kind == "driver killed" || kind == "driver held up" || kind == "driver opens no file" || kind == "journal lost";
+  return kind == "driver killed" || kind == "driver held up" || kind == "driver opens no file" ||
+         kind == "journal lost";
 }
 
 bool names_a_node(const std::string& kind) {
-  return kind.starts_with("node") || kind == "daemon restarted" || kind == "link cut" || kind == "half-open connection";
+  return kind.starts_with("node") || kind == "daemon restarted" || kind == "link cut" ||
+         kind == "half-open connection";
 }
 
 bool do_from_outside(const Drill& drill, const fs::path& run, const json& status) {

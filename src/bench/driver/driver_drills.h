@@ -20,9 +20,9 @@ bool names_a_node(const std::string& kind);
 // driver. Returns whether the driver has ended too, so that its command has to be run again.
 bool do_from_outside(const Drill& drill, const std::filesystem::path& run, const nlohmann::json& status);
 
-// Whether the drill is over, so that the run may meet its next fault. A driver that has lost its journal ends the
-// ranks that it finds: a fault that they met meanwhile would end with their generation, and have no incident.
-// generation: that of the drill's rank. status: the run's, from its driver.
+// Whether the drill is over, so that the run may meet its next fault. A driver that has lost its journal ends
+// the ranks that it finds: a fault that they met meanwhile would end with their generation, and have no
+// incident. generation: that of the drill's rank. status: the run's, from its driver.
 bool next_fault_may_come(const Drill& drill, int64_t generation, const nlohmann::json& status);
 
 // Acts between the end of a driver and the start of the next one.

@@ -27,20 +27,25 @@ namespace fs = std::filesystem;
 void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
   write_small_text(folder / "text", 20);
   std::ofstream(folder / "recipe.toml") << fmt::format(
-      "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\nvocabulary = 257\n"
-      "mixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n[data]\ntokenizer = \"bytes\"\nsource = \"{}\"\ncache = \"{}\"\n"
-      "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = 0\ncheckpoint_every = {}\nthreads = 1\nelastic = true\n"
-      "[optim]\nschedule = \"constant\"\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n",
+      "version = 1\n[model]\nlayers = 2\nhidden = 32\nheads = 2\nkv_heads = 2\nhead_dim = 16\nvocabulary = "
+      "257\n"
+      "mixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n[data]\ntokenizer = "
+      "\"bytes\"\nsource = \"{}\"\ncache = \"{}\"\n"
+      "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = "
+      "0\ncheckpoint_every = {}\nthreads = 1\nelastic = true\n"
+      "[optim]\nschedule = \"constant\"\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = "
+      "false\nreport = false\n",
       (folder / "text").string(), (folder / "cache").string(), steps, 2 * ranks, kDrillCheckpointEvery);
 }
 
-std::vector<DrillOutcome> one_run(const FaultsRequest& request, const std::set<std::string>& without, const fs::path& folder, int64_t index,
-                                  int64_t ranks, int64_t count) {
+std::vector<DrillOutcome> one_run(const FaultsRequest& request, const std::set<std::string>& without,
+                                  const fs::path& folder, int64_t index, int64_t ranks, int64_t count) {
   const DrillPlan plan = plan_drills(request.seed, index, ranks, count, without);
   write_recipe(folder, ranks, plan.steps);
   const fs::path undisturbed = folder / "undisturbed", run = folder / "run", marks = folder / "marks";
   make_folders(marks);
-  if (const auto status = run_drills(folder, undisturbed, ranks, {}, marks, [](const auto&) {}); status != 0) {
+  if (const auto status = run_drills(folder, undisturbed, ranks, {}, marks, [](const auto&) {});
+      status != 0) {
     throw Error({.code = ExitCode::kInternal,
                  .what = "the run without faults failed",
                  .found = fmt::format("exit code {}", status.value_or(-1)),
@@ -54,7 +59,8 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const std::set<s
   for (size_t i = plan.drills.size(); i-- > 0;) {
     const bool done = !fs::exists(DrillPlan::undone_of(marks, i));
     const auto mark = done ? read_fault_mark(DrillPlan::mark_of(marks, i)) : std::nullopt;
-    outcomes.push_back(outcome_of(plan.drills[i], ranks, mark, mark && explained.contains(mark->generation), judgement));
+    outcomes.push_back(
+        outcome_of(plan.drills[i], ranks, mark, mark && explained.contains(mark->generation), judgement));
     const DrillOutcome& outcome = outcomes.back();
     if (mark && outcome.named && !outcome.incident.empty()) explained.insert(mark->generation);
     if (!outcome.good() || !outcome.named) outcomes.back().problem += fmt::format(" ({})", folder.string());
@@ -63,10 +69,12 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const std::set<s
   return outcomes;
 }
 
-// Runs beside each other, each in a thread of its own: a run mostly waits for time-outs and for processes that start.
+// Runs beside each other, each in a thread of its own: a run mostly waits for time-outs and for processes
+// that start.
 class Runs {
  public:
-  Runs(const FaultsRequest& request, fs::path folder) : request_(request), folder_(std::move(folder)), progress_("faults", request.count) {
+  Runs(const FaultsRequest& request, fs::path folder)
+      : request_(request), folder_(std::move(folder)), progress_("faults", request.count) {
     for (int64_t planned = 0; planned < request_.count; planned += counts_.back())
       counts_.push_back(std::min(request_.faults_a_run, request_.count - planned));
     outcomes_.resize(counts_.size());
@@ -121,12 +129,14 @@ class Runs {
 };
 
 std::string percent(int64_t part, int64_t whole) {
-  return whole == 0 ? "" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return whole == 0 ? ""
+                    : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 std::string seconds_text(const std::vector<double>& milliseconds) {
   if (milliseconds.empty()) return "";
-  return fmt::format("{:.2f} ({:.2f})", median(milliseconds) * 1e-3, *std::ranges::max_element(milliseconds) * 1e-3);
+  return fmt::format("{:.2f} ({:.2f})", median(milliseconds) * 1e-3,
+                     *std::ranges::max_element(milliseconds) * 1e-3);
 }
 
 }  // namespace
@@ -167,7 +177,9 @@ std::vector<DrillOutcome> measure_faults(const FaultsRequest& request) {
 }
 
 nlohmann::ordered_json to_json(const DrillOutcome& outcome) {
-  const auto number = [](const std::optional<double>& value) { return value ? nlohmann::ordered_json(*value) : nullptr; };
+  const auto number = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nullptr;
+  };
   return {{"kind", outcome.drill.kind},
           {"place", outcome.drill.place},
           {"rank", outcome.drill.rank},

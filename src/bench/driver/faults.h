@@ -1,10 +1,13 @@
-// `longhaul bench faults`: does a supervised run come back from what happens in the field? Small runs of several process ranks under `longhaul launch`
-// meet planned faults one after the other (docs/sources/reliability.md §8.1): ranks that are killed, crash, hang or are stopped in every part of a step and of
-// a checkpoint; ranks that the kernel ends when their memory group has no more; node daemons that are killed, or frozen with their connection open;
-// daemons that are started again at once; drivers that are killed, held up, lose their journal, or may open no more files; an eviction on a full
-// disk; a file system that fills. In every fourth run each node is a machine in a network of its own: links drop, connections are half open, a rank is
-// slower than its peers. Each is what happens in the field, none an exit code; what this user may not do (memory
-// groups, mounting, networks) is left out. Nobody helps. What is checked of each (§8.2):
+// `longhaul bench faults`: does a supervised run come back from what happens in the field? Small runs of
+// several process ranks under `longhaul launch` meet planned faults one after the other
+// (docs/sources/reliability.md §8.1): ranks that are killed, crash, hang or are stopped in every part of a
+// step and of a checkpoint; ranks that the kernel ends when their memory group has no more; node daemons that
+// are killed, or frozen with their connection open; daemons that are started again at once; drivers that are
+// killed, held up, lose their journal, or may open no more files; an eviction on a full disk; a file system
+// that fills. In every fourth run each node is a machine in a network of its own: links drop, connections are
+// half open, a rank is slower than its peers. Each is what happens in the field, none an exit code; what this
+// user may not do (memory groups, mounting, networks) is left out. Nobody helps. What is checked of each
+// (§8.2):
 //
 //   recovered    the run continued by itself and ended successfully
 //   named        the incident names the rank, or the node, that had the fault
@@ -36,8 +39,9 @@ struct FaultsRequest {
   uint64_t seed = 1;
   std::vector<int64_t> ranks = {4};  // rank counts of the runs, in turn
   int64_t faults_a_run = 10;
-  int64_t beside = 3;            // runs beside each other: most of the time they wait
-  std::filesystem::path folder;  // of runs, their logs and outcomes.jsonl; good runs do not stay. Empty: temporary
+  int64_t beside = 3;  // runs beside each other: most of the time they wait
+  // of runs, their logs and outcomes.jsonl; good runs do not stay. Empty: temporary
+  std::filesystem::path folder;
 };
 
 struct Drill {
@@ -54,7 +58,8 @@ struct DrillOutcome {
   int64_t ranks = 0;
   bool happened = false, recovered = false, named = false, same_bits = false, kept = false;
   std::string incident;  // the class the driver gave it; empty: there was none
-  std::optional<double> detected_milliseconds, overdue_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
+  std::optional<double> detected_milliseconds, overdue_milliseconds, diagnosed_milliseconds,
+      recovered_milliseconds;
   std::string problem;  // what was wrong, and where to look
   bool good() const { return happened && recovered && same_bits && kept; }
 };
@@ -67,16 +72,21 @@ struct DrillPlan {
   int64_t steps = 0;
   bool machines = false;                                         // each node is one, in a network of its own
   std::string faults(const std::filesystem::path& marks) const;  // for LONGHAUL_FAULTS; `marks`: a folder
-  static std::filesystem::path mark_of(const std::filesystem::path& marks, size_t drill) { return marks / std::to_string(drill); }
+  static std::filesystem::path mark_of(const std::filesystem::path& marks, size_t drill) {
+    return marks / std::to_string(drill);
+  }
   // Left where it could not be done from outside: it has not come then, whatever the rank's mark says.
   static std::filesystem::path undone_of(const std::filesystem::path& marks, size_t drill) {
     return marks / fmt::format("{}.undone", drill);
   }
   // What the drill's rank waits for: it has been met from outside.
-  static std::filesystem::path met_of(const std::filesystem::path& marks, size_t drill) { return marks / fmt::format("{}.met", drill); }
+  static std::filesystem::path met_of(const std::filesystem::path& marks, size_t drill) {
+    return marks / fmt::format("{}.met", drill);
+  }
 };
 // `without`: kinds that are not possible here.
-DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without = {});
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count,
+                      const std::set<std::string>& without = {});
 std::set<std::string> kinds_not_here();
 
 std::vector<int64_t> rank_counts(const std::string& text);  // "4,8,16"; kUsage for anything else

@@ -26,7 +26,8 @@ std::string why(const control::SimulationResult& result) {
   return fmt::format("exit code {} ({})", static_cast<int>(result.code), text.substr(0, 40));
 }
 
-void add(Recovery& all, uint64_t seed, const control::SimulationResult& result, std::map<std::string, std::vector<double>>& recovered_s) {
+void add(Recovery& all, uint64_t seed, const control::SimulationResult& result,
+         std::map<std::string, std::vector<double>>& recovered_s) {
   ++all.schedules;
   all.finished += result.finished ? 1 : 0;
   all.injected += result.injected;
@@ -61,7 +62,8 @@ Recovery measure_recovery(const RecoveryRequest& request) {
   for (auto& [fault, of_class] : all.classes) {
     const std::vector<double>& seconds = recovered_s[fault];
     if (seconds.empty()) continue;
-    of_class.recovered_mean_s = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+    of_class.recovered_mean_s =
+        std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
     of_class.recovered_p99_s = percentile(seconds, 0.99);
   }
   for (plan::RateScenario& scenario : plan::rate_scenarios(request.measured)) {
@@ -71,28 +73,31 @@ Recovery measure_recovery(const RecoveryRequest& request) {
       down_s += kind.share * (kind.detect_s + kind.diagnose_s + kind.restart_s);
       shares += kind.share;
     }
-    rate.formula =
-        plan::expected_effective_rate(scenario.run.mean_to_failure_s, scenario.run.interval_s, scenario.run.checkpoint_s, down_s / shares);
+    rate.formula = plan::expected_effective_rate(scenario.run.mean_to_failure_s, scenario.run.interval_s,
+                                                 scenario.run.checkpoint_s, down_s / shares);
     all.rates.push_back(std::move(rate));
   }
   return all;
 }
 
 std::string text_of(const Recovery& measured, bool colours) {
-  Table faults("incidents by class, in virtual time with patience of seconds",
-               {{"class"}, {"incidents", Align::kRight}, {"mended, mean", Align::kRight}, {"p99", Align::kRight}});
+  Table faults(
+      "incidents by class, in virtual time with patience of seconds",
+      {{"class"}, {"incidents", Align::kRight}, {"mended, mean", Align::kRight}, {"p99", Align::kRight}});
   for (const auto& [fault, of_class] : measured.classes) {
     faults.row({fault, std::to_string(of_class.incidents), fmt::format("{:.1f} s", of_class.recovered_mean_s),
                 fmt::format("{:.1f} s", of_class.recovered_p99_s)});
   }
   std::string text = faults.text(colours);
   text += fmt::format(
-      "\n{} schedules ({:.0f} h of virtual time in {:.0f} s): {} faults, {} restarts, {} generations, {} starts of the driver\n",
-      measured.schedules, measured.virtual_s / 3600, measured.seconds, measured.injected, measured.restarts, measured.generations,
-      measured.drivers);
+      "\n{} schedules ({:.0f} h of virtual time in {:.0f} s): {} faults, {} restarts, {} generations, {} "
+      "starts of the driver\n",
+      measured.schedules, measured.virtual_s / 3600, measured.seconds, measured.injected, measured.restarts,
+      measured.generations, measured.drivers);
   text += fmt::format("{} finished all steps", measured.finished);
   for (const auto& [reason, count] : measured.ends) text += fmt::format("; {} ended with {}", count, reason);
-  text += fmt::format("\nfaults of one rank that came alone: {} of {} incidents name it\n", measured.named, measured.single);
+  text += fmt::format("\nfaults of one rank that came alone: {} of {} incidents name it\n", measured.named,
+                      measured.single);
   if (measured.broken.empty()) {
     text += "all invariants held in every schedule\n\n";
   } else {
@@ -107,9 +112,10 @@ std::string text_of(const Recovery& measured, bool colours) {
                                                                   {"published", Align::kRight},
                                                                   {"lost most to"}});
   for (const Recovery::Rate& rate : measured.rates) {
-    const auto most = std::ranges::max_element(rate.rate.lost_s, {}, [](const auto& lost) { return lost.second; });
-    rates.row({rate.scenario.name, std::to_string(rate.rate.faults), fmt::format("{:.2f} %", 100 * rate.rate.rate),
-               fmt::format("{:.2f} %", 100 * rate.formula),
+    const auto most =
+        std::ranges::max_element(rate.rate.lost_s, {}, [](const auto& lost) { return lost.second; });
+    rates.row({rate.scenario.name, std::to_string(rate.rate.faults),
+               fmt::format("{:.2f} %", 100 * rate.rate.rate), fmt::format("{:.2f} %", 100 * rate.formula),
                rate.scenario.published > 0 ? fmt::format("{:.0f} %", 100 * rate.scenario.published) : "",
                most == rate.rate.lost_s.end() ? "" : most->first});
   }

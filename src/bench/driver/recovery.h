@@ -22,7 +22,8 @@ struct RecoveryRequest {
 };
 
 struct Recovery {
-  int64_t schedules = 0, finished = 0, injected = 0, incidents = 0, restarts = 0, generations = 0, drivers = 0, single = 0, named = 0;
+  int64_t schedules = 0, finished = 0, injected = 0, incidents = 0, restarts = 0, generations = 0,
+          drivers = 0, single = 0, named = 0;
   double virtual_s = 0, seconds = 0;
   std::vector<std::pair<uint64_t, std::string>> broken;  // seed and the first invariant that did not hold
   // Ends of runs that did not finish: the class, or the reason.

@@ -18,12 +18,14 @@
 namespace longhaul::bench {
 namespace {
 
-const std::vector<comm::Identity> kIdentities = {{"program", "0123456789abcdef"}, {"recipe", "0123456789abcdef"}};
+const std::vector<comm::Identity> kIdentities = {{"program", "0123456789abcdef"},
+                                                 {"recipe", "0123456789abcdef"}};
 constexpr comm::Timeout kPatience = std::chrono::minutes(5);
 constexpr int64_t kPerMachine = 8;
 const std::string kAddress(170, 'a');  // about as long as one of Gloo's
 
-// A store in this process that counts. What is waited for is there: the simulated ranks come one after the other.
+// A store in this process that counts. What is waited for is there: the simulated ranks come one after the
+// other.
 class CountingStore final : public comm::Store {
  public:
   int64_t operations = 0;
@@ -57,7 +59,9 @@ class CountingStore final : public comm::Store {
 };
 
 // Pipelines of up to eight stages, as at MegaScale.
-layout::Mesh mesh_for(int64_t ranks) { return layout::Mesh(ranks, {.pp = std::min<int64_t>(8, ranks / kPerMachine), .tp = kPerMachine}); }
+layout::Mesh mesh_for(int64_t ranks) {
+  return layout::Mesh(ranks, {.pp = std::min<int64_t>(8, ranks / kPerMachine), .tp = kPerMachine});
+}
 
 void require_agreed(const std::optional<comm::Failure>& failure) {
   if (failure) throw Error(failure->fields);
@@ -78,11 +82,13 @@ int64_t start_operations(int64_t ranks, int64_t ranks_per_machine) {
   for (int64_t rank = 0; rank < ranks; ++rank) comm::announce(store, rank, ranks, kIdentities);
   for (int64_t rank = 0; rank < ranks; ++rank) require_agreed(comm::verdict(store, rank, ranks, kPatience));
   std::vector<int64_t> places, counts;
-  for (int64_t rank = 0; rank < ranks; ++rank) places.push_back(comm::come_to_machine(store, machine_of(rank)));
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    places.push_back(comm::come_to_machine(store, machine_of(rank)));
   for (const comm::Told what : comm::kToldInOrder) {
     const bool of_machine = comm::of_a_machine(what);
     if (of_machine && counts.empty()) {
-      for (int64_t rank = 0; rank < ranks; ++rank) counts.push_back(comm::ranks_of_machine(store, machine_of(rank)));
+      for (int64_t rank = 0; rank < ranks; ++rank)
+        counts.push_back(comm::ranks_of_machine(store, machine_of(rank)));
     }
     all_say([&](int64_t rank) { return comm::topic_of(what, machine_of(rank)); },
             [&](int64_t rank) { return of_machine ? places[static_cast<size_t>(rank)] : rank; },
@@ -111,7 +117,8 @@ namespace {
 class RealRanks {
  public:
   explicit RealRanks(int64_t ranks) : wires_(static_cast<size_t>(ranks)) {
-    for (int64_t rank = 0; rank < ranks; ++rank) workers_.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      workers_.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
     wires_[0] = std::make_unique<comm::Wire>(options(true));
   }
   ~RealRanks() {
@@ -168,7 +175,8 @@ double real_store_milliseconds(int64_t ranks) {
     for (const comm::Told what : comm::kToldInOrder) {
       const bool of_machine = comm::of_a_machine(what);
       if (of_machine && !count) count = comm::ranks_of_machine(wire, machine);
-      comm::tell_each_other(wire, comm::topic_of(what, machine), of_machine ? place : rank, of_machine ? *count : ranks, kAddress);
+      comm::tell_each_other(wire, comm::topic_of(what, machine), of_machine ? place : rank,
+                            of_machine ? *count : ranks, kAddress);
     }
   });
   return watch.milliseconds();
@@ -184,7 +192,8 @@ double log_slope(const std::vector<std::pair<double, double>>& points) {
 }
 
 Startup measure_startup(int64_t most_clients) {
-  constexpr int64_t kMostOfBarriers = 1024;  // 10 million operations; ten times the ranks are a hundred times these
+  // 10 million operations; ten times the ranks are a hundred times these
+  constexpr int64_t kMostOfBarriers = 1024;
   Startup startup;
   std::vector<std::pair<double, double>> linear, barriers;
   for (const int64_t ranks : {64, 128, 256, 512, 1024, 2048, 4096, 10240}) {
@@ -214,7 +223,8 @@ nlohmann::ordered_json to_json(const Startup& startup) {
                               {"operations_of_as_many_simulated", startup.simulated_operations}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const StartupRow& row : startup.rows) {
-    nlohmann::ordered_json& into = json["rows"].emplace_back(nlohmann::ordered_json{{"ranks", row.ranks}, {"operations", row.operations}});
+    nlohmann::ordered_json& into = json["rows"].emplace_back(
+        nlohmann::ordered_json{{"ranks", row.ranks}, {"operations", row.operations}});
     if (row.barrier_operations > 0) into["operations_with_barriers"] = row.barrier_operations;
     if (row.milliseconds > 0) into["milliseconds_of_real_store"] = row.milliseconds;
   }
@@ -222,20 +232,24 @@ nlohmann::ordered_json to_json(const Startup& startup) {
 }
 
 std::string comparison_text(const Startup& startup) {
-  return fmt::format("{} real ranks, connected, asked for {} operations; as many simulated ones of one machine for {}\n",
-                     startup.real_ranks, startup.real_operations, startup.simulated_operations);
+  return fmt::format(
+      "{} real ranks, connected, asked for {} operations; as many simulated ones of one machine for {}\n",
+      startup.real_ranks, startup.real_operations, startup.simulated_operations);
 }
 
 observe::Table table_of(const Startup& startup) {
   using observe::Align;
-  observe::Table table(
-      "operations of the store until all ranks are connected",
-      {{"ranks", Align::kRight}, {"operations", Align::kRight}, {"a barrier a group", Align::kRight}, {"real store, ms", Align::kRight}});
+  observe::Table table("operations of the store until all ranks are connected",
+                       {{"ranks", Align::kRight},
+                        {"operations", Align::kRight},
+                        {"a barrier a group", Align::kRight},
+                        {"real store, ms", Align::kRight}});
   for (const StartupRow& row : startup.rows)
     table.row({std::to_string(row.ranks), std::to_string(row.operations),
                row.barrier_operations > 0 ? std::to_string(row.barrier_operations) : "",
                row.milliseconds > 0 ? fmt::format("{:.0f}", row.milliseconds) : ""});
-  table.total({"slope", fmt::format("{:.3f}", startup.slope), fmt::format("{:.3f}", startup.barrier_slope), ""});
+  table.total(
+      {"slope", fmt::format("{:.3f}", startup.slope), fmt::format("{:.3f}", startup.barrier_slope), ""});
   return table;
 }
 

@@ -25,7 +25,8 @@ constexpr const char* kBenchRun = "bench checkpoint";
 class CheckpointBench {
  public:
   explicit CheckpointBench(const CheckpointRequest& request)
-      : recipe_(recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe),
+      : recipe_(
+            recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe),
         task_({request.batch, request.micro_batch, request.sequence, request.dtype}, recipe_.model, alone_),
         optimizer_(optim::make_optimizer(recipe_.optim, task_.parameters(), task_.precision())),
         state_(*optimizer_),
@@ -60,10 +61,11 @@ class CheckpointBench {
     return seconds;
   }
 
-  // The state of the last save, read from memory, beside that of the run one step later: its number of steps is one less, and every file is
-  // whole.
+  // The state of the last save, read from memory, beside that of the run one step later: its number of steps
+  // is one less, and every file is whole.
   bool whole() {
-    const auto found = checkpoint::newest_in_memory(storage::local_file_system(), one_, nodes_, kBenchRun, providers_, {});
+    const auto found =
+        checkpoint::newest_in_memory(storage::local_file_system(), one_, nodes_, kBenchRun, providers_, {});
     if (!found) return false;
     const int64_t steps = optimizer_->steps();
     checkpoint::load_training_state(*found, providers_);
@@ -72,7 +74,8 @@ class CheckpointBench {
 
  private:
   void step() {
-    train::run_step(task_, *optimizer_, alone_, ++steps_, {.lr = 1e-4, .clip_norm = 1, .with_gradients = [this] { copies_.settle(); }});
+    train::run_step(task_, *optimizer_, alone_, ++steps_,
+                    {.lr = 1e-4, .clip_norm = 1, .with_gradients = [this] { copies_.settle(); }});
   }
 
   recipe::Recipe recipe_;
@@ -109,7 +112,9 @@ CheckpointCost measure_checkpoint(const CheckpointRequest& request) {
     cost.bytes = result.bytes;
     progress.advance(3);
     if (turn > 0) continue;
-    for (auto* each : {&plain, &first, &first_pause, &beside, &beside_pause, &in_memory, &processor}) each->clear();  // the first allocate
+    // the first allocate
+    for (auto* each : {&plain, &first, &first_pause, &beside, &beside_pause, &in_memory, &processor})
+      each->clear();
   }
   cost.plain_s = median(plain);
   cost.copied_first_s = median(first);
@@ -140,12 +145,15 @@ nlohmann::ordered_json to_json(const CheckpointRequest& request, const Checkpoin
 
 observe::Table table_of(const CheckpointRequest& request, const CheckpointCost& cost) {
   using observe::Align;
-  observe::Table table(fmt::format("{} {}, {} of state, steps of {} × {} tokens", request.preset, request.dtype, bytes_text(cost.bytes),
-                                   request.batch, request.sequence),
-                       {{"checkpoint in memory"}, {"step", Align::kRight}, {"pause", Align::kRight}, {"of a step", Align::kRight}});
+  observe::Table table(fmt::format("{} {}, {} of state, steps of {} × {} tokens", request.preset,
+                                   request.dtype, bytes_text(cost.bytes), request.batch, request.sequence),
+                       {{"checkpoint in memory"},
+                        {"step", Align::kRight},
+                        {"pause", Align::kRight},
+                        {"of a step", Align::kRight}});
   const auto row = [&](const char* name, double step_s, double pause_s) {
-    table.row(
-        {name, duration_text(step_s), fmt::format("{:.3f} ms", pause_s * 1e3), fmt::format("{:.2f} %", 100 * pause_s / cost.plain_s)});
+    table.row({name, duration_text(step_s), fmt::format("{:.3f} ms", pause_s * 1e3),
+               fmt::format("{:.2f} %", 100 * pause_s / cost.plain_s)});
   };
   row("none", cost.plain_s, 0);
   row("copied, then the next step", cost.copied_first_s, cost.copied_first_pause_s);

@@ -44,26 +44,34 @@ Flip flip_in(const std::vector<Tensor>& tensors, BitKind kind, std::mt19937_64& 
   while (element >= tensors[which].numel()) element -= tensors[which++].numel();
   const Tensor& tensor = tensors[which];
   LONGHAUL_ASSERT(tensor.is_contiguous() && tensor.device().is_cpu(), "numbers beside each other");
-  const int64_t bits = tensor.element_size() * 8, exponent = bits == 64 ? 11 : 8, mantissa = bits - 1 - exponent;
-  const auto draw = [&](int64_t below) { return static_cast<int64_t>(dice() % static_cast<uint64_t>(below)); };
-  const int64_t bit = kind == BitKind::kSign ? bits - 1 : kind == BitKind::kExponent ? mantissa + draw(exponent) : draw(mantissa);
+  const int64_t bits = tensor.element_size() * 8, exponent = bits == 64 ? 11 : 8,
+                mantissa = bits - 1 - exponent;
+  const auto draw = [&](int64_t below) {
+    return static_cast<int64_t>(dice() % static_cast<uint64_t>(below));
+  };
+  const int64_t bit = kind == BitKind::kSign       ? bits - 1
+                      : kind == BitKind::kExponent ? mantissa + draw(exponent)
+                                                   : draw(mantissa);
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()) + element * tensor.element_size(), bit};
 }
 
-// The same in every run: LibTorch's generator is one for all ranks that are threads, so what each of them draws from it is chance.
+// The same in every run: LibTorch's generator is one for all ranks that are threads, so what each of them
+// draws from it is chance.
 RandomStream stream_of(const std::string& name) { return {0, "bench/corruption/" + name}; }
 
 std::vector<Tensor> contiguous_states(optim::Optimizer& optimizer, const std::string& kind) {
   std::vector<Tensor> views;
   for (const optim::StateTensor& state : optimizer.state()) {
-    if (state.kind == kind && state.view.numel() > 0 && state.view.is_contiguous()) views.push_back(state.view);
+    if (state.kind == kind && state.view.numel() > 0 && state.view.is_contiguous())
+      views.push_back(state.view);
   }
   return views;
 }
 
 recipe::Recipe small_recipe() {
-  return recipe::load_defaults({"model.layers=2", "model.hidden=64", "model.heads=2", "model.kv_heads=2", "model.head_dim=32",
-                                "model.vocabulary=257", "data.tokenizer=bytes", "model.rotary_dim=16", "model.mixers=lightning,softmax",
+  return recipe::load_defaults({"model.layers=2", "model.hidden=64", "model.heads=2", "model.kv_heads=2",
+                                "model.head_dim=32", "model.vocabulary=257", "data.tokenizer=bytes",
+                                "model.rotary_dim=16", "model.mixers=lightning,softmax",
                                 "model.intermediate=96", "train.dtype=bf16", "optim.lr=0.01"})
       .recipe;
 }
@@ -106,7 +114,8 @@ struct DrilledRun {
         events({.path = folder / fmt::format("{}.jsonl", world.rank()), .rank = world.rank()}),
         checks(recipe, task, *optimizer, ranks, events) {}
   void step(int64_t number, const std::function<void()>& with_gradients = {}) {
-    train::run_step(task, *optimizer, ranks, number, {.lr = 0.01, .clip_norm = 1, .with_gradients = with_gradients});
+    train::run_step(task, *optimizer, ranks, number,
+                    {.lr = 0.01, .clip_norm = 1, .with_gradients = with_gradients});
   }
   parallel::Ranks ranks;
   Spoilt task;
@@ -119,10 +128,15 @@ struct DrilledRun {
 class Drill {
  public:
   Drill(DrilledRun& trained, const CorruptionRequest& request, Corruption& into, std::mutex& mutex)
-      : trained_(trained), request_(request), into_(into), mutex_(mutex), dice_(static_cast<uint64_t>(request.seed)) {}
+      : trained_(trained),
+        request_(request),
+        into_(into),
+        mutex_(mutex),
+        dice_(static_cast<uint64_t>(request.seed)) {}
 
   // `before`: what is flipped on the rank that errs, or does it itself; `find`: the check, on all ranks.
-  void run(CorruptionRow row, const std::function<Flip(BitKind)>& before, const std::function<std::optional<std::string>()>& find) {
+  void run(CorruptionRow row, const std::function<Flip(BitKind)>& before,
+           const std::function<std::optional<std::string>()>& find) {
     for (const BitKind kind : kBitKinds) {
       for (int64_t i = 0; i < request_.flips; ++i) {
         const int64_t errs = static_cast<int64_t>(dice_() % static_cast<uint64_t>(request_.ranks));
@@ -144,7 +158,8 @@ class Drill {
  private:
   // The same on all ranks.
   void count(CorruptionRow::Rate& rate, bool found, bool here) {
-    const bool named = trained_.ranks.most(here && !found ? 1 : 0) == 0 && trained_.ranks.most(!here && found ? 1 : 0) == 0;
+    const bool named =
+        trained_.ranks.most(here && !found ? 1 : 0) == 0 && trained_.ranks.most(!here && found ? 1 : 0) == 0;
     const bool caught = trained_.ranks.most(found ? 1 : 0) == 1;
     ++rate.flips;
     rate.caught += caught ? 1 : 0;
@@ -198,7 +213,8 @@ void drill_states(DrilledRun& trained, Drill& drill) {
   }
 }
 
-// What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact zero.
+// What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact
+// zero.
 void drill_messages(DrilledRun& trained, Drill& drill) {
   const int64_t ranks = trained.ranks.world()->size();
   const Tensor own = normal({100'000}, stream_of(fmt::format("message of {}", trained.ranks.rank())), 1e-3);
@@ -209,11 +225,13 @@ void drill_messages(DrilledRun& trained, Drill& drill) {
       {.place = "messages", .dtype = "fp32", .check = "messages", .by = "block sums"},
       [&](BitKind kind) { return flip_in({sum}, kind, drill.dice()); },
       [&]() -> std::optional<std::string> {
-        return parallel::excess_of_sums(sum, sums, ranks) > 1 ? std::optional<std::string>("wrong") : std::nullopt;
+        return parallel::excess_of_sums(sum, sums, ranks) > 1 ? std::optional<std::string>("wrong")
+                                                              : std::nullopt;
       });
 }
 
-// A block's output, behind the hash of that block: only what later blocks make of it can tell. Not the last, behind which nothing is.
+// A block's output, behind the hash of that block: only what later blocks make of it can tell. Not the last,
+// behind which nothing is.
 void drill_replay(DrilledRun& trained, Drill& drill) {
   trained.checks.replay(1);  // counts the blocks
   const int64_t blocks = trained.task.blocks;
@@ -227,14 +245,16 @@ void drill_replay(DrilledRun& trained, Drill& drill) {
       {.place = "activations", .dtype = "bf16", .check = "replay", .by = "replicas"},
       [&](BitKind of) {
         kind = of;
-        block = static_cast<int64_t>(drill.dice()() % static_cast<uint64_t>(std::max<int64_t>(1, blocks - 2)));
+        block =
+            static_cast<int64_t>(drill.dice()() % static_cast<uint64_t>(std::max<int64_t>(1, blocks - 2)));
         return Flip{};
       },
       [&] { return trained.checks.replay(1); });
   trained.task.spoil = {};
 }
 
-// Of one rank's gradient before the sum: seen by the norm of all, when it is five times what it was, or not finite; then the step is done again.
+// Of one rank's gradient before the sum: seen by the norm of all, when it is five times what it was, or not
+// finite; then the step is done again.
 void drill_gradients(DrilledRun& trained, Drill& drill) {
   std::vector<Tensor> gradients;
   trained.step(100, [&] {
@@ -259,7 +279,8 @@ void drill_gradients(DrilledRun& trained, Drill& drill) {
 
 void drill_products(Drill& drill) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
-    const Tensor x = normal({32, 256}, stream_of("x")).to(type), weight = normal({384, 256}, stream_of("weight"), 0.05).to(type);
+    const Tensor x = normal({32, 256}, stream_of("x")).to(type),
+                 weight = normal({384, 256}, stream_of("weight"), 0.05).to(type);
     const Tensor y = kernels::linear_output(x, weight, {});
     const auto check = [&]() -> std::optional<std::string> {
       return kernels::check_product(x, weight, y).good() ? std::nullopt : std::optional<std::string>("wrong");
@@ -277,8 +298,8 @@ int64_t false_alarms(DrilledRun& trained) {
     const parallel::CheckedSums sums;
     trained.step(step);
     found += trained.ranks.most(sums.wrong() || sums.checked() == 0 ? 1 : 0);
-    for (const auto& each :
-         {trained.checks.replicas(), trained.checks.states(), trained.checks.products(step), trained.checks.replay(step)}) {
+    for (const auto& each : {trained.checks.replicas(), trained.checks.states(),
+                             trained.checks.products(step), trained.checks.replay(step)}) {
       found += trained.ranks.most(each ? 1 : 0);
     }
     trained.checks.remember_states();
@@ -288,8 +309,10 @@ int64_t false_alarms(DrilledRun& trained) {
 }
 
 std::vector<CorruptionCost> costs_of(const CorruptionRequest& request, const std::filesystem::path& folder) {
-  const recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=bf16"}).recipe;
-  std::vector<CorruptionCost> costs{{"replicas"}, {"states"}, {"products"}, {"replay"}, {"memory"}, {"messages"}};
+  const recipe::Recipe recipe =
+      recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=bf16"}).recipe;
+  std::vector<CorruptionCost> costs{{"replicas"}, {"states"}, {"products"},
+                                    {"replay"},   {"memory"}, {"messages"}};
   comm::run_ranks(2, [&](comm::Communicator& world) {
     DrilledRun trained(world, recipe, {.batch = 8, .micro_batch = 2, .sequence = 256}, folder);
     std::vector<std::vector<double>> times(costs.size());
@@ -361,7 +384,8 @@ Corruption measure_corruption(const CorruptionRequest& request) {
 
 bool Corruption::good() const {
   return false_alarms == 0 && std::ranges::all_of(rows, [](const CorruptionRow& row) {
-           return (row.by != "replicas" && row.by != "hashes" && row.by != "block sums") || share(row.exponent) >= 0.95;
+           return (row.by != "replicas" && row.by != "hashes" && row.by != "block sums") ||
+                  share(row.exponent) >= 0.95;
          });
 }
 
@@ -380,32 +404,41 @@ nlohmann::ordered_json to_json(const Corruption& measured) {
                     {"mantissa", of(row.mantissa)}});
   }
   for (const CorruptionCost& cost : measured.costs) {
-    costs.push_back({{"check", cost.check}, {"milliseconds", cost.milliseconds}, {"of_a_step", cost.of_a_step()}});
+    costs.push_back(
+        {{"check", cost.check}, {"milliseconds", cost.milliseconds}, {"of_a_step", cost.of_a_step()}});
   }
   return {{"name", "corruption"}, {"false_alarms", measured.false_alarms}, {"rows", rows}, {"costs", costs}};
 }
 
 std::vector<observe::Table> tables_of(const Corruption& measured) {
   using observe::Align;
-  observe::Table rows(fmt::format("one bit flipped: how often a check saw it ({} false alarms)", measured.false_alarms),
-                      {{"place"},
-                       {"dtype"},
-                       {"check"},
-                       {"goes by"},
-                       {"exponent", Align::kRight},
-                       {"sign", Align::kRight},
-                       {"mantissa", Align::kRight},
-                       {"rank named", Align::kRight}});
+  observe::Table rows(
+      fmt::format("one bit flipped: how often a check saw it ({} false alarms)", measured.false_alarms),
+      {{"place"},
+       {"dtype"},
+       {"check"},
+       {"goes by"},
+       {"exponent", Align::kRight},
+       {"sign", Align::kRight},
+       {"mantissa", Align::kRight},
+       {"rank named", Align::kRight}});
   for (const CorruptionRow& row : measured.rows) {
-    const auto percent = [](const CorruptionRow::Rate& rate) { return fmt::format("{:.1f} %", share(rate) * 100); };
+    const auto percent = [](const CorruptionRow::Rate& rate) {
+      return fmt::format("{:.1f} %", share(rate) * 100);
+    };
     const int64_t caught = row.sign.caught + row.exponent.caught + row.mantissa.caught;
     const int64_t named = row.sign.named + row.exponent.named + row.mantissa.named;
-    rows.row({row.place, row.dtype, row.check, row.by, percent(row.exponent), percent(row.sign), percent(row.mantissa),
-              caught > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(named) / static_cast<double>(caught)) : "-"});
+    rows.row({row.place, row.dtype, row.check, row.by, percent(row.exponent), percent(row.sign),
+              percent(row.mantissa),
+              caught > 0
+                  ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(named) / static_cast<double>(caught))
+                  : "-"});
   }
-  observe::Table costs("what a check costs beside a step", {{"check"}, {"of a step", Align::kRight}, {"each 100 steps", Align::kRight}});
+  observe::Table costs("what a check costs beside a step",
+                       {{"check"}, {"of a step", Align::kRight}, {"each 100 steps", Align::kRight}});
   for (const CorruptionCost& cost : measured.costs) {
-    costs.row({cost.check, fmt::format("{:.1f} %", cost.of_a_step() * 100), fmt::format("{:.3f} %", cost.of_a_step())});
+    costs.row({cost.check, fmt::format("{:.1f} %", cost.of_a_step() * 100),
+               fmt::format("{:.3f} %", cost.of_a_step())});
   }
   std::vector<observe::Table> tables{std::move(rows)};
   if (!measured.costs.empty()) tables.push_back(std::move(costs));

@@ -17,13 +17,15 @@ using Ids = std::vector<std::vector<int64_t>>;
 
 Timing timing_of(std::vector<double> milliseconds) {
   std::sort(milliseconds.begin(), milliseconds.end());
-  return {milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(), static_cast<int64_t>(milliseconds.size())};
+  return {milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(),
+          static_cast<int64_t>(milliseconds.size())};
 }
 
 std::vector<int64_t> random_prompt(const DecodeRequest& request, int64_t vocabulary) {
   const RandomStream random(request.seed, "bench/decode/prompt");
   std::vector<int64_t> ids(static_cast<size_t>(request.prompt));
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(random.below(i, static_cast<uint64_t>(vocabulary)));
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int64_t>(random.below(i, static_cast<uint64_t>(vocabulary)));
   return ids;
 }
 
@@ -50,7 +52,9 @@ class Contender {
  private:
   Ids together() {
     Ids ids;
-    for (const generate::Generation& each : generate::generate_batch(decoder_, std::span(&prompt_, 1), settings_)) ids.push_back(each.ids);
+    for (const generate::Generation& each :
+         generate::generate_batch(decoder_, std::span(&prompt_, 1), settings_))
+      ids.push_back(each.ids);
     return ids;
   }
   Ids one_by_one() {
@@ -92,18 +96,21 @@ void require_experts(const DecodeRequest& request, const recipe::ModelConfig& co
 
 Result bench_decode(const DecodeRequest& request) {
   const DeviceScope scope(request.device);
-  const recipe::ModelConfig config = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe.model;
+  const recipe::ModelConfig config =
+      recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe.model;
   require_experts(request, config);
   std::vector<std::pair<std::string, std::unique_ptr<Contender>>> contenders;  // with what their names end in
   contenders.emplace_back("", std::make_unique<Contender>(request, config, model::Use::kInference));
-  if (!request.experts.empty()) contenders.emplace_back("_int8", std::make_unique<Contender>(request, config, model::Use::kInt8Experts));
+  if (!request.experts.empty())
+    contenders.emplace_back("_int8", std::make_unique<Contender>(request, config, model::Use::kInt8Experts));
 
   bool same = true;
   for (int64_t run = 0; run <= request.runs; ++run) {
     for (const auto& [suffix, contender] : contenders) same = contender->run(/*timed=*/run > 0) && same;
   }
   Result result{.name = "decode",
-                .shape = fmt::format("{}, {} x {} after {}", request.preset, request.count, request.tokens, request.prompt),
+                .shape = fmt::format("{}, {} x {} after {}", request.preset, request.count, request.tokens,
+                                     request.prompt),
                 .dtype = request.dtype};
   if (request.device.is_cuda()) result.implementation = name_of(request.device);
   const double tokens = static_cast<double>(request.count * request.tokens);

@@ -21,7 +21,8 @@ namespace {
 
 // One of the two on one rank.
 struct ElasticRun {
-  ElasticRun(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic)
+  ElasticRun(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world,
+             bool elastic)
       : ranks(world, {.mesh = {world.size(), {}}, .elastic = elastic}),
         task({request.batch, request.micro_batch, request.sequence, request.dtype}, recipe.model, ranks),
         optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())) {}
@@ -44,7 +45,8 @@ void take_turn(ElasticRun& trained, comm::Communicator& world, int64_t step) {
   if (world.rank() == 0) reset_memory_peaks();
   wait_for_all(world);
   const Stopwatch watch;
-  const train::StepResult result = train::run_step(trained.task, *trained.optimizer, trained.ranks, step, {.lr = 1e-4, .clip_norm = 1.0});
+  const train::StepResult result =
+      train::run_step(trained.task, *trained.optimizer, trained.ranks, step, {.lr = 1e-4, .clip_norm = 1.0});
   wait_for_all(world);
   if (step > 1) trained.milliseconds.push_back(watch.milliseconds());
   trained.numbers.insert(trained.numbers.end(), {result.loss, result.gradient_norm});
@@ -52,7 +54,8 @@ void take_turn(ElasticRun& trained, comm::Communicator& world, int64_t step) {
   wait_for_all(world);
 }
 
-std::unique_ptr<ElasticRun> made(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic) {
+std::unique_ptr<ElasticRun> made(const ElasticRequest& request, const recipe::Recipe& recipe,
+                                 comm::Communicator& world, bool elastic) {
   wait_for_all(world);
   const int64_t before = bytes_in_use();
   wait_for_all(world);
@@ -80,7 +83,8 @@ std::vector<ElasticRow> measure_elastic(const ElasticRequest& request) {
                  .where = "--batch",
                  .hint = fmt::format("--batch {}", request.micro_batch * kMostRanks)});
   }
-  const recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe;
+  const recipe::Recipe recipe =
+      recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe;
   std::vector<ElasticRow> rows;
   Progress progress("steps", 6 * (request.steps + 1));
   for (int64_t count = 1; count <= kMostRanks; count *= 2) {
@@ -104,13 +108,15 @@ std::vector<ElasticRow> measure_elastic(const ElasticRequest& request) {
 }
 
 bool same_bits(const std::vector<ElasticRow>& rows) {
-  return std::ranges::all_of(rows, [&](const ElasticRow& row) { return row.numbers == rows.front().numbers; });
+  return std::ranges::all_of(rows,
+                             [&](const ElasticRow& row) { return row.numbers == rows.front().numbers; });
 }
 
 nlohmann::ordered_json to_json(const ElasticRequest& request, const ElasticRow& row) {
   const auto of = [&](const ElasticSide& side) {
-    return nlohmann::ordered_json{
-        {"milliseconds", side.milliseconds}, {"tokens_per_second", row.rate(side)}, {"peak_bytes", side.peak_bytes}};
+    return nlohmann::ordered_json{{"milliseconds", side.milliseconds},
+                                  {"tokens_per_second", row.rate(side)},
+                                  {"peak_bytes", side.peak_bytes}};
   };
   return {{"name", "elastic"},
           {"preset", request.preset},
@@ -126,21 +132,24 @@ nlohmann::ordered_json to_json(const ElasticRequest& request, const ElasticRow& 
 
 observe::Table table_of(const ElasticRequest& request, const std::vector<ElasticRow>& rows) {
   using observe::Align;
-  observe::Table table(fmt::format("{} {}, {} micro-batches of {} × {} tokens a step", request.preset, request.dtype,
-                                   request.batch / request.micro_batch, request.micro_batch, request.sequence),
-                       {{"ranks"},
-                        {"tokens/s", Align::kRight},
-                        {"elastic", Align::kRight},
-                        {"speed", Align::kRight},
-                        {"peak memory", Align::kRight},
-                        {"elastic", Align::kRight},
-                        {"memory", Align::kRight},
-                        {"last elastic loss", Align::kRight}});
+  observe::Table table(
+      fmt::format("{} {}, {} micro-batches of {} × {} tokens a step", request.preset, request.dtype,
+                  request.batch / request.micro_batch, request.micro_batch, request.sequence),
+      {{"ranks"},
+       {"tokens/s", Align::kRight},
+       {"elastic", Align::kRight},
+       {"speed", Align::kRight},
+       {"peak memory", Align::kRight},
+       {"elastic", Align::kRight},
+       {"memory", Align::kRight},
+       {"last elastic loss", Align::kRight}});
   for (const ElasticRow& row : rows) {
-    table.row({std::to_string(row.ranks), fmt::format("{:.0f}", row.rate(row.usual)), fmt::format("{:.0f}", row.rate(row.elastic)),
-               fmt::format("{:.2f}", row.rate(row.elastic) / row.rate(row.usual)), bytes_text(row.usual.peak_bytes),
-               bytes_text(row.elastic.peak_bytes),
-               fmt::format("{:.2f}", static_cast<double>(row.elastic.peak_bytes) / static_cast<double>(row.usual.peak_bytes)),
+    table.row({std::to_string(row.ranks), fmt::format("{:.0f}", row.rate(row.usual)),
+               fmt::format("{:.0f}", row.rate(row.elastic)),
+               fmt::format("{:.2f}", row.rate(row.elastic) / row.rate(row.usual)),
+               bytes_text(row.usual.peak_bytes), bytes_text(row.elastic.peak_bytes),
+               fmt::format("{:.2f}", static_cast<double>(row.elastic.peak_bytes) /
+                                         static_cast<double>(row.usual.peak_bytes)),
                fmt::format("{:.17g}", row.numbers[row.numbers.size() - 2])});
   }
   return table;

@@ -9,7 +9,8 @@
 namespace longhaul::bench {
 namespace {
 
-constexpr double kShown = 1e-3;  // of the step: a rate of less, of operators that pass tensors on, tells nothing
+// of the step: a rate of less, of operators that pass tensors on, tells nothing
+constexpr double kShown = 1e-3;
 
 // "123.4 GFLOP/s (61 %)"; empty: nothing was counted.
 std::string rate_of(double amount, double milliseconds, double limit, const char* unit) {
@@ -20,8 +21,8 @@ std::string rate_of(double amount, double milliseconds, double limit, const char
 
 }  // namespace
 
-std::string operator_table(const std::vector<kernels::OperatorTime>& rows, int64_t steps, const std::string& dtype,
-                           const MachineProfile& peak, bool colours) {
+std::string operator_table(const std::vector<kernels::OperatorTime>& rows, int64_t steps,
+                           const std::string& dtype, const MachineProfile& peak, bool colours) {
   using observe::Align;
   observe::Table table("operators of a step", {{"operator"},
                                                {"pass"},

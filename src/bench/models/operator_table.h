@@ -11,8 +11,8 @@
 namespace longhaul::bench {
 
 // Times and work of one step on average over `steps`; `rows` are of all of them.
-std::string operator_table(const std::vector<kernels::OperatorTime>& rows, int64_t steps, const std::string& dtype,
-                           const MachineProfile& peak, bool colours);
+std::string operator_table(const std::vector<kernels::OperatorTime>& rows, int64_t steps,
+                           const std::string& dtype, const MachineProfile& peak, bool colours);
 nlohmann::ordered_json operators_json(const std::vector<kernels::OperatorTime>& rows, int64_t steps);
 
 }  // namespace longhaul::bench

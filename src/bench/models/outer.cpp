@@ -40,7 +40,8 @@ recipe::ModelConfig config_of(const OuterRequest& request) {
 
 // A wrapper counts the calls: each has a group of its own.
 std::shared_ptr<comm::Communicator> own_world(comm::Communicator& threads) {
-  layout::GroupKind all{.name = "side", .groups = {std::vector<int64_t>(static_cast<size_t>(threads.size()))}};
+  layout::GroupKind all{.name = "side",
+                        .groups = {std::vector<int64_t>(static_cast<size_t>(threads.size()))}};
   std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
   return std::move(threads.split({all}, {.name = "side"})[0]);
 }
@@ -50,20 +51,23 @@ class Side {
  public:
   // every: of CO2's rounds, 0: it is to choose; or kSynchronous: steps of all ranks.
   Side(const OuterRequest& request, comm::Communicator& threads, bool slow, int64_t every)
-      : world_(own_world(threads),
-               std::make_shared<comm::Link>(comm::LinkOptions{.bytes_per_second = slow ? request.bytes_per_second : 0})),
+      : world_(own_world(threads), std::make_shared<comm::Link>(comm::LinkOptions{
+                                       .bytes_per_second = slow ? request.bytes_per_second : 0})),
         ranks_(world_, every < 0 ? parallel::Arrangement{.mesh = {threads.size(), {}}}
                                  : parallel::Arrangement{.mesh = {1, {}}, .workers = threads.size()}),
-        task_({request.batch * threads.size(), request.batch, request.sequence, request.dtype}, config_of(request), ranks_),
+        task_({request.batch * threads.size(), request.batch, request.sequence, request.dtype},
+              config_of(request), ranks_),
         optimizer_(optim::make_optimizer({}, task_.parameters(), task_.precision())) {
     if (every < 0) return;
-    loop_ = std::make_unique<optim::OuterLoop>(recipe::OuterOptions{.method = recipe::Outer::kCo2, .every = every}, *optimizer_,
-                                               task_.parameters(), ranks_);
+    loop_ = std::make_unique<optim::OuterLoop>(
+        recipe::OuterOptions{.method = recipe::Outer::kCo2, .every = every}, *optimizer_, task_.parameters(),
+        ranks_);
   }
 
   std::optional<optim::OuterRound> step() {
     const Stopwatch watch;
-    const train::StepResult result = train::run_step(task_, *optimizer_, ranks_, ++steps_, {.lr = kLr, .clip_norm = 1.0});
+    const train::StepResult result =
+        train::run_step(task_, *optimizer_, ranks_, ++steps_, {.lr = kLr, .clip_norm = 1.0});
     if (!loop_) return std::nullopt;
     return loop_->after_step({.lr = kLr, .loss = result.loss, .seconds = watch.seconds(), .left = kEndless});
   }
@@ -116,7 +120,8 @@ bool same_on_all(const model::ParameterSet& parameters, comm::Communicator& worl
   uint64_t hash = 0;
   for (const auto& parameter : parameters.all()) {
     const Tensor& value = parameter->value;
-    const std::string bytes(static_cast<const char*>(value.const_data_ptr()), static_cast<size_t>(value.nbytes()));
+    const std::string bytes(static_cast<const char*>(value.const_data_ptr()),
+                            static_cast<size_t>(value.nbytes()));
     hash = hash * 31 + xxh3(bytes);
   }
   const Tensor all = at::empty({world.size()}, at::kLong);
@@ -132,13 +137,18 @@ struct Rates {
 // What a row says of turns.
 void tell(const Rates& rates, OuterRow& row) {
   row.co2 = median(rates.co2), row.co2_free = median(rates.co2_free), row.adamw = median(rates.adamw);
-  row.adamw_free = median(rates.adamw_free), row.kept = median(rates.kept), row.adamw_kept = median(rates.adamw_kept);
+  row.adamw_free = median(rates.adamw_free), row.kept = median(rates.kept),
+  row.adamw_kept = median(rates.adamw_kept);
   row.waited = rates.waited_s / rates.seconds;
 }
 
-// Nothing leaves one worker: what a turn over a slow link keeps of one over a free link is how far equal turns differ.
-OuterRow row_of_one(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
-  OuterRow row{.workers = 1, .parameters = layout::parameter_count(config_of(request)), .reason = "one worker has nobody to meet"};
+// Nothing leaves one worker: what a turn over a slow link keeps of one over a free link is how far equal
+// turns differ.
+OuterRow row_of_one(const OuterRequest& request, comm::Communicator& world,
+                    const std::function<void()>& turn_done) {
+  OuterRow row{.workers = 1,
+               .parameters = layout::parameter_count(config_of(request)),
+               .reason = "one worker has nobody to meet"};
   Side slow(request, world, true, kSynchronous), free(request, world, false, kSynchronous);
   for (Side* side : {&slow, &free}) side->step();
   const double tokens = static_cast<double>(request.batch * request.sequence * request.steps);
@@ -157,24 +167,32 @@ OuterRow row_of_one(const OuterRequest& request, comm::Communicator& world, cons
   return row;
 }
 
-OuterRow row_of_several(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
+OuterRow row_of_several(const OuterRequest& request, comm::Communicator& world,
+                        const std::function<void()>& turn_done) {
   OuterRow row{.workers = world.size()};
   Side slow(request, world, true, 0);
   const auto choice = slow.round().choice;
-  row.every = choice->every, row.reason = choice->reason, row.step_s = choice->step_s, row.exchange_s = choice->exchange_s;
-  Side free(request, world, false, row.every), adamw(request, world, true, kSynchronous), adamw_free(request, world, false, kSynchronous);
+  row.every = choice->every, row.reason = choice->reason, row.step_s = choice->step_s,
+  row.exchange_s = choice->exchange_s;
+  Side free(request, world, false, row.every), adamw(request, world, true, kSynchronous),
+      adamw_free(request, world, false, kSynchronous);
   row.parameters = layout::parameter_count(config_of(request));
   for (Side* side : {&free, &adamw, &adamw_free}) side->step();  // what is made at the first use
   free.round();
   const double tokens = static_cast<double>(request.batch * world.size() * request.sequence);
-  const double of_rounds = tokens * static_cast<double>(request.rounds * row.every), of_steps = tokens * static_cast<double>(request.steps);
+  const double of_rounds = tokens * static_cast<double>(request.rounds * row.every),
+               of_steps = tokens * static_cast<double>(request.steps);
   Rates rates;
   for (int64_t turn = 0; turn < request.turns; ++turn) {
-    const Turn on_slow = rounds_of(slow, world, request.rounds), on_free = rounds_of(free, world, request.rounds);
-    const Turn adamw_slow = steps_of(adamw, world, request.steps), adamw_on_free = steps_of(adamw_free, world, request.steps);
+    const Turn on_slow = rounds_of(slow, world, request.rounds),
+               on_free = rounds_of(free, world, request.rounds);
+    const Turn adamw_slow = steps_of(adamw, world, request.steps),
+               adamw_on_free = steps_of(adamw_free, world, request.steps);
     rates.co2.push_back(of_rounds / on_slow.seconds), rates.co2_free.push_back(of_rounds / on_free.seconds);
-    rates.adamw.push_back(of_steps / adamw_slow.seconds), rates.adamw_free.push_back(of_steps / adamw_on_free.seconds);
-    rates.kept.push_back(on_free.seconds / on_slow.seconds), rates.adamw_kept.push_back(adamw_on_free.seconds / adamw_slow.seconds);
+    rates.adamw.push_back(of_steps / adamw_slow.seconds),
+        rates.adamw_free.push_back(of_steps / adamw_on_free.seconds);
+    rates.kept.push_back(on_free.seconds / on_slow.seconds),
+        rates.adamw_kept.push_back(adamw_on_free.seconds / adamw_slow.seconds);
     rates.waited_s += on_slow.waited_s, rates.seconds += on_slow.seconds;
     if (world.rank() == 0) turn_done();
   }
@@ -199,8 +217,10 @@ OuterRow one_call(const OuterRequest& request, int64_t workers, Progress& progre
 
 }  // namespace
 
-OuterRow measure_outer_on(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
-  return world.size() == 1 ? row_of_one(request, world, turn_done) : row_of_several(request, world, turn_done);
+OuterRow measure_outer_on(const OuterRequest& request, comm::Communicator& world,
+                          const std::function<void()>& turn_done) {
+  return world.size() == 1 ? row_of_one(request, world, turn_done)
+                           : row_of_several(request, world, turn_done);
 }
 
 std::vector<OuterRow> measure_outer(const OuterRequest& request) {
@@ -208,7 +228,8 @@ std::vector<OuterRow> measure_outer(const OuterRequest& request) {
   Progress progress("turns", request.calls * request.turns * static_cast<int64_t>(request.workers.size()));
   for (const int64_t workers : request.workers) {
     std::vector<OuterRow> calls;
-    for (int64_t call = 0; call < request.calls; ++call) calls.push_back(one_call(request, workers, progress));
+    for (int64_t call = 0; call < request.calls; ++call)
+      calls.push_back(one_call(request, workers, progress));
     std::ranges::sort(calls, {}, &OuterRow::kept);
     OuterRow row = calls[calls.size() / 2];
     row.same_weights = std::ranges::all_of(calls, &OuterRow::same_weights);
@@ -223,24 +244,26 @@ std::vector<OuterRow> measure_outer(const OuterRequest& request) {
 }
 
 nlohmann::ordered_json to_json(const OuterRequest& request, const OuterRow& row) {
-  return {{"name", "outer"},
-          {"workers", row.workers},
-          {"processes", request.processes},
-          {"bytes_per_second", request.bytes_per_second},
-          {"parameters", row.parameters},
-          {"tokens_per_step", request.batch * row.workers * request.sequence},
-          {"dtype", request.dtype},
-          {"every", row.every},
-          {"reason", row.reason},
-          {"step_s", row.step_s},
-          {"exchange_s", row.exchange_s},
-          {"tokens_per_second", {{"co2", row.co2}, {"co2_free", row.co2_free}, {"adamw", row.adamw}, {"adamw_free", row.adamw_free}}},
-          {"kept", row.kept},
-          {"adamw_kept", row.adamw_kept},
-          {"kept_of_calls", row.kept_of_calls},
-          {"adamw_kept_of_calls", row.adamw_kept_of_calls},
-          {"waited", row.waited},
-          {"same_weights", row.same_weights}};
+  return {
+      {"name", "outer"},
+      {"workers", row.workers},
+      {"processes", request.processes},
+      {"bytes_per_second", request.bytes_per_second},
+      {"parameters", row.parameters},
+      {"tokens_per_step", request.batch * row.workers * request.sequence},
+      {"dtype", request.dtype},
+      {"every", row.every},
+      {"reason", row.reason},
+      {"step_s", row.step_s},
+      {"exchange_s", row.exchange_s},
+      {"tokens_per_second",
+       {{"co2", row.co2}, {"co2_free", row.co2_free}, {"adamw", row.adamw}, {"adamw_free", row.adamw_free}}},
+      {"kept", row.kept},
+      {"adamw_kept", row.adamw_kept},
+      {"kept_of_calls", row.kept_of_calls},
+      {"adamw_kept_of_calls", row.adamw_kept_of_calls},
+      {"waited", row.waited},
+      {"same_weights", row.same_weights}};
 }
 
 namespace {
@@ -255,7 +278,8 @@ std::string kept_text(double kept, const std::vector<double>& of_calls) {
 
 observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>& rows) {
   using observe::Align;
-  observe::Table table(fmt::format("tokens/s over links of {:.0f} MB/s a worker, and free ones", request.bytes_per_second / 1e6),
+  observe::Table table(fmt::format("tokens/s over links of {:.0f} MB/s a worker, and free ones",
+                                   request.bytes_per_second / 1e6),
                        {{"workers"},
                         {"steps a round", Align::kRight},
                         {"co2", Align::kRight},
@@ -267,10 +291,11 @@ observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>
                         {"kept", Align::kRight},
                         {"weights"}});
   for (const OuterRow& row : rows) {
-    table.row({std::to_string(row.workers), row.every > 0 ? std::to_string(row.every) : "-", fmt::format("{:.0f}", row.co2),
-               fmt::format("{:.0f}", row.co2_free), kept_text(row.kept, row.kept_of_calls), fmt::format("{:.1f}%", 100 * row.waited),
-               fmt::format("{:.0f}", row.adamw), fmt::format("{:.0f}", row.adamw_free), kept_text(row.adamw_kept, row.adamw_kept_of_calls),
-               row.same_weights ? "equal" : "DIFFER"});
+    table.row({std::to_string(row.workers), row.every > 0 ? std::to_string(row.every) : "-",
+               fmt::format("{:.0f}", row.co2), fmt::format("{:.0f}", row.co2_free),
+               kept_text(row.kept, row.kept_of_calls), fmt::format("{:.1f}%", 100 * row.waited),
+               fmt::format("{:.0f}", row.adamw), fmt::format("{:.0f}", row.adamw_free),
+               kept_text(row.adamw_kept, row.adamw_kept_of_calls), row.same_weights ? "equal" : "DIFFER"});
   }
   return table;
 }

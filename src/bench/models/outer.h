@@ -47,7 +47,8 @@ std::vector<OuterRow> measure_outer(const OuterRequest& request);
 
 // One measurement, called on every rank of `world`; the row is valid on rank 0. turn_done: called on rank 0
 // after each turn.
-OuterRow measure_outer_on(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done);
+OuterRow measure_outer_on(const OuterRequest& request, comm::Communicator& world,
+                          const std::function<void()>& turn_done);
 
 nlohmann::ordered_json to_json(const OuterRequest& request, const OuterRow& row);
 observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>& rows);

@@ -12,9 +12,10 @@
 namespace longhaul::bench {
 
 // From the process that asks to the workers, and back.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OuterRequest, bytes_per_second, layers, hidden, vocabulary, sequence, batch, dtype, turns, rounds, steps)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OuterRow, workers, every, parameters, reason, step_s, exchange_s, waited, co2, co2_free, adamw,
-                                   adamw_free, kept, adamw_kept, same_weights)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OuterRequest, bytes_per_second, layers, hidden, vocabulary, sequence,
+                                   batch, dtype, turns, rounds, steps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OuterRow, workers, every, parameters, reason, step_s, exchange_s, waited,
+                                   co2, co2_free, adamw, adamw_free, kept, adamw_kept, same_weights)
 
 namespace {
 

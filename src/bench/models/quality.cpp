@@ -65,7 +65,8 @@ Spread spread_of_bits(const std::vector<RunFigures>& runs) {
 Spread spread_of_differences(const std::vector<RunFigures>& runs, const std::vector<RunFigures>& first) {
   std::vector<double> differences;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].diverged() && !first[i].diverged()) differences.push_back(runs[i].bits_per_byte - first[i].bits_per_byte);
+    if (!runs[i].diverged() && !first[i].diverged())
+      differences.push_back(runs[i].bits_per_byte - first[i].bits_per_byte);
   }
   return spread_of(differences);
 }
@@ -83,9 +84,11 @@ Overrides overrides_of_run(const QualityRequest& request, const Overrides& own, 
   const auto take = [&](const Overrides& overrides) {
     for (const std::string& each : overrides) by_key[key_of_override(each)] = each;
   };
-  take({fmt::format("train.steps={}", request.steps), fmt::format("optim.warmup_steps={}", std::max<int64_t>(1, request.steps / 20))});
+  take({fmt::format("train.steps={}", request.steps),
+        fmt::format("optim.warmup_steps={}", std::max<int64_t>(1, request.steps / 20))});
   take(own);
-  take({fmt::format("optim.lr={}", lr), fmt::format("train.seed={}", seed), fmt::format("data.seed={}", seed)});
+  take({fmt::format("optim.lr={}", lr), fmt::format("train.seed={}", seed),
+        fmt::format("data.seed={}", seed)});
   take(request.overrides);
   Overrides all;
   for (const auto& [key, override] : by_key) all.push_back(override);
@@ -106,16 +109,18 @@ Spread spread_of(const std::vector<double>& numbers) {
 }
 
 PickedRate picked(std::vector<std::pair<double, double>> tried) {
-  const auto best =
-      std::ranges::min_element(tried, {}, [](const auto& each) { return std::isfinite(each.second) ? each.second : kNoNumber; });
+  const auto best = std::ranges::min_element(
+      tried, {}, [](const auto& each) { return std::isfinite(each.second) ? each.second : kNoNumber; });
   if (best == tried.end() || !std::isfinite(best->second)) {
-    throw Error({.code = ExitCode::kNumeric,
-                 .what = "no learning rate of a grid came to the end of its run",
-                 .expected = "one whose evaluation is a number",
-                 .found = fmt::format("{} rates, up from {}", tried.size(), tried.empty() ? 0 : tried.front().first),
-                 .hint = "optim.warmup_steps=100, or fewer of --part"});
+    throw Error(
+        {.code = ExitCode::kNumeric,
+         .what = "no learning rate of a grid came to the end of its run",
+         .expected = "one whose evaluation is a number",
+         .found = fmt::format("{} rates, up from {}", tried.size(), tried.empty() ? 0 : tried.front().first),
+         .hint = "optim.warmup_steps=100, or fewer of --part"});
   }
-  PickedRate result{.lr = best->first, .at_end = tried.size() > 1 && (best == tried.begin() || best == tried.end() - 1)};
+  PickedRate result{.lr = best->first,
+                    .at_end = tried.size() > 1 && (best == tried.begin() || best == tried.end() - 1)};
   result.tried = std::move(tried);
   return result;
 }
@@ -130,7 +135,8 @@ int64_t count_quality_runs(const QualityRequest& request) {
     }
   }
   auto count = static_cast<int64_t>(runs.size()) * request.seeds;
-  for (const std::string& name : trials) count += static_cast<int64_t>(grid_named(grids, name).rates.size()) + 1;
+  for (const std::string& name : trials)
+    count += static_cast<int64_t>(grid_named(grids, name).rates.size()) + 1;
   return count;
 }
 
@@ -153,16 +159,20 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
     if (found != rates.end()) return found->second;
     const RateGrid& grid = grid_named(grids, name);
     std::vector<std::pair<double, double>> tried;
-    const auto try_rate = [&](double lr) { tried.emplace_back(lr, figures_of(grid.overrides, lr, 0).bits_per_byte); };
+    const auto try_rate = [&](double lr) {
+      tried.emplace_back(lr, figures_of(grid.overrides, lr, 0).bits_per_byte);
+    };
     for (const double lr : grid.rates) try_rate(lr);
     PickedRate rate = picked(tried);
     for (int more = 0; more < kMoreRates && rate.lr == tried.back().first; ++more) {
       try_rate(2 * rate.lr);
       rate = picked(tried);
     }
-    // A second seed, which no row has: a rate with which it fails is at the edge of what trains, and the one below is taken.
+    // A second seed, which no row has: a rate with which it fails is at the edge of what trains, and the one
+    // below is taken.
     auto at = std::ranges::find(tried, rate.lr, &std::pair<double, double>::first);
-    while (at != tried.begin() && !(figures_of(grid.overrides, at->first, request.seeds + 1).bits_per_byte < kMuchHigher * at->second))
+    while (at != tried.begin() && !(figures_of(grid.overrides, at->first, request.seeds + 1).bits_per_byte <
+                                    kMuchHigher * at->second))
       --at;
     if (at->first != rate.lr) rate.lr = at->first, rate.at_end = at == tried.begin();
     return rates[name] = rate;
@@ -183,7 +193,8 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
       }
       result.step_s = longhaul::median(std::move(seconds));
       result.bits = spread_of_bits(result.runs);
-      result.difference = spread_of_differences(result.runs, measured.rows.empty() ? result.runs : measured.rows.front().runs);
+      result.difference = spread_of_differences(
+          result.runs, measured.rows.empty() ? result.runs : measured.rows.front().runs);
       measured.rows.push_back(std::move(result));
     }
     all.push_back(std::move(measured));
@@ -194,21 +205,22 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
 
 observe::Table table_of(const QualityRequest& request, const QualityOfPart& part) {
   using enum observe::Align;
-  observe::Table table(
-      fmt::format("{}: bits per byte of held-out text, {} seeds (* at an end of its grid)", part.part.title, request.seeds),
-      {{""},
-       {"learning rate", kRight},
-       {"bits per byte", kRight},
-       {"± of seeds", kRight},
-       {"beside the first", kRight},
-       {"± of the mean", kRight},
-       {"worst loss", kRight},
-       {"a step", kRight},
-       {"diverged", kRight}});
+  observe::Table table(fmt::format("{}: bits per byte of held-out text, {} seeds (* at an end of its grid)",
+                                   part.part.title, request.seeds),
+                       {{""},
+                        {"learning rate", kRight},
+                        {"bits per byte", kRight},
+                        {"± of seeds", kRight},
+                        {"beside the first", kRight},
+                        {"± of the mean", kRight},
+                        {"worst loss", kRight},
+                        {"a step", kRight},
+                        {"diverged", kRight}});
   for (const QualityResult& row : part.rows) {
     const bool first = &row == part.rows.data();
-    table.row({row.label, fmt::format("{:g}{}", row.rate.lr, row.rate.at_end ? " *" : ""), observe::fixed(row.bits.mean, 4),
-               observe::fixed(row.bits.deviation, 4), first ? "" : fmt::format("{:+.4f}", row.difference.mean),
+    table.row({row.label, fmt::format("{:g}{}", row.rate.lr, row.rate.at_end ? " *" : ""),
+               observe::fixed(row.bits.mean, 4), observe::fixed(row.bits.deviation, 4),
+               first ? "" : fmt::format("{:+.4f}", row.difference.mean),
                first ? "" : observe::fixed(row.difference.error(), 4), observe::fixed(row.worst_loss, 2),
                observe::milliseconds_text(1e3 * row.step_s),
                row.diverged == 0 ? "" : fmt::format("{} of {}", row.diverged, row.runs.size())});
@@ -216,18 +228,23 @@ observe::Table table_of(const QualityRequest& request, const QualityOfPart& part
   return table;
 }
 
-nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPart& part, const QualityResult& row) {
+nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPart& part,
+                               const QualityResult& row) {
   nlohmann::ordered_json tried = nlohmann::ordered_json::array(), runs = nlohmann::ordered_json::array();
   for (const auto& [lr, bits] : row.rate.tried) tried.push_back({lr, number_or_null(bits)});
   std::set<std::string> commits;
-  for (const RunFigures& run : row.runs) runs.push_back(number_or_null(run.bits_per_byte)), commits.insert(run.commit);
+  for (const RunFigures& run : row.runs)
+    runs.push_back(number_or_null(run.bits_per_byte)), commits.insert(run.commit);
   return {{"name", "quality"},
           {"part", part.part.name},
           {"row", row.label},
           {"lr", row.rate.lr},
           {"lr_at_end_of_grid", row.rate.at_end},
           {"lr_tried", std::move(tried)},
-          {"bits_per_byte", {{"mean", number_or_null(row.bits.mean)}, {"deviation", row.bits.deviation}, {"runs", std::move(runs)}}},
+          {"bits_per_byte",
+           {{"mean", number_or_null(row.bits.mean)},
+            {"deviation", row.bits.deviation},
+            {"runs", std::move(runs)}}},
           {"difference", {{"mean", number_or_null(row.difference.mean)}, {"error", row.difference.error()}}},
           {"diverged", row.diverged},
           {"worst_loss", number_or_null(row.worst_loss)},

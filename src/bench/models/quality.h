@@ -110,6 +110,7 @@ std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const 
 int64_t count_quality_runs(const QualityRequest& request);  // the number of different runs
 
 observe::Table table_of(const QualityRequest& request, const QualityOfPart& part);
-nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPart& part, const QualityResult& row);
+nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPart& part,
+                               const QualityResult& row);
 
 }  // namespace longhaul::bench

@@ -10,14 +10,16 @@ namespace {
 
 constexpr int64_t kWorkers = 4, kRound = 12;  // steps of a round, but in the part that changes it
 
-// Four rates, each twice the one before. Where rates are from: docs/guides/optimizers.md beside AdamW's, which such models like at some thousandths.
+// Four rates, each twice the one before. Where rates are from: docs/guides/optimizers.md beside AdamW's,
+// which such models like at some thousandths.
 std::vector<double> grid_from(double first) { return {first, 2 * first, 4 * first, 8 * first}; }
 
 const Overrides kAdamw = {"optim.name=adamw", "optim.beta2=0.95", "optim.weight_decay=0.1"};
 const Overrides kLamb = {"optim.name=lamb", "optim.beta2=0.95", "optim.eps=1e-6", "optim.weight_decay=0.1"};
-const Overrides kCame = {"optim.name=came", "optim.beta2=0.95", "optim.beta3=0.995", "optim.weight_decay=0.1"};
-const Overrides kAdafactor = {"optim.name=adafactor", "optim.relative_step=false", "optim.scale_by_weights=false",
-                              "optim.weight_decay=0.1"};
+const Overrides kCame = {"optim.name=came", "optim.beta2=0.95", "optim.beta3=0.995",
+                         "optim.weight_decay=0.1"};
+const Overrides kAdafactor = {"optim.name=adafactor", "optim.relative_step=false",
+                              "optim.scale_by_weights=false", "optim.weight_decay=0.1"};
 
 Overrides with(Overrides some, const Overrides& more) {
   some.insert(some.end(), more.begin(), more.end());
@@ -30,7 +32,9 @@ Overrides of_steps(int64_t steps) {
 }
 
 // Four times the sequences in a step, a quarter of the steps.
-Overrides large_batch(int64_t steps) { return with(of_steps(std::max<int64_t>(1, steps / 4)), {"train.batch=32"}); }
+Overrides large_batch(int64_t steps) {
+  return with(of_steps(std::max<int64_t>(1, steps / 4)), {"train.batch=32"});
+}
 
 Overrides workers(const std::string& method, int64_t every, const Overrides& more = {}) {
   return with(with(kAdamw, {fmt::format("optim.outer={}", method), fmt::format("optim.outer_every={}", every),
@@ -39,21 +43,29 @@ Overrides workers(const std::string& method, int64_t every, const Overrides& mor
 }
 
 QualityPart outer_loops() {
-  const Overrides free = {"optim.outer_guard=false"}, constant = {"optim.outer_guard=false", "optim.outer_gap=constant"};
-  const auto row = [](const char* label, const Overrides& overrides) { return QualityRow{label, "adamw", overrides}; };
+  const Overrides free = {"optim.outer_guard=false"},
+                  constant = {"optim.outer_guard=false", "optim.outer_gap=constant"};
+  const auto row = [](const char* label, const Overrides& overrides) {
+    return QualityRow{label, "adamw", overrides};
+  };
   return {"outer",
           fmt::format("{} workers that meet every {} steps, beside synchronous training", kWorkers, kRound),
-          {row("adamw, synchronous", kAdamw), row("local_sgd", workers("local_sgd", kRound)), row("slowmo", workers("slowmo", kRound)),
-           row("diloco", workers("diloco", kRound)), row("co2", workers("co2", kRound)),
-           row("co2 without guard", workers("co2", kRound, free)), row("co2 without guard, penalty", workers("co2", kRound, constant)),
+          {row("adamw, synchronous", kAdamw), row("local_sgd", workers("local_sgd", kRound)),
+           row("slowmo", workers("slowmo", kRound)), row("diloco", workers("diloco", kRound)),
+           row("co2", workers("co2", kRound)), row("co2 without guard", workers("co2", kRound, free)),
+           row("co2 without guard, penalty", workers("co2", kRound, constant)),
            row("co2 without guard, clip", workers("co2", kRound, with(free, {"optim.outer_clip=0"}))),
-           row("co2 without guard, penalty, clip", workers("co2", kRound, with(constant, {"optim.outer_clip=0"}))),
+           row("co2 without guard, penalty, clip",
+               workers("co2", kRound, with(constant, {"optim.outer_clip=0"}))),
            row("co2 without momentum", workers("co2", kRound, {"optim.outer_momentum=0"})),
-           row("delay_corrected", workers("delay_corrected", kRound)), row("streaming", workers("streaming", kRound))}};
+           row("delay_corrected", workers("delay_corrected", kRound)),
+           row("streaming", workers("streaming", kRound))}};
 }
 
 QualityPart rounds() {
-  QualityPart part{"rounds", fmt::format("{} workers, rounds of more and more steps", kWorkers), {{"adamw, synchronous", "adamw", kAdamw}}};
+  QualityPart part{"rounds",
+                   fmt::format("{} workers, rounds of more and more steps", kWorkers),
+                   {{"adamw, synchronous", "adamw", kAdamw}}};
   for (const char* method : {"local_sgd", "co2", "delay_corrected"}) {
     for (const int64_t every : {1, 3, 6, 12, 24, 48})
       part.rows.push_back({fmt::format("{}, {}", method, every), "adamw", workers(method, every)});
@@ -62,11 +74,13 @@ QualityPart rounds() {
 }
 
 QualityPart narrow_states(int64_t steps) {
-  QualityPart part{"states", "optimizer states in fewer bytes, over 1,000 steps where the others have 600", {}};
+  QualityPart part{
+      "states", "optimizer states in fewer bytes, over 1,000 steps where the others have 600", {}};
   for (const auto& [name, overrides] : {std::pair("adamw", kAdamw), {"came", kCame}}) {
     for (const char* dtype : {"float32", "bfloat16", "int8"}) {
-      part.rows.push_back({fmt::format("{}, {}", name, dtype), name,
-                           with(overrides, with(of_steps(steps * 5 / 3), {fmt::format("optim.state_dtype={}", dtype)}))});
+      part.rows.push_back(
+          {fmt::format("{}, {}", name, dtype), name,
+           with(overrides, with(of_steps(steps * 5 / 3), {fmt::format("optim.state_dtype={}", dtype)}))});
     }
   }
   return part;
@@ -74,15 +88,19 @@ QualityPart narrow_states(int64_t steps) {
 
 QualityPart came_start(int64_t steps) {
   const auto row = [&](const char* label, const char* beta3, int64_t warmup) {
-    return QualityRow{label, "came", with(kCame, {fmt::format("optim.beta3={}", beta3), fmt::format("optim.warmup_steps={}", warmup)})};
+    return QualityRow{
+        label, "came",
+        with(kCame, {fmt::format("optim.beta3={}", beta3), fmt::format("optim.warmup_steps={}", warmup)})};
   };
   QualityRow corrected = row("beta3 0.9999, no warm-up, corrected", "0.9999", 0);
   corrected.overrides.emplace_back("optim.correct_residuals=true");
   const int64_t usual = std::max<int64_t>(1, steps / 20), long_one = std::max<int64_t>(1, steps / 3);
   return {"came",
-          "CAME's start: its residuals begin at 0, so early steps are too large, the longer the nearer beta3 is to 1",
-          {row("beta3 0.995", "0.995", usual), row("beta3 0.995, no warm-up", "0.995", 0), row("beta3 0.9999", "0.9999", usual),
-           row("beta3 0.9999, no warm-up", "0.9999", 0), row("beta3 0.9999, long warm-up", "0.9999", long_one), corrected}};
+          "CAME's start: its residuals begin at 0, so early steps are too large, the longer the nearer beta3 "
+          "is to 1",
+          {row("beta3 0.995", "0.995", usual), row("beta3 0.995, no warm-up", "0.995", 0),
+           row("beta3 0.9999", "0.9999", usual), row("beta3 0.9999, no warm-up", "0.9999", 0),
+           row("beta3 0.9999, long warm-up", "0.9999", long_one), corrected}};
 }
 
 }  // namespace
@@ -117,7 +135,8 @@ std::vector<QualityPart> quality_parts(int64_t steps) {
       optimizers.rows.push_back({grid.name, grid.name, grid.overrides});
   }
   batch.rows.push_back({"adamw, one batch", "adamw", kAdamw});
-  return {std::move(optimizers), std::move(batch), std::move(outer), rounds(), narrow_states(steps), came_start(steps)};
+  return {std::move(optimizers), std::move(batch), std::move(outer), rounds(),
+          narrow_states(steps),  came_start(steps)};
 }
 
 }  // namespace longhaul::bench

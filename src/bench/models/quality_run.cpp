@@ -30,20 +30,30 @@ namespace longhaul::bench {
 namespace {
 
 constexpr std::string_view kQualityRecipe =
-    "version = 1\n[model]\nlayers = 4\nhidden = 128\nvocabulary = 2048\nheads = 2\nkv_heads = 2\nhead_dim = 64\n"
-    "mixers = [\"lightning*3\", \"softmax\"]\nchannel = \"swiglu\"\nintermediate = 128\nexperts = 4\nexperts_per_token = 2\n"
-    "auxiliary_loss = 0.01\nwiring = \"post_norm\"\nposition = \"rotary\"\nrotary_dim = 32\ntie_embeddings = true\n"
+    "version = 1\n[model]\nlayers = 4\nhidden = 128\nvocabulary = 2048\nheads = 2\nkv_heads = 2\nhead_dim = "
+    "64\n"
+    "mixers = [\"lightning*3\", \"softmax\"]\nchannel = \"swiglu\"\nintermediate = 128\nexperts = "
+    "4\nexperts_per_token = 2\n"
+    "auxiliary_loss = 0.01\nwiring = \"post_norm\"\nposition = \"rotary\"\nrotary_dim = 32\ntie_embeddings = "
+    "true\n"
     "[data]\nsource = [\"libtorch\"]\nremove_copies = true\ntokenizer = \"train\"\nvocabulary = 2048\n"
-    "[train]\ndtype = \"bf16\"\nsequence = 256\nbatch = 8\nmicro_batch = 8\ncheckpoint_every = 0\ncheckpoint_keep = 1\n"
+    "[train]\ndtype = \"bf16\"\nsequence = 256\nbatch = 8\nmicro_batch = 8\ncheckpoint_every = "
+    "0\ncheckpoint_keep = 1\n"
     "checkpoint_memory_every = 0\n[optim]\nschedule = \"cosine\"\n[sample]\ntokens = 0\n"
     "[observe]\ncompression_baseline = false\nreport = false\ntensorboard = false\n";
 
 constexpr double kNothing = std::numeric_limits<double>::infinity();
 
 nlohmann::ordered_json json_of_result(const Overrides& overrides, const RunFigures& figures) {
-  const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr); };
-  return {{"overrides", overrides},         {"bits_per_byte", number(figures.bits_per_byte)}, {"worst_loss", number(figures.worst_loss)},
-          {"step_seconds", figures.step_s}, {"state_bytes_each", figures.state_bytes},        {"tokens", figures.tokens},
+  const auto number = [](double x) {
+    return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"overrides", overrides},
+          {"bits_per_byte", number(figures.bits_per_byte)},
+          {"worst_loss", number(figures.worst_loss)},
+          {"step_seconds", figures.step_s},
+          {"state_bytes_each", figures.state_bytes},
+          {"tokens", figures.tokens},
           {"commit", figures.commit}};
 }
 
@@ -51,7 +61,9 @@ nlohmann::ordered_json json_of_result(const Overrides& overrides, const RunFigur
 std::optional<RunFigures> result_in(const std::filesystem::path& path, const Overrides& overrides) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const auto json = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
-  const auto number = [&](const char* key) { return json.at(key).is_null() ? kNothing : json.at(key).get<double>(); };
+  const auto number = [&](const char* key) {
+    return json.at(key).is_null() ? kNothing : json.at(key).get<double>();
+  };
   try {
     if (json.at("overrides").get<Overrides>() != overrides) return std::nullopt;
     return RunFigures{.bits_per_byte = number("bits_per_byte"),
@@ -71,7 +83,8 @@ RunFigures figures_of_history(const observe::RunHistory& history) {
   const auto steps = static_cast<int64_t>(history.steps.size());
   for (const observe::StepReport& step : history.steps) {
     seconds.push_back(step.milliseconds * 1e-3);
-    if (step.step * 10 > steps) figures.worst_loss = std::isfinite(step.loss) ? std::max(figures.worst_loss, step.loss) : kNothing;
+    if (step.step * 10 > steps)
+      figures.worst_loss = std::isfinite(step.loss) ? std::max(figures.worst_loss, step.loss) : kNothing;
     figures.tokens = step.tokens;
   }
   figures.step_s = seconds.empty() ? 0 : longhaul::median(std::move(seconds));
@@ -82,7 +95,8 @@ double state_bytes_each(const recipe::Recipe& recipe) {
   double bytes = 0, elements = 0;
   for (const layout::ParameterSpec& spec : layout::parameters(recipe.model)) {
     const layout::Shape& shape = spec.tensor.global_shape;
-    bytes += static_cast<double>(recipe::state_bytes(recipe.optim, spec.tensor.role, spec.layer, shape, shape, 4));
+    bytes +=
+        static_cast<double>(recipe::state_bytes(recipe.optim, spec.tensor.role, spec.layer, shape, shape, 4));
     elements += static_cast<double>(spec.elements());
   }
   return bytes / elements;
@@ -94,8 +108,11 @@ RunFigures trained(const Overrides& given, const std::filesystem::path& folder) 
   overrides.push_back(fmt::format("train.evaluate_every={}", first.recipe.train.steps));
   bool numbers = true;
   try {
-    const train::Outcome outcome = run::run_training(
-        {.recipe = recipe::load_text(kQualityRecipe, "bench quality", overrides), .run_folder = folder, .quiet = true}, language::tasks());
+    const train::Outcome outcome =
+        run::run_training({.recipe = recipe::load_text(kQualityRecipe, "bench quality", overrides),
+                           .run_folder = folder,
+                           .quiet = true},
+                          language::tasks());
     if (outcome.reason != "finished") {
       throw Error({.code = ExitCode::kPreemptedSaved,
                    .what = "the bench was stopped",
@@ -109,7 +126,8 @@ RunFigures trained(const Overrides& given, const std::filesystem::path& folder) 
   const observe::RunHistory history = observe::read_run(folder);
   RunFigures figures = figures_of_history(history);
   figures.state_bytes = state_bytes_each(first.recipe);
-  if (numbers && !history.evaluations.empty()) figures.bits_per_byte = history.evaluations.back().bits_per_byte.value_or(kNothing);
+  if (numbers && !history.evaluations.empty())
+    figures.bits_per_byte = history.evaluations.back().bits_per_byte.value_or(kNothing);
   return figures;
 }
 
@@ -118,7 +136,8 @@ RunFigures trained(const Overrides& given, const std::filesystem::path& folder) 
 QualityRunner quality_runner(const QualityRequest& request) {
   auto temporary = std::make_shared<std::optional<TemporaryFolder>>();
   if (request.folder.empty()) temporary->emplace();
-  const std::filesystem::path folder = std::filesystem::absolute(request.folder.empty() ? (*temporary)->path() : request.folder);
+  const std::filesystem::path folder =
+      std::filesystem::absolute(request.folder.empty() ? (*temporary)->path() : request.folder);
   make_folders(folder / "results");
   make_folders(folder / "runs");
   return [folder, temporary](const Overrides& overrides) {

@@ -4,7 +4,8 @@
 
 namespace longhaul::bench {
 
-RandomTokens::RandomTokens(const RandomTokensRequest& request, const recipe::ModelConfig& config, const parallel::Ranks& ranks)
+RandomTokens::RandomTokens(const RandomTokensRequest& request, const recipe::ModelConfig& config,
+                           const parallel::Ranks& ranks)
     : layout_(layout::make_batch(request.micro_batch, request.sequence)),
       own_(request.batch / request.micro_batch / ranks.replicas()),
       vocabulary_(config.vocabulary),
@@ -21,15 +22,16 @@ std::vector<int64_t> RandomTokens::micro_batch(int64_t number) const {
   const RandomStream random(0, "bench/elastic/tokens");
   std::vector<int64_t> ids(static_cast<size_t>(layout_.tokens()));
   for (int64_t t = 0; t < layout_.tokens(); ++t) {
-    ids[static_cast<size_t>(t)] =
-        static_cast<int64_t>(random.below(static_cast<uint64_t>(number * layout_.tokens() + t), static_cast<uint64_t>(vocabulary_)));
+    ids[static_cast<size_t>(t)] = static_cast<int64_t>(random.below(
+        static_cast<uint64_t>(number * layout_.tokens() + t), static_cast<uint64_t>(vocabulary_)));
   }
   return ids;
 }
 
 train::StepWork RandomTokens::prepare(int64_t /*step*/) {
   other_ids_.clear();
-  return {own_, static_cast<double>(own_ * (layout_.tokens() - layout_.documents())), own_ * layout_.tokens()};
+  return {own_, static_cast<double>(own_ * (layout_.tokens() - layout_.documents())),
+          own_ * layout_.tokens()};
 }
 
 bool RandomTokens::prepare_of(int64_t /*step*/, int64_t replica) {

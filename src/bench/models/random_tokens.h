@@ -19,7 +19,8 @@ struct RandomTokensRequest {
 
 class RandomTokens final : public train::Task {
  public:
-  RandomTokens(const RandomTokensRequest& request, const recipe::ModelConfig& config, const parallel::Ranks& ranks);
+  RandomTokens(const RandomTokensRequest& request, const recipe::ModelConfig& config,
+               const parallel::Ranks& ranks);
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
   train::StepWork prepare(int64_t step) override;

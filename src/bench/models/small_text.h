@@ -5,6 +5,7 @@
 
 namespace longhaul::bench {
 
-void write_small_text(const std::filesystem::path& folder, int files);  // of 60 numbers each, one to three digits
+// of 60 numbers each, one to three digits
+void write_small_text(const std::filesystem::path& folder, int files);
 
 }  // namespace longhaul::bench

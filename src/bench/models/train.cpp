@@ -29,17 +29,21 @@ namespace {
 class OneBatch final : public train::Task {
  public:
   OneBatch(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request)
-      : layout_(layout::make_batch(request.batch, request.sequence)), decoder_(config, precision, request.device) {
+      : layout_(layout::make_batch(request.batch, request.sequence)),
+        decoder_(config, precision, request.device) {
     const RandomStream random(request.seed, "bench/train/tokens");
     std::vector<int64_t> tokens(static_cast<size_t>(layout_.tokens()));
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(random.below(i, static_cast<uint64_t>(config.vocabulary)));
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<int64_t>(random.below(i, static_cast<uint64_t>(config.vocabulary)));
     ids_ = to_tensor(tokens, request.device);
     labels_ = to_tensor(layout::shifted_labels(layout_, tokens), request.device);
   }
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
-  train::StepWork prepare(int64_t) override { return {1, static_cast<double>(layout_.tokens() - layout_.documents()), layout_.tokens()}; }
+  train::StepWork prepare(int64_t) override {
+    return {1, static_cast<double>(layout_.tokens() - layout_.documents()), layout_.tokens()};
+  }
   Tensor forward(model::Context& context, int64_t, const Tensor&) override {
     return decoder_.loss(context, decoder_.hidden(context, ids_, layout_), labels_);
   }
@@ -50,8 +54,10 @@ class OneBatch final : public train::Task {
   Tensor ids_, labels_;
 };
 
-// Milliseconds that softmax attention takes of a step: one layer's operator, forward and backward, at the shape it has in the model.
-double attention_milliseconds(const recipe::ModelConfig& config, const Precision& precision, const TrainRequest& request) {
+// Milliseconds that softmax attention takes of a step: one layer's operator, forward and backward, at the
+// shape it has in the model.
+double attention_milliseconds(const recipe::ModelConfig& config, const Precision& precision,
+                              const TrainRequest& request) {
   int64_t layers = 0;
   recipe::AttentionSizes sizes;
   for (int64_t l = 0; l < config.layers; ++l) {
@@ -69,10 +75,12 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
   const std::vector<Tensor> in = {random("q", sizes.heads, sizes.head_dim).requires_grad_(true),
                                   random("k", sizes.kv_heads, sizes.head_dim).requires_grad_(true),
                                   random("v", sizes.kv_heads, sizes.value_dim).requires_grad_(true)};
-  const Tensor gradient = random("gradient", sizes.heads, sizes.value_dim), offsets = to_tensor(layout.document_offsets);
+  const Tensor gradient = random("gradient", sizes.heads, sizes.value_dim),
+               offsets = to_tensor(layout.document_offsets);
   const double scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   const auto pass = [&] {
-    kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale, .causal = sizes.causal}).o_thd.backward(gradient);
+    kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale, .causal = sizes.causal})
+        .o_thd.backward(gradient);
     synchronize(request.device);
   };
   const auto forget = [&] {
@@ -83,7 +91,8 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
 
 }  // namespace
 
-Result bench_train(const TrainRequest& request, const MachineProfile& peak, std::vector<kernels::OperatorTime>* operators) {
+Result bench_train(const TrainRequest& request, const MachineProfile& peak,
+                   std::vector<kernels::OperatorTime>* operators) {
   constexpr int64_t kUncounted = 2;
   const DeviceScope scope(request.device);
   std::vector<std::string> entries = {"model.preset=" + request.preset,
@@ -109,7 +118,8 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak, std:
     if (step == kUncounted + 1 && operators != nullptr) clock.emplace(request.device);
     const Stopwatch watch;
     const kernels::OperatorFrame whole("between operators");
-    const train::StepResult result = train::run_step(task, *optimizer, ranks, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
+    const train::StepResult result =
+        train::run_step(task, *optimizer, ranks, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
     synchronize(request.device);  // the update is only queued
     if (step > kUncounted) milliseconds.push_back(watch.milliseconds());
     losses.push_back(result.loss);
@@ -118,17 +128,19 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak, std:
   if (clock) *operators = clock->rows();
   std::sort(milliseconds.begin(), milliseconds.end());
   const int64_t tokens = request.batch * request.sequence;
-  const double median = milliseconds[milliseconds.size() / 2], rate = static_cast<double>(tokens) / (median * 1e-3);
+  const double median = milliseconds[milliseconds.size() / 2],
+               rate = static_cast<double>(tokens) / (median * 1e-3);
   const plan::TokenFlops work = plan::training_flops_per_token(recipe.model, request.sequence);
   const double flops = work.causal(), attention = attention_milliseconds(recipe.model, precision, request);
 
   std::vector<std::string> named = {request.preset};
   named.insert(named.end(), request.overrides.begin(), request.overrides.end());
-  Result result{
-      .name = "train", .shape = fmt::format("{} {} x {}", fmt::join(named, " "), request.batch, request.sequence), .dtype = request.dtype};
+  Result result{.name = "train",
+                .shape = fmt::format("{} {} x {}", fmt::join(named, " "), request.batch, request.sequence),
+                .dtype = request.dtype};
   if (request.device.is_cuda()) result.implementation = name_of(request.device);
-  result.passes.push_back(
-      {.time = {median, milliseconds.front(), milliseconds.back(), request.steps}, .flops = flops * static_cast<double>(tokens)});
+  result.passes.push_back({.time = {median, milliseconds.front(), milliseconds.back(), request.steps},
+                           .flops = flops * static_cast<double>(tokens)});
   result.figures = {{"tokens_per_second", rate},
                     {"mfu", flops * rate / peak.gemm(request.dtype)},
                     {"loss_first", losses.front()},

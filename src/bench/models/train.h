@@ -27,8 +27,9 @@ struct TrainRequest {
 // attention), loss_first and loss_last. The check compares these two: steps on one batch must lower its
 // loss. If the preset has softmax layers, also the share of the step that their attention takes:
 // attention_share_measured (the operator alone at the same shape) and attention_share_predicted (by FLOPs).
-// `peak` is the device's profile. `operators`, if any, takes what each operator took in the timed steps, which are
-// a little slower then.
-Result bench_train(const TrainRequest& request, const MachineProfile& peak, std::vector<kernels::OperatorTime>* operators = nullptr);
+// `peak` is the device's profile. `operators`, if any, takes what each operator took in the timed steps,
+// which are a little slower then.
+Result bench_train(const TrainRequest& request, const MachineProfile& peak,
+                   std::vector<kernels::OperatorTime>* operators = nullptr);
 
 }  // namespace longhaul::bench

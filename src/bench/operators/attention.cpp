@@ -1,5 +1,6 @@
-// Softmax attention: the cases of kernels/attention/cases.toml that are marked for it, bf16, forward and backward, beside LibTorch's fused
-// attention on tensors laid out as it likes them best; and decoding, one query over a paged cache.
+// Softmax attention: the cases of kernels/attention/cases.toml that are marked for it, bf16, forward and
+// backward, beside LibTorch's fused attention on tensors laid out as it likes them best; and decoding, one
+// query over a paged cache.
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,7 +22,8 @@ extern const char* const kAttentionCases;  // the text of cases.toml, see CMakeL
 
 namespace {
 
-constexpr double kTolerance = 1e-2;  // bf16 results, relative in the norm: 8 bits, and probabilities rounded before they are multiplied
+// bf16 results, relative in the norm: 8 bits, and probabilities rounded before they are multiplied
+constexpr double kTolerance = 1e-2;
 
 struct Case {
   std::string name;
@@ -37,12 +39,14 @@ struct Case {
   double pairs() const {
     double sum = 0;
     for (const int64_t length : lengths) {
-      for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(window > 0 ? std::min(i + 1, window) : i + 1);
+      for (int64_t i = 0; i < length; ++i)
+        sum += static_cast<double>(window > 0 ? std::min(i + 1, window) : i + 1);
     }
     return sum * static_cast<double>(heads);
   }
   bool peer_can() const {
-    return window == 0 && key == value && heads == key_heads && std::ranges::count(lengths, lengths[0]) == std::ssize(lengths);
+    return window == 0 && key == value && heads == key_heads &&
+           std::ranges::count(lengths, lengths[0]) == std::ssize(lengths);
   }
 };
 
@@ -53,7 +57,13 @@ std::vector<Case> bench_cases() {
     const auto& entry = *node.as_table();
     if (!entry["bench"].value_or(false)) continue;
     const auto number = [&](const char* key) { return *entry[key].value<int64_t>(); };
-    Case c{*entry["name"].value<std::string>(), {}, number("heads"), number("key_heads"), number("key"), number("value"), number("window")};
+    Case c{*entry["name"].value<std::string>(),
+           {},
+           number("heads"),
+           number("key_heads"),
+           number("key"),
+           number("value"),
+           number("window")};
     for (const auto& length : *entry["lengths"].as_array()) c.lengths.push_back(*length.value<int64_t>());
     cases.push_back(c);
   }
@@ -64,14 +74,18 @@ Tensor leaf(const Tensor& values) { return values.detach().requires_grad_(); }
 
 double checked_error(const Case& c) {
   const std::vector<int64_t> offsets = {0, 150, 151, 300};
-  const auto filled = [&](int64_t heads, int64_t width) { return at::randn({300, heads, width}).to(at::kBFloat16); };
-  const Tensor q = filled(2, c.key), k = filled(1, c.key), v = filled(1, c.value), gradient = filled(2, c.value);
+  const auto filled = [&](int64_t heads, int64_t width) {
+    return at::randn({300, heads, width}).to(at::kBFloat16);
+  };
+  const Tensor q = filled(2, c.key), k = filled(1, c.key), v = filled(1, c.value),
+               gradient = filled(2, c.value);
   std::vector<Tensor> results[2];
   for (const bool reference : {false, true}) {
     const auto type = reference ? at::kDouble : at::kBFloat16;
     const std::vector<Tensor> x = {leaf(q.to(type)), leaf(k.to(type)), leaf(v.to(type))};
     const auto call = reference ? &kernels::attention_reference : &kernels::attention;
-    const Tensor o = call(x[0], x[1], x[2], to_tensor(offsets), Tensor(), {.scale = 0.125, .window = c.window}).o_thd;
+    const Tensor o =
+        call(x[0], x[1], x[2], to_tensor(offsets), Tensor(), {.scale = 0.125, .window = c.window}).o_thd;
     o.backward(gradient.to(type));
     results[reference] = {o.detach(), x[0].grad(), x[1].grad(), x[2].grad()};
   }
@@ -82,9 +96,11 @@ double checked_error(const Case& c) {
   return worst;
 }
 
-// The two passes of `forward`, an attention over `leaves`; two products forward and five backward, as FlashAttention-2 counts.
+// The two passes of `forward`, an attention over `leaves`; two products forward and five backward, as
+// FlashAttention-2 counts.
 template <class Forward>
-std::vector<Pass> passes_of(const Case& c, const std::vector<Tensor>& leaves, const Tensor& gradient, const Forward& forward) {
+std::vector<Pass> passes_of(const Case& c, const std::vector<Tensor>& leaves, const Tensor& gradient,
+                            const Forward& forward) {
   Tensor o;
   const auto run_forward = [&] {
     for (const Tensor& x : leaves) x.mutable_grad() = Tensor();
@@ -99,14 +115,18 @@ std::vector<Pass> passes_of(const Case& c, const std::vector<Tensor>& leaves, co
 Result result_of(const Case& c, bool with_peer) {
   const int64_t tokens = c.offsets().back(), batch = std::ssize(c.lengths);
   const double scale = 1 / std::sqrt(static_cast<double>(c.key));
-  const auto filled = [&](int64_t heads, int64_t width) { return at::randn({tokens, heads, width}).to(at::kBFloat16); };
+  const auto filled = [&](int64_t heads, int64_t width) {
+    return at::randn({tokens, heads, width}).to(at::kBFloat16);
+  };
   // Views of one tensor, as a model has them.
   const Tensor qk = filled(c.heads + c.key_heads, c.key), v = leaf(filled(c.key_heads, c.value));
   const Tensor q = leaf(qk.narrow(1, 0, c.heads)), k = leaf(qk.narrow(1, c.heads, c.key_heads));
   const Tensor gradient = filled(c.heads, c.value), offsets = to_tensor(c.offsets());
   const kernels::AttentionOptions options{.scale = scale, .window = c.window};
-  Result result{.name = "attention", .shape = fmt::format("{}, H {} D {}", c.name, c.heads, c.key), .dtype = "bf16"};
-  result.passes = passes_of(c, {q, k, v}, gradient, [&] { return kernels::attention(q, k, v, offsets, Tensor(), options).o_thd; });
+  Result result{
+      .name = "attention", .shape = fmt::format("{}, H {} D {}", c.name, c.heads, c.key), .dtype = "bf16"};
+  result.passes = passes_of(c, {q, k, v}, gradient,
+                            [&] { return kernels::attention(q, k, v, offsets, Tensor(), options).o_thd; });
   result.implementation = kernels::Dispatcher::last("attention").chosen;
   result.error = checked_error(c);
   result.tolerance = kTolerance;
@@ -115,9 +135,9 @@ Result result_of(const Case& c, bool with_peer) {
       return x.detach().reshape({batch, tokens / batch, x.size(1), x.size(2)}).transpose(1, 2).contiguous();
     };
     const std::vector<Tensor> x = {leaf(batched(q)), leaf(batched(k)), leaf(batched(v))};
-    result.peer =
-        Peer{"LibTorch SDPA",
-             passes_of(c, x, batched(gradient), [&] { return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0.0, true, scale); })};
+    result.peer = Peer{"LibTorch SDPA", passes_of(c, x, batched(gradient), [&] {
+                         return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0.0, true, scale);
+                       })};
   }
   return result;
 }
@@ -133,13 +153,17 @@ Result decoding() {
   const Tensor q = filled(1);
   const kernels::AttentionOptions options{.scale = 0.125};
   Tensor o;
-  Result result{.name = "attention_paged", .shape = fmt::format("1 query, {} keys, H {} D {}", kKeys, kHeads, kWidth), .dtype = "bf16"};
+  Result result{.name = "attention_paged",
+                .shape = fmt::format("1 query, {} keys, H {} D {}", kKeys, kHeads, kWidth),
+                .dtype = "bf16"};
   result.passes.push_back(
-      {"", time_of([&] { o = kernels::attention_paged(q, Tensor(), cache, rows, options).o_thd; }), 0, 4.0 * kKeys * kHeads * kWidth});
+      {"", time_of([&] { o = kernels::attention_paged(q, Tensor(), cache, rows, options).o_thd; }), 0,
+       4.0 * kKeys * kHeads * kWidth});
   result.implementation = kernels::Dispatcher::last("attention_paged").chosen;
   const auto boundaries = [](int64_t end) { return to_tensor(std::vector<int64_t>{0, end}); };
   const Tensor expected = kernels::attention_reference(q.to(at::kFloat), cache.keys_shd(0).to(at::kFloat),
-                                                       cache.values_shd(0).to(at::kFloat), boundaries(1), boundaries(kKeys), options)
+                                                       cache.values_shd(0).to(at::kFloat), boundaries(1),
+                                                       boundaries(kKeys), options)
                               .o_thd;
   result.error = ((o - expected).norm() / expected.norm()).item<double>();
   result.tolerance = kTolerance;

@@ -19,7 +19,8 @@ double block_rate_bf16() {
     parallel_for(0, threads(), 1, [&](int64_t begin, int64_t end) {
       const kernels::BlockScope block;
       const std::vector<uint16_t> a(kRows * kDepth, 0x3f80);  // ones
-      std::vector<uint16_t> panels(static_cast<size_t>(kernels::packed_k(kDepth) * kernels::packed_n(kColumns)));
+      std::vector<uint16_t> panels(
+          static_cast<size_t>(kernels::packed_k(kDepth) * kernels::packed_n(kColumns)));
       std::vector<float> c(kRows * kColumns);
       block->pack(a.data(), kDepth, /*transposed=*/true, kDepth, std::min(kRows, kColumns), panels.data());
       for (int64_t i = begin; i < end; ++i) {

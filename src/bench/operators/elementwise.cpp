@@ -1,5 +1,6 @@
-// Benchmarks of the memory-bound operators: the answer is checked against the reference, then forward and backward are timed. Rates
-// count the bytes that have to be moved (each operand read once, each result written once); the limit is this machine's copy rate.
+// Benchmarks of the memory-bound operators: the answer is checked against the reference, then forward and
+// backward are timed. Rates count the bytes that have to be moved (each operand read once, each result
+// written once); the limit is this machine's copy rate.
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -37,7 +38,8 @@ Tensors fresh_leaves(const Tensors& inputs) {
 
 Tensors gradients_for(const Tensors& outputs) {
   Tensors gradients;
-  for (const Tensor& output : outputs) gradients.push_back(filled(output.sizes().vec(), "gradient", output.scalar_type()));
+  for (const Tensor& output : outputs)
+    gradients.push_back(filled(output.sizes().vec(), "gradient", output.scalar_type()));
   return gradients;
 }
 
@@ -69,7 +71,8 @@ struct Benchmarked {
   double forward_bytes = 0, backward_bytes = 0;
 };
 
-std::vector<Pass> timed(const Operator& op, const Tensors& inputs, double forward_bytes, double backward_bytes) {
+std::vector<Pass> timed(const Operator& op, const Tensors& inputs, double forward_bytes,
+                        double backward_bytes) {
   Tensors leaves, outputs;
   const auto prepare = [&] { leaves = fresh_leaves(inputs); };
   const Timing forward = time_of([&] { outputs = op(leaves); }, 0.5, prepare);
@@ -83,24 +86,32 @@ std::vector<Pass> timed(const Operator& op, const Tensors& inputs, double forwar
 }
 
 void measure(const Request& request, Results& into, const Benchmarked& each, ScalarType type) {
-  Result result{.name = each.name, .shape = fmt::format("{}", fmt::join(each.inputs[0].sizes(), "x")), .dtype = std::string(name_of(type))};
+  Result result{.name = each.name,
+                .shape = fmt::format("{}", fmt::join(each.inputs[0].sizes(), "x")),
+                .dtype = std::string(name_of(type))};
   // In the mean over elements bf16 differs by less than one unit (2^-8), fp32 by sums in another order.
   result.tolerance = type == at::kBFloat16 ? 4e-3 : 1e-5;
   result.error = worst_difference(results_of(each.op, each.inputs), results_of(each.reference, each.inputs));
   result.passes = timed(each.op, each.inputs, each.forward_bytes, each.backward_bytes);
-  if (request.peer) result.peer = Peer{"LibTorch operators", timed(each.reference, each.inputs, each.forward_bytes, each.backward_bytes)};
+  if (request.peer)
+    result.peer = Peer{"LibTorch operators",
+                       timed(each.reference, each.inputs, each.forward_bytes, each.backward_bytes)};
   into.push_back(std::move(result));
 }
 
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size()); }
+double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(tensor.numel()) * static_cast<double>(tensor.element_size());
+}
 
 }  // namespace
 
 void bench_norm(const Request& request, Results& into) {
   constexpr double kEps = 1e-5;
   for (const ScalarType type : kTypes) {
-    const Tensor x = filled({kTokens, kChannels}, "x", type), other = filled({kTokens, kChannels}, "other", type);
-    const Tensor weight = filled({kChannels}, "weight", at::kFloat), bias = filled({kChannels}, "bias", at::kFloat);
+    const Tensor x = filled({kTokens, kChannels}, "x", type),
+                 other = filled({kTokens, kChannels}, "other", type);
+    const Tensor weight = filled({kChannels}, "weight", at::kFloat),
+                 bias = filled({kChannels}, "bias", at::kFloat);
     const double n = bytes_of(x);
     measure(request, into,
             {"rms_norm",
@@ -128,18 +139,26 @@ void bench_norm(const Request& request, Results& into) {
             type);
     const auto joined = [](auto op) {
       return [op](const Tensors& v) {
-        const kernels::JoinedNorm result = op(kernels::NormKind::kRms, v[0], v[1], 1.0, 1.0, v[2], Tensor(), kEps);
+        const kernels::JoinedNorm result =
+            op(kernels::NormKind::kRms, v[0], v[1], 1.0, 1.0, v[2], Tensor(), kEps);
         return Tensors{result.joined_tc, result.normed_tc};
       };
     };
     measure(request, into,
-            {"join_norm", joined(kernels::join_norm), joined(kernels::join_norm_reference), {x, other, weight}, 4 * n, 4 * n}, type);
+            {"join_norm",
+             joined(kernels::join_norm),
+             joined(kernels::join_norm_reference),
+             {x, other, weight},
+             4 * n,
+             4 * n},
+            type);
   }
 }
 
 void bench_activation(const Request& request, Results& into) {
   for (const ScalarType type : kTypes) {
-    const Tensor x = filled({kTokens, 2 * kChannels}, "x", type), bias = filled({2 * kChannels}, "bias", type);
+    const Tensor x = filled({kTokens, 2 * kChannels}, "x", type),
+                 bias = filled({2 * kChannels}, "bias", type);
     const Tensor sink = at::zeros({2 * kChannels});
     const double n = bytes_of(x);
     measure(request, into,
@@ -190,29 +209,44 @@ void bench_heads(const Request& request, Results& into) {
     const auto reference = [&](const Tensors& v) {
       const Tensor all = v[0].view({kTokens, -1, kDim});
       return Tensors{kernels::rotate_reference(all.narrow(1, 0, kHeads), table),
-                     kernels::rotate_reference(all.narrow(1, kHeads, kKvHeads), table), all.narrow(1, kHeads + kKvHeads, kKvHeads)};
+                     kernels::rotate_reference(all.narrow(1, kHeads, kKvHeads), table),
+                     all.narrow(1, kHeads + kKvHeads, kKvHeads)};
     };
-    measure(request, into, {"split_heads and a copy", fast, reference, {x}, 2 * n + 2 * rotated, 2 * n}, type);
+    measure(request, into, {"split_heads and a copy", fast, reference, {x}, 2 * n + 2 * rotated, 2 * n},
+            type);
   }
 }
 
 void bench_embedding(const Request&, Results& into) {
   constexpr int64_t kVocabulary = 32000;
-  const Tensor ids = filled({kTokens}, "ids", at::kDouble).abs().mul(kVocabulary / 5.0).to(at::kLong).clamp(0, kVocabulary - 1);
+  const Tensor ids = filled({kTokens}, "ids", at::kDouble)
+                         .abs()
+                         .mul(kVocabulary / 5.0)
+                         .to(at::kLong)
+                         .clamp(0, kVocabulary - 1);
   const Tensor positions = at::arange(kTokens, at::kLong).remainder(kTokens / 4);
   const double unique = static_cast<double>(std::get<0>(at::_unique(ids)).numel());
   for (const ScalarType type : kTypes) {
-    const Tensor table = filled({kVocabulary, kChannels}, "table", type), position = filled({kTokens / 4, kChannels}, "position", type);
-    const Tensor sink = at::zeros({kVocabulary, kChannels}), position_sink = at::zeros({kTokens / 4, kChannels});
+    const Tensor table = filled({kVocabulary, kChannels}, "table", type),
+                 position = filled({kTokens / 4, kChannels}, "position", type);
+    const Tensor sink = at::zeros({kVocabulary, kChannels}),
+                 position_sink = at::zeros({kTokens / 4, kChannels});
     const double n = static_cast<double>(kTokens * kChannels * table.element_size());
     const double rows =
-        (unique + static_cast<double>(kTokens) / 4) * static_cast<double>(kChannels) * 2 * 4;  // of the sinks, read and written
-    const auto fast = [&](const Tensors& v) { return Tensors{kernels::embedding(ids, {v[0], sink}, positions, {v[1], position_sink})}; };
-    const auto reference = [&](const Tensors& v) { return Tensors{at::embedding(v[0], ids) + at::embedding(v[1], positions)}; };
-    Result result{
-        .name = "embedding", .shape = fmt::format("{}x{} of {}", kTokens, kChannels, kVocabulary), .dtype = std::string(name_of(type))};
+        // of the sinks, read and written
+        (unique + static_cast<double>(kTokens) / 4) * static_cast<double>(kChannels) * 2 * 4;
+    const auto fast = [&](const Tensors& v) {
+      return Tensors{kernels::embedding(ids, {v[0], sink}, positions, {v[1], position_sink})};
+    };
+    const auto reference = [&](const Tensors& v) {
+      return Tensors{at::embedding(v[0], ids) + at::embedding(v[1], positions)};
+    };
+    Result result{.name = "embedding",
+                  .shape = fmt::format("{}x{} of {}", kTokens, kChannels, kVocabulary),
+                  .dtype = std::string(name_of(type))};
     result.error = worst_difference({fast({table, position})[0]}, {reference({table, position})[0]});
-    result.tolerance = 4e-3;  // the reference adds in bf16; the gradients go to the sinks (tests/kernels/embedding_test.cpp)
+    // the reference adds in bf16; the gradients go to the sinks (tests/kernels/embedding_test.cpp)
+    result.tolerance = 4e-3;
     result.passes = timed(fast, {table, position}, 3 * n, 2 * n + rows);
     into.push_back(std::move(result));
   }
@@ -221,10 +255,14 @@ void bench_embedding(const Request&, Results& into) {
 void bench_experts(const Request& request, Results& into) {
   constexpr int64_t kExperts = 8, kChoices = 2;
   for (const ScalarType type : kTypes) {
-    const Tensor x = filled({kTokens, kChannels}, "x", type), rows = filled({kTokens * kChoices, kChannels}, "rows", type);
-    const Tensor router = filled({kExperts, kChannels}, "router", at::kFloat).mul(0.03), sink = at::zeros_like(router);
+    const Tensor x = filled({kTokens, kChannels}, "x", type),
+                 rows = filled({kTokens * kChoices, kChannels}, "rows", type);
+    const Tensor router = filled({kExperts, kChannels}, "router", at::kFloat).mul(0.03),
+                 sink = at::zeros_like(router);
     const double n = bytes_of(x);
-    const auto outputs = [](const kernels::Routing& routing) { return Tensors{routing.weight_tk, routing.probability_sum_se}; };
+    const auto outputs = [](const kernels::Routing& routing) {
+      return Tensors{routing.weight_tk, routing.probability_sum_se};
+    };
     measure(request, into,
             {"route",
              [&](const Tensors& v) { return outputs(kernels::route(v[0], router, kChoices, sink)); },
@@ -244,7 +282,9 @@ void bench_experts(const Request& request, Results& into) {
              3 * n},
             type);
     const auto combined = [&](const Tensors& v) {
-      const Tensor back = v[0].to(at::kFloat).index_select(0, assignment.place_tk.view(-1)).view({kTokens, kChoices, kChannels});
+      const Tensor back = v[0].to(at::kFloat)
+                              .index_select(0, assignment.place_tk.view(-1))
+                              .view({kTokens, kChoices, kChannels});
       return Tensors{back.mul(v[1].unsqueeze(2)).sum(1).to(type)};
     };
     measure(request, into,

@@ -1,7 +1,9 @@
-// Images and video: what an additive recurrence (LightNet, arXiv 2405.21022) needs one scan for, the sum over all tokens, beside what multiplicative
-// decays need: a scan each way along the row of tokens, or each way along every axis. All from the same projections: queries, logits of keys or
-// gates, values. The scans are those of HGRN2's gate (decay for each key channel, k = 1 − λ, made inside the recurrence), which is this program's
-// fastest of the kind; an axis that is not innermost costs a copy into lines and one back. MD-TPE and MD-LRPE stand beside it, for themselves.
+// Images and video: what an additive recurrence (LightNet, arXiv 2405.21022) needs one scan for, the sum over
+// all tokens, beside what multiplicative decays need: a scan each way along the row of tokens, or each way
+// along every axis. All from the same projections: queries, logits of keys or gates, values. The scans are
+// those of HGRN2's gate (decay for each key channel, k = 1 − λ, made inside the recurrence), which is this
+// program's fastest of the kind; an axis that is not innermost costs a copy into lines and one back. MD-TPE
+// and MD-LRPE stand beside it, for themselves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +32,9 @@ struct GridSetting {
   }
 };
 
-Tensor numbers(const char* name, const layout::Shape& shape) { return normal(shape, {0, fmt::format("bench/grid/{}", name)}, 0.5); }
+Tensor numbers(const char* name, const layout::Shape& shape) {
+  return normal(shape, {0, fmt::format("bench/grid/{}", name)}, 0.5);
+}
 
 struct GridInputs {
   Tensor q, x, v;  // [tokens, heads, width]
@@ -41,7 +45,8 @@ struct GridInputs {
 };
 
 GridInputs grid_inputs(int64_t tokens, ScalarType type) {
-  GridInputs in{numbers("q", {tokens, kGridHeads, kGridWidth}).to(type), numbers("x", {tokens, kGridHeads, kGridWidth}).to(type),
+  GridInputs in{numbers("q", {tokens, kGridHeads, kGridWidth}).to(type),
+                numbers("x", {tokens, kGridHeads, kGridWidth}).to(type),
                 numbers("v", {tokens, kGridHeads, kGridWidth}).to(type)};
   for (const Tensor& each : in.leaves()) Tensor(each).requires_grad_(true);
   return in;
@@ -57,7 +62,8 @@ Tensor one_sum(const GridInputs& in, const Tensor& images) {
 // There and back along lines of neighbours.
 Tensor both_ways(const Tensor& q, const Tensor& x, const Tensor& v, const Tensor& lines) {
   kernels::LinearRecurrenceOptions options{.tied_keys = true};
-  options.gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = at::full({kGridHeads, kGridWidth}, 0.5)};
+  options.gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded,
+                  .lower_bound_hk = at::full({kGridHeads, kGridWidth}, 0.5)};
   const Tensor there = kernels::linear_recurrence(q, {}, v, x, {}, lines, options).o_thd;
   options.reverse = true;
   return there + kernels::linear_recurrence(q, {}, v, x, {}, lines, options).o_thd;
@@ -70,9 +76,12 @@ Tensor along_all_axes(const GridInputs& in, const GridSetting& setting) {
   for (const int64_t length : setting.sizes) {
     inner /= length;
     const auto in_lines = [&](const Tensor& t) {
-      return t.view({outer, length, inner, kGridHidden}).transpose(1, 2).reshape({-1, kGridHeads, kGridWidth});
+      return t.view({outer, length, inner, kGridHidden})
+          .transpose(1, 2)
+          .reshape({-1, kGridHeads, kGridWidth});
     };
-    const Tensor made = both_ways(in_lines(in.q), in_lines(in.x), in_lines(in.v), lines_of(outer * inner, length));
+    const Tensor made =
+        both_ways(in_lines(in.q), in_lines(in.x), in_lines(in.v), lines_of(outer * inner, length));
     const Tensor back = made.view({outer, inner, length, kGridHidden}).transpose(1, 2).reshape(in.q.sizes());
     sum = sum.defined() ? sum + back : back;
     outer *= length;
@@ -87,7 +96,8 @@ double error_of_sum() {
   std::vector<Tensor> results[2];
   for (const bool reference : {false, true}) {
     GridInputs in = grid_inputs(kChecked, at::kBFloat16);
-    for (Tensor* each : {&in.q, &in.x, &in.v}) *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_(true);
+    for (Tensor* each : {&in.q, &in.x, &in.v})
+      *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_(true);
     Tensor o;
     if (reference) {
       const auto of = [&](const Tensor& t) { return t.view({2, kChecked / 2, kGridHeads, kGridWidth}); };
@@ -112,7 +122,8 @@ double error_of_sum() {
 }  // namespace
 
 void bench_grid(const Request&, Results& into) {
-  const GridSetting settings[] = {{"image", 32, {14, 14}}, {"image", 8, {32, 32}}, {"image", 2, {64, 64}}, {"video", 2, {8, 28, 28}}};
+  const GridSetting settings[] = {
+      {"image", 32, {14, 14}}, {"image", 8, {32, 32}}, {"image", 2, {64, 64}}, {"video", 2, {8, 28, 28}}};
   for (const GridSetting& setting : settings) {
     const int64_t tokens = setting.tokens(), of_grid = tokens / setting.count;
     const GridInputs in = grid_inputs(tokens, at::kBFloat16);
@@ -132,27 +143,35 @@ void bench_grid(const Request&, Results& into) {
     const auto [forward, backward] = timed([&] { return one_sum(in, images); });
     const double flops = 4.0 * static_cast<double>(tokens * kGridHeads * kGridWidth * kGridWidth);
     const double bytes = 2.0 * 4 * static_cast<double>(tokens * kGridHidden);
-    Result result{.name = fmt::format("grid {}", setting.name),
-                  .shape = fmt::format("{} x {} H {} D {}", setting.count, fmt::join(setting.sizes, " x "), kGridHeads, kGridWidth),
-                  .dtype = "bf16",
-                  .passes = {{"forward", forward, flops, bytes}, {"backward", backward, 2 * flops, 2 * bytes}},
-                  .error = error_of_sum(),
-                  .tolerance = 1e-2};  // keys, outputs and gradients rounded to 8 bits
+    Result result{
+        .name = fmt::format("grid {}", setting.name),
+        .shape = fmt::format("{} x {} H {} D {}", setting.count, fmt::join(setting.sizes, " x "), kGridHeads,
+                             kGridWidth),
+        .dtype = "bf16",
+        .passes = {{"forward", forward, flops, bytes}, {"backward", backward, 2 * flops, 2 * bytes}},
+        .error = error_of_sum(),
+        .tolerance = 1e-2};  // keys, outputs and gradients rounded to 8 bits
     const auto add = [&](const std::string& name, const std::pair<Timing, Timing>& of) {
       result.figures.emplace_back("milliseconds_forward_" + name, of.first.median);
       result.figures.emplace_back("milliseconds_backward_" + name, of.second.median);
-      result.figures.emplace_back("times_of_one_sum_" + name, (of.first.median + of.second.median) / (forward.median + backward.median));
+      result.figures.emplace_back("times_of_one_sum_" + name,
+                                  (of.first.median + of.second.median) / (forward.median + backward.median));
     };
     add("2_scans", timed([&] { return both_ways(in.q, in.x, in.v, images); }));
-    add(fmt::format("{}_scans", 2 * setting.sizes.size()), timed([&] { return along_all_axes(in, setting); }));
+    add(fmt::format("{}_scans", 2 * setting.sizes.size()),
+        timed([&] { return along_all_axes(in, setting); }));
     const std::vector<kernels::GridSizes> grids(static_cast<size_t>(setting.count), setting.sizes);
-    const kernels::ToeplitzAxis axis{numbers("coefficient", {kGridHidden, kExponentials}), -numbers("rate", {kExponentials}).exp()};
+    const kernels::ToeplitzAxis axis{numbers("coefficient", {kGridHidden, kExponentials}),
+                                     -numbers("rate", {kExponentials}).exp()};
     const std::vector<kernels::ToeplitzAxis> axes(setting.sizes.size(), axis);
     const Tensor flat = in.v.detach().flatten(1);
     result.figures.emplace_back("milliseconds_forward_toeplitz",
                                 time_of([&] { kernels::toeplitz_of_grids(flat, grids, axes); }, 0.3).median);
-    const kernels::TurnTable turns = kernels::turns_of_grids(grids, kGridWidth, kGridWidth, 10000, at::kFloat, at::kCPU);
-    const auto turn = [&] { kernels::features(flat, kGridHeads, kernels::FeatureMap::kSilu, kernels::Turn::kCosine, turns); };
+    const kernels::TurnTable turns =
+        kernels::turns_of_grids(grids, kGridWidth, kGridWidth, 10000, at::kFloat, at::kCPU);
+    const auto turn = [&] {
+      kernels::features(flat, kGridHeads, kernels::FeatureMap::kSilu, kernels::Turn::kCosine, turns);
+    };
     result.figures.emplace_back("milliseconds_forward_turn", time_of(turn, 0.3).median);
     into.push_back(result);
   }

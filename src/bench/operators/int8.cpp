@@ -1,5 +1,6 @@
-// The feed-forward layer of experts with weights in eight bits beside the same in the dtype: 32 experts of 512 × 1,024, 50 million weights, which no
-// cache holds. Few rows for each expert are decoding, which waits for weights; many are a prompt. Both ways take turns.
+// The feed-forward layer of experts with weights in eight bits beside the same in the dtype: 32 experts of
+// 512 × 1,024, 50 million weights, which no cache holds. Few rows for each expert are decoding, which waits
+// for weights; many are a prompt. Both ways take turns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +31,9 @@ struct BothWays {
     for (int64_t e = 0; e < kExperts; ++e) narrow.write(e, 0, wide[e], name);
   }
   kernels::LinearWeights layer() { return {.weight = wide, .kept = {&packed, 1}}; }
-  Tensor values(int64_t e) const { return narrow.values(e).to(at::kDouble).mul(narrow.scale_eo()[e].to(at::kDouble).unsqueeze(1)); }
+  Tensor values(int64_t e) const {
+    return narrow.values(e).to(at::kDouble).mul(narrow.scale_eo()[e].to(at::kDouble).unsqueeze(1));
+  }
 
   Tensor wide;
   kernels::PackedWeight packed;
@@ -41,12 +44,14 @@ double error_of(const Tensor& x, const Tensor& y, int64_t rows, const BothWays& 
   const int64_t last = kExperts - 1;
   const Tensor z = at::mm(x.narrow(0, last * rows, rows).to(at::kDouble), up.values(last).t());
   const Tensor expected = at::mm(kernels::swiglu_reference(z), down.values(last).t());
-  return ((y.narrow(0, last * rows, rows).to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+  return ((y.narrow(0, last * rows, rows).to(at::kDouble) - expected).abs().max() / expected.abs().max())
+      .item<double>();
 }
 
 Timing sorted(std::vector<double> milliseconds) {
   std::ranges::sort(milliseconds);
-  return {milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(), static_cast<int64_t>(milliseconds.size())};
+  return {milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(),
+          static_cast<int64_t>(milliseconds.size())};
 }
 
 Result measured(int64_t rows, BothWays& up, BothWays& down) {
@@ -63,18 +68,21 @@ Result measured(int64_t rows, BothWays& up, BothWays& down) {
     y = kernels::int8_grouped_feed_forward(x, rows_per_expert, up.narrow, down.narrow);
     if (run > 0) wide.push_back(first), narrow.push_back(watch.milliseconds() - first);
   }
-  const double weights = static_cast<double>(up.wide.numel() + down.wide.numel()), flops = 2 * weights * static_cast<double>(rows);
-  Result result{.name = "int8",
-                .shape = fmt::format("{} experts x {} rows, {}x{}", kExperts, rows, kHidden, kWidth),
-                .dtype = std::string(name_of(type)),
-                .implementation =
-                    fmt::format("{}, {}", kernels::Dispatcher::last("int8_grouped_feed_forward").chosen, kernels::block_kernels().name)};
+  const double weights = static_cast<double>(up.wide.numel() + down.wide.numel()),
+               flops = 2 * weights * static_cast<double>(rows);
+  Result result{
+      .name = "int8",
+      .shape = fmt::format("{} experts x {} rows, {}x{}", kExperts, rows, kHidden, kWidth),
+      .dtype = std::string(name_of(type)),
+      .implementation = fmt::format("{}, {}", kernels::Dispatcher::last("int8_grouped_feed_forward").chosen,
+                                    kernels::block_kernels().name)};
   result.passes = {{"int8", sorted(narrow), flops, weights},
                    {"wide", sorted(wide), flops, weights * static_cast<double>(up.wide.element_size())}};
   result.figures = {{"speed_of_medians", result.passes[1].time.median / result.passes[0].time.median},
                     {"speed_of_fastest", result.passes[1].time.fastest / result.passes[0].time.fastest}};
   result.error = error_of(x, y, rows, up, down);
-  result.tolerance = type == at::kBFloat16 ? 1.5e-2 : 1e-5;  // bf16: what lies between the products is rounded too
+  // bf16: what lies between the products is rounded too
+  result.tolerance = type == at::kBFloat16 ? 1.5e-2 : 1e-5;
   return result;
 }
 

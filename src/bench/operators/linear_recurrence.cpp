@@ -1,5 +1,7 @@
-// linear_recurrence at the sizes of the training benchmarks: decay per head, per channel (exact) and per channel with a known bound (fast path), and
-// the latter two as gates made from logits inside (log_sigmoid; lower-bounded with tied keys); one document and packed ones, one thread and all. The peer is the chunked form as one writes it in LibTorch operators (batched products in bf16, autograd), with the block length
+// linear_recurrence at the sizes of the training benchmarks: decay per head, per channel (exact) and per
+// channel with a known bound (fast path), and the latter two as gates made from logits inside (log_sigmoid;
+// lower-bounded with tied keys); one document and packed ones, one thread and all. The peer is the chunked
+// form as one writes it in LibTorch operators (batched products in bf16, autograd), with the block length
 // that is best for it; docs/sources/linear-attention.md §2.
 #include <fmt/format.h>
 
@@ -51,9 +53,10 @@ Tensor filled(const char* name, const layout::Shape& shape) {
 // q, k, v as models have them: slices of one tensor. Gates per channel lie in (−1, 0).
 RecurrenceInputs inputs_of(int64_t tokens, Gate gate) {
   const Tensor qkv = filled("qkv", {tokens, 3 * kHeads, kWidth}).to(at::kBFloat16);
-  RecurrenceInputs inputs{
-      qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads), qkv.narrow(1, 2 * kHeads, kHeads),
-      gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat)) : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
+  RecurrenceInputs inputs{qkv.narrow(1, 0, kHeads), qkv.narrow(1, kHeads, kHeads),
+                          qkv.narrow(1, 2 * kHeads, kHeads),
+                          gate == Gate::kHead ? -at::exp2(-at::linspace(1, 8, kHeads, at::kFloat))
+                                              : -filled("gate", {tokens, kHeads, kWidth}).sigmoid()};
   for (Tensor& each : {std::ref(inputs.q), std::ref(inputs.k), std::ref(inputs.v)}) each.requires_grad_();
   if (from_logits(gate)) inputs.log_decay = filled("gate", {tokens, kHeads, kWidth}).to(at::kBFloat16);
   if (gate == Gate::kLowerBounded) inputs.k = Tensor();
@@ -68,11 +71,13 @@ kernels::LinearRecurrenceOptions options_of(Gate gate, ScalarType type = at::kFl
   if (gate == Gate::kBoundedChannel) options.log_decay_bound = -1;
   if (gate == Gate::kLogSigmoid) options.gate.kind = kernels::RecurrenceGate::Kind::kLogSigmoid;
   if (gate == Gate::kLowerBounded)
-    options.gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded, .lower_bound_hk = at::full({kHeads, kWidth}, kLeastDecay, type)};
+    options.gate = {.kind = kernels::RecurrenceGate::Kind::kLowerBounded,
+                    .lower_bound_hk = at::full({kHeads, kWidth}, kLeastDecay, type)};
   return options;
 }
 
-// What a caller does without the gate: log_decay and keys made of the logits beforehand, then the call with both.
+// What a caller does without the gate: log_decay and keys made of the logits beforehand, then the call with
+// both.
 Tensor call_with_gate_made(const RecurrenceInputs& inputs, Gate gate, const Tensor& offsets) {
   const Tensor x = inputs.log_decay.to(at::kFloat);
   kernels::LinearRecurrenceOptions options{.scale = kScale};
@@ -85,7 +90,8 @@ Tensor call_with_gate_made(const RecurrenceInputs& inputs, Gate gate, const Tens
   return kernels::linear_recurrence(inputs.q, k, inputs.v, g, Tensor(), offsets, options).o_thd;
 }
 
-// The largest ‖x − reference‖ / ‖reference‖ of output and gradients, the reference in fp64 on the same numbers.
+// The largest ‖x − reference‖ / ‖reference‖ of output and gradients, the reference in fp64 on the same
+// numbers.
 double error_of(Gate gate) {
   constexpr int64_t kCheckedTokens = 300;
   std::vector<Tensor> results[2];
@@ -93,10 +99,12 @@ double error_of(Gate gate) {
     RecurrenceInputs inputs = inputs_of(kCheckedTokens, gate);
     std::vector<Tensor*> leaves{&inputs.q, &inputs.v, &inputs.log_decay};
     if (inputs.k.defined()) leaves.push_back(&inputs.k);
-    for (Tensor* each : leaves) *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_();
+    for (Tensor* each : leaves)
+      *each = (reference ? each->detach().to(at::kDouble) : each->detach()).requires_grad_();
     const auto call = reference ? &kernels::linear_recurrence_reference : &kernels::linear_recurrence;
     const auto options = options_of(gate, reference ? at::kDouble : at::kFloat);
-    const Tensor o_thd = call(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), Tensor(), options).o_thd;
+    const Tensor o_thd =
+        call(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), Tensor(), options).o_thd;
     o_thd.backward(filled("gradient", {kCheckedTokens, kHeads, kWidth}).to(o_thd.scalar_type()));
     results[reference] = {o_thd.detach()};
     for (const Tensor* each : leaves) results[reference].push_back(each->grad());
@@ -104,7 +112,8 @@ double error_of(Gate gate) {
   double worst = 0;
   for (size_t i = 0; i < results[0].size(); ++i) {
     const Tensor expected = results[1][i];
-    worst = std::max(worst, ((results[0][i].to(at::kDouble) - expected).norm() / expected.norm()).item<double>());
+    worst =
+        std::max(worst, ((results[0][i].to(at::kDouble) - expected).norm() / expected.norm()).item<double>());
   }
   return worst;
 }
@@ -151,7 +160,8 @@ Tensor peer_forward(const RecurrenceInputs& inputs, Gate gate, int64_t block) {
 Peer peer_of(const RecurrenceInputs& inputs, Gate gate, const Tensor& gradient) {
   Peer best{.name = "LibTorch operators"};
   double fastest = std::numeric_limits<double>::infinity();
-  for (const int64_t block : gate == Gate::kHead ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{32, 64}) {
+  for (const int64_t block :
+       gate == Gate::kHead ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{32, 64}) {
     Tensor o_thd;
     const auto clear = [&] { inputs.clear(); };
     const auto forward = [&] { o_thd = peer_forward(inputs, gate, block); };
@@ -170,15 +180,19 @@ Peer peer_of(const RecurrenceInputs& inputs, Gate gate, const Tensor& gradient) 
 }
 
 int64_t decay_bytes(Gate gate) {
-  if (gate == Gate::kHead || gate == Gate::kLowerBounded) return 0;  // the latter's logits are read instead of keys
+  // the latter's logits are read instead of keys
+  if (gate == Gate::kHead || gate == Gate::kLowerBounded) return 0;
   return gate == Gate::kLogSigmoid ? 2 * kWidth : 4 * kWidth;
 }
 
 std::vector<Pass> passes_of(const Setting& setting, const Timing& forward, const Timing& backward) {
   // The CPU form's blocks, of whose scores it computes strips up to the diagonal.
   const double strip = static_cast<double>(std::max<int64_t>(16, kernels::block_kernels().depth));
-  const kernels::RecurrenceShape shape{
-      .block = 64, .keys = kWidth, .values = kWidth, .computed = 0.5 + strip / 128, .decay_bytes = decay_bytes(setting.gate)};
+  const kernels::RecurrenceShape shape{.block = 64,
+                                       .keys = kWidth,
+                                       .values = kWidth,
+                                       .computed = 0.5 + strip / 128,
+                                       .decay_bytes = decay_bytes(setting.gate)};
   const auto token_heads = static_cast<double>(setting.tokens * kHeads);
   const kernels::RecurrenceWork there = kernels::forward_work(shape), back = kernels::backward_work(shape);
   return {{"forward", forward, token_heads * there.flops, token_heads * there.bytes},
@@ -207,7 +221,9 @@ void bench_linear_recurrence(const Request& request, Results& into) {
     Tensor o_thd;
     const auto clear = [&] { inputs.clear(); };
     const auto forward = [&] {
-      o_thd = kernels::linear_recurrence(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), offsets, options).o_thd;
+      o_thd = kernels::linear_recurrence(inputs.q, inputs.k, inputs.v, inputs.log_decay, Tensor(), offsets,
+                                         options)
+                  .o_thd;
     };
     const auto backward = [&] { o_thd.backward(gradient); };
     const auto prepare = [&] {
@@ -216,7 +232,8 @@ void bench_linear_recurrence(const Request& request, Results& into) {
     };
     const Timing forward_time = time_of(forward, 0.3, clear), backward_time = time_of(backward, 0.3, prepare);
     Result result{.name = fmt::format("linear_recurrence {}", setting.name),
-                  .shape = fmt::format("{} x T {} H {} D {}", setting.documents, setting.tokens / setting.documents, kHeads, kWidth),
+                  .shape = fmt::format("{} x T {} H {} D {}", setting.documents,
+                                       setting.tokens / setting.documents, kHeads, kWidth),
                   .dtype = "bf16",
                   .implementation = kernels::Dispatcher::last("linear_recurrence").chosen,
                   .passes = passes_of(setting, forward_time, backward_time),
@@ -235,9 +252,11 @@ void bench_linear_recurrence(const Request& request, Results& into) {
         apart();
       };
       result.figures.emplace_back("milliseconds_forward_gate_made_before", time_of(apart, 0.3, clear).median);
-      result.figures.emplace_back("milliseconds_backward_gate_made_before", time_of(backward, 0.3, prepare_apart).median);
+      result.figures.emplace_back("milliseconds_backward_gate_made_before",
+                                  time_of(backward, 0.3, prepare_apart).median);
     }
-    if (request.peer && setting.tokens == 16384 && !from_logits(setting.gate)) result.peer = peer_of(inputs, setting.gate, gradient);
+    if (request.peer && setting.tokens == 16384 && !from_logits(setting.gate))
+      result.peer = peer_of(inputs, setting.gate, gradient);
     into.push_back(result);
   }
 }

@@ -1,7 +1,9 @@
-// Benchmarks of the optimizer's loops: AdamW with clipping, zeroing of the gradient and refresh of the bf16 weights in one pass, and the
-// gradient norm's sum of squares. Every instruction set's loop must give the bits of the others (tests/optim); here the first elements
-// are compared with the reference. AdamW's peer, LibTorch's fused step, works on the same tensors in turns with it, and so does a copy, whose
-// rate is the limit ("copy_share"). Whole steps of every optimizer: on few large matrices, and on the matrices of first-run beside a training step.
+// Benchmarks of the optimizer's loops: AdamW with clipping, zeroing of the gradient and refresh of the bf16
+// weights in one pass, and the gradient norm's sum of squares. Every instruction set's loop must give the
+// bits of the others (tests/optim); here the first elements are compared with the reference. AdamW's peer,
+// LibTorch's fused step, works on the same tensors in turns with it, and so does a copy, whose rate is the
+// limit ("copy_share"). Whole steps of every optimizer: on few large matrices, and on the matrices of
+// first-run beside a training step.
 #include <ATen/ops/_fused_adamw.h>
 #include <fmt/format.h>
 
@@ -24,19 +26,22 @@ namespace {
 constexpr int64_t kElements = int64_t{1} << 24, kGrain = 1 << 14;
 
 struct State {
-  Tensor w = at::randn({kElements}), m = at::randn({kElements}).mul_(0.01), v = at::rand({kElements}).mul_(0.01),
-         g = at::randn({kElements});
+  Tensor w = at::randn({kElements}), m = at::randn({kElements}).mul_(0.01),
+         v = at::rand({kElements}).mul_(0.01), g = at::randn({kElements});
   Tensor value = w.to(at::kBFloat16);
 };
 
 double adamw_error(const kernels::AdamwScalars& scalars) {
   constexpr size_t kChecked = 1000;
   State state;
-  const auto copy = [&](const Tensor& t) { return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked); };
+  const auto copy = [&](const Tensor& t) {
+    return std::vector<float>(t.const_data_ptr<float>(), t.const_data_ptr<float>() + kChecked);
+  };
   std::vector<float> w = copy(state.w), m = copy(state.m), v = copy(state.v);
   const std::vector<float> g = copy(state.g);
-  kernels::element_loops().adamw_fp32(state.w.data_ptr<float>(), state.m.data_ptr<float>(), state.v.data_ptr<float>(),
-                                      state.g.data_ptr<float>(), static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
+  kernels::element_loops().adamw_fp32(state.w.data_ptr<float>(), state.m.data_ptr<float>(),
+                                      state.v.data_ptr<float>(), state.g.data_ptr<float>(),
+                                      static_cast<uint16_t*>(state.value.data_ptr()), kElements, scalars);
   const double lr = 1e-3;
   kernels::adamw_reference<float>(w, m, v, g,
                                   {.lr = lr,
@@ -47,12 +52,14 @@ double adamw_error(const kernels::AdamwScalars& scalars) {
                                    .gradient_scale = scalars.gradient_scale,
                                    .t = 10});
   double worst = 0;
-  for (size_t i = 0; i < kChecked; ++i) worst = std::max(worst, static_cast<double>(std::abs(state.w.const_data_ptr<float>()[i] - w[i])));
+  for (size_t i = 0; i < kChecked; ++i)
+    worst = std::max(worst, static_cast<double>(std::abs(state.w.const_data_ptr<float>()[i] - w[i])));
   return worst;
 }
 
 // Weights of one layer of a small model, as it would hold them.
-std::unique_ptr<model::ParameterSet> set_of(int64_t weights, int64_t out, int64_t in, const Precision& precision) {
+std::unique_ptr<model::ParameterSet> set_of(int64_t weights, int64_t out, int64_t in,
+                                            const Precision& precision) {
   std::vector<layout::ParameterSpec> specs;
   for (int64_t i = 0; i < weights; ++i) {
     layout::ParameterSpec spec;
@@ -67,8 +74,8 @@ std::unique_ptr<model::ParameterSet> set_of(int64_t weights, int64_t out, int64_
   return set;
 }
 
-// A whole step of AdamW on weights that products keep packed, with the copies packed in the step; `milliseconds_lazy`: with copies that are
-// made when they are next asked for, after the step.
+// A whole step of AdamW on weights that products keep packed, with the copies packed in the step;
+// `milliseconds_lazy`: with copies that are made when they are next asked for, after the step.
 Result adamw_with_packing(double error) {
   constexpr int64_t kWeights = 8, kOut = 3072, kIn = 768;  // as GPT-2 124M's
   const Precision precision = Precision::named("bf16");
@@ -106,14 +113,16 @@ double error_of_steps(const recipe::OptimOptions& options) {
   const auto narrow = set_of(1, 70, 50, precisions[0]), wide = set_of(1, 70, 50, precisions[1]);
   const Tensor start = narrow->all()[0]->value.detach().to(at::kDouble);
   wide->all()[0]->value.detach().copy_(start);
-  const auto first = optim::make_optimizer(options, *narrow, precisions[0]), second = optim::make_optimizer(options, *wide, precisions[1]);
+  const auto first = optim::make_optimizer(options, *narrow, precisions[0]),
+             second = optim::make_optimizer(options, *wide, precisions[1]);
   for (int step = 0; step < 2; ++step) {
     const Tensor g = at::randn({70, 50});
     narrow->all()[0]->grad.copy_(g), wide->all()[0]->grad.copy_(g);
     first->step({.lr = 1e-3}), second->step({.lr = 1e-3});
   }
   const Tensor expected = wide->all()[0]->value.detach();
-  return ((narrow->all()[0]->value.detach() - expected).abs().max() / (expected - start).abs().max()).item<double>();
+  return ((narrow->all()[0]->value.detach() - expected).abs().max() / (expected - start).abs().max())
+      .item<double>();
 }
 
 struct Stepped {
@@ -126,9 +135,11 @@ struct Stepped {
 std::vector<Stepped> all_stepped() {
   std::vector<Stepped> all;
   const auto add = [&](std::string_view name, recipe::StateDtype dtype, const char* suffix) {
-    all.push_back({.name = std::string(name) + suffix, .options = {.name = std::string(name), .state_dtype = dtype}});
+    all.push_back(
+        {.name = std::string(name) + suffix, .options = {.name = std::string(name), .state_dtype = dtype}});
   };
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) add(entry.name, recipe::StateDtype::kFloat32, "");
+  for (const recipe::OptimizerEntry& entry : recipe::optimizers())
+    add(entry.name, recipe::StateDtype::kFloat32, "");
   for (const char* name : {"adamw", "lamb", "lion", "came"}) {
     add(name, recipe::StateDtype::kBfloat16, "_bfloat16");
     add(name, recipe::StateDtype::kInt8, "_int8");
@@ -142,8 +153,8 @@ double median_of(std::vector<double> numbers) {
 }
 
 Timing timing_of(const std::vector<double>& milliseconds) {
-  return {median_of(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds),
-          static_cast<int64_t>(milliseconds.size())};
+  return {median_of(milliseconds), *std::ranges::min_element(milliseconds),
+          *std::ranges::max_element(milliseconds), static_cast<int64_t>(milliseconds.size())};
 }
 
 struct Matrices {
@@ -151,9 +162,11 @@ struct Matrices {
   std::string text() const { return fmt::format("{} x {}x{}", count, out, in); }
 };
 
-// A whole step of each of `all` on bf16 weights, in turns, so that whatever else the machine does meets all of them; "share_of_adamw": of AdamW's time
-// (the first) in the same round, the median of rounds; "share_of_step": of a training step's milliseconds, where those are given.
-void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, double training_step, Results& into) {
+// A whole step of each of `all` on bf16 weights, in turns, so that whatever else the machine does meets all
+// of them; "share_of_adamw": of AdamW's time (the first) in the same round, the median of rounds;
+// "share_of_step": of a training step's milliseconds, where those are given.
+void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, double training_step,
+               Results& into) {
   const Precision precision = Precision::named("bf16");
   const auto set = set_of(matrices.count, matrices.out, matrices.in, precision);
   for (Stepped& each : all) each.optimizer = optim::make_optimizer(each.options, *set, precision);
@@ -171,13 +184,17 @@ void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, d
   const std::vector<int64_t> shape = {matrices.out, matrices.in};
   for (const Stepped& each : all) {
     const double state_bytes =
-        static_cast<double>(recipe::state_bytes(each.options, layout::Role::kChannelUp, 0, shape, shape, 4)) / elements;
-    Result result{.name = "step_" + each.name, .shape = matrices.text(), .dtype = "bf16", .implementation = "cpu"};
+        static_cast<double>(recipe::state_bytes(each.options, layout::Role::kChannelUp, 0, shape, shape, 4)) /
+        elements;
+    Result result{
+        .name = "step_" + each.name, .shape = matrices.text(), .dtype = "bf16", .implementation = "cpu"};
     // Gradient read and zeroed, master read and written, weights written; states read and written.
-    result.passes = {{"", timing_of(each.milliseconds), 0, (4 * 4 + 2 + 2 * state_bytes) * elements * static_cast<double>(matrices.count)}};
+    result.passes = {{"", timing_of(each.milliseconds), 0,
+                      (4 * 4 + 2 + 2 * state_bytes) * elements * static_cast<double>(matrices.count)}};
     result.figures.emplace_back("share_of_adamw", median_of(each.shares_of_adamw));
     result.figures.emplace_back("state_bytes_each", state_bytes);
-    if (training_step > 0) result.figures.emplace_back("share_of_step", median_of(each.milliseconds) / training_step);
+    if (training_step > 0)
+      result.figures.emplace_back("share_of_step", median_of(each.milliseconds) / training_step);
     recipe::OptimOptions wide = each.options;
     wide.state_dtype = recipe::StateDtype::kFloat32;
     result.error = error_of_steps(wide);
@@ -186,16 +203,19 @@ void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, d
   }
 }
 
-// The matrices that first-run's layers have, beside one of its training steps, which is AdamW's and has everything else in it too.
+// The matrices that first-run's layers have, beside one of its training steps, which is AdamW's and has
+// everything else in it too.
 void add_first_run(const Request& request, Results& into) {
   Result step = bench_train({.preset = "first-run", .batch = 2, .sequence = 512}, request.peak);
   std::vector<Stepped> some;
-  for (const char* name : {"adamw", "came", "muon"}) some.push_back({.name = name, .options = {.name = name}});
+  for (const char* name : {"adamw", "came", "muon"})
+    some.push_back({.name = name, .options = {.name = name}});
   add_steps(std::move(some), {133, 256, 256}, 5, step.passes[0].time.median, into);
   into.push_back(std::move(step));
 }
 
-// One of the forms that AdamW's loop and LibTorch's fused step are compared in. Bytes of an element that ours reads and writes.
+// One of the forms that AdamW's loop and LibTorch's fused step are compared in. Bytes of an element that ours
+// reads and writes.
 struct AdamwForm {
   const char *name, *dtype;
   bool clipped_and_zeroed, copied;
@@ -208,25 +228,30 @@ constexpr AdamwForm kAdamwForms[] = {
     {"adamw_alone", "fp32", false, false, 28, "LibTorch _fused_adamw_"},
 };
 
-// Ours, a copy of 64 MiB, and the peer where it is asked for, in turns: "copy_share" is of the copy's bytes a second in the same round, "times_of_peer"
-// how many of our steps fit into the peer's time in the same round; medians of rounds.
-Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given, State& state, bool peer, double error) {
+// Ours, a copy of 64 MiB, and the peer where it is asked for, in turns: "copy_share" is of the copy's bytes a
+// second in the same round, "times_of_peer" how many of our steps fit into the peer's time in the same round;
+// medians of rounds.
+Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given, State& state, bool peer,
+                      double error) {
   constexpr int kRounds = 9;
   const kernels::ElementLoops& loops = kernels::element_loops();
   kernels::AdamwScalars scalars = given;
   scalars.zero_gradient = form.clipped_and_zeroed;
   if (!form.clipped_and_zeroed) scalars.gradient_scale = 1;
-  float *w = state.w.data_ptr<float>(), *m = state.m.data_ptr<float>(), *v = state.v.data_ptr<float>(), *g = state.g.data_ptr<float>();
+  float *w = state.w.data_ptr<float>(), *m = state.m.data_ptr<float>(), *v = state.v.data_ptr<float>(),
+        *g = state.g.data_ptr<float>();
   auto* value = form.copied ? static_cast<uint16_t*>(state.value.data_ptr()) : nullptr;
   const auto ours = [&] {
     parallel_for(0, kElements, kGrain, [&](int64_t begin, int64_t end) {
-      loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, value == nullptr ? nullptr : value + begin, end - begin, scalars);
+      loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, value == nullptr ? nullptr : value + begin,
+                       end - begin, scalars);
     });
   };
   const Tensor steps = at::full({}, 10.0, at::kFloat);
   const auto theirs = [&] {
     if (form.clipped_and_zeroed) state.g.mul_(scalars.gradient_scale);
-    at::_fused_adamw_({state.w}, {state.g}, {state.m}, {state.v}, {}, {steps}, /*lr=*/1e-3, scalars.beta1, scalars.beta2, 0.1, scalars.eps,
+    at::_fused_adamw_({state.w}, {state.g}, {state.m}, {state.v}, {}, {steps}, /*lr=*/1e-3, scalars.beta1,
+                      scalars.beta2, 0.1, scalars.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
     if (form.clipped_and_zeroed) state.g.zero_();
     if (form.copied) state.value.copy_(state.w);
@@ -239,7 +264,8 @@ Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given,
     work();
     return watch.milliseconds();
   };
-  const double copied_bytes = 8.0 * static_cast<double>(kElements), bytes = form.bytes * static_cast<double>(kElements);
+  const double copied_bytes = 8.0 * static_cast<double>(kElements),
+               bytes = form.bytes * static_cast<double>(kElements);
   std::vector<double> own, others, copy_shares, times;
   for (int round = 0; round <= kRounds; ++round) {
     const double copying = timed(copy), mine = timed(ours), other = peer ? timed(theirs) : 0;
@@ -274,7 +300,8 @@ void bench_optim(const Request& request, Results& into) {
                                       .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
   const double error = adamw_error(scalars);
   State state;
-  for (const AdamwForm& form : kAdamwForms) into.push_back(adamw_in_turns(form, scalars, state, request.peer, error));
+  for (const AdamwForm& form : kAdamwForms)
+    into.push_back(adamw_in_turns(form, scalars, state, request.peer, error));
   into.push_back(adamw_with_packing(error));
   const kernels::ElementLoops& loops = kernels::element_loops();
   const float* m = state.m.const_data_ptr<float>();
@@ -287,7 +314,8 @@ void bench_optim(const Request& request, Results& into) {
     volatile double part = loops.squares_fp32(m + begin, end - begin);
     static_cast<void>(part);
   };
-  norm.passes = {{"", time_of([&] { parallel_for(0, kElements, kGrain, sum); }), 0, 4.0 * static_cast<double>(kElements)}};
+  norm.passes = {{"", time_of([&] { parallel_for(0, kElements, kGrain, sum); }), 0,
+                  4.0 * static_cast<double>(kElements)}};
   norm.error = std::abs(loops.squares_fp32(m, kElements) / expected - 1);
   norm.tolerance = 1e-6;
   into.push_back(std::move(norm));

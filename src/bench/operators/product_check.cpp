@@ -16,8 +16,9 @@ namespace {
 using control::CheckFinding;
 using control::CheckStatus;
 
-constexpr int64_t kProductRows = 1024, kProductColumns = 1024, kProductDepth = 1024;  // |sum| <= 8 · 8 · 1024 = 2^16
-constexpr double kProductBudget_s = 0.7;                                              // of each dtype
+// |sum| <= 8 · 8 · 1024 = 2^16
+constexpr int64_t kProductRows = 1024, kProductColumns = 1024, kProductDepth = 1024;
+constexpr double kProductBudget_s = 0.7;  // of each dtype
 constexpr uint64_t kProductSeed = 20261123;
 
 // Whole numbers from -8 to 8, which bf16 holds.
@@ -26,7 +27,8 @@ Tensor whole_numbers(int64_t rows, int64_t columns, uint64_t stream) {
   auto* const to = numbers.mutable_data_ptr<int64_t>();
   parallel_for(0, rows * columns, 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      uint64_t x = (static_cast<uint64_t>(i) + stream * 0x632be59bd9b4e019u + kProductSeed) * 0x9e3779b97f4a7c15u;
+      uint64_t x =
+          (static_cast<uint64_t>(i) + stream * 0x632be59bd9b4e019u + kProductSeed) * 0x9e3779b97f4a7c15u;
       x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
       to[i] = static_cast<int64_t>((x >> 40) % 17) - 8;
     }
@@ -53,7 +55,8 @@ std::vector<int64_t> times(const Tensor& a_mk, const std::vector<int64_t>& x, bo
 
 std::string bits_of(const Tensor& tensor) {
   const Tensor held = tensor.cpu().contiguous();
-  return fmt::format("{:016x}", xxh3(std::span(static_cast<const std::byte*>(held.const_data_ptr()), held.nbytes())));
+  return fmt::format("{:016x}",
+                     xxh3(std::span(static_cast<const std::byte*>(held.const_data_ptr()), held.nbytes())));
 }
 
 struct ProductRun {
@@ -63,9 +66,10 @@ struct ProductRun {
   double flops_per_second = 0;
 };
 
-// The same product again and again: the first is looked at element by element, those behind it have its bits or are looked at too.
-ProductRun multiply(const Tensor& a_mk, const Tensor& b_nk, const std::string& dtype, at::Device device, bool plant,
-                    const std::function<std::vector<int64_t>(const Tensor&)>& wrong) {
+// The same product again and again: the first is looked at element by element, those behind it have its bits
+// or are looked at too.
+ProductRun multiply(const Tensor& a_mk, const Tensor& b_nk, const std::string& dtype, at::Device device,
+                    bool plant, const std::function<std::vector<int64_t>(const Tensor&)>& wrong) {
   const c10::NoGradGuard no_grad;
   const auto options = at::TensorOptions().dtype(scalar_type_named(dtype)).device(device);
   const Tensor a = a_mk.to(options), b = b_nk.to(options);
@@ -93,15 +97,19 @@ ProductRun multiply(const Tensor& a_mk, const Tensor& b_nk, const std::string& d
 }
 
 void note(const ProductRun& run, const std::string& where, CheckFinding& finding) {
-  finding.found += fmt::format("{}{} {:.1f} GFLOP/s", finding.found.empty() ? "" : ", ", where + run.dtype, run.flops_per_second / 1e9);
+  finding.found += fmt::format("{}{} {:.1f} GFLOP/s", finding.found.empty() ? "" : ", ", where + run.dtype,
+                               run.flops_per_second / 1e9);
   finding.values[where + run.dtype + "_flops_per_second"] = run.flops_per_second;
   if (run.wrong_runs == 0) return;
-  finding.found += fmt::format(" ({} of {} products wrong, row {} first)", run.wrong_runs, run.runs, run.rows.front());
-  finding.make(CheckStatus::kFailed, "every product right, to the bit", "this machine miscalculates: take it out of every run");
+  finding.found +=
+      fmt::format(" ({} of {} products wrong, row {} first)", run.wrong_runs, run.runs, run.rows.front());
+  finding.make(CheckStatus::kFailed, "every product right, to the bit",
+               "this machine miscalculates: take it out of every run");
 }
 
 void check_device(at::Device device, bool plant, CheckFinding& finding) {
-  const Tensor a_mk = whole_numbers(kProductRows, kProductDepth, 1), b_nk = whole_numbers(kProductColumns, kProductDepth, 2);
+  const Tensor a_mk = whole_numbers(kProductRows, kProductDepth, 1),
+               b_nk = whole_numbers(kProductColumns, kProductDepth, 2);
   const std::string where = device.is_cuda() ? name_of(device) + " " : "";
   const auto by_integers = [&](const Tensor& c_mn) { return wrong_rows(a_mk, b_nk, c_mn); };
   note(multiply(a_mk, b_nk, "fp64", device, false, by_integers), where, finding);
@@ -120,12 +128,16 @@ void check_device(at::Device device, bool plant, CheckFinding& finding) {
   note(multiply(a_mk, b_nk, "bf16", device, false, by_rounding), where, finding);
 }
 
-// Products of real numbers: the order of summation shows in their bits, so they are those of a model and a LibTorch.
+// Products of real numbers: the order of summation shows in their bits, so they are those of a model and a
+// LibTorch.
 void note_real_products(CheckFinding& finding) {
   const c10::NoGradGuard no_grad;
-  const Tensor a_mk = whole_numbers(256, 700, 3).to(at::kFloat) / 7, b_nk = whole_numbers(192, 700, 4).to(at::kFloat) / 11;
+  const Tensor a_mk = whole_numbers(256, 700, 3).to(at::kFloat) / 7,
+               b_nk = whole_numbers(192, 700, 4).to(at::kFloat) / 11;
   finding.fingerprints.push_back({"fp32 product", bits_of(kernels::linear(a_mk, b_nk, {}, {})), true});
-  finding.fingerprints.push_back({"bf16 product", bits_of(kernels::linear(a_mk.to(at::kBFloat16), b_nk.to(at::kBFloat16), {}, {})), true});
+  finding.fingerprints.push_back(
+      {"bf16 product", bits_of(kernels::linear(a_mk.to(at::kBFloat16), b_nk.to(at::kBFloat16), {}, {})),
+       true});
 }
 
 }  // namespace
@@ -155,7 +167,8 @@ std::vector<int64_t> wrong_rows(const Tensor& a_mk, const Tensor& b_nk, const Te
 CheckFinding product_check(const control::CheckContext& context) {
   CheckFinding finding{.name = "product"};
   check_device(at::kCPU, context.plant, finding);
-  for (int64_t i = 0; i < gpu_count(); ++i) check_device({at::kCUDA, static_cast<c10::DeviceIndex>(i)}, false, finding);
+  for (int64_t i = 0; i < gpu_count(); ++i)
+    check_device({at::kCUDA, static_cast<c10::DeviceIndex>(i)}, false, finding);
   note_real_products(finding);
   return finding;
 }

@@ -23,8 +23,8 @@ using layout::ContextSplit;
 using recipe::ContextMethod;
 using recipe::LinearContextMethod;
 
-constexpr int64_t kContextRanks = 4, kQueryHeads = 8, kKeyHeads = 4, kHeadChannels = 16, kExperts = 8, kExpertsPerToken = 2,
-                  kExpertHidden = 24;
+constexpr int64_t kContextRanks = 4, kQueryHeads = 8, kKeyHeads = 4, kHeadChannels = 16, kExperts = 8,
+                  kExpertsPerToken = 2, kExpertHidden = 24;
 constexpr int64_t kStateBytes = 4 * kQueryHeads * kHeadChannels * kHeadChannels;  // fp32
 constexpr int64_t kKeyBytes = 2 * kKeyHeads * kHeadChannels,
                   kQueryBytes = 2 * kQueryHeads * kHeadChannels;  // of a token, in bf16: w_kv · c, w_q · c
@@ -37,8 +37,10 @@ Tensor ones(std::vector<int64_t> sizes) { return at::ones(sizes, at::kBFloat16).
 
 using Finish = std::function<void(const Tensor& result)>;
 
-// Of the rank that sends most, in calls whose names begin with `name`. The layer hands its result to `finish` while its groups live.
-SentBytes sent_by(const std::function<void(comm::Communicator&, const Finish& finish)>& layer, const std::string& name = "") {
+// Of the rank that sends most, in calls whose names begin with `name`. The layer hands its result to `finish`
+// while its groups live.
+SentBytes sent_by(const std::function<void(comm::Communicator&, const Finish& finish)>& layer,
+                  const std::string& name = "") {
   SentBytes most;
   std::mutex mutex;
   comm::run_ranks(kContextRanks, [&](comm::Communicator& threads) {
@@ -46,7 +48,8 @@ SentBytes sent_by(const std::function<void(comm::Communicator&, const Finish& fi
     comm::Traced traced(comm::borrowed(threads), log);
     const auto bytes = [&] {
       int64_t sum = 0;
-      for (const comm::CallRecord& call : log->records().calls) sum += call.name.starts_with(name) ? call.traffic.sent : 0;
+      for (const comm::CallRecord& call : log->records().calls)
+        sum += call.name.starts_with(name) ? call.traffic.sent : 0;
       return sum;
     };
     int64_t forward = 0;
@@ -62,14 +65,16 @@ SentBytes sent_by(const std::function<void(comm::Communicator&, const Finish& fi
 }
 
 layout::SequenceView view_of(int64_t tokens, ContextSplit split, const comm::Communicator& group) {
-  return {layout::make_batch(1, tokens), {.context_ranks = kContextRanks, .context_rank = group.rank(), .split = split}};
+  return {layout::make_batch(1, tokens),
+          {.context_ranks = kContextRanks, .context_rank = group.rank(), .split = split}};
 }
 
 SentBytes linear_layer(LinearContextMethod method, int64_t tokens, ContextSplit split) {
   return sent_by([&](comm::Communicator& group, const Finish& finish) {
     const layout::SequenceView view = view_of(tokens, split, group);
     const auto x = [&] { return ones({view.tokens(), kQueryHeads, kHeadChannels}); };
-    finish(parallel::context_recurrence(method, group, x(), x(), x(), at::full({kQueryHeads}, -0.1), view, {}));
+    finish(
+        parallel::context_recurrence(method, group, x(), x(), x(), at::full({kQueryHeads}, -0.1), view, {}));
   });
 }
 
@@ -77,7 +82,8 @@ SentBytes softmax_layer(ContextMethod method, int64_t tokens) {
   return sent_by([&](comm::Communicator& group, const Finish& finish) {
     const layout::SequenceView view = view_of(tokens, ContextSplit::kZigzag, group);
     const auto x = [&](int64_t heads) { return ones({view.tokens(), heads, kHeadChannels}); };
-    finish(parallel::context_attention(method, group, x(kQueryHeads), x(kKeyHeads), x(kKeyHeads), view, {.scale = 0.25}));
+    finish(parallel::context_attention(method, group, x(kQueryHeads), x(kKeyHeads), x(kKeyHeads), view,
+                                       {.scale = 0.25}));
   });
 }
 
@@ -90,24 +96,29 @@ Tensor even_choices(int64_t tokens, int64_t) {
 
 // Of some tokens two experts of one rank, of others of two; no two ranks choose alike.
 Tensor uneven_choices(int64_t tokens, int64_t rank) {
-  const Tensor token = at::arange(tokens), first = token.mul(5 + rank).add(token.div(3, "floor")).remainder(kExperts);
+  const Tensor token = at::arange(tokens),
+               first = token.mul(5 + rank).add(token.div(3, "floor")).remainder(kExperts);
   return at::stack({first, first.add(token.remainder(kExperts - 1 - rank)).add(1).remainder(kExperts)}, 1);
 }
 
-SentBytes experts_layer(int64_t tokens, const char* name, recipe::Dispatcher dispatcher, const Choices& choices_of) {
+SentBytes experts_layer(int64_t tokens, const char* name, recipe::Dispatcher dispatcher,
+                        const Choices& choices_of) {
   return sent_by(
       [&](comm::Communicator& world, const Finish& finish) {
         const parallel::MeshGroups groups(world, layout::Mesh(kContextRanks, {.ep = kContextRanks}));
         parallel::MeshOps ops(groups, {}, {.dispatcher = dispatcher});
         const int64_t own = tokens / kContextRanks;
-        const model::ExpertChoices choices{
-            .choice_tk = choices_of(own, world.rank()), .weight_tk = at::ones({own, kExpertsPerToken}), .experts = kExperts};
-        finish(ops.experts(ones({own, kExpertHidden}), choices, [](const Tensor& rows, const auto&, const auto&) { return rows; }));
+        const model::ExpertChoices choices{.choice_tk = choices_of(own, world.rank()),
+                                           .weight_tk = at::ones({own, kExpertsPerToken}),
+                                           .experts = kExperts};
+        finish(ops.experts(ones({own, kExpertHidden}), choices,
+                           [](const Tensor& rows, const auto&, const auto&) { return rows; }));
       },
       name);
 }
 
-// Tokens that a rank has for others and others for it, each counted once for a rank that has any of its experts; the most of any rank.
+// Tokens that a rank has for others and others for it, each counted once for a rank that has any of its
+// experts; the most of any rank.
 std::pair<int64_t, int64_t> tokens_away(int64_t tokens, const Choices& choices_of) {
   constexpr int64_t kOwnExperts = kExperts / kContextRanks;
   std::vector<int64_t> sent(kContextRanks), received(kContextRanks);
@@ -128,10 +139,12 @@ std::pair<int64_t, int64_t> tokens_away(int64_t tokens, const Choices& choices_o
 class Lines {
  public:
   explicit Lines(int64_t tokens) : tokens_(tokens) {}
-  void add(const std::string& method, const SentBytes& sent, const SentBytes& expected, const std::string& forward,
-           const std::string& backward) {
+  void add(const std::string& method, const SentBytes& sent, const SentBytes& expected,
+           const std::string& forward, const std::string& backward) {
     lines.push_back({method, "forward", forward, kContextRanks, tokens_, sent.forward, expected.forward});
-    if (!backward.empty()) lines.push_back({method, "backward", backward, kContextRanks, tokens_, sent.backward, expected.backward});
+    if (!backward.empty())
+      lines.push_back(
+          {method, "backward", backward, kContextRanks, tokens_, sent.backward, expected.backward});
   }
   std::vector<CountedBytes> lines;
 
@@ -141,8 +154,10 @@ class Lines {
 
 void add_linear(Lines& lines, int64_t tokens) {
   using enum LinearContextMethod;
-  const auto line = [&](LinearContextMethod method, ContextSplit split, const char* name, int64_t states, const char* formula) {
-    lines.add(name, linear_layer(method, tokens, split), {states * kStateBytes, states * kStateBytes}, formula, formula);
+  const auto line = [&](LinearContextMethod method, ContextSplit split, const char* name, int64_t states,
+                        const char* formula) {
+    lines.add(name, linear_layer(method, tokens, split), {states * kStateBytes, states * kStateBytes},
+              formula, formula);
   };
   line(kRing, ContextSplit::kContiguous, "linear: ring", 1, "S");
   line(kAllGather, ContextSplit::kContiguous, "linear: all-gather", kContextRanks - 1, "(P−1)·S");
@@ -155,26 +170,33 @@ void add_softmax(Lines& lines, int64_t tokens) {
   const int64_t own = tokens / kContextRanks, around = (kContextRanks - 1) * own * 2 * kKeyBytes;
   const int64_t heads = (kContextRanks - 1) * own * (2 * kQueryBytes + 2 * kKeyBytes) / kContextRanks;
   // Gradients of keys and values travel in fp32 and go all the way home.
-  lines.add("softmax: ring, zig-zag", softmax_layer(kRing, tokens), {around, around + kContextRanks * own * 2 * (2 * kKeyBytes)},
-            "(P−1)·(N/P)·2·w_kv·c", "the same + P·(N/P)·2·w_kv·4");
-  lines.add("softmax: all-gather", softmax_layer(kAllGather, tokens), {around, around + 2 * around}, "(P−1)·(N/P)·2·w_kv·c",
-            "the same + (P−1)·(N/P)·2·w_kv·4");
-  lines.add("softmax: Ulysses", softmax_layer(kUlysses, tokens), {heads, heads}, "(P−1)/P·(N/P)·(2w_q + 2w_kv)·c", "the same");
-  lines.add("softmax: two-level, all heads dealt out", softmax_layer(kTwoLevel, tokens), {heads, heads}, "Ulysses among gcd(P, key heads)",
-            "the same");
+  lines.add("softmax: ring, zig-zag", softmax_layer(kRing, tokens),
+            {around, around + kContextRanks * own * 2 * (2 * kKeyBytes)}, "(P−1)·(N/P)·2·w_kv·c",
+            "the same + P·(N/P)·2·w_kv·4");
+  lines.add("softmax: all-gather", softmax_layer(kAllGather, tokens), {around, around + 2 * around},
+            "(P−1)·(N/P)·2·w_kv·c", "the same + (P−1)·(N/P)·2·w_kv·4");
+  lines.add("softmax: Ulysses", softmax_layer(kUlysses, tokens), {heads, heads},
+            "(P−1)/P·(N/P)·(2w_q + 2w_kv)·c", "the same");
+  lines.add("softmax: two-level, all heads dealt out", softmax_layer(kTwoLevel, tokens), {heads, heads},
+            "Ulysses among gcd(P, key heads)", "the same");
 }
 
 void add_experts(Lines& lines, int64_t tokens) {
   const int64_t own = tokens / kContextRanks, row = kExpertHidden * 2,
                 rows = own * kExpertsPerToken * row * (kContextRanks - 1) / kContextRanks;
-  const auto even = [&](const char* name) { return experts_layer(tokens, name, recipe::Dispatcher::kAllToAll, even_choices); };
+  const auto even = [&](const char* name) {
+    return experts_layer(tokens, name, recipe::Dispatcher::kAllToAll, even_choices);
+  };
   lines.add("experts: dispatch", even("rows to experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
   lines.add("experts: combine", even("rows from experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
-  lines.add("experts: row counts", even("rows of experts"), {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
+  lines.add("experts: row counts", even("rows of experts"), {kExperts * 8 * (kContextRanks - 1), 0},
+            "E·8·(EP−1)", "");
   const auto [sent, received] = tokens_away(own, uneven_choices);
-  const auto flex = [&](const char* name) { return experts_layer(tokens, name, recipe::Dispatcher::kFlex, uneven_choices); };
-  lines.add("experts, flex: dispatch", flex("tokens to experts"), {sent * row, received * row}, "T·E[other ranks of its experts]·H·b",
-            "the same, of what came");
+  const auto flex = [&](const char* name) {
+    return experts_layer(tokens, name, recipe::Dispatcher::kFlex, uneven_choices);
+  };
+  lines.add("experts, flex: dispatch", flex("tokens to experts"), {sent * row, received * row},
+            "T·E[other ranks of its experts]·H·b", "the same, of what came");
   lines.add("experts, flex: combine", flex("sums of experts"), {received * row, sent * row},
             "T·E[other ranks of its experts]·H·b, of what came", "the same, of what went");
 }
@@ -200,7 +222,9 @@ std::vector<PublishedRun> published_runs() {
             .sequence = 65536}},
           {"megascale-175b",  // its six stages a rank (table 1)
            {.model = recipe::preset_model("megascale-175b"),
-            .arrangement = {layout::Mesh(12288, {.pp = 8, .tp = 8}), {}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
+            .arrangement = {layout::Mesh(12288, {.pp = 8, .tp = 8}),
+                            {},
+                            {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 6}},
             .sequence = 2048,
             .micro_batches = 8}}};
 }
@@ -217,7 +241,8 @@ nlohmann::ordered_json to_json(const CountedBytes& line) {
           {"equal", line.equal()}};
 }
 
-nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run) {
+nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request,
+                               const run::DryRun& run) {
   nlohmann::ordered_json json{{"name", "dry_run"},
                               {"model", name},
                               {"mesh", request.arrangement.mesh.text()},
@@ -231,7 +256,8 @@ nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest
                               {"parameter_bytes", run.parameter_bytes}};
   if (!run.comparison.agreed()) json["disagreements"] = run.comparison.text();
   for (const auto& [of, totals] : run.most)
-    json["by_group"][of.first][std::string(comm::name_of(of.second))] = {{"calls", totals.calls}, {"bytes_sent", totals.traffic.sent}};
+    json["by_group"][of.first][std::string(comm::name_of(of.second))] = {{"calls", totals.calls},
+                                                                         {"bytes_sent", totals.traffic.sent}};
   return json;
 }
 
@@ -246,18 +272,21 @@ observe::Table table_of(const std::vector<CountedBytes>& lines) {
                                                                {""},
                                                                {"of"}});
   for (const CountedBytes& line : lines)
-    table.row({line.method, line.pass, std::to_string(line.ranks), std::to_string(line.tokens), std::to_string(line.counted),
-               std::to_string(line.by_formula), line.equal() ? "equal" : "DIFFERENT", line.formula});
+    table.row({line.method, line.pass, std::to_string(line.ranks), std::to_string(line.tokens),
+               std::to_string(line.counted), std::to_string(line.by_formula),
+               line.equal() ? "equal" : "DIFFERENT", line.formula});
   return table;
 }
 
 observe::Table table_of(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run) {
   using observe::Align;
-  observe::Table table(fmt::format("{}: {} micro-batches of {} tokens on {}; {} of them run", name, request.micro_batches,
-                                   request.sequence * request.rows, request.arrangement.mesh.text(), run.ranks.size()),
-                       {{"group"}, {"call"}, {"calls", Align::kRight}, {"bytes sent", Align::kRight}});
+  observe::Table table(
+      fmt::format("{}: {} micro-batches of {} tokens on {}; {} of them run", name, request.micro_batches,
+                  request.sequence * request.rows, request.arrangement.mesh.text(), run.ranks.size()),
+      {{"group"}, {"call"}, {"calls", Align::kRight}, {"bytes sent", Align::kRight}});
   for (const auto& [of, totals] : run.most)
-    table.row({of.first, std::string(comm::name_of(of.second)), std::to_string(totals.calls), std::to_string(totals.traffic.sent)});
+    table.row({of.first, std::string(comm::name_of(of.second)), std::to_string(totals.calls),
+               std::to_string(totals.traffic.sent)});
   table.total({"all", "", "", std::to_string(run.most_sent)});
   return table;
 }

@@ -32,7 +32,8 @@ struct PublishedRun {
 std::vector<PublishedRun> published_runs();
 
 nlohmann::ordered_json to_json(const CountedBytes& line);
-nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run);
+nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request,
+                               const run::DryRun& run);
 observe::Table table_of(const std::vector<CountedBytes>& lines);
 observe::Table table_of(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run);
 

@@ -9,11 +9,13 @@ layout::Schedule with_coupled_transfers(layout::Schedule schedule) {
   using layout::Action, layout::Pass;
   for (std::vector<Action>& list : schedule.ranks) {
     std::vector<Action> passes;
-    std::ranges::copy_if(list, std::back_inserter(passes), [](const Action& action) { return !action.transfer(); });
+    std::ranges::copy_if(list, std::back_inserter(passes),
+                         [](const Action& action) { return !action.transfer(); });
     // The transfer of a pass's own tensor, or of the one that it needs, if it has one.
     const auto add = [&](std::vector<Action>& to, Pass kind, size_t pass) {
       if (pass >= passes.size() || passes[pass].pass == Pass::kBackwardWeight) return;
-      const auto channel = passes[pass].backward() ? layout::Channel::kGradients : layout::Channel::kActivations;
+      const auto channel =
+          passes[pass].backward() ? layout::Channel::kGradients : layout::Channel::kActivations;
       std::ranges::copy_if(list, std::back_inserter(to), [&](const Action& action) {
         return action.pass == kind && action.channel == channel && action.chunk == passes[pass].chunk &&
                action.micro_batch == passes[pass].micro_batch;

@@ -47,7 +47,9 @@ class OverlapTask final : public train::Task {
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return precision_; }
   train::StepWork prepare(int64_t) override { return {}; }
-  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override { return stage_.forward(context, text(), entering); }
+  Tensor forward(model::Context& context, int64_t, const Tensor& entering) override {
+    return stage_.forward(context, text(), entering);
+  }
   train::StageInput stage_input(int64_t) const override { return stage_.input(text()); }
 
  private:
@@ -84,7 +86,8 @@ struct DataParallel {
   bool early = true;  // the first values are gathered while a batch is made ready; else that comes first
 };
 
-TimedSteps data_parallel_step(const OverlapSizes& sizes, const DataParallel& how, const comm::LinkOptions& link, double batch_s) {
+TimedSteps data_parallel_step(const OverlapSizes& sizes, const DataParallel& how,
+                              const comm::LinkOptions& link, double batch_s) {
   return timed_steps(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
     parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {}), .zero = how.zero});
     OverlapTask task(sizes, how.chunks, ranks);
@@ -100,28 +103,34 @@ TimedSteps data_parallel_step(const OverlapSizes& sizes, const DataParallel& how
   });
 }
 
-// Of `collectives` of a step, as many are exposed where the first values come late; one less where they come early.
-void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t collectives, int64_t late, Rows& rows) {
+// Of `collectives` of a step, as many are exposed where the first values come late; one less where they come
+// early.
+void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t collectives, int64_t late,
+                       Rows& rows) {
   const TimedSteps alone = data_parallel_step(sizes, how, {}, 0);
   // Half of the step for all: each takes less than the pass that it goes on beside.
-  const double communication = alone.fastest.wall_s / 2, collective = communication / static_cast<double>(collectives);
+  const double communication = alone.fastest.wall_s / 2,
+               collective = communication / static_cast<double>(collectives);
   const std::string stage = how.zero == 3 ? ", weights in shares" : "";
   for (const bool early : {true, false}) {
     how.early = early;
-    const TimedSteps delayed = data_parallel_step(sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
-    rows.add({.section = "data parallel",
-              .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
-              .compute_s = alone.fastest.wall_s,
-              .communication_s = communication,
-              .step = delayed.fastest,
-              .measured = exposed(delayed, alone, communication),
-              .expected = static_cast<double>(early ? late - 1 : late) / static_cast<double>(collectives)});
+    const TimedSteps delayed = data_parallel_step(
+        sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
+    rows.add(
+        {.section = "data parallel",
+         .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
+         .compute_s = alone.fastest.wall_s,
+         .communication_s = communication,
+         .step = delayed.fastest,
+         .measured = exposed(delayed, alone, communication),
+         .expected = static_cast<double>(early ? late - 1 : late) / static_cast<double>(collectives)});
   }
 }
 
 void add_data_parallel(const OverlapSizes& sizes, Rows& rows) {
   for (const int64_t chunks : {1, 2, 4, 6}) add_data_parallel(sizes, {.chunks = chunks}, 2 * chunks, 2, rows);
-  // Values of each chunk for either pass, and sums; the last chunk's values, which went behind its forward pass, are waited for again.
+  // Values of each chunk for either pass, and sums; the last chunk's values, which went behind its forward
+  // pass, are waited for again.
   add_data_parallel(sizes, {.chunks = 4, .zero = 3}, 3 * 4, 3, rows);
 }
 
@@ -134,15 +143,18 @@ struct PipelineCase {
   recipe::PipelineOptions options;
   bool coupled = false;
   layout::Schedule schedule(int64_t micro_batches) const {
-    const layout::Schedule made = layout::make_schedule(layout::Pipeline(kTraceRanks, options), micro_batches);
+    const layout::Schedule made =
+        layout::make_schedule(layout::Pipeline(kTraceRanks, options), micro_batches);
     return coupled ? with_coupled_transfers(made) : made;
   }
 };
 
-TracedStep pipeline_step(const OverlapSizes& sizes, const PipelineCase& how, double delay_s, int64_t micro_batches) {
+TracedStep pipeline_step(const OverlapSizes& sizes, const PipelineCase& how, double delay_s,
+                         int64_t micro_batches) {
   return timed_steps({.latency_s = delay_s}, sizes.repetitions,
                      [&](comm::Communicator& world, const Time& time) {
-                       parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = how.options});
+                       parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}),
+                                                     .pipeline = how.options});
                        OverlapTask task(sizes, 4, ranks);
                        const layout::Schedule schedule = how.schedule(micro_batches);
                        time([&] {
@@ -170,7 +182,8 @@ void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, Rows& rows
   const double pass = few.step.wall_s / few.units;  // a forward pass of all the layers of a rank
   const double steady = many.step.wall_s - few.step.wall_s, steady_units = many.units - few.units;
   for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
-    const PipelineTimes short_step = times_of(delay, pass, kMicroBatches), long_step = times_of(delay, pass, 2 * kMicroBatches);
+    const PipelineTimes short_step = times_of(delay, pass, kMicroBatches),
+                        long_step = times_of(delay, pass, 2 * kMicroBatches);
     const std::string setting = fmt::format("{}, a delay of {} forward passes", how.name, delay);
     rows.add({.section = "pipeline",
               .setting = setting,
@@ -191,10 +204,11 @@ void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, Rows& rows
 
 void add_pipeline(const OverlapSizes& sizes, Rows& rows) {
   using enum recipe::PipelineSchedule;
-  for (const PipelineCase& how : std::vector<PipelineCase>{{"1f1b, send with receive", {.schedule = k1F1B}, true},
-                                                           {"1f1b", {.schedule = k1F1B}},
-                                                           {"interleaved, 1 chunk", {.schedule = kInterleaved}},
-                                                           {"interleaved, 2 chunks", {.schedule = kInterleaved, .chunks = 2}}}) {
+  for (const PipelineCase& how :
+       std::vector<PipelineCase>{{"1f1b, send with receive", {.schedule = k1F1B}, true},
+                                 {"1f1b", {.schedule = k1F1B}},
+                                 {"interleaved, 1 chunk", {.schedule = kInterleaved}},
+                                 {"interleaved, 2 chunks", {.schedule = kInterleaved, .chunks = 2}}}) {
     add_pipeline(sizes, how, rows);
   }
 }
@@ -202,8 +216,13 @@ void add_pipeline(const OverlapSizes& sizes, Rows& rows) {
 // ---- a channel mixer of two tensor ranks
 
 struct Weight {
-  explicit Weight(std::vector<int64_t> sizes) : value(at::randn(sizes).mul(0.05)), gradient(at::zeros_like(value)) { packed.written(1); }
-  kernels::LinearWeights weights() { return {.weight = value, .sinks = {.weight = gradient}, .kept = {.copies = &packed, .version = 1}}; }
+  explicit Weight(std::vector<int64_t> sizes)
+      : value(at::randn(sizes).mul(0.05)), gradient(at::zeros_like(value)) {
+    packed.written(1);
+  }
+  kernels::LinearWeights weights() {
+    return {.weight = value, .sinks = {.weight = gradient}, .kept = {.copies = &packed, .version = 1}};
+  }
   Tensor value, gradient;
   kernels::PackedWeight packed;
 };
@@ -212,27 +231,33 @@ TimedSteps tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const 
   return timed_steps(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
     const int64_t inner = 2 * sizes.hidden;
     Weight up({2 * inner, sizes.hidden}), down({sizes.hidden, inner});
-    const Tensor x = at::randn({sizes.tokens, sizes.hidden}).requires_grad_(true), dy = at::randn({sizes.tokens, sizes.hidden});
+    const Tensor x = at::randn({sizes.tokens, sizes.hidden}).requires_grad_(true),
+                 dy = at::randn({sizes.tokens, sizes.hidden});
     time([&] {
       model::BlockInput input{x};
       const auto product = [&](const Tensor& tokens) {
         return kernels::feed_forward(tokens, kernels::Activation::kSwiglu, up.weights(), down.weights());
       };
-      parallel::TensorParts(world, {sizes.tokens, sizes.tokens}, parts).summed(input, {{.product = product}}).backward(dy);
+      parallel::TensorParts(world, {sizes.tokens, sizes.tokens}, parts)
+          .summed(input, {{.product = product}})
+          .backward(dy);
     });
   });
 }
 
 void add_tensor_parallel(const OverlapSizes& sizes, Rows& rows) {
-  const OverlapSizes larger{.tokens = 2 * sizes.tokens, .hidden = 2 * sizes.hidden, .repetitions = sizes.repetitions};
+  const OverlapSizes larger{
+      .tokens = 2 * sizes.tokens, .hidden = 2 * sizes.hidden, .repetitions = sizes.repetitions};
   for (const int64_t parts : {1, 2, 4, 8}) {
     const TracedStep alone = tensor_parallel_step(larger, parts, {}).fastest;
     const double communication = alone.wall_s;  // as much as computing: nothing hides it but parts
-    OverlapRow row{.section = "tensor parallel",
-                   .setting = fmt::format("{} parts", parts),
-                   .compute_s = alone.wall_s,
-                   .communication_s = communication,
-                   .step = tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication}).fastest};
+    OverlapRow row{
+        .section = "tensor parallel",
+        .setting = fmt::format("{} parts", parts),
+        .compute_s = alone.wall_s,
+        .communication_s = communication,
+        .step =
+            tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication}).fastest};
     row.measured = row.step.wall_s / std::max(row.compute_s, row.communication_s);
     row.expected = 1 + 1 / static_cast<double>(parts);
     rows.add(row);
@@ -241,26 +266,36 @@ void add_tensor_parallel(const OverlapSizes& sizes, Rows& rows) {
 
 // ---- a recurrence of two context ranks
 
-// An odd number of heads cannot be halved. Told of the rank with the inner pieces of the zig-zag, both of which wait for states and are waited for.
+// An odd number of heads cannot be halved. Told of the rank with the inner pieces of the zig-zag, both of
+// which wait for states and are waited for.
 TimedSteps recurrence_step(const OverlapSizes& sizes, int64_t heads, double delay_s) {
   const auto rank = [&](comm::Communicator& world, const Time& time) {
     const int64_t tokens = sizes.tokens * kTraceRanks, channels = sizes.hidden / 4;
-    const layout::SequenceView view(layout::make_single(tokens),
-                                    {.context_ranks = kTraceRanks, .context_rank = world.rank(), .split = recipe::ContextSplit::kZigzag});
-    const auto rows = [&] { return at::randn({sizes.tokens, heads, channels}).mul(0.1).requires_grad_(true); };
+    const layout::SequenceView view(
+        layout::make_single(tokens),
+        {.context_ranks = kTraceRanks, .context_rank = world.rank(), .split = recipe::ContextSplit::kZigzag});
+    const auto rows = [&] {
+      return at::randn({sizes.tokens, heads, channels}).mul(0.1).requires_grad_(true);
+    };
     const Tensor q = rows(), k = rows(), v = rows(), log_decay = at::full({heads}, -0.01);
     const Tensor d_o = at::randn({sizes.tokens, heads, channels});
-    time([&] { parallel::context_recurrence(recipe::LinearContextMethod::kAllGather, world, q, k, v, log_decay, view, {}).backward(d_o); });
+    time([&] {
+      parallel::context_recurrence(recipe::LinearContextMethod::kAllGather, world, q, k, v, log_decay, view,
+                                   {})
+          .backward(d_o);
+    });
   };
   return timed_steps({.latency_s = delay_s}, sizes.repetitions, rank, /*traced_rank=*/1);
 }
 
 void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
-  const OverlapSizes longer{.tokens = 32 * sizes.tokens, .hidden = sizes.hidden, .repetitions = sizes.repetitions};
+  const OverlapSizes longer{
+      .tokens = 32 * sizes.tokens, .hidden = sizes.hidden, .repetitions = sizes.repetitions};
   for (const bool halves : {false, true}) {
     const int64_t heads = halves ? 4 : 3;
     const TimedSteps alone = recurrence_step(longer, heads, 0);
-    // In halves: half of what half of the heads take to be folded, which is what lies between the calls of the two.
+    // In halves: half of what half of the heads take to be folded, which is what lies between the calls of
+    // the two.
     const double delay = halves ? alone.fastest.apart_s / 2 : alone.fastest.wall_s / 8;
     const TimedSteps delayed = recurrence_step(longer, heads, delay);
     OverlapRow row{.section = "context parallel",
@@ -278,8 +313,9 @@ void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
 
 constexpr int64_t kPairedLayers = 2;
 
-// Forward of the first micro-batch, pairs of the forward pass of each further one and the backward pass of the one before it, backward of the last: of one
-// stage, as a pipeline that runs both ways has them all the time.
+// Forward of the first micro-batch, pairs of the forward pass of each further one and the backward pass of
+// the one before it, backward of the last: of one stage, as a pipeline that runs both ways has them all the
+// time.
 layout::Schedule paired_schedule(bool in_turns) {
   using layout::Pass;
   std::vector<layout::Action> list = {{.pass = Pass::kForward}};
@@ -288,7 +324,10 @@ layout::Schedule paired_schedule(bool in_turns) {
     list.push_back({.pass = Pass::kBackward, .micro_batch = m - 1});
   }
   list.push_back({.pass = Pass::kBackward, .micro_batch = kMicroBatches - 1});
-  layout::Schedule schedule{.pipeline = layout::Pipeline(1), .micro_batches = kMicroBatches, .ranks = {list}, .most_in_flight = {2}};
+  layout::Schedule schedule{.pipeline = layout::Pipeline(1),
+                            .micro_batches = kMicroBatches,
+                            .ranks = {list},
+                            .most_in_flight = {2}};
   return in_turns ? with_transfers_around_pairs(std::move(schedule)) : with_transfers(std::move(schedule));
 }
 
@@ -315,8 +354,8 @@ TimedSteps paired_step(const OverlapSizes& sizes, const PairsCase& how, const co
 }
 
 void add_expert_pairs(const OverlapSizes& sizes, Rows& rows) {
-  // A layer exchanges rows twice in either pass. Delayed, weights hide the last of the four. In turns that leaves those of the first forward and of the
-  // last backward pass, which have no other one beside them.
+  // A layer exchanges rows twice in either pass. Delayed, weights hide the last of the four. In turns that
+  // leaves those of the first forward and of the last backward pass, which have no other one beside them.
   double bytes_per_second = 0, communication = 0;
   for (const PairsCase& each : {PairsCase{"one behind the other", false, false, 1},
                                 {"one behind the other, weights delayed", false, true, 0.75},
@@ -367,24 +406,26 @@ nlohmann::ordered_json to_json(const OverlapRow& row) {
 
 observe::Table table_of(const std::vector<OverlapRow>& rows) {
   using observe::Align;
-  observe::Table table("communication beside computing, ms (two ranks, a delayed link)", {{"method"},
-                                                                                          {"setting"},
-                                                                                          {"alone", Align::kRight},
-                                                                                          {"communication", Align::kRight},
-                                                                                          {"step", Align::kRight},
-                                                                                          {"busy", Align::kRight},
-                                                                                          {"idle", Align::kRight},
-                                                                                          {"busy + idle"},
-                                                                                          {"processor", Align::kRight},
-                                                                                          {"measured", Align::kRight},
-                                                                                          {"expected", Align::kRight}});
+  observe::Table table("communication beside computing, ms (two ranks, a delayed link)",
+                       {{"method"},
+                        {"setting"},
+                        {"alone", Align::kRight},
+                        {"communication", Align::kRight},
+                        {"step", Align::kRight},
+                        {"busy", Align::kRight},
+                        {"idle", Align::kRight},
+                        {"busy + idle"},
+                        {"processor", Align::kRight},
+                        {"measured", Align::kRight},
+                        {"expected", Align::kRight}});
   const auto milliseconds = [](double seconds) { return fmt::format("{:.1f}", seconds * 1e3); };
   for (const OverlapRow& row : rows) {
     const TracedStep& step = row.step;
-    table.row({row.section, row.setting, milliseconds(row.compute_s), milliseconds(row.communication_s), milliseconds(step.wall_s),
-               milliseconds(step.busy_s), milliseconds(step.idle_s), step.adds_up ? "= step" : "IS NOT THE STEP",
-               fmt::format("{:.0f} %", 100 * step.processor_s / step.busy_s), fmt::format("{:.3f}", row.measured),
-               fmt::format("{:.3f}", row.expected)});
+    table.row({row.section, row.setting, milliseconds(row.compute_s), milliseconds(row.communication_s),
+               milliseconds(step.wall_s), milliseconds(step.busy_s), milliseconds(step.idle_s),
+               step.adds_up ? "= step" : "IS NOT THE STEP",
+               fmt::format("{:.0f} %", 100 * step.processor_s / step.busy_s),
+               fmt::format("{:.3f}", row.measured), fmt::format("{:.3f}", row.expected)});
   }
   return table;
 }

@@ -19,7 +19,8 @@ TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) 
   int64_t entered = 0;
   for (const comm::CallRecord& call : log.records().calls) {
     if (call.entered_ns < begin || call.entered_ns > end) continue;
-    if (entered != 0) step.apart_s = std::min(step.apart_s, static_cast<double>(call.entered_ns - entered) * 1e-9);
+    if (entered != 0)
+      step.apart_s = std::min(step.apart_s, static_cast<double>(call.entered_ns - entered) * 1e-9);
     entered = call.entered_ns;
     step.bytes += static_cast<double>(std::max(call.traffic.sent, call.traffic.received));
     if (call.awaited_ns != 0) waits.emplace_back(call.awaited_ns, call.ended_ns);
@@ -43,7 +44,8 @@ TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) 
 }  // namespace
 
 TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
-                       const std::function<void(comm::Communicator&, const Time&)>& rank, int64_t traced_rank) {
+                       const std::function<void(comm::Communicator&, const Time&)>& rank,
+                       int64_t traced_rank) {
   std::vector<TracedStep> steps;
   comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
     const auto log = std::make_shared<comm::CallLog>(threads.rank());

@@ -34,7 +34,8 @@ using Time = std::function<void(const Step& step)>;  // repeats the step, on eve
 // rank: makes what a rank needs, in this world, and has its step timed. traced_rank: the rank whose steps
 // are reported.
 TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
-                       const std::function<void(comm::Communicator&, const Time&)>& rank, int64_t traced_rank = 0);
+                       const std::function<void(comm::Communicator&, const Time&)>& rank,
+                       int64_t traced_rank = 0);
 
 // The share of the communication's delay that is exposed.
 double exposed(const TimedSteps& delayed, const TimedSteps& alone, double communication_s);

@@ -25,7 +25,8 @@ Tensor row_lengths(const Tensor& weight) { return at::linalg_vector_norm(weight,
 }  // namespace
 
 AdaptedRun AdaptedRun::open(const fs::path& path) {
-  storage::Checkpoint checkpoint = storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kContents, kWeightRole);
+  storage::Checkpoint checkpoint =
+      storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kContents, kWeightRole);
   recipe::LoadedRecipe recipe = saved_recipe(checkpoint);
   if (recipe.recipe.model.lora.wanted()) return {std::move(checkpoint), std::move(recipe)};
   throw Error({.code = ExitCode::kUsage,
@@ -43,9 +44,13 @@ recipe::ModelConfig AdaptedRun::base() const {
   return base;
 }
 
-fs::path AdaptedRun::run_folder() const { return fs::weakly_canonical(checkpoint_.folder()).parent_path().parent_path(); }
+fs::path AdaptedRun::run_folder() const {
+  return fs::weakly_canonical(checkpoint_.folder()).parent_path().parent_path();
+}
 
-bool AdaptedRun::adapted(const layout::ParameterSpec& spec) const { return layout::is_adapted(recipe_.recipe.model.lora, spec); }
+bool AdaptedRun::adapted(const layout::ParameterSpec& spec) const {
+  return layout::is_adapted(recipe_.recipe.model.lora, spec);
+}
 
 Tensor AdaptedRun::read(const std::string& tensor) const {
   const storage::ManifestTensor& stored = checkpoint_.at(tensor);
@@ -66,7 +71,8 @@ Tensor AdaptedRun::merged(const layout::ParameterSpec& spec) const {
   const Tensor weight = read(name);
   const kernels::AdapterUp up{.weights = {.weight = read(layout::adapter_up_name(name))}};
   const recipe::AdapterOptions& lora = recipe_.recipe.model.lora;
-  const Tensor merged = kernels::merged_weight(weight, read(layout::adapter_down_name(name)), {up}, lora.scale());
+  const Tensor merged =
+      kernels::merged_weight(weight, read(layout::adapter_down_name(name)), {up}, lora.scale());
   if (lora.kind != recipe::AdapterKind::kDora) return merged;
   return merged * (magnitude(spec) / row_lengths(merged)).unsqueeze(1);
 }
@@ -75,7 +81,8 @@ void carry_beside(storage::FileSystem& files, const fs::path& run, const fs::pat
   constexpr int64_t kLargest = int64_t{256} << 20;
   for (const char* name : {"tokenizer.json", "chat_template.jinja"}) {
     if (fs::exists(run / name))
-      storage::write_synced(files, to / name, storage::read_small_file(files, run / name, ExitCode::kData, kLargest));
+      storage::write_synced(files, to / name,
+                            storage::read_small_file(files, run / name, ExitCode::kData, kLargest));
   }
   if (fs::exists(run / kPublishedBeside)) carry_files(files, run / kPublishedBeside, to / kPublishedBeside);
 }
@@ -86,7 +93,9 @@ MergeReport merge_adapters(const fs::path& run, const fs::path& out, std::option
   const AdaptedRun adapted = AdaptedRun::open(run);
   WeightsFolder weights{.recipe = adapted.recipe()};
   weights.recipe.recipe.model = adapted.base();
-  std::erase_if(weights.recipe.origins, [](const auto& each) { return each.first.starts_with("lora.") || each.first == "train.freeze"; });
+  std::erase_if(weights.recipe.origins, [](const auto& each) {
+    return each.first.starts_with("lora.") || each.first == "train.freeze";
+  });
   weights.specs = layout::parameters(weights.recipe.recipe.model);
   std::map<std::string, const layout::ParameterSpec*> with_adapter;
   for (const layout::ParameterSpec& spec : weights.specs) {
@@ -98,7 +107,9 @@ MergeReport merge_adapters(const fs::path& run, const fs::path& out, std::option
   };
   weights.read = [&](const std::string& tensor) {
     const auto found = with_adapter.find(tensor);
-    return found == with_adapter.end() ? adapted.read(tensor) : adapted.merged(*found->second).to(weights.dtype_of(tensor)).contiguous();
+    return found == with_adapter.end()
+               ? adapted.read(tensor)
+               : adapted.merged(*found->second).to(weights.dtype_of(tensor)).contiguous();
   };
   const storage::Manifest& manifest = adapted.checkpoint().manifest();
   weights.step = manifest.step;

@@ -39,15 +39,17 @@ class AdaptedRun {
   recipe::LoadedRecipe recipe_;
 };
 
-// The files of a run folder that stand beside the checkpoints and belong to the model: tokenizer, chat template, the
-// files of an import.
-void carry_beside(storage::FileSystem& files, const std::filesystem::path& run, const std::filesystem::path& to);
+// The files of a run folder that stand beside the checkpoints and belong to the model: tokenizer, chat
+// template, the files of an import.
+void carry_beside(storage::FileSystem& files, const std::filesystem::path& run,
+                  const std::filesystem::path& to);
 
 struct MergeReport {
   int64_t step = 0, adapters = 0, tensors = 0, bytes = 0;
 };
 // dtype: of the weights that had an adapter (default: as they were).
-MergeReport merge_adapters(const std::filesystem::path& run, const std::filesystem::path& out, std::optional<ScalarType> dtype,
+MergeReport merge_adapters(const std::filesystem::path& run, const std::filesystem::path& out,
+                           std::optional<ScalarType> dtype,
                            const std::function<void(int64_t done, int64_t total)>& progress = {});
 
 }  // namespace longhaul::checkpoint

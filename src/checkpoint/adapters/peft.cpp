@@ -29,17 +29,23 @@ namespace {
 constexpr const char* kTensors = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found, const fs::path& where,
-                         const std::string& hint = "") {
-  throw Error({.code = ExitCode::kData, .what = what, .expected = expected, .found = found, .where = where.string(), .hint = hint});
+[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found,
+                         const fs::path& where, const std::string& hint = "") {
+  throw Error({.code = ExitCode::kData,
+               .what = what,
+               .expected = expected,
+               .found = found,
+               .where = where.string(),
+               .hint = hint});
 }
 
 enum class Piece { kDown, kUp, kMagnitude };
 
-constexpr std::pair<std::string_view, Piece> kEndings[] = {{".lora_A.weight", Piece::kDown},
-                                                           {".lora_B.weight", Piece::kUp},
-                                                           {".lora_magnitude_vector", Piece::kMagnitude},
-                                                           {".lora_magnitude_vector.weight", Piece::kMagnitude}};
+constexpr std::pair<std::string_view, Piece> kEndings[] = {
+    {".lora_A.weight", Piece::kDown},
+    {".lora_B.weight", Piece::kUp},
+    {".lora_magnitude_vector", Piece::kMagnitude},
+    {".lora_magnitude_vector.weight", Piece::kMagnitude}};
 
 Tensor tensor_of(const storage::SafetensorsFile& file, const storage::TensorInfo& info) {
   const Tensor out = at::empty(info.shape, scalar_type(info.dtype, info.name));
@@ -50,12 +56,14 @@ Tensor tensor_of(const storage::SafetensorsFile& file, const storage::TensorInfo
 // The tensors of an adapter's folder by the names that they have here.
 class PeftTensors {
  public:
-  PeftTensors(const fs::path& folder, const recipe::AdapterOptions& options, std::vector<PublicModule> modules)
+  PeftTensors(const fs::path& folder, const recipe::AdapterOptions& options,
+              std::vector<PublicModule> modules)
       : file_(open(folder)), options_(options), modules_(std::move(modules)) {
     for (const storage::TensorInfo& info : file_.tensors()) take(info);
     for (const auto& [tensor, pieces] : found_) require_complete(tensor, pieces);
     if (found_.empty())
-      refuse("the folder has no tensors of adapters", "base_model.model.MODULE.lora_A.weight and lora_B", "none", file_.path());
+      refuse("the folder has no tensors of adapters", "base_model.model.MODULE.lora_A.weight and lora_B",
+             "none", file_.path());
   }
 
   std::vector<std::string> adapted() const {
@@ -77,10 +85,12 @@ class PeftTensors {
 
   static storage::SafetensorsFile open(const fs::path& folder) {
     if (!fs::exists(folder / kTensors)) {
-      refuse("the adapter's tensors are not there", kTensors, fs::exists(folder / "adapter_model.bin") ? "adapter_model.bin" : "none",
-             folder, "save it with safetensors: model.save_pretrained(folder, safe_serialization=True)");
+      refuse("the adapter's tensors are not there", kTensors,
+             fs::exists(folder / "adapter_model.bin") ? "adapter_model.bin" : "none", folder,
+             "save it with safetensors: model.save_pretrained(folder, safe_serialization=True)");
     }
-    return storage::SafetensorsFile::open(storage::local_file_system(), folder / kTensors, {}, storage::Links::kFollow);
+    return storage::SafetensorsFile::open(storage::local_file_system(), folder / kTensors, {},
+                                          storage::Links::kFollow);
   }
 
   const PublicModule& module_named(const std::string& name, const std::string& tensor) const {
@@ -103,14 +113,15 @@ class PeftTensors {
   void take(const storage::TensorInfo& info) {
     for (const auto& [ending, piece] : kEndings) {
       if (!info.name.starts_with(kPrefix) || !info.name.ends_with(ending)) continue;
-      const PublicModule& module =
-          module_named(info.name.substr(kPrefix.size(), info.name.size() - kPrefix.size() - ending.size()), info.name);
+      const PublicModule& module = module_named(
+          info.name.substr(kPrefix.size(), info.name.size() - kPrefix.size() - ending.size()), info.name);
       const layout::Shape& matrix = module.logical.tensor.global_shape;
       const layout::Shape shape = piece == Piece::kDown ? layout::Shape{options_.rank, matrix[1]}
                                   : piece == Piece::kUp ? layout::Shape{matrix[0], options_.rank}
                                                         : layout::Shape{matrix[0]};
       if (info.shape != shape) {
-        refuse("a tensor of the adapter has another shape than the model needs", fmt::format("[{}]", fmt::join(shape, ", ")),
+        refuse("a tensor of the adapter has another shape than the model needs",
+               fmt::format("[{}]", fmt::join(shape, ", ")),
                fmt::format("{} [{}]", printable(info.name), fmt::join(info.shape, ", ")), file_.path(),
                "import it onto the model that it was trained with");
       }
@@ -119,18 +130,20 @@ class PeftTensors {
       found.pieces[piece] = &info;
       return;
     }
-    refuse("a tensor of the folder is no part of a LoRA adapter", "base_model.model.MODULE.lora_A.weight, lora_B, lora_magnitude_vector",
-           printable(info.name), file_.path());
+    refuse("a tensor of the folder is no part of a LoRA adapter",
+           "base_model.model.MODULE.lora_A.weight, lora_B, lora_magnitude_vector", printable(info.name),
+           file_.path());
   }
 
   void require_complete(const std::string& tensor, const Found& found) const {
     const bool dora = options_.kind == recipe::AdapterKind::kDora;
-    const bool whole =
-        found.pieces.contains(Piece::kDown) && found.pieces.contains(Piece::kUp) && found.pieces.contains(Piece::kMagnitude) == dora;
+    const bool whole = found.pieces.contains(Piece::kDown) && found.pieces.contains(Piece::kUp) &&
+                       found.pieces.contains(Piece::kMagnitude) == dora;
     if (whole) return;
     refuse("the adapter of a module is not complete",
            dora ? "lora_A, lora_B and lora_magnitude_vector" : "lora_A and lora_B, and nothing else",
-           fmt::format("{} of them for {} ({})", found.pieces.size(), found.module->name, tensor), file_.path());
+           fmt::format("{} of them for {} ({})", found.pieces.size(), found.module->name, tensor),
+           file_.path());
   }
 
   storage::SafetensorsFile file_;
@@ -141,11 +154,13 @@ class PeftTensors {
 
 // Patterns that fit these tensors of the model and no others: the last word of a name where all with this
 // word have an adapter.
-std::vector<std::string> targets_of(const std::vector<layout::ParameterSpec>& specs, const std::vector<std::string>& adapted) {
+std::vector<std::string> targets_of(const std::vector<layout::ParameterSpec>& specs,
+                                    const std::vector<std::string>& adapted) {
   const std::set<std::string> wanted(adapted.begin(), adapted.end());
   std::map<std::string, std::vector<std::string>> by_word;
   for (const layout::ParameterSpec& spec : specs) {
-    if (layout::can_be_adapted(spec)) by_word[layout::last_word(spec.tensor.name)].push_back(spec.tensor.name);
+    if (layout::can_be_adapted(spec))
+      by_word[layout::last_word(spec.tensor.name)].push_back(spec.tensor.name);
   }
   std::vector<std::string> targets;
   for (const auto& [word, names] : by_word) {
@@ -153,7 +168,8 @@ std::vector<std::string> targets_of(const std::vector<layout::ParameterSpec>& sp
       targets.push_back(word);
       continue;
     }
-    std::ranges::copy_if(names, std::back_inserter(targets), [&](const std::string& name) { return wanted.contains(name); });
+    std::ranges::copy_if(names, std::back_inserter(targets),
+                         [&](const std::string& name) { return wanted.contains(name); });
   }
   return targets;
 }
@@ -165,7 +181,8 @@ std::string layout_of(const storage::Manifest& manifest, const recipe::ModelConf
 }
 
 // Names by which PEFT finds the modules: their last word where all with this word are meant.
-std::vector<std::string> target_modules(const std::vector<PublicModule>& modules, const std::set<std::string>& adapted) {
+std::vector<std::string> target_modules(const std::vector<PublicModule>& modules,
+                                        const std::set<std::string>& adapted) {
   const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
   std::map<std::string, bool> all;  // by last word
   for (const PublicModule& module : modules) {
@@ -177,13 +194,16 @@ std::vector<std::string> target_modules(const std::vector<PublicModule>& modules
   return {targets.begin(), targets.end()};
 }
 
-void write_tensors(storage::FileSystem& files, const fs::path& path, const std::map<std::string, Tensor>& tensors) {
+void write_tensors(storage::FileSystem& files, const fs::path& path,
+                   const std::map<std::string, Tensor>& tensors) {
   std::vector<storage::TensorInfo> infos;
-  for (const auto& [name, tensor] : tensors) infos.push_back({.name = name, .dtype = storage::DType::kF32, .shape = tensor.sizes().vec()});
+  for (const auto& [name, tensor] : tensors)
+    infos.push_back({.name = name, .dtype = storage::DType::kF32, .shape = tensor.sizes().vec()});
   storage::SafetensorsWriter writer(files, path, std::move(infos), {{"format", "pt"}});
   for (const storage::TensorInfo& info : writer.tensors()) {
     const Tensor& tensor = tensors.at(info.name);
-    writer.write({static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
+    writer.write(
+        {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
   }
   writer.finish();
 }
@@ -193,7 +213,8 @@ void write_tensors(storage::FileSystem& files, const fs::path& path, const std::
 AdapterReport import_adapter(const fs::path& base, const fs::path& adapter, const fs::path& out,
                              const std::function<void(int64_t, int64_t)>& progress) {
   storage::FileSystem& files = storage::local_file_system();
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, base, storage::Depth::kContents, kWeightRole);
+  const storage::Checkpoint checkpoint =
+      storage::open_checkpoint(files, base, storage::Depth::kContents, kWeightRole);
   WeightsFolder weights{.recipe = saved_recipe(checkpoint), .step = checkpoint.manifest().step};
   recipe::ModelConfig& model = weights.recipe.recipe.model;
   require_without_adapters(model, checkpoint.folder());
@@ -201,7 +222,8 @@ AdapterReport import_adapter(const fs::path& base, const fs::path& adapter, cons
   const std::vector<layout::ParameterSpec> specs = layout::parameters(model);
   const recipe::ModelConfig named = in_its_family(model, "");
   AdapterReport report{.lora = read_peft_config(adapter)};
-  const PeftTensors tensors(adapter, report.lora, public_modules(named, layout_of(checkpoint.manifest(), named)));
+  const PeftTensors tensors(adapter, report.lora,
+                            public_modules(named, layout_of(checkpoint.manifest(), named)));
   report.lora.targets = targets_of(specs, tensors.adapted());
   model.lora = report.lora;
   weights.specs = layout::parameters(model);
@@ -227,7 +249,8 @@ AdapterReport import_adapter(const fs::path& base, const fs::path& adapter, cons
     if (spec.tensor.role == layout::Role::kAdapterDown) return tensors.read(of, Piece::kDown);
     if (spec.tensor.role == layout::Role::kAdapterUp) return tensors.read(of, Piece::kUp);
     // The trained value is the difference from the length that the row had.
-    return tensors.read(of, Piece::kMagnitude) - at::linalg_vector_norm(read_base(of).to(at::kFloat), 2, at::IntArrayRef{1});
+    return tensors.read(of, Piece::kMagnitude) -
+           at::linalg_vector_norm(read_base(of).to(at::kFloat), 2, at::IntArrayRef{1});
   };
   weights.manifest.run_id = "imported";
   weights.manifest.environment = checkpoint.manifest().environment;
@@ -248,7 +271,8 @@ AdapterReport export_adapter(const fs::path& run, const fs::path& out) {
   recipe::ModelConfig base = adapted.base();
   base.predict_ahead = 0;
   const recipe::ModelConfig named = in_its_family(base, "");
-  const std::vector<PublicModule> modules = public_modules(named, layout_of(adapted.checkpoint().manifest(), named));
+  const std::vector<PublicModule> modules =
+      public_modules(named, layout_of(adapted.checkpoint().manifest(), named));
   AdapterReport report{.lora = adapted.recipe().recipe.model.lora};
   std::map<std::string, Tensor> tensors;
   std::set<std::string> names, logical;

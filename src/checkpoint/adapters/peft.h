@@ -28,7 +28,8 @@ struct AdapterReport {
 
 // base: a checkpoint of the model without adapters, as `import` makes it. out: a run folder of the model with
 // them.
-AdapterReport import_adapter(const std::filesystem::path& base, const std::filesystem::path& adapter, const std::filesystem::path& out,
+AdapterReport import_adapter(const std::filesystem::path& base, const std::filesystem::path& adapter,
+                             const std::filesystem::path& out,
                              const std::function<void(int64_t done, int64_t total)>& progress = {});
 AdapterReport export_adapter(const std::filesystem::path& run, const std::filesystem::path& out);
 

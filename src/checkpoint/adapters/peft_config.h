@@ -17,6 +17,7 @@ inline constexpr const char* kPeftConfig = "adapter_config.json";
 recipe::AdapterOptions read_peft_config(const std::filesystem::path& folder);
 
 // base: the place of the model beside which the adapters stand; empty: it is not said.
-std::string peft_config(const recipe::AdapterOptions& lora, const std::vector<std::string>& modules, const std::string& base);
+std::string peft_config(const recipe::AdapterOptions& lora, const std::vector<std::string>& modules,
+                        const std::string& base);
 
 }  // namespace longhaul::checkpoint

@@ -14,7 +14,8 @@ namespace longhaul::checkpoint {
 namespace {
 
 // The innermost dimensions that lie dense are one run; the others are walked.
-void copy_strided(const std::byte* from, std::byte*& to, at::IntArrayRef sizes, at::IntArrayRef strides, size_t bytes) {
+void copy_strided(const std::byte* from, std::byte*& to, at::IntArrayRef sizes, at::IntArrayRef strides,
+                  size_t bytes) {
   int64_t dense = 1;
   size_t walked = sizes.size();
   while (walked > 0 && (sizes[walked - 1] == 1 || strides[walked - 1] == dense)) dense *= sizes[--walked];
@@ -24,15 +25,17 @@ void copy_strided(const std::byte* from, std::byte*& to, at::IntArrayRef sizes, 
     return;
   }
   for (int64_t i = 0; i < sizes[0]; ++i)
-    copy_strided(from + i * strides[0] * static_cast<int64_t>(bytes), to, sizes.slice(1), strides.slice(1), bytes);
+    copy_strided(from + i * strides[0] * static_cast<int64_t>(bytes), to, sizes.slice(1), strides.slice(1),
+                 bytes);
 }
 
 struct Copy {
   Tensor from, to;
 };
 
-nlohmann::json write_dense(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
-                           const std::string& prefix, int64_t rank, int64_t ranks) {
+nlohmann::json write_dense(storage::FileSystem& files, const std::vector<StateEntry>& entries,
+                           const std::filesystem::path& folder, const std::string& prefix, int64_t rank,
+                           int64_t ranks) {
   std::vector<std::string> kinds;  // in the order of their first tensors
   for (const StateEntry& entry : entries) {
     if (std::ranges::find(kinds, entry.file) == kinds.end()) kinds.push_back(entry.file);
@@ -42,11 +45,13 @@ nlohmann::json write_dense(storage::FileSystem& files, const std::vector<StateEn
     std::vector<storage::ShardSource> shards;
     for (const StateEntry& entry : entries) {
       if (entry.file != kind) continue;
-      const auto bytes = std::span(static_cast<const std::byte*>(entry.view.const_data_ptr()), entry.view.nbytes());
-      shards.push_back(
-          {entry.name, entry.shape, storage_dtype(entry.view.scalar_type()), entry.role, entry.held.offset, entry.held.length, bytes});
+      const auto bytes =
+          std::span(static_cast<const std::byte*>(entry.view.const_data_ptr()), entry.view.nbytes());
+      shards.push_back({entry.name, entry.shape, storage_dtype(entry.view.scalar_type()), entry.role,
+                        entry.held.offset, entry.held.length, bytes});
     }
-    reports.push_back(to_json(storage::write_checkpoint_file(files, folder, file_name(prefix + kind, rank, ranks), shards)));
+    reports.push_back(to_json(
+        storage::write_checkpoint_file(files, folder, file_name(prefix + kind, rank, ranks), shards)));
   }
   return reports;
 }
@@ -54,11 +59,12 @@ nlohmann::json write_dense(storage::FileSystem& files, const std::vector<StateEn
 }  // namespace
 
 void copy_dense(const Tensor& from, const Tensor& to) {
-  LONGHAUL_ASSERT(to.is_contiguous() && from.sizes() == to.sizes() && from.dtype() == to.dtype(), "{} into {}",
-                  layout::shape_text(from.sizes().vec()), layout::shape_text(to.sizes().vec()));
+  LONGHAUL_ASSERT(to.is_contiguous() && from.sizes() == to.sizes() && from.dtype() == to.dtype(),
+                  "{} into {}", layout::shape_text(from.sizes().vec()), layout::shape_text(to.sizes().vec()));
   if (from.numel() == 0) return;
   auto* at = static_cast<std::byte*>(to.mutable_data_ptr());
-  copy_strided(static_cast<const std::byte*>(from.const_data_ptr()), at, from.sizes(), from.strides(), from.element_size());
+  copy_strided(static_cast<const std::byte*>(from.const_data_ptr()), at, from.sizes(), from.strides(),
+               from.element_size());
 }
 
 void Snapshot::wait() const {
@@ -91,11 +97,13 @@ std::shared_ptr<const Snapshot> CopyOut::take(std::vector<StateEntry> entries, C
   std::vector<Copy> later;
   std::optional<at::Device> gpu;
   for (size_t i = 0; i < entries.size(); ++i) {
-    // Contiguous even where the view is a part of a fused value, and allocated once where the list stays as it was.
+    // Contiguous even where the view is a part of a fused value, and allocated once where the list stays as
+    // it was.
     const Tensor view = std::exchange(entries[i].view, {});
     const bool fits = i < snapshot->entries_.size() && snapshot->entries_[i].view.sizes() == view.sizes() &&
                       snapshot->entries_[i].view.dtype() == view.dtype();
-    entries[i].view = fits ? snapshot->entries_[i].view : empty_host_tensor(entries[i].held.length, view.scalar_type(), view.device());
+    entries[i].view = fits ? snapshot->entries_[i].view
+                           : empty_host_tensor(entries[i].held.length, view.scalar_type(), view.device());
     if (changes == Changes::kInUpdates && view.device().is_cpu() && entries[i].file != kTaskFiles)
       later.push_back({view, entries[i].view});
     else
@@ -127,13 +135,14 @@ void CopyOut::settle() {
   newest_.reset();
 }
 
-nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot, const std::filesystem::path& folder, int64_t rank,
-                              int64_t ranks) {
+nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot,
+                              const std::filesystem::path& folder, int64_t rank, int64_t ranks) {
   return write_dense(files, snapshot.entries(), folder, "", rank, ranks);
 }
 
-nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
-                             const std::string& prefix, int64_t rank, int64_t ranks) {
+nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries,
+                             const std::filesystem::path& folder, const std::string& prefix, int64_t rank,
+                             int64_t ranks) {
   std::vector<StateEntry> dense;
   for (const StateEntry& entry : entries) {
     if (entry.held.empty()) continue;

@@ -63,13 +63,14 @@ class CopyOut {
 
 // Writes the snapshot into one file for each kind of state. Returns the reports of what was written, for
 // the coordinator.
-nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot, const std::filesystem::path& folder, int64_t rank,
-                              int64_t ranks);
+nlohmann::json write_snapshot(storage::FileSystem& files, const Snapshot& snapshot,
+                              const std::filesystem::path& folder, int64_t rank, int64_t ranks);
 
 // The same for entries that are not copies: writes all of them, whichever rank would write them in a
 // checkpoint, into files whose names begin with `prefix`.
-nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries, const std::filesystem::path& folder,
-                             const std::string& prefix, int64_t rank, int64_t ranks);
+nlohmann::json write_entries(storage::FileSystem& files, const std::vector<StateEntry>& entries,
+                             const std::filesystem::path& folder, const std::string& prefix, int64_t rank,
+                             int64_t ranks);
 
 // Copies a tensor with any strides into dense bytes, on the calling thread alone.
 void copy_dense(const Tensor& from, const Tensor& to);

@@ -12,11 +12,14 @@ namespace longhaul::checkpoint {
 namespace {
 
 int64_t bytes_of(Providers state) {
-  constexpr int64_t kFrame = 32 << 10;  // padding of two headers, the recipe and the fixed parts of the manifest
-  constexpr int64_t kEntry = 400;       // a tensor's line in header and manifest, besides its name, which is written three times
+  // padding of two headers, the recipe and the fixed parts of the manifest
+  constexpr int64_t kFrame = 32 << 10;
+  // a tensor's line in header and manifest, besides its name, which is written three times
+  constexpr int64_t kEntry = 400;
   int64_t sum = kFrame;
   for (const StateEntry& entry : tensors_of(state)) {
-    if (entry.to_write()) sum += static_cast<int64_t>(entry.view.nbytes()) + kEntry + 3 * static_cast<int64_t>(entry.name.size());
+    if (entry.to_write())
+      sum += static_cast<int64_t>(entry.view.nbytes()) + kEntry + 3 * static_cast<int64_t>(entry.name.size());
   }
   return sum;
 }
@@ -33,7 +36,10 @@ int64_t most_at_once(const recipe::TrainOptions& train) {
 
 DiskNeed disk_need(const storage::FileSystem& files, const std::filesystem::path& folder, Providers state,
                    const recipe::TrainOptions& train) {
-  DiskNeed need{.folder = folder, .one_bytes = bytes_of(state), .most = most_at_once(train), .free_bytes = files.free_bytes(folder)};
+  DiskNeed need{.folder = folder,
+                .one_bytes = bytes_of(state),
+                .most = most_at_once(train),
+                .free_bytes = files.free_bytes(folder)};
   for (const auto& summary : storage::list_checkpoints(files, folder)) need.there_bytes += summary.bytes;
   return need;
 }
@@ -42,11 +48,14 @@ std::optional<std::string> DiskNeed::warning() const {
   int64_t all_bytes = 0;
   if (__builtin_mul_overflow(most, one_bytes, &all_bytes)) all_bytes = std::numeric_limits<int64_t>::max();
   if (free_bytes >= one_bytes && free_bytes >= all_bytes - there_bytes) return std::nullopt;
-  const std::string fits = free_bytes >= one_bytes ? "one checkpoint fits, but not all that the run keeps" : "not even one checkpoint fits";
+  const std::string fits = free_bytes >= one_bytes ? "one checkpoint fits, but not all that the run keeps"
+                                                   : "not even one checkpoint fits";
   return fmt::format(
-      "{}: one takes {}, the run holds up to {} at once ({}), {} of which are there; {} are free in {}. Make room, choose another folder "
+      "{}: one takes {}, the run holds up to {} at once ({}), {} of which are there; {} are free in {}. Make "
+      "room, choose another folder "
       "(--run DIR), or lower train.checkpoint_keep",
-      fits, bytes_text(one_bytes), most, bytes_text(all_bytes), bytes_text(there_bytes), bytes_text(free_bytes), folder.string());
+      fits, bytes_text(one_bytes), most, bytes_text(all_bytes), bytes_text(there_bytes),
+      bytes_text(free_bytes), folder.string());
 }
 
 }  // namespace longhaul::checkpoint

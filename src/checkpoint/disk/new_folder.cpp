@@ -21,7 +21,8 @@ fs::path without_slash(const fs::path& path) { return path.has_filename() ? path
 
 }  // namespace
 
-NewFolder::NewFolder(storage::FileSystem& files, const fs::path& name, const char* option) : files_(files), name_(without_slash(name)) {
+NewFolder::NewFolder(storage::FileSystem& files, const fs::path& name, const char* option)
+    : files_(files), name_(without_slash(name)) {
   if (files_.exists(name_)) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the folder to be made is there already",

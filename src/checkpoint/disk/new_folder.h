@@ -29,6 +29,7 @@ class NewFolder {
 // generation settings, config.json. carry_files copies those that `from` has. Their names are a fixed list,
 // so no other file is read.
 inline constexpr const char* kPublishedBeside = "published";  // in a run folder
-std::vector<std::string> carry_files(storage::FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& to);
+std::vector<std::string> carry_files(storage::FileSystem& files, const std::filesystem::path& from,
+                                     const std::filesystem::path& to);
 
 }  // namespace longhaul::checkpoint

@@ -48,7 +48,8 @@ void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifes
     result.bytes = 0;  // of an earlier try that met a full disk
     for (size_t from = 0; from < reports.size(); ++from) {
       for (const auto& report : reports[from]) {
-        storage::FileReport file = storage::file_report_from_json(report, fmt::format("the report of rank {}", from));
+        storage::FileReport file =
+            storage::file_report_from_json(report, fmt::format("the report of rank {}", from));
         result.bytes += file.file.bytes;
         writer->add(std::move(file));
       }
@@ -77,7 +78,8 @@ void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifes
 void Saver::read_back_before_pruning(const storage::RetentionPolicy& policy) {
   for (;;) {
     const std::string name = writers_.first("what to read back", [&]() -> nlohmann::json {
-      const auto unread = storage::unread_before_pruning(files_, options_.folder, policy, options_.generation, read_back_);
+      const auto unread =
+          storage::unread_before_pruning(files_, options_.folder, policy, options_.generation, read_back_);
       return unread ? unread->filename().string() : "";
     });
     if (name.empty()) return;
@@ -92,7 +94,8 @@ void Saver::read_back_before_pruning(const storage::RetentionPolicy& policy) {
 std::vector<std::filesystem::path> Saver::prune(const storage::RetentionPolicy& policy) {
   read_back_before_pruning(policy);
   if (writers_.rank() != 0) return {};
-  return storage::prune(files_, options_.folder, policy, options_.generation, wall_time_s(), read_back_).removed;
+  return storage::prune(files_, options_.folder, policy, options_.generation, wall_time_s(), read_back_)
+      .removed;
 }
 
 bool Saver::make_room(SaveResult& result) {

@@ -61,7 +61,8 @@ struct SaverOptions {
 class Saver {
  public:
   // group: a communicator of all ranks that only this saver uses (Communicator::split); null: one process.
-  Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group = nullptr);
+  Saver(storage::FileSystem& files, SaverOptions options,
+        std::unique_ptr<comm::Communicator> group = nullptr);
   ~Saver();
 
   // `manifest`: the caller has filled in run_id, parent_step, data_position, recipe and environment; rank
@@ -71,7 +72,8 @@ class Saver {
   void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);
   // Reports a save that has ended; never waits.
   void poll();
-  void wait();                                                         // until the last save is on the disk or has failed
+  // until the last save is on the disk or has failed
+  void wait();
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
  private:

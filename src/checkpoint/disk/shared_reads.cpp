@@ -16,13 +16,17 @@ namespace {
 
 using RankSet = std::vector<int64_t>;  // ascending
 
-int64_t key_of(const StateEntry& entry) { return static_cast<int64_t>(xxh3(entry.name + " " + entry.held.text())); }
+int64_t key_of(const StateEntry& entry) {
+  return static_cast<int64_t>(xxh3(entry.name + " " + entry.held.text()));
+}
 
 // Of every rank, in their order.
 std::vector<std::vector<int64_t>> keys_of_all(comm::Communicator& group, const std::vector<int64_t>& own) {
-  const Tensor count = at::full({1}, static_cast<int64_t>(own.size()), at::kLong), counts = at::empty({group.size()}, at::kLong);
+  const Tensor count = at::full({1}, static_cast<int64_t>(own.size()), at::kLong),
+               counts = at::empty({group.size()}, at::kLong);
   group.all_gather(count, counts, {.name = "numbers of tensors to read"}).wait();
-  const std::vector<int64_t> rows(counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + group.size());
+  const std::vector<int64_t> rows(counts.const_data_ptr<int64_t>(),
+                                  counts.const_data_ptr<int64_t>() + group.size());
   const Tensor mine = at::tensor(own, at::kLong), all = at::empty({counts.sum().item<int64_t>()}, at::kLong);
   group.all_gather(mine, all, {.name = "tensors to read"}, rows).wait();
   std::vector<std::vector<int64_t>> keys;
@@ -40,7 +44,9 @@ std::vector<layout::GroupKind> kinds_of(const std::set<RankSet>& sets) {
   std::vector<std::set<int64_t>> taken;
   for (const RankSet& ranks : sets) {
     size_t kind = 0;
-    while (kind < kinds.size() && std::ranges::any_of(ranks, [&](int64_t rank) { return taken[kind].contains(rank); })) ++kind;
+    while (kind < kinds.size() &&
+           std::ranges::any_of(ranks, [&](int64_t rank) { return taken[kind].contains(rank); }))
+      ++kind;
     if (kind == kinds.size()) {
       kinds.push_back({.name = fmt::format("readers {}", kind), .groups = {}});
       taken.emplace_back();
@@ -53,7 +59,8 @@ std::vector<layout::GroupKind> kinds_of(const std::set<RankSet>& sets) {
 
 }  // namespace
 
-SharedReads::SharedReads(comm::Communicator* group, const std::vector<StateEntry>& entries) : group_(group), entries_(entries) {
+SharedReads::SharedReads(comm::Communicator* group, const std::vector<StateEntry>& entries)
+    : group_(group), entries_(entries) {
   std::unordered_map<int64_t, size_t> entry_of;
   std::vector<int64_t> own;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -69,7 +76,8 @@ SharedReads::SharedReads(comm::Communicator* group, const std::vector<StateEntry
       for (const int64_t key : all[rank]) {
         RankSet& ranks = ranks_of[key];
         if (ranks.empty()) order.push_back(key);
-        if (ranks.empty() || ranks.back() != static_cast<int64_t>(rank)) ranks.push_back(static_cast<int64_t>(rank));
+        if (ranks.empty() || ranks.back() != static_cast<int64_t>(rank))
+          ranks.push_back(static_cast<int64_t>(rank));
       }
     }
   }
@@ -100,8 +108,9 @@ SharedReads::SharedReads(comm::Communicator* group, const std::vector<StateEntry
 }
 
 int64_t SharedReads::read_here() const {
-  return static_cast<int64_t>(alone_.size()) +
-         std::ranges::count_if(shared_, [](const Shared& shared) { return shared.reader == shared.ranks->rank(); });
+  return static_cast<int64_t>(alone_.size()) + std::ranges::count_if(shared_, [](const Shared& shared) {
+           return shared.reader == shared.ranks->rank();
+         });
 }
 
 void SharedReads::run(const std::function<void(const StateEntry&)>& read) const {
@@ -129,11 +138,13 @@ void SharedReads::run(const std::function<void(const StateEntry&)>& read) const 
   for (const Shared& shared : shared_) {
     const Tensor& view = entries_[shared.entry].view;
     const bool reader = shared.reader == shared.ranks->rank();
-    const Tensor whole = reader || view.is_contiguous() ? view.contiguous() : at::empty(view.sizes(), view.options());
+    const Tensor whole =
+        reader || view.is_contiguous() ? view.contiguous() : at::empty(view.sizes(), view.options());
     shared.ranks->broadcast(whole, shared.reader, {.name = "a tensor of the checkpoint"}).wait();
     if (!reader && !view.is_contiguous()) Tensor(view).copy_(whole);
   }
-  if (!groups_.empty()) group_->barrier({.name = "a checkpoint was read"}).wait();  // before anyone leaves the groups
+  // before anyone leaves the groups
+  if (!groups_.empty()) group_->barrier({.name = "a checkpoint was read"}).wait();
 }
 
 }  // namespace longhaul::checkpoint

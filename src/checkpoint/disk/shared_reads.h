@@ -16,7 +16,8 @@ namespace longhaul::checkpoint {
 
 class SharedReads {
  public:
-  SharedReads(comm::Communicator* group, const std::vector<StateEntry>& entries);  // a collective call; null: one process
+  // a collective call; null: one process
+  SharedReads(comm::Communicator* group, const std::vector<StateEntry>& entries);
 
   // Calls `read`, which fills the view of an entry, for the entries that this rank reads. On return the
   // views of all entries are filled. If `read` throws, every rank stops: that rank throws the same

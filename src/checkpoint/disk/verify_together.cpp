@@ -10,7 +10,8 @@
 namespace longhaul::checkpoint {
 namespace {
 
-int64_t largest_share(const storage::Manifest& manifest, const std::vector<std::vector<std::string>>& shares) {
+int64_t largest_share(const storage::Manifest& manifest,
+                      const std::vector<std::vector<std::string>>& shares) {
   int64_t largest = 0;
   for (const auto& share : shares) {
     int64_t bytes = 0;
@@ -33,11 +34,14 @@ std::string damage_of_share(const storage::Checkpoint& checkpoint, const std::ve
 
 }  // namespace
 
-std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& manifest, std::string_view role, int64_t ranks) {
+std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& manifest,
+                                                      std::string_view role, int64_t ranks) {
   const std::set<std::string> needed = storage::files_with_role(manifest, role);
   std::vector<storage::ManifestFile> listed = manifest.files;
   std::erase_if(listed, [&](const storage::ManifestFile& file) { return !needed.contains(file.name); });
-  std::ranges::sort(listed, [](const auto& a, const auto& b) { return std::pair(-a.bytes, a.name) < std::pair(-b.bytes, b.name); });
+  std::ranges::sort(listed, [](const auto& a, const auto& b) {
+    return std::pair(-a.bytes, a.name) < std::pair(-b.bytes, b.name);
+  });
   std::vector<std::vector<std::string>> shares(static_cast<size_t>(ranks));
   std::vector<int64_t> bytes(shares.size());
   for (const storage::ManifestFile& file : listed) {
@@ -48,8 +52,8 @@ std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& m
   return shares;
 }
 
-std::string damage_of(const storage::FileSystem& files, const std::filesystem::path& checkpoints, const std::string& name,
-                      const Writers& together, std::string_view role) {
+std::string damage_of(const storage::FileSystem& files, const std::filesystem::path& checkpoints,
+                      const std::string& name, const Writers& together, std::string_view role) {
   std::optional<storage::Checkpoint> checkpoint;
   std::vector<std::vector<std::string>> shares;
   std::optional<Error> unreadable;

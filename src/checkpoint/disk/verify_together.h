@@ -17,12 +17,14 @@ namespace longhaul::checkpoint {
 
 // The files that each rank reads: about the same number of bytes for each. The result is the same on all
 // ranks.
-std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& manifest, std::string_view role, int64_t ranks);
+std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& manifest,
+                                                      std::string_view role, int64_t ranks);
 
 // A collective call. Returns what is wrong with the checkpoint of this name, the same text on all ranks;
 // empty: the checkpoint is complete. With a role, only files that have tensors of that role are read.
 // Throws kDisk on all ranks when one has too many files open, which says nothing about the checkpoint.
-std::string damage_of(const storage::FileSystem& files, const std::filesystem::path& checkpoints, const std::string& name,
-                      const Writers& together, std::string_view role = storage::kAllRoles);
+std::string damage_of(const storage::FileSystem& files, const std::filesystem::path& checkpoints,
+                      const std::string& name, const Writers& together,
+                      std::string_view role = storage::kAllRoles);
 
 }  // namespace longhaul::checkpoint

@@ -8,7 +8,8 @@ namespace {
 
 using nlohmann::json;
 
-// For whoever is done waits for the slowest disk. A rank that is gone is noticed at once, by the fate the groups share.
+// For whoever is done waits for the slowest disk. A rank that is gone is noticed at once, by the fate the
+// groups share.
 constexpr comm::Timeout kForADisk = std::chrono::hours(1);
 
 comm::CallOptions call(const std::string& name, comm::Timeout longer = {}) {
@@ -21,7 +22,9 @@ Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-std::string text_of(const Tensor& bytes) { return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())}; }
+std::string text_of(const Tensor& bytes) {
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
+}
 
 json outcome_of(const std::function<json()>& work) {
   try {
@@ -49,7 +52,9 @@ bool failed(const json& outcome) { return outcome.contains("code"); }
 }
 
 // Paths in errors need not be UTF-8.
-std::string text_of(const json& outcome) { return outcome.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string text_of(const json& outcome) {
+  return outcome.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 // Of a rank's error, where it happened.
 json of_rank(json outcome, int64_t rank) {
@@ -65,14 +70,17 @@ Error error_of(const std::exception& thrown) {
   return Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = thrown.what()});
 }
 
-std::vector<std::string> Writers::gather(const std::string& name, const std::string& text, comm::Timeout longer) const {
-  const Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong), lengths = at::empty({size()}, at::kLong);
+std::vector<std::string> Writers::gather(const std::string& name, const std::string& text,
+                                         comm::Timeout longer) const {
+  const Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong),
+               lengths = at::empty({size()}, at::kLong);
   group_->all_gather(length, lengths, call(name + ", lengths", longer)).wait();
   const std::span<const int64_t> all(lengths.const_data_ptr<int64_t>(), static_cast<size_t>(size()));
   std::vector<int64_t> sends(all.size(), 0), receives(all.size(), 0);
   sends[0] = static_cast<int64_t>(text.size());
   if (rank() == 0) receives.assign(all.begin(), all.end());
-  const Tensor received = at::empty({std::accumulate(receives.begin(), receives.end(), int64_t{0})}, at::kByte);
+  const Tensor received =
+      at::empty({std::accumulate(receives.begin(), receives.end(), int64_t{0})}, at::kByte);
   group_->all_to_all(bytes_of(text), received, sends, receives, call(name, longer)).wait();
   std::vector<std::string> texts;
   const std::string joined = text_of(received);
@@ -91,7 +99,8 @@ std::string Writers::tell(const std::string& name, const std::string& text, comm
   return text_of(bytes);
 }
 
-std::vector<json> Writers::each(const std::string& name, const std::function<json()>& work, comm::Timeout longer) const {
+std::vector<json> Writers::each(const std::string& name, const std::function<json()>& work,
+                                comm::Timeout longer) const {
   if (!group_) return {work()};
   const std::vector<std::string> texts = gather(name, text_of(outcome_of(work)), longer);
   json verdict = {{"result", nullptr}};

@@ -19,7 +19,8 @@ namespace longhaul::checkpoint {
 
 class Writers {
  public:
-  explicit Writers(std::unique_ptr<comm::Communicator> group = nullptr) : group_(std::move(group)) {}  // null: one process
+  // null: one process
+  explicit Writers(std::unique_ptr<comm::Communicator> group = nullptr) : group_(std::move(group)) {}
 
   int64_t rank() const { return group_ ? group_->rank() : 0; }
   int64_t size() const { return group_ ? group_->size() : 1; }
@@ -28,15 +29,18 @@ class Writers {
 
   // Runs `work` on every rank. Rank 0 gets the results of all ranks, in the order of ranks; the others get
   // nothing. `longer`: how much more than an hour the slowest rank may take.
-  std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
+  std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work,
+                                   comm::Timeout longer = {}) const;
   // Runs `work` on rank 0 and returns its result on all ranks.
   nlohmann::json first(const std::string& name, const std::function<nlohmann::json()>& work) const;
   // Runs `work` on every rank and returns the results of all ranks, in the order of ranks, on all.
-  nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
+  nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work,
+                     comm::Timeout longer = {}) const;
 
  private:
   // The texts of all ranks, on rank 0.
-  std::vector<std::string> gather(const std::string& name, const std::string& text, comm::Timeout longer) const;
+  std::vector<std::string> gather(const std::string& name, const std::string& text,
+                                  comm::Timeout longer) const;
   // Rank 0's text, on all ranks.
   std::string tell(const std::string& name, const std::string& text, comm::Timeout longer = {}) const;
 

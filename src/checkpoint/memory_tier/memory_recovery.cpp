@@ -29,13 +29,20 @@ json inventory_of(const storage::NodeTier& tier, const std::string& run) {
 
 class Recovery {
  public:
-  Recovery(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const std::string& run, Providers state)
-      : files_(files), ranks_(ranks), nodes_(nodes), run_(run), state_(state), tier_(tier_of(nodes.node_of(ranks.rank()))) {}
+  Recovery(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const std::string& run,
+           Providers state)
+      : files_(files),
+        ranks_(ranks),
+        nodes_(nodes),
+        run_(run),
+        state_(state),
+        tier_(tier_of(nodes.node_of(ranks.rank()))) {}
 
   std::optional<storage::Checkpoint> newest(const SavedMoment& at_least);
 
  private:
-  using Candidates = std::map<SavedMoment, int64_t, std::greater<>>;  // newest first → a node that has its manifest
+  // newest first → a node that has its manifest
+  using Candidates = std::map<SavedMoment, int64_t, std::greater<>>;
   storage::NodeTier tier_of(int64_t node) const { return {files_, nodes_.tier_of(node), run_}; }
   bool speaks() const { return nodes_.is_first(ranks_.rank()); }  // for its node
   Candidates candidates(const SavedMoment& at_least) const;       // on rank 0
@@ -71,11 +78,11 @@ storage::Manifest Recovery::manifest_of(const SavedMoment& moment, int64_t node)
   const bool has_it = nodes_.ranks_of(node).front() == ranks_.rank();
   const auto texts = ranks_.each("manifest", [&]() -> json {
     if (!has_it) return nullptr;
-    return storage::read_small_file(files_, tier_.folder_of(moment) / storage::kManifestName, ExitCode::kCheckpoint,
-                                    storage::kManifestLimitBytes);
+    return storage::read_small_file(files_, tier_.folder_of(moment) / storage::kManifestName,
+                                    ExitCode::kCheckpoint, storage::kManifestLimitBytes);
   });
-  const std::string text =
-      ranks_.first("manifest, told", [&]() -> json { return texts[static_cast<size_t>(nodes_.ranks_of(node).front())]; });
+  const std::string text = ranks_.first(
+      "manifest, told", [&]() -> json { return texts[static_cast<size_t>(nodes_.ranks_of(node).front())]; });
   return storage::parse_manifest(text, fmt::format("the manifest of step {} in memory", moment.step));
 }
 
@@ -84,7 +91,8 @@ json Recovery::holdings(const SavedMoment& moment, const storage::Manifest& mani
   const auto here = storage::Checkpoint::open_some(files_, tier_.folder_of(moment), manifest);
   const auto sharers = static_cast<int64_t>(nodes_.ranks_of(nodes_.node_of(ranks_.rank())).size());
   json good = json::array(), bad = json::object();
-  for (int64_t i = nodes_.place_of(ranks_.rank()); i < static_cast<int64_t>(manifest.files.size()); i += sharers) {
+  for (int64_t i = nodes_.place_of(ranks_.rank()); i < static_cast<int64_t>(manifest.files.size());
+       i += sharers) {
     const std::string& name = manifest.files[static_cast<size_t>(i)].name;
     if (!files_.exists(tier_.folder_of(moment) / name)) continue;
     try {
@@ -108,8 +116,8 @@ json Recovery::plan(const storage::Manifest& manifest, const std::vector<json>& 
     for (const json& name : of_rank.at("good")) good[node].insert(name.get<std::string>());
     for (const json& name : of_rank.at("needs")) needs[node].insert(name.get<std::string>());
     for (const auto& [name, what] : of_rank.at("bad").items())
-      log_warning("step {}: {} in the memory of node {}: {}", manifest.step, name, nodes_.name_of(static_cast<int64_t>(node)),
-                  what.get<std::string>());
+      log_warning("step {}: {} in the memory of node {}: {}", manifest.step, name,
+                  nodes_.name_of(static_cast<int64_t>(node)), what.get<std::string>());
   }
   json moves = json::array();
   for (size_t node = 0; node < needs.size(); ++node) {
@@ -129,7 +137,8 @@ json Recovery::plan(const storage::Manifest& manifest, const std::vector<json>& 
       // Several that need the same, and several files, are dealt out over who has them.
       const auto& senders = nodes_.ranks_of(sources[node % sources.size()]);
       const auto& receivers = nodes_.ranks_of(static_cast<int64_t>(node));
-      moves.push_back({name, bytes.at(name), senders[number % senders.size()], receivers[number % receivers.size()]});
+      moves.push_back(
+          {name, bytes.at(name), senders[number % senders.size()], receivers[number % receivers.size()]});
       ++number;
     }
   }
@@ -156,7 +165,8 @@ storage::Checkpoint Recovery::put_together(const SavedMoment& moment, int64_t no
     }
     return nullptr;
   });
-  if (ranks_.rank() == 0 && !moves.empty()) log_info("step {}: {} files came from other nodes' memory", moment.step, moves.size());
+  if (ranks_.rank() == 0 && !moves.empty())
+    log_info("step {}: {} files came from other nodes' memory", moment.step, moves.size());
   return storage::Checkpoint::open_some(files_, tier_.folder_of(moment), manifest);
 }
 
@@ -174,7 +184,8 @@ std::optional<storage::Checkpoint> Recovery::newest(const SavedMoment& at_least)
     } catch (const Error& error) {
       if (error.code() != ExitCode::kCheckpoint && error.code() != ExitCode::kDisk) throw;
       if (ranks_.rank() == 0) {
-        log_warning("step {} in the memory of nodes is passed over: {}", next[1].get<int64_t>(), error.what());
+        log_warning("step {} in the memory of nodes is passed over: {}", next[1].get<int64_t>(),
+                    error.what());
         left.erase(left.begin());
       }
     }
@@ -188,16 +199,19 @@ std::set<std::string> files_with(const storage::Manifest& manifest, const std::v
   for (const StateEntry& entry : entries) {
     const auto tensor = manifest.tensors.find(entry.name);
     if (entry.held.empty() || tensor == manifest.tensors.end()) continue;
-    const bool same_shape = tensor->second.shape == entry.shape;  // else all of it: whoever reads says what is wrong
+    // else all of it: whoever reads says what is wrong
+    const bool same_shape = tensor->second.shape == entry.shape;
     for (const storage::ManifestShard& shard : tensor->second.shards) {
-      if (!same_shape || !layout::intersection(storage::rectangle_of(shard), entry.held).empty()) files.insert(shard.file);
+      if (!same_shape || !layout::intersection(storage::rectangle_of(shard), entry.held).empty())
+        files.insert(shard.file);
     }
   }
   return files;
 }
 
-std::optional<storage::Checkpoint> newest_in_memory(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes,
-                                                    const std::string& run, Providers state, const storage::SavedMoment& at_least) {
+std::optional<storage::Checkpoint> newest_in_memory(storage::FileSystem& files, const Writers& ranks,
+                                                    const TierNodes& nodes, const std::string& run,
+                                                    Providers state, const storage::SavedMoment& at_least) {
   return Recovery(files, ranks, nodes, run, state).newest(at_least);
 }
 

@@ -22,8 +22,9 @@ namespace longhaul::checkpoint {
 
 // A collective call of all ranks. Returns nothing when memory holds no checkpoint of this run that is as
 // new as `at_least`, or newer.
-std::optional<storage::Checkpoint> newest_in_memory(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes,
-                                                    const std::string& run, Providers state, const storage::SavedMoment& at_least);
+std::optional<storage::Checkpoint> newest_in_memory(storage::FileSystem& files, const Writers& ranks,
+                                                    const TierNodes& nodes, const std::string& run,
+                                                    Providers state, const storage::SavedMoment& at_least);
 
 // The files of the checkpoint that hold a part of these rectangles.
 std::set<std::string> files_with(const storage::Manifest& manifest, const std::vector<StateEntry>& entries);

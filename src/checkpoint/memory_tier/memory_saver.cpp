@@ -35,23 +35,26 @@ MemorySaver::~MemorySaver() {
 void MemorySaver::require_ours() const {
   const int64_t newest = tier_.newest_generation();
   if (newest <= options_.generation) return;
-  throw Error({.code = ExitCode::kFenced,
-               .what = "a later start of this run keeps checkpoints in this node's memory: this process must not",
-               .expected = fmt::format("no generation above {}", options_.generation),
-               .found = fmt::format("generation {}", newest),
-               .where = nodes_.tier_of(nodes_.node_of(ranks_.rank())).string()});
+  throw Error(
+      {.code = ExitCode::kFenced,
+       .what = "a later start of this run keeps checkpoints in this node's memory: this process must not",
+       .expected = fmt::format("no generation above {}", options_.generation),
+       .found = fmt::format("generation {}", newest),
+       .where = nodes_.tier_of(nodes_.node_of(ranks_.rank())).string()});
 }
 
 // Two of them stand there at once; memory that runs out would take others along.
 void MemorySaver::require_room(const Snapshot& snapshot) const {
-  const int64_t needed = snapshot.bytes() * (1 + options_.replicas) + (int64_t{1} << 20), free = tier_.free_bytes();
+  const int64_t needed = snapshot.bytes() * (1 + options_.replicas) + (int64_t{1} << 20),
+                free = tier_.free_bytes();
   if (free >= needed) return;
   throw Error({.code = ExitCode::kDisk,
                .what = "the node's memory tier has no room for a checkpoint",
                .expected = fmt::format("{} for this rank and the replicas that it keeps", bytes_text(needed)),
                .found = fmt::format("{} free", bytes_text(free)),
                .where = tier_.folder_of({options_.generation, 0}).parent_path().string(),
-               .hint = "make room there, or train.checkpoint_replicas=0, or none in memory: train.checkpoint_memory_every=0"});
+               .hint = "make room there, or train.checkpoint_replicas=0, or none in memory: "
+                       "train.checkpoint_memory_every=0"});
 }
 
 json MemorySaver::moves_of(const std::vector<json>& reports) const {
@@ -59,7 +62,8 @@ json MemorySaver::moves_of(const std::vector<json>& reports) const {
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     for (const json& report : reports[rank]) {
       for (const int64_t holder : holders_[rank]) {
-        moves.push_back({report.at("file").at("name"), report.at("file").at("bytes"), static_cast<int64_t>(rank), holder});
+        moves.push_back({report.at("file").at("name"), report.at("file").at("bytes"),
+                         static_cast<int64_t>(rank), holder});
       }
     }
   }
@@ -81,13 +85,15 @@ void MemorySaver::write(const SavedMoment& moment, const Snapshot& snapshot, sto
   ranks_.each("replicate", [&]() -> json {
     fault_point("memory.replicate", moment.step);
     move_files(
-        files_, ranks_, nodes_, [&](int64_t node) { return tier_of(node).folder_of(moment); }, moves, options_.replica_bytes_per_second);
+        files_, ranks_, nodes_, [&](int64_t node) { return tier_of(node).folder_of(moment); }, moves,
+        options_.replica_bytes_per_second);
     return nullptr;
   });
   const std::string text = ranks_.first("manifest", [&] {
     std::vector<storage::FileReport> files;
     for (const json& of_rank : reports) {
-      for (const json& report : of_rank) files.push_back(storage::file_report_from_json(report, "a report of a rank"));
+      for (const json& report : of_rank)
+        files.push_back(storage::file_report_from_json(report, "a report of a rank"));
     }
     manifest.step = moment.step;
     manifest.generation = moment.generation;
@@ -130,8 +136,10 @@ void MemorySaver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, s
   under_way_->bytes = written_->bytes();
   worker_.post([this, manifest = std::move(manifest)]() mutable {
     const auto copies = static_cast<double>(written_->bytes() * options_.replicas);
-    const double slowed_s = options_.replica_bytes_per_second > 0 ? copies / options_.replica_bytes_per_second : 0;
-    const BackgroundTask task("write to memory", seconds_to_move(written_->bytes() * (1 + options_.replicas)) + 2 * slowed_s);
+    const double slowed_s =
+        options_.replica_bytes_per_second > 0 ? copies / options_.replica_bytes_per_second : 0;
+    const BackgroundTask task("write to memory",
+                              seconds_to_move(written_->bytes() * (1 + options_.replicas)) + 2 * slowed_s);
     const Stopwatch watch;
     const int64_t before = thread_processor_ns();
     try {
@@ -139,8 +147,10 @@ void MemorySaver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, s
       write({options_.generation, under_way_->step}, *written_, std::move(manifest));
     } catch (const std::exception& thrown) {
       under_way_->failure = error_of(thrown);
-      // Where another rank is gone the run ends, and what was written may be what its next start needs (survivors.h).
-      if (under_way_->failure->code() != ExitCode::kCommunication) give_up({options_.generation, under_way_->step});
+      // Where another rank is gone the run ends, and what was written may be what its next start needs
+      // (survivors.h).
+      if (under_way_->failure->code() != ExitCode::kCommunication)
+        give_up({options_.generation, under_way_->step});
     }
     under_way_->processor_seconds = static_cast<double>(thread_processor_ns() - before) * 1e-9;
     under_way_->seconds = watch.seconds();

@@ -43,7 +43,8 @@ class MemorySaver {
  public:
   // `group`: a communicator of all ranks that only this saver uses; null: one process. `nodes` must outlive
   // the saver.
-  MemorySaver(storage::FileSystem& files, const TierNodes& nodes, MemorySaverOptions options, std::unique_ptr<comm::Communicator> group);
+  MemorySaver(storage::FileSystem& files, const TierNodes& nodes, MemorySaverOptions options,
+              std::unique_ptr<comm::Communicator> group);
   ~MemorySaver();
 
   // Only after the result of the previous save was fetched.

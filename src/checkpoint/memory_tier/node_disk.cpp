@@ -31,8 +31,8 @@ int64_t bytes_of(const NodeTier& tier, const SavedMoment& moment) {
 
 }  // namespace
 
-NodeDisk::NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk, const std::filesystem::path& memory,
-                   const std::string& run, double every_s)
+NodeDisk::NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk,
+                   const std::filesystem::path& memory, const std::string& run, double every_s)
     : disk_(files, disk, run), memory_(files, memory, run), every_s_(every_s) {}
 
 NodeDisk::~NodeDisk() {
@@ -72,7 +72,8 @@ void NodeDisk::keep(const SavedMoment& moment) {
     disk_.remove_before(moment);
     told_ = false;
   } catch (const Error& error) {
-    if (!std::exchange(told_, true)) log_warning("checkpoints are not kept on this node's disk: {}", error.what());
+    if (!std::exchange(told_, true))
+      log_warning("checkpoints are not kept on this node's disk: {}", error.what());
     try {
       disk_.remove_unfinished(moment);
     } catch (const Error&) {

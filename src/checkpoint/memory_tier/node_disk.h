@@ -29,8 +29,8 @@ class NodeDisk {
   static constexpr double kEvery_s = 60;
 
   // disk, memory: this node's folders.
-  NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk, const std::filesystem::path& memory, const std::string& run,
-           double every_s = kEvery_s);
+  NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk, const std::filesystem::path& memory,
+           const std::string& run, double every_s = kEvery_s);
   ~NodeDisk();
 
   void refill();

@@ -31,13 +31,16 @@ struct LeavingRoom {
 // tensors of `entries`. `manifest`: everything but files and tensors. It does nothing when the step is
 // committed here already, a later start has begun, or there is no room. Returns whether the state was
 // written.
-bool leave_state(storage::FileSystem& files, const storage::NodeTier& tier, const storage::SavedMoment& moment, int64_t rank, int64_t ranks,
-                 const std::vector<StateEntry>& entries, storage::Manifest manifest, const LeavingRoom& room = {});
+bool leave_state(storage::FileSystem& files, const storage::NodeTier& tier,
+                 const storage::SavedMoment& moment, int64_t rank, int64_t ranks,
+                 const std::vector<StateEntry>& entries, storage::Manifest manifest,
+                 const LeavingRoom& room = {});
 
 // Records, for an in-memory checkpoint that is being written, that this rank's files are written, with
 // their reports.
-void tell_written(storage::FileSystem& files, const storage::NodeTier& tier, const storage::SavedMoment& moment, int64_t rank,
-                  const nlohmann::json& reports, storage::Manifest manifest);
+void tell_written(storage::FileSystem& files, const storage::NodeTier& tier,
+                  const storage::SavedMoment& moment, int64_t rank, const nlohmann::json& reports,
+                  storage::Manifest manifest);
 
 // A manifest made from these texts (of the left_… and written_… files of one moment); nothing when they do
 // not make up all tensors.
@@ -45,6 +48,7 @@ std::optional<storage::Manifest> put_together(const std::vector<std::string>& te
 
 // A collective call. Takes the newest step that survivors left completely and that no node has a manifest
 // of, and puts a manifest of it on all nodes.
-void take_what_survivors_left(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const std::string& run);
+void take_what_survivors_left(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes,
+                              const std::string& run);
 
 }  // namespace longhaul::checkpoint

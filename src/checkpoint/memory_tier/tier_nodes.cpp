@@ -26,7 +26,9 @@ struct MessageHead {
 };
 
 int64_t messages_of(const FileMove& move) { return (move.bytes + kMessageBytes - 1) / kMessageBytes; }
-int64_t bytes_of_message(const FileMove& move, int64_t number) { return std::min(kMessageBytes, move.bytes - number * kMessageBytes); }
+int64_t bytes_of_message(const FileMove& move, int64_t number) {
+  return std::min(kMessageBytes, move.bytes - number * kMessageBytes);
+}
 
 [[noreturn]] void torn(const FileMove& move, const fs::path& path, const std::string& found) {
   throw Error({.code = ExitCode::kCheckpoint,
@@ -63,7 +65,8 @@ struct MovedFile {
   Tensor message{};
 
   std::span<std::byte> payload() const {
-    return {static_cast<std::byte*>(message.mutable_data_ptr()) + kMessageHead, static_cast<size_t>(message.numel() - kMessageHead)};
+    return {static_cast<std::byte*>(message.mutable_data_ptr()) + kMessageHead,
+            static_cast<size_t>(message.numel() - kMessageHead)};
   }
 };
 
@@ -86,14 +89,17 @@ void incoming(MovedFile& file) {
   if (!file.writer) return;  // it had failed
   if (head.readable == 0 || head.crc32c != crc32c(file.payload())) {
     file.writer.reset();
-    torn(file.move, file.path, head.readable == 0 ? "it could not be read there" : "a message without its checksum");
+    torn(file.move, file.path,
+         head.readable == 0 ? "it could not be read there" : "a message without its checksum");
   }
   file.writer->write(file.payload());
 }
 
-void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from, const fs::path& to, Pace& pace) {
+void copy_on_machine(storage::FileSystem& files, const FileMove& move, const fs::path& from,
+                     const fs::path& to, Pace& pace) {
   const auto reader = files.open(from, ExitCode::kCheckpoint);
-  if (reader->size() != move.bytes) torn(move, to, fmt::format("{} bytes in {}", reader->size(), from.string()));
+  if (reader->size() != move.bytes)
+    torn(move, to, fmt::format("{} bytes in {}", reader->size(), from.string()));
   storage::copy_file(files, from, to, [&](int64_t bytes) { pace.moved(bytes); });
 }
 
@@ -103,14 +109,17 @@ std::optional<TierPlace> tier_place_of_process() {
   const auto tier = comm::variable("LONGHAUL_MEMORY_TIER");
   if (!tier) return std::nullopt;
   TierPlace place{.tier = *tier, .node = comm::variable("LONGHAUL_NODE").value_or("")};
-  if (const auto disk = comm::variable("LONGHAUL_NODE_DISK")) place.disk = fs::path(*disk) / (place.node.empty() ? "node" : place.node);
+  if (const auto disk = comm::variable("LONGHAUL_NODE_DISK"))
+    place.disk = fs::path(*disk) / (place.node.empty() ? "node" : place.node);
   return place;
 }
 
 TierNodes::TierNodes(const Writers& ranks, const std::optional<TierPlace>& own) {
   const json places = ranks.all("memory tiers", [&]() -> json {
     if (!own) return nullptr;
-    return {{"tier", own->tier.string()}, {"node", own->node}, {"machine", own->machine != 0 ? own->machine : shared_memory_id()}};
+    return {{"tier", own->tier.string()},
+            {"node", own->node},
+            {"machine", own->machine != 0 ? own->machine : shared_memory_id()}};
   });
   const auto without = std::ranges::count_if(places, [](const json& place) { return place.is_null(); });
   if (without == ranks.size()) return;
@@ -126,7 +135,8 @@ TierNodes::TierNodes(const Writers& ranks, const std::optional<TierPlace>& own) 
     const json& place = places[static_cast<size_t>(rank)];
     const fs::path tier = place.at("tier").get<std::string>();
     const uint64_t machine = place.at("machine");
-    auto node = std::ranges::find_if(nodes_, [&](const Node& other) { return other.tier == tier && other.machine == machine; });
+    auto node = std::ranges::find_if(
+        nodes_, [&](const Node& other) { return other.tier == tier && other.machine == machine; });
     if (node == nodes_.end()) node = nodes_.insert(node, {tier, place.at("node"), machine, {}});
     node->ranks.push_back(rank);
     node_of_rank_.push_back(node - nodes_.begin());
@@ -142,18 +152,21 @@ bool TierNodes::same_machine(int64_t a, int64_t b) const {
   return nodes_[static_cast<size_t>(a)].machine == nodes_[static_cast<size_t>(b)].machine;
 }
 
-void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const FolderOfNode& folder_of,
-                std::span<const FileMove> moves, double bytes_per_second) {
+void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes,
+                const FolderOfNode& folder_of, std::span<const FileMove> moves, double bytes_per_second) {
   FirstError errors;
   Pace pace(bytes_per_second);
   std::vector<MovedFile> sent, received;
   int64_t messages = 0;
   for (const FileMove& move : moves) {
     const int64_t there = nodes.node_of(move.from), here = nodes.node_of(move.to);
-    LONGHAUL_ASSERT(there != here && move.bytes > 0, "'{}' from rank {} to {}", move.name, move.from, move.to);
+    LONGHAUL_ASSERT(there != here && move.bytes > 0, "'{}' from rank {} to {}", move.name, move.from,
+                    move.to);
     if (nodes.same_machine(there, here)) {
       if (move.to == ranks.rank())
-        errors.attempt([&] { copy_on_machine(files, move, folder_of(there) / move.name, folder_of(here) / move.name, pace); });
+        errors.attempt([&] {
+          copy_on_machine(files, move, folder_of(there) / move.name, folder_of(here) / move.name, pace);
+        });
     } else if (move.from == ranks.rank()) {
       MovedFile& file = sent.emplace_back(MovedFile{move, folder_of(there) / move.name});
       errors.attempt([&] { file.reader = files.open(file.path, ExitCode::kCheckpoint); });
@@ -164,11 +177,13 @@ void move_files(storage::FileSystem& files, const Writers& ranks, const TierNode
       messages = std::max(messages, messages_of(move));
     }
   }
-  // All files at once, one message of each: a rank waits for those that it sends to and receives from, for none for long.
+  // All files at once, one message of each: a rank waits for those that it sends to and receives from, for
+  // none for long.
   for (int64_t number = 0; number < messages; ++number) {
     std::vector<comm::Transfer> transfers;
     for (MovedFile& file : sent) {
-      if (number < messages_of(file.move)) transfers.push_back(comm::send_to(file.move.to, outgoing(file, number, errors)));
+      if (number < messages_of(file.move))
+        transfers.push_back(comm::send_to(file.move.to, outgoing(file, number, errors)));
     }
     for (MovedFile& file : received) {
       if (number >= messages_of(file.move)) continue;

@@ -70,7 +70,7 @@ class TierNodes {
 // all transfers have finished. bytes_per_second: the average rate to which this rank limits what it sends,
 // or copies on its machine, so that bandwidth is left for training; 0: no limit.
 using FolderOfNode = std::function<std::filesystem::path(int64_t node)>;
-void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const FolderOfNode& folder_of,
-                std::span<const FileMove> moves, double bytes_per_second = 0);
+void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes,
+                const FolderOfNode& folder_of, std::span<const FileMove> moves, double bytes_per_second = 0);
 
 }  // namespace longhaul::checkpoint

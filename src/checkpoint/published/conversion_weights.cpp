@@ -28,7 +28,8 @@ struct MixerName {
 std::optional<MixerName> mixer_name(const std::string& name) {
   const size_t at = name.find(kMixer);
   if (!name.starts_with("layers.") || at == std::string::npos) return std::nullopt;
-  MixerName found{.prefix = name.substr(0, at + kMixer.size()), .layer = std::stoll(name.substr(7)), .part = {}};
+  MixerName found{
+      .prefix = name.substr(0, at + kMixer.size()), .layer = std::stoll(name.substr(7)), .part = {}};
   found.part = std::string_view(name).substr(at + kMixer.size());
   for (const std::string_view branch : kBranches) {
     if (found.part.starts_with(branch)) found.part.remove_prefix(branch.size());
@@ -48,7 +49,8 @@ bool ties_keys(const recipe::ModelConfig& model, int64_t layer) {
 
 std::map<std::string, layout::Shape> shapes_of(const recipe::ModelConfig& model) {
   std::map<std::string, layout::Shape> shapes;
-  for (const auto& spec : layout::parameters(model)) shapes.emplace(spec.tensor.name, spec.tensor.global_shape);
+  for (const auto& spec : layout::parameters(model))
+    shapes.emplace(spec.tensor.name, spec.tensor.global_shape);
   return shapes;
 }
 
@@ -77,13 +79,16 @@ void ConversionWeights::require_fitting(const std::string& from) const {
     const auto parts = mixer_name(name);
     if (!parts || !is_projection(parts->part) || parts->part.ends_with(".bias") || source_of(name)) continue;
     const auto there = dense_shapes_.find(parts->prefix + std::string(parts->part));
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "a projection of the converted model has another size than the one that it begins with",
-                 .expected = there == dense_shapes_.end() ? "a projection of that name"
-                                                          : fmt::format("[{}], or a multiple of its rows", fmt::join(there->second, ", ")),
-                 .found = fmt::format("{} [{}]", name, fmt::join(shape, ", ")),
-                 .where = fmt::format("--from {} --convert", from),
-                 .hint = "leave heads, head_dim and key_dim of the new mixers out of the recipe: the conversion sets them"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "a projection of the converted model has another size than the one that it begins with",
+         .expected = there == dense_shapes_.end()
+                         ? "a projection of that name"
+                         : fmt::format("[{}], or a multiple of its rows", fmt::join(there->second, ", ")),
+         .found = fmt::format("{} [{}]", name, fmt::join(shape, ", ")),
+         .where = fmt::format("--from {} --convert", from),
+         .hint = "leave heads, head_dim and key_dim of the new mixers out of the recipe: the conversion sets "
+                 "them"});
   }
 }
 
@@ -108,13 +113,15 @@ std::optional<ConversionWeights::Source> ConversionWeights::source_of(const std:
     if (there == dense_shapes_.end()) return std::nullopt;
     const int64_t repeats = repeats_of(there->second, own->second);
     if (repeats == 0) return std::nullopt;
-    return Source{.name = std::move(source), .factor = factor, .repeats = repeats, .head_rows = dense_.head_dim};
+    return Source{
+        .name = std::move(source), .factor = factor, .repeats = repeats, .head_rows = dense_.head_dim};
   };
   if (dense_shapes_.contains(name) && dense_shapes_.at(name) == own->second) return from(name, 1);
   const auto parts = mixer_name(name);
   if (!parts) return std::nullopt;
   if (is_projection(parts->part)) return from(parts->prefix + std::string(parts->part), 1);
-  if (parts->part == kForget && ties_keys(model_, parts->layer)) return from(parts->prefix + "key.weight", -1);
+  if (parts->part == kForget && ties_keys(model_, parts->layer))
+    return from(parts->prefix + "key.weight", -1);
   return std::nullopt;
 }
 
@@ -129,12 +136,14 @@ Tensor ConversionWeights::first_value_of(const StateEntry& entry) {
 Tensor ConversionWeights::box_of(const Tensor& whole, const Source& source, const layout::Rectangle& box) {
   Tensor tensor = whole;
   if (source.repeats > 1) {
-    std::vector<int64_t> by_head = {whole.size(0) / source.head_rows, source.head_rows}, shape = whole.sizes().vec();
+    std::vector<int64_t> by_head = {whole.size(0) / source.head_rows, source.head_rows},
+                         shape = whole.sizes().vec();
     by_head.insert(by_head.end(), shape.begin() + 1, shape.end());
     shape[0] *= source.repeats;
     tensor = whole.view(by_head).repeat_interleave(source.repeats, 0).view(shape);
   }
-  for (size_t d = 0; d < box.offset.size(); ++d) tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
+  for (size_t d = 0; d < box.offset.size(); ++d)
+    tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d], box.length[d]);
   return source.factor == 1 ? tensor : tensor.mul(source.factor);
 }
 
@@ -148,15 +157,17 @@ std::string ConversionWeights::text() const {
     layers[name].push_back(layer);
   }
   std::vector<std::string> kinds;
-  for (const auto& [name, which] : layers) kinds.push_back(fmt::format("{} in layers {}", name, layers_text(which)));
+  for (const auto& [name, which] : layers)
+    kinds.push_back(fmt::format("{} in layers {}", name, layers_text(which)));
   int64_t copied = 0, all = 0;
   for (const auto& [name, shape] : shapes_) {
     const int64_t elements = layout::volume(shape);
     all += elements;
     if (source_of(name)) copied += elements;
   }
-  return fmt::format("a softmax transformer becomes {}; {:.2f} % of its {} weights are copied, {} begin anew", fmt::join(kinds, ", "),
-                     100.0 * static_cast<double>(copied) / static_cast<double>(all), all, all - copied);
+  return fmt::format("a softmax transformer becomes {}; {:.2f} % of its {} weights are copied, {} begin anew",
+                     fmt::join(kinds, ", "), 100.0 * static_cast<double>(copied) / static_cast<double>(all),
+                     all, all - copied);
 }
 
 }  // namespace longhaul::checkpoint

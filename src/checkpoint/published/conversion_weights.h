@@ -1,8 +1,8 @@
 // ConversionWeights: which weights of a softmax transformer a converted model begins with
 // (recipe/architecture/conversion.h; SpikingBrain, docs/sources/spikingbrain.md §2.3).
 //
-//   queries, keys, values, output   copied; where the new mixer has a key and a value for each query head, those of a
-//                                   group are copied to all its heads
+//   queries, keys, values, output   copied; where the new mixer has a key and a value for each query head,
+//                                   those of a group are copied to all its heads
 //   forget gates of hgrn2 and of
 //   gla with tied keys              minus the keys: the gate is σ(x Wf), so the key is 1 − σ(−x Wk) = σ(x Wk)
 //   short convolutions              the token itself alone, so that they change nothing at first
@@ -25,7 +25,8 @@ class ConversionWeights {
  public:
   // `model`: what `dense` becomes, as its recipe has it.
   ConversionWeights(const recipe::ModelConfig& dense, const recipe::ModelConfig& model);
-  // kUsage: a projection of the model has another size than that of `dense`. `from`: where that is, for the error.
+  // kUsage: a projection of the model has another size than that of `dense`. `from`: where that is, for the
+  // error.
   void require_fitting(const std::string& from) const;
 
   // The model as far as it must equal `dense`: with the mixers that `dense` has.
@@ -40,7 +41,8 @@ class ConversionWeights {
   };
   // Nothing: the tensor is not copied.
   std::optional<Source> source_of(const std::string& name) const;
-  // The value that the box of `entry` begins with when it is neither copied nor drawn; undefined: as it was drawn.
+  // The value that the box of `entry` begins with when it is neither copied nor drawn; undefined: as it was
+  // drawn.
   static Tensor first_value_of(const StateEntry& entry);
   // `whole` [rows, …]: the tensor called source.name. The box of the new tensor that it becomes.
   static Tensor box_of(const Tensor& whole, const Source& source, const layout::Rectangle& box);

@@ -38,9 +38,10 @@ struct Planned {
   const layout::Shape& shape() const { return tensor != nullptr ? tensor->shape : buffer->shape; }
 };
 
-ScalarType dtype_for(const model::PublicTensor& tensor, const storage::Checkpoint& checkpoint, std::optional<ScalarType> asked,
-                     std::string_view usual) {
-  if (asked) return *asked == at::kBFloat16 && tensor.dtype == "fp32" && usual == "bf16" ? at::kFloat : *asked;
+ScalarType dtype_for(const model::PublicTensor& tensor, const storage::Checkpoint& checkpoint,
+                     std::optional<ScalarType> asked, std::string_view usual) {
+  if (asked)
+    return *asked == at::kBFloat16 && tensor.dtype == "fp32" && usual == "bf16" ? at::kFloat : *asked;
   ScalarType widest = at::kBFloat16;
   bool first = true;
   for (const model::PublicPiece& piece : tensor.pieces) {
@@ -51,7 +52,8 @@ ScalarType dtype_for(const model::PublicTensor& tensor, const storage::Checkpoin
   return widest;
 }
 
-std::vector<Planned> plan(const std::vector<model::PublicTensor>& tensors, const storage::Checkpoint& checkpoint,
+std::vector<Planned> plan(const std::vector<model::PublicTensor>& tensors,
+                          const storage::Checkpoint& checkpoint,
                           const std::vector<model::PublicBuffer>& buffers, std::optional<ScalarType> asked) {
   std::vector<Planned> planned;
   const auto bytes_of = [](const layout::Shape& shape, ScalarType dtype) {
@@ -98,7 +100,8 @@ void write_file(storage::FileSystem& files, const fs::path& path, const std::vec
   storage::SafetensorsWriter writer(files, path, std::move(infos), {{"format", "pt"}});
   for (const storage::TensorInfo& info : writer.tensors()) {
     const Tensor tensor = made(checkpoint, *by_name.at(info.name));
-    writer.write({static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
+    writer.write(
+        {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())});
     progress(info.bytes());
   }
   writer.finish();
@@ -115,7 +118,8 @@ nlohmann::ordered_json token_ids(const data::Tokenizer& tokenizer) {
 }
 
 // The tokenizer of a model that was trained here, with what other programs look for beside it.
-std::vector<std::string> write_tokenizer(storage::FileSystem& files, const fs::path& folder, const data::Tokenizer& tokenizer) {
+std::vector<std::string> write_tokenizer(storage::FileSystem& files, const fs::path& folder,
+                                         const data::Tokenizer& tokenizer) {
   nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   const std::vector<int32_t> beginning = tokenizer.beginning();
   if (!beginning.empty()) config["bos_token"] = *tokenizer.token_of(beginning.front());
@@ -134,13 +138,16 @@ std::optional<data::Tokenizer> own_tokenizer(const fs::path& run, const recipe::
 }
 
 // What was carried along stays but for what says how the model computes, which is the checkpoint's.
-nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const model::Family& family, const fs::path& carried,
-                                   const std::optional<data::Tokenizer>& tokenizer) {
+nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const model::Family& family,
+                                   const fs::path& carried, const std::optional<data::Tokenizer>& tokenizer) {
   nlohmann::ordered_json json;
   if (fs::exists(carried)) {
-    const std::string text = storage::read_small_file(storage::local_file_system(), carried, ExitCode::kData, 16 << 20);
+    const std::string text =
+        storage::read_small_file(storage::local_file_system(), carried, ExitCode::kData, 16 << 20);
     json = nlohmann::ordered_json::parse(model::json_of_python(text), nullptr, false);
-    const bool same = json.is_object() && std::ranges::find(family.model_types, json.value("model_type", "")) != family.model_types.end();
+    const bool same =
+        json.is_object() &&
+        std::ranges::find(family.model_types, json.value("model_type", "")) != family.model_types.end();
     if (!same) json = nlohmann::ordered_json::object();
   }
   if (!json.contains("architectures")) json["architectures"] = {family.architectures.front()};
@@ -164,9 +171,11 @@ void say_dtype(nlohmann::ordered_json& json, ScalarType dtype) {
 }  // namespace
 
 ExportReport export_model(const fs::path& path, const fs::path& out, std::optional<ScalarType> dtype,
-                          const std::function<void(int64_t, int64_t)>& progress, const std::string& asked_family) {
+                          const std::function<void(int64_t, int64_t)>& progress,
+                          const std::string& asked_family) {
   storage::FileSystem& files = storage::local_file_system();
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
+  const storage::Checkpoint checkpoint =
+      storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
   require_without_adapters(recipe.model, checkpoint.folder());
   recipe::ModelConfig saved = recipe.model;
@@ -175,14 +184,19 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
   const model::Family& family = *model::find_family(config.family);
   const auto& environment = checkpoint.manifest().environment;
   const bool imported = environment.is_object() && environment.value("imported_family", "") == config.family;
-  const auto tensors = model::public_tensors(config, imported ? environment.value("imported_layout", "") : "");
+  const auto tensors =
+      model::public_tensors(config, imported ? environment.value("imported_layout", "") : "");
   const fs::path run = fs::weakly_canonical(checkpoint.folder()).parent_path().parent_path();
   const std::optional<data::Tokenizer> tokenizer = own_tokenizer(run, recipe);
-  nlohmann::ordered_json json = config_json(config, family, run / kPublishedBeside / "config.json", tokenizer);
-  // Where nothing is said a reader takes the family's default, which may be shorter or far longer than what was trained.
-  if (config.max_positions == 0 && config.position == recipe::Position::kRotary && !json.contains("max_position_embeddings"))
+  nlohmann::ordered_json json =
+      config_json(config, family, run / kPublishedBeside / "config.json", tokenizer);
+  // Where nothing is said a reader takes the family's default, which may be shorter or far longer than what
+  // was trained.
+  if (config.max_positions == 0 && config.position == recipe::Position::kRotary &&
+      !json.contains("max_position_embeddings"))
     json["max_position_embeddings"] = recipe.train.sequence;
-  const auto buffers = family.buffers != nullptr ? family.buffers(config, json) : std::vector<model::PublicBuffer>();
+  const auto buffers =
+      family.buffers != nullptr ? family.buffers(config, json) : std::vector<model::PublicBuffer>();
   const std::vector<Planned> planned = plan(tensors, checkpoint, buffers, dtype);
   say_dtype(json, planned.front().dtype);
   ExportReport report{.family = config.family,
@@ -196,12 +210,14 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
   NewFolder folder(files, out, "--out");
   report.carried = carry_files(files, run / kPublishedBeside, folder.path());
   if (tokenizer) report.carried = write_tokenizer(files, folder.path(), *tokenizer);
-  for (const std::string& name : write_chat_files(files, folder.path(), run, recipe)) report.carried.push_back(name);
+  for (const std::string& name : write_chat_files(files, folder.path(), run, recipe))
+    report.carried.push_back(name);
   const auto groups = in_files(planned);
   report.files = groups.size();
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   for (size_t i = 0; i < groups.size(); ++i) {
-    const std::string name = file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
+    const std::string name =
+        file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
     write_file(files, folder.path() / name, groups[i], checkpoint, [&](int64_t bytes) {
       if (progress) progress(bytes, report.bytes);
     });

@@ -29,7 +29,9 @@ struct ExportReport {
 // longhaul) is written as the first family whose files can hold it. kUsage when no family can, or when the
 // requested one cannot. For a model that was trained here, the files name the token that begins a text, the
 // tokens that end it, and the context length that it was trained with.
-ExportReport export_model(const std::filesystem::path& checkpoint, const std::filesystem::path& out, std::optional<ScalarType> dtype,
-                          const std::function<void(int64_t done, int64_t total)>& progress = {}, const std::string& family = "");
+ExportReport export_model(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                          std::optional<ScalarType> dtype,
+                          const std::function<void(int64_t done, int64_t total)>& progress = {},
+                          const std::string& family = "");
 
 }  // namespace longhaul::checkpoint

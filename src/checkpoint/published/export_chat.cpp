@@ -25,7 +25,8 @@ std::string text_of_file(storage::FileSystem& files, const fs::path& path, int64
 
 // With `end` in front of the ids that end a text.
 std::string with_end(const std::string& generation, int32_t end) {
-  ordered_json json = generation.empty() ? ordered_json::object() : ordered_json::parse(generation, nullptr, false);
+  ordered_json json =
+      generation.empty() ? ordered_json::object() : ordered_json::parse(generation, nullptr, false);
   if (!json.is_object()) json = ordered_json::object();
   ordered_json ids = ordered_json::array({end});
   const ordered_json before = json.contains("eos_token_id") ? json["eos_token_id"] : ordered_json();
@@ -38,8 +39,8 @@ std::string with_end(const std::string& generation, int32_t end) {
 
 }  // namespace
 
-std::vector<std::string> write_chat_files(storage::FileSystem& files, const fs::path& folder, const fs::path& run,
-                                          const recipe::Recipe& recipe) {
+std::vector<std::string> write_chat_files(storage::FileSystem& files, const fs::path& folder,
+                                          const fs::path& run, const recipe::Recipe& recipe) {
   std::vector<std::string> fresh;
   const auto write = [&](const char* name, const std::string& text) {
     if (!files.exists(folder / name)) fresh.emplace_back(name);
@@ -47,7 +48,8 @@ std::vector<std::string> write_chat_files(storage::FileSystem& files, const fs::
   };
   if (files.exists(run / kPublishedBeside)) {
     const std::string own = text_of_file(files, run / "tokenizer.json", kMostTokenizerFile);
-    if (!own.empty() && own != text_of_file(files, folder / "tokenizer.json", kMostTokenizerFile)) write("tokenizer.json", own);
+    if (!own.empty() && own != text_of_file(files, folder / "tokenizer.json", kMostTokenizerFile))
+      write("tokenizer.json", own);
   }
   const std::string source = text_of_file(files, run / kTemplateOfRun, kMostSmallFile);
   if (source.empty()) return fresh;

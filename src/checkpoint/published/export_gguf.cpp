@@ -47,7 +47,8 @@ Tensor ordered(const Tensor& tensor, const GgufPart& part) {
 // A tensor in fp32 as bytes of the type.
 void write_tensor(storage::GgufWriter& writer, const Tensor& values, GgufType type, const std::string& name) {
   const auto bytes_of = [](const Tensor& tensor) {
-    return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes()));
+    return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()),
+                     static_cast<size_t>(tensor.nbytes()));
   };
   const double largest = values.abs().max().item<double>();
   if (!std::isfinite(largest)) refuse_large(name, largest, "any type");
@@ -65,7 +66,8 @@ void write_tensor(storage::GgufWriter& writer, const Tensor& values, GgufType ty
 void write_part(storage::GgufWriter& writer, const GgufPart& part, const storage::Checkpoint& checkpoint) {
   if (part.from.empty()) return writer.write(std::as_bytes(std::span(part.values)));
   for (const model::PublicTensor* tensor : part.from) {
-    write_tensor(writer, ordered(read_public(checkpoint, *tensor, at::kFloat), part), part.tensor.type, part.tensor.name);
+    write_tensor(writer, ordered(read_public(checkpoint, *tensor, at::kFloat), part), part.tensor.type,
+                 part.tensor.name);
   }
 }
 
@@ -82,7 +84,8 @@ void refuse_taken(const storage::FileSystem& files, const fs::path& out) {
 }  // namespace
 
 void quantize_q8_0(std::span<const float> values, std::span<std::byte> blocks) {
-  LONGHAUL_ASSERT(values.size() % storage::kQ8Block == 0 && blocks.size() == values.size() / storage::kQ8Block * storage::kQ8BlockBytes);
+  LONGHAUL_ASSERT(values.size() % storage::kQ8Block == 0 &&
+                  blocks.size() == values.size() / storage::kQ8Block * storage::kQ8BlockBytes);
   std::byte* to = blocks.data();
   for (size_t begin = 0; begin < values.size(); begin += storage::kQ8Block) {
     float largest = 0;
@@ -96,17 +99,20 @@ void quantize_q8_0(std::span<const float> values, std::span<std::byte> blocks) {
   }
 }
 
-GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type, const std::function<void(int64_t, int64_t)>& progress,
+GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type,
+                       const std::function<void(int64_t, int64_t)>& progress,
                        const std::string& asked_family) {
   storage::FileSystem& files = storage::local_file_system();
   refuse_taken(files, out);
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
+  const storage::Checkpoint checkpoint =
+      storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
   require_without_adapters(recipe.model, checkpoint.folder());
   recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // modules that predict further ahead stay here
   const recipe::ModelConfig config = in_its_family(saved, asked_family);
-  GgufReport report{.family = config.family, .architecture = gguf_architecture(config), .step = checkpoint.manifest().step};
+  GgufReport report{
+      .family = config.family, .architecture = gguf_architecture(config), .step = checkpoint.manifest().step};
   const auto tensors = model::public_tensors(config);
   const std::vector<GgufPart> parts = gguf_parts(config, tensors, type);
   storage::GgufFields fields = gguf_model_fields(config, recipe.train.sequence);
@@ -114,7 +120,8 @@ GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type,
   fields.emplace_back("general.file_type", uint32_t{type == GgufType::kF16 ? 1U : 7U});
   const fs::path run = fs::weakly_canonical(checkpoint.folder()).parent_path().parent_path();
   // The file has a row for each of its tokens.
-  if (const auto tokenizer = run_tokenizer(run, recipe); tokenizer && tokenizer->vocabulary() <= config.vocabulary) {
+  if (const auto tokenizer = run_tokenizer(run, recipe);
+      tokenizer && tokenizer->vocabulary() <= config.vocabulary) {
     for (auto& field : gguf_tokenizer_fields(*tokenizer, config.vocabulary, run)) {
       report.chat_template = report.chat_template || field.first == "tokenizer.chat_template";
       fields.push_back(std::move(field));

@@ -18,10 +18,12 @@ struct GgufReport {
   bool tokenizer = false, chat_template = false;
 };
 
-// kUsage when llama.cpp has no such model (gguf_names.h) or tokenizer (gguf_tokenizer.h), or the name is taken;
-// kNumeric when a weight does not fit into f16.
-GgufReport export_gguf(const std::filesystem::path& checkpoint, const std::filesystem::path& out, storage::GgufType type,
-                       const std::function<void(int64_t done, int64_t total)>& progress = {}, const std::string& family = "");
+// kUsage when llama.cpp has no such model (gguf_names.h) or tokenizer (gguf_tokenizer.h), or the name is
+// taken; kNumeric when a weight does not fit into f16.
+GgufReport export_gguf(const std::filesystem::path& checkpoint, const std::filesystem::path& out,
+                       storage::GgufType type,
+                       const std::function<void(int64_t done, int64_t total)>& progress = {},
+                       const std::string& family = "");
 
 // Blocks of 32 numbers as a scale in f16 and signed bytes: q = round(x / d), d = largest |x| / 127.
 void quantize_q8_0(std::span<const float> values, std::span<std::byte> blocks);

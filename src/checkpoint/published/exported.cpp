@@ -19,7 +19,8 @@ recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string&
     recipe::check_family(config, problems);
     if (problems.empty()) return config;
     std::string reasons;
-    for (const recipe::Problem& problem : problems) reasons += (reasons.empty() ? "" : "\n  ") + problem.reason;
+    for (const recipe::Problem& problem : problems)
+      reasons += (reasons.empty() ? "" : "\n  ") + problem.reason;
     throw Error({.code = ExitCode::kUsage,
                  .what = fmt::format("files of the family {} cannot hold this model", asked),
                  .expected = "a model as the family describes it",
@@ -45,26 +46,29 @@ recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string&
 
 void require_without_adapters(const recipe::ModelConfig& config, const fs::path& checkpoint) {
   if (!config.lora.wanted()) return;
-  throw Error(
-      {.code = ExitCode::kUsage,
-       .what = "the model has adapters beside its weights",
-       .expected = "a model without adapters",
-       .found = fmt::format("lora.rank = {}", config.lora.rank),
-       .where = checkpoint.string(),
-       .hint = "`longhaul checkpoint merge RUN DIR` adds them into the weights; `longhaul export RUN --adapter DIR` writes them alone"});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the model has adapters beside its weights",
+               .expected = "a model without adapters",
+               .found = fmt::format("lora.rank = {}", config.lora.rank),
+               .where = checkpoint.string(),
+               .hint = "`longhaul checkpoint merge RUN DIR` adds them into the weights; `longhaul export RUN "
+                       "--adapter DIR` writes them alone"});
 }
 
 namespace {
 
-Tensor read_box(const storage::Checkpoint& checkpoint, const std::string& logical, const layout::Rectangle& box) {
+Tensor read_box(const storage::Checkpoint& checkpoint, const std::string& logical,
+                const layout::Rectangle& box) {
   const Tensor out = at::empty(box.length, scalar_type(checkpoint.at(logical).dtype, logical));
-  checkpoint.read(logical, box, {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
+  checkpoint.read(logical, box,
+                  {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
   return out;
 }
 
 }  // namespace
 
-Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTensor& tensor, ScalarType dtype) {
+Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTensor& tensor,
+                   ScalarType dtype) {
   const auto read = [&](const model::PublicPiece& piece) {
     const Tensor box = read_box(checkpoint, piece.logical, piece.of_logical);
     return piece.transposed ? box.t() : box;
@@ -85,7 +89,8 @@ std::optional<data::Tokenizer> run_tokenizer(const fs::path& run, const recipe::
   if (!fs::exists(run / "tokenizer.json")) return std::nullopt;
   const data::Tokenizer tokenizer = data::Tokenizer::load(run / "tokenizer.json");
   const data::Tokenizer with_roles = tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
-  return data::role_without_row(with_roles, recipe.model.vocabulary) ? std::nullopt : std::optional(with_roles);
+  return data::role_without_row(with_roles, recipe.model.vocabulary) ? std::nullopt
+                                                                     : std::optional(with_roles);
 }
 
 }  // namespace longhaul::checkpoint

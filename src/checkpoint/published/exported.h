@@ -1,5 +1,5 @@
-// The parts that both exports share (export.h, export_gguf.h): the family whose names a model's tensors get, public
-// tensors read from a checkpoint one at a time, and the tokenizer of a run.
+// The parts that both exports share (export.h, export_gguf.h): the family whose names a model's tensors get,
+// public tensors read from a checkpoint one at a time, and the tokenizer of a run.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,8 @@ recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string&
 void require_without_adapters(const recipe::ModelConfig& config, const std::filesystem::path& checkpoint);
 
 // The whole tensor; needs the memory of two of them at most.
-Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTensor& tensor, ScalarType dtype);
+Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTensor& tensor,
+                   ScalarType dtype);
 
 // The tokenizer of a run; none: it has none, or its model reads other ids (train.task = recall).
 std::optional<data::Tokenizer> run_tokenizer(const std::filesystem::path& run, const recipe::Recipe& recipe);

@@ -26,40 +26,42 @@ namespace {
                .hint = "export CKPT --out DIR writes the files of the model's own family"});
 }
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kArchitectures{{{"llama", "llama"},
-                                                                                       {"mistral", "llama"},
-                                                                                       {"mixtral", "llama"},
-                                                                                       {"qwen2", "qwen2"},
-                                                                                       {"qwen3", "qwen3"},
-                                                                                       {"qwen2_moe", "qwen2moe"},
-                                                                                       {"qwen3_moe", "qwen3moe"},
-                                                                                       {"gpt2", "gpt2"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kArchitectures{
+    {{"llama", "llama"},
+     {"mistral", "llama"},
+     {"mixtral", "llama"},
+     {"qwen2", "qwen2"},
+     {"qwen3", "qwen3"},
+     {"qwen2_moe", "qwen2moe"},
+     {"qwen3_moe", "qwen3moe"},
+     {"gpt2", "gpt2"}}};
 
 // The names of a public layer's tensors, without "weight" and "bias".
 const std::map<std::string, std::string, std::less<>>& layer_names() {
-  static const std::map<std::string, std::string, std::less<>> kNames{{"input_layernorm", "attn_norm"},
-                                                                      {"post_attention_layernorm", "ffn_norm"},
-                                                                      {"self_attn.q_proj", "attn_q"},
-                                                                      {"self_attn.k_proj", "attn_k"},
-                                                                      {"self_attn.v_proj", "attn_v"},
-                                                                      {"self_attn.o_proj", "attn_output"},
-                                                                      {"self_attn.q_norm", "attn_q_norm"},
-                                                                      {"self_attn.k_norm", "attn_k_norm"},
-                                                                      {"mlp.gate_proj", "ffn_gate"},
-                                                                      {"mlp.up_proj", "ffn_up"},
-                                                                      {"mlp.down_proj", "ffn_down"},
-                                                                      {"mlp.gate", "ffn_gate_inp"},
-                                                                      {"block_sparse_moe.gate", "ffn_gate_inp"},
-                                                                      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-                                                                      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-                                                                      {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
-                                                                      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-                                                                      {"ln_1", "attn_norm"},
-                                                                      {"ln_2", "ffn_norm"},
-                                                                      {"attn.c_attn", "attn_qkv"},
-                                                                      {"attn.c_proj", "attn_output"},
-                                                                      {"mlp.c_fc", "ffn_up"},
-                                                                      {"mlp.c_proj", "ffn_down"}};
+  static const std::map<std::string, std::string, std::less<>> kNames{
+      {"input_layernorm", "attn_norm"},
+      {"post_attention_layernorm", "ffn_norm"},
+      {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.o_proj", "attn_output"},
+      {"self_attn.q_norm", "attn_q_norm"},
+      {"self_attn.k_norm", "attn_k_norm"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate", "ffn_gate_inp"},
+      {"block_sparse_moe.gate", "ffn_gate_inp"},
+      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+      {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+      {"ln_1", "attn_norm"},
+      {"ln_2", "ffn_norm"},
+      {"attn.c_attn", "attn_qkv"},
+      {"attn.c_proj", "attn_output"},
+      {"mlp.c_fc", "ffn_up"},
+      {"mlp.c_proj", "ffn_down"}};
   return kNames;
 }
 
@@ -85,7 +87,8 @@ std::string gguf_name(std::string_view name) {
   if (name.starts_with("transformer.")) name.remove_prefix(12);
   const size_t dot = name.rfind('.');
   const std::string_view stem = name.substr(0, dot), kind = name.substr(dot + 1);
-  if (const auto found = model_names().find(stem); found != model_names().end()) return fmt::format("{}.{}", found->second, kind);
+  if (const auto found = model_names().find(stem); found != model_names().end())
+    return fmt::format("{}.{}", found->second, kind);
   const std::string_view layers = stem.starts_with("model.layers.") ? "model.layers." : "h.";
   if (stem.starts_with(layers)) {
     const std::string_view inside = stem.substr(layers.size());
@@ -101,7 +104,9 @@ std::string gguf_name(std::string_view name) {
   refuse("tensors of the families that llama.cpp knows", std::string(name));
 }
 
-bool stays_fp32(std::string_view name) { return name.find("ffn_gate_inp") != std::string_view::npos || name.starts_with("position_embd"); }
+bool stays_fp32(std::string_view name) {
+  return name.find("ffn_gate_inp") != std::string_view::npos || name.starts_with("position_embd");
+}
 
 GgufType type_of(const storage::GgufTensor& tensor, GgufType wanted) {
   if (tensor.shape.size() == 1 || stays_fp32(tensor.name)) return GgufType::kF32;
@@ -113,7 +118,8 @@ GgufOrder order_of(const ModelConfig& config, std::string_view name, size_t rank
     const bool stored_by_input = rank == 2 && name.starts_with("blk.");
     return stored_by_input ? GgufOrder::kTransposed : GgufOrder::kAsIs;
   }
-  const bool rotated = name.find(".attn_q.") != std::string_view::npos || name.find(".attn_k.") != std::string_view::npos;
+  const bool rotated =
+      name.find(".attn_q.") != std::string_view::npos || name.find(".attn_k.") != std::string_view::npos;
   return rotated && gguf_architecture(config) == "llama" ? GgufOrder::kPairs : GgufOrder::kAsIs;
 }
 
@@ -133,7 +139,8 @@ void check_experts(const ModelConfig& config, const std::string& architecture) {
 std::vector<float> frequency_factors(const ModelConfig& config) {
   recipe::SoftmaxOptions plain = config.softmax;
   plain.rotary_scaling = recipe::RotaryScaling::kNone;
-  const std::vector<double> scaled = config.softmax.rotary_frequencies(), unscaled = plain.rotary_frequencies();
+  const std::vector<double> scaled = config.softmax.rotary_frequencies(),
+                            unscaled = plain.rotary_frequencies();
   std::vector<float> factors;
   for (size_t i = 0; i < scaled.size(); ++i) factors.push_back(static_cast<float>(unscaled[i] / scaled[i]));
   return factors;
@@ -142,7 +149,8 @@ std::vector<float> frequency_factors(const ModelConfig& config) {
 }  // namespace
 
 std::string gguf_architecture(const ModelConfig& config) {
-  const auto* const found = std::ranges::find(kArchitectures, config.family, [](const auto& each) { return each.first; });
+  const auto* const found =
+      std::ranges::find(kArchitectures, config.family, [](const auto& each) { return each.first; });
   if (found == kArchitectures.end()) {
     std::string known;
     for (const auto& each : kArchitectures) known += (known.empty() ? "" : ", ") + std::string(each.first);
@@ -154,13 +162,15 @@ std::string gguf_architecture(const ModelConfig& config) {
            fmt::format("model.windows = {}", fmt::join(config.softmax.windows, ", ")));
   }
   if (architecture != "gpt2" && config.softmax.rotary_dim != config.head_dim) {
-    refuse(fmt::format("heads that are rotated whole: model.rotary_dim = {}", config.head_dim), std::to_string(config.softmax.rotary_dim));
+    refuse(fmt::format("heads that are rotated whole: model.rotary_dim = {}", config.head_dim),
+           std::to_string(config.softmax.rotary_dim));
   }
   check_experts(config, architecture);
   return architecture;
 }
 
-std::vector<GgufPart> gguf_parts(const ModelConfig& config, const std::vector<model::PublicTensor>& tensors, GgufType type) {
+std::vector<GgufPart> gguf_parts(const ModelConfig& config, const std::vector<model::PublicTensor>& tensors,
+                                 GgufType type) {
   std::vector<GgufPart> parts;
   std::map<std::string, size_t> stacks;  // of experts: their place in parts
   for (const model::PublicTensor& tensor : tensors) {
@@ -168,7 +178,9 @@ std::vector<GgufPart> gguf_parts(const ModelConfig& config, const std::vector<mo
     if (name.find("_exps.") != std::string::npos) {
       const auto [found, fresh] = stacks.emplace(name, parts.size());
       if (fresh) {
-        parts.push_back({.tensor = {.name = name, .shape = {0, tensor.shape[0], tensor.shape[1]}}, .from = {}, .values = {}});
+        parts.push_back({.tensor = {.name = name, .shape = {0, tensor.shape[0], tensor.shape[1]}},
+                         .from = {},
+                         .values = {}});
         parts.back().tensor.type = type_of(parts.back().tensor, type);
       }
       ++parts[found->second].tensor.shape[0];
@@ -195,10 +207,15 @@ std::vector<GgufPart> gguf_parts(const ModelConfig& config, const std::vector<mo
 
 storage::GgufFields gguf_model_fields(const ModelConfig& config, int64_t positions) {
   const std::string name = gguf_architecture(config);
-  storage::GgufFields fields{
-      {"general.architecture", name}, {"general.type", std::string("model")}, {"general.quantization_version", uint32_t{2}}};
-  const auto count = [&](const char* key, int64_t value) { fields.emplace_back(name + "." + key, static_cast<uint32_t>(value)); };
-  const auto number = [&](const char* key, double value) { fields.emplace_back(name + "." + key, static_cast<float>(value)); };
+  storage::GgufFields fields{{"general.architecture", name},
+                             {"general.type", std::string("model")},
+                             {"general.quantization_version", uint32_t{2}}};
+  const auto count = [&](const char* key, int64_t value) {
+    fields.emplace_back(name + "." + key, static_cast<uint32_t>(value));
+  };
+  const auto number = [&](const char* key, double value) {
+    fields.emplace_back(name + "." + key, static_cast<float>(value));
+  };
   count("context_length", config.max_positions > 0 ? config.max_positions : positions);
   count("embedding_length", config.hidden);
   count("block_count", config.layers);

@@ -1,5 +1,5 @@
-// The content of a model's GGUF file, as llama.cpp reads it: its names and orders for the tensors of a family,
-// and the fields that say what the model computes.
+// The content of a model's GGUF file, as llama.cpp reads it: its names and orders for the tensors of a
+// family, and the fields that say what the model computes.
 #pragma once
 
 #include <string>
@@ -31,10 +31,10 @@ struct GgufPart {
 // weighted in another way, other norms.
 std::string gguf_architecture(const recipe::ModelConfig& config);
 
-// All tensors, in the order of the public ones. type: of matrices; vectors, routers and learned positions stay
-// fp32, and matrices whose rows do not divide into blocks of 32 are f16 instead of q8_0.
-std::vector<GgufPart> gguf_parts(const recipe::ModelConfig& config, const std::vector<model::PublicTensor>& tensors,
-                                 storage::GgufType type);
+// All tensors, in the order of the public ones. type: of matrices; vectors, routers and learned positions
+// stay fp32, and matrices whose rows do not divide into blocks of 32 are f16 instead of q8_0.
+std::vector<GgufPart> gguf_parts(const recipe::ModelConfig& config,
+                                 const std::vector<model::PublicTensor>& tensors, storage::GgufType type);
 
 // positions: the context length that is said where the model has no max_positions.
 storage::GgufFields gguf_model_fields(const recipe::ModelConfig& config, int64_t positions);

@@ -21,13 +21,13 @@ namespace {
 constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 
 [[noreturn]] void refuse(const std::string& found) {
-  throw Error(
-      {.code = ExitCode::kUsage,
-       .what = "llama.cpp has no tokenizer that splits texts as the model's does",
-       .expected = "byte-level BPE with the rules of GPT-2, Llama 3 or Qwen 2, or SentencePiece's BPE with bytes for what is unknown",
-       .found = found,
-       .where = "--gguf",
-       .hint = "export CKPT --out DIR writes tokenizer.json as it is"});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "llama.cpp has no tokenizer that splits texts as the model's does",
+               .expected = "byte-level BPE with the rules of GPT-2, Llama 3 or Qwen 2, or SentencePiece's "
+                           "BPE with bytes for what is unknown",
+               .found = found,
+               .where = "--gguf",
+               .hint = "export CKPT --out DIR writes tokenizer.json as it is"});
 }
 
 // The patterns and the flags of a pre-tokenizer, however it is nested.
@@ -39,7 +39,8 @@ void collect(const Json& definition, std::vector<std::string>& types, std::vecto
     return;
   }
   types.push_back(type);
-  if (type == "Split" && definition.at("pattern").contains("Regex")) patterns.push_back(definition["pattern"]["Regex"].get<std::string>());
+  if (type == "Split" && definition.at("pattern").contains("Regex"))
+    patterns.push_back(definition["pattern"]["Regex"].get<std::string>());
   if (type == "ByteLevel" && definition.value("use_regex", true)) patterns.emplace_back(data::kGpt2Pattern);
 }
 
@@ -54,10 +55,12 @@ std::string splitting_of(const Json& definition) {
     if (fallback && metaspace) return "";
     refuse(types.empty() ? "no pre-tokenizer" : fmt::format("{}", fmt::join(types, ", ")));
   }
-  if (patterns.empty() && definition.at("model").at("merges").empty()) return "gpt-2";  // one token a byte, however words are cut
+  // one token a byte, however words are cut
+  if (patterns.empty() && definition.at("model").at("merges").empty()) return "gpt-2";
   if (patterns.size() != 1) refuse(fmt::format("{} patterns", patterns.size()));
   for (const auto& [pattern, name] :
-       {std::pair{data::kGpt2Pattern, "gpt-2"}, std::pair{data::kLlama3Pattern, "llama-bpe"}, std::pair{data::kQwenPattern, "qwen2"}}) {
+       {std::pair{data::kGpt2Pattern, "gpt-2"}, std::pair{data::kLlama3Pattern, "llama-bpe"},
+        std::pair{data::kQwenPattern, "qwen2"}}) {
     if (patterns[0] == pattern) return name;
   }
   refuse(patterns[0]);
@@ -66,7 +69,9 @@ std::string splitting_of(const Json& definition) {
 std::vector<std::string> merges_of(const Json& definition) {
   std::vector<std::string> merges;
   for (const Json& merge : definition.at("model").at("merges")) {
-    merges.push_back(merge.is_string() ? merge.get<std::string>() : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
+    merges.push_back(merge.is_string()
+                         ? merge.get<std::string>()
+                         : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
   }
   return merges;
 }
@@ -88,22 +93,27 @@ std::vector<float> scores_of(const std::vector<std::string>& tokens, const std::
 }
 
 bool begins_with_space(const Json& definition) {
-  const std::string text = definition.value("normalizer", Json()).dump() + definition.value("pre_tokenizer", Json()).dump();
-  return text.find("\"Prepend\"") != std::string::npos || text.find("\"prepend_scheme\":\"first\"") != std::string::npos ||
+  const std::string text =
+      definition.value("normalizer", Json()).dump() + definition.value("pre_tokenizer", Json()).dump();
+  return text.find("\"Prepend\"") != std::string::npos ||
+         text.find("\"prepend_scheme\":\"first\"") != std::string::npos ||
          text.find("\"prepend_scheme\":\"always\"") != std::string::npos;
 }
 
 }  // namespace
 
-storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int64_t rows, const std::filesystem::path& run) {
+storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int64_t rows,
+                                          const std::filesystem::path& run) {
   const Json definition = Json::parse(tokenizer.definition());
   const std::string splitting = splitting_of(definition);
   std::unordered_map<int32_t, bool> added;  // special or not
   if (definition.contains("added_tokens")) {
-    for (const Json& token : definition["added_tokens"]) added[token.at("id").get<int32_t>()] = token.value("special", false);
+    for (const Json& token : definition["added_tokens"])
+      added[token.at("id").get<int32_t>()] = token.value("special", false);
   }
-  const std::string unknown =
-      definition["model"].value("unk_token", Json()).is_string() ? definition["model"]["unk_token"].get<std::string>() : "";
+  const std::string unknown = definition["model"].value("unk_token", Json()).is_string()
+                                  ? definition["model"]["unk_token"].get<std::string>()
+                                  : "";
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
   for (int64_t row = 0; row < rows; ++row) {
@@ -136,7 +146,8 @@ storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int6
     break;
   }
   const std::vector<int32_t> beginning = tokenizer.beginning();
-  if (!beginning.empty()) fields.emplace_back("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(beginning.front()));
+  if (!beginning.empty())
+    fields.emplace_back("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(beginning.front()));
   fields.emplace_back("tokenizer.ggml.add_bos_token", !beginning.empty());
   if (const auto format = data::chat::ChatFormat::of_run(run))
     fields.emplace_back("tokenizer.chat_template", format->chat_template().source());

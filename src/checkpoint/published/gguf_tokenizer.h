@@ -10,7 +10,9 @@
 namespace longhaul::checkpoint {
 
 // rows: of the embedding; those without a token get a name of their own and are marked unused. `format_of`:
-// the run folder whose chat template goes along. kUsage for a tokenizer whose splitting llama.cpp does not have.
-storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int64_t rows, const std::filesystem::path& format_of);
+// the run folder whose chat template goes along. kUsage for a tokenizer whose splitting llama.cpp does not
+// have.
+storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int64_t rows,
+                                          const std::filesystem::path& format_of);
 
 }  // namespace longhaul::checkpoint

@@ -8,19 +8,21 @@
 namespace longhaul::checkpoint {
 namespace {
 
-constexpr std::array<std::pair<ScalarType, storage::DType>, 8> kDtypes = {{{at::kDouble, storage::DType::kF64},
-                                                                           {at::kFloat, storage::DType::kF32},
-                                                                           {at::kBFloat16, storage::DType::kBF16},
-                                                                           {at::kHalf, storage::DType::kF16},
-                                                                           {at::kLong, storage::DType::kI64},
-                                                                           {at::kInt, storage::DType::kI32},
-                                                                           {at::kByte, storage::DType::kU8},
-                                                                           {at::kBool, storage::DType::kBool}}};
+constexpr std::array<std::pair<ScalarType, storage::DType>, 8> kDtypes = {
+    {{at::kDouble, storage::DType::kF64},
+     {at::kFloat, storage::DType::kF32},
+     {at::kBFloat16, storage::DType::kBF16},
+     {at::kHalf, storage::DType::kF16},
+     {at::kLong, storage::DType::kI64},
+     {at::kInt, storage::DType::kI32},
+     {at::kByte, storage::DType::kU8},
+     {at::kBool, storage::DType::kBool}}};
 
 }  // namespace
 
 std::string file_name(const std::string& kind, int64_t rank, int64_t writers) {
-  return writers == 1 ? kind + ".safetensors" : fmt::format("{}-{:05}-of-{:05}.safetensors", kind, rank + 1, writers);
+  return writers == 1 ? kind + ".safetensors"
+                      : fmt::format("{}-{:05}-of-{:05}.safetensors", kind, rank + 1, writers);
 }
 
 storage::DType storage_dtype(ScalarType type) {

@@ -15,7 +15,8 @@ inline constexpr const char* kModelFiles = "model";
 inline constexpr const char* kOptimizerFiles = "optimizer";
 inline constexpr const char* kTaskFiles = "task";
 inline constexpr const char* kWeightRole = "weight";
-inline constexpr std::string_view kAheadPrefix = "ahead.";  // weights that training alone needs (model.predict_ahead)
+// weights that training alone needs (model.predict_ahead)
+inline constexpr std::string_view kAheadPrefix = "ahead.";
 // Prefixes of tensor names; weights have none.
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix = "task.";
 
@@ -23,6 +24,7 @@ inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix =
 std::string file_name(const std::string& kind, int64_t rank, int64_t writers);
 
 storage::DType storage_dtype(ScalarType type);
-ScalarType scalar_type(storage::DType dtype, const std::string& tensor);  // kCheckpoint for types that tensors here never have
+// kCheckpoint for types that tensors here never have
+ScalarType scalar_type(storage::DType dtype, const std::string& tensor);
 
 }  // namespace longhaul::checkpoint

@@ -20,8 +20,9 @@ namespace {
 constexpr int64_t kConfigLimitBytes = 16 << 20;
 constexpr const char* kHead = "lm_head.weight";
 
-[[noreturn]] void refuse_tensor(const fs::path& file, const std::string& name, const std::string& what, const std::string& expected,
-                                const std::string& found, const std::string& hint = "") {
+[[noreturn]] void refuse_tensor(const fs::path& file, const std::string& name, const std::string& what,
+                                const std::string& expected, const std::string& found,
+                                const std::string& hint = "") {
   throw Error({.code = ExitCode::kData,
                .what = what,
                .expected = expected,
@@ -35,7 +36,8 @@ nlohmann::json read_json(const storage::FileSystem& files, const fs::path& path)
   const int64_t size = std::min(reader->size(), kConfigLimitBytes + 1);
   std::string text(static_cast<size_t>(size), '\0');
   reader->read_exactly(0, std::as_writable_bytes(std::span(text.data(), text.size())));
-  const nlohmann::json json = nlohmann::json::parse(model::json_of_python(text), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json =
+      nlohmann::json::parse(model::json_of_python(text), nullptr, /*allow_exceptions=*/false);
   if (size > kConfigLimitBytes || json.is_discarded()) {
     throw Error({.code = ExitCode::kData,
                  .what = "the model's configuration cannot be read",
@@ -51,7 +53,8 @@ void require_valid(const recipe::ModelConfig& config, const std::string& where) 
   recipe::LoadedRecipe loaded;
   loaded.recipe.model = config;
   loaded.recipe.data.tokenizer = "tokenizer.json";
-  if (config.max_positions > 0) loaded.recipe.train.sequence = std::min(loaded.recipe.train.sequence, config.max_positions);
+  if (config.max_positions > 0)
+    loaded.recipe.train.sequence = std::min(loaded.recipe.train.sequence, config.max_positions);
   try {
     recipe::load_text(recipe::to_toml(loaded), where);
   } catch (const Error& error) {
@@ -86,8 +89,8 @@ void PublishedModel::choose_layout() {
   size_t most = 0;
   for (const model::PublicLayout& layout : family_->layouts) {
     const auto tensors = layout.tensors(config_);
-    const auto there =
-        static_cast<size_t>(std::ranges::count_if(tensors, [&](const auto& each) { return tensors_.find(each.name) != nullptr; }));
+    const auto there = static_cast<size_t>(std::ranges::count_if(
+        tensors, [&](const auto& each) { return tensors_.find(each.name) != nullptr; }));
     if (!public_.empty() && there <= most) continue;
     most = there;
     layout_ = layout.name;
@@ -95,14 +98,17 @@ void PublishedModel::choose_layout() {
   }
 }
 
-void PublishedModel::refuse_shape(const model::PublicTensor& expected, const storage::TensorInfo& found) const {
-  const bool table = expected.pieces.front().logical == "embedding.weight" || expected.pieces.front().logical == "head.weight";
+void PublishedModel::refuse_shape(const model::PublicTensor& expected,
+                                  const storage::TensorInfo& found) const {
+  const bool table = expected.pieces.front().logical == "embedding.weight" ||
+                     expected.pieces.front().logical == "head.weight";
   const bool rows = table && found.shape.size() == 2 && found.shape[1] == expected.shape[1];
-  refuse_tensor(tensors_.file_of(expected.name), expected.name,
-                rows ? "the table has another number of rows than the configuration's vocab_size"
-                     : "a tensor has another shape than the configuration says",
-                layout::shape_text(expected.shape), layout::shape_text(found.shape),
-                rows ? fmt::format("\"vocab_size\": {} in config.json, if the weights are right", found.shape[0]) : "");
+  refuse_tensor(
+      tensors_.file_of(expected.name), expected.name,
+      rows ? "the table has another number of rows than the configuration's vocab_size"
+           : "a tensor has another shape than the configuration says",
+      layout::shape_text(expected.shape), layout::shape_text(found.shape),
+      rows ? fmt::format("\"vocab_size\": {} in config.json, if the weights are right", found.shape[0]) : "");
 }
 
 // A name of the folder that is this one with something in front, or this one without; empty: none.
@@ -128,22 +134,28 @@ void PublishedModel::match_tensors() {
   if (!missing.empty()) {
     const bool only_head = missing.size() == 1 && missing.front() == kHead;
     const std::vector<std::string> names = tensors_.names();
-    const std::string wrapped = wrapped_name(missing.front()), near = nearest_spelling(missing.front(), names);
-    const std::string shown = !wrapped.empty() ? wrapped : !near.empty() ? near : names.empty() ? "" : names.front();
+    const std::string wrapped = wrapped_name(missing.front()),
+                      near = nearest_spelling(missing.front(), names);
+    const std::string shown = !wrapped.empty() ? wrapped
+                              : !near.empty()  ? near
+                              : names.empty()  ? ""
+                                               : names.front();
     throw Error(
         {.code = ExitCode::kData,
          .what = fmt::format("the folder lacks {} of the model's {} tensors", missing.size(), public_.size()),
          .expected = missing.front(),
          .found = shown.empty()
                       ? "no tensor at all"
-                      : fmt::format("{}, such as {}", counted(static_cast<int64_t>(names.size()), "tensor"), printable(brief(shown, 200))),
+                      : fmt::format("{}, such as {}", counted(static_cast<int64_t>(names.size()), "tensor"),
+                                    printable(brief(shown, 200))),
          .where = tensors_.folder().string(),
-         .hint =
-             only_head ? "where embedding and head are one matrix, config.json must say \"tie_word_embeddings\": true"
-             : wrapped.empty()
-                 ? ""
-                 : "names with something else in front are those of a wrapped model (torch.compile, DistributedDataParallel, adapters) or "
-                   "of a part of one: write it again with the model itself, model.save_pretrained(DIR)"});
+         .hint = only_head ? "where embedding and head are one matrix, config.json must say "
+                             "\"tie_word_embeddings\": true"
+                 : wrapped.empty()
+                     ? ""
+                     : "names with something else in front are those of a wrapped model (torch.compile, "
+                       "DistributedDataParallel, adapters) or "
+                       "of a part of one: write it again with the model itself, model.save_pretrained(DIR)"});
   }
   for (size_t i = 0; i < public_.size(); ++i) {
     for (const model::PublicPiece& piece : public_[i].pieces) sources_[piece.logical].push_back({i, piece});
@@ -159,7 +171,8 @@ void PublishedModel::refuse_unexpected() {
       ignored_tensors_.push_back(name);
       continue;
     }
-    if (name == kHead && config_.tie_embeddings) {  // a second copy of the embedding, or the configuration is wrong
+    // a second copy of the embedding, or the configuration is wrong
+    if (name == kHead && config_.tie_embeddings) {
       const model::PublicTensor& embedding = public_[sources_.at("embedding.weight").front().tensor];
       const storage::TensorInfo &head = *tensors_.find(name), &table = *tensors_.find(embedding.name);
       std::vector<std::byte> a(static_cast<size_t>(head.bytes())), b(static_cast<size_t>(table.bytes()));
@@ -169,27 +182,32 @@ void PublishedModel::refuse_unexpected() {
         ignored_tensors_.push_back(name);
         continue;
       }
-      refuse_tensor(tensors_.file_of(name), name, "the head is not the embedding, though the configuration ties them",
+      refuse_tensor(tensors_.file_of(name), name,
+                    "the head is not the embedding, though the configuration ties them",
                     "the same bytes as " + embedding.name, "others",
                     "\"tie_word_embeddings\": false in config.json, if the weights are right");
     }
     const std::string near = nearest_spelling(name, {known.begin(), known.end()});
     refuse_tensor(tensors_.file_of(name), name, fmt::format("{} models have no such tensor", family_->title),
-                  near.empty() ? "tensors of the model alone" : "tensors of the model alone, such as " + near, brief(name, 200),
-                  "the nearest architecture was taken from config.json; weights of another one, or adapters, must be merged first");
+                  near.empty() ? "tensors of the model alone" : "tensors of the model alone, such as " + near,
+                  brief(name, 200),
+                  "the nearest architecture was taken from config.json; weights of another one, or adapters, "
+                  "must be merged first");
   }
 }
 
 void PublishedModel::check_dtypes() {
   const auto stored = [&](const model::PublicTensor& tensor) {
     const storage::TensorInfo& info = *tensors_.find(tensor.name);
-    const std::optional<ScalarType> type = info.dtype == storage::DType::kF32 || info.dtype == storage::DType::kF16 ||
-                                                   info.dtype == storage::DType::kBF16 || info.dtype == storage::DType::kF64
-                                               ? std::optional(scalar_type(info.dtype, tensor.name))
-                                               : std::nullopt;
+    const std::optional<ScalarType> type =
+        info.dtype == storage::DType::kF32 || info.dtype == storage::DType::kF16 ||
+                info.dtype == storage::DType::kBF16 || info.dtype == storage::DType::kF64
+            ? std::optional(scalar_type(info.dtype, tensor.name))
+            : std::nullopt;
     if (!type) {
-      refuse_tensor(tensors_.file_of(tensor.name), tensor.name, "weights of this dtype are not read", "F32, BF16, F16 or F64",
-                    std::string(storage::name_of(info.dtype)), "quantised weights must be made whole first");
+      refuse_tensor(tensors_.file_of(tensor.name), tensor.name, "weights of this dtype are not read",
+                    "F32, BF16, F16 or F64", std::string(storage::name_of(info.dtype)),
+                    "quantised weights must be made whole first");
     }
     return *type;
   };
@@ -200,7 +218,8 @@ void PublishedModel::check_dtypes() {
   const model::PublicTensor* first = nullptr;
   for (const model::PublicTensor& tensor : public_) {
     const ScalarType type = stored(tensor);
-    const bool may_be_wide = std::ranges::all_of(tensor.pieces, [&](const auto& piece) { return wide.contains(piece.logical); });
+    const bool may_be_wide =
+        std::ranges::all_of(tensor.pieces, [&](const auto& piece) { return wide.contains(piece.logical); });
     if (may_be_wide) continue;
     if (first == nullptr) {
       first = &tensor;
@@ -246,7 +265,8 @@ Tensor PublishedModel::read(const std::string& logical) const {
     const Tensor found = block(source);
     return source.piece.transposed ? found.t() : found;
   };
-  const auto spec = std::ranges::find(specs_, logical, [](const layout::ParameterSpec& each) { return each.tensor.name; });
+  const auto spec =
+      std::ranges::find(specs_, logical, [](const layout::ParameterSpec& each) { return each.tensor.name; });
   LONGHAUL_ASSERT(spec != specs_.end(), "{}", logical);
   const layout::Shape& shape = spec->tensor.global_shape;
   if (sources.size() == 1) return placed(sources.front()).contiguous();
@@ -254,7 +274,8 @@ Tensor PublishedModel::read(const std::string& logical) const {
   for (const Source& source : sources) {
     Tensor into = out;
     for (size_t d = 0; d < shape.size(); ++d) {
-      into = into.narrow(static_cast<int64_t>(d), source.piece.of_logical.offset[d], source.piece.of_logical.length[d]);
+      into = into.narrow(static_cast<int64_t>(d), source.piece.of_logical.offset[d],
+                         source.piece.of_logical.length[d]);
     }
     into.copy_(placed(source));
   }

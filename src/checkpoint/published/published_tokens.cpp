@@ -19,7 +19,8 @@ namespace {
 
 constexpr int64_t kLimitBytes = 16 << 20;
 
-[[noreturn]] void refuse(const fs::path& file, const std::string& field, const std::string& expected, const json& found) {
+[[noreturn]] void refuse(const fs::path& file, const std::string& field, const std::string& expected,
+                         const json& found) {
   throw Error({.code = ExitCode::kData,
                .what = fmt::format("{} of the published model cannot be used", field),
                .expected = expected,
@@ -31,7 +32,8 @@ constexpr int64_t kLimitBytes = 16 << 20;
 // An empty object where there is no such file.
 json read_object(const fs::path& file) {
   if (!fs::exists(file)) return json::object();
-  const std::string text = storage::read_small_file(storage::local_file_system(), file, ExitCode::kData, kLimitBytes);
+  const std::string text =
+      storage::read_small_file(storage::local_file_system(), file, ExitCode::kData, kLimitBytes);
   json object = json::parse(model::json_of_python(text), nullptr, /*allow_exceptions=*/false);
   if (object.is_object()) return object;
   throw Error({.code = ExitCode::kData,
@@ -43,7 +45,8 @@ json read_object(const fs::path& file) {
 }
 
 // A number or a list of numbers; what has no token can never follow, and is left out.
-std::vector<std::string> tokens_of_ids(const fs::path& file, const json& ids, const data::Tokenizer& tokenizer) {
+std::vector<std::string> tokens_of_ids(const fs::path& file, const json& ids,
+                                       const data::Tokenizer& tokenizer) {
   constexpr const char* kField = "eos_token_id";
   std::vector<std::string> tokens;
   for (const json& id : ids.is_array() ? ids : json::array({ids})) {
@@ -55,7 +58,8 @@ std::vector<std::string> tokens_of_ids(const fs::path& file, const json& ids, co
 }
 
 // "</s>", or {"content": "</s>", …} as older files have it.
-std::vector<std::string> token_of_text(const fs::path& file, const json& token, const data::Tokenizer& tokenizer) {
+std::vector<std::string> token_of_text(const fs::path& file, const json& token,
+                                       const data::Tokenizer& tokenizer) {
   const json& text = token.is_object() && token.contains("content") ? token["content"] : token;
   if (!text.is_string()) refuse(file, "eos_token", "the text of a token", token);
   if (!tokenizer.id_of(text.get<std::string>())) return {};
@@ -80,7 +84,8 @@ data::TokenRoles published_roles(const fs::path& folder, const data::Tokenizer& 
   data::TokenRoles roles{.end_of_document = {}, .stop = end_tokens(folder, tokenizer)};
   if (!tokenizer.end_of_document() && !roles.stop.empty()) roles.end_of_document = roles.stop.front();
   const auto end = tokenizer.with({.end_of_document = roles.end_of_document, .stop = {}}).end_of_document();
-  std::erase_if(roles.stop, [&](const std::string& token) { return tokenizer.id_of(token) == end; });  // it ends a text anyway
+  // it ends a text anyway
+  std::erase_if(roles.stop, [&](const std::string& token) { return tokenizer.id_of(token) == end; });
   return roles;
 }
 

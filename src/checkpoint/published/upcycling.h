@@ -10,14 +10,14 @@
 //
 // Routers are drawn as in a fresh model. Where the weights of a token's experts are normalised, they sum to
 // model.router_scale, so each slice would count scale / G of what it counted in the dense model, and S shared
-// experts (G = 1, each a copy) as much again; to undo this, down is multiplied by G / (scale + S). With no token
-// dropped, the model's logits are therefore those of the dense model.
+// experts (G = 1, each a copy) as much again; to undo this, down is multiplied by G / (scale + S). With no
+// token dropped, the model's logits are therefore those of the dense model.
 //
 // Softmax scores that are not normalised are about 1 / N for each of N experts while the router is fresh,
-// and a token's k experts with S shared ones count S + scale · k / N: each of gate, up and down is multiplied by
-// the inverse cube root of that number (SpikingBrain, docs/sources/spikingbrain.md §2.3: 0.98 for S = k = 1 and
-// N = 16). That is approximate, because SiLU is not homogeneous and routers are not quite even: the output of a
-// layer changes by less than 3 %.
+// and a token's k experts with S shared ones count S + scale · k / N: each of gate, up and down is multiplied
+// by the inverse cube root of that number (SpikingBrain, docs/sources/spikingbrain.md §2.3: 0.98 for S = k =
+// 1 and N = 16). That is approximate, because SiLU is not homogeneous and routers are not quite even: the
+// output of a layer changes by less than 3 %.
 //
 // All other tensors are the dense model's; layers that stay dense (model.dense_layers) keep theirs.
 #pragma once
@@ -36,7 +36,8 @@ class Upcycling {
  public:
   // Returns nothing when this is not an upcycling: `dense` has experts, or the recipe's model has none.
   // kUsage when sizes do not fit: the error names the key, expected and found.
-  static std::optional<Upcycling> of(const recipe::ModelConfig& dense, const recipe::LoadedRecipe& recipe, const std::string& from);
+  static std::optional<Upcycling> of(const recipe::ModelConfig& dense, const recipe::LoadedRecipe& recipe,
+                                     const std::string& from);
 
   // The dense model as the recipe would describe it. Everything that does not concern experts must equal
   // `dense`.

@@ -10,7 +10,9 @@ namespace {
 
 constexpr int64_t kFileBytes = int64_t{8} << 30;  // of one file of the checkpoint, about
 
-int64_t bytes_of(const storage::ShardSource& shard) { return storage::tensor_bytes(shard.dtype, shard.length, shard.tensor); }
+int64_t bytes_of(const storage::ShardSource& shard) {
+  return storage::tensor_bytes(shard.dtype, shard.length, shard.tensor);
+}
 
 std::vector<storage::ShardSource> shards_of(const WeightsFolder& weights) {
   std::vector<storage::ShardSource> shards;
@@ -50,7 +52,8 @@ int64_t WeightsFolder::bytes() const {
   return bytes;
 }
 
-void write_weights_folder(storage::FileSystem& files, const std::filesystem::path& folder, const WeightsFolder& weights,
+void write_weights_folder(storage::FileSystem& files, const std::filesystem::path& folder,
+                          const WeightsFolder& weights,
                           const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t total = weights.bytes();
   storage::CheckpointWriter writer(files, folder / "checkpoints", weights.step, /*generation=*/1);
@@ -62,7 +65,8 @@ void write_weights_folder(storage::FileSystem& files, const std::filesystem::pat
     return std::span(static_cast<const std::byte*>(now.const_data_ptr()), now.nbytes());
   };
   for (size_t i = 0; i < groups.size(); ++i) {
-    const std::string name = file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
+    const std::string name =
+        file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
     writer.add(storage::write_checkpoint_file(files, writer.folder(), name, groups[i], data_of));
   }
   storage::Manifest manifest = weights.manifest;

@@ -31,7 +31,8 @@ struct WeightsFolder {
 };
 
 // progress: is called with the bytes of each tensor that was written, and with the bytes of all.
-void write_weights_folder(storage::FileSystem& files, const std::filesystem::path& folder, const WeightsFolder& weights,
+void write_weights_folder(storage::FileSystem& files, const std::filesystem::path& folder,
+                          const WeightsFolder& weights,
                           const std::function<void(int64_t done, int64_t total)>& progress);
 
 }  // namespace longhaul::checkpoint

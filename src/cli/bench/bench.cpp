@@ -1,4 +1,5 @@
-// `longhaul bench`: operators on this machine (src/bench), two such results side by side, and what else can be measured, each in a file of its own.
+// `longhaul bench`: operators on this machine (src/bench), two such results side by side, and what else can
+// be measured, each in a file of its own.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -65,7 +66,8 @@ ExitCode run_benchmarks(const BenchArguments& arguments);
 // Beside the program, or in lib/ of a package.
 std::filesystem::path ops_library() {
   constexpr const char* kName = "liblonghaul_ops.so";
-  const std::filesystem::path folder = file_that_holds(reinterpret_cast<const void*>(&run_benchmarks)).parent_path();
+  const std::filesystem::path folder =
+      file_that_holds(reinterpret_cast<const void*>(&run_benchmarks)).parent_path();
   for (const auto& path : {folder / kName, folder.parent_path() / "lib" / kName}) {
     if (std::filesystem::exists(path)) return path;
   }
@@ -133,16 +135,20 @@ void add_compare_machines(Command& bench) {
 
 void add_bench(Command& program) {
   auto arguments = std::make_shared<BenchArguments>();
-  Command bench = program.add("bench", "measure operators beside this machine's limits (exit 1: a wrong answer)",
-                              {{"everything", "bench"},
-                               {"one of them, beside its peer", "bench linear_recurrence --peer"},
-                               {"for a script", "bench gemm copy --json"}});
-  bench.option("NAME", arguments->names, fmt::format("{}; all when none is named", fmt::join(known_names(), ", ")));
+  Command bench =
+      program.add("bench", "measure operators beside this machine's limits (exit 1: a wrong answer)",
+                  {{"everything", "bench"},
+                   {"one of them, beside its peer", "bench linear_recurrence --peer"},
+                   {"for a script", "bench gemm copy --json"}});
+  bench.option("NAME", arguments->names,
+               fmt::format("{}; all when none is named", fmt::join(known_names(), ", ")));
   bench.flag("--list", arguments->list, "only list them");
   bench.flag("--peer", arguments->peer, "time what a user would use instead beside it");
   bench.flag("--fresh", arguments->fresh, "measure the machine's limits again first");
-  bench.flag("--explain-dispatch", arguments->explain, "say which implementation took each call, and why others did not");
-  bench.flag("--ops-library", arguments->ops_library, "only print the path of the operators' library for torch.ops.load_library");
+  bench.flag("--explain-dispatch", arguments->explain,
+             "say which implementation took each call, and why others did not");
+  bench.flag("--ops-library", arguments->ops_library,
+             "only print the path of the operators' library for torch.ops.load_library");
   bench.json_flag(arguments->json, "print one JSON object a line");
   bench.on_run([arguments] { return run_benchmarks(*arguments); });
   add_bench_models(bench);

@@ -19,21 +19,28 @@ void add_bench_outer(Command& group) {
     std::string as_rank;
   };
   auto options = std::make_shared<Options>();
-  Command outer =
-      group.add("outer", "what CO2 and synchronous AdamW keep of their speed over slow links, in turns (exit 1: workers' weights differ)",
-                {{"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
-                 {"four processes, and how far calls differ", "bench outer --processes --workers 4 --calls 5"},
-                 {"for a script", "bench outer --json"}});
-  outer.option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)")
+  Command outer = group.add(
+      "outer",
+      "what CO2 and synchronous AdamW keep of their speed over slow links, in turns (exit 1: workers' "
+      "weights differ)",
+      {{"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
+       {"four processes, and how far calls differ", "bench outer --processes --workers 4 --calls 5"},
+       {"for a script", "bench outer --json"}});
+  outer
+      .option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)")
       .at_least(0)
       .at_most(64)
       .default_shown();
-  outer.option("--megabytes", options->megabytes, "a second, that a worker's link passes either way").at_least(0.001).default_shown();
+  outer.option("--megabytes", options->megabytes, "a second, that a worker's link passes either way")
+      .at_least(0.001)
+      .default_shown();
   outer.option("--layers", options->request.layers, "of the model").at_least(1).default_shown();
   outer.option("--hidden", options->request.hidden, "channels; a multiple of 8").at_least(32).default_shown();
   outer.option("--turns", options->request.turns, "of which the median counts").at_least(1).default_shown();
   outer.option("--rounds", options->request.rounds, "of CO2 that a turn times").at_least(1).default_shown();
-  outer.option("--calls", options->request.calls, "each afresh; what is kept is their median, with the least and the most")
+  outer
+      .option("--calls", options->request.calls,
+              "each afresh; what is kept is their median, with the least and the most")
       .at_least(1)
       .default_shown();
   outer.flag("--processes", options->request.processes, "workers are processes, else threads of this one");
@@ -53,7 +60,8 @@ void add_bench_outer(Command& group) {
     } else {
       print(bench::table_of(options->request, rows).text(colours_wanted(stdout)));
     }
-    return std::ranges::all_of(rows, &bench::OuterRow::same_weights) ? ExitCode::kDone : ExitCode::kCheckFailed;
+    return std::ranges::all_of(rows, &bench::OuterRow::same_weights) ? ExitCode::kDone
+                                                                     : ExitCode::kCheckFailed;
   });
 }
 

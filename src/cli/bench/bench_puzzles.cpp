@@ -17,13 +17,18 @@ void add_bench_puzzles(Command& group) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  Command rates = group.add("puzzles", "puzzles made and answers judged a second and core, task by task, beside goals",
-                            {{"all tasks", "bench puzzles"},
-                             {"beside reasoning-gym, where it has the task", "bench puzzles --peer"},
-                             {"two tasks, for a script", "bench puzzles sudoku kukurasu --count 1000 --json"}});
+  Command rates =
+      group.add("puzzles", "puzzles made and answers judged a second and core, task by task, beside goals",
+                {{"all tasks", "bench puzzles"},
+                 {"beside reasoning-gym, where it has the task", "bench puzzles --peer"},
+                 {"two tasks, for a script", "bench puzzles sudoku kukurasu --count 1000 --json"}});
   rates.option("TASK", options->request.tasks, "keys of `puzzles list`; all when none is named");
-  rates.option("--count", options->request.count, "puzzles of each setting").at_least(1).at_most(1000000).default_shown();
-  rates.flag("--peer", options->request.peer, "also reasoning-gym's generators, with the Python of scripts/peer-python");
+  rates.option("--count", options->request.count, "puzzles of each setting")
+      .at_least(1)
+      .at_most(1000000)
+      .default_shown();
+  rates.flag("--peer", options->request.peer,
+             "also reasoning-gym's generators, with the Python of scripts/peer-python");
   rates.json_flag(options->json, "print one JSON object a line");
   rates.on_run([options] {
     Progress progress("settings", static_cast<int64_t>(bench::puzzle_settings().size()));

@@ -32,19 +32,33 @@ void add_bench_recovery(Command& group) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  Command recovery = group.add(
-      "recovery", "the driver against random faults in virtual time, and effective training rates (exit 1: an invariant did not hold)",
-      {{"10,000 schedules", "bench recovery"},
-       {"the story of one", "bench recovery --tell 7"},
-       {"rates with times measured on your machines", "bench recovery --schedules 100 --detect 0.2 --restart 12 --hang 61"}});
-  recovery.option("--schedules", options->request.schedules, "how many").at_least(0).at_most(10'000'000).default_shown();
+  Command recovery = group.add("recovery",
+                               "the driver against random faults in virtual time, and effective training "
+                               "rates (exit 1: an invariant did not hold)",
+                               {{"10,000 schedules", "bench recovery"},
+                                {"the story of one", "bench recovery --tell 7"},
+                                {"rates with times measured on your machines",
+                                 "bench recovery --schedules 100 --detect 0.2 --restart 12 --hang 61"}});
+  recovery.option("--schedules", options->request.schedules, "how many")
+      .at_least(0)
+      .at_most(10'000'000)
+      .default_shown();
   recovery.option("--seed", options->seed, "of the first").at_least(0).default_shown();
   recovery.option("--tell", options->tell, "play the schedule of this seed alone, and tell it").at_least(0);
-  recovery.option("--detect", options->request.measured.detect_s, "seconds until a dead process is noticed").at_least(0).default_shown();
-  recovery.option("--hang", options->request.measured.hang_s, "seconds until a hang is noticed").at_least(0).default_shown();
-  recovery.option("--diagnose", options->request.measured.diagnose_s, "seconds until the verdict").at_least(0).default_shown();
-  recovery.option("--restart", options->request.measured.restart_s, "seconds from there to the next step").at_least(0).default_shown();
-  recovery.option("--save", options->request.measured.save_s, "seconds that a checkpoint in memory blocks a step")
+  recovery.option("--detect", options->request.measured.detect_s, "seconds until a dead process is noticed")
+      .at_least(0)
+      .default_shown();
+  recovery.option("--hang", options->request.measured.hang_s, "seconds until a hang is noticed")
+      .at_least(0)
+      .default_shown();
+  recovery.option("--diagnose", options->request.measured.diagnose_s, "seconds until the verdict")
+      .at_least(0)
+      .default_shown();
+  recovery.option("--restart", options->request.measured.restart_s, "seconds from there to the next step")
+      .at_least(0)
+      .default_shown();
+  recovery
+      .option("--save", options->request.measured.save_s, "seconds that a checkpoint in memory blocks a step")
       .at_least(0)
       .default_shown();
   recovery.json_flag(options->json, "print one JSON object");

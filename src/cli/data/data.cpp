@@ -1,4 +1,5 @@
-// `longhaul data`: make the token shards a recipe trains on, check them, show their sizes, be rid of old ones.
+// `longhaul data`: make the token shards a recipe trains on, check them, show their sizes, be rid of old
+// ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ struct DataArguments {
   std::string tokenizer, from;
 };
 
-constexpr const char* kDocumentsHelp = "shows the first N documents of each side, and what their tokens weigh in the loss";
+constexpr const char* kDocumentsHelp =
+    "shows the first N documents of each side, and what their tokens weigh in the loss";
 
 ordered_json json_of(const data::TokenDataset& side) {
   return {{"documents", side.documents()},
@@ -49,7 +51,8 @@ ordered_json json_of(const data::TokenDataset& side) {
 
 ordered_json json_of(const data::PreparedSource& source, const ShownDocuments& shown) {
   ordered_json not_text = ordered_json::array();
-  for (const auto& file : source.not_text) not_text.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
+  for (const auto& file : source.not_text)
+    not_text.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
   ordered_json result = {{"source", source.source},
                          {"folder", text_of_path(source.folder)},
                          {"vocabulary", source.identity.vocabulary},
@@ -82,16 +85,19 @@ void show(const data::PreparedSource& source, const ShownDocuments& shown) {
                if_any(part.tokens, count_text(part.tokens)), if_any(part.shards, count_text(part.shards))});
   }
   print(table.text(colours_wanted(stdout)));
-  for (const auto& file : source.not_text) print(fmt::format("not text: {} ({}, {})\n", file.name, bytes_text(file.bytes), file.reason));
+  for (const auto& file : source.not_text)
+    print(fmt::format("not text: {} ({}, {})\n", file.name, bytes_text(file.bytes), file.reason));
   const int64_t unnamed = source.counts.not_text - static_cast<int64_t>(source.not_text.size());
   if (unnamed > 0) print(fmt::format("not text: {} more\n", count_text(unnamed)));
   if (source.counts.bad_utf8 > 0) {
-    print(fmt::format("documents with bytes that are not UTF-8, kept as they are: {}\n", count_text(source.counts.bad_utf8)));
+    print(fmt::format("documents with bytes that are not UTF-8, kept as they are: {}\n",
+                      count_text(source.counts.bad_utf8)));
   }
-  for (const auto& [name, side] : {std::pair("training", &source.train), std::pair("held out", &source.held_out)}) {
+  for (const auto& [name, side] :
+       {std::pair("training", &source.train), std::pair("held out", &source.held_out)}) {
     if (!side->weighted()) continue;
-    print(fmt::format("{}: {} of {} labels count in the loss, ends of documents included\n", name, count_text(side->counted_labels()),
-                      count_text(side->labels())));
+    print(fmt::format("{}: {} of {} labels count in the loss, ends of documents included\n", name,
+                      count_text(side->counted_labels()), count_text(side->labels())));
   }
   print_documents(source, shown);
   print(fmt::format("{}\n\n", text_of_path(source.folder)));
@@ -142,7 +148,8 @@ data::RunData prepared_data(const DataArguments& arguments) {
     from = checkpoint::StartingPoint::open(arguments.from);
     first = from->first_words();
   }
-  const recipe::Recipe recipe = recipe::load(arguments.path, arguments.overrides, first ? &*first : nullptr).recipe;
+  const recipe::Recipe recipe =
+      recipe::load(arguments.path, arguments.overrides, first ? &*first : nullptr).recipe;
   const train::TaskEntry& task = train::task_named(tasks(), recipe.train.task);
   if (!task.reads_text) {
     throw Error({.code = ExitCode::kUsage,
@@ -151,21 +158,26 @@ data::RunData prepared_data(const DataArguments& arguments) {
                  .found = recipe.train.task,
                  .where = "train.task"});
   }
-  return train::open_data(
-      task, {.recipe = recipe, .cache = data::cache_folder(recipe.data), .from = from ? from->home() : fs::path(), .quiet = true});
+  return train::open_data(task, {.recipe = recipe,
+                                 .cache = data::cache_folder(recipe.data),
+                                 .from = from ? from->home() : fs::path(),
+                                 .quiet = true});
 }
 
 void add_prepare(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
-  Command prepare = group.add("prepare", "train or load the tokenizer and write token shards, once",
-                              {{"before a run", "data prepare recipes/first-run.toml"},
-                               {"conversations, and what of them is learnt",
-                                "data prepare recipes/posttrain/chat.toml data.source=conversations.jsonl --documents 3"},
-                               {"prompts that do not count in the loss",
-                                "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"}});
+  Command prepare = group.add(
+      "prepare", "train or load the tokenizer and write token shards, once",
+      {{"before a run", "data prepare recipes/first-run.toml"},
+       {"conversations, and what of them is learnt",
+        "data prepare recipes/posttrain/chat.toml data.source=conversations.jsonl --documents 3"},
+       {"prompts that do not count in the loss",
+        "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"}});
   prepare.recipe(arguments->path, arguments->overrides);
   prepare.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
-  prepare.option("--from", arguments->from, "for the model of a Hugging Face folder or a checkpoint: its tokenizer and its chat template");
+  prepare.option(
+      "--from", arguments->from,
+      "for the model of a Hugging Face folder or a checkpoint: its tokenizer and its chat template");
   prepare.json_flag(arguments->json);
   prepare.on_run([arguments] {
     const data::RunData data = prepared_data(*arguments);
@@ -176,10 +188,11 @@ void add_prepare(Command& group) {
 
 void add_verify_data(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
-  Command verify = group.add("verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
-                             {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
-                              {"everything in a cache", "data verify ~/.cache/longhaul"},
-                              {"for a script", "data verify ~/.cache/longhaul --json"}});
+  Command verify =
+      group.add("verify", "read every byte of prepared data and compare checksums (exit 65 names the shard)",
+                {{"one prepared source", "data verify ~/.cache/longhaul/tokens-0123456789abcdef"},
+                 {"everything in a cache", "data verify ~/.cache/longhaul"},
+                 {"for a script", "data verify ~/.cache/longhaul --json"}});
   verify.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();
   verify.json_flag(arguments->json);
   verify.on_run([arguments] {
@@ -195,8 +208,8 @@ void add_verify_data(Command& group) {
     if (arguments->json) {
       print_json({{"ok", true}, {"sources", sources.size()}, {"shards", shards}, {"tokens", tokens}});
     } else {
-      print(fmt::format("in order: {}, {}, {}\n", counted(static_cast<int64_t>(sources.size()), "source"), counted(shards, "shard"),
-                        counted(tokens, "token")));
+      print(fmt::format("in order: {}, {}, {}\n", counted(static_cast<int64_t>(sources.size()), "source"),
+                        counted(shards, "shard"), counted(tokens, "token")));
     }
     return ExitCode::kDone;
   });
@@ -206,17 +219,20 @@ void add_show_data(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
   Command shown = group.add("show", "documents, bytes and tokens of prepared data",
                             {{"everything in a cache", "data show ~/.cache/longhaul"},
-                             {"which tokens count in the loss", "data show ~/.cache/longhaul/tokens-0123456789abcdef --documents 3"},
+                             {"which tokens count in the loss",
+                              "data show ~/.cache/longhaul/tokens-0123456789abcdef --documents 3"},
                              {"for a script", "data show ~/.cache/longhaul --json"}});
   shown.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();
   shown.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
-  shown.option("--tokenizer", arguments->tokenizer, "tokenizer.json that made the tokens, or bytes: to show their text");
+  shown.option("--tokenizer", arguments->tokenizer,
+               "tokenizer.json that made the tokens, or bytes: to show their text");
   shown.json_flag(arguments->json);
   shown.on_run([arguments] {
     ShownDocuments documents{arguments->documents};
     if (!arguments->tokenizer.empty())
-      documents.tokenizer =
-          arguments->tokenizer == "bytes" ? data::Tokenizer::bytes() : data::Tokenizer::load(path_of_text(arguments->tokenizer));
+      documents.tokenizer = arguments->tokenizer == "bytes"
+                                ? data::Tokenizer::bytes()
+                                : data::Tokenizer::load(path_of_text(arguments->tokenizer));
     show(prepared_below(arguments->path), arguments->json, documents);
     return ExitCode::kDone;
   });
@@ -226,8 +242,11 @@ void add_show_data(Command& group) {
 ExitCode clean(const DataArguments& arguments) {
   const fs::path folder = arguments.path.empty() ? user_cache_folder() : fs::path(arguments.path);
   const double now_s = wall_time_s();
-  observe::Table table(text_of_path(folder),
-                       {{"file or folder"}, {"holds"}, {"size", observe::Align::kRight}, {"last used", observe::Align::kRight}, {""}});
+  observe::Table table(text_of_path(folder), {{"file or folder"},
+                                              {"holds"},
+                                              {"size", observe::Align::kRight},
+                                              {"last used", observe::Align::kRight},
+                                              {""}});
   ordered_json list = ordered_json::array();
   int64_t found = 0, removed = 0;
   for (const data::CacheEntry& entry : data::list_cache(folder)) {
@@ -248,13 +267,16 @@ ExitCode clean(const DataArguments& arguments) {
                                : ""});
   }
   if (arguments.json) {
-    print_json({{"folder", text_of_path(folder)}, {"entries", list}, {"bytes", found}, {"removed_bytes", removed}});
+    print_json(
+        {{"folder", text_of_path(folder)}, {"entries", list}, {"bytes", found}, {"removed_bytes", removed}});
     return ExitCode::kDone;
   }
   if (!list.empty()) print(table.text(colours_wanted(stdout)));
   if (list.empty()) {
     const std::string since =
-        arguments.all ? "" : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
+        arguments.all
+            ? ""
+            : fmt::format(" that was not used for {:g} days; --all takes the rest too", arguments.days);
     print(fmt::format("nothing of prepared data in {}{}\n", text_of_path(folder), since));
   } else if (arguments.yes) {
     print(fmt::format("removed {}; what is needed again is made again\n", bytes_text(removed)));
@@ -266,12 +288,16 @@ ExitCode clean(const DataArguments& arguments) {
 
 void add_clean(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
-  Command command = group.add("clean", "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
-                              {{"what has not been used for 30 days, and its size", "data clean"},
-                               {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
-                               {"remove all of it", "data clean --all --yes"}});
+  Command command = group.add(
+      "clean",
+      "list, and with --yes remove, prepared data, tokenizers and packing indexes that no recent run used",
+      {{"what has not been used for 30 days, and its size", "data clean"},
+       {"remove what has not been used for a week", "data clean --older-than 7 --yes"},
+       {"remove all of it", "data clean --all --yes"}});
   command.option("FOLDER", arguments->path, "a cache folder (default: the user's)");
-  command.option("--older-than", arguments->days, "days since a run last used it").at_least(0).default_shown();
+  command.option("--older-than", arguments->days, "days since a run last used it")
+      .at_least(0)
+      .default_shown();
   command.flag("--all", arguments->all, "whenever it was used");
   command.flag("--yes", arguments->yes, "remove what is listed");
   command.json_flag(arguments->json);

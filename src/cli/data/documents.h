@@ -1,4 +1,5 @@
-// The documents of prepared data with what their tokens weigh in the loss, for `data show` and `data prepare`.
+// The documents of prepared data with what their tokens weigh in the loss, for `data show` and `data
+// prepare`.
 #pragma once
 
 #include <cstdint>

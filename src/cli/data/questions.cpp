@@ -1,4 +1,5 @@
-// `longhaul data questions KIND --out FILE`: questions about long texts with their answers, as JSON Lines to train on.
+// `longhaul data questions KIND --out FILE`: questions about long texts with their answers, as JSON Lines to
+// train on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,18 +34,27 @@ std::vector<std::string> question_kinds() {
 
 ExitCode run_questions(const QuestionArguments& arguments) {
   const data::Tokenizer tokenizer = data::open_tokenizer(arguments.tokenizer);
-  const std::vector<std::string> haystack =
-      arguments.haystack.empty() ? std::vector<std::string>() : evaluate::sentences_of(read_text(arguments.haystack));
+  const std::vector<std::string> haystack = arguments.haystack.empty()
+                                                ? std::vector<std::string>()
+                                                : evaluate::sentences_of(read_text(arguments.haystack));
   std::string lines;
   Progress progress("questions", arguments.count);
   for (int64_t i = 0; i < arguments.count; ++i) {
-    const evaluate::Question question = evaluate::make_question(
-        {.kind = arguments.kind, .tokens = arguments.tokens, .seed = arguments.seed, .index = i, .haystack = haystack}, tokenizer);
-    lines += nlohmann::json{{"text", fmt::format("{} {}.\n", question.prompt, evaluate::listed(question.answers))}}.dump() + "\n";
+    const evaluate::Question question = evaluate::make_question({.kind = arguments.kind,
+                                                                 .tokens = arguments.tokens,
+                                                                 .seed = arguments.seed,
+                                                                 .index = i,
+                                                                 .haystack = haystack},
+                                                                tokenizer);
+    lines +=
+        nlohmann::json{{"text", fmt::format("{} {}.\n", question.prompt, evaluate::listed(question.answers))}}
+            .dump() +
+        "\n";
     progress.advance(1);
   }
   write_text_atomically(path_of_text(arguments.out), lines);
-  print(fmt::format("{} of the kind {} in {}\n", counted(arguments.count, "question"), arguments.kind, arguments.out));
+  print(fmt::format("{} of the kind {} in {}\n", counted(arguments.count, "question"), arguments.kind,
+                    arguments.out));
   return ExitCode::kDone;
 }
 
@@ -52,19 +62,26 @@ ExitCode run_questions(const QuestionArguments& arguments) {
 
 void add_data_questions(Command& group) {
   auto arguments = std::make_shared<QuestionArguments>();
-  Command questions = group.add("questions", "questions about long texts with their answers, as JSON Lines to train on",
-                                {{"a thousand needles in texts of 512 bytes", "data questions single --out needles.jsonl"},
-                                 {"of another length, in tokens of a run's tokenizer",
-                                  "data questions keys --tokens 1024 --tokenizer runs/first-run/tokenizer.json --out keys.jsonl"},
-                                 {"conversations; `evaluate --task needle --kind rounds` asks others (seed 0)",
-                                  "data questions rounds --count 5000 --seed 7 --out rounds.jsonl"}});
-  questions.option("KIND", arguments->kind, "what is asked (docs/guides/evaluate.md)").required().one_of(question_kinds());
+  Command questions = group.add(
+      "questions", "questions about long texts with their answers, as JSON Lines to train on",
+      {{"a thousand needles in texts of 512 bytes", "data questions single --out needles.jsonl"},
+       {"of another length, in tokens of a run's tokenizer",
+        "data questions keys --tokens 1024 --tokenizer runs/first-run/tokenizer.json --out keys.jsonl"},
+       {"conversations; `evaluate --task needle --kind rounds` asks others (seed 0)",
+        "data questions rounds --count 5000 --seed 7 --out rounds.jsonl"}});
+  questions.option("KIND", arguments->kind, "what is asked (docs/guides/evaluate.md)")
+      .required()
+      .one_of(question_kinds());
   questions.option("--out", arguments->out, "JSON Lines file to write").required();
   questions.option("--count", arguments->count, "questions").at_least(1).at_most(10000000).default_shown();
-  questions.option("--tokens", arguments->tokens, "most that a question has, without its answer").at_least(1).default_shown();
+  questions.option("--tokens", arguments->tokens, "most that a question has, without its answer")
+      .at_least(1)
+      .default_shown();
   questions.option("--tokenizer", arguments->tokenizer, "tokenizer.json, or bytes").default_shown();
-  questions.option("--haystack", arguments->haystack, "a text to hide needles in (default: five sentences, again and again)");
-  questions.option("--seed", arguments->seed, "of the questions; evaluate asks those of seed 0").default_shown();
+  questions.option("--haystack", arguments->haystack,
+                   "a text to hide needles in (default: five sentences, again and again)");
+  questions.option("--seed", arguments->seed, "of the questions; evaluate asks those of seed 0")
+      .default_shown();
   questions.on_run([arguments] { return run_questions(*arguments); });
 }
 

@@ -13,7 +13,8 @@ namespace longhaul::cli {
 
 struct LookArguments {
   std::string models, variant = "minder", distance = "euclidean", metrics, priority = "learnt";
-  int64_t top = 1, followed = 0, continuity_s = 240, gap_s = 8, agreement_from = 100, pull_s = 900, every_s = 480;
+  int64_t top = 1, followed = 0, continuity_s = 240, gap_s = 8, agreement_from = 100, pull_s = 900,
+          every_s = 480;
   std::optional<double> share, distance_threshold;
   double silent_s = 60;
   bool strict = false, no_continuity = false, json = false, stream = false;

@@ -59,26 +59,34 @@ std::string text_of(const detect::RunReport& report, const detect::Pull& record)
   if (report.alerts.empty()) {
     text = fmt::format("No machine of {} stands apart.\n", record.machines.size());
   } else {
-    observe::Table table(
-        "alerts",
-        {{"machine"}, {"metric"}, {"since second", Align::kRight}, {"told at", Align::kRight}, {"score", Align::kRight}, {"peers"}});
+    observe::Table table("alerts", {{"machine"},
+                                    {"metric"},
+                                    {"since second", Align::kRight},
+                                    {"told at", Align::kRight},
+                                    {"score", Align::kRight},
+                                    {"peers"}});
     for (const detect::Alert& alert : report.alerts)
-      table.row({printable(alert.machine), alert.metric, fmt::format("{:.0f}", alert.first_s), fmt::format("{:.0f}", alert.raised_s),
-                 fmt::format("{:.2f}", alert.score), printable(alert.peers)});
+      table.row({printable(alert.machine), alert.metric, fmt::format("{:.0f}", alert.first_s),
+                 fmt::format("{:.0f}", alert.raised_s), fmt::format("{:.2f}", alert.score),
+                 printable(alert.peers)});
     text = table.text(colours_wanted(stdout));
   }
   for (size_t i = 0; i < report.silent.size() && i < 20; ++i) {
     const detect::Silence& each = report.silent[i];
-    text += fmt::format("no data: {} sent no {} after second {:.0f}\n", printable(record.machines[static_cast<size_t>(each.machine)]),
+    text += fmt::format("no data: {} sent no {} after second {:.0f}\n",
+                        printable(record.machines[static_cast<size_t>(each.machine)]),
                         detect::metrics()[each.metric].name, each.since_s);
   }
   if (report.silent.size() > 20) text += fmt::format("no data: {} more\n", report.silent.size() - 20);
   for (const std::string& sentence : report.not_judged) text += "not judged: " + sentence + "\n";
   const auto cells = static_cast<double>(record.values.size());
-  return text + fmt::format("{} of {} over {}; {:.2f} % of the samples were filled in from neighbours, {:.2f} % have no data\n",
-                            counted(report.calls, "call"), counted(record.count(), "machine"), counted(record.seconds, "second"),
-                            100 * static_cast<double>(record.statistics.filled) / cells,
-                            100 * static_cast<double>(record.statistics.without_data) / cells);
+  return text + fmt::format(
+                    "{} of {} over {}; {:.2f} % of the samples were filled in from neighbours, {:.2f} % have "
+                    "no data\n",
+                    counted(report.calls, "call"), counted(record.count(), "machine"),
+                    counted(record.seconds, "second"),
+                    100 * static_cast<double>(record.statistics.filled) / cells,
+                    100 * static_cast<double>(record.statistics.without_data) / cells);
 }
 
 struct RunArguments {
@@ -90,9 +98,12 @@ struct RunArguments {
   bool timing = false, follow = false;
 };
 
-// from_s: the first second wanted; nothing: the last --pull seconds of what goes on, or all that a folder holds.
-detect::RunSamples read_record(const RunArguments& arguments, const detect::Models& models, std::optional<double> from_s = {}) {
-  const std::vector<size_t> wanted = arguments.look.metrics.empty() ? models.metrics : detect::metric_choice(arguments.look.metrics);
+// from_s: the first second wanted; nothing: the last --pull seconds of what goes on, or all that a folder
+// holds.
+detect::RunSamples read_record(const RunArguments& arguments, const detect::Models& models,
+                               std::optional<double> from_s = {}) {
+  const std::vector<size_t> wanted =
+      arguments.look.metrics.empty() ? models.metrics : detect::metric_choice(arguments.look.metrics);
   if (arguments.prometheus.empty() == arguments.folder.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "where are the metrics?",
@@ -105,25 +116,35 @@ detect::RunSamples read_record(const RunArguments& arguments, const detect::Mode
     detect::RunTime time{.now_s = wall_time_s()};
     if (arguments.end_s > 0) time.end_s = arguments.end_s, time.now_s = 0;
     if (arguments.follow) time.seconds = arguments.look.pull_s;  // what was told before is not told again
-    if (from_s) time.seconds = std::clamp<int64_t>(static_cast<int64_t>(now - *from_s) + 1, 1, detect::kRingSeconds);
-    detect::RunSamples samples = detect::read_samples(arguments.folder, wanted, {.limits = models.limits}, time);
+    if (from_s)
+      time.seconds = std::clamp<int64_t>(static_cast<int64_t>(now - *from_s) + 1, 1, detect::kRingSeconds);
+    detect::RunSamples samples =
+        detect::read_samples(arguments.folder, wanted, {.limits = models.limits}, time);
     // CSV files are read whole; a stream goes on behind what it has seen.
     detect::Pull& pull = samples.pull;
     const double last = pull.first_s + static_cast<double>(pull.seconds - 1);
-    const double first = from_s ? *from_s : arguments.follow ? last - static_cast<double>(arguments.look.pull_s) + 1 : pull.first_s;
-    if (const auto skipped = std::clamp<int64_t>(static_cast<int64_t>(first - pull.first_s), 0, pull.seconds - 1); skipped > 0)
+    const double first = from_s             ? *from_s
+                         : arguments.follow ? last - static_cast<double>(arguments.look.pull_s) + 1
+                                            : pull.first_s;
+    if (const auto skipped =
+            std::clamp<int64_t>(static_cast<int64_t>(first - pull.first_s), 0, pull.seconds - 1);
+        skipped > 0)
       pull = pull.part(skipped, pull.seconds - skipped);
     return samples;
   }
-  const detect::PrometheusSource source{
-      .url = arguments.prometheus, .label = arguments.label, .queries = detect::queries_of(arguments.queries)};
-  const auto series = detect::read_prometheus(source, wanted, from_s.value_or(now - static_cast<double>(arguments.look.pull_s) + 1), now);
+  const detect::PrometheusSource source{.url = arguments.prometheus,
+                                        .label = arguments.label,
+                                        .queries = detect::queries_of(arguments.queries)};
+  const auto series = detect::read_prometheus(
+      source, wanted, from_s.value_or(now - static_cast<double>(arguments.look.pull_s) + 1), now);
   return {.pull = detect::aligned(series, wanted, {.limits = models.limits})};
 }
 
-void write_page(const RunArguments& arguments, const detect::Pull& record, const detect::RunReport& report, const detect::Models& models) {
+void write_page(const RunArguments& arguments, const detect::Pull& record, const detect::RunReport& report,
+                const detect::Models& models) {
   std::string suspect = arguments.suspect;
-  if (suspect.empty()) suspect = report.alerts.empty() ? record.machines.front() : report.alerts.front().machine;
+  if (suspect.empty())
+    suspect = report.alerts.empty() ? record.machines.front() : report.alerts.front().machine;
   if (std::find(record.machines.begin(), record.machines.end(), suspect) == record.machines.end()) {
     const std::string nearest = nearest_spelling(suspect, record.machines);
     throw Error({.code = ExitCode::kUsage,
@@ -135,7 +156,8 @@ void write_page(const RunArguments& arguments, const detect::Pull& record, const
   const std::filesystem::path out = arguments.page;
   if (out.has_parent_path()) make_folders(out.parent_path());
   write_text_atomically(
-      out, detect::suspect_page(record, report, suspect, models, arguments.folder.empty() ? arguments.prometheus : arguments.folder));
+      out, detect::suspect_page(record, report, suspect, models,
+                                arguments.folder.empty() ? arguments.prometheus : arguments.folder));
 }
 
 void run_once(const RunArguments& arguments, const detect::Models& models, detect::Responder* responder) {
@@ -160,8 +182,11 @@ void run_once(const RunArguments& arguments, const detect::Models& models, detec
   }
   if (arguments.timing) {
     const double slowest = *std::max_element(report.call_seconds.begin(), report.call_seconds.end());
-    json["timing"] = {{"read_and_align_seconds", read_s}, {"slowest_call_seconds", slowest}, {"loops", detect::vector_loops_name()}};
-    text += fmt::format("reading and aligning {:.3f} s; slowest call {:.3f} s ({})\n", read_s, slowest, detect::vector_loops_name());
+    json["timing"] = {{"read_and_align_seconds", read_s},
+                      {"slowest_call_seconds", slowest},
+                      {"loops", detect::vector_loops_name()}};
+    text += fmt::format("reading and aligning {:.3f} s; slowest call {:.3f} s ({})\n", read_s, slowest,
+                        detect::vector_loops_name());
   }
   if (arguments.look.json)
     print_json(json);
@@ -169,15 +194,19 @@ void run_once(const RunArguments& arguments, const detect::Models& models, detec
     print(text);
 }
 
-// As long as it is not stopped: what is new every few seconds; a line, or an object, where there is something to say.
-void follow_stream(const RunArguments& arguments, const detect::Models& models, detect::Responder* responder) {
+// As long as it is not stopped: what is new every few seconds; a line, or an object, where there is something
+// to say.
+void follow_stream(const RunArguments& arguments, const detect::Models& models,
+                   detect::Responder* responder) {
   constexpr double kEvery_s = 10;
-  detect::Follower follower(models, arguments.look.options(),
-                            [&](std::optional<double> from_s) { return read_record(arguments, models, from_s); });
+  detect::Follower follower(models, arguments.look.options(), [&](std::optional<double> from_s) {
+    return read_record(arguments, models, from_s);
+  });
   std::vector<std::string> said;
   do {
     const detect::Follower::News news = follower.more();
-    ordered_json alerts = ordered_json::array(), remarks = ordered_json::array(), actions = ordered_json::array();
+    ordered_json alerts = ordered_json::array(), remarks = ordered_json::array(),
+                 actions = ordered_json::array();
     std::string text;
     for (const std::string& remark : news.remarks) {
       if (std::ranges::find(said, remark) != said.end()) continue;
@@ -185,8 +214,8 @@ void follow_stream(const RunArguments& arguments, const detect::Models& models, 
     }
     for (const detect::Alert& alert : news.alerts) {
       alerts.push_back(json_of(alert));
-      text += fmt::format("{}: furthest in {} since second {:.0f}, told at {:.0f}, score {:.2f}\n", printable(alert.machine), alert.metric,
-                          alert.first_s, alert.raised_s, alert.score);
+      text += fmt::format("{}: furthest in {} since second {:.0f}, told at {:.0f}, score {:.2f}\n",
+                          printable(alert.machine), alert.metric, alert.first_s, alert.raised_s, alert.score);
       if (responder == nullptr) continue;
       const detect::Response response = responder->act_on(alert);
       actions.push_back(detect::text_of(response)), text += detect::text_of(response) + "\n";
@@ -194,7 +223,8 @@ void follow_stream(const RunArguments& arguments, const detect::Models& models, 
     }
     if (text.empty()) continue;
     if (arguments.look.json)
-      print_json({{"alerts", alerts}, {"not_judged", remarks}, {"actions", actions}, {"last_second", news.last_s}});
+      print_json(
+          {{"alerts", alerts}, {"not_judged", remarks}, {"actions", actions}, {"last_second", news.last_s}});
     else
       print(text);
   } while (pause_unless_stopped(std::min(kEvery_s, static_cast<double>(arguments.look.every_s))));
@@ -218,23 +248,35 @@ ExitCode run_detect(const RunArguments& arguments) {
 
 void add_detect_run(Command& detect_group) {
   auto arguments = std::make_shared<RunArguments>();
-  Command run = detect_group.add(
-      "run", "which machine differs from its peers, in the samples of a run, in recorded metrics or those of a Prometheus",
-      {{"a folder of CSV files, and a page that shows the suspect", "detect run cases/one --models minder.safetensors --page suspect.html"},
-       {"the last fifteen minutes of a cluster", "detect run --prometheus http://localhost:9090 --models minder.safetensors --json"},
-       {"a run of `launch`, looked at every eight minutes", "detect run runs/big --models minder.safetensors --follow"}});
+  Command run =
+      detect_group.add("run",
+                       "which machine differs from its peers, in the samples of a run, in recorded metrics "
+                       "or those of a Prometheus",
+                       {{"a folder of CSV files, and a page that shows the suspect",
+                         "detect run cases/one --models minder.safetensors --page suspect.html"},
+                        {"the last fifteen minutes of a cluster",
+                         "detect run --prometheus http://localhost:9090 --models minder.safetensors --json"},
+                        {"a run of `launch`, looked at every eight minutes",
+                         "detect run runs/big --models minder.safetensors --follow"}});
   run.option("DIR", arguments->folder,
-             "folder of a run that `launch` started, or one with a CSV file a metric: time, then a column a machine");
+             "folder of a run that `launch` started, or one with a CSV file a metric: time, then a column a "
+             "machine");
   run.option("--prometheus", arguments->prometheus, "address of a Prometheus instead: http://HOST:PORT");
-  run.option("--query", arguments->queries, "PromQL for a metric, one value a machine: METRIC=PROMQL; repeated");
+  run.option("--query", arguments->queries,
+             "PromQL for a metric, one value a machine: METRIC=PROMQL; repeated");
   run.option("--label", arguments->label, "label that names the machine").default_shown();
-  run.option("--end", arguments->end_s, "the last second to look at, in Unix time (default: now)").at_least(0);
+  run.option("--end", arguments->end_s, "the last second to look at, in Unix time (default: now)")
+      .at_least(0);
   run.option("--page", arguments->page, "write a page that shows the suspect's metrics against the others'");
   run.option("--suspect", arguments->suspect, "the machine on the page (default: that of the first alert)");
-  run.option("--on-alert", arguments->command, "program that is called as `block MACHINE METRIC SECOND`, then `replace MACHINE`");
-  run.option("--most-an-hour", arguments->most_an_hour, "machines that it may be called for").at_least(1).default_shown();
+  run.option("--on-alert", arguments->command,
+             "program that is called as `block MACHINE METRIC SECOND`, then `replace MACHINE`");
+  run.option("--most-an-hour", arguments->most_an_hour, "machines that it may be called for")
+      .at_least(1)
+      .default_shown();
   run.flag("--follow", arguments->follow,
-           "go on calling, every --every seconds, until Ctrl-C; with --stream: at least every ten, new seconds only");
+           "go on calling, every --every seconds, until Ctrl-C; with --stream: at least every ten, new "
+           "seconds only");
   run.flag("--timing", arguments->timing, "say how long reading and calls took");
   arguments->look.declare(run);
   run.on_run([arguments] { return run_detect(*arguments); });

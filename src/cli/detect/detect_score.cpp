@@ -44,11 +44,15 @@ ordered_json json_of(const detect::Tally& tally) {
           {"median_seconds_to_alert", median(tally.delays)}};
 }
 
-std::string score_size(const detect::Verdict& verdict) { return fmt::format("{} machines", verdict.machines); }
+std::string score_size(const detect::Verdict& verdict) {
+  return fmt::format("{} machines", verdict.machines);
+}
 
-ExitCode run_score(const LookArguments& look, const std::vector<std::string>& folders, const std::string& page) {
+ExitCode run_score(const LookArguments& look, const std::vector<std::string>& folders,
+                   const std::string& page) {
   const detect::Models models = detect::load_models(look.models);
-  const std::vector<size_t> wanted = look.metrics.empty() ? models.metrics : detect::metric_choice(look.metrics);
+  const std::vector<size_t> wanted =
+      look.metrics.empty() ? models.metrics : detect::metric_choice(look.metrics);
   const auto cases = detect::case_folders(folders);
   std::vector<detect::Verdict> verdicts;
   std::vector<double> call_seconds;
@@ -60,10 +64,12 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
                    .what = "a case has no truth to score against",
                    .expected = "truth.json",
                    .where = folder.string(),
-                   .hint = program_command("detect run " + shell_quoted(folder.string()) + " --models " + shell_quoted(look.models))});
+                   .hint = program_command("detect run " + shell_quoted(folder.string()) + " --models " +
+                                           shell_quoted(look.models))});
     const detect::Pull record = detect::read_samples(folder, wanted, {.limits = models.limits}).pull;
     const detect::RunReport report = looked(record, models, look);
-    for (const detect::Verdict& verdict : detect::verdicts_of(truth->faults, truth->machines, report.alerts, wanted, look.continuity_s + 8))
+    for (const detect::Verdict& verdict :
+         detect::verdicts_of(truth->faults, truth->machines, report.alerts, wanted, look.continuity_s + 8))
       verdicts.push_back(verdict);
     call_seconds.insert(call_seconds.end(), report.call_seconds.begin(), report.call_seconds.end());
     progress.advance(1);
@@ -71,9 +77,12 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
   if (!page.empty()) write_text_atomically(page, detect::score_page(verdicts, "Scores of " + look.models));
   const detect::Tally all = detect::tally_of(verdicts);
   std::sort(call_seconds.begin(), call_seconds.end());
-  const double mean = std::accumulate(call_seconds.begin(), call_seconds.end(), 0.0) / static_cast<double>(call_seconds.size());
+  const double mean = std::accumulate(call_seconds.begin(), call_seconds.end(), 0.0) /
+                      static_cast<double>(call_seconds.size());
   const double late = call_seconds[static_cast<size_t>(0.99 * static_cast<double>(call_seconds.size() - 1))];
-  const auto parts = {std::pair{"by_type", &detect::fault_of}, {"by_machines", &score_size}, {"by_faults_in_life", &detect::life_of}};
+  const auto parts = {std::pair{"by_type", &detect::fault_of},
+                      {"by_machines", &score_size},
+                      {"by_faults_in_life", &detect::life_of}};
   if (look.json) {
     ordered_json json = json_of(all);
     for (const auto& [name, key] : parts) {
@@ -114,7 +123,8 @@ ExitCode run_score(const LookArguments& look, const std::vector<std::string>& fo
                          recall = detect::wilson(all.found, all.faults);
   print(table.text(colours_wanted(stdout)));
   print(fmt::format(
-      "\n95 % intervals: precision {:.3f} to {:.3f}, recall {:.3f} to {:.3f}. The ceiling is the recall of a detector that misses only faults shorter than {} s or\n"
+      "\n95 % intervals: precision {:.3f} to {:.3f}, recall {:.3f} to {:.3f}. The ceiling is the recall of a "
+      "detector that misses only faults shorter than {} s or\n"
       "without any trace in the metrics. A call took {:.0f} ms, one in a hundred {:.0f} ms or more.\n",
       precision.low, precision.high, recall.low, recall.high, look.continuity_s + 8, 1e3 * mean, 1e3 * late));
   return ExitCode::kDone;
@@ -129,11 +139,13 @@ void add_detect_score(Command& detect_group) {
     std::string page;
   };
   auto arguments = std::make_shared<Arguments>();
-  Command score = detect_group.add("score", "precision, recall and F1 on cases whose truth is known",
-                                   {{"cases that training never saw", "detect score cases/test --models minder.safetensors"},
-                                    {"without denoising", "detect score cases/test --models minder.safetensors --variant raw"},
-                                    {"for a script", "detect score cases/test --models minder.safetensors --json"}});
-  score.option("DIR", arguments->folders, "folders with metrics and truth.json, or folders of such folders").required();
+  Command score = detect_group.add(
+      "score", "precision, recall and F1 on cases whose truth is known",
+      {{"cases that training never saw", "detect score cases/test --models minder.safetensors"},
+       {"without denoising", "detect score cases/test --models minder.safetensors --variant raw"},
+       {"for a script", "detect score cases/test --models minder.safetensors --json"}});
+  score.option("DIR", arguments->folders, "folders with metrics and truth.json, or folders of such folders")
+      .required();
   score.option("--page", arguments->page, "write a page (HTML) with the figures as pictures");
   arguments->look.declare(score);
   score.on_run([arguments] { return run_score(arguments->look, arguments->folders, arguments->page); });

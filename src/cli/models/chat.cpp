@@ -26,7 +26,8 @@ namespace longhaul::cli {
 namespace {
 
 struct ChatArguments {
-  std::string checkpoint, template_file, system, variables, load, tokenizer, dtype, experts, device = "auto", special = "template";
+  std::string checkpoint, template_file, system, variables, load, tokenizer, dtype, experts,
+      device = "auto", special = "template";
   generate::GenerateSettings settings{.tokens = 1000};
   int64_t prefix_cache = 256;  // MiB
   bool json = false;
@@ -41,9 +42,14 @@ constexpr const char* kHelp =
     "/quit            end (so does the end of the input)\n"
     "A line that ends with \\ goes on in the next one. //x says \"/x\" to the model.\n";
 
-Error usage(const std::string& what, const std::string& expected, const std::string& found, const std::string& where,
-            const std::string& hint = "") {
-  return Error({.code = ExitCode::kUsage, .what = what, .expected = expected, .found = found, .where = where, .hint = hint});
+Error usage(const std::string& what, const std::string& expected, const std::string& found,
+            const std::string& where, const std::string& hint = "") {
+  return Error({.code = ExitCode::kUsage,
+                .what = what,
+                .expected = expected,
+                .found = found,
+                .where = where,
+                .hint = hint});
 }
 
 nlohmann::ordered_json variables_of(const std::string& text) {
@@ -61,10 +67,12 @@ data::chat::ChatFormat format_of(const ChatArguments& arguments, const std::file
   throw Error(
       {.code = ExitCode::kData,
        .what = "the model has no chat template",
-       .expected = "chat_template.jinja in the run folder, or a template among the files of its import (published/)",
+       .expected =
+           "chat_template.jinja in the run folder, or a template among the files of its import (published/)",
        .found = "none",
        .where = run.string(),
-       .hint = "--template FILE names one, for example docs/examples/chatml.jinja; `longhaul sample` continues a text without any"});
+       .hint = "--template FILE names one, for example docs/examples/chatml.jinja; `longhaul sample` "
+               "continues a text without any"});
 }
 
 // The conversation with one model.
@@ -76,7 +84,8 @@ class Talk {
         tokenizer_(tokenizer_for(model, arguments.tokenizer)),
         format_(format_of(arguments, model.folder.parent_path().parent_path())),
         variables_(variables_of(arguments.variables)),
-        conversation_(arguments.load.empty() ? data::chat::Conversation(arguments.system) : data::chat::Conversation::load(arguments.load)),
+        conversation_(arguments.load.empty() ? data::chat::Conversation(arguments.system)
+                                             : data::chat::Conversation::load(arguments.load)),
         generator_(*model.decoder, arguments.prefix_cache << 20) {
     if (!arguments.load.empty() && !arguments.system.empty()) conversation_.set_system(arguments.system);
     settings_ = arguments.settings;
@@ -85,7 +94,8 @@ class Talk {
     settings_.stop_ids.assign(stops.begin(), stops.end());
     settings_.never.assign(never.begin(), never.end());
     if (const auto end = format_.end_of_turn(tokenizer_)) settings_.stop_ids.push_back(*end);
-    if (settings_.stop_ids.empty()) log_warning("no token ends an answer: each has --tokens {}", settings_.tokens);
+    if (settings_.stop_ids.empty())
+      log_warning("no token ends an answer: each has --tokens {}", settings_.tokens);
   }
 
   // One line of the user, or several joined ones; false: /quit.
@@ -94,7 +104,8 @@ class Talk {
     if (!line.starts_with('/')) return answer(line);
     const size_t blank = line.find(' ');
     const std::string command = line.substr(0, blank);
-    const std::string rest(blank == std::string::npos ? std::string_view() : trimmed(std::string_view(line).substr(blank)));
+    const std::string rest(blank == std::string::npos ? std::string_view()
+                                                      : trimmed(std::string_view(line).substr(blank)));
     return run_command(command, rest);
   }
   const data::chat::ChatFormat& format() const { return format_; }
@@ -109,7 +120,8 @@ class Talk {
     } else if (command == "/system") {
       conversation_.set_system(rest);
     } else if (command == "/undo") {
-      if (conversation_.turns() == 0) throw usage("there is nothing to take back", "a question and its answer", "none", command);
+      if (conversation_.turns() == 0)
+        throw usage("there is nothing to take back", "a question and its answer", "none", command);
       conversation_.take_back_turn();
     } else if (command == "/save") {
       if (rest.empty()) throw usage("/save wants a file", "/save FILE", "no file", command);
@@ -118,21 +130,25 @@ class Talk {
     } else {
       const std::vector<std::string> known{"/help", "/reset", "/system", "/undo", "/save", "/quit"};
       const std::string near = nearest_spelling(command, known);
-      throw usage("there is no such command", fmt::format("{}", fmt::join(known, ", ")), brief(command), "standard input",
+      throw usage("there is no such command", fmt::format("{}", fmt::join(known, ", ")), brief(command),
+                  "standard input",
                   near.empty() ? "/help tells what each does; // begins a text with a slash" : near);
     }
     return true;
   }
 
   std::vector<int64_t> prompt() const {
-    const data::chat::RenderedChat rendered = format_.render({.messages = conversation_.messages(), .variables = variables_});
-    const auto special = arguments_.special == "anywhere" ? data::chat::SpecialText::kAnywhere : data::chat::SpecialText::kFromTemplate;
+    const data::chat::RenderedChat rendered =
+        format_.render({.messages = conversation_.messages(), .variables = variables_});
+    const auto special = arguments_.special == "anywhere" ? data::chat::SpecialText::kAnywhere
+                                                          : data::chat::SpecialText::kFromTemplate;
     const std::vector<int32_t> ids = data::chat::encode(rendered, tokenizer_, special);
     return {ids.begin(), ids.end()};
   }
 
   bool answer(const std::string& question) {
-    if (!valid_utf8(question)) throw usage("the text cannot be read", "UTF-8", printable(brief(question)), "standard input");
+    if (!valid_utf8(question))
+      throw usage("the text cannot be read", "UTF-8", printable(brief(question)), "standard input");
     conversation_.add("user", question);
     try {
       reply();
@@ -153,8 +169,8 @@ class Talk {
       text += shown;
       if (!arguments_.json) print(shown);
     };
-    const auto generations =
-        generator_.run(prompts, settings_, [&](int64_t, int64_t id) { add(continuation.add(static_cast<int32_t>(id))); });
+    const auto generations = generator_.run(
+        prompts, settings_, [&](int64_t, int64_t id) { add(continuation.add(static_cast<int32_t>(id))); });
     add(continuation.rest());
     conversation_.add("assistant", text);
     ++settings_.seed;  // an answer does not draw as the one before
@@ -196,8 +212,8 @@ ExitCode run(const ChatArguments& arguments) {
   Talk talk(arguments, model);
   const bool terminal = is_terminal(stdin) && is_terminal(stdout);
   if (terminal)
-    say(stderr,
-        fmt::format("step {} of {}, template {}; /help lists the commands\n", model.step, arguments.checkpoint, talk.format().where()));
+    say(stderr, fmt::format("step {} of {}, template {}; /help lists the commands\n", model.step,
+                            arguments.checkpoint, talk.format().where()));
   while (const auto question = read_question(terminal)) {
     if (trimmed(*question).empty()) continue;
     try {
@@ -219,25 +235,38 @@ void add_chat(Command& program) {
       program.add("chat", "talk with a trained model, through its chat template",
                   {{"in the terminal; /help lists the commands", "chat runs/qwen3"},
                    {"one answer for a script", "chat runs/qwen3 --temperature 0 --json <question.txt"},
-                   {"with a template of your own", "chat runs/mine --template docs/examples/chatml.jinja --system \"Answer briefly.\""}});
+                   {"with a template of your own",
+                    "chat runs/mine --template docs/examples/chatml.jinja --system \"Answer briefly.\""}});
   chat.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
-  chat.option("--template", arguments->template_file, "a Jinja file (default: the model's own; docs/guides/chat.md)");
+  chat.option("--template", arguments->template_file,
+              "a Jinja file (default: the model's own; docs/guides/chat.md)");
   chat.option("--system", arguments->system, "the system's text").may_be_empty();
-  chat.option("--variables", arguments->variables, "what the template is told beside, as JSON: {\"enable_thinking\": false}");
+  chat.option("--variables", arguments->variables,
+              "what the template is told beside, as JSON: {\"enable_thinking\": false}");
   chat.option("--load", arguments->load, "continue a conversation that /save wrote");
   chat.option("--special-tokens", arguments->special,
-              "who may write special tokens: the template alone, or anywhere a text spells one, as transformers does")
+              "who may write special tokens: the template alone, or anywhere a text spells one, as "
+              "transformers does")
       .one_of({"template", "anywhere"})
       .default_shown();
-  chat.option("--tokens", arguments->settings.tokens, "at most this many tokens an answer").at_least(1).default_shown();
-  chat.option("--temperature", arguments->settings.temperature, "0: always the likeliest token").at_least(0).at_most(1000).default_shown();
-  chat.option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all").at_least(0).default_shown();
+  chat.option("--tokens", arguments->settings.tokens, "at most this many tokens an answer")
+      .at_least(1)
+      .default_shown();
+  chat.option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
+      .at_least(0)
+      .at_most(1000)
+      .default_shown();
+  chat.option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")
+      .at_least(0)
+      .default_shown();
   chat.option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
       .above(0)
       .at_most(1)
       .default_shown();
-  chat.option("--seed", arguments->settings.seed, "of the draws; each further answer has the next one").default_shown();
-  chat.option("--prefix-cache", arguments->prefix_cache, "MiB for what was read already, so that a turn reads only what is new; 0: none")
+  chat.option("--seed", arguments->settings.seed, "of the draws; each further answer has the next one")
+      .default_shown();
+  chat.option("--prefix-cache", arguments->prefix_cache,
+              "MiB for what was read already, so that a turn reads only what is new; 0: none")
       .at_least(0)
       .at_most(1 << 24)
       .default_shown();

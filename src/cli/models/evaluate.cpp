@@ -36,7 +36,8 @@ namespace longhaul::cli {
 namespace {
 
 // The texts below `path`, all of them held out, as token shards in the user's cache.
-data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
+data::PreparedSource prepare_held_out(const EvaluateArguments& arguments,
+                                      const recipe::DataOptions& trained_on,
                                       const data::Tokenizer& tokenizer) {
   const std::filesystem::path path = path_of_text(arguments.data);
   if (data::names_token_files(path)) return data::prepare_tokens({path, 100}, tokenizer, user_cache_folder());
@@ -53,8 +54,9 @@ data::PreparedSource prepare_held_out(const EvaluateArguments& arguments, const 
 }
 
 // Rank 0 prepares the texts; the others then find them in the cache, or prepare them on their own machine.
-data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments, const recipe::DataOptions& trained_on,
-                                      const data::Tokenizer& tokenizer, comm::Communicator& world) {
+data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments,
+                                      const recipe::DataOptions& trained_on, const data::Tokenizer& tokenizer,
+                                      comm::Communicator& world) {
   if (world.size() == 1) return prepare_held_out(arguments, trained_on, tokenizer);
   std::optional<data::PreparedSource> source;
   if (world.rank() == 0) source.emplace(prepare_held_out(arguments, trained_on, tokenizer));
@@ -64,11 +66,12 @@ data::PreparedSource prepare_on_ranks(const EvaluateArguments& arguments, const 
 }
 
 evaluate::EvaluationShare share_of(comm::Communicator& world) {
-  return {.ranks = world.size(), .rank = world.rank(), .sum_over_ranks = [&world](std::vector<double>& numbers) {
-            const Tensor all = at::tensor(numbers, at::kDouble);
-            world.all_reduce(all, comm::Reduction::kSum, {.name = "results of an evaluation"}).wait();
-            std::copy_n(all.const_data_ptr<double>(), numbers.size(), numbers.begin());
-          }};
+  return {
+      .ranks = world.size(), .rank = world.rank(), .sum_over_ranks = [&world](std::vector<double>& numbers) {
+        const Tensor all = at::tensor(numbers, at::kDouble);
+        world.all_reduce(all, comm::Reduction::kSum, {.name = "results of an evaluation"}).wait();
+        std::copy_n(all.const_data_ptr<double>(), numbers.size(), numbers.begin());
+      }};
 }
 
 int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
@@ -109,7 +112,8 @@ comm::Identity identity_of(const EvaluateArguments& of) {
   return {"evaluation", sha256_hex(all), told};
 }
 
-// What was typed, once a rank, by each of which the words are read again: they find their place in the environment. The first one prints.
+// What was typed, once a rank, by each of which the words are read again: they find their place in the
+// environment. The first one prints.
 ExitCode run_on_ranks(const EvaluateArguments& arguments) {
   const TemporaryFolder folder;
   const auto failure = comm::failure_of({.size = arguments.ranks,
@@ -118,20 +122,24 @@ ExitCode run_on_ranks(const EvaluateArguments& arguments) {
                                          .folder = folder.path(),
                                          .first_speaks = true});
   if (!failure) return ExitCode::kDone;
-  say(stderr, fmt::format("{}\nevaluate: rank {} of {} ended with {}{}\n", failure->said, failure->rank, arguments.ranks, failure->status,
-                          failure->said.empty() ? "; its messages stand above" : ", and said what stands above"));
+  say(stderr,
+      fmt::format("{}\nevaluate: rank {} of {} ended with {}{}\n", failure->said, failure->rank,
+                  arguments.ranks, failure->status,
+                  failure->said.empty() ? "; its messages stand above" : ", and said what stands above"));
   return static_cast<ExitCode>(failure->status);
 }
 
 ExitCode run(const EvaluateArguments& arguments) {
-  if (const comm::Placement place = comm::find_place(); arguments.ranks > 1 && place.size != arguments.ranks) {
+  if (const comm::Placement place = comm::find_place();
+      arguments.ranks > 1 && place.size != arguments.ranks) {
     if (place.size == 1) return run_on_ranks(arguments);
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "ranks are here already",
-                 .expected = fmt::format("--ranks {}, or none, where {} ranks were started", place.size, place.size),
-                 .found = fmt::format("--ranks {}", arguments.ranks),
-                 .where = place.engine,
-                 .hint = "leave --ranks out: torchrun's or srun's ranks share the evaluation by themselves"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "ranks are here already",
+         .expected = fmt::format("--ranks {}, or none, where {} ranks were started", place.size, place.size),
+         .found = fmt::format("--ranks {}", arguments.ranks),
+         .where = place.engine,
+         .hint = "leave --ranks out: torchrun's or srun's ranks share the evaluation by themselves"});
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
@@ -139,7 +147,8 @@ ExitCode run(const EvaluateArguments& arguments) {
   const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
-    const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
+    const auto world = comm::join_world(
+        {.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
     return run_evaluation_task(arguments, model, share_of(*world));
   }
   if (arguments.data.empty()) {
@@ -151,7 +160,8 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
-  const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
+  const auto world = comm::join_world(
+      {.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
   const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
   language::require_grids(recipe.model, {&source.held_out});
   const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
@@ -171,9 +181,12 @@ ExitCode run(const EvaluateArguments& arguments) {
   if (arguments.json) {
     nlohmann::ordered_json json{{"step", model.step}, {"loss", result.loss}};
     if (masked) {
-      json.update({{"bits_per_masked_token", result.bits_per_token()}, {"masked_share", recipe.train.masked_share}});
+      json.update(
+          {{"bits_per_masked_token", result.bits_per_token()}, {"masked_share", recipe.train.masked_share}});
     } else {
-      json.update({{"bits_per_byte", result.bits_per_byte}, {"perplexity", result.perplexity}, {"bytes", result.bytes}});
+      json.update({{"bits_per_byte", result.bits_per_byte},
+                   {"perplexity", result.perplexity},
+                   {"bytes", result.bytes}});
     }
     json.update({{"accuracy", *result.accuracy},
                  {"tokens", result.tokens},
@@ -182,13 +195,15 @@ ExitCode run(const EvaluateArguments& arguments) {
                  {"checkpoint", model.folder.string()}});
     print_json(json);
   } else if (masked) {
-    print(fmt::format("step {}: {:.4f} bits per masked token, loss {:.4f}, {:.1f} % right on {}, a share of {:g}\n", model.step,
-                      result.bits_per_token(), result.loss, 100 * *result.accuracy, counted(result.tokens, "masked token"),
-                      recipe.train.masked_share));
+    print(fmt::format(
+        "step {}: {:.4f} bits per masked token, loss {:.4f}, {:.1f} % right on {}, a share of {:g}\n",
+        model.step, result.bits_per_token(), result.loss, 100 * *result.accuracy,
+        counted(result.tokens, "masked token"), recipe.train.masked_share));
   } else {
-    print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f}, next token {:.1f} % on {}, {}\n", model.step,
-                      result.bits_per_byte, result.loss, result.perplexity, 100 * *result.accuracy, counted(result.tokens, "token"),
-                      bytes_text(result.bytes)));
+    print(fmt::format(
+        "step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f}, next token {:.1f} % on {}, {}\n",
+        model.step, result.bits_per_byte, result.loss, result.perplexity, 100 * *result.accuracy,
+        counted(result.tokens, "token"), bytes_text(result.bytes)));
   }
   return ExitCode::kDone;
 }
@@ -199,22 +214,28 @@ void add_evaluate(Command& program) {
   auto arguments = std::make_shared<EvaluateArguments>();
   Command evaluate = program.add(
       "evaluate", "how well a model predicts texts, and what it remembers",
-      {{"bits per byte, perplexity and next-token accuracy of texts", "evaluate runs/first-run --data ~/texts --stride 256"},
+      {{"bits per byte, perplexity and next-token accuracy of texts",
+        "evaluate runs/first-run --data ~/texts --stride 256"},
        {"a needle in a haystack, by length and depth, with a page of its own, by two processes",
         "evaluate runs/first-run --task needle --lengths 512,1024,2048 --page needle.html --ranks 2"},
-       {"multiple choice from a local file, for a program", "evaluate runs/first-run --task choice --data hellaswag.jsonl --json"}});
+       {"multiple choice from a local file, for a program",
+        "evaluate runs/first-run --task choice --data hellaswag.jsonl --json"}});
   evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
-  evaluate.option("--data", arguments->data, "file or folder of text or JSONL; of --task choice its file of questions");
+  evaluate.option("--data", arguments->data,
+                  "file or folder of text or JSONL; of --task choice its file of questions");
   evaluate.option("--jsonl-field", arguments->jsonl_field,
                   "key that holds the text of a document in JSONL files (default: data.jsonl_field)");
-  evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)").at_least(1);
-  evaluate
-      .option(
-          "--stride", arguments->stride,
-          "a document longer than the context is read in windows so far apart; each judges what the one before has not seen (default: the "
-          "context: windows without memory)")
+  evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)")
       .at_least(1);
-  evaluate.option("--task", arguments->task, "instead of the loss on texts: a test of memory, or questions (docs/guides/evaluate.md)")
+  evaluate
+      .option("--stride", arguments->stride,
+              "a document longer than the context is read in windows so far apart; each judges what the one "
+              "before has not seen (default: the "
+              "context: windows without memory)")
+      .at_least(1);
+  evaluate
+      .option("--task", arguments->task,
+              "instead of the loss on texts: a test of memory, or questions (docs/guides/evaluate.md)")
       .one_of({"needle", "mqar", "copy", "ruler", "choice"});
   evaluate.option("--lengths", arguments->lengths,
                   "tokens of a question, with commas (default: train.sequence, twice and four times that)");
@@ -223,31 +244,39 @@ void add_evaluate(Command& program) {
       .one_of(evaluate::needle_kinds())
       .default_shown();
   evaluate.option("--kinds", arguments->kinds, "ruler: which, with commas (default: all)");
-  evaluate.option("--haystack", arguments->haystack, "needle, ruler: a text to hide needles in (default: five sentences, again and again)");
-  evaluate.option("--pairs", arguments->pairs, "mqar, copy: how much is to be remembered, with commas (default: recall.pairs)");
-  evaluate.option("--format", arguments->format, "choice: of the file (default: by its fields)").one_of(evaluate::choice_formats());
+  evaluate.option("--haystack", arguments->haystack,
+                  "needle, ruler: a text to hide needles in (default: five sentences, again and again)");
+  evaluate.option("--pairs", arguments->pairs,
+                  "mqar, copy: how much is to be remembered, with commas (default: recall.pairs)");
+  evaluate.option("--format", arguments->format, "choice: of the file (default: by its fields)")
+      .one_of(evaluate::choice_formats());
   evaluate
-      .option(
-          "--prefix", arguments->prefix,
-          "choice: before a context stands what the tokenizer's template says, as in lm-evaluation-harness; or the end-of-document token, or "
-          "nothing")
+      .option("--prefix", arguments->prefix,
+              "choice: before a context stands what the tokenizer's template says, as in "
+              "lm-evaluation-harness; or the end-of-document token, or "
+              "nothing")
       .one_of({"template", "separator", "none"})
       .default_shown();
-  evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)").at_least(1);
+  evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)")
+      .at_least(1);
   evaluate.option("--limit", arguments->limit, "choice: only so many questions from the front").at_least(1);
   evaluate.option("--seed", arguments->seed, "of questions that are made up").default_shown();
-  evaluate.option("--weight-growth", arguments->weight_growth, "needle: how fast weights grow with depth and length in the weighted score")
+  evaluate
+      .option("--weight-growth", arguments->weight_growth,
+              "needle: how fast weights grow with depth and length in the weighted score")
       .at_least(1)
       .default_shown();
-  evaluate.option("--tokens-per-pass", arguments->tokens_per_pass, "tokens in one pass of the model; longer questions are read in pieces")
+  evaluate
+      .option("--tokens-per-pass", arguments->tokens_per_pass,
+              "tokens in one pass of the model; longer questions are read in pieces")
       .at_least(1)
       .default_shown();
   evaluate.option("--page", arguments->page, "write a page with heat maps to this file");
   evaluate
-      .option(
-          "--ranks", arguments->ranks,
-          "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
-          "started)")
+      .option("--ranks", arguments->ranks,
+              "so many processes of this machine share texts or questions, with the figures of one; each "
+              "holds the model (default: 1, or what torchrun or srun "
+              "started)")
       .at_least(1)
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");

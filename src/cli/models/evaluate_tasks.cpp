@@ -51,7 +51,8 @@ std::vector<int64_t> numbers_of(const std::string& words, const char* option, in
   std::vector<int64_t> numbers;
   for (const std::string_view each : split(words, ',')) {
     const std::string word(each);
-    const bool digits = !word.empty() && word.size() < 12 && word.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !word.empty() && word.size() < 12 && word.find_first_not_of("0123456789") == std::string::npos;
     const int64_t number = digits ? std::stoll(word) : -1;
     if (digits && number >= least && number <= most) {
       numbers.push_back(number);
@@ -72,10 +73,12 @@ std::vector<int64_t> lengths_of(const EvaluateArguments& arguments, int64_t sequ
   return {sequence, 2 * sequence, 4 * sequence};
 }
 
-void write_page(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, observe::ResultPage page) {
+void write_page(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
+                observe::ResultPage page) {
   if (arguments.page.empty()) return;
   page.kicker = fmt::format("evaluation · step {}", count_text(model.step));
-  page.facts.insert(page.facts.begin(), {{"checkpoint", model.folder.string()}, {"seed", std::to_string(arguments.seed)}});
+  page.facts.insert(page.facts.begin(),
+                    {{"checkpoint", model.folder.string()}, {"seed", std::to_string(arguments.seed)}});
   write_text_atomically(arguments.page, page.html());
   if (!arguments.json) print(fmt::format("page: {}\n", arguments.page));
 }
@@ -86,14 +89,18 @@ void print_grid(const std::string& title, const std::string& corner, const evalu
   observe::Table table(title, columns);
   for (size_t r = 0; r < grid.rows.size(); ++r) {
     std::vector<std::string> cells = {grid.rows[r]};
-    for (const double value : grid.values[r]) cells.push_back(std::isfinite(value) ? fmt::format("{:.1f} %", 100 * value) : "");
+    for (const double value : grid.values[r])
+      cells.push_back(std::isfinite(value) ? fmt::format("{:.1f} %", 100 * value) : "");
     table.row(cells);
   }
   print(table.text(colours_wanted(stdout)));
 }
 
 ordered_json result_of(const EvaluateArguments& arguments, const checkpoint::OpenModel& model) {
-  return {{"task", arguments.task}, {"step", model.step}, {"checkpoint", model.folder.string()}, {"seed", arguments.seed}};
+  return {{"task", arguments.task},
+          {"step", model.step},
+          {"checkpoint", model.folder.string()},
+          {"seed", arguments.seed}};
 }
 
 evaluate::GridRequest grid_request(const EvaluateArguments& arguments, const checkpoint::OpenModel& model) {
@@ -111,12 +118,15 @@ evaluate::GridRequest grid_request(const EvaluateArguments& arguments, const che
                .where = arguments.haystack});
 }
 
-ExitCode run_needle(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                    const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
+ExitCode run_needle(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
+                    evaluate::Answers& answers, const data::Tokenizer& tokenizer,
+                    const evaluate::EvaluationShare& share) {
   const evaluate::GridRequest request = grid_request(arguments, model);
   std::vector<double> depths;
-  for (const int64_t percent : numbers_of(arguments.depths, "--depths", 0, 100)) depths.push_back(static_cast<double>(percent) / 100);
-  TaskProgress progress(share, "needles", static_cast<int64_t>(depths.size() * request.lengths.size()) * request.samples);
+  for (const int64_t percent : numbers_of(arguments.depths, "--depths", 0, 100))
+    depths.push_back(static_cast<double>(percent) / 100);
+  TaskProgress progress(share, "needles",
+                        static_cast<int64_t>(depths.size() * request.lengths.size()) * request.samples);
   const evaluate::Grid grid = needle_grid(
       answers, tokenizer, request, arguments.kind, depths, [&] { progress.advance(); }, share);
   if (!speaks(share)) return ExitCode::kDone;
@@ -133,20 +143,25 @@ ExitCode run_needle(const EvaluateArguments& arguments, const checkpoint::OpenMo
                  {"weight_growth", arguments.weight_growth}});
     print_json(json);
   } else {
-    print_grid(fmt::format("needle ({}): share of answers found, by depth and tokens", arguments.kind), "depth", grid);
-    print(fmt::format("step {}: {:.1f} % found, {:.1f} % weighted\n", model.step, 100 * grid.mean(), 100 * weighted));
+    print_grid(fmt::format("needle ({}): share of answers found, by depth and tokens", arguments.kind),
+               "depth", grid);
+    print(fmt::format("step {}: {:.1f} % found, {:.1f} % weighted\n", model.step, 100 * grid.mean(),
+                      100 * weighted));
   }
-  write_page(arguments, model,
-             {.title = "Needle in a haystack",
-              .summary = fmt::format("Of what was hidden in the text, how much the model says when it is asked ({}).", arguments.kind),
-              .tiles = {{"found", fmt::format("{:.1f} %", 100 * grid.mean())}, {"weighted", fmt::format("{:.1f} %", 100 * weighted)}},
-              .maps = {{.title = "Answers found, percent",
-                        .row_axis = "depth",
-                        .column_axis = "tokens",
-                        .rows = grid.rows,
-                        .columns = grid.columns,
-                        .values = grid.values}},
-              .facts = {{"questions an entry", count_text(request.samples)}, {"kind", arguments.kind}}});
+  write_page(
+      arguments, model,
+      {.title = "Needle in a haystack",
+       .summary = fmt::format(
+           "Of what was hidden in the text, how much the model says when it is asked ({}).", arguments.kind),
+       .tiles = {{"found", fmt::format("{:.1f} %", 100 * grid.mean())},
+                 {"weighted", fmt::format("{:.1f} %", 100 * weighted)}},
+       .maps = {{.title = "Answers found, percent",
+                 .row_axis = "depth",
+                 .column_axis = "tokens",
+                 .rows = grid.rows,
+                 .columns = grid.columns,
+                 .values = grid.values}},
+       .facts = {{"questions an entry", count_text(request.samples)}, {"kind", arguments.kind}}});
   return ExitCode::kDone;
 }
 
@@ -166,18 +181,23 @@ std::vector<std::string> kinds_of(const EvaluateArguments& arguments) {
   return kinds;
 }
 
-ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                   const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
+ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
+                   evaluate::Answers& answers, const data::Tokenizer& tokenizer,
+                   const evaluate::EvaluationShare& share) {
   const evaluate::GridRequest request = grid_request(arguments, model);
   const std::vector<std::string> kinds = kinds_of(arguments);
-  TaskProgress progress(share, "questions", static_cast<int64_t>(kinds.size() * request.lengths.size()) * request.samples);
+  TaskProgress progress(share, "questions",
+                        static_cast<int64_t>(kinds.size() * request.lengths.size()) * request.samples);
   const evaluate::Grid grid = ruler_grid(
       answers, tokenizer, request, kinds, [&] { progress.advance(); }, share);
   if (!speaks(share)) return ExitCode::kDone;
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
-    json.update(
-        {{"kinds", kinds}, {"samples", request.samples}, {"lengths", request.lengths}, {"scores", grid.values}, {"score", grid.mean()}});
+    json.update({{"kinds", kinds},
+                 {"samples", request.samples},
+                 {"lengths", request.lengths},
+                 {"scores", grid.values},
+                 {"score", grid.mean()}});
     print_json(json);
   } else {
     print_grid("ruler: share of answers found, by kind and tokens", "kind", grid);
@@ -197,12 +217,14 @@ ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenMod
   return ExitCode::kDone;
 }
 
-// mqar and copy: by how much is to be remembered, and how long the sequence is. What does not fit is left out.
-ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                    const evaluate::EvaluationShare& share) {
+// mqar and copy: by how much is to be remembered, and how long the sequence is. What does not fit is left
+// out.
+ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
+                    evaluate::Answers& answers, const evaluate::EvaluationShare& share) {
   data::RecallShape shape = language::recall_shape(model.recipe.recipe);
   shape.kind = arguments.task == "mqar" ? recipe::RecallKind::kMqar : recipe::RecallKind::kCopy;
-  const std::vector<int64_t> lengths = arguments.lengths.empty() ? std::vector{shape.sequence} : lengths_of(arguments, 0);
+  const std::vector<int64_t> lengths =
+      arguments.lengths.empty() ? std::vector{shape.sequence} : lengths_of(arguments, 0);
   const std::vector<int64_t> pairs =
       arguments.pairs.empty() ? std::vector{shape.pairs} : numbers_of(arguments.pairs, "--pairs", 1, 1 << 24);
   const int64_t samples = arguments.samples > 0 ? arguments.samples : 64;
@@ -220,38 +242,50 @@ ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenMo
       const evaluate::RecallScore score = *score_recall(answers, shape, arguments.seed, samples, {}, share);
       row.back() = score.accuracy;
       sum += score.accuracy;
-      entries.push_back({{"length", length}, {"pairs", count}, {"accuracy", score.accuracy}, {"whole", score.whole}, {"loss", score.loss}});
+      entries.push_back({{"length", length},
+                         {"pairs", count},
+                         {"accuracy", score.accuracy},
+                         {"whole", score.whole},
+                         {"loss", score.loss}});
     }
   }
   if (!speaks(share)) return ExitCode::kDone;
   const double mean = sum / static_cast<double>(entries.size()), chance = chance_of(shape);
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
-    json.update({{"accuracy", mean}, {"chance", chance}, {"sequences", samples}, {"vocabulary", shape.vocabulary}, {"entries", entries}});
+    json.update({{"accuracy", mean},
+                 {"chance", chance},
+                 {"sequences", samples},
+                 {"vocabulary", shape.vocabulary},
+                 {"entries", entries}});
     print_json(json);
   } else {
-    print_grid(
-        fmt::format("{}: share of right answers, by {} and tokens", arguments.task, arguments.task == "mqar" ? "pairs" : "tokens to copy"),
-        arguments.task == "mqar" ? "pairs" : "to copy", grid);
+    print_grid(fmt::format("{}: share of right answers, by {} and tokens", arguments.task,
+                           arguments.task == "mqar" ? "pairs" : "tokens to copy"),
+               arguments.task == "mqar" ? "pairs" : "to copy", grid);
     print(fmt::format("step {}: {:.1f} % right; chance is {:.2g} %\n", model.step, 100 * mean, 100 * chance));
   }
-  write_page(arguments, model,
-             {.title = arguments.task == "mqar" ? "Associative recall" : "Long-range copy",
-              .summary = arguments.task == "mqar" ? "Keys and values stand first; then the values of keys are asked for."
-                                                  : "Random tokens, a gap, and the same tokens again.",
-              .tiles = {{"right", fmt::format("{:.1f} %", 100 * mean)}, {"chance", fmt::format("{:.2g} %", 100 * chance)}},
-              .maps = {{.title = "Right answers, percent",
-                        .row_axis = arguments.task == "mqar" ? "pairs" : "to copy",
-                        .column_axis = "tokens",
-                        .rows = grid.rows,
-                        .columns = grid.columns,
-                        .values = grid.values}},
-              .facts = {{"sequences an entry", count_text(samples)}, {"vocabulary", count_text(shape.vocabulary)}}});
+  write_page(
+      arguments, model,
+      {.title = arguments.task == "mqar" ? "Associative recall" : "Long-range copy",
+       .summary = arguments.task == "mqar"
+                      ? "Keys and values stand first; then the values of keys are asked for."
+                      : "Random tokens, a gap, and the same tokens again.",
+       .tiles = {{"right", fmt::format("{:.1f} %", 100 * mean)},
+                 {"chance", fmt::format("{:.2g} %", 100 * chance)}},
+       .maps = {{.title = "Right answers, percent",
+                 .row_axis = arguments.task == "mqar" ? "pairs" : "to copy",
+                 .column_axis = "tokens",
+                 .rows = grid.rows,
+                 .columns = grid.columns,
+                 .values = grid.values}},
+       .facts = {{"sequences an entry", count_text(samples)}, {"vocabulary", count_text(shape.vocabulary)}}});
   return ExitCode::kDone;
 }
 
-ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
-                    const data::Tokenizer& tokenizer, const evaluate::EvaluationShare& share) {
+ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
+                    evaluate::Answers& answers, const data::Tokenizer& tokenizer,
+                    const evaluate::EvaluationShare& share) {
   if (arguments.data.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "there are no questions",
@@ -259,7 +293,8 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
                  .found = "no --data",
                  .hint = "docs/guides/evaluate.md lists the formats"});
   }
-  const std::string format = arguments.format.empty() ? evaluate::format_by_fields(arguments.data) : arguments.format;
+  const std::string format =
+      arguments.format.empty() ? evaluate::format_by_fields(arguments.data) : arguments.format;
   const auto items = evaluate::read_choices(arguments.data, format, arguments.limit);
   TaskProgress progress(share, "questions", static_cast<int64_t>(items.size()));
   const evaluate::ChoiceSettings settings{.prefix = evaluate::choice_prefix(arguments.prefix),
@@ -268,8 +303,10 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
       answers, tokenizer, items, settings, [&] { progress.advance(); }, share);
   if (!speaks(share)) return ExitCode::kDone;
   if (result.cut > 0)
-    log_warning("{} of {}: longer than the model's {} positions (model.max_positions), so scored by the end, as lm-evaluation-harness does",
-                count_text(result.cut), counted(result.items, "question"), settings.positions);
+    log_warning(
+        "{} of {}: longer than the model's {} positions (model.max_positions), so scored by the end, as "
+        "lm-evaluation-harness does",
+        count_text(result.cut), counted(result.items, "question"), settings.positions);
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
     json.erase("seed");
@@ -300,16 +337,17 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
 
 }  // namespace
 
-ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model, const evaluate::EvaluationShare& share) {
+ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model,
+                             const evaluate::EvaluationShare& share) {
   if (arguments.task == "mqar" || arguments.task == "copy") {
     evaluate::DecoderAnswers answers(*model.decoder, {.tokens_per_pass = arguments.tokens_per_pass});
     return run_recall(arguments, model, answers, share);
   }
   const data::Tokenizer tokenizer = tokenizer_for(model, arguments.tokenizer);
   const std::vector<int32_t> gaps = tokenizer.without_token();
-  evaluate::DecoderAnswers answers(
-      *model.decoder,
-      {.tokens_per_pass = arguments.tokens_per_pass, .vocabulary = tokenizer.vocabulary(), .never = {gaps.begin(), gaps.end()}});
+  evaluate::DecoderAnswers answers(*model.decoder, {.tokens_per_pass = arguments.tokens_per_pass,
+                                                    .vocabulary = tokenizer.vocabulary(),
+                                                    .never = {gaps.begin(), gaps.end()}});
   if (arguments.task == "needle") return run_needle(arguments, model, answers, tokenizer, share);
   if (arguments.task == "ruler") return run_ruler(arguments, model, answers, tokenizer, share);
   return run_choice(arguments, model, answers, tokenizer, share);

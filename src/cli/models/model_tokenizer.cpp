@@ -19,7 +19,8 @@ data::Tokenizer tokenizer_for(const checkpoint::OpenModel& model, const std::str
   const recipe::DataOptions& trained = model.recipe.recipe.data;
   data::Tokenizer tokenizer = data::open_tokenizer(path);
   if (named.empty()) tokenizer = tokenizer.with({trained.end_of_document, trained.stop_tokens});
-  data::require_rows(tokenizer, model.recipe.recipe.model.vocabulary, path, "use the tokenizer that the model was trained with");
+  data::require_rows(tokenizer, model.recipe.recipe.model.vocabulary, path,
+                     "use the tokenizer that the model was trained with");
   if (model.tokenizer_sha256.empty() || tokenizer.sha256() == model.tokenizer_sha256) return tokenizer;
   if (!named.empty()) {
     log_warning("{} is not the tokenizer that the model was trained with", path);

@@ -1,4 +1,5 @@
-// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--logprobs N] [--json] [--routes FILE]`
+// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--logprobs N] [--json]
+// [--routes FILE]`
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,8 +82,9 @@ struct PromptIds {
 // A prompt of ids is read as it stands; before a text stands what begins one.
 PromptIds ids_of(const generate::Prompt& prompt, const data::Tokenizer& tokenizer) {
   if (!prompt.ids) return {wide(tokenizer.encode_prompt(prompt.text)), tokenizer.encode(prompt.text)};
-  const auto bad = std::ranges::find_if(
-      *prompt.ids, [&](int64_t id) { return id < 0 || id >= tokenizer.vocabulary() || !tokenizer.token_of(static_cast<int32_t>(id)); });
+  const auto bad = std::ranges::find_if(*prompt.ids, [&](int64_t id) {
+    return id < 0 || id >= tokenizer.vocabulary() || !tokenizer.token_of(static_cast<int32_t>(id));
+  });
   if (bad == prompt.ids->end()) return {*prompt.ids, {prompt.ids->begin(), prompt.ids->end()}};
   throw Error({.code = ExitCode::kData,
                .what = "a token id of the prompt has no token",
@@ -94,7 +96,8 @@ PromptIds ids_of(const generate::Prompt& prompt, const data::Tokenizer& tokenize
 // Several texts, each under a line that says which draws it has.
 void print_each(const std::vector<Text>& texts, const SampleArguments& arguments) {
   for (size_t i = 0; i < texts.size(); ++i) {
-    print(fmt::format("{}--- {} of {}, --seed {}\n", i == 0 ? "" : "\n", i + 1, texts.size(), arguments.settings.seed + i));
+    print(fmt::format("{}--- {} of {}, --seed {}\n", i == 0 ? "" : "\n", i + 1, texts.size(),
+                      arguments.settings.seed + i));
     print(texts[i].prompt + texts[i].continuation.text() + texts[i].continuation.rest() + "\n");
   }
 }
@@ -104,7 +107,9 @@ std::string text_of(int64_t id, const data::Tokenizer& tokenizer) {
   return tokenizer.decode(std::span(&narrow, 1));
 }
 
-std::string shown_token(int64_t id, const data::Tokenizer& tokenizer) { return "'" + printable(text_of(id, tokenizer)) + "'"; }
+std::string shown_token(int64_t id, const data::Tokenizer& tokenizer) {
+  return "'" + printable(text_of(id, tokenizer)) + "'";
+}
 
 void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleArguments& arguments) {
   if (arguments.prompts.empty()) return;
@@ -113,23 +118,26 @@ void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleAr
     return;
   }
   if (!prefixes.keeps()) {
-    log_info("prefix cache: none (--prefix-cache {} MiB has no room for {} tokens of a prompt)", arguments.prefix_cache,
-             generate::PrefixCache::kTokens);
+    log_info("prefix cache: none (--prefix-cache {} MiB has no room for {} tokens of a prompt)",
+             arguments.prefix_cache, generate::PrefixCache::kTokens);
     return;
   }
   const generate::PrefixCache::Counts& counts = prefixes.counts();
   log_info(
-      "prefix cache: {} of {} prompts went on from an earlier one, {} of {} tokens were not read again; {} beginnings kept, {} dropped, {} of {}",
-      counts.continued, counts.prompts, counts.tokens_not_read, counts.tokens, prefixes.kept(), counts.dropped,
-      bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
+      "prefix cache: {} of {} prompts went on from an earlier one, {} of {} tokens were not read again; {} "
+      "beginnings kept, {} dropped, {} of {}",
+      counts.continued, counts.prompts, counts.tokens_not_read, counts.tokens, prefixes.kept(),
+      counts.dropped, bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
 }
 
-nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProbability>>& top, const data::Tokenizer& tokenizer) {
+nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProbability>>& top,
+                               const data::Tokenizer& tokenizer) {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   for (const auto& of_token : top) {
     tokens.push_back(nlohmann::ordered_json::array());
     for (const auto& [id, log_probability] : of_token)
-      tokens.back().push_back({{"id", id}, {"text", text_of(id, tokenizer)}, {"log_probability", log_probability}});
+      tokens.back().push_back(
+          {{"id", id}, {"text", text_of(id, tokenizer)}, {"log_probability", log_probability}});
   }
   return tokens;
 }
@@ -147,8 +155,8 @@ void print_log_probabilities(const generate::Generation& generation, const data:
   }
 }
 
-void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, const checkpoint::OpenModel& model,
-                   const data::Tokenizer& tokenizer) {
+void print_as_json(const Text& text, uint64_t seed, double tokens_per_second,
+                   const checkpoint::OpenModel& model, const data::Tokenizer& tokenizer) {
   nlohmann::ordered_json json = {{"prompt", text.prompt},
                                  {"text", text.continuation.text() + text.continuation.rest()},
                                  {"prompt_ids", text.read},
@@ -165,20 +173,23 @@ void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, co
   print_json(json);
 }
 
-// Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the next.
-void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts, const generate::GenerateSettings& settings,
-             std::vector<Text>& texts, const std::function<void(const std::string&)>& say) {
+// Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the
+// next.
+void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts,
+             const generate::GenerateSettings& settings, std::vector<Text>& texts,
+             const std::function<void(const std::string&)>& say) {
   const auto of_group = static_cast<size_t>(std::max<int64_t>(1, kTogether / settings.count));
   for (size_t first = 0; first < prompts.size(); first += of_group) {
     const size_t before = first * static_cast<size_t>(settings.count);
     generate::GenerateSettings own = settings;
     own.seed += before;
-    const auto generations = generator.run(std::span(prompts).subspan(first, std::min(of_group, prompts.size() - first)), own,
-                                           [&](int64_t sequence, int64_t id) {
-                                             Text& text = texts[before + static_cast<size_t>(sequence)];
-                                             const std::string fresh = text.continuation.add(static_cast<int32_t>(id));
-                                             if (say) say(fresh);
-                                           });
+    const auto generations =
+        generator.run(std::span(prompts).subspan(first, std::min(of_group, prompts.size() - first)), own,
+                      [&](int64_t sequence, int64_t id) {
+                        Text& text = texts[before + static_cast<size_t>(sequence)];
+                        const std::string fresh = text.continuation.add(static_cast<int32_t>(id));
+                        if (say) say(fresh);
+                      });
     for (size_t i = 0; i < generations.size(); ++i) texts[before + i].generation = generations[i];
   }
 }
@@ -189,7 +200,8 @@ ExitCode run(const SampleArguments& arguments) {
   const DeviceScope scope(device);
   const bool many = !arguments.prompts.empty();
   const std::vector<generate::Prompt> written =
-      many ? generate::read_prompts(arguments.prompts) : std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}};
+      many ? generate::read_prompts(arguments.prompts)
+           : std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}};
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
@@ -205,16 +217,19 @@ ExitCode run(const SampleArguments& arguments) {
   std::vector<Text> texts;
   for (const generate::Prompt& prompt : written) {
     const PromptIds ids = ids_of(prompt, tokenizer);
-    generate::require_readable(ids.read, model.recipe.recipe.model, prompt.where);  // before anything is written
+    // before anything is written
+    generate::require_readable(ids.read, model.recipe.recipe.model, prompt.where);
     prompts.push_back(ids.read);
     const std::string text = prompt.ids ? tokenizer.decode(ids.shown) : prompt.text;
-    for (int64_t i = 0; i < settings.count; ++i) texts.push_back({text, ids.read, data::Continuation(tokenizer, ids.shown), {}});
+    for (int64_t i = 0; i < settings.count; ++i)
+      texts.push_back({text, ids.read, data::Continuation(tokenizer, ids.shown), {}});
   }
   const bool streams = !arguments.json && texts.size() == 1;
   std::string before = texts.front().prompt;  // said with the first token: a prompt that is refused is not
   const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
   const Stopwatch watch;
-  generate::Generator generator(*model.decoder, many && !settings.records_routes ? arguments.prefix_cache << 20 : 0);
+  generate::Generator generator(*model.decoder,
+                                many && !settings.records_routes ? arguments.prefix_cache << 20 : 0);
   run_all(generator, prompts, settings, texts, streams ? say : std::function<void(const std::string&)>());
   const double seconds = std::max(watch.seconds(), 1e-9);
   if (streams) say(texts[0].continuation.rest() + "\n");
@@ -226,10 +241,11 @@ ExitCode run(const SampleArguments& arguments) {
     if (generation.finish == generate::Finish::kPositions) {
       const recipe::SequenceLimit limit = recipe::sequence_limit(model.decoder->config());
       log_warning("{} ends after {} of {} tokens: the model has {} positions ({}), and all are used",
-                  texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(), settings.tokens, limit.tokens,
-                  limit.option);
+                  texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(),
+                  settings.tokens, limit.tokens, limit.option);
     }
-    if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model, tokenizer);
+    if (arguments.json)
+      print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model, tokenizer);
     if (arguments.logprobs >= 0 && !arguments.json) print_log_probabilities(generation, tokenizer);
   }
   say_what_was_not_read(generator.prefixes(), arguments);
@@ -245,45 +261,62 @@ ExitCode run(const SampleArguments& arguments) {
 
 void add_sample(Command& program) {
   auto arguments = std::make_shared<SampleArguments>();
-  Command sample =
-      program.add("sample", "continue a text with a trained model",
-                  {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
-                   {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
-                   {"sixteen texts at once, for a program", "sample runs/first-run --prompt \"class \" --count 16 --seed 7 --json"},
-                   {"and the experts that wrote them", "sample runs/experts --prompt \"class \" --count 16 --routes routes.safetensors"}});
+  Command sample = program.add(
+      "sample", "continue a text with a trained model",
+      {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
+       {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
+       {"sixteen texts at once, for a program",
+        "sample runs/first-run --prompt \"class \" --count 16 --seed 7 --json"},
+       {"and the experts that wrote them",
+        "sample runs/experts --prompt \"class \" --count 16 --routes routes.safetensors"}});
   sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   sample.option("--prompt", arguments->prompt, "the text to continue").may_be_empty();
-  sample.option(
-      "--prompts", arguments->prompts,
-      "many of them: FILE.jsonl with a JSON text, {\"prompt\": …} or {\"ids\": […]} in each line, or any other file with a prompt in each line");
+  sample.option("--prompts", arguments->prompts,
+                "many of them: FILE.jsonl with a JSON text, {\"prompt\": …} or {\"ids\": […]} in each line, "
+                "or any other file with a prompt in each line");
   sample
-      .option(
-          "--prefix-cache", arguments->prefix_cache,
-          "with --prompts: MiB for what was made of their beginnings, 256 tokens at a time, from which prompts that begin alike go on; 0: none")
+      .option("--prefix-cache", arguments->prefix_cache,
+              "with --prompts: MiB for what was made of their beginnings, 256 tokens at a time, from which "
+              "prompts that begin alike go on; 0: none")
       .at_least(0)
       .at_most(1 << 24)
       .default_shown();
   sample.option("--routes", arguments->routes,
-                "of a model with experts: write which of them every token was sent to, for `score --replay-routes`: safetensors file "
+                "of a model with experts: write which of them every token was sent to, for `score "
+                "--replay-routes`: safetensors file "
                 "(docs/formats/routes.md)");
-  sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens").at_least(0).default_shown();
-  sample.option("--count", arguments->settings.count, "texts, written side by side; each as it would be alone").at_least(1).default_shown();
-  sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many").at_least(0).default_shown();
+  sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens")
+      .at_least(0)
+      .default_shown();
+  sample
+      .option("--count", arguments->settings.count, "texts, written side by side; each as it would be alone")
+      .at_least(1)
+      .default_shown();
+  sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many")
+      .at_least(0)
+      .default_shown();
   sample.option("--temperature", arguments->settings.temperature, "0: always the likeliest token")
       .at_least(0)
       .at_most(1000)
       .default_shown();
-  sample.option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all").at_least(0).default_shown();
-  sample.option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
+  sample.option("--top-k", arguments->settings.top_k, "keep the k likeliest tokens; 0: all")
+      .at_least(0)
+      .default_shown();
+  sample
+      .option("--top-p", arguments->settings.top_p, "keep the likeliest tokens whose probabilities sum to p")
       .above(0)
       .at_most(1)
       .default_shown();
   sample
       .option("--logprobs", arguments->logprobs,
-              "write the log probability of each token under the temperature, and of so many of the likeliest in its place")
+              "write the log probability of each token under the temperature, and of so many of the "
+              "likeliest in its place")
       .at_least(0)
       .at_most(1000);
-  sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
+  sample
+      .option("--seed", arguments->settings.seed,
+              "of the draws; text i of several (from 0) has those of --seed + i")
+      .default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(sample, arguments->dtype, arguments->experts, arguments->device);
   sample.json_flag(arguments->json);

@@ -26,7 +26,10 @@ struct ScoreArguments {
 
 void check(const std::vector<int64_t>& ids, int64_t rows, const std::string& where) {
   if (ids.empty())
-    throw Error({.code = ExitCode::kData, .what = "there are no ids to score", .expected = "a JSON list of token ids", .where = where});
+    throw Error({.code = ExitCode::kData,
+                 .what = "there are no ids to score",
+                 .expected = "a JSON list of token ids",
+                 .where = where});
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < rows) continue;
     throw Error({.code = ExitCode::kData,
@@ -39,19 +42,23 @@ void check(const std::vector<int64_t>& ids, int64_t rows, const std::string& whe
 }
 
 // Where the file sends other tokens, its routes say nothing of these.
-void check_same(const std::vector<int64_t>& ids, const std::vector<generate::RoutedSequence>& sequences, const ScoreArguments& arguments) {
+void check_same(const std::vector<int64_t>& ids, const std::vector<generate::RoutedSequence>& sequences,
+                const ScoreArguments& arguments) {
   const auto refuse = [&](const std::string& expected, const std::string& found) {
     throw Error({.code = ExitCode::kData,
                  .what = "the routes are of other tokens",
                  .expected = expected,
                  .found = found,
                  .where = arguments.replay_routes,
-                 .hint = fmt::format(
-                     "without --ids its own ids are scored; the last token that `sample` drew is none of them, for it was never read")});
+                 .hint = fmt::format("without --ids its own ids are scored; the last token that `sample` "
+                                     "drew is none of them, for it was never read")});
   };
-  if (sequences.size() != 1) refuse(fmt::format("one sequence, as {} has", arguments.ids), fmt::format("{} sequences", sequences.size()));
+  if (sequences.size() != 1)
+    refuse(fmt::format("one sequence, as {} has", arguments.ids),
+           fmt::format("{} sequences", sequences.size()));
   const std::vector<int64_t>& theirs = sequences.front().ids;
-  if (theirs.size() != ids.size()) refuse(fmt::format("{} tokens, as {} has", ids.size(), arguments.ids), fmt::format("{}", theirs.size()));
+  if (theirs.size() != ids.size())
+    refuse(fmt::format("{} tokens, as {} has", ids.size(), arguments.ids), fmt::format("{}", theirs.size()));
   const size_t place = static_cast<size_t>(std::ranges::mismatch(ids, theirs).in1 - ids.begin());
   if (place < ids.size()) {
     refuse(fmt::format("{} in place {} of {}, as {} has", ids[place], place + 1, ids.size(), arguments.ids),
@@ -60,7 +67,8 @@ void check_same(const std::vector<int64_t>& ids, const std::vector<generate::Rou
 }
 
 // What is to be scored: ids, and where they are replayed their routes.
-std::vector<generate::RoutedSequence> sequences_of(const ScoreArguments& arguments, const recipe::ModelConfig& config) {
+std::vector<generate::RoutedSequence> sequences_of(const ScoreArguments& arguments,
+                                                   const recipe::ModelConfig& config) {
   std::vector<generate::RoutedSequence> sequences;
   if (!arguments.replay_routes.empty()) sequences = generate::read_routes(arguments.replay_routes, config);
   if (!arguments.ids.empty()) {
@@ -83,24 +91,27 @@ Tensor logits_of(model::Decoder& decoder, generate::RoutedSequence& sequence) {
   context.training = false;
   if (!sequence.routes.empty()) {
     auto replayed = std::make_shared<model::Routes>();
-    for (const auto& [block, choice_tk] : sequence.routes) (*replayed)[block] = to_device(choice_tk.contiguous(), decoder.device());
+    for (const auto& [block, choice_tk] : sequence.routes)
+      (*replayed)[block] = to_device(choice_tk.contiguous(), decoder.device());
     context.replayed_routes = replayed;
   }
   context.recorded_routes = std::make_shared<model::Routes>();
   const Tensor ids = to_tensor(sequence.ids, decoder.device());
-  const Tensor logits = decoder.logits(decoder.hidden(context, ids, layout::make_single(ids.size(0)))).to(at::kFloat).cpu();
+  const Tensor logits =
+      decoder.logits(decoder.hidden(context, ids, layout::make_single(ids.size(0)))).to(at::kFloat).cpu();
   for (const auto& [block, choice_tk] : *context.recorded_routes) sequence.routes[block] = choice_tk.cpu();
   return logits;
 }
 
 ExitCode run(const ScoreArguments& arguments) {
   if (arguments.ids.empty() && arguments.replay_routes.empty()) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "there is nothing to score",
-                 .expected = "--ids FILE, a JSON list of token ids, or --replay-routes FILE, whose ids are scored",
-                 .found = "neither",
-                 .where = "command line",
-                 .hint = "--ids ids.json"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "there is nothing to score",
+         .expected = "--ids FILE, a JSON list of token ids, or --replay-routes FILE, whose ids are scored",
+         .found = "neither",
+         .where = "command line",
+         .hint = "--ids ids.json"});
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
@@ -114,12 +125,14 @@ ExitCode run(const ScoreArguments& arguments) {
   for (generate::RoutedSequence& sequence : sequences) of_each.push_back(logits_of(*model.decoder, sequence));
   const Tensor logits = at::cat(of_each).contiguous();
   storage::LocalFileSystem files;
-  const storage::TensorData data{"logits",
-                                 storage::DType::kF32,
-                                 {logits.size(0), logits.size(1)},
-                                 {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
+  const storage::TensorData data{
+      "logits",
+      storage::DType::kF32,
+      {logits.size(0), logits.size(1)},
+      {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
   storage::write_safetensors(files, arguments.out, {&data, 1});
-  print(fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), model.step, arguments.out));
+  print(fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), model.step,
+                    arguments.out));
   if (!arguments.routes.empty()) write_routes_of(model, sequences, arguments.routes);
   return ExitCode::kDone;
 }
@@ -130,9 +143,11 @@ void add_score(Command& program) {
   auto arguments = std::make_shared<ScoreArguments>();
   Command score = program.add(
       "score", "write the logits of a list of token ids",
-      {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"", "score runs/first-run --ids ids.json --out logits.safetensors"},
+      {{"fp32 logits [tokens, vocabulary], tensor name \"logits\"",
+        "score runs/first-run --ids ids.json --out logits.safetensors"},
        {"computed in fp64", "score runs/first-run --ids ids.json --out logits.safetensors --dtype fp64"},
-       {"of one checkpoint", "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"},
+       {"of one checkpoint",
+        "score runs/first-run/checkpoints/step-000000100 --ids ids.json --out logits.safetensors"},
        {"of texts that were sampled, by the experts that wrote them",
         "score runs/experts --replay-routes routes.safetensors --out logits.safetensors"}});
   score.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
@@ -140,10 +155,10 @@ void add_score(Command& program) {
   score.option("--out", arguments->out, "safetensors file to write").required();
   score.option("--routes", arguments->routes,
                "also write which experts every token was sent to: safetensors file (docs/formats/routes.md)");
-  score.option(
-      "--replay-routes", arguments->replay_routes,
-      "send every token to the experts that this file of `sample` or `score` --routes says; their weights are this model's. Without --ids its "
-      "sequences are scored, one behind the other");
+  score.option("--replay-routes", arguments->replay_routes,
+               "send every token to the experts that this file of `sample` or `score` --routes says; their "
+               "weights are this model's. Without --ids its "
+               "sequences are scored, one behind the other");
   add_model_options(score, arguments->dtype, arguments->experts, arguments->device);
   score.on_run([arguments] { return run(*arguments); });
 }

@@ -32,7 +32,9 @@ struct ServeArguments {
   double timeout = 600, drain = 60, follow = 0;
 };
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
 
 void check(const ServeArguments& arguments) {
   if (is_loopback(arguments.host) || !arguments.token_file.empty()) return;
@@ -47,19 +49,23 @@ void check(const ServeArguments& arguments) {
 // "NAME=PATH", or a path, whose last folder that is not of checkpoints is the name.
 serve::ModelShelf::Entry entry_of(const std::string& text) {
   const size_t sign = text.find('=');
-  if (sign != std::string::npos && sign > 0 && text.find('/') > sign) return {text.substr(0, sign), text.substr(sign + 1)};
+  if (sign != std::string::npos && sign > 0 && text.find('/') > sign)
+    return {text.substr(0, sign), text.substr(sign + 1)};
   std::filesystem::path path = std::filesystem::absolute(text).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   std::filesystem::path named = path;
-  while (named.filename() == "checkpoints" || named.filename().string().starts_with("step-") || named.filename() == "manifest.json")
+  while (named.filename() == "checkpoints" || named.filename().string().starts_with("step-") ||
+         named.filename() == "manifest.json")
     named = named.parent_path();
   return {named.filename().string(), text};
 }
 
-serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& format, const data::Tokenizer& tokenizer) {
+serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& format,
+                                const data::Tokenizer& tokenizer) {
   if (!format) return {};
-  return [format = *format, tokenizer](const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
-                                       const nlohmann::ordered_json& variables, bool begins_a_turn, bool goes_on) {
+  return [format = *format, tokenizer](
+             const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+             const nlohmann::ordered_json& variables, bool begins_a_turn, bool goes_on) {
     data::chat::check_messages(messages, "messages");
     data::chat::ChatInput input{.messages = messages, .tools = tools};
     if (!variables.is_null()) input.variables = variables;
@@ -69,31 +75,35 @@ serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& for
   };
 }
 
-serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments, at::Device device) {
+serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments,
+                        at::Device device) {
   serve::LoadedModel loaded{
-      .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts), .text = {}, .engine = {}};
+      .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts),
+      .text = {},
+      .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
   const auto models = static_cast<int64_t>(arguments.checkpoints.size());
-  const int64_t bytes = arguments.memory > 0 ? arguments.memory / models : run::available_bytes(device) / 2 / models;
-  loaded.engine =
-      std::make_unique<generate::Engine>(*loaded.model.decoder, generate::EngineOptions{.sequences = arguments.max_batch,
-                                                                                        .prompt_tokens = kTokensOfPrompts,
-                                                                                        .prompts_tokens = kTokensOfPrompts,
-                                                                                        .bytes = bytes,
-                                                                                        .prefix_bytes = bytes / kShareOfPrefixes,
-                                                                                        .keeps_prompts = true});
+  const int64_t bytes =
+      arguments.memory > 0 ? arguments.memory / models : run::available_bytes(device) / 2 / models;
+  loaded.engine = std::make_unique<generate::Engine>(
+      *loaded.model.decoder, generate::EngineOptions{.sequences = arguments.max_batch,
+                                                     .prompt_tokens = kTokensOfPrompts,
+                                                     .prompts_tokens = kTokensOfPrompts,
+                                                     .bytes = bytes,
+                                                     .prefix_bytes = bytes / kShareOfPrefixes,
+                                                     .keeps_prompts = true});
   const data::Tokenizer tokenizer = tokenizer_for(loaded.model, arguments.tokenizer);
   const auto format = data::chat::ChatFormat::of_run(loaded.model.tokenizer.parent_path());
-  auto text = std::make_shared<serve::ModelText>(
-      serve::ModelText{.tokenizer = tokenizer,
-                       .chat = chat_encoder(format, tokenizer),
-                       .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
-                       .limit_of_tokens = loaded.engine->limit_of_tokens(),
-                       .step = loaded.model.step,
-                       .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});
+  auto text = std::make_shared<serve::ModelText>(serve::ModelText{
+      .tokenizer = tokenizer,
+      .chat = chat_encoder(format, tokenizer),
+      .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
+      .limit_of_tokens = loaded.engine->limit_of_tokens(),
+      .step = loaded.model.step,
+      .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});
   loaded.text = text;
-  log_info("{}: step {} of {}; {} of memory for states, keys and values of {} texts at once", entry.name, loaded.model.step,
-           loaded.model.folder.string(), bytes_text(bytes), arguments.max_batch);
+  log_info("{}: step {} of {}; {} of memory for states, keys and values of {} texts at once", entry.name,
+           loaded.model.step, loaded.model.folder.string(), bytes_text(bytes), arguments.max_batch);
   return loaded;
 }
 
@@ -123,8 +133,10 @@ ExitCode run(const ServeArguments& arguments) {
     options.has_newer = has_newer;
     options.follow_s = arguments.follow;
   }
-  serve::Server server(std::move(options), entries, [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
-  say(stdout, fmt::format("{0}v1   health: {0}health   metrics: {0}metrics   Ctrl-C ends it\n", server.url()));
+  serve::Server server(std::move(options), entries,
+                       [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
+  say(stdout,
+      fmt::format("{0}v1   health: {0}health   metrics: {0}metrics   Ctrl-C ends it\n", server.url()));
   server.run();
   say(stdout, "ended: every request that had begun was answered\n");
   return ExitCode::kDone;
@@ -134,28 +146,55 @@ ExitCode run(const ServeArguments& arguments) {
 
 void add_serve(Command& program) {
   auto arguments = std::make_shared<ServeArguments>();
-  Command serve = program.add("serve", "trained models behind OpenAI's HTTP interface (docs/guides/serve.md)",
-                              {{"for this machine", "serve runs/first-run"},
-                               {"two models by name, at another port", "serve small=runs/first-run large=runs/big --port 9000"},
-                               {"for a network, for whoever knows a token", "serve runs/first-run --host 0.0.0.0 --token-file ~/token"}});
+  Command serve = program.add(
+      "serve", "trained models behind OpenAI's HTTP interface (docs/guides/serve.md)",
+      {{"for this machine", "serve runs/first-run"},
+       {"two models by name, at another port", "serve small=runs/first-run large=runs/big --port 9000"},
+       {"for a network, for whoever knows a token",
+        "serve runs/first-run --host 0.0.0.0 --token-file ~/token"}});
   serve
       .option("CKPT", arguments->checkpoints,
-              "checkpoints or run folders (their newest), or NAME=PATH; each is opened when it is first asked for")
+              "checkpoints or run folders (their newest), or NAME=PATH; each is opened when it is first "
+              "asked for")
       .required();
-  serve.option("--host", arguments->host, "address to listen at; another one than this machine's own needs --token-file").default_shown();
-  serve.option("--port", arguments->port, "to listen at; 0: any that is free").at_least(0).at_most(65535).default_shown();
-  serve.option("--name", arguments->names, "another name by which the server may be called (a proxy's); repeat for more").one_each();
-  serve.option("--token-file", arguments->token_file, "file with a token that clients must send as their API key");
-  serve.option("--max-batch", arguments->max_batch, "texts that are written at once").at_least(1).at_most(4096).default_shown();
+  serve
+      .option("--host", arguments->host,
+              "address to listen at; another one than this machine's own needs --token-file")
+      .default_shown();
+  serve.option("--port", arguments->port, "to listen at; 0: any that is free")
+      .at_least(0)
+      .at_most(65535)
+      .default_shown();
+  serve
+      .option("--name", arguments->names,
+              "another name by which the server may be called (a proxy's); repeat for more")
+      .one_each();
+  serve.option("--token-file", arguments->token_file,
+               "file with a token that clients must send as their API key");
+  serve.option("--max-batch", arguments->max_batch, "texts that are written at once")
+      .at_least(1)
+      .at_most(4096)
+      .default_shown();
   serve
       .option("--memory", arguments->memory,
-              "bytes for states, keys and values, prefixes among them (default: half of what is free when a model is opened)")
+              "bytes for states, keys and values, prefixes among them (default: half of what is free when a "
+              "model is opened)")
       .at_least(1 << 20);
-  serve.option("--queue", arguments->queue, "requests that may wait; others are refused (429)").at_least(1).default_shown();
-  serve.option("--max-tokens", arguments->max_tokens, "tokens of a text whose request does not say how many").at_least(1).default_shown();
-  serve.option("--timeout", arguments->timeout, "seconds after which a request is ended").above(0).default_shown();
-  serve.option("--drain", arguments->drain, "seconds for what has begun, after a signal to end").at_least(0).default_shown();
-  serve.option("--follow", arguments->follow, "look for a newer checkpoint of each run every so many seconds, and serve it; 0: never")
+  serve.option("--queue", arguments->queue, "requests that may wait; others are refused (429)")
+      .at_least(1)
+      .default_shown();
+  serve.option("--max-tokens", arguments->max_tokens, "tokens of a text whose request does not say how many")
+      .at_least(1)
+      .default_shown();
+  serve.option("--timeout", arguments->timeout, "seconds after which a request is ended")
+      .above(0)
+      .default_shown();
+  serve.option("--drain", arguments->drain, "seconds for what has begun, after a signal to end")
+      .at_least(0)
+      .default_shown();
+  serve
+      .option("--follow", arguments->follow,
+              "look for a newer checkpoint of each run every so many seconds, and serve it; 0: never")
       .at_least(0)
       .default_shown();
   serve.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");

@@ -5,9 +5,11 @@
 
 namespace longhaul::cli {
 
-void write_routes_of(const checkpoint::OpenModel& model, std::span<const generate::RoutedSequence> sequences, const std::string& path) {
+void write_routes_of(const checkpoint::OpenModel& model, std::span<const generate::RoutedSequence> sequences,
+                     const std::string& path) {
   const recipe::ModelConfig& config = model.recipe.recipe.model;
-  generate::write_routes(path, sequences, config, {{"checkpoint", model.folder.string()}, {"step", std::to_string(model.step)}});
+  generate::write_routes(path, sequences, config,
+                         {{"checkpoint", model.folder.string()}, {"step", std::to_string(model.step)}});
   int64_t tokens = 0;
   for (const generate::RoutedSequence& each : sequences) tokens += std::ssize(each.ids);
   log_info("routes of {} in {}, {} of {} experts each in {}, written to {}", counted(tokens, "token"),

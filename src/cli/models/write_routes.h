@@ -9,6 +9,7 @@
 
 namespace longhaul::cli {
 
-void write_routes_of(const checkpoint::OpenModel& model, std::span<const generate::RoutedSequence> sequences, const std::string& path);
+void write_routes_of(const checkpoint::OpenModel& model, std::span<const generate::RoutedSequence> sequences,
+                     const std::string& path);
 
 }  // namespace longhaul::cli

@@ -30,14 +30,18 @@ namespace {
 
 struct CalibrateArguments {
   std::vector<std::string> tasks;
-  std::string url, model, key_file, checkpoint, device = "auto", levels = "0-10", language = "en", out, strong;
+  std::string url, model, key_file, checkpoint, device = "auto", levels = "0-10", language = "en", out,
+                                                strong;
   int64_t puzzles = 20, answers = 10, at_once = 8;
   uint64_t seed = 0;
   puzzles::ChatModel chat;
 };
 
 [[noreturn]] void refuse_calibration(std::string what, std::string expected, std::string found) {
-  throw Error({.code = ExitCode::kUsage, .what = std::move(what), .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = std::move(what),
+               .expected = std::move(expected),
+               .found = std::move(found)});
 }
 
 // "0-10", "3"
@@ -59,13 +63,16 @@ puzzles::CalibrateSettings settings_of(const CalibrateArguments& arguments) {
                                       .at_once = arguments.at_once,
                                       .journal = path_of_text(arguments.out + ".unfinished")};
   take_levels(arguments.levels, settings);
-  if (arguments.seed >= puzzles::kValidationSeeds) refuse_calibration("the seed is too large", "less than 2^63", "");
+  if (arguments.seed >= puzzles::kValidationSeeds)
+    refuse_calibration("the seed is too large", "less than 2^63", "");
   for (const std::string& name : arguments.tasks) settings.tasks.push_back(&puzzles::task_named(name));
   if (arguments.tasks.empty()) settings.tasks.assign(puzzles::tasks().begin(), puzzles::tasks().end());
-  const nlohmann::ordered_json drawing = {
-      {"temperature", arguments.chat.temperature}, {"top_p", arguments.chat.top_p}, {"tokens", arguments.chat.tokens}};
-  settings.model = arguments.url.empty() ? nlohmann::ordered_json{{"checkpoint", arguments.checkpoint}}
-                                         : nlohmann::ordered_json{{"url", arguments.url}, {"name", arguments.model}};
+  const nlohmann::ordered_json drawing = {{"temperature", arguments.chat.temperature},
+                                          {"top_p", arguments.chat.top_p},
+                                          {"tokens", arguments.chat.tokens}};
+  settings.model = arguments.url.empty()
+                       ? nlohmann::ordered_json{{"checkpoint", arguments.checkpoint}}
+                       : nlohmann::ordered_json{{"url", arguments.url}, {"name", arguments.model}};
   settings.model.update(drawing);
   return settings;
 }
@@ -80,7 +87,9 @@ class CheckpointModel {
         tokenizer_(tokenizer_for(model_, "")),
         generator_(*model_.decoder) {
     checkpoint::require_next_token(model_, "puzzles calibrate");
-    const auto wide = [](const std::vector<int32_t>& ids) { return std::vector<int64_t>(ids.begin(), ids.end()); };
+    const auto wide = [](const std::vector<int32_t>& ids) {
+      return std::vector<int64_t>(ids.begin(), ids.end());
+    };
     settings_ = {.tokens = arguments.chat.tokens,
                  .temperature = arguments.chat.temperature,
                  .top_p = arguments.chat.top_p,
@@ -113,7 +122,9 @@ class CheckpointModel {
   generate::GenerateSettings settings_;
 };
 
-std::string level_text(const std::optional<int64_t>& level) { return level ? std::to_string(*level) : "none"; }
+std::string level_text(const std::optional<int64_t>& level) {
+  return level ? std::to_string(*level) : "none";
+}
 
 std::string advice_of(const puzzles::TaskLevels& of_task) {
   if (!of_task.upper) return "too hard at every level";
@@ -128,13 +139,17 @@ void print_calibration(const puzzles::Calibration& calibration, int64_t answers)
                                   {"pass rate", observe::Align::kRight},
                                   {fmt::format("pass@{}", answers), observe::Align::kRight},
                                   {"strict format", observe::Align::kRight}});
-  observe::Table bands("bands", {{"task"}, {"lower", observe::Align::kRight}, {"upper", observe::Align::kRight}, {"to train on"}});
+  observe::Table bands(
+      "bands",
+      {{"task"}, {"lower", observe::Align::kRight}, {"upper", observe::Align::kRight}, {"to train on"}});
   for (const auto& [key, of_task] : calibration) {
     for (const puzzles::LevelResult& level : of_task.levels) {
-      const puzzles::Estimate rate = puzzles::average(level.puzzles), pass = puzzles::pass_at_k(level.puzzles, answers);
+      const puzzles::Estimate rate = puzzles::average(level.puzzles),
+                              pass = puzzles::pass_at_k(level.puzzles, answers);
       table.row({key, std::to_string(level.level), fmt::format("{:.3f} ± {:.3f}", rate.mean, rate.error),
                  fmt::format("{:.3f} ± {:.3f}", pass.mean, pass.error),
-                 fmt::format("{:.3f}", static_cast<double>(level.strict_format) / static_cast<double>(level.answers()))});
+                 fmt::format("{:.3f}", static_cast<double>(level.strict_format) /
+                                           static_cast<double>(level.answers()))});
     }
     bands.row({key, level_text(of_task.lower), level_text(of_task.upper), advice_of(of_task)});
   }
@@ -143,7 +158,8 @@ void print_calibration(const puzzles::Calibration& calibration, int64_t answers)
 
 ExitCode calibrate_levels(const CalibrateArguments& arguments) {
   if (arguments.url.empty() == arguments.checkpoint.empty())
-    refuse_calibration("one model is calibrated", "--url URL --model NAME, or --checkpoint CKPT", arguments.url.empty() ? "none" : "both");
+    refuse_calibration("one model is calibrated", "--url URL --model NAME, or --checkpoint CKPT",
+                       arguments.url.empty() ? "none" : "both");
   if (!arguments.url.empty() && arguments.model.empty())
     refuse_calibration("the model has no name", "--model NAME, as the server calls it", "");
   puzzles::CalibrateSettings settings = settings_of(arguments);
@@ -157,8 +173,11 @@ ExitCode calibrate_levels(const CalibrateArguments& arguments) {
   } else {
     chat.address = puzzles::chat_address(arguments.url);
     chat.model = arguments.model;
-    if (!arguments.key_file.empty()) chat.key = secret_in(arguments.key_file, "this key", "chmod 600 " + shell_quoted(arguments.key_file));
-    ask = [&](const std::string& prompt, int64_t answers, uint64_t seed) { return puzzles::chat_answers(chat, prompt, answers, seed); };
+    if (!arguments.key_file.empty())
+      chat.key = secret_in(arguments.key_file, "this key", "chmod 600 " + shell_quoted(arguments.key_file));
+    ask = [&](const std::string& prompt, int64_t answers, uint64_t seed) {
+      return puzzles::chat_answers(chat, prompt, answers, seed);
+    };
   }
   puzzles::Calibration calibration;
   {
@@ -167,10 +186,12 @@ ExitCode calibrate_levels(const CalibrateArguments& arguments) {
     calibration = puzzles::calibrate(settings, ask, [&] { progress.advance(1); });
   }
   if (!arguments.strong.empty()) puzzles::take_upper_levels(calibration, path_of_text(arguments.strong));
-  write_text_atomically(path_of_text(arguments.out), puzzles::calibration_json(settings, calibration).dump(1) + "\n");
+  write_text_atomically(path_of_text(arguments.out),
+                        puzzles::calibration_json(settings, calibration).dump(1) + "\n");
   std::filesystem::remove(settings.journal);
   print_calibration(calibration, settings.answers);
-  print(fmt::format("{} has them: puzzles generate TASK --levels {}\n", arguments.out, shell_quoted(arguments.out)));
+  print(fmt::format("{} has them: puzzles generate TASK --levels {}\n", arguments.out,
+                    shell_quoted(arguments.out)));
   return ExitCode::kDone;
 }
 
@@ -178,23 +199,44 @@ ExitCode calibrate_levels(const CalibrateArguments& arguments) {
 
 void add_puzzles_calibrate(Command& group) {
   auto arguments = std::make_shared<CalibrateArguments>();
-  Command calibrate = group.add("calibrate", "find the levels that suit a model: served over HTTP, or a checkpoint",
-                                {{"a model behind vLLM", "puzzles calibrate --url http://localhost:8000 --model qwen --out levels.json"},
-                                 {"a checkpoint, two tasks", "puzzles calibrate sudoku mathador --checkpoint runs/rl --out levels.json"},
-                                 {"puzzles of these levels", "puzzles generate sudoku --levels levels.json --out train.jsonl"}});
+  Command calibrate = group.add(
+      "calibrate", "find the levels that suit a model: served over HTTP, or a checkpoint",
+      {{"a model behind vLLM",
+        "puzzles calibrate --url http://localhost:8000 --model qwen --out levels.json"},
+       {"a checkpoint, two tasks",
+        "puzzles calibrate sudoku mathador --checkpoint runs/rl --out levels.json"},
+       {"puzzles of these levels", "puzzles generate sudoku --levels levels.json --out train.jsonl"}});
   calibrate.option("TASK", arguments->tasks, "keys of `puzzles list` (default: all)");
-  calibrate.option("--url", arguments->url, "an OpenAI-compatible server: http://HOST:PORT, with or without /v1");
+  calibrate.option("--url", arguments->url,
+                   "an OpenAI-compatible server: http://HOST:PORT, with or without /v1");
   calibrate.option("--model", arguments->model, "its name there");
-  calibrate.option("--key-file", arguments->key_file, "file with the key that the server wants, which you alone may read");
-  calibrate.option("--checkpoint", arguments->checkpoint, "instead of a server: a checkpoint, or a run directory");
-  calibrate.option("--device", arguments->device, "of the checkpoint: auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
-  calibrate.option("--out", arguments->out, "the file of levels to write; FILE.unfinished beside it, until it is done").required();
+  calibrate.option("--key-file", arguments->key_file,
+                   "file with the key that the server wants, which you alone may read");
+  calibrate.option("--checkpoint", arguments->checkpoint,
+                   "instead of a server: a checkpoint, or a run directory");
+  calibrate
+      .option("--device", arguments->device,
+              "of the checkpoint: auto (a GPU when there is one), cpu, cuda or cuda:N")
+      .default_shown();
+  calibrate
+      .option("--out", arguments->out,
+              "the file of levels to write; FILE.unfinished beside it, until it is done")
+      .required();
   calibrate.option("--strong", arguments->strong,
                    "the file of an earlier calibration, of a stronger model: upper levels are taken from it");
   calibrate.option("--levels", arguments->levels, "levels to try").default_shown();
-  calibrate.option("--puzzles", arguments->puzzles, "of each level").at_least(2).at_most(100000).default_shown();
-  calibrate.option("--answers", arguments->answers, "to each puzzle").at_least(1).at_most(10000).default_shown();
-  calibrate.option("--temperature", arguments->chat.temperature, "of the draws").at_least(0).at_most(1000).default_shown();
+  calibrate.option("--puzzles", arguments->puzzles, "of each level")
+      .at_least(2)
+      .at_most(100000)
+      .default_shown();
+  calibrate.option("--answers", arguments->answers, "to each puzzle")
+      .at_least(1)
+      .at_most(10000)
+      .default_shown();
+  calibrate.option("--temperature", arguments->chat.temperature, "of the draws")
+      .at_least(0)
+      .at_most(1000)
+      .default_shown();
   calibrate.option("--top-p", arguments->chat.top_p, "keep the likeliest tokens whose probabilities sum to p")
       .above(0)
       .at_most(1)
@@ -204,11 +246,15 @@ void add_puzzles_calibrate(Command& group) {
       .at_least(1)
       .at_most(256)
       .default_shown();
-  calibrate.option("--retries", arguments->chat.retries, "with --url: how often a server that is busy or gone is asked again")
+  calibrate
+      .option("--retries", arguments->chat.retries,
+              "with --url: how often a server that is busy or gone is asked again")
       .at_least(0)
       .at_most(1000)
       .default_shown();
-  calibrate.option("--timeout", arguments->chat.timeout_s, "with --url: seconds that an answer may take").above(0).default_shown();
+  calibrate.option("--timeout", arguments->chat.timeout_s, "with --url: seconds that an answer may take")
+      .above(0)
+      .default_shown();
   calibrate.option("--seed", arguments->seed, "which puzzles").default_shown();
   calibrate.option("--language", arguments->language, "of the prompts").one_of({"en", "zh"}).default_shown();
   calibrate.on_run([arguments] {

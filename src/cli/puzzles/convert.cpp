@@ -19,12 +19,15 @@ struct ConvertArguments {
 };
 
 ExitCode convert_puzzles(const ConvertArguments& arguments) {
-  const puzzles::TaskEntry* of_generator = arguments.task.empty() ? nullptr : &puzzles::task_named(arguments.task);
+  const puzzles::TaskEntry* of_generator =
+      arguments.task.empty() ? nullptr : &puzzles::task_named(arguments.task);
   const puzzles::TaskEntry* only = arguments.only.empty() ? nullptr : &puzzles::task_named(arguments.only);
-  puzzles::RecordWriter writer(path_of_text(arguments.out), puzzles::format_to_write(arguments.out, arguments.generator));
-  puzzles::each_record(path_of_text(arguments.in), of_generator, [&](puzzles::ReadRecord&& record, const std::string&) {
-    if (only == nullptr || record.task == only) writer.write(record);
-  });
+  puzzles::RecordWriter writer(path_of_text(arguments.out),
+                               puzzles::format_to_write(arguments.out, arguments.generator));
+  puzzles::each_record(path_of_text(arguments.in), of_generator,
+                       [&](puzzles::ReadRecord&& record, const std::string&) {
+                         if (only == nullptr || record.task == only) writer.write(record);
+                       });
   if (writer.rows() == 0)
     throw Error({.code = ExitCode::kData,
                  .what = "there are no such puzzles",
@@ -40,16 +43,18 @@ ExitCode convert_puzzles(const ConvertArguments& arguments) {
 
 void add_puzzles_convert(Command& group) {
   auto arguments = std::make_shared<ConvertArguments>();
-  Command convert =
-      group.add("convert", "puzzles between JSON Lines, Parquet and what public generators write",
-                {{"for a trainer that reads Parquet", "puzzles convert puzzles.jsonl puzzles.parquet"},
-                 {"as a public generator writes them", "puzzles convert puzzles.parquet sudoku.jsonl --generator --only sudoku"},
-                 {"what a public generator wrote", "puzzles convert data.jsonl puzzles.parquet --task sudoku"}});
+  Command convert = group.add(
+      "convert", "puzzles between JSON Lines, Parquet and what public generators write",
+      {{"for a trainer that reads Parquet", "puzzles convert puzzles.jsonl puzzles.parquet"},
+       {"as a public generator writes them",
+        "puzzles convert puzzles.parquet sudoku.jsonl --generator --only sudoku"},
+       {"what a public generator wrote", "puzzles convert data.jsonl puzzles.parquet --task sudoku"}});
   convert.option("IN", arguments->in, "FILE.jsonl or FILE.parquet").required();
   convert.option("OUT", arguments->out, "the file to write: FILE.jsonl or FILE.parquet").required();
   convert.option("--task", arguments->task, "of lines that do not tell it, as public generators write them");
   convert.option("--only", arguments->only, "leave out the puzzles of other tasks");
-  convert.flag("--generator", arguments->generator, "write what a public generator of the task would: question, answer, metadata");
+  convert.flag("--generator", arguments->generator,
+               "write what a public generator of the task would: question, answer, metadata");
   convert.on_run([arguments] { return convert_puzzles(*arguments); });
 }
 

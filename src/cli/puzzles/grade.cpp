@@ -42,12 +42,14 @@ std::vector<int64_t> ks_of(const GradeArguments& arguments, const puzzles::Group
 }
 
 std::string with_error(const puzzles::Estimate& estimate) {
-  return std::isnan(estimate.error) ? fmt::format("{:.3f}", estimate.mean) : fmt::format("{:.3f} ± {:.3f}", estimate.mean, estimate.error);
+  return std::isnan(estimate.error) ? fmt::format("{:.3f}", estimate.mean)
+                                    : fmt::format("{:.3f} ± {:.3f}", estimate.mean, estimate.error);
 }
 
 nlohmann::ordered_json json_of(const puzzles::Estimate& estimate) {
   return {{"mean", estimate.mean},
-          {"standard_error", std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)}};
+          {"standard_error",
+           std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)}};
 }
 
 nlohmann::ordered_json json_of(const puzzles::GroupResult& group, const std::vector<int64_t>& ks) {
@@ -60,7 +62,8 @@ nlohmann::ordered_json json_of(const puzzles::GroupResult& group, const std::vec
   return json;
 }
 
-void print_results(const puzzles::BenchmarkResults& results, const std::string& format, const std::vector<int64_t>& ks) {
+void print_results(const puzzles::BenchmarkResults& results, const std::string& format,
+                   const std::vector<int64_t>& ks) {
   const auto [fewest, most] = std::ranges::minmax(results.all.problems, {}, &puzzles::Tried::answers);
   std::vector<observe::Column> columns = {
       {"group"},
@@ -72,7 +75,8 @@ void print_results(const puzzles::BenchmarkResults& results, const std::string& 
   for (const int64_t k : ks) columns.push_back({fmt::format("pass@{}", k), observe::Align::kRight});
   observe::Table table(format, columns);
   const auto cells_of = [&](const std::string& name, const puzzles::GroupResult& group) {
-    std::vector<std::string> cells = {name, std::to_string(group.problems.size()), fmt::format("{} of {}", group.answered, group.answers),
+    std::vector<std::string> cells = {name, std::to_string(group.problems.size()),
+                                      fmt::format("{} of {}", group.answered, group.answers),
                                       with_error(puzzles::average(group.problems))};
     if (has_cells) cells.push_back(with_error(puzzles::mean_of(group.shares)));
     for (const int64_t k : ks) cells.push_back(with_error(puzzles::pass_at_k(group.problems, k)));
@@ -91,7 +95,8 @@ ExitCode grade_benchmark(const GradeArguments& arguments) {
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    if (!line.empty() && line != "\r") answers.push_back(puzzles::read_responses(line, fmt::format("{}:{}", arguments.answers, number)));
+    if (!line.empty() && line != "\r")
+      answers.push_back(puzzles::read_responses(line, fmt::format("{}:{}", arguments.answers, number)));
   }
   const puzzles::BenchmarkResults results = puzzles::grade_all(problems, format, answers, arguments.answers);
   const std::vector<int64_t> ks = ks_of(arguments, results.all);
@@ -118,11 +123,18 @@ void add_puzzles_grade(Command& group) {
       group.add("grade", "answers to a public benchmark in a local file: avg@k and pass@k (docs/puzzles.md)",
                 {{"competition mathematics", "puzzles grade aime.jsonl --answers answers.jsonl"},
                  {"with pass@1 and pass@8", "puzzles grade kor-bench.jsonl --answers answers.jsonl --k 1,8"},
-                 {"BIG-Bench Extra Hard, for a program", "puzzles grade task.json --answers answers.jsonl --format bbeh --json"}});
-  grade.option("FILE", arguments->file, "the problems: JSON Lines or JSON, with the fields that they are published with").required();
-  grade.option("--answers", arguments->answers, "JSON Lines: to each problem, in order, a text, a list of them, or {\"response\": …}")
+                 {"BIG-Bench Extra Hard, for a program",
+                  "puzzles grade task.json --answers answers.jsonl --format bbeh --json"}});
+  grade
+      .option("FILE", arguments->file,
+              "the problems: JSON Lines or JSON, with the fields that they are published with")
       .required();
-  grade.option("--format", arguments->format, "of the problems (default: by the fields of the first)").one_of(puzzles::benchmark_formats());
+  grade
+      .option("--answers", arguments->answers,
+              "JSON Lines: to each problem, in order, a text, a list of them, or {\"response\": …}")
+      .required();
+  grade.option("--format", arguments->format, "of the problems (default: by the fields of the first)")
+      .one_of(puzzles::benchmark_formats());
   grade.option("--k", arguments->k, "of pass@k, with commas (default: as many as there are answers)");
   grade.json_flag(arguments->json);
   grade.on_run([arguments] { return grade_benchmark(*arguments); });

@@ -22,8 +22,8 @@ void print_all() {
   for (const puzzles::TaskEntry* task : puzzles::tasks()) {
     std::vector<std::string_view> names;
     for (const puzzles::Knob& knob : task->knobs) names.push_back(knob.name);
-    table.row({std::string(task->key), std::string(task->title), std::string(puzzles::text_of(task->uniqueness)),
-               fmt::format("{}", fmt::join(names, ", "))});
+    table.row({std::string(task->key), std::string(task->title),
+               std::string(puzzles::text_of(task->uniqueness)), fmt::format("{}", fmt::join(names, ", "))});
   }
   print(table.text(colours_wanted(stdout)));
 }
@@ -44,7 +44,8 @@ void print_knobs(const puzzles::TaskEntry& task) {
 ExitCode list_tasks(const ListArguments& arguments) {
   if (arguments.json) {
     print_json(arguments.task.empty() ? puzzles::tasks_json()
-                                      : nlohmann::ordered_json::array({puzzles::task_json(puzzles::task_named(arguments.task))}));
+                                      : nlohmann::ordered_json::array(
+                                            {puzzles::task_json(puzzles::task_named(arguments.task))}));
   } else if (arguments.task.empty()) {
     print_all();
   } else {
@@ -57,9 +58,10 @@ ExitCode list_tasks(const ListArguments& arguments) {
 
 void add_puzzles_list(Command& group) {
   auto arguments = std::make_shared<ListArguments>();
-  Command list =
-      group.add("list", "the tasks, or the knobs of one",
-                {{"all tasks", "puzzles list"}, {"the knobs of one", "puzzles list sudoku"}, {"for a script", "puzzles list --json"}});
+  Command list = group.add("list", "the tasks, or the knobs of one",
+                           {{"all tasks", "puzzles list"},
+                            {"the knobs of one", "puzzles list sudoku"},
+                            {"for a script", "puzzles list --json"}});
   list.option("TASK", arguments->task, "a key of the list");
   list.json_flag(arguments->json);
   list.on_run([arguments] { return list_tasks(*arguments); });

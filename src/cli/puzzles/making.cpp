@@ -9,8 +9,12 @@
 namespace longhaul::cli {
 
 void add_making(Command& command, MakingArguments& arguments) {
-  command.option("--level", arguments.level, "0 (easiest) to 10 (hardest)").at_least(0).at_most(10).default_shown();
-  command.option("--knob", arguments.knobs, "NAME=NUMBER: another value than the level's; may be repeated").one_each();
+  command.option("--level", arguments.level, "0 (easiest) to 10 (hardest)")
+      .at_least(0)
+      .at_most(10)
+      .default_shown();
+  command.option("--knob", arguments.knobs, "NAME=NUMBER: another value than the level's; may be repeated")
+      .one_each();
   command.option("--seed", arguments.seed, "which puzzles").default_shown();
   command.flag("--validation", arguments.validation, "of the seeds that no training set can have");
   command.option("--language", arguments.language, "of the prompts").one_of({"en", "zh"}).default_shown();
@@ -47,8 +51,8 @@ uint64_t seed_of(const MakingArguments& arguments) {
 }
 
 puzzles::RecordOf record_of(const puzzles::TaskEntry& task, const MakingArguments& arguments) {
-  return {&task, knobs_of(task, arguments), arguments.knobs.empty() ? arguments.level : -1, seed_of(arguments),
-          language_named(arguments.language)};
+  return {&task, knobs_of(task, arguments), arguments.knobs.empty() ? arguments.level : -1,
+          seed_of(arguments), language_named(arguments.language)};
 }
 
 puzzles::MadePuzzle puzzle_at(const puzzles::RecordOf& of, int64_t index) {

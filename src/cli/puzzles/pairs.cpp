@@ -25,16 +25,20 @@ ExitCode write_pairs(const PairsArguments& arguments) {
                  .where = "--out",
                  .hint = "--out pairs.jsonl"});
   std::vector<puzzles::ReadRecord> records;
-  puzzles::each_record(path_of_text(arguments.in), nullptr,
-                       [&](puzzles::ReadRecord&& record, const std::string&) { records.push_back(std::move(record)); });
+  puzzles::each_record(
+      path_of_text(arguments.in), nullptr,
+      [&](puzzles::ReadRecord&& record, const std::string&) { records.push_back(std::move(record)); });
   std::string lines;
   const puzzles::AnswerPairs pairs = puzzles::make_answer_pairs(
-      records, {.messages = arguments.messages, .before = "\n", .after = ""}, [&](const nlohmann::ordered_json& pair) {
+      records, {.messages = arguments.messages, .before = "\n", .after = ""},
+      [&](const nlohmann::ordered_json& pair) {
         lines += pair.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
       });
-  if (pairs.without_answer > 0) log_warning("{} left out: their rows hold no answer", counted(pairs.without_answer, "puzzle"));
+  if (pairs.without_answer > 0)
+    log_warning("{} left out: their rows hold no answer", counted(pairs.without_answer, "puzzle"));
   if (pairs.without_wrong > 0)
-    log_warning("{} left out: no answer to another puzzle is wrong for them", counted(pairs.without_wrong, "puzzle"));
+    log_warning("{} left out: no answer to another puzzle is wrong for them",
+                counted(pairs.without_wrong, "puzzle"));
   if (pairs.made == 0)
     throw Error({.code = ExitCode::kData,
                  .what = "no pair can be made",
@@ -53,10 +57,12 @@ void add_puzzles_pairs(Command& group) {
   Command pairs =
       group.add("pairs", "a right and a wrong answer to each puzzle of a file, for train.task = preference",
                 {{"as texts", "puzzles pairs puzzles.jsonl --out pairs.jsonl"},
-                 {"as conversations, for a model with a chat template", "puzzles pairs puzzles.jsonl --messages --out pairs.jsonl"}});
+                 {"as conversations, for a model with a chat template",
+                  "puzzles pairs puzzles.jsonl --messages --out pairs.jsonl"}});
   pairs.option("IN", arguments->in, "FILE.jsonl or FILE.parquet, as `puzzles generate` writes it").required();
   pairs.option("--out", arguments->out, "the file to write: FILE.jsonl").required();
-  pairs.flag("--messages", arguments->messages, "prompts and answers as lists of messages, answers between answer tags");
+  pairs.flag("--messages", arguments->messages,
+             "prompts and answers as lists of messages, answers between answer tags");
   pairs.on_run([arguments] { return write_pairs(*arguments); });
 }
 

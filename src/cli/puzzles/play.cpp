@@ -30,7 +30,9 @@ ExitCode play_puzzle(const PlayArguments& arguments) {
     return line;
   };
   const puzzles::Puzzle puzzle = puzzles::puzzle_in(task, made.puzzle, of.language);
-  puzzles::play({&task, puzzle, task.prompt(puzzle.given, of.language, puzzles::template_of(arguments.index))}, read_line, print);
+  puzzles::play(
+      {&task, puzzle, task.prompt(puzzle.given, of.language, puzzles::template_of(arguments.index))},
+      read_line, print);
   return ExitCode::kDone;
 }
 

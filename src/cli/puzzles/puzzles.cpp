@@ -4,10 +4,11 @@
 namespace longhaul::cli {
 
 void add_puzzles(Command& program) {
-  Command group = program.add_group("puzzles", "logic puzzles with proved answers, and the verdicts on what is answered",
-                                    {{"what there is", "puzzles list"},
-                                     {"one to look at", "puzzles show sudoku --level 2 --solution"},
-                                     {"a thousand to train on", "puzzles generate sudoku kukurasu --count 500 --out puzzles.jsonl"}});
+  Command group = program.add_group(
+      "puzzles", "logic puzzles with proved answers, and the verdicts on what is answered",
+      {{"what there is", "puzzles list"},
+       {"one to look at", "puzzles show sudoku --level 2 --solution"},
+       {"a thousand to train on", "puzzles generate sudoku kukurasu --count 500 --out puzzles.jsonl"}});
   add_puzzles_list(group);
   add_puzzles_show(group);
   add_puzzles_play(group);

@@ -36,25 +36,31 @@ HttpServerOptions server_options(const ServeArguments& arguments) {
           .port_option = "--port"};
 }
 
-// "1,024 answers in 8 requests, 412 accepted, 900 in the strict format; kukurasu 200 of 512, sudoku 212 of 512"
+// "1,024 answers in 8 requests, 412 accepted, 900 in the strict format; kukurasu 200 of 512, sudoku 212 of
+// 512"
 std::string news_since(const puzzles::RewardCounts& before, const puzzles::RewardCounts& now) {
   std::vector<std::string> tasks;
   for (const auto& [key, tally] : now.of_task) {
     const auto found = before.of_task.find(key);
     const puzzles::RewardTally old = found == before.of_task.end() ? puzzles::RewardTally{} : found->second;
     if (tally.answers > old.answers)
-      tasks.push_back(fmt::format("{} {} of {}", key, count_text(tally.accepted - old.accepted), count_text(tally.answers - old.answers)));
+      tasks.push_back(fmt::format("{} {} of {}", key, count_text(tally.accepted - old.accepted),
+                                  count_text(tally.answers - old.answers)));
   }
   const int64_t refused = now.refused - before.refused;
-  return fmt::format("{} in {}, {} accepted, {} in the strict format{}{}{}", counted(now.all.answers - before.all.answers, "answer"),
-                     counted(now.requests - before.requests, "request"), count_text(now.all.accepted - before.all.accepted),
-                     count_text(now.all.strict_format - before.all.strict_format), tasks.empty() ? "" : "; ", fmt::join(tasks, ", "),
-                     refused > 0 ? fmt::format("; {} refused", counted(refused, "request")) : "");
+  return fmt::format(
+      "{} in {}, {} accepted, {} in the strict format{}{}{}",
+      counted(now.all.answers - before.all.answers, "answer"),
+      counted(now.requests - before.requests, "request"), count_text(now.all.accepted - before.all.accepted),
+      count_text(now.all.strict_format - before.all.strict_format), tasks.empty() ? "" : "; ",
+      fmt::join(tasks, ", "), refused > 0 ? fmt::format("; {} refused", counted(refused, "request")) : "");
 }
 
 ExitCode serve_rewards(const ServeArguments& arguments) {
-  puzzles::RewardService service({.needs_format = arguments.score == "format-and-accuracy", .think_is_open = arguments.think_is_open});
-  HttpServer server(server_options(arguments), [&](const HttpRequest& request) { return service.answer(request); });
+  puzzles::RewardService service(
+      {.needs_format = arguments.score == "format-and-accuracy", .think_is_open = arguments.think_is_open});
+  HttpServer server(server_options(arguments),
+                    [&](const HttpRequest& request) { return service.answer(request); });
   say(stdout, fmt::format("{0}verify   {0}tasks   {0}health   Ctrl-C ends it\n", server.url()));
   puzzles::RewardCounts told;
   while (pause_unless_stopped(arguments.every_s)) {
@@ -72,23 +78,40 @@ ExitCode serve_rewards(const ServeArguments& arguments) {
 
 void add_puzzles_serve_rewards(Command& group) {
   auto arguments = std::make_shared<ServeArguments>();
-  Command serve =
-      group.add("serve-rewards", "the verifiers over HTTP, for trainers such as verl and TRL (docs/puzzles.md)",
-                {{"for this machine", "puzzles serve-rewards"},
-                 {"for a cluster, with the reward of SynLogic", "puzzles serve-rewards --listen 0.0.0.0 --score format-and-accuracy"},
-                 {"for who knows a token, at another port", "puzzles serve-rewards --port 9000 --token-file ~/token"}});
-  serve.option("--port", arguments->port, "to listen at; 0: any that is free").at_least(0).at_most(65535).default_shown();
-  serve.option("--listen", arguments->listen, "address to listen at: 0.0.0.0 for every network of this machine").default_shown();
-  serve.option("--name", arguments->names, "another name by which it may be called (a proxy's, a service's); repeat for more").one_each();
-  serve.option("--token-file", arguments->token_file, "file with a token that whoever asks must send as a bearer token");
+  Command serve = group.add(
+      "serve-rewards", "the verifiers over HTTP, for trainers such as verl and TRL (docs/puzzles.md)",
+      {{"for this machine", "puzzles serve-rewards"},
+       {"for a cluster, with the reward of SynLogic",
+        "puzzles serve-rewards --listen 0.0.0.0 --score format-and-accuracy"},
+       {"for who knows a token, at another port", "puzzles serve-rewards --port 9000 --token-file ~/token"}});
+  serve.option("--port", arguments->port, "to listen at; 0: any that is free")
+      .at_least(0)
+      .at_most(65535)
+      .default_shown();
+  serve
+      .option("--listen", arguments->listen,
+              "address to listen at: 0.0.0.0 for every network of this machine")
+      .default_shown();
+  serve
+      .option("--name", arguments->names,
+              "another name by which it may be called (a proxy's, a service's); repeat for more")
+      .one_each();
+  serve.option("--token-file", arguments->token_file,
+               "file with a token that whoever asks must send as a bearer token");
   serve
       .option("--score", arguments->score,
-              "what is rewarded with 1: an accepted answer, or one in the strict format as well (the four tags, each once)")
+              "what is rewarded with 1: an accepted answer, or one in the strict format as well (the four "
+              "tags, each once)")
       .one_of({"accuracy", "format-and-accuracy"})
       .default_shown();
-  serve.flag("--think-is-open", arguments->think_is_open, "responses begin behind an opening think tag that the chat template has");
-  serve.option("--threads", arguments->threads, "requests judged at the same time (default: one a core)").at_least(1).at_most(1024);
-  serve.option("--every", arguments->every_s, "seconds between lines that tell what was judged").above(0).default_shown();
+  serve.flag("--think-is-open", arguments->think_is_open,
+             "responses begin behind an opening think tag that the chat template has");
+  serve.option("--threads", arguments->threads, "requests judged at the same time (default: one a core)")
+      .at_least(1)
+      .at_most(1024);
+  serve.option("--every", arguments->every_s, "seconds between lines that tell what was judged")
+      .above(0)
+      .default_shown();
   serve.on_run([arguments] {
     install_signal_handlers(false);
     return serve_rewards(*arguments);

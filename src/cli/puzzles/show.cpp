@@ -34,10 +34,11 @@ ExitCode show_puzzle(const ShowArguments& arguments) {
 
 void add_puzzles_show(Command& group) {
   auto arguments = std::make_shared<ShowArguments>();
-  Command show = group.add("show", "one puzzle as a model is asked it",
-                           {{"with its solution", "puzzles show mathador --solution"},
-                            {"another one, in Chinese", "puzzles show kukurasu --index 5 --language zh"},
-                            {"with few clues, as a record", "puzzles show sudoku --knob clues_percent=32 --json"}});
+  Command show =
+      group.add("show", "one puzzle as a model is asked it",
+                {{"with its solution", "puzzles show mathador --solution"},
+                 {"another one, in Chinese", "puzzles show kukurasu --index 5 --language zh"},
+                 {"with few clues, as a record", "puzzles show sudoku --knob clues_percent=32 --json"}});
   show.option("TASK", arguments->task, "a key of `puzzles list`").required();
   add_making(show, arguments->making);
   show.option("--index", arguments->index, "which puzzle of the seed").at_least(0).default_shown();

@@ -7,7 +7,9 @@ namespace {
 
 // The tensor that tells where a call belongs; undefined: it has none.
 Tensor example_of(const Call& call) {
-  return call.input.defined() ? call.input : call.transfers.empty() ? call.output : call.transfers.front().tensor;
+  return call.input.defined()     ? call.input
+         : call.transfers.empty() ? call.output
+                                  : call.transfers.front().tensor;
 }
 
 }  // namespace
@@ -19,8 +21,12 @@ ByDevice::ByDevice(std::unique_ptr<Communicator> cpu, std::unique_ptr<Communicat
 }
 
 ByDevice::ByDevice(Route route, std::unique_ptr<Communicator> cpu, std::unique_ptr<Communicator> gpu)
-    : Communicator(cpu->name(), cpu->rank(), cpu->size()), route_(std::move(route)), cpu_(std::move(cpu)), gpu_(std::move(gpu)) {
-  LONGHAUL_ASSERT(gpu_->rank() == rank() && gpu_->size() == size(), "{} and {} are not of the same ranks", name(), gpu_->name());
+    : Communicator(cpu->name(), cpu->rank(), cpu->size()),
+      route_(std::move(route)),
+      cpu_(std::move(cpu)),
+      gpu_(std::move(gpu)) {
+  LONGHAUL_ASSERT(gpu_->rank() == rank() && gpu_->size() == size(), "{} and {} are not of the same ranks",
+                  name(), gpu_->name());
 }
 
 void ByDevice::abort(const std::string& reason) {
@@ -35,9 +41,11 @@ Communicator::Tell ByDevice::aborter() {
   };
 }
 
-void ByDevice::on_failure(Tell tell) { cpu_->on_failure(std::move(tell)); }  // the other half's failures come there too
+// the other half's failures come there too
+void ByDevice::on_failure(Tell tell) { cpu_->on_failure(std::move(tell)); }
 
-// Where the GPUs' half was let go because the other has failed, the other's words are the better ones: they name a rank and a call.
+// Where the GPUs' half was let go because the other has failed, the other's words are the better ones: they
+// name a rank and a call.
 void ByDevice::require_well() {
   try {
     gpu_->require_well();
@@ -54,9 +62,12 @@ Work ByDevice::start(Call call) {
 }
 
 std::vector<std::unique_ptr<Communicator>> ByDevice::start_split(Call call) {
-  std::vector<std::unique_ptr<Communicator>> cpu = cpu_->start_split(call), gpu = gpu_->start_split(std::move(call)), both;
+  std::vector<std::unique_ptr<Communicator>> cpu = cpu_->start_split(call),
+                                             gpu = gpu_->start_split(std::move(call)), both;
   for (size_t kind = 0; kind < cpu.size(); ++kind)
-    both.push_back(cpu[kind] ? std::unique_ptr<Communicator>(new ByDevice(route_, std::move(cpu[kind]), std::move(gpu[kind]))) : nullptr);
+    both.push_back(cpu[kind] ? std::unique_ptr<Communicator>(
+                                   new ByDevice(route_, std::move(cpu[kind]), std::move(gpu[kind])))
+                             : nullptr);
   return both;
 }
 

@@ -2,9 +2,9 @@
 // other calls (CPU tensors, barriers) go to the other. Calls keep their order within each back end.
 //
 // A failure that one of the two learns of ends the other: whoever's stream stands in a call of the GPUs' back
-// end is let go when a rank says over the CPUs' that it gives up, and the other way round. Before a call of the
-// CPUs' back end the other is asked whether it is well, because numbers that come from a GPU are undefined
-// after a failure there and must not be handed on.
+// end is let go when a rank says over the CPUs' that it gives up, and the other way round. Before a call of
+// the CPUs' back end the other is asked whether it is well, because numbers that come from a GPU are
+// undefined after a failure there and must not be handed on.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,8 @@ class ByDevice final : public Communicator {
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 
  private:
-  ByDevice(Route route, std::unique_ptr<Communicator> cpu, std::unique_ptr<Communicator> gpu);  // a part of a world
+  // a part of a world
+  ByDevice(Route route, std::unique_ptr<Communicator> cpu, std::unique_ptr<Communicator> gpu);
 
   Route route_;
   std::unique_ptr<Communicator> cpu_, gpu_;

@@ -15,7 +15,9 @@ namespace {
 using std::chrono::milliseconds;
 using Rows = std::vector<int64_t>;
 
-c10d::ReduceOp operation_of(Reduction reduction) { return reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM; }
+c10d::ReduceOp operation_of(Reduction reduction) {
+  return reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+}
 
 bool even(const Rows& rows) {
   return std::ranges::all_of(rows, [&](int64_t each) { return each == rows.front(); });
@@ -77,7 +79,8 @@ StartedCalls all_gather(c10d::Backend& backend, const Call& call, int64_t rank, 
   Tensor own = at::empty_like(part_of(room, rows, static_cast<size_t>(rank)));
   pad_into(own, input);
   return {.works = {backend._allgather_base(room, own, options)}, .finish = [room, rows, pieces] {
-            for (size_t r = 0; r < rows.size(); ++r) Tensor(pieces[r]).copy_(part_of(room, rows, r).narrow(0, 0, rows[r]));
+            for (size_t r = 0; r < rows.size(); ++r)
+              Tensor(pieces[r]).copy_(part_of(room, rows, r).narrow(0, 0, rows[r]));
           }};
 }
 
@@ -85,16 +88,18 @@ StartedCalls all_gather(c10d::Backend& backend, const Call& call, int64_t rank, 
 void deliver_own(const Call& call, int64_t rank) {
   std::deque<Tensor> sent, received;
   for (const Transfer& transfer : call.transfers) {
-    if (transfer.peer == rank) (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
+    if (transfer.peer == rank)
+      (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
   }
-  LONGHAUL_ASSERT(sent.size() == received.size(), "{}: {} messages to the rank itself, {} from it", label(call), sent.size(),
-                  received.size());
+  LONGHAUL_ASSERT(sent.size() == received.size(), "{}: {} messages to the rank itself, {} from it",
+                  label(call), sent.size(), received.size());
   for (size_t i = 0; i < sent.size(); ++i) received[i].copy_(sent[i]);
 }
 
 StartedCalls start_exchange(c10d::Backend& backend, const Call& call, int64_t rank) {
   deliver_own(call, rank);
-  const bool together = backend.supportsCoalescing();  // else two ranks that both send first would wait for each other on a GPU's stream
+  // else two ranks that both send first would wait for each other on a GPU's stream
+  const bool together = backend.supportsCoalescing();
   StartedCalls started;
   bool any = false;
   for (const Transfer& transfer : call.transfers) {
@@ -103,7 +108,8 @@ StartedCalls start_exchange(c10d::Backend& backend, const Call& call, int64_t ra
     any = true;
     std::vector<Tensor> one = {transfer.tensor};
     const int peer = static_cast<int>(transfer.peer);
-    auto work = transfer.direction == Direction::kSend ? backend.send(one, peer, /*tag=*/0) : backend.recv(one, peer, /*tag=*/0);
+    auto work = transfer.direction == Direction::kSend ? backend.send(one, peer, /*tag=*/0)
+                                                       : backend.recv(one, peer, /*tag=*/0);
     if (!together) started.works.push_back(std::move(work));
   }
   if (together && any) started.works.push_back(backend.endCoalescing());
@@ -118,7 +124,9 @@ StartedCalls start_call(c10d::Backend& backend, const Call& call, int64_t rank, 
   switch (call.kind) {
     case CallKind::kAllReduce:
       if (call.output.numel() == 0) return {};
-      return {.works = {backend.allreduce(one, {.reduceOp = operation_of(call.reduction), .timeout = timeout})}, .finish = {}};
+      return {
+          .works = {backend.allreduce(one, {.reduceOp = operation_of(call.reduction), .timeout = timeout})},
+          .finish = {}};
     case CallKind::kReduceScatter:
       return reduce_scatter(backend, call, rank, timeout);
     case CallKind::kAllGather:
@@ -126,7 +134,8 @@ StartedCalls start_call(c10d::Backend& backend, const Call& call, int64_t rank, 
     case CallKind::kAllToAll: {
       Tensor input = call.input, output = call.output;
       Rows sent = call.input_rows, received = call.output_rows;
-      return {.works = {backend.alltoall_base(output, input, received, sent, {.timeout = timeout})}, .finish = {}};
+      return {.works = {backend.alltoall_base(output, input, received, sent, {.timeout = timeout})},
+              .finish = {}};
     }
     case CallKind::kBroadcast:
       if (call.output.numel() == 0) return {};

@@ -45,7 +45,8 @@ const char* words_of(c10d::ErrorType error) {
 
 }  // namespace
 
-// Its watcher looks at the back ends ten times a second, because a rank waits in no call for them: a stream does.
+// Its watcher looks at the back ends ten times a second, because a rank waits in no call for them: a stream
+// does.
 struct C10dGroup::Fate {
   struct Member {
     std::weak_ptr<c10d::Backend> backend;
@@ -88,20 +89,22 @@ struct C10dGroup::Fate {
     {
       const std::lock_guard lock(mutex);
       for (const Member& member : members) {
-        if (auto backend = member.backend.lock(); backend && reports_errors) all.emplace_back(std::move(backend), member);
+        if (auto backend = member.backend.lock(); backend && reports_errors)
+          all.emplace_back(std::move(backend), member);
       }
     }
     for (const auto& [backend, member] : all) {
       const char* const words = words_of(backend->getError());
       if (*words == 0) continue;
       const std::string last = member.last_call.empty() ? "no call" : member.last_call;
-      return end(fmt::format("{} in '{}' ({}); the last that this rank has started there: {}", words, member.group,
-                             backend->getBackendName(), last),
+      return end(fmt::format("{} in '{}' ({}); the last that this rank has started there: {}", words,
+                             member.group, backend->getBackendName(), last),
                  /*by_abort=*/false);
     }
   }
 
-  std::shared_ptr<c10d::Backend> backend(const std::string& group, const std::string& keys, int64_t rank, int64_t size) {
+  std::shared_ptr<c10d::Backend> backend(const std::string& group, const std::string& keys, int64_t rank,
+                                         int64_t size) {
     std::shared_ptr<c10d::Backend> made = maker(keys, rank, size);
     const std::lock_guard lock(mutex);
     if (members.empty()) reports_errors = reports(*made);
@@ -113,7 +116,8 @@ struct C10dGroup::Fate {
   void started(const std::shared_ptr<c10d::Backend>& backend, const std::string& call) {
     const std::lock_guard lock(mutex);
     for (Member& member : members) {
-      if (!member.backend.owner_before(backend) && !backend.owner_before(member.backend)) member.last_call = call;
+      if (!member.backend.owner_before(backend) && !backend.owner_before(member.backend))
+        member.last_call = call;
     }
   }
 
@@ -180,10 +184,14 @@ template <class Fate>
 class C10dWork final : public Work::State {
  public:
   C10dWork(std::shared_ptr<Fate> fate, StartedCalls started, Call call, std::string where)
-      : fate_(std::move(fate)), started_(std::move(started)), call_(std::move(call)), label_(label(call_)), where_(std::move(where)) {}
+      : fate_(std::move(fate)),
+        started_(std::move(started)),
+        call_(std::move(call)),
+        label_(label(call_)),
+        where_(std::move(where)) {}
 
-  // Without a time, for which a back end of a GPU would hold the host until the call has ended: the stream waits. Its time is in the call's
-  // own options, and in those of the back end.
+  // Without a time, for which a back end of a GPU would hold the host until the call has ended: the stream
+  // waits. Its time is in the call's own options, and in those of the back end.
   void wait() override {
     try {
       for (const auto& each : started_.works) each->wait();
@@ -191,7 +199,8 @@ class C10dWork final : public Work::State {
       fate_->end(first_line(error), /*by_abort=*/false);
       fate_->refuse(label_, where_);
     }
-    if (fate_->ended() && !std::ranges::all_of(started_.works, [](const auto& each) { return each->isSuccess(); }))
+    if (fate_->ended() &&
+        !std::ranges::all_of(started_.works, [](const auto& each) { return each->isSuccess(); }))
       fate_->refuse(label_, where_);
     if (started_.finish) started_.finish();
     started_ = {};
@@ -210,20 +219,23 @@ class C10dWork final : public Work::State {
 
 }  // namespace
 
-std::unique_ptr<Communicator> C10dGroup::make(Maker maker, int64_t rank, int64_t size, Timeout timeout, const std::string& name) {
+std::unique_ptr<Communicator> C10dGroup::make(Maker maker, int64_t rank, int64_t size, Timeout timeout,
+                                              const std::string& name) {
   if (size == 1) return std::make_unique<Single>(name);
   auto fate = std::make_shared<Fate>();
   fate->maker = std::move(maker), fate->timeout = timeout;
   return std::unique_ptr<Communicator>(new C10dGroup(std::move(fate), name, name, rank, size));
 }
 
-C10dGroup::C10dGroup(std::shared_ptr<Fate> fate, std::string name, std::string keys, int64_t rank, int64_t size)
+C10dGroup::C10dGroup(std::shared_ptr<Fate> fate, std::string name, std::string keys, int64_t rank,
+                     int64_t size)
     : Communicator(std::move(name), rank, size),
       fate_(std::move(fate)),
       keys_(std::move(keys)),
       backend_(fate_->backend(this->name(), keys_, rank, size)) {}
 
-// At a good end the back end ends its connections in order; else it lets go of them, since others may have died.
+// At a good end the back end ends its connections in order; else it lets go of them, since others may have
+// died.
 C10dGroup::~C10dGroup() {
   try {
     fate_->ended() || std::uncaught_exceptions() > 0 ? backend_->abort() : backend_->shutdown();
@@ -236,7 +248,8 @@ void C10dGroup::abort(const std::string& reason) { fate_->end(reason, /*by_abort
 
 void C10dGroup::require_well() {
   fate_->look();
-  if (fate_->ended()) fate_->refuse("what the device has computed", fmt::format("rank {} of '{}'", rank(), name()));
+  if (fate_->ended())
+    fate_->refuse("what the device has computed", fmt::format("rank {} of '{}'", rank(), name()));
 }
 
 Communicator::Tell C10dGroup::aborter() {
@@ -275,7 +288,8 @@ std::vector<std::unique_ptr<Communicator>> C10dGroup::start_split(Call call) {
       if (ranks.size() == 1)
         mine.back() = std::make_unique<Single>(name);
       else
-        mine.back().reset(new C10dGroup(fate_, name, fmt::format("{}/{}/{}", keys_, split, name), own - ranks.begin(), std::ssize(ranks)));
+        mine.back().reset(new C10dGroup(fate_, name, fmt::format("{}/{}/{}", keys_, split, name),
+                                        own - ranks.begin(), std::ssize(ranks)));
     }
   }
   return mine;

@@ -5,10 +5,10 @@
 // that are split off have back ends of their own, whose members meet at their own keys of the store, so the
 // cost of creating a group grows with its members and not with the world.
 //
-// wait() makes the current stream wait, and not the host: no call of the back end is given a time to wait for.
-// A call that does not end in time, or a lost connection, is found by the back end itself, which `Maker` gives
-// its time; this world looks at it ten times a second and when require_well() asks, lets all groups go, and
-// tells whoever has asked (on_failure). The calls of one group are carried out in order (in_order()).
+// wait() makes the current stream wait, and not the host: no call of the back end is given a time to wait
+// for. A call that does not end in time, or a lost connection, is found by the back end itself, which `Maker`
+// gives its time; this world looks at it ten times a second and when require_well() asks, lets all groups go,
+// and tells whoever has asked (on_failure). The calls of one group are carried out in order (in_order()).
 //
 // The guarantees are weaker than those of ThreadGroup and Gloo here, because c10d compares nothing: if
 // ranks disagree or do not come, the call ends with a timeout that names no rank. Sums are in the order of
@@ -32,8 +32,10 @@ class C10dGroup final : public Communicator {
  public:
   // Makes a back end of `size` ranks, of which this process is `rank`; `keys` is the prefix of what it
   // writes into the store. All members call it, in the order of splits.
-  using Maker = std::function<std::shared_ptr<c10d::Backend>(const std::string& keys, int64_t rank, int64_t size)>;
-  static std::unique_ptr<Communicator> make(Maker maker, int64_t rank, int64_t size, Timeout timeout, const std::string& name = "world");
+  using Maker =
+      std::function<std::shared_ptr<c10d::Backend>(const std::string& keys, int64_t rank, int64_t size)>;
+  static std::unique_ptr<Communicator> make(Maker maker, int64_t rank, int64_t size, Timeout timeout,
+                                            const std::string& name = "world");
 
   ~C10dGroup() override;
   void abort(const std::string& reason) override;

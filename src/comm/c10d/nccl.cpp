@@ -19,8 +19,9 @@ bool has_nccl() { return true; }
 
 namespace {
 
-// c10d's own watchdog ends the process by SIGABRT, unless it is told to clean up alone: C10dGroup sees the error then, and the run ends with its
-// own. Of what the user has set nothing is changed. More queues than the eight by default keep streams that wait for different ranks apart.
+// c10d's own watchdog ends the process by SIGABRT, unless it is told to clean up alone: C10dGroup sees the
+// error then, and the run ends with its own. Of what the user has set nothing is changed. More queues than
+// the eight by default keep streams that wait for different ranks apart.
 void set_defaults() {
   set_variable_if_unset("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2");
   set_variable_if_unset("CUDA_DEVICE_MAX_CONNECTIONS", "32");
@@ -28,21 +29,24 @@ void set_defaults() {
 
 }  // namespace
 
-std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> cpu, const Placement& place, at::Device gpu, Timeout timeout) {
+std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> cpu, const Placement& place,
+                                        at::Device gpu, Timeout timeout) {
   set_defaults();
   const DeviceScope scope(gpu);
   c10d::TCPStoreOptions address;
   address.port = place.port;
   address.waitWorkers = false;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("/longhaul/nccl/attempt_" + place.attempt,
-                                                            c10::make_intrusive<c10d::TCPStore>(place.host, address));
-  const auto maker = [store, gpu, timeout](const std::string& keys, int64_t rank, int64_t size) -> std::shared_ptr<c10d::Backend> {
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(
+      "/longhaul/nccl/attempt_" + place.attempt, c10::make_intrusive<c10d::TCPStore>(place.host, address));
+  const auto maker = [store, gpu, timeout](const std::string& keys, int64_t rank,
+                                           int64_t size) -> std::shared_ptr<c10d::Backend> {
     const auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
-    const auto made = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(keys, store),
-                                                                  static_cast<int>(rank), static_cast<int>(size), options);
-    // At once, as all members come here in the same order; later, two ranks that wait for each other's first call would not meet. And the
-    // memory that it takes is gone before the run asks how much is free.
+    const auto made =
+        c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(keys, store),
+                                                    static_cast<int>(rank), static_cast<int>(size), options);
+    // At once, as all members come here in the same order; later, two ranks that wait for each other's first
+    // call would not meet. And the memory that it takes is gone before the run asks how much is free.
     made->eagerConnectSingleDevice(gpu);
     return {made.get(), [made](c10d::Backend*) {}};
   };
@@ -58,7 +62,8 @@ namespace longhaul::comm {
 
 bool has_nccl() { return false; }
 
-std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator>, const Placement& place, at::Device, Timeout) {
+std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator>, const Placement& place, at::Device,
+                                        Timeout) {
   throw Error({.code = ExitCode::kCommunication,
                .what = "ranks cannot exchange over NCCL",
                .expected = "a Longhaul that NCCL is compiled into",

@@ -14,8 +14,9 @@ namespace longhaul::comm {
 bool has_nccl();
 
 // A communicator of the same ranks that sends calls with tensors of `gpu`, this process's own, over NCCL and
-// all others over `cpu`. The ranks meet at the store that `place` names. Error 69 when NCCL is not compiled in
-// or the store does not answer.
-std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> cpu, const Placement& place, at::Device gpu, Timeout timeout);
+// all others over `cpu`. The ranks meet at the store that `place` names. Error 69 when NCCL is not compiled
+// in or the store does not answer.
+std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> cpu, const Placement& place,
+                                        at::Device gpu, Timeout timeout);
 
 }  // namespace longhaul::comm

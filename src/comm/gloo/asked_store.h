@@ -26,7 +26,8 @@ void leave_behind(std::unique_ptr<Worker> worker);
 
 class AskedStore {
  public:
-  explicit AskedStore(std::shared_ptr<Wire> wire) : wire_(std::move(wire)), worker_(std::make_unique<Worker>("store")) {}
+  explicit AskedStore(std::shared_ptr<Wire> wire)
+      : wire_(std::move(wire)), worker_(std::make_unique<Worker>("store")) {}
   // Waits until all queries are answered; if there is no answer for a second or two, the thread is
   // abandoned, and with it the wire.
   ~AskedStore();
@@ -36,8 +37,8 @@ class AskedStore {
   template <class Question>
   auto ask(Question question) -> std::future<decltype(question(std::declval<Wire&>()))> {
     using Answer = decltype(question(std::declval<Wire&>()));
-    const auto task =
-        std::make_shared<std::packaged_task<Answer()>>([wire = wire_, question = std::move(question)] { return question(*wire); });
+    const auto task = std::make_shared<std::packaged_task<Answer()>>(
+        [wire = wire_, question = std::move(question)] { return question(*wire); });
     worker_->post([task] { (*task)(); });
     return task->get_future();
   }

@@ -10,7 +10,8 @@
 namespace longhaul::comm {
 namespace {
 
-[[noreturn]] void throw_failure_of(const GlooWorld& world, int64_t rank, const std::string& group, const std::string& call) {
+[[noreturn]] void throw_failure_of(const GlooWorld& world, int64_t rank, const std::string& group,
+                                   const std::string& call) {
   const std::optional<Failure> failure = world.failure();
   LONGHAUL_ASSERT(failure, "{} ended badly and nobody says why", call);
   ErrorFields fields = failure->fields;
@@ -68,15 +69,19 @@ bool GlooCall::wait() {
   return !failed;
 }
 
-void GlooGroup::throw_failure(const std::string& call) const { throw_failure_of(*world_, rank_, name_, call); }
+void GlooGroup::throw_failure(const std::string& call) const {
+  throw_failure_of(*world_, rank_, name_, call);
+}
 
-std::unique_ptr<Communicator> Gloo::make(const std::shared_ptr<GlooWorld>& world, int64_t size, const std::string& name) {
+std::unique_ptr<Communicator> Gloo::make(const std::shared_ptr<GlooWorld>& world, int64_t size,
+                                         const std::string& name) {
   std::vector<int64_t> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return std::make_unique<Gloo>(std::make_unique<GlooGroup>(world, name, 0, ranks, world->rank()));
 }
 
-Gloo::Gloo(std::unique_ptr<GlooGroup> group) : Communicator(group->name(), group->rank(), group->size()), group_(std::move(group)) {}
+Gloo::Gloo(std::unique_ptr<GlooGroup> group)
+    : Communicator(group->name(), group->rank(), group->size()), group_(std::move(group)) {}
 Gloo::~Gloo() = default;
 
 void Gloo::abort(const std::string& reason) { group_->abort(reason); }
@@ -93,7 +98,8 @@ Communicator::Tell Gloo::aborter() {
 
 void Gloo::on_failure(Tell tell) {
   group_->world()->on_failure([tell = std::move(tell)](const Failure& failure) {
-    tell(failure.fields.found.empty() ? failure.fields.what : fmt::format("{}: {}", failure.fields.what, failure.fields.found));
+    tell(failure.fields.found.empty() ? failure.fields.what
+                                      : fmt::format("{}: {}", failure.fields.what, failure.fields.found));
   });
 }
 

@@ -36,7 +36,8 @@ inline constexpr int64_t kGlooRoundBytes = int64_t{32} << 20;
 
 class Gloo final : public Communicator {
  public:
-  static std::unique_ptr<Communicator> make(const std::shared_ptr<GlooWorld>& world, int64_t size, const std::string& name = "world");
+  static std::unique_ptr<Communicator> make(const std::shared_ptr<GlooWorld>& world, int64_t size,
+                                            const std::string& name = "world");
 
   explicit Gloo(std::unique_ptr<GlooGroup> group);
   ~Gloo() override;  // waits for the calls that were started

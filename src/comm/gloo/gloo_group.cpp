@@ -29,8 +29,13 @@ uint64_t agreement_of(const Call& call, int64_t lane) {
 
 }  // namespace
 
-GlooGroup::GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number, std::vector<int64_t> world_ranks, int64_t rank)
-    : world_(std::move(world)), name_(std::move(name)), number_(number), world_ranks_(std::move(world_ranks)), rank_(rank) {}
+GlooGroup::GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number,
+                     std::vector<int64_t> world_ranks, int64_t rank)
+    : world_(std::move(world)),
+      name_(std::move(name)),
+      number_(number),
+      world_ranks_(std::move(world_ranks)),
+      rank_(rank) {}
 
 Notice GlooGroup::notice_of(const GlooCall& call) const {
   Notice notice;
@@ -40,7 +45,8 @@ Notice GlooGroup::notice_of(const GlooCall& call) const {
   const std::string behind = lane > 0 ? fmt::format(", priority {}", -lane) : "";
   put(notice.text, describe(call.call) + behind);
   notice.agreement = agreement_of(call.call, lane);
-  if (call.call.kind == CallKind::kAllReduce && call.call.input.nbytes() <= kCarried && call.call.input.nbytes() > 0) {
+  if (call.call.kind == CallKind::kAllReduce && call.call.input.nbytes() <= kCarried &&
+      call.call.input.nbytes() > 0) {
     std::memcpy(notice.carried.data(), call.call.input.const_data_ptr(), call.call.input.nbytes());
   }
   return notice;
@@ -58,13 +64,16 @@ GlooGroup::~GlooGroup() {
   for (int64_t other = 0; other < size(); ++other) {
     if (other == rank_) continue;
     for (const Tag which : {kNotices, kMessageNotices}) {
-      world_->leave_behind(bytes, world_->wire().send(world_rank(other), tag(which), bytes->data(), bytes->size()));
+      world_->leave_behind(bytes,
+                           world_->wire().send(world_rank(other), tag(which), bytes->data(), bytes->size()));
     }
   }
 }
 
 Failure aborted_by(int64_t rank, const std::string& group, const std::string& reason) {
-  return {.fields = {.code = ExitCode::kCommunication, .what = fmt::format("rank {} of '{}' aborted", rank, group), .found = reason},
+  return {.fields = {.code = ExitCode::kCommunication,
+                     .what = fmt::format("rank {} of '{}' aborted", rank, group),
+                     .found = reason},
           .aborted = true};
 }
 
@@ -106,14 +115,17 @@ void GlooGroup::start_collective(const std::shared_ptr<GlooCall>& call) {
     const auto index = static_cast<size_t>(other);
     if (other == rank_) continue;
     if (call->call.kind == CallKind::kAllToAll) call->said[index].rows = call->call.input_rows[index];
-    call->hearing[index] = world_->wire().receive(world_rank(other), tag(kNotices), &call->heard[index], sizeof(Notice));
-    call->saying[index] = world_->wire().send(world_rank(other), tag(kNotices), &call->said[index], sizeof(Notice));
+    call->hearing[index] =
+        world_->wire().receive(world_rank(other), tag(kNotices), &call->heard[index], sizeof(Notice));
+    call->saying[index] =
+        world_->wire().send(world_rank(other), tag(kNotices), &call->said[index], sizeof(Notice));
   }
   worker_.post([this, call] { carry_out(call); });
 }
 
-// The ranks meet in the order of calls, which tells who has not come, and is soon done where all have. Then the bytes of calls that are less urgent move
-// in lanes beside this thread, each in its order, so that nothing that others wait for stands behind them.
+// The ranks meet in the order of calls, which tells who has not come, and is soon done where all have. Then
+// the bytes of calls that are less urgent move in lanes beside this thread, each in its order, so that
+// nothing that others wait for stands behind them.
 void GlooGroup::carry_out(const std::shared_ptr<GlooCall>& call) {
   if (!tried(*call, [&] { return meet(*call) && compare(*call); })) return call->finish_one(false);
   const auto move = [this, call] { call->finish_one(tried(*call, [&] { return move_tensors(*call); })); };
@@ -166,8 +178,9 @@ bool GlooGroup::compare(const GlooCall& call) {
   std::vector<std::pair<const Notice*, std::vector<size_t>>> sayings;
   for (size_t rank = 0; rank < call.heard.size(); ++rank) {
     const Notice& notice = call.heard[rank];
-    const auto known =
-        std::find_if(sayings.begin(), sayings.end(), [&](const auto& saying) { return saying.first->agreement == notice.agreement; });
+    const auto known = std::find_if(sayings.begin(), sayings.end(), [&](const auto& saying) {
+      return saying.first->agreement == notice.agreement;
+    });
     if (known == sayings.end()) {
       sayings.push_back({&notice, {rank}});
     } else {
@@ -177,8 +190,8 @@ bool GlooGroup::compare(const GlooCall& call) {
   if (sayings.size() > 1) {
     std::string found;
     for (const auto& [notice, ranks] : sayings) {
-      found += fmt::format("{}rank{} {}: {}", found.empty() ? "" : "; ", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "),
-                           notice->text.data());
+      found += fmt::format("{}rank{} {}: {}", found.empty() ? "" : "; ", ranks.size() > 1 ? "s" : "",
+                           fmt::join(ranks, ", "), notice->text.data());
     }
     fail({.code = ExitCode::kCommunication,
           .what = fmt::format("ranks disagree about call {} of '{}'", call.call.sequence, name_),
@@ -188,12 +201,14 @@ bool GlooGroup::compare(const GlooCall& call) {
   }
   if (call.call.kind != CallKind::kAllToAll) return true;
   for (size_t other = 0; other < call.heard.size(); ++other) {
-    const int64_t sent = static_cast<int64_t>(other) == rank_ ? call.call.input_rows[other] : call.heard[other].rows;
+    const int64_t sent =
+        static_cast<int64_t>(other) == rank_ ? call.call.input_rows[other] : call.heard[other].rows;
     if (sent == call.call.output_rows[other]) continue;
     fail({.code = ExitCode::kCommunication,
           .what = fmt::format("ranks contradict each other in {} of '{}'", call.label, name_),
           .expected = "as many rows received as were sent",
-          .found = fmt::format("rank {} sends {} rows to rank {}, which receives {}", other, sent, rank_, call.call.output_rows[other])});
+          .found = fmt::format("rank {} sends {} rows to rank {}, which receives {}", other, sent, rank_,
+                               call.call.output_rows[other])});
     return false;
   }
   return true;
@@ -213,23 +228,26 @@ std::vector<std::unique_ptr<GlooGroup>> GlooGroup::groups_of(const GlooCall& spl
       std::vector<int64_t> world_ranks;
       for (const int64_t member : members) world_ranks.push_back(world_rank(member));
       // Groups of one kind have no rank in common, so they share a number.
-      mine.back() = std::make_unique<GlooGroup>(world_, fmt::format("{} {}", kind.name, index), number, std::move(world_ranks),
-                                                place - members.begin());
+      mine.back() = std::make_unique<GlooGroup>(world_, fmt::format("{} {}", kind.name, index), number,
+                                                std::move(world_ranks), place - members.begin());
     }
     ++number;
   }
   return mine;
 }
 
-void GlooGroup::fail(ErrorFields fields, bool aborted) { world_->fail({.fields = std::move(fields), .aborted = aborted}); }
+void GlooGroup::fail(ErrorFields fields, bool aborted) {
+  world_->fail({.fields = std::move(fields), .aborted = aborted});
+}
 
 void GlooGroup::fail_absent(int64_t rank, const Notice& farewell, const std::string& call) {
   const std::string last = farewell.label.data();
   fail({.code = ExitCode::kCommunication,
         .what = fmt::format("rank {} has left '{}' while others need it", rank, name_),
         .expected = fmt::format("all {} ranks in {}", size(), call),
-        .found = fmt::format("rank {} left after {} calls{}{}{}", rank, farewell.left - 1, last.empty() ? "" : ", the last ", last,
-                             rank == rank_ ? ", then an exception" : "")},
+        .found =
+            fmt::format("rank {} left after {} calls{}{}{}", rank, farewell.left - 1,
+                        last.empty() ? "" : ", the last ", last, rank == rank_ ? ", then an exception" : "")},
        /*aborted=*/true);
 }
 
@@ -237,7 +255,8 @@ void GlooGroup::fail_absent(int64_t rank, const Notice& farewell, const std::str
 void GlooGroup::fail_late(const GlooCall& call, const std::vector<int64_t>& absent) {
   std::string text;
   for (const int64_t rank : absent) {
-    text += fmt::format("{}rank {} has not come: it has made {} calls", text.empty() ? "" : "; ", rank, call.call.sequence);
+    text += fmt::format("{}rank {} has not come: it has made {} calls", text.empty() ? "" : "; ", rank,
+                        call.call.sequence);
     if (!call.last.empty()) text += ", the last " + call.last;
   }
   fail({.code = ExitCode::kCommunication,
@@ -249,12 +268,16 @@ void GlooGroup::fail_late(const GlooCall& call, const std::vector<int64_t>& abse
 bool GlooGroup::moved(Transmission& transmission, const GlooCall& call, int64_t peer) {
   constexpr std::chrono::milliseconds kAfterFailure{2000};
   const GlooWorld::End end =
-      world_->wait(transmission, {.deadline = deadline_after(call.timeout), .after_failure = kAfterFailure}, world_rank(peer), call.label);
+      world_->wait(transmission, {.deadline = deadline_after(call.timeout), .after_failure = kAfterFailure},
+                   world_rank(peer), call.label);
   if (end == GlooWorld::End::kLate) {
     fail({.code = ExitCode::kCommunication,
           .what = fmt::format("{} of '{}' has stopped half way", call.label, name_),
-          .expected = fmt::format("the bytes of rank {}, which has come to the call, within {} ms", peer, call.timeout.count()),
-          .found = fmt::format("rank {} waits for rank {}: it stands still, or the connection between them does", rank_, peer)});
+          .expected = fmt::format("the bytes of rank {}, which has come to the call, within {} ms", peer,
+                                  call.timeout.count()),
+          .found =
+              fmt::format("rank {} waits for rank {}: it stands still, or the connection between them does",
+                          rank_, peer)});
   }
   return end == GlooWorld::End::kDone;
 }

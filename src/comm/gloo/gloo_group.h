@@ -65,7 +65,8 @@ class GlooGroup {
  public:
   // `number`: see GlooWorld::next_group. `world_ranks`: the world ranks of the members, in the order of the
   // group.
-  GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number, std::vector<int64_t> world_ranks, int64_t rank);
+  GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number,
+            std::vector<int64_t> world_ranks, int64_t rank);
   ~GlooGroup();
 
   std::shared_ptr<GlooCall> start(Call call);
@@ -97,7 +98,9 @@ class GlooGroup {
   // first.
   static constexpr int64_t kLanes = 4;
   enum Tag : int64_t { kNotices, kMessageNotices, kMessages, kTensors, kTags = kTensors + kLanes };
-  static int64_t lane_of(const Call& call) { return std::clamp<int64_t>(-call.options.priority, 0, kLanes - 1); }
+  static int64_t lane_of(const Call& call) {
+    return std::clamp<int64_t>(-call.options.priority, 0, kLanes - 1);
+  }
 
   // gloo_group.cpp, gloo_messages.cpp
   void start_collective(const std::shared_ptr<GlooCall>& call);

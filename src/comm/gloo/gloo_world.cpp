@@ -74,8 +74,8 @@ milliseconds pause_before_asking(int64_t n, int64_t ranks) {
   return milliseconds(std::min(longest, int64_t{2} << std::min<int64_t>(n, 32)));
 }
 
-// A store that answers nothing for as long as a call may take is a failure too, of which ranks hear that wait in no call. It is given a moment more, for this
-// process may have been stopped meanwhile itself.
+// A store that answers nothing for as long as a call may take is a failure too, of which ranks hear that wait
+// in no call. It is given a moment more, for this process may have been stopped meanwhile itself.
 void GlooWorld::watch() {
   const milliseconds between = pause_before_asking(INT64_MAX, size_);
   Deadline asked = now(), given_up = Deadline::max();
@@ -129,11 +129,14 @@ std::optional<Failure> GlooWorld::failure_of(std::future<std::optional<Failure>>
 }
 
 Failure GlooWorld::silent_store() const {
-  return {.fields = {.code = ExitCode::kCommunication,
-                     .what = "the store of rank 0 does not answer",
-                     .expected = fmt::format("rank 0 of {}, which holds it, to answer within {} ms", size_, timeout_.count()),
-                     .found = "no answer, and no broken connection: rank 0, its machine or the way there stands still"},
-          .aborted = true};
+  return {
+      .fields =
+          {.code = ExitCode::kCommunication,
+           .what = "the store of rank 0 does not answer",
+           .expected =
+               fmt::format("rank 0 of {}, which holds it, to answer within {} ms", size_, timeout_.count()),
+           .found = "no answer, and no broken connection: rank 0, its machine or the way there stands still"},
+      .aborted = true};
 }
 
 void GlooWorld::adopt(Failure failure) {
@@ -188,15 +191,19 @@ void GlooWorld::broken(int64_t peer, const std::string& call, const std::string&
     if (!answers) break;
     if (std::optional<Failure> found = failure_of(answer)) return adopt(std::move(*found));
   }
-  const char* const silence = answers ? "" : "; the store of rank 0 does not answer either, so what stands still may be rank 0";
+  const char* const silence =
+      answers ? "" : "; the store of rank 0 does not answer either, so what stands still may be rank 0";
   fail({.fields = {.code = ExitCode::kCommunication,
                    .what = fmt::format("rank {} has died", peer),
-                   .expected = fmt::format("all {} ranks to stay until the end; rank {} waited for it in {}", size_, rank_, call),
-                   .found = fmt::format("its connection was closed, and it gave no reason: {}{}", first_line(reason), silence)},
+                   .expected = fmt::format("all {} ranks to stay until the end; rank {} waited for it in {}",
+                                           size_, rank_, call),
+                   .found = fmt::format("its connection was closed, and it gave no reason: {}{}",
+                                        first_line(reason), silence)},
         .aborted = true});
 }
 
-GlooWorld::End GlooWorld::wait(Transmission& transmission, const Patience& patience, int64_t peer, const std::string& call) {
+GlooWorld::End GlooWorld::wait(Transmission& transmission, const Patience& patience, int64_t peer,
+                               const std::string& call) {
   std::list<Waiting>::iterator place;
   {
     const Lock lock(mutex_);
@@ -230,7 +237,8 @@ void GlooWorld::reserve_groups(int64_t next) {
   next_group_ = std::max(next_group_, next);
 }
 
-void GlooWorld::leave_behind(std::shared_ptr<std::vector<std::byte>> bytes, std::unique_ptr<Transmission> transmission) {
+void GlooWorld::leave_behind(std::shared_ptr<std::vector<std::byte>> bytes,
+                             std::unique_ptr<Transmission> transmission) {
   const Lock lock(mutex_);
   left_behind_.emplace_back(std::move(bytes), std::move(transmission));
 }
@@ -272,7 +280,8 @@ void GlooWorld::linger() {
   }
   const int64_t others = failure() ? size_ : size_ - 1;
   int64_t n = 0;
-  for (const Deadline end = now() + kFarewell; now() < end && !store_says(counter, others);) pause(pause_before_asking(n++, size_));
+  for (const Deadline end = now() + kFarewell; now() < end && !store_says(counter, others);)
+    pause(pause_before_asking(n++, size_));
 }
 
 }  // namespace longhaul::comm

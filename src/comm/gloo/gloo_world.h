@@ -73,7 +73,8 @@ class GlooWorld {
   void reserve_groups(int64_t next);
 
   // Keeps sends that may never be received until the end.
-  void leave_behind(std::shared_ptr<std::vector<std::byte>> bytes, std::unique_ptr<Transmission> transmission);
+  void leave_behind(std::shared_ptr<std::vector<std::byte>> bytes,
+                    std::unique_ptr<Transmission> transmission);
 
  private:
   struct Waiting {

@@ -17,7 +17,8 @@ std::string cut(const std::string& value, size_t differs_at) {
   constexpr size_t kMost = 60, kBefore = 20;
   if (value.size() <= kMost) return printable(value);
   const size_t begin = differs_at > kBefore ? std::min(differs_at - kBefore, value.size()) : 0;
-  return (begin > 0 ? "…" : "") + printable(value.substr(begin, kMost)) + (begin + kMost < value.size() ? "…" : "");
+  return (begin > 0 ? "…" : "") + printable(value.substr(begin, kMost)) +
+         (begin + kMost < value.size() ? "…" : "");
 }
 
 // "rank 0: optim.lr = 0.25" and, below it, the next ones.
@@ -82,12 +83,16 @@ Failure disagreement(const OddRank& odd, const TextsOfRank& first, const TextsOf
   };
   const Json expected = entry(first.hashes), found = entry(other.hashes);
   const std::string name = expected.at(0);
-  Lines lines = differing_parts(entry(first.parts).get<IdentityParts>(), entry(other.parts).get<IdentityParts>());
+  Lines lines =
+      differing_parts(entry(first.parts).get<IdentityParts>(), entry(other.parts).get<IdentityParts>());
   if (lines.first.empty()) {
     lines.first = fmt::format("{} {}", name, expected.at(1).get<std::string>());
-    lines.other = found.empty() ? "none" : fmt::format("{} {}", found.at(0).get<std::string>(), found.at(1).get<std::string>());
+    lines.other = found.empty()
+                      ? "none"
+                      : fmt::format("{} {}", found.at(0).get<std::string>(), found.at(1).get<std::string>());
   }
-  const std::string more = odd.others > 0 ? fmt::format("; so {} {} more", odd.others > 1 ? "have" : "has", odd.others) : "";
+  const std::string more =
+      odd.others > 0 ? fmt::format("; so {} {} more", odd.others > 1 ? "have" : "has", odd.others) : "";
   return {.fields = {.code = ExitCode::kUsage,
                      .what = fmt::format("rank {} has another {} than rank 0{}", odd.rank, name, more),
                      .expected = "on rank 0: " + lines.first,

@@ -48,7 +48,8 @@ std::vector<std::string> parted(const std::string& all) {
 std::string missing_text(const std::vector<int64_t>& missing) {
   constexpr size_t kEnough = 20;
   const std::span<const int64_t> shown(missing.data(), std::min(missing.size(), kEnough));
-  return fmt::format("rank{} {}{} missing", missing.size() > 1 ? "s" : "", fmt::join(shown, ", "), missing.size() > kEnough ? ", …" : "");
+  return fmt::format("rank{} {}{} missing", missing.size() > 1 ? "s" : "", fmt::join(shown, ", "),
+                     missing.size() > kEnough ? ", …" : "");
 }
 
 std::vector<int64_t> missing_ranks(Store& store, int64_t size) {
@@ -63,7 +64,8 @@ Failure absent(Store& store, int64_t size, Timeout timeout) {
   const std::vector<int64_t> missing = missing_ranks(store, size);
   return {.fields = {.code = ExitCode::kCommunication,
                      .what = fmt::format("{} of {} ranks did not join", missing.size(), size),
-                     .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
+                     .expected = fmt::format("all of them within {:.0f} s",
+                                             std::chrono::duration<double>(timeout).count()),
                      .found = missing_text(missing),
                      .hint = "look at what these ranks said, or why their machines did not start them"}};
 }
@@ -95,7 +97,9 @@ std::optional<Failure> verdict_of_first(Store& store, int64_t size, Timeout time
   const std::vector<std::string> hashes = store.get(keys);
   const std::optional<OddRank> odd = odd_rank(hashes);
   if (!odd) return std::nullopt;
-  const auto told_by = [&](size_t rank) { return TextsOfRank{hashes[rank], store.get(parts_key(hashes[rank]))}; };
+  const auto told_by = [&](size_t rank) {
+    return TextsOfRank{hashes[rank], store.get(parts_key(hashes[rank]))};
+  };
   return disagreement(*odd, told_by(0), told_by(odd->rank));
 }
 
@@ -119,7 +123,8 @@ std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout
   Waited waited = wait_or_stop(store, "verdict", timeout + kWordOfFirst);
   if (waited == Waited::kStopped) {  // rank 0 knows who is missing, and tells all of them to leave
     store.set(kWaitingIsOver, stop_request_of(rank));
-    if (!store.wait_for("verdict", kPatienceOfStopped)) return stopped_while_joining("rank 0's word", stop_request_of(rank));
+    if (!store.wait_for("verdict", kPatienceOfStopped))
+      return stopped_while_joining("rank 0's word", stop_request_of(rank));
     waited = Waited::kCame;
   }
   if (waited == Waited::kCame) {
@@ -143,7 +148,9 @@ Failure stopped_while_joining(const std::string& expected, const std::string& fo
 
 std::string stop_request_of(int64_t rank) { return fmt::format("signal {} at rank {}", stop_signal(), rank); }
 
-void say(Store& store, const std::string& topic, int64_t place, const std::string& text) { store.set(said_key(topic, place), text); }
+void say(Store& store, const std::string& topic, int64_t place, const std::string& text) {
+  store.set(said_key(topic, place), text);
+}
 
 void collect(Store& store, const std::string& topic, int64_t count) {
   std::vector<std::string> keys;
@@ -151,9 +158,12 @@ void collect(Store& store, const std::string& topic, int64_t count) {
   store.set(collected_key(topic), joined(store.get(keys)));
 }
 
-std::vector<std::string> hear(Store& store, const std::string& topic) { return parted(store.get(collected_key(topic))); }
+std::vector<std::string> hear(Store& store, const std::string& topic) {
+  return parted(store.get(collected_key(topic)));
+}
 
-std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text) {
+std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count,
+                                         const std::string& text) {
   say(store, topic, place, text);
   if (place == 0) collect(store, topic, count);
   return hear(store, topic);
@@ -165,7 +175,11 @@ std::string topic_of(Told what, const std::string& machine) {
   return of_a_machine(what) ? name + "/" + machine : name;
 }
 
-int64_t come_to_machine(Store& store, const std::string& machine) { return store.add(machine_key(machine), 1) - 1; }
-int64_t ranks_of_machine(Store& store, const std::string& machine) { return store.add(machine_key(machine), 0); }
+int64_t come_to_machine(Store& store, const std::string& machine) {
+  return store.add(machine_key(machine), 1) - 1;
+}
+int64_t ranks_of_machine(Store& store, const std::string& machine) {
+  return store.add(machine_key(machine), 0);
+}
 
 }  // namespace longhaul::comm

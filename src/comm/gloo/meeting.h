@@ -30,7 +30,8 @@
 namespace longhaul::comm {
 
 void announce(Store& store, int64_t rank, int64_t size, const std::vector<Identity>& identities);
-std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout);  // the same on all ranks
+// the same on all ranks
+std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout);
 Failure stopped_while_joining(const std::string& expected, const std::string& found);
 // "signal 15 at rank 2", for the stop request that this process received.
 std::string stop_request_of(int64_t rank);
@@ -38,7 +39,8 @@ std::string stop_request_of(int64_t rank);
 void say(Store& store, const std::string& topic, int64_t place, const std::string& text);  // any bytes
 void collect(Store& store, const std::string& topic, int64_t count);
 std::vector<std::string> hear(Store& store, const std::string& topic);
-std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text);
+std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count,
+                                         const std::string& text);
 
 // The information that ranks send each other while they connect, in this order (Wire::connect): all ranks
 // send where their connections are; the ranks of a machine, which count each other before and after that,

@@ -27,18 +27,22 @@ std::optional<RankFailure> failure_of(const RankProcesses& processes) {
   const LaunchResult result = launch(ranks, static_cast<int>(ExitCode::kCommunication));
   if (!result.first) return std::nullopt;
   size_t first = *result.first;
-  if (processes.first_speaks && result.statuses[0] == result.statuses[first]) first = 0;  // it has said the same where it is read
+  // it has said the same where it is read
+  if (processes.first_speaks && result.statuses[0] == result.statuses[first]) first = 0;
   const std::optional<std::filesystem::path>& log = ranks[first].log;
-  return RankFailure{.rank = static_cast<int64_t>(first), .status = result.statuses[first], .said = log ? read_text(*log) : ""};
+  return RankFailure{.rank = static_cast<int64_t>(first),
+                     .status = result.statuses[first],
+                     .said = log ? read_text(*log) : ""};
 }
 
 void require_all_end_well(const RankProcesses& processes) {
   const std::optional<RankFailure> failure = failure_of(processes);
   if (!failure) return;
-  throw Error({.code = ExitCode::kCommunication,
-               .what = fmt::format("rank {} of {} ended with {}", failure->rank, processes.size, failure->status),
-               .expected = "all ranks to end well",
-               .found = failure->said});
+  throw Error(
+      {.code = ExitCode::kCommunication,
+       .what = fmt::format("rank {} of {} ended with {}", failure->rank, processes.size, failure->status),
+       .expected = "all ranks to end well",
+       .found = failure->said});
 }
 
 std::vector<std::string> own_words() {

@@ -20,7 +20,8 @@ SharedLane::SharedLane(std::byte* memory, size_t capacity)
 }
 
 int64_t SharedLane::room() const {
-  const uint64_t used = head_->written.load(std::memory_order_relaxed) - head_->taken.load();  // after want_room()
+  // after want_room()
+  const uint64_t used = head_->written.load(std::memory_order_relaxed) - head_->taken.load();
   return static_cast<int64_t>(capacity_ - used) - static_cast<int64_t>(sizeof(LaneRecord));
 }
 

@@ -23,9 +23,12 @@ struct Bell {
 };
 
 size_t capacity_for(int64_t size) {
-  return std::clamp(std::bit_floor((size_t{16} << 20) / static_cast<size_t>(size)), size_t{64} << 10, size_t{1} << 20);
+  return std::clamp(std::bit_floor((size_t{16} << 20) / static_cast<size_t>(size)), size_t{64} << 10,
+                    size_t{1} << 20);
 }
-size_t inbox_bytes(int64_t size) { return sizeof(Bell) + static_cast<size_t>(size) * SharedLane::bytes(capacity_for(size)); }
+size_t inbox_bytes(int64_t size) {
+  return sizeof(Bell) + static_cast<size_t>(size) * SharedLane::bytes(capacity_for(size));
+}
 std::byte* lane_of(const HandedMemory& inbox, int64_t from, size_t capacity) {
   return inbox.data() + sizeof(Bell) + static_cast<size_t>(from) * SharedLane::bytes(capacity);
 }
@@ -58,7 +61,10 @@ class SharedWire::Posted final : public Transmission {
 };
 
 SharedWire::SharedWire(int64_t rank, int64_t size)
-    : rank_(rank), capacity_(capacity_for(size)), inbox_(HandedMemory::make(inbox_bytes(size))), peers_(static_cast<size_t>(size)) {}
+    : rank_(rank),
+      capacity_(capacity_for(size)),
+      inbox_(HandedMemory::make(inbox_bytes(size))),
+      peers_(static_cast<size_t>(size)) {}
 
 SharedWire::~SharedWire() {
   {
@@ -111,7 +117,8 @@ void SharedWire::run() {
     bool moved = false;
     {
       const std::lock_guard lock(mutex_);
-      if (std::chrono::steady_clock::now() >= look) look_for_the_dead(), look = std::chrono::steady_clock::now() + kLookAfter;
+      if (std::chrono::steady_clock::now() >= look)
+        look_for_the_dead(), look = std::chrono::steady_clock::now() + kLookAfter;
       moved = progress();
     }
     if (moved) continue;
@@ -186,10 +193,12 @@ void SharedWire::take_one(Peer& peer, const LaneRecord& record) {
   LONGHAUL_ASSERT(false, "record of kind {} from another process", record.kind);
 }
 
-void SharedWire::matched(Peer& peer, const Shared& receive, const LaneRecord& record, const std::byte* whole) {
+void SharedWire::matched(Peer& peer, const Shared& receive, const LaneRecord& record,
+                         const std::byte* whole) {
   peer.grants.push_back({.kind = LaneRecord::kGrant, .id = record.id});
   if (record.total != receive->count) {
-    finish(*receive, State::kBroken, fmt::format("a message of {} bytes came where {} were expected", record.total, receive->count));
+    finish(*receive, State::kBroken,
+           fmt::format("a message of {} bytes came where {} were expected", record.total, receive->count));
     receive->dropped = true;
   }
   if (record.kind == LaneRecord::kRequest) {
@@ -229,7 +238,8 @@ bool SharedWire::put_out(Peer& peer) {
     Message& message = *peer.granted.front();
     if (!message.dropped) {
       const size_t piece = std::min({kPiece, capacity_ / 4, message.count - message.moved});
-      if (!put({.kind = LaneRecord::kBytes, .count = static_cast<uint32_t>(piece), .id = message.id}, message.bytes + message.moved))
+      if (!put({.kind = LaneRecord::kBytes, .count = static_cast<uint32_t>(piece), .id = message.id},
+               message.bytes + message.moved))
         return any;
       message.moved += piece;
       if (message.moved < message.count) continue;
@@ -258,7 +268,9 @@ void SharedWire::look_for_the_dead() {
 
 void SharedWire::break_with(Peer& peer) {
   peer.gone = true;
-  const auto broken = [&](const Shared& message) { finish(*message, State::kBroken, "its process has ended"); };
+  const auto broken = [&](const Shared& message) {
+    finish(*message, State::kBroken, "its process has ended");
+  };
   std::ranges::for_each(peer.announced, broken);
   std::ranges::for_each(peer.granted, broken);
   for (const auto& [id, message] : peer.asking) broken(message);

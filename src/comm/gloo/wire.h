@@ -36,7 +36,8 @@ struct WireOptions {
   bool serves = false;             // this rank holds the store
   // Prefix of all keys, so that one store serves several attempts.
   std::string prefix;
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for reaching the store, and for connecting to all others
+  // for reaching the store, and for connecting to all others
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
   // false: TCP connections to all ranks, those on this machine too.
   bool shares_memory = true;
 };

@@ -31,13 +31,15 @@ T sum_of(T a, T b) {
 
 template <class T>
 T max_of(T a, T b) {
-  const bool takes_b = (a < b) | ((b != b) & (a == a));  // NaN stays, whoever has it; without branches, for vectors
+  // NaN stays, whoever has it; without branches, for vectors
+  const bool takes_b = (a < b) | ((b != b) & (a == a));
   return takes_b ? b : a;
 }
 
 template <class T>
 T narrowed(at::opmath_type<T> wide) {
-  if constexpr (std::is_same_v<T, at::BFloat16>) {  // to the nearest, ties to even: as LibTorch does it, but without branches
+  // to the nearest, ties to even: as LibTorch does it, but without branches
+  if constexpr (std::is_same_v<T, at::BFloat16>) {
     const uint32_t bits = std::bit_cast<uint32_t>(wide);
     const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
     return {static_cast<uint16_t>(wide != wide ? 0x7fc0U : rounded), at::BFloat16::from_bits()};
@@ -46,7 +48,8 @@ T narrowed(at::opmath_type<T> wide) {
   }
 }
 
-// A block stays in the processor's first cache while all sources go over it. It is also what allows a target to be a source.
+// A block stays in the processor's first cache while all sources go over it. It is also what allows a target
+// to be a source.
 template <class T, class Operator>
 void combine_as(const Piece& piece, const Operator& put_together) {
   using Wide = at::opmath_type<T>;

@@ -9,28 +9,32 @@
 namespace longhaul::comm {
 namespace {
 
-constexpr int64_t kPieceBytes = 256 << 10;  // large beside the cost of handing a piece out, small beside a bucket of gradients
+// large beside the cost of handing a piece out, small beside a bucket of gradients
+constexpr int64_t kPieceBytes = 256 << 10;
 
 // Part of a tensor's memory: from an element on.
 struct Place {
   const Tensor& tensor;
   int64_t element = 0;
   const std::byte* source() const {
-    return static_cast<const std::byte*>(tensor.const_data_ptr()) + element * static_cast<int64_t>(tensor.itemsize());
+    return static_cast<const std::byte*>(tensor.const_data_ptr()) +
+           element * static_cast<int64_t>(tensor.itemsize());
   }
   std::byte* target() const {
-    return static_cast<std::byte*>(tensor.mutable_data_ptr()) + element * static_cast<int64_t>(tensor.itemsize());
+    return static_cast<std::byte*>(tensor.mutable_data_ptr()) +
+           element * static_cast<int64_t>(tensor.itemsize());
   }
 };
 
-void add_pieces(std::vector<Piece>& pieces, const std::vector<Place>& sources, const std::vector<Place>& targets, int64_t elements,
-                Reduction reduction = Reduction::kSum) {
+void add_pieces(std::vector<Piece>& pieces, const std::vector<Place>& sources,
+                const std::vector<Place>& targets, int64_t elements, Reduction reduction = Reduction::kSum) {
   if (elements == 0) return;
   const Tensor& any = sources.front().tensor;
   const int64_t itemsize = static_cast<int64_t>(any.itemsize());
   const int64_t step = kPieceBytes / itemsize;
   for (int64_t begin = 0; begin < elements; begin += step) {
-    Piece piece{.elements = std::min(step, elements - begin), .type = any.scalar_type(), .reduction = reduction};
+    Piece piece{
+        .elements = std::min(step, elements - begin), .type = any.scalar_type(), .reduction = reduction};
     for (const Place& place : sources) piece.sources.push_back(place.source() + begin * itemsize);
     for (const Place& place : targets) {
       std::byte* target = place.target() + begin * itemsize;
@@ -83,7 +87,8 @@ void add_all_to_all(std::vector<Piece>& pieces, const std::vector<Call>& calls) 
   }
   for (size_t a = 0; a < calls.size(); ++a) {
     for (size_t b = 0; b < calls.size(); ++b) {
-      add_pieces(pieces, {{calls[a].input, from[a][b] * width}}, {{calls[b].output, to[b][a] * width}}, calls[a].input_rows[b] * width);
+      add_pieces(pieces, {{calls[a].input, from[a][b] * width}}, {{calls[b].output, to[b][a] * width}},
+                 calls[a].input_rows[b] * width);
     }
   }
 }
@@ -111,8 +116,9 @@ std::optional<Contradiction> shared_memory(const std::vector<Call>& calls) {
     if (!a.written) continue;
     for (const Use& b : uses) {
       if (a.rank == b.rank || !overlap(*a.tensor, *b.tensor)) continue;
-      return Contradiction{"each rank's tensors in memory of its own", fmt::format("rank {} writes {} where {} of rank {} lies", a.rank,
-                                                                                   describe(*a.tensor), describe(*b.tensor), b.rank)};
+      return Contradiction{"each rank's tensors in memory of its own",
+                           fmt::format("rank {} writes {} where {} of rank {} lies", a.rank,
+                                       describe(*a.tensor), describe(*b.tensor), b.rank)};
     }
   }
   return std::nullopt;
@@ -123,8 +129,9 @@ std::optional<Contradiction> unequal_counts(const std::vector<Call>& calls) {
     for (size_t b = 0; b < calls.size(); ++b) {
       const int64_t sent = calls[a].input_rows[b], received = calls[b].output_rows[a];
       if (sent == received) continue;
-      return Contradiction{"as many rows received as were sent",
-                           fmt::format("rank {} sends {} rows to rank {}, which receives {}", a, sent, b, received)};
+      return Contradiction{
+          "as many rows received as were sent",
+          fmt::format("rank {} sends {} rows to rank {}, which receives {}", a, sent, b, received)};
     }
   }
   return std::nullopt;

@@ -22,10 +22,12 @@ std::shared_ptr<Operation> operation_of(std::vector<int64_t> members, int64_t mi
 
 Deadline deadline_after(Timeout timeout) {
   const Deadline now = std::chrono::steady_clock::now();
-  return timeout < std::chrono::duration_cast<Timeout>(Deadline::max() - now) ? now + timeout : Deadline::max();
+  return timeout < std::chrono::duration_cast<Timeout>(Deadline::max() - now) ? now + timeout
+                                                                              : Deadline::max();
 }
 
-Rendezvous::Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks, Timeout timeout)
+Rendezvous::Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks,
+                       Timeout timeout)
     : world_(std::move(world)),
       name_(std::move(name)),
       world_ranks_(std::move(world_ranks)),
@@ -40,7 +42,8 @@ Ticket Rendezvous::start(int64_t rank, Call call) {
   ticket.deadline = deadline_after(ticket.timeout);
   Lock lock(world_->mutex);
   if (world_->failure) throw_failure(rank, label(call) + ", which was not started");
-  ticket.operation = call.kind == CallKind::kExchange ? post(rank, std::move(call)) : arrive(rank, std::move(call));
+  ticket.operation =
+      call.kind == CallKind::kExchange ? post(rank, std::move(call)) : arrive(rank, std::move(call));
   while (!ready_.empty()) carry_out_one(lock);  // until nothing is left: others may be far from waiting
   // A call that finds the world failed by its own coming was made all the same: wait() says so.
   return ticket;
@@ -58,18 +61,21 @@ int64_t Rendezvous::ended_ns(const Ticket& ticket) {
 
 void Rendezvous::wait(const Ticket& ticket) {
   const Operation& operation = *ticket.operation;
-  std::condition_variable& changed = world_->wake[static_cast<size_t>(world_ranks_[static_cast<size_t>(ticket.rank)])];
+  std::condition_variable& changed =
+      world_->wake[static_cast<size_t>(world_ranks_[static_cast<size_t>(ticket.rank)])];
   Lock lock(world_->mutex);
   for (;;) {
     if (operation.done()) return;
     // Pieces under way are waited for even so: when this throws, nobody touches the call's tensors any more.
-    if (world_->failure && operation.unfinished == 0) throw_failure(ticket.rank, label(ticket.kind, ticket.name, ticket.sequence));
+    if (world_->failure && operation.unfinished == 0)
+      throw_failure(ticket.rank, label(ticket.kind, ticket.name, ticket.sequence));
     const bool others_decide = operation.missing > 0 && !world_->failure;
     if (!ready_.empty()) {
       carry_out_one(lock);
     } else if (!others_decide || ticket.deadline == Deadline::max()) {
       changed.wait(lock);
-    } else if (changed.wait_until(lock, ticket.deadline) == std::cv_status::timeout && operation.missing > 0) {
+    } else if (changed.wait_until(lock, ticket.deadline) == std::cv_status::timeout &&
+               operation.missing > 0) {
       fail_late(ticket);
     }
   }
@@ -84,7 +90,8 @@ bool Rendezvous::done(const Ticket& ticket) {
 
 std::shared_ptr<Operation> Rendezvous::arrive(int64_t rank, Call call) {
   const auto self = static_cast<size_t>(rank);
-  LONGHAUL_ASSERT(call.sequence == started_[self], "{} after {} calls: a call was made past a wrapper", label(call), started_[self]);
+  LONGHAUL_ASSERT(call.sequence == started_[self], "{} after {} calls: a call was made past a wrapper",
+                  label(call), started_[self]);
   ++started_[self];
   last_[self] = label(call);
   const auto index = static_cast<size_t>(call.sequence - first_gathering_);
@@ -95,8 +102,8 @@ std::shared_ptr<Operation> Rendezvous::arrive(int64_t rank, Call call) {
   }
   const std::shared_ptr<Operation> operation = gathering_[index];
   // Whoever arrived before agrees with each other: one of them speaks for all.
-  const auto before =
-      static_cast<size_t>(std::find(operation->arrived.begin(), operation->arrived.end(), true) - operation->arrived.begin());
+  const auto before = static_cast<size_t>(
+      std::find(operation->arrived.begin(), operation->arrived.end(), true) - operation->arrived.begin());
   operation->calls[self] = std::move(call);
   operation->arrived[self] = true;
   if (before < operation->arrived.size() && !agree(operation->calls[before], operation->calls[self])) {
@@ -116,7 +123,8 @@ std::shared_ptr<Operation> Rendezvous::arrive(int64_t rank, Call call) {
 void Rendezvous::complete(const std::shared_ptr<Operation>& operation) {
   if (auto found = contradiction(operation->calls)) {
     return fail({.fields = {.code = ExitCode::kCommunication,
-                            .what = fmt::format("ranks contradict each other in {} of '{}'", label(operation->calls.front()), name_),
+                            .what = fmt::format("ranks contradict each other in {} of '{}'",
+                                                label(operation->calls.front()), name_),
                             .expected = std::move(found->expected),
                             .found = std::move(found->found)}});
   }
@@ -134,8 +142,10 @@ void Rendezvous::make_groups(Operation& operation) {
     std::vector<Member>& members = operation.made.emplace_back(world_ranks_.size());
     for (size_t number = 0; number < kind.groups.size(); ++number) {
       std::vector<int64_t> world_ranks;
-      for (const int64_t rank : kind.groups[number]) world_ranks.push_back(world_ranks_[static_cast<size_t>(rank)]);
-      const auto group = std::make_shared<Rendezvous>(world_, fmt::format("{} {}", kind.name, number), std::move(world_ranks), timeout_);
+      for (const int64_t rank : kind.groups[number])
+        world_ranks.push_back(world_ranks_[static_cast<size_t>(rank)]);
+      const auto group = std::make_shared<Rendezvous>(world_, fmt::format("{} {}", kind.name, number),
+                                                      std::move(world_ranks), timeout_);
       int64_t position = 0;
       for (const int64_t rank : kind.groups[number]) members[static_cast<size_t>(rank)] = {group, position++};
     }
@@ -144,9 +154,11 @@ void Rendezvous::make_groups(Operation& operation) {
 
 std::shared_ptr<Operation> Rendezvous::post(int64_t rank, Call call) {
   const std::string name = label(call);
-  const std::shared_ptr<Operation> operation = operation_of({rank}, static_cast<int64_t>(call.transfers.size()), 1);
+  const std::shared_ptr<Operation> operation =
+      operation_of({rank}, static_cast<int64_t>(call.transfers.size()), 1);
   operation->calls.front() = std::move(call);
-  const std::vector<Transfer> transfers = operation->calls.front().transfers;  // the call's own are let go of with the last of them
+  // the call's own are let go of with the last of them
+  const std::vector<Transfer> transfers = operation->calls.front().transfers;
   for (const Transfer& transfer : transfers) {
     match(rank, transfer, {transfer.tensor, operation, name});
     if (world_->failure) break;
@@ -167,14 +179,17 @@ void Rendezvous::match(int64_t rank, const Transfer& transfer, Waiting mine) {
   partners.pop_front();
   const Waiting& sent = sends ? mine : partner;
   const Waiting& received = sends ? partner : mine;
-  const bool same = sent.tensor.scalar_type() == received.tensor.scalar_type() && sent.tensor.sizes() == received.tensor.sizes();
+  const bool same = sent.tensor.scalar_type() == received.tensor.scalar_type() &&
+                    sent.tensor.sizes() == received.tensor.sizes();
   if (!same || overlap(sent.tensor, received.tensor)) {
     const int64_t sender = sends ? rank : transfer.peer, receiver = sends ? transfer.peer : rank;
     return fail({.fields = {.code = ExitCode::kCommunication,
                             .what = fmt::format("a message of '{}' does not fit", name_),
-                            .expected = same ? "each rank's tensors in memory of its own" : "the same dtype and shape on both sides",
-                            .found = fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", sender, describe(sent.tensor),
-                                                 sent.call, receiver, describe(received.tensor), received.call)}});
+                            .expected = same ? "each rank's tensors in memory of its own"
+                                             : "the same dtype and shape on both sides",
+                            .found = fmt::format("rank {} sends {} in {}, rank {} receives {} in {}", sender,
+                                                 describe(sent.tensor), sent.call, receiver,
+                                                 describe(received.tensor), received.call)}});
   }
   --mine.operation->missing;
   --partner.operation->missing;
@@ -182,7 +197,8 @@ void Rendezvous::match(int64_t rank, const Transfer& transfer, Waiting mine) {
 }
 
 // Where there is nothing to do, the operations may be done with this.
-void Rendezvous::hand_out(std::vector<Piece> pieces, const std::vector<std::shared_ptr<Operation>>& operations) {
+void Rendezvous::hand_out(std::vector<Piece> pieces,
+                          const std::vector<std::shared_ptr<Operation>>& operations) {
   for (const std::shared_ptr<Operation>& operation : operations) {
     operation->unfinished += static_cast<int64_t>(pieces.size());
     if (operation->done()) operation->close();

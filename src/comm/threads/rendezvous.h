@@ -76,7 +76,8 @@ class Rendezvous {
  public:
   // `world_ranks`: the world ranks of the members, in the order of the group. `timeout`: for calls that
   // have none of their own.
-  Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks, Timeout timeout);
+  Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks,
+             Timeout timeout);
 
   Ticket start(int64_t rank, Call call);
   void wait(const Ticket& ticket);

@@ -35,10 +35,11 @@ bool is_consequence(const std::exception_ptr& thrown) {
   }
 }
 
-std::exception_ptr run_one(std::unique_ptr<Communicator> communicator, const std::function<void(Communicator&)>& body,
-                           int compute_threads) {
+std::exception_ptr run_one(std::unique_ptr<Communicator> communicator,
+                           const std::function<void(Communicator&)>& body, int compute_threads) {
   set_threads(compute_threads);
-  at::set_num_threads(compute_threads);  // for MKL, and because LibTorch would set its own number at this thread's first operator
+  // for MKL, and because LibTorch would set its own number at this thread's first operator
+  at::set_num_threads(compute_threads);
   std::exception_ptr thrown;
   try {
     body(*communicator);
@@ -100,17 +101,19 @@ class Endings {
 
 }  // namespace
 
-void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body, const ThreadGroupOptions& options,
-               const StuckRanks& stuck) {
+void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body,
+               const ThreadGroupOptions& options, const StuckRanks& stuck) {
   std::vector<std::unique_ptr<Communicator>> communicators = ThreadGroup::make(size, options);
   const int before = threads();
   const int share = std::max(1, static_cast<int>(before / size));
   Endings endings(size);
   {
     std::vector<std::unique_ptr<Worker>> workers;
-    for (int64_t rank = 0; rank < size; ++rank) workers.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
+    for (int64_t rank = 0; rank < size; ++rank)
+      workers.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
     for (size_t rank = 0; rank < workers.size(); ++rank) {
-      workers[rank]->post([&, rank] { endings.ended(rank, run_one(std::move(communicators[rank]), body, share)); });
+      workers[rank]->post(
+          [&, rank] { endings.ended(rank, run_one(std::move(communicators[rank]), body, share)); });
     }
     endings.wait_for_all(stuck);
     for (const auto& worker : workers) worker->wait();

@@ -29,7 +29,7 @@ struct StuckRanks {
       end{};  // null: run_ranks waits for them without limit
 };
 
-void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body, const ThreadGroupOptions& options = {},
-               const StuckRanks& stuck = {});
+void run_ranks(int64_t size, const std::function<void(Communicator& world)>& body,
+               const ThreadGroupOptions& options = {}, const StuckRanks& stuck = {});
 
 }  // namespace longhaul::comm

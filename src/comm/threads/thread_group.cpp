@@ -10,7 +10,8 @@ namespace {
 
 class ThreadWork final : public Work::State {
  public:
-  ThreadWork(std::shared_ptr<Rendezvous> group, Ticket ticket) : group_(std::move(group)), ticket_(std::move(ticket)) {}
+  ThreadWork(std::shared_ptr<Rendezvous> group, Ticket ticket)
+      : group_(std::move(group)), ticket_(std::move(ticket)) {}
   void wait() override { group_->wait(ticket_); }
   bool done() override { return group_->done(ticket_); }
   int64_t ended_ns() override { return group_->ended_ns(ticket_); }
@@ -22,11 +23,13 @@ class ThreadWork final : public Work::State {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> ThreadGroup::make(int64_t size, const ThreadGroupOptions& options) {
+std::vector<std::unique_ptr<Communicator>> ThreadGroup::make(int64_t size,
+                                                             const ThreadGroupOptions& options) {
   LONGHAUL_ASSERT(size >= 1, "{} ranks", size);
   std::vector<int64_t> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const auto group = std::make_shared<Rendezvous>(std::make_shared<World>(size), options.name, ranks, options.timeout);
+  const auto group =
+      std::make_shared<Rendezvous>(std::make_shared<World>(size), options.name, ranks, options.timeout);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (const int64_t rank : ranks) communicators.push_back(std::make_unique<ThreadGroup>(group, rank));
   return communicators;

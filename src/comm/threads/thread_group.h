@@ -29,7 +29,8 @@ class ThreadGroup final : public Communicator {
  public:
   // Makes one communicator for each rank, in their order; each must be used by its rank's thread. run_ranks
   // creates the threads too.
-  static std::vector<std::unique_ptr<Communicator>> make(int64_t size, const ThreadGroupOptions& options = {});
+  static std::vector<std::unique_ptr<Communicator>> make(int64_t size,
+                                                         const ThreadGroupOptions& options = {});
 
   ThreadGroup(std::shared_ptr<Rendezvous> group, int64_t rank);
   ~ThreadGroup() override;

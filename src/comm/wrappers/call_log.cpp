@@ -19,8 +19,10 @@ CallRecord record_of(const Call& call, const Communicator& of) {
                     .text = describe(call),
                     .traffic = traffic_of(call, of.rank(), of.size()),
                     .entered_ns = monotonic_ns()};
-  if (call.kind == CallKind::kAllToAll) record.send_rows = call.input_rows, record.receive_rows = call.output_rows;
-  for (const Transfer& each : call.transfers) record.messages.push_back({each.direction, each.peer, describe(each.tensor)});
+  if (call.kind == CallKind::kAllToAll)
+    record.send_rows = call.input_rows, record.receive_rows = call.output_rows;
+  for (const Transfer& each : call.transfers)
+    record.messages.push_back({each.direction, each.peer, describe(each.tensor)});
   return record;
 }
 
@@ -59,7 +61,8 @@ size_t CallLog::add_group(const GroupPlace& place) {
 }
 
 CallRecord* CallLog::find(int64_t number) {
-  CallRecord& place = capacity_ == kAll ? ring_[static_cast<size_t>(number)] : ring_[static_cast<size_t>(number) % capacity_];
+  CallRecord& place =
+      capacity_ == kAll ? ring_[static_cast<size_t>(number)] : ring_[static_cast<size_t>(number) % capacity_];
   return place.number == number ? &place : nullptr;
 }
 
@@ -72,7 +75,8 @@ int64_t CallLog::entered(size_t group, const Call& call, const Communicator& of)
   totals.traffic.received += record.traffic.received;
   record.group = group;
   record.number = next_++;
-  for (MessageRecord& message : record.messages) message.number = messages_[{group, message.peer, message.direction}]++;
+  for (MessageRecord& message : record.messages)
+    message.number = messages_[{group, message.peer, message.direction}]++;
   if (board_ != nullptr) board_->call_entered(record);
   const int64_t number = record.number;
   if (capacity_ == kAll || ring_.size() < capacity_)
@@ -132,7 +136,8 @@ void CallLog::ended(int64_t number, const std::string& error, int64_t end_ns) {
       record->state = error.empty() ? CallState::kDone : CallState::kFailed;
       record->error = error;
       if (record->awaited_ns != 0)
-        totals_[{kind_of_group(groups_[record->group].path), record->kind}].waited_ns += record->ended_ns - record->awaited_ns;
+        totals_[{kind_of_group(groups_[record->group].path), record->kind}].waited_ns +=
+            record->ended_ns - record->awaited_ns;
       if (spans_ && spans_->on()) show(*record, end_ns);
     }
     if (!error.empty() && !folder_.empty() && !written_) {
@@ -143,16 +148,20 @@ void CallLog::ended(int64_t number, const std::string& error, int64_t end_ns) {
   }
   if (!to_write) return;
   try {
-    write_text_atomically(path, to_json(*to_write).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    write_text_atomically(
+        path,
+        to_json(*to_write).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   } catch (const Error& failure) {  // what the call failed with is the news
     log_warning("the record of calls is not written: {}", failure.what());
   }
 }
 
 RankRecords CallLog::records_locked() const {
-  RankRecords records{.rank = rank_, .groups = groups_, .dropped = next_ - static_cast<int64_t>(ring_.size())};
+  RankRecords records{
+      .rank = rank_, .groups = groups_, .dropped = next_ - static_cast<int64_t>(ring_.size())};
   for (int64_t number = records.dropped; number < next_; ++number) {
-    records.calls.push_back(ring_[capacity_ == kAll ? static_cast<size_t>(number) : static_cast<size_t>(number) % capacity_]);
+    records.calls.push_back(
+        ring_[capacity_ == kAll ? static_cast<size_t>(number) : static_cast<size_t>(number) % capacity_]);
   }
   return records;
 }

@@ -27,7 +27,8 @@
 
 namespace longhaul::comm {
 
-using observe::calls_folder, observe::read_calls, observe::forget_calls, observe::to_json, observe::rank_records;
+using observe::calls_folder, observe::read_calls, observe::forget_calls, observe::to_json,
+    observe::rank_records;
 using observe::CallState, observe::MessageRecord, observe::CallRecord, observe::RankRecords;
 
 struct CallTotals {

@@ -9,7 +9,8 @@ namespace {
 
 class DelayedWork final : public Work::State {
  public:
-  DelayedWork(std::shared_ptr<Link> link, std::shared_ptr<Link::Passage> passage) : link_(std::move(link)), passage_(std::move(passage)) {}
+  DelayedWork(std::shared_ptr<Link> link, std::shared_ptr<Link::Passage> passage)
+      : link_(std::move(link)), passage_(std::move(passage)) {}
   void wait() override { passage_->wait(); }
   bool done() override { return passage_->done(); }
   int64_t ended_ns() override { return passage_->ended_ns(); }
@@ -26,10 +27,12 @@ Work Delayed::start(Call call) {
   const Traffic traffic = traffic_of(call, rank(), size());
   const int priority = call.options.priority;
   Work inner_work = inner().start(std::move(call));
-  return Work(std::make_shared<DelayedWork>(link_, link_->send(std::move(inner_work), std::max(traffic.sent, traffic.received), priority)));
+  return Work(std::make_shared<DelayedWork>(
+      link_, link_->send(std::move(inner_work), std::max(traffic.sent, traffic.received), priority)));
 }
 
-std::unique_ptr<Communicator> Delayed::around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const {
+std::unique_ptr<Communicator> Delayed::around(std::shared_ptr<Communicator> group,
+                                              std::shared_ptr<const GroupPlace> place) const {
   return std::unique_ptr<Communicator>(new Delayed(std::move(group), std::move(place), link_));
 }
 

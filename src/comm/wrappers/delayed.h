@@ -15,13 +15,16 @@ namespace longhaul::comm {
 
 class Delayed final : public Wrapper {
  public:
-  Delayed(std::shared_ptr<Communicator> inner, std::shared_ptr<Link> link) : Wrapper(std::move(inner)), link_(std::move(link)) {}
+  Delayed(std::shared_ptr<Communicator> inner, std::shared_ptr<Link> link)
+      : Wrapper(std::move(inner)), link_(std::move(link)) {}
   Work start(Call call) override;
 
  private:
-  Delayed(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place, std::shared_ptr<Link> link)
+  Delayed(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place,
+          std::shared_ptr<Link> link)
       : Wrapper(std::move(inner), std::move(place)), link_(std::move(link)), alone_(size() == 1) {}
-  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const override;
+  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group,
+                                       std::shared_ptr<const GroupPlace> place) const override;
 
   std::shared_ptr<Link> link_;
   bool alone_ = false;  // a group that was split off and has only this rank: nothing is sent

@@ -8,14 +8,16 @@ namespace longhaul::comm {
 namespace {
 
 void flip(const Tensor& tensor, int64_t bit) {
-  LONGHAUL_ASSERT(bit >= 0 && bit / 8 < static_cast<int64_t>(tensor.nbytes()), "bit {} of {} bytes", bit, tensor.nbytes());
+  LONGHAUL_ASSERT(bit >= 0 && bit / 8 < static_cast<int64_t>(tensor.nbytes()), "bit {} of {} bytes", bit,
+                  tensor.nbytes());
   auto* const bytes = static_cast<uint8_t*>(tensor.mutable_data_ptr());
   bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ (1U << (bit % 8)));
 }
 
 class CorruptedWork final : public Work::State {
  public:
-  CorruptedWork(Work inner, Tensor result, int64_t bit) : inner_(std::move(inner)), result_(std::move(result)), bit_(bit) {}
+  CorruptedWork(Work inner, Tensor result, int64_t bit)
+      : inner_(std::move(inner)), result_(std::move(result)), bit_(bit) {}
   void wait() override {
     inner_.wait();
     if (result_.defined()) flip(result_, bit_);
@@ -56,7 +58,8 @@ void Faulty::abort(const std::string& reason) {
 
 const Fault* Faulty::planned(const Call& call) const {
   const auto fault = std::ranges::find_if(faults_, [&](const Fault& each) {
-    return each.group == place().path && each.call == call.sequence && each.exchange == (call.kind == CallKind::kExchange);
+    return each.group == place().path && each.call == call.sequence &&
+           each.exchange == (call.kind == CallKind::kExchange);
   });
   return fault == faults_.end() ? nullptr : &*fault;
 }
@@ -65,7 +68,9 @@ const Fault* Faulty::planned(const Call& call) const {
 void Faulty::happen(const Fault& fault, const Call& call) const {
   constexpr Timeout kForever = std::chrono::hours(24);
   const auto fail = [&](const char* what) {
-    throw Error({.code = ExitCode::kCommunication, .what = what, .where = fmt::format("rank {} of '{}', {}", rank(), name(), label(call))});
+    throw Error({.code = ExitCode::kCommunication,
+                 .what = what,
+                 .where = fmt::format("rank {} of '{}', {}", rank(), name(), label(call))});
   };
   if (fault.kind == Fault::Kind::kThrow) fail("a planned fault");
   if (fault.kind == Fault::Kind::kAway) patience_->wait_for(fault.away);
@@ -90,7 +95,8 @@ std::vector<std::unique_ptr<Communicator>> Faulty::split_inner(Call call) {
   return Wrapper::split_inner(std::move(call));
 }
 
-std::unique_ptr<Communicator> Faulty::around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const {
+std::unique_ptr<Communicator> Faulty::around(std::shared_ptr<Communicator> group,
+                                             std::shared_ptr<const GroupPlace> place) const {
   return std::unique_ptr<Communicator>(new Faulty(std::move(group), std::move(place), faults_, patience_));
 }
 

@@ -14,9 +14,10 @@ namespace longhaul::comm {
 
 struct Fault {
   enum class Kind {
-    kThrow,    // an Error of its own (kCommunication), instead of the call
-    kAway,     // comes to the call later by this time, like a stopped process: others may have timed out
-    kHang,     // never comes to the call; throws when abort() of this Faulty, or of one that it comes from, is called
+    kThrow,  // an Error of its own (kCommunication), instead of the call
+    kAway,   // comes to the call later by this time, like a stopped process: others may have timed out
+    // never comes to the call; throws when abort() of this Faulty, or of one that it comes from, is called
+    kHang,
     kCorrupt,  // one bit of the call's result on this rank is flipped after the wait
   };
   std::string group;  // GroupPlace::path
@@ -35,10 +36,13 @@ class Faulty final : public Wrapper {
 
  private:
   struct Patience;  // shared by all groups of this rank: how long it hangs
-  Faulty(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place, std::vector<Fault> faults,
-         std::shared_ptr<Patience> patience)
-      : Wrapper(std::move(inner), std::move(place)), faults_(std::move(faults)), patience_(std::move(patience)) {}
-  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const override;
+  Faulty(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place,
+         std::vector<Fault> faults, std::shared_ptr<Patience> patience)
+      : Wrapper(std::move(inner), std::move(place)),
+        faults_(std::move(faults)),
+        patience_(std::move(patience)) {}
+  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group,
+                                       std::shared_ptr<const GroupPlace> place) const override;
   std::vector<std::unique_ptr<Communicator>> split_inner(Call call) override;
   const Fault* planned(const Call& call) const;  // null: none
   void happen(const Fault& fault, const Call& call) const;

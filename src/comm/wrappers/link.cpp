@@ -14,8 +14,8 @@ constexpr int64_t kLook_ns = 50'000;  // between two looks at calls whose ranks 
 }  // namespace
 
 Link::Link(const LinkOptions& options) : options_(options) {
-  LONGHAUL_ASSERT(options.latency_s >= 0 && options.bytes_per_second >= 0, "latency {} s, {} bytes/s", options.latency_s,
-                  options.bytes_per_second);
+  LONGHAUL_ASSERT(options.latency_s >= 0 && options.bytes_per_second >= 0, "latency {} s, {} bytes/s",
+                  options.latency_s, options.bytes_per_second);
   worker_.post([this] { keep_time(); });
 }
 
@@ -41,8 +41,10 @@ double Link::busy_s() const {
 // With the lock held. The bytes of the next call go when those of the one before are through.
 void Link::start_next(int64_t now) {
   while (!ready_.empty() && free_ns_ <= now) {
-    const auto next = std::ranges::max_element(ready_, {}, [](const auto& each) { return each->priority_; });  // of equals the first
-    const double seconds = options_.bytes_per_second > 0 ? static_cast<double>((*next)->bytes_) / options_.bytes_per_second : 0;
+    // of equals the first
+    const auto next = std::ranges::max_element(ready_, {}, [](const auto& each) { return each->priority_; });
+    const double seconds =
+        options_.bytes_per_second > 0 ? static_cast<double>((*next)->bytes_) / options_.bytes_per_second : 0;
     const auto bytes_ns = static_cast<int64_t>(seconds * 1e9);
     free_ns_ = now + bytes_ns;
     busy_ns_ += bytes_ns;
@@ -64,7 +66,8 @@ void Link::keep_time() {
     for (const auto& passage : gathering_) {
       if (passage->inner_.done()) ready_.push_back(passage);
     }
-    std::erase_if(gathering_, [&](const auto& passage) { return std::ranges::find(ready_, passage) != ready_.end(); });
+    std::erase_if(gathering_,
+                  [&](const auto& passage) { return std::ranges::find(ready_, passage) != ready_.end(); });
     const int64_t now = monotonic_ns();
     start_next(now);
     end_due(now);

@@ -21,7 +21,8 @@ auto noted(CallLog& log, int64_t number, const Body& body) {
 
 class TracedWork final : public Work::State {
  public:
-  TracedWork(Work inner, std::shared_ptr<CallLog> log, int64_t number) : inner_(std::move(inner)), log_(std::move(log)), number_(number) {}
+  TracedWork(Work inner, std::shared_ptr<CallLog> log, int64_t number)
+      : inner_(std::move(inner)), log_(std::move(log)), number_(number) {}
   void wait() override {
     if (ended_) return inner_.wait();
     const TrainingWait waiting;
@@ -58,10 +59,14 @@ class TracedWork final : public Work::State {
 
 Traced::Traced(std::shared_ptr<Communicator> inner, std::shared_ptr<CallLog> log)
     : Wrapper(std::move(inner)), log_(std::move(log)), group_(log_->add_group(place())) {}
-Traced::Traced(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place, std::shared_ptr<CallLog> log)
-    : Wrapper(std::move(inner), std::move(place)), log_(std::move(log)), group_(log_->add_group(this->place())) {}
+Traced::Traced(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place,
+               std::shared_ptr<CallLog> log)
+    : Wrapper(std::move(inner), std::move(place)),
+      log_(std::move(log)),
+      group_(log_->add_group(this->place())) {}
 
-std::unique_ptr<Communicator> Traced::around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const {
+std::unique_ptr<Communicator> Traced::around(std::shared_ptr<Communicator> group,
+                                             std::shared_ptr<const GroupPlace> place) const {
   return std::unique_ptr<Communicator>(new Traced(std::move(group), std::move(place), log_));
 }
 

@@ -12,8 +12,10 @@ class Traced final : public Wrapper {
   Work start(Call call) override;
 
  private:
-  Traced(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place, std::shared_ptr<CallLog> log);
-  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const override;
+  Traced(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place,
+         std::shared_ptr<CallLog> log);
+  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group,
+                                       std::shared_ptr<const GroupPlace> place) const override;
   std::vector<std::unique_ptr<Communicator>> split_inner(Call call) override;
 
   std::shared_ptr<CallLog> log_;

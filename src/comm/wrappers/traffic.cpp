@@ -6,7 +6,9 @@ namespace {
 int64_t bytes_in(const Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
 // Elements of a sum that are this rank's to add up: as even as possible, the first ranks one more.
-int64_t share_of_sum(int64_t elements, int64_t rank, int64_t size) { return elements / size + (rank < elements % size ? 1 : 0); }
+int64_t share_of_sum(int64_t elements, int64_t rank, int64_t size) {
+  return elements / size + (rank < elements % size ? 1 : 0);
+}
 
 Traffic of_transfers(const Call& call, int64_t rank) {
   Traffic traffic;
@@ -30,7 +32,8 @@ Traffic traffic_of(const Call& call, int64_t rank, int64_t size) {
   switch (call.kind) {
     case CallKind::kAllReduce: {
       const auto width = static_cast<int64_t>(call.input.element_size());
-      const int64_t own = share_of_sum(call.input.numel(), rank, size) * width, foreign = bytes_in(call.input) - own;
+      const int64_t own = share_of_sum(call.input.numel(), rank, size) * width,
+                    foreign = bytes_in(call.input) - own;
       return {foreign + own * others, own * others + foreign};
     }
     case CallKind::kReduceScatter:

@@ -14,12 +14,14 @@ std::shared_ptr<const GroupPlace> place_of_all(const Communicator& group) {
 }
 
 // Of the group of this kind that `rank` stands in; null: in none.
-std::shared_ptr<const GroupPlace> place_within(const GroupPlace& whole, const layout::GroupKind& kind, int64_t rank) {
+std::shared_ptr<const GroupPlace> place_within(const GroupPlace& whole, const layout::GroupKind& kind,
+                                               int64_t rank) {
   for (size_t number = 0; number < kind.groups.size(); ++number) {
     const std::vector<int64_t>& members = kind.groups[number];
     if (std::ranges::find(members, rank) == members.end()) continue;
     GroupPlace place{fmt::format("{}/{} {}", whole.path, kind.name, number), {}};
-    for (const int64_t member : members) place.top_ranks.push_back(whole.top_ranks[static_cast<size_t>(member)]);
+    for (const int64_t member : members)
+      place.top_ranks.push_back(whole.top_ranks[static_cast<size_t>(member)]);
     return std::make_shared<GroupPlace>(std::move(place));
   }
   return nullptr;
@@ -29,7 +31,9 @@ std::shared_ptr<const GroupPlace> place_within(const GroupPlace& whole, const la
 
 Wrapper::Wrapper(std::shared_ptr<Communicator> inner) : Wrapper(inner, place_of_all(*inner)) {}
 Wrapper::Wrapper(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place)
-    : Communicator(inner->name(), inner->rank(), inner->size()), inner_(std::move(inner)), place_(std::move(place)) {}
+    : Communicator(inner->name(), inner->rank(), inner->size()),
+      inner_(std::move(inner)),
+      place_(std::move(place)) {}
 
 std::vector<std::unique_ptr<Communicator>> Wrapper::start_split(Call call) {
   const std::vector<layout::GroupKind> kinds = call.kinds;

@@ -19,7 +19,9 @@
 namespace longhaul::comm {
 
 // A pointer to a communicator whose owner lives longer than the wrapper.
-inline std::shared_ptr<Communicator> borrowed(Communicator& communicator) { return {std::shared_ptr<void>(), &communicator}; }
+inline std::shared_ptr<Communicator> borrowed(Communicator& communicator) {
+  return {std::shared_ptr<void>(), &communicator};
+}
 
 using observe::GroupPlace;
 
@@ -41,8 +43,11 @@ class Wrapper : public Communicator {
   Communicator& inner() const { return *inner_; }
 
   // A group that was split off this one, wrapped like it.
-  virtual std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const = 0;
-  virtual std::vector<std::unique_ptr<Communicator>> split_inner(Call call) { return inner_->start_split(std::move(call)); }
+  virtual std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group,
+                                               std::shared_ptr<const GroupPlace> place) const = 0;
+  virtual std::vector<std::unique_ptr<Communicator>> split_inner(Call call) {
+    return inner_->start_split(std::move(call));
+  }
 
  private:
   std::shared_ptr<Communicator> inner_;

@@ -34,7 +34,8 @@ std::vector<int64_t> suspects(const ReplayGroups& groups, const std::vector<int6
   std::vector<int64_t> found;
   for (const int64_t row : failing_horizontal) {
     for (const int64_t machine : groups.horizontal(row)) {
-      if (std::find(failing_vertical.begin(), failing_vertical.end(), machine % groups.groups) != failing_vertical.end())
+      if (std::find(failing_vertical.begin(), failing_vertical.end(), machine % groups.groups) !=
+          failing_vertical.end())
         found.push_back(machine);
     }
   }

@@ -15,7 +15,18 @@ namespace {
 constexpr const char* kQuery =
     "--query-gpu=name,driver_version,pcie.link.width.current,pcie.link.width.max,temperature.gpu,"
     "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,remapped_rows.failure,retired_pages.pending";
-enum Column { kName, kDriver, kWidth, kMostWidth, kTemperature, kUncorrected, kRemapPending, kRemapFailed, kRetiredPending, kColumns };
+enum Column {
+  kName,
+  kDriver,
+  kWidth,
+  kMostWidth,
+  kTemperature,
+  kUncorrected,
+  kRemapPending,
+  kRemapFailed,
+  kRetiredPending,
+  kColumns
+};
 
 struct GpuRow {
   std::array<std::string, kColumns> fields;
@@ -50,17 +61,21 @@ void look_at(const GpuRow& gpu, size_t index, const Limits& limits, CheckFinding
                  "take the machine out: nvidia-smi -q -d ECC");
   }
   if (gpu.says_yes(kRemapFailed))
-    finding.make(CheckStatus::kFailed, name + ": rows that can be remapped", "the GPU is to be replaced: nvidia-smi -q -d ROW_REMAPPER");
+    finding.make(CheckStatus::kFailed, name + ": rows that can be remapped",
+                 "the GPU is to be replaced: nvidia-smi -q -d ROW_REMAPPER");
   if (gpu.says_yes(kRemapPending) || gpu.says_yes(kRetiredPending)) {
     finding.make(CheckStatus::kSlow, name + ": no repair of its memory that waits",
                  "nvidia-smi --gpu-reset between two runs carries it out");
   }
   if (gpu.number(kWidth) < gpu.number(kMostWidth)) {
-    finding.make(CheckStatus::kSlow, fmt::format("{}: {} lanes of PCIe, not {}", name, gpu.fields[kMostWidth], gpu.fields[kWidth]),
-                 "the card's seat or its riser; lspci -vv");
+    finding.make(
+        CheckStatus::kSlow,
+        fmt::format("{}: {} lanes of PCIe, not {}", name, gpu.fields[kMostWidth], gpu.fields[kWidth]),
+        "the card's seat or its riser; lspci -vv");
   }
   if (gpu.number(kTemperature) > limits["gpu_temperature_celsius"]) {
-    finding.make(CheckStatus::kSlow, fmt::format("{}: at most {:.0f} degrees", name, limits["gpu_temperature_celsius"]),
+    finding.make(CheckStatus::kSlow,
+                 fmt::format("{}: at most {:.0f} degrees", name, limits["gpu_temperature_celsius"]),
                  "cooling; the GPU lowers its clocks");
   }
 }
@@ -76,7 +91,8 @@ CheckFinding gpu_check(const CheckContext& context, const std::string& nvidia_sm
     // Nothing that is asked here changes a setting.
     const ProcessResult answer = run_process({nvidia_smi, kQuery, "--format=csv,noheader,nounits"}, {}, 15);
     if (answer.timed_out) problem = "nvidia-smi does not end";
-    if (!answer.timed_out && answer.status != 0) problem = brief(printable(answer.output + answer.errors), 200);
+    if (!answer.timed_out && answer.status != 0)
+      problem = brief(printable(answer.output + answer.errors), 200);
     if (problem.empty()) gpus = rows_of(answer.output);
   } catch (const Error&) {
     // It is not installed.
@@ -85,13 +101,15 @@ CheckFinding gpu_check(const CheckContext& context, const std::string& nvidia_sm
   }
   if (!problem.empty()) {
     finding.found = problem;
-    finding.make(CheckStatus::kFailed, "a driver that answers",
-                 "dmesg | grep -i -e nvrm -e xid; a GPU that fell off the bus needs the machine started anew");
+    finding.make(
+        CheckStatus::kFailed, "a driver that answers",
+        "dmesg | grep -i -e nvrm -e xid; a GPU that fell off the bus needs the machine started anew");
     return finding;
   }
   for (size_t i = 0; i < gpus.size(); ++i) {
     look_at(gpus[i], i, context.limits, finding);
-    finding.found += (i == 0 ? "" : "; ") + gpus[i].fields[kName] + ", " + gpus[i].fields[kTemperature] + " C";
+    finding.found +=
+        (i == 0 ? "" : "; ") + gpus[i].fields[kName] + ", " + gpus[i].fields[kTemperature] + " C";
   }
   std::erase_if(finding.values, [](const auto& value) { return !std::isfinite(value.second); });
   finding.values["gpus"] = static_cast<double>(gpus.size());

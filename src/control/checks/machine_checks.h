@@ -23,7 +23,8 @@ struct CheckContext {
 // folder does not know).
 CheckFinding versions_check(const CheckContext& context, const std::vector<Fingerprint>& libraries);
 CheckFinding disk_check(const CheckContext& context);
-CheckFinding network_check(const CheckContext& context, const std::filesystem::path& interfaces = "/sys/class/net");
+CheckFinding network_check(const CheckContext& context,
+                           const std::filesystem::path& interfaces = "/sys/class/net");
 CheckFinding memory_check(const CheckContext& context);
 // Asks nvidia-smi, because its driver answers even where CUDA does not. Where nvidia-smi is not installed the
 // check is skipped, unless the limit "gpus" demands some GPUs.

@@ -30,12 +30,14 @@ int64_t wrong_words(std::span<uint64_t> words, const std::function<void(std::spa
   // Tests each bit of each word as 0 and as 1.
   for (const uint64_t flip : {uint64_t{0}, ~uint64_t{0}}) {
     parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) words[static_cast<size_t>(i)] = pattern(static_cast<uint64_t>(i), 1) ^ flip;
+      for (int64_t i = begin; i < end; ++i)
+        words[static_cast<size_t>(i)] = pattern(static_cast<uint64_t>(i), 1) ^ flip;
     });
     if (between) between(words);
     parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
       int64_t here = 0;
-      for (int64_t i = begin; i < end; ++i) here += words[static_cast<size_t>(i)] != (pattern(static_cast<uint64_t>(i), 1) ^ flip);
+      for (int64_t i = begin; i < end; ++i)
+        here += words[static_cast<size_t>(i)] != (pattern(static_cast<uint64_t>(i), 1) ^ flip);
       wrong += here;
     });
   }
@@ -53,14 +55,17 @@ CheckFinding memory_check(const CheckContext& context) {
   const std::span<uint64_t> words(memory.get(), count);
   const auto plant = [](std::span<uint64_t> planted) { planted[planted.size() / 3] ^= uint64_t{1} << 17; };
   const Stopwatch watch;
-  const int64_t wrong = wrong_words(words, context.plant ? plant : std::function<void(std::span<uint64_t>)>());
+  const int64_t wrong =
+      wrong_words(words, context.plant ? plant : std::function<void(std::span<uint64_t>)>());
   const double seconds = watch.seconds();
   const double rate = 4 * 8.0 * static_cast<double>(count) / seconds;  // two patterns, written and read
   finding.found =
-      fmt::format("{} of patterns, written and read in {}: {}", bytes_text(static_cast<int64_t>(count) * 8), duration_text(seconds),
+      fmt::format("{} of patterns, written and read in {}: {}", bytes_text(static_cast<int64_t>(count) * 8),
+                  duration_text(seconds),
                   wrong == 0 ? "all as written" : fmt::format("{} of {} words otherwise", wrong, 2 * count));
-  finding.values = {
-      {"bytes", 8.0 * static_cast<double>(count)}, {"wrong_words", static_cast<double>(wrong)}, {"pattern_bytes_per_second", rate}};
+  finding.values = {{"bytes", 8.0 * static_cast<double>(count)},
+                    {"wrong_words", static_cast<double>(wrong)},
+                    {"pattern_bytes_per_second", rate}};
   if (wrong > 0)
     finding.make(CheckStatus::kFailed, "every word as it was written",
                  "memory that fails: take the machine out, and test it (memtest86+, edac-util)");

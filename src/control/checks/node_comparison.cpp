@@ -20,18 +20,21 @@ struct Held {
 
 std::string shown(const std::string& value) { return value.empty() ? "nothing" : value; }
 
-void compare_values(const std::string& check, const std::string& name, const std::vector<Held>& all, std::vector<NodeFinding>& findings) {
+void compare_values(const std::string& check, const std::string& name, const std::vector<Held>& all,
+                    std::vector<NodeFinding>& findings) {
   std::map<std::string, size_t> votes;
   for (const Held& held : all) ++votes[held.value];
   if (votes.size() < 2) return;
-  const auto most = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::max_element(votes.begin(), votes.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool majority = 2 * most->second > all.size();
   for (const Held& held : all) {
     if (majority && held.value == most->first) continue;
     findings.push_back({.node = held.node->node,
                         .check = check,
                         .found = name + " " + shown(held.value),
-                        .limit = majority ? fmt::format("{} {}, as {} of {} nodes have", name, shown(most->first), most->second, all.size())
+                        .limit = majority ? fmt::format("{} {}, as {} of {} nodes have", name,
+                                                        shown(most->first), most->second, all.size())
                                           : "one value on all nodes; no value is that of more than half"});
   }
 }
@@ -41,8 +44,8 @@ struct Rated {
   double rate;
 };
 
-void compare_rates(const std::string& check, const std::string& name, const std::vector<Rated>& all, const Limits& limits,
-                   std::vector<NodeFinding>& findings) {
+void compare_rates(const std::string& check, const std::string& name, const std::vector<Rated>& all,
+                   const Limits& limits, std::vector<NodeFinding>& findings) {
   if (all.size() < 3) return;
   std::set<std::string> machines;  // several nodes on one machine slow each other down
   for (const Rated& rated : all) {
@@ -50,19 +53,23 @@ void compare_rates(const std::string& check, const std::string& name, const std:
   }
   std::vector<double> rates;
   double mean = 0, squares = 0;
-  for (const Rated& rated : all) rates.push_back(rated.rate), mean += rated.rate / static_cast<double>(all.size());
+  for (const Rated& rated : all)
+    rates.push_back(rated.rate), mean += rated.rate / static_cast<double>(all.size());
   for (const double rate : rates) squares += (rate - mean) * (rate - mean) / static_cast<double>(all.size());
   const double middle = median(rates);
   for (const Rated& rated : all) {
     const bool failed = rated.rate < limits["failed_share_of_median"] * middle;
-    const bool slow = rated.rate < limits["share_of_median"] * middle && rated.rate < mean - std::sqrt(squares);
+    const bool slow =
+        rated.rate < limits["share_of_median"] * middle && rated.rate < mean - std::sqrt(squares);
     if (!failed && !slow) continue;
-    findings.push_back({.node = rated.node->node,
-                        .check = check,
-                        .status = failed ? CheckStatus::kFailed : CheckStatus::kSlow,
-                        .found = fmt::format("{} {:.4g}", name, rated.rate),
-                        .limit = fmt::format("{:.0f} % of the median {:.4g} of {} nodes",
-                                             100 * limits[failed ? "failed_share_of_median" : "share_of_median"], middle, all.size())});
+    findings.push_back(
+        {.node = rated.node->node,
+         .check = check,
+         .status = failed ? CheckStatus::kFailed : CheckStatus::kSlow,
+         .found = fmt::format("{} {:.4g}", name, rated.rate),
+         .limit = fmt::format("{:.0f} % of the median {:.4g} of {} nodes",
+                              100 * limits[failed ? "failed_share_of_median" : "share_of_median"], middle,
+                              all.size())});
   }
 }
 
@@ -106,22 +113,25 @@ std::vector<std::pair<int64_t, int64_t>> pairs_of_round(int64_t nodes, int64_t r
   return pairs;
 }
 
-std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs, const std::vector<std::string>& nodes, const Limits& limits) {
+std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs,
+                                     const std::vector<std::string>& nodes, const Limits& limits) {
   std::vector<double> rates;
   for (const PairResult& pair : pairs) rates.push_back(pair.bytes_per_second);
   if (pairs.empty()) return {};
   const double least = limits["failed_share_of_median"] * median(rates);
-  const auto bad = [&](const PairResult& pair) { return !pair.correct || (!pair.one_machine && pair.bytes_per_second < least); };
+  const auto bad = [&](const PairResult& pair) {
+    return !pair.correct || (!pair.one_machine && pair.bytes_per_second < least);
+  };
   std::map<int64_t, int64_t> met, met_badly;
   for (const PairResult& pair : pairs) {
     for (const int64_t node : {pair.a, pair.b}) ++met[node], met_badly[node] += bad(pair);
   }
   const auto always_bad = [&](int64_t node) { return met[node] >= 2 && met_badly[node] == met[node]; };
   const auto text = [&](const PairResult& pair) {
-    return pair.correct
-               ? fmt::format("{:.0f} MB/s between {} and {}", pair.bytes_per_second / 1e6, nodes[static_cast<size_t>(pair.a)],
-                             nodes[static_cast<size_t>(pair.b)])
-               : fmt::format("wrong bytes between {} and {}", nodes[static_cast<size_t>(pair.a)], nodes[static_cast<size_t>(pair.b)]);
+    return pair.correct ? fmt::format("{:.0f} MB/s between {} and {}", pair.bytes_per_second / 1e6,
+                                      nodes[static_cast<size_t>(pair.a)], nodes[static_cast<size_t>(pair.b)])
+                        : fmt::format("wrong bytes between {} and {}", nodes[static_cast<size_t>(pair.a)],
+                                      nodes[static_cast<size_t>(pair.b)]);
   };
   const std::string limit = fmt::format("what was sent, at {:.0f} MB/s", least / 1e6);
   std::vector<NodeFinding> findings;
@@ -133,7 +143,10 @@ std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs, const
       // Both always bad, or neither: nothing tells which of the two it is.
       const bool found = always_bad(node) || !always_bad(partner);
       if (found && named.insert(node).second) {
-        findings.push_back({.node = nodes[static_cast<size_t>(node)], .check = "pairs", .found = text(pair), .limit = limit});
+        findings.push_back({.node = nodes[static_cast<size_t>(node)],
+                            .check = "pairs",
+                            .found = text(pair),
+                            .limit = limit});
       }
     }
   }
@@ -141,7 +154,8 @@ std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs, const
 }
 
 bool NodesReport::passed() const {
-  return std::none_of(findings.begin(), findings.end(), [](const NodeFinding& finding) { return finding.status == CheckStatus::kFailed; });
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const NodeFinding& finding) { return finding.status == CheckStatus::kFailed; });
 }
 
 std::vector<std::string> NodesReport::failed_nodes() const {
@@ -181,11 +195,16 @@ void judge(NodesReport& report, const Limits& limits) {
     names.push_back(node.node);
     for (const CheckFinding& finding : node.results) {
       if (finding.status != CheckStatus::kFailed && finding.status != CheckStatus::kSlow) continue;
-      report.findings.push_back(
-          {.node = node.node, .check = finding.name, .status = finding.status, .found = finding.found, .limit = finding.limit});
+      report.findings.push_back({.node = node.node,
+                                 .check = finding.name,
+                                 .status = finding.status,
+                                 .found = finding.found,
+                                 .limit = finding.limit});
     }
   }
-  const auto add = [&](std::vector<NodeFinding> more) { report.findings.insert(report.findings.end(), more.begin(), more.end()); };
+  const auto add = [&](std::vector<NodeFinding> more) {
+    report.findings.insert(report.findings.end(), more.begin(), more.end());
+  };
   add(compare_nodes(report.nodes, limits));
   add(judge_pairs(report.pairs, names, limits));
   // Relative to the median of all, so that a first node whose clock is wrong is named, and not all others.
@@ -195,10 +214,11 @@ void judge(NodesReport& report, const Limits& limits) {
   for (size_t i = 0; i < report.clock_offsets_s.size(); ++i) {
     const double off = (two ? report.clock_offsets_s[1 - i] : middle) - report.clock_offsets_s[i];
     if (std::abs(off) <= most) continue;
-    report.findings.push_back({.node = names[i],
-                               .check = "clock",
-                               .found = fmt::format("its clock is {:.1f} s {}", std::abs(off), off > 0 ? "ahead" : "behind"),
-                               .limit = fmt::format("{:g} s from the other nodes'", most)});
+    report.findings.push_back(
+        {.node = names[i],
+         .check = "clock",
+         .found = fmt::format("its clock is {:.1f} s {}", std::abs(off), off > 0 ? "ahead" : "behind"),
+         .limit = fmt::format("{:g} s from the other nodes'", most)});
   }
 }
 

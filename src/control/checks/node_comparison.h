@@ -43,7 +43,8 @@ struct PairResult {
 // A pair is bad if its data were wrong or its rate is below failed_share_of_median of the median of all
 // pairs. A node is found if all of its pairs (at least two) are bad while its partners have pairs that are
 // not. For every other bad pair both nodes are found, as the link between them may be bad.
-std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs, const std::vector<std::string>& nodes, const Limits& limits);
+std::vector<NodeFinding> judge_pairs(const std::vector<PairResult>& pairs,
+                                     const std::vector<std::string>& nodes, const Limits& limits);
 
 // NodesReport: the results of all nodes and pairs of one check of several nodes, and what was concluded from
 // them.

@@ -21,10 +21,15 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kStatusNames = {"passed", "slow", "failed", "skipped"};
 
-constexpr JsonRules kReportRules{.code = ExitCode::kCommunication, .what = "malformed report of a self-check", .hint = ""};
+constexpr JsonRules kReportRules{
+    .code = ExitCode::kCommunication, .what = "malformed report of a self-check", .hint = ""};
 
-std::string text_in(const JsonView& object, const std::string& key) { return object.has(key) ? object.at(key).string() : ""; }
-double number_in(const JsonView& object, const std::string& key) { return object.has(key) ? object.at(key).number() : 0; }
+std::string text_in(const JsonView& object, const std::string& key) {
+  return object.has(key) ? object.at(key).string() : "";
+}
+double number_in(const JsonView& object, const std::string& key) {
+  return object.has(key) ? object.at(key).number() : 0;
+}
 
 // A crash, a hang and an answer that cannot be read are findings about the machine.
 CheckFinding without_answer(const Check& check, const ProcessResult& process, double time_limit_s) {
@@ -35,8 +40,8 @@ CheckFinding without_answer(const Check& check, const ProcessResult& process, do
                 "a device that does not answer: dmesg, and the same command by hand");
     return result;
   }
-  const std::string how =
-      process.status > 128 ? fmt::format("ended by signal {}", process.status - 128) : fmt::format("exit status {}", process.status);
+  const std::string how = process.status > 128 ? fmt::format("ended by signal {}", process.status - 128)
+                                               : fmt::format("exit status {}", process.status);
   const std::string said = brief(printable(process.errors), 300);
   result.found = said.empty() ? how : how + ": " + said;
   result.make(CheckStatus::kFailed, "an answer", "run it by hand: longhaul diagnose --check " + check.name);
@@ -70,7 +75,10 @@ nlohmann::ordered_json CheckFinding::to_json() const {
   auto prints = nlohmann::ordered_json::array();
   for (const Fingerprint& print : fingerprints)
     prints.push_back({{"name", print.name}, {"value", print.value}, {"of_model", print.of_model}});
-  nlohmann::ordered_json json = {{"name", name}, {"status", name_of(status)}, {"passed", status != CheckStatus::kFailed}, {"found", found}};
+  nlohmann::ordered_json json = {{"name", name},
+                                 {"status", name_of(status)},
+                                 {"passed", status != CheckStatus::kFailed},
+                                 {"found", found}};
   if (!limit.empty()) json["expected"] = limit;
   if (!advice.empty()) json["advice"] = advice;
   // The form in which the node daemon sends results to the driver (control/wire/messages.h): text for people,
@@ -95,22 +103,26 @@ CheckFinding CheckFinding::from_json(const nlohmann::json& json, const std::stri
   result.status = static_cast<CheckStatus>(status - kStatusNames.begin());
   const JsonView values = view.at("values");
   values.require(values.value().is_object(), "an object");
-  for (const auto& [key, value] : values.value().items()) result.values[key] = values.entry(key, value).number();
+  for (const auto& [key, value] : values.value().items())
+    result.values[key] = values.entry(key, value).number();
   const JsonView prints = view.at("fingerprints");
   for (size_t i = 0; i < prints.array_size(); ++i) {
     const JsonView print = prints.at(i);
-    result.fingerprints.push_back({print.at("name").string(), print.at("value").string(), print.boolean_or("of_model", false)});
+    result.fingerprints.push_back(
+        {print.at("name").string(), print.at("value").string(), print.boolean_or("of_model", false)});
   }
   return result;
 }
 
 bool SelfCheckReport::passed() const {
-  return std::none_of(results.begin(), results.end(), [](const CheckFinding& result) { return result.status == CheckStatus::kFailed; });
+  return std::none_of(results.begin(), results.end(),
+                      [](const CheckFinding& result) { return result.status == CheckStatus::kFailed; });
 }
 
 const CheckFinding* SelfCheckReport::worst() const {
   for (const CheckStatus status : {CheckStatus::kFailed, CheckStatus::kSlow}) {
-    const auto found = std::find_if(results.begin(), results.end(), [&](const CheckFinding& result) { return result.status == status; });
+    const auto found = std::find_if(results.begin(), results.end(),
+                                    [&](const CheckFinding& result) { return result.status == status; });
     if (found != results.end()) return &*found;
   }
   return nullptr;
@@ -141,7 +153,8 @@ SelfCheckReport SelfCheckReport::from_json(const nlohmann::json& json, const std
 // found by comparison with other nodes (node_comparison.h).
 const std::vector<Limit>& default_limits() {
   static const std::vector<Limit> limits = {
-      {"memory_bytes", 1 << 30, "memory that is written and read again; a quarter of what is available at most"},
+      {"memory_bytes", 1 << 30,
+       "memory that is written and read again; a quarter of what is available at most"},
       {"disk_bytes", 64 << 20, "what is written to the disk, read and compared"},
       {"disk_free_bytes", 1e9, "less has failed"},
       {"disk_write_bytes_per_second", 20e6, "less is slow"},
@@ -161,7 +174,8 @@ const std::vector<Limit>& default_limits() {
 double Limits::operator[](std::string_view name) const {
   if (const auto found = changed_.find(name); found != changed_.end()) return found->second;
   const auto& all = default_limits();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Limit& limit) { return limit.name == name; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Limit& limit) { return limit.name == name; });
   LONGHAUL_ASSERT(found != all.end(), "no limit {}", name);
   return found->value;
 }
@@ -213,7 +227,8 @@ CheckRunner checks_in_children(const std::filesystem::path& program, const SelfC
     std::vector<std::string> words = {program.string(), "diagnose", "--one", check.name};
     words.insert(words.end(), more.begin(), more.end());
     // A check runs alone, whatever engine started this rank.
-    const ProcessResult process = run_process(words, {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="}, time_limit_s);
+    const ProcessResult process =
+        run_process(words, {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="}, time_limit_s);
     if (process.timed_out || process.status != 0) return without_answer(check, process, time_limit_s);
     const std::string where = "what the check " + check.name + " printed";
     return CheckFinding::from_json(parse_json(process.output, where, kReportRules), where + ":");
@@ -222,10 +237,11 @@ CheckRunner checks_in_children(const std::filesystem::path& program, const SelfC
 
 SelfCheckReport run_self_check(const SelfCheckOptions& options, const CheckRunner& runner) {
   const Machine& here = machine();
-  SelfCheckReport report{.node = node_name(),
-                         .boot = here.boot,
-                         .model = fmt::format("{}, {} cores, {}", here.processor, here.cores, fmt::join(here.features, " ")),
-                         .wall_time = wall_time_s()};
+  SelfCheckReport report{
+      .node = node_name(),
+      .boot = here.boot,
+      .model = fmt::format("{}, {} cores, {}", here.processor, here.cores, fmt::join(here.features, " ")),
+      .wall_time = wall_time_s()};
   const Stopwatch all;
   const double budget_s = options.deep ? kStopTime_s : kPreFlight_s;
   for (const Check& check : all_checks()) {

@@ -4,8 +4,10 @@
 // that one that hangs or crashes gives a result like any other. `longhaul diagnose` prints a report; the node
 // daemon runs the checks so:
 //
-//   const SelfCheckReport report = run_self_check({.folder = run}, checks_in_children(program, {.folder = run}));
-//   if (!report.passed()) …                                                // report.to_json() goes to the driver
+//   const SelfCheckReport report = run_self_check({.folder = run}, checks_in_children(program,
+//       {.folder = run}));
+//   // report.to_json() goes to the driver
+//   if (!report.passed()) …
 //
 // This folder knows no tensors: the checks named "product" and "alignment" are implemented in
 // bench/operators/product_check.h and prove/alignment_check.h.
@@ -98,11 +100,13 @@ inline constexpr double kPreFlight_s = 60, kStopTime_s = 600;
 
 struct SelfCheckOptions {
   std::filesystem::path folder = ".";  // its disk is measured
-  bool deep = false;                   // the stop-time suite: it tests more memory, and includes the checks marked deep
+  // the stop-time suite: it tests more memory, and includes the checks marked deep
+  bool deep = false;
   // Names of the checks to run, in the order of all_checks(); empty: the whole suite
   std::vector<std::string> only{};
   std::vector<std::string> limits{};  // "NAME=VALUE"
-  std::string plant{};                // name of a check that is to report a fault that is not there, for tests
+  // name of a check that is to report a fault that is not there, for tests
+  std::string plant{};
   std::function<void(const Check&)> begins{};
 };
 

@@ -21,7 +21,8 @@ int64_t sample_at(int64_t position, const std::vector<data::SampleRange>& skippe
   return sample;
 }
 
-SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan, const std::vector<data::SampleRange>& skipped) {
+SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan,
+                           const std::vector<data::SampleRange>& skipped) {
   SearchChanged search{.active = true, .deadly_step = step, .trace = trace};
   search.begin = sample_at(plan.first_position(step), skipped);
   search.end = sample_at(plan.first_position(step + 1 + plan.prefetch) - 1, skipped) + 1;
@@ -61,7 +62,9 @@ SearchStep after_probe(const SearchChanged& search, bool died, int64_t begin, in
   return step;
 }
 
-int64_t survived_at(const SearchChanged& search, const RunPlan& plan) { return search.deadly_step + plan.prefetch + 2; }
+int64_t survived_at(const SearchChanged& search, const RunPlan& plan) {
+  return search.deadly_step + plan.prefetch + 2;
+}
 
 std::vector<data::SampleRange> joined(std::vector<data::SampleRange> ranges) {
   std::ranges::sort(ranges, {}, &data::SampleRange::begin);

@@ -21,7 +21,8 @@ int64_t sample_at(int64_t position, const std::vector<data::SampleRange>& skippe
 
 // Begins the search after a crash in the step that follows `step` completed steps. The suspects are the
 // samples of that step and those that were prefetched.
-SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan, const std::vector<data::SampleRange>& skipped);
+SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan,
+                           const std::vector<data::SampleRange>& skipped);
 
 struct SearchStep {
   SearchChanged next;  // the next probe; not active: the search is over

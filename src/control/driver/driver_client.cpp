@@ -35,8 +35,9 @@ int64_t integer_in(const nlohmann::json& object, const char* key) {
 }
 std::string phase_in(const nlohmann::json& rank) {
   const nlohmann::json task = rank.value("task_phase", nlohmann::json::object());
-  return observe::phase_text(text_in(rank, "phase"),
-                             {.name = text_in(task, "name"), .done = integer_in(task, "done"), .whole = integer_in(task, "whole")});
+  return observe::phase_text(
+      text_in(rank, "phase"),
+      {.name = text_in(task, "name"), .done = integer_in(task, "done"), .whole = integer_in(task, "whole")});
 }
 
 }  // namespace
@@ -75,7 +76,10 @@ std::string ask_driver(const fs::path& run, const ClientMessage& question, doubl
   channel->close();
   const Answer read = answer_from_text(*answer, "the driver");
   if (!read.good)
-    throw Error({.code = ExitCode::kUsage, .what = "the driver says no", .found = printable(read.text), .where = run.string()});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the driver says no",
+                 .found = printable(read.text),
+                 .where = run.string()});
   return read.text;
 }
 
@@ -92,25 +96,28 @@ RunStatus status_of_run(const fs::path& run) {
 std::string status_for_people(const std::string& text) {
   const nlohmann::json status = nlohmann::json::parse(text);
   std::string out =
-      fmt::format("{}: {}, generation {}, step {} of {}, {} restarts; share of the time used {}\n", text_in(status, "run"),
-                  text_in(status, "state"), integer_in(status, "generation"), integer_in(status, "step"), integer_in(status, "steps"),
-                  integer_in(status, "restarts"), text_of_number(status.value("effective_ratio", nlohmann::json()), "{:.3f}"));
+      fmt::format("{}: {}, generation {}, step {} of {}, {} restarts; share of the time used {}\n",
+                  text_in(status, "run"), text_in(status, "state"), integer_in(status, "generation"),
+                  integer_in(status, "step"), integer_in(status, "steps"), integer_in(status, "restarts"),
+                  text_of_number(status.value("effective_ratio", nlohmann::json()), "{:.3f}"));
   for (const nlohmann::json& node : status.value("nodes", nlohmann::json::array())) {
-    out += fmt::format("  {:<12} {:<8} process {} on {}", text_in(node, "node"), text_in(node, "state"), integer_in(node, "pid"),
-                       text_in(node, "host"));
+    out += fmt::format("  {:<12} {:<8} process {} on {}", text_in(node, "node"), text_in(node, "state"),
+                       integer_in(node, "pid"), text_in(node, "host"));
     if (const std::string reason = text_in(node, "reason"); !reason.empty()) out += "  (" + reason + ")";
     out += "\n";
   }
   for (const nlohmann::json& rank : status.value("ranks", nlohmann::json::array())) {
-    out += fmt::format("  rank {:<5} {:<8} process {} on {}, step {}, {} for {} s, loss {}\n", integer_in(rank, "rank"),
-                       text_in(rank, "state"), integer_in(rank, "pid"), text_in(rank, "node"), integer_in(rank, "step"), phase_in(rank),
+    out += fmt::format("  rank {:<5} {:<8} process {} on {}, step {}, {} for {} s, loss {}\n",
+                       integer_in(rank, "rank"), text_in(rank, "state"), integer_in(rank, "pid"),
+                       text_in(rank, "node"), integer_in(rank, "step"), phase_in(rank),
                        text_of_number(rank.value("phase_age_s", nlohmann::json()), "{:.1f}"),
                        text_of_number(rank.value("loss", nlohmann::json()), "{:.4f}"));
   }
   const nlohmann::json incidents = status.value("incidents", nlohmann::json::array());
   for (size_t i = incidents.size() > 5 ? incidents.size() - 5 : 0; i < incidents.size(); ++i) {
-    out += fmt::format("  incident: {}, rank {}, {}: {}\n", text_in(incidents[i], "class"), integer_in(incidents[i], "rank"),
-                       text_in(incidents[i], "node"), text_in(incidents[i], "action"));
+    out += fmt::format("  incident: {}, rank {}, {}: {}\n", text_in(incidents[i], "class"),
+                       integer_in(incidents[i], "rank"), text_in(incidents[i], "node"),
+                       text_in(incidents[i], "action"));
   }
   return out;
 }

@@ -11,7 +11,8 @@ namespace longhaul::control {
 
 // Error 69 where no driver answers within timeout_s; error 64 where the folder is no run of `launch`, or the
 // driver refuses.
-std::string ask_driver(const std::filesystem::path& run_folder, const ClientMessage& question, double timeout_s = 5);
+std::string ask_driver(const std::filesystem::path& run_folder, const ClientMessage& question,
+                       double timeout_s = 5);
 
 struct RunStatus {
   std::string text;         // status.json

@@ -27,16 +27,18 @@ void DriverService::accept() {
     Handshake handshake(keys_, own_identity("driver", "", options_.plan.run, shown_generation()), true);
     const std::string address = socket->peer();
     connections_[number].address = address.substr(0, address.rfind(':'));
-    connections_[number].channel =
-        Channel::make(loop_, std::move(*socket), std::move(handshake),
-                      {.opened = [this, number](const Identity& peer) { connections_[number].client = peer.role == "operator"; },
-                       .message = [this, number](std::string_view message) { on_message(number, std::string(message)); },
-                       .closed = [this, number](const Channel::Closing& closing) { on_closed(number, closing); }});
+    connections_[number].channel = Channel::make(
+        loop_, std::move(*socket), std::move(handshake),
+        {.opened = [this,
+                    number](const Identity& peer) { connections_[number].client = peer.role == "operator"; },
+         .message = [this, number](std::string_view message) { on_message(number, std::string(message)); },
+         .closed = [this, number](const Channel::Closing& closing) { on_closed(number, closing); }});
   }
   if (!out_of_descriptors) return;
   log_error("driver: no file can be opened any more, nor a connection be taken: raise the limit (ulimit -n)");
   loop_.forget(listening_.descriptor());  // it would be ready again and again
-  loop_.after(kFullPause_s, [this] { loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); }); });
+  loop_.after(kFullPause_s,
+              [this] { loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); }); });
 }
 
 // Connections that send nothing must not keep out holders of the secret: of the address with the most
@@ -50,7 +52,8 @@ void DriverService::make_room_for_a_stranger() {
     ++all;
   }
   if (all < kMostStrangers) return;
-  const auto most = std::ranges::max_element(strangers, {}, [](const auto& one) { return one.second.size(); });
+  const auto most =
+      std::ranges::max_element(strangers, {}, [](const auto& one) { return one.second.size(); });
   close_connection(most->second.front());
 }
 
@@ -80,10 +83,12 @@ void DriverService::on_message(uint64_t number, const std::string& text) {
 void DriverService::on_node_message(uint64_t number, NodeMessage message) {
   if (const auto* hello = std::get_if<NodeHello>(&message)) return on_hello(number, *hello);
   Connection& connection = connections_.at(number);
-  if (connection.node.empty()) throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
+  if (connection.node.empty())
+    throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
   if (const auto* renewed = std::get_if<KeysRenewed>(&message))
     return connection.channel->renew_receiving(std::to_string(renewed->generation));
-  if (const auto* evidence = std::get_if<Evidence>(&message)) evidence_[evidence->generation][evidence->rank] = *evidence;
+  if (const auto* evidence = std::get_if<Evidence>(&message))
+    evidence_[evidence->generation][evidence->rank] = *evidence;
   if (const auto* beat = std::get_if<NodeBeat>(&message)) {
     for (const RankBeat& rank : beat->running) slow_.see(connection.node, rank);
   }
@@ -96,12 +101,15 @@ void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
   Connection& connection = connections_.at(number);
   const std::string name = connection.channel->peer().name;
   if (hello.node != name || name.empty() || name.size() > 64)
-    throw Error({.code = ExitCode::kCommunication, .what = "a node with two names", .found = brief(printable(hello.node))});
+    throw Error({.code = ExitCode::kCommunication,
+                 .what = "a node with two names",
+                 .found = brief(printable(hello.node))});
   if (result_) return;
   const int64_t generation = core_->generation();
   const Commands commands = core_->on(FromNode{name, hello}, now_s());
   greeting_ = number;
-  if (std::ranges::none_of(commands, [](const Command& command) { return std::holds_alternative<Refuse>(command); })) {
+  if (std::ranges::none_of(commands,
+                           [](const Command& command) { return std::holds_alternative<Refuse>(command); })) {
     for (const auto& [other, before] : connections_) {
       if (other == number || before.node != name) continue;
       close_connection(other);  // the old connection has not noticed yet that it is dead
@@ -146,7 +154,8 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
   if (found == connections_.end()) return;
   const std::string node = found->second.node;
   if (closing.refused) {
-    log_warning("driver: {} was refused: {}", found->second.channel->peer_address(), printable(closing.reason));
+    log_warning("driver: {} was refused: {}", found->second.channel->peer_address(),
+                printable(closing.reason));
     // A holder of the secret knows a newer generation: this driver is outdated.
     if (closing.refused->proven && closing.refused->code == ExitCode::kFenced && !result_) {
       result_ = DriverResult{.code = ExitCode::kFenced, .text = closing.reason};
@@ -175,7 +184,8 @@ void DriverService::renew_keys() {
 }
 
 DriverService::Connection* DriverService::connection_of(const std::string& node) {
-  const auto found = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) { return one.second.node == node; });
+  const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                  [&](const auto& one) { return one.second.node == node; });
   return found == connections_.end() ? nullptr : &found->second;
 }
 
@@ -186,9 +196,11 @@ void DriverService::send(const std::string& node, const DriverMessage& message) 
 void DriverService::start_local(const std::string& node) {
   const std::filesystem::path control = control_folder(options_.run_folder);
   const int64_t number = std::stoll(node.substr(node.find('-') + 1));
-  std::vector<std::string> words = {
-      options_.program, "node", "--driver", (control / "address").string(), "--secret", (control / "secret").string(),
-      "--name",         node,   "--slots",  std::to_string(options_.slots)};
+  std::vector<std::string> words = {options_.program, "node",
+                                    "--driver",       (control / "address").string(),
+                                    "--secret",       (control / "secret").string(),
+                                    "--name",         node,
+                                    "--slots",        std::to_string(options_.slots)};
   if (number >= options_.plan.nodes) words.push_back("--spare");
   if (options_.local_nodes > 1) words.push_back("--shares-machine");
   local_[node] = children_.start({.argv = words, .own_session = true}, [this, node](int status) {

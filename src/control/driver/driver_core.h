@@ -3,7 +3,8 @@
 // restores its state.
 //
 //   DriverCore core(plan, policy, journal.entries);
-//   for (const Command& command : core.on(FromNode{"node-0", message}, now_s)) …  // carry out each before the next
+//   // carry out each before the next
+//   for (const Command& command : core.on(FromNode{"node-0", message}, now_s)) …
 //
 // now_s: seconds since 1970 that never go back (the wall clock at the start of the driver, but not before the
 // journal's last entry; from then on the monotonic clock). A Tick, sent at the latest at next_tick_s(), which
@@ -30,7 +31,19 @@
 
 namespace longhaul::control {
 
-enum class State { kInit, kRendezvous, kCheck, kLoad, kTrain, kDrain, kDone, kSuspect, kDiagnose, kRepair, kFailed };
+enum class State {
+  kInit,
+  kRendezvous,
+  kCheck,
+  kLoad,
+  kTrain,
+  kDrain,
+  kDone,
+  kSuspect,
+  kDiagnose,
+  kRepair,
+  kFailed
+};
 std::string_view name_of(State state);  // "TRAIN"
 
 // ---- inputs
@@ -79,7 +92,8 @@ struct JournalProblem {  // the disk is full, and entries wait in memory; empty 
   std::string text;
 };
 
-using Input = std::variant<Tick, FromNode, ConnectionLost, NodeDied, Evict, Drain, Abort, Committed, HangFound, Suspected, JournalProblem>;
+using Input = std::variant<Tick, FromNode, ConnectionLost, NodeDied, Evict, Drain, Abort, Committed,
+                           HangFound, Suspected, JournalProblem>;
 
 // ---- commands
 
@@ -141,8 +155,8 @@ struct Finish {  // the driver ends; all nodes have been released
   int64_t rank = -1;  // the rank that caused the end, for "its messages: …"
 };
 
-using Command = std::variant<ToNode, Refuse, CloseConnection, WriteJournal, WriteSkip, WriteBlocked, Emit, StartNode, RequestNode,
-                             ReleaseNode, AnalyseHang, Reply, Say, Finish>;
+using Command = std::variant<ToNode, Refuse, CloseConnection, WriteJournal, WriteSkip, WriteBlocked, Emit,
+                             StartNode, RequestNode, ReleaseNode, AnalyseHang, Reply, Say, Finish>;
 using Commands = std::vector<Command>;
 
 struct Ledger;

@@ -79,7 +79,8 @@ void DriverService::do_it(const ReleaseNode& command) {
 }
 
 void DriverService::on_answer(const EngineAnswer& answer) {
-  log_line(answer.good ? LogLevel::kInfo : LogLevel::kWarning, fmt::format("driver: {}", printable(answer.text)));
+  log_line(answer.good ? LogLevel::kInfo : LogLevel::kWarning,
+           fmt::format("driver: {}", printable(answer.text)));
   if (answer.to == EngineAnswer::To::kRequeue) return leave();
   if (answer.to != EngineAnswer::To::kRequest || result_) return;
   --wanted_;
@@ -91,17 +92,22 @@ void DriverService::on_answer(const EngineAnswer& answer) {
 
 void DriverService::start_on(const std::string& host) {
   const std::filesystem::path control = control_folder(options_.run_folder);
-  const std::vector<std::string> words =
-      desk_->words_to_start_on(host, {options_.program, "node", "--driver", (control / "address").string(), "--secret",
-                                      (control / "secret").string(), "--name", host, "--slots", std::to_string(options_.slots)});
+  const std::vector<std::string> words = desk_->words_to_start_on(
+      host, {options_.program, "node", "--driver", (control / "address").string(), "--secret",
+             (control / "secret").string(), "--name", host, "--slots", std::to_string(options_.slots)});
   if (words.empty()) return;  // the daemon starts by itself
   make_folders(options_.run_folder / "logs");
   brought_.insert(host);
-  children_.start({.argv = words, .log = options_.run_folder / "logs" / fmt::format("node-{}.log", host), .own_session = true},
-                  [this, host](int status) {
-                    brought_.erase(host);
-                    if (!result_) feed(NodeDied{.node = host, .reachable = false, .text = fmt::format("its daemon ended with {}", status)});
-                  });
+  children_.start(
+      {.argv = words,
+       .log = options_.run_folder / "logs" / fmt::format("node-{}.log", host),
+       .own_session = true},
+      [this, host](int status) {
+        brought_.erase(host);
+        if (!result_)
+          feed(NodeDied{
+              .node = host, .reachable = false, .text = fmt::format("its daemon ended with {}", status)});
+      });
 }
 
 // The engine ends a job that it wants back with SIGTERM, so the job is to be queued again. A person who types
@@ -115,7 +121,8 @@ bool DriverService::requeues() {
 void DriverService::note_host(const std::string& host, HostEvent event) {
   if (options_.host_history.empty() || host.empty()) return;
   try {
-    append_record(options_.host_history, {.time_s = wall_time_s(), .host = host, .event = event, .run = options_.plan.run});
+    append_record(options_.host_history,
+                  {.time_s = wall_time_s(), .host = host, .event = event, .run = options_.plan.run});
   } catch (const Error& error) {
     log_warning("driver: {}", error.what());
   }
@@ -124,7 +131,8 @@ void DriverService::note_host(const std::string& host, HostEvent event) {
 void DriverService::note_incident(const observe::IncidentReport& incident) {
   const auto node = core_->ledger().nodes.find(incident.node);
   if (node == core_->ledger().nodes.end()) return;
-  if (const auto event = event_of(incident.fault, options_.plan.nodes == 1)) note_host(node->second.host, *event);
+  if (const auto event = event_of(incident.fault, options_.plan.nodes == 1))
+    note_host(node->second.host, *event);
 }
 
 void DriverService::note_end() {

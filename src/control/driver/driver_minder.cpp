@@ -36,16 +36,18 @@ std::vector<MinderPeer> DriverService::minder_peers() const {
     if (known == ledger.nodes.end()) continue;
     std::set<int64_t> stages;
     for (const int64_t rank : node.ranks) stages.insert(rank / a_stage);
-    peers.push_back({.node = node.node,
-                     .host = known->second.host,
-                     .likes = fmt::format("{} ranks of stage {}", node.ranks.size(), fmt::join(stages, ", "))});
+    peers.push_back(
+        {.node = node.node,
+         .host = known->second.host,
+         .likes = fmt::format("{} ranks of stage {}", node.ranks.size(), fmt::join(stages, ", "))});
   }
   return peers;
 }
 
 void DriverService::on_minder(const MinderAlert& alert) {
   log_warning("driver: {}: {}", alert.node, alert.text);
-  events_->write(observe::Alarm{.kind = "minder", .message = fmt::format("{}: {}", alert.node, alert.text), .metric = alert.metric});
+  events_->write(observe::Alarm{
+      .kind = "minder", .message = fmt::format("{}: {}", alert.node, alert.text), .metric = alert.metric});
   if (!options_.replace_slow) return;
   feed(Suspected{.report = {.kind = "slow", .device = alert.metric, .text = alert.text}, .node = alert.node});
 }

@@ -60,7 +60,8 @@ int64_t generations_told_by(const fs::path& status) {
 // The samples that the driver skips for good.
 std::vector<data::SampleRange> skipped_for_good(const fs::path& run_folder) {
   std::vector<data::SkipEntry> skips = data::read_skips(data::skip_file(run_folder));
-  std::erase_if(skips, [](const data::SkipEntry& one) { return one.by != "driver" || one.reason == kProbing; });
+  std::erase_if(skips,
+                [](const data::SkipEntry& one) { return one.by != "driver" || one.reason == kProbing; });
   return data::ranges_of(skips);
 }
 
@@ -68,11 +69,15 @@ std::vector<data::SampleRange> skipped_for_good(const fs::path& run_folder) {
 
 std::string job_name(const fs::path& run_folder, const std::string& secret) {
   const std::string name = fs::absolute(run_folder).lexically_normal().filename().string();
-  return fmt::format("{}-{}", name.empty() ? "run" : name, sha256_hex("name of the job" + secret).substr(0, 8));
+  return fmt::format("{}-{}", name.empty() ? "run" : name,
+                     sha256_hex("name of the job" + secret).substr(0, 8));
 }
 
 DriverService::DriverService(DriverOptions options)
-    : options_(std::move(options)), slow_(stages_of(options_.plan)), display_(options_.run_folder, options_.log_every), children_(loop_) {
+    : options_(std::move(options)),
+      slow_(stages_of(options_.plan)),
+      display_(options_.run_folder, options_.log_every),
+      children_(loop_) {
   options_.run_folder = fs::absolute(options_.run_folder);
   const fs::path control = control_folder(options_.run_folder);
   make_folders(control);
@@ -91,8 +96,8 @@ DriverService::DriverService(DriverOptions options)
   if (entries.empty()) options_.plan.skipped = skipped_for_good(options_.run_folder);
   core_ = std::make_unique<DriverCore>(options_.plan, options_.policy, std::move(entries));
   make_folders(options_.run_folder / "events");
-  events_ = std::make_unique<observe::EventWriter>(
-      observe::EventWriterOptions{.path = options_.run_folder / "events" / "driver-0.jsonl", .run = options_.plan.run});
+  events_ = std::make_unique<observe::EventWriter>(observe::EventWriterOptions{
+      .path = options_.run_folder / "events" / "driver-0.jsonl", .run = options_.plan.run});
 }
 
 DriverService::~DriverService() = default;
@@ -100,17 +105,21 @@ DriverService::~DriverService() = default;
 double DriverService::now_s() const { return wall_offset_s_ + static_cast<double>(monotonic_ns()) * 1e-9; }
 
 DriverResult DriverService::run() {
-  listening_ = Socket::listen(options_.listen.empty() ? Endpoint{"127.0.0.1", 0} : parse_endpoint(options_.listen, "--listen"));
-  const std::string host = options_.listen.empty() ? "127.0.0.1" : parse_endpoint(options_.listen, "--listen").host;
-  write_text_atomically(control_folder(options_.run_folder) / "address", Endpoint{host, listening_.port()}.text() + "\n");
+  listening_ = Socket::listen(options_.listen.empty() ? Endpoint{"127.0.0.1", 0}
+                                                      : parse_endpoint(options_.listen, "--listen"));
+  const std::string host =
+      options_.listen.empty() ? "127.0.0.1" : parse_endpoint(options_.listen, "--listen").host;
+  write_text_atomically(control_folder(options_.run_folder) / "address",
+                        Endpoint{host, listening_.port()}.text() + "\n");
   if (!options_.listen.empty()) {
     log_info("nodes connect to {}: copy {} to each, and there: {}", Endpoint{host, listening_.port()}.text(),
              (control_folder(options_.run_folder) / "secret").string(),
-             program_command(
-                 fmt::format("node --driver {} --secret secret --slots {}", Endpoint{host, listening_.port()}.text(), options_.slots)));
+             program_command(fmt::format("node --driver {} --secret secret --slots {}",
+                                         Endpoint{host, listening_.port()}.text(), options_.slots)));
   }
   loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_stop_signal(signal); });
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    loop_.on_signal(signal, [this, signal] { on_stop_signal(signal); });
   // The error of the failing write is enough.
   for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});
   loop_.on_signal(SIGUSR1, [this] {
@@ -202,7 +211,8 @@ void DriverService::every(double seconds, const std::string& what, std::function
       handler();
       if (problems_.erase(what) > 0) log_info("driver: {} works again", what);
     } catch (const Error& error) {
-      if (std::string& said = problems_[what]; said != error.what()) log_error("driver: {}: {}", what, said = error.what());
+      if (std::string& said = problems_[what]; said != error.what())
+        log_error("driver: {}: {}", what, said = error.what());
     }
   });
 }
@@ -239,7 +249,8 @@ void DriverService::forget_held_starts(const std::string& node, int64_t generati
     const auto& start = std::get<StartRanks>(held.message);
     if (held.node != node || start.generation > generation) return false;
     for (const int64_t rank : start.ranks) {
-      const RankExited ended{.rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
+      const RankExited ended{
+          .rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
       loop_.after(0, [this, node, ended] { feed(FromNode{node, ended}); });
     }
     return true;
@@ -250,7 +261,8 @@ void DriverService::do_it(const Refuse& command) {
   const auto connection = connections_.find(greeting_);
   if (connection == connections_.end()) return;
   log_warning("{} is refused: {}", command.node, command.reason);
-  connection->second.channel->send(to_text(DriverMessage{Release{.reason = command.reason, .evicted = true}}));
+  connection->second.channel->send(
+      to_text(DriverMessage{Release{.reason = command.reason, .evicted = true}}));
   close_connection(greeting_);
 }
 
@@ -264,9 +276,12 @@ void DriverService::do_it(const WriteJournal& command) { journal_->append(comman
 
 void DriverService::do_it(const WriteSkip& command) {
   std::vector<data::SkipEntry> entries;
-  for (const data::SampleRange& range : command.ranges) entries.push_back({.range = range, .reason = command.reason, .by = "driver"});
+  for (const data::SampleRange& range : command.ranges)
+    entries.push_back({.range = range, .reason = command.reason, .by = "driver"});
   if (command.probe) entries.push_back({.range = *command.probe, .reason = kProbing, .by = "driver"});
-  files_.write(kSkipFile, [file = data::skip_file(options_.run_folder), entries] { data::set_skips(file, "driver", entries); });
+  files_.write(kSkipFile, [file = data::skip_file(options_.run_folder), entries] {
+    data::set_skips(file, "driver", entries);
+  });
 }
 
 void DriverService::do_it(const WriteBlocked& command) {
@@ -280,7 +295,8 @@ void DriverService::do_it(const WriteBlocked& command) {
                 .since_s = now_s(),
                 .until_s = one.until_s});
   }
-  files_.write("blocked.json", [list, file = control_folder(options_.run_folder) / "blocked.json"] { list.write(file); });
+  files_.write("blocked.json",
+               [list, file = control_folder(options_.run_folder) / "blocked.json"] { list.write(file); });
 }
 
 void DriverService::do_it(const Emit& command) {
@@ -309,7 +325,8 @@ void DriverService::do_it(const AnalyseHang& command) {
   found.stopped = report.kind == detect::HangKind::kFrozen;
   if (!command.work.empty() && !found.stopped) {
     found.suspects = detect::waited_for_long(report, kLongWait_s);
-    found.text = detect::standing_text(report, ranks, found.suspects.empty() ? command.at_it : found.suspects, kLongWait_s);
+    found.text = detect::standing_text(report, ranks, found.suspects.empty() ? command.at_it : found.suspects,
+                                       kLongWait_s);
   } else {
     for (const detect::HangSuspect& suspect : report.suspects) found.suspects.push_back(suspect.rank);
     found.program = report.kind == detect::HangKind::kDisagrees || report.kind == detect::HangKind::kDeadlock;
@@ -326,7 +343,8 @@ void DriverService::do_it(const Reply& command) {
 void DriverService::do_it(const Say& command) { log_info("driver: {}", command.text); }
 
 void DriverService::do_it(const Finish& command) {
-  result_ = DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
+  result_ =
+      DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
   note_end();
   if (!requeues()) {  // otherwise the engine's answer ends this process, or the engine does
     loop_.every(0.02, [this] {
@@ -350,7 +368,9 @@ void DriverService::on_stop_signal(int signal) {
 nlohmann::ordered_json DriverService::status_json() const {
   nlohmann::ordered_json status = core_->status(now_s());
   status["updated_wall_time"] = wall_time_s();
-  status["driver"] = {{"pid", process_id()}, {"host", machine().host}, {"address", fmt::format("127.0.0.1:{}", listening_.port())}};
+  status["driver"] = {{"pid", process_id()},
+                      {"host", machine().host},
+                      {"address", fmt::format("127.0.0.1:{}", listening_.port())}};
   return status;
 }
 
@@ -371,7 +391,8 @@ void DriverService::look_for_checkpoints() {
   const double changed_s = none ? 0 : std::chrono::duration<double>(changed.time_since_epoch()).count();
   if (none || checkpoints_changed_s_ == changed_s) return;
   int64_t newest = -1;
-  for (const storage::CheckpointSummary& one : storage::list_checkpoints(storage::local_file_system(), folder)) {
+  for (const storage::CheckpointSummary& one :
+       storage::list_checkpoints(storage::local_file_system(), folder)) {
     if (one.usable()) newest = std::max(newest, one.name.step);
   }
   checkpoints_changed_s_ = changed_s;
@@ -381,8 +402,8 @@ void DriverService::look_for_checkpoints() {
 // A daemon that this process has started uses its terminal.
 bool DriverService::rank_0_speaks_here() const {
   const auto& placement = core_->ledger().placement;
-  const auto first =
-      std::ranges::find_if(placement, [](const NodeRanks& node) { return std::ranges::find(node.ranks, 0) != node.ranks.end(); });
+  const auto first = std::ranges::find_if(
+      placement, [](const NodeRanks& node) { return std::ranges::find(node.ranks, 0) != node.ranks.end(); });
   if (first == placement.end()) return true;  // nothing is to be shown yet
   const auto local = local_.find(first->node);
   return local != local_.end() && local->second != 0;
@@ -396,14 +417,17 @@ void DriverService::look_for_slow() {
   for (const SlowRank& slow : slow_.look()) {
     if (slow.first) {
       log_warning("driver: {} ({})", slow.text, slow.node);
-      events_->write(observe::Alarm{.kind = "straggler", .message = fmt::format("{}: {}", slow.node, slow.text)});
+      events_->write(
+          observe::Alarm{.kind = "straggler", .message = fmt::format("{}: {}", slow.node, slow.text)});
     }
     if (!options_.replace_slow) continue;
-    const detect::Remedy remedy =
-        detect::remedy_for(slow.lost_s, {.replace_at_checkpoint_s = restart_s, .replace_now_s = kAtOnce * restart_s});
+    const detect::Remedy remedy = detect::remedy_for(
+        slow.lost_s, {.replace_at_checkpoint_s = restart_s, .replace_now_s = kAtOnce * restart_s});
     if (remedy == detect::Remedy::kIgnore) continue;
     const std::string kind = remedy == detect::Remedy::kReplaceNow ? "slow_now" : "slow";
-    feed(Suspected{.report = {.kind = kind, .rank = slow.rank, .text = fmt::format("{}: {:.0f} s lost", slow.text, slow.lost_s)},
+    feed(Suspected{.report = {.kind = kind,
+                              .rank = slow.rank,
+                              .text = fmt::format("{}: {:.0f} s lost", slow.text, slow.lost_s)},
                    .node = slow.node});
   }
 }

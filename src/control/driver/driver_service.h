@@ -3,7 +3,8 @@
 // machine, the signals and the clock. When it is started again for the same run, it takes up the daemons
 // whose ranks went on: they find it through RUN/control/address.
 //
-//   DriverService service({.plan = …, .policy = …, .command = …, .run_folder = "runs/a", .local_nodes = 1, .slots = 4});
+//   DriverService service({.plan = …, .policy = …, .command = …, .run_folder = "runs/a", .local_nodes = 1,
+//       .slots = 4});
 //   const DriverResult result = service.run();
 //
 // A run has one driver at a time (RUN/control/driver.lock). Source: docs/sources/reliability.md §5.1, §9.2;
@@ -179,7 +180,8 @@ class DriverService {
   std::map<std::string, std::string> problems_;  // the last message printed for each action that is retried
   // process ids of the daemons of this machine, by name; 0: not started by this process
   std::map<std::string, pid_t> local_;
-  std::map<std::string, int64_t> pids_;                      // process ids of nodes on this machine, as they report them
+  // process ids of nodes on this machine, as they report them
+  std::map<std::string, int64_t> pids_;
   std::map<int64_t, std::map<int64_t, Evidence>> evidence_;  // by generation and rank
   double wall_offset_s_ = 0, started_wall_s_ = 0;
   uint64_t tick_timer_ = 0;

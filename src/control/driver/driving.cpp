@@ -26,8 +26,9 @@ const Width* width_named(const RunPlan& plan, int64_t ranks) {
 }  // namespace
 
 std::string_view name_of(State state) {
-  constexpr std::array<std::string_view, 11> kNames = {"INIT", "RENDEZVOUS", "CHECK",    "LOAD",   "TRAIN", "DRAIN",
-                                                       "DONE", "SUSPECT",    "DIAGNOSE", "REPAIR", "FAILED"};
+  constexpr std::array<std::string_view, 11> kNames = {"INIT",     "RENDEZVOUS", "CHECK", "LOAD",
+                                                       "TRAIN",    "DRAIN",      "DONE",  "SUSPECT",
+                                                       "DIAGNOSE", "REPAIR",     "FAILED"};
   return kNames[static_cast<size_t>(state)];
 }
 
@@ -53,7 +54,8 @@ void Driving::take_up() {
   const bool forgotten = ledger_.drivers == 0;
   record(DriverBegan{.version = kJournalVersion, .run = plan_.run, .recipe = plan_.recipe});
   for (const data::SampleRange& range : forgotten ? plan_.skipped : std::vector<data::SampleRange>())
-    record(SamplesSkipped{.begin = range.begin, .end = range.end, .reason = "skip.json says so, an earlier journal is lost"});
+    record(SamplesSkipped{
+        .begin = range.begin, .end = range.end, .reason = "skip.json says so, an earlier journal is lost"});
   fresh_ = ledger_.generation == 0 || ended;
   wrote_skip_ = ledger_.search_since > 0 || plan_.begun > 0;
   state_since_s_ = now_s_;
@@ -66,7 +68,8 @@ void Driving::take_up() {
     nodes_[node.node].heard_s = now_s_;
     for (const int64_t rank : node.ranks) ranks_[rank].node = node.node;
   }
-  const bool ran = before == name_of(State::kLoad) || before == name_of(State::kTrain) || before == name_of(State::kDrain);
+  const bool ran =
+      before == name_of(State::kLoad) || before == name_of(State::kTrain) || before == name_of(State::kDrain);
   fault_s_ = now_s_;
   if (ran && !ledger_.probe_is_over()) {
     generation_open_ = taken_up_ = true;
@@ -160,8 +163,10 @@ void Driving::go(State state, const std::string& reason) {
   state_ = state;
   state_since_s_ = now_s_;
   record(StateChanged{.state = std::string(name_of(state)), .reason = reason});
-  emit(observe::DriverState{
-      .state = std::string(name_of(state)), .reason = reason, .ranks_generation = ledger_.generation, .ranks = ledger_.world});
+  emit(observe::DriverState{.state = std::string(name_of(state)),
+                            .reason = reason,
+                            .ranks_generation = ledger_.generation,
+                            .ranks = ledger_.world});
 }
 
 void Driving::take(const FromNode& from) {
@@ -183,7 +188,8 @@ void Driving::take(const NodeDied& died) {
   found->second.connected = false;
   commands_.push_back(CloseConnection{died.node});
   const bool had_ranks = placed(died.node);
-  Fault seen{.source = Fault::Source::kNodeDied, .node = died.node, .reachable = died.reachable, .text = died.text};
+  Fault seen{
+      .source = Fault::Source::kNodeDied, .node = died.node, .reachable = died.reachable, .text = died.text};
   if (had_ranks && state_ != State::kRendezvous && state_ != State::kCheck) {
     for (auto& [number, rank] : ranks_) {
       if (rank.node == died.node && rank.state != Rank::State::kEnded) rank.state = Rank::State::kLost;
@@ -198,14 +204,19 @@ void Driving::take(const NodeDied& died) {
 }
 
 void Driving::take(const Evict& request) {
-  const bool is_rank = !request.target.empty() && std::ranges::all_of(request.target, [](char c) { return c >= '0' && c <= '9'; });
+  const bool is_rank = !request.target.empty() &&
+                       std::ranges::all_of(request.target, [](char c) { return c >= '0' && c <= '9'; });
   std::string name = request.target;
   if (is_rank) name = request.target.size() > 9 ? "" : node_of(ledger_.placement, std::stoll(request.target));
-  const auto answer = [&](bool good, std::string text) { commands_.push_back(Reply{Answer{good, std::move(text)}}); };
+  const auto answer = [&](bool good, std::string text) {
+    commands_.push_back(Reply{Answer{good, std::move(text)}});
+  };
   const auto known = ledger_.nodes.find(name);
   if (known == ledger_.nodes.end())
-    return answer(false, fmt::format("there is no {} {} in this run", is_rank ? "rank" : "node", brief(printable(request.target), 60)));
-  if (known->second.state == "evicted") return answer(true, fmt::format("{} was evicted before: {}", name, known->second.reason));
+    return answer(false, fmt::format("there is no {} {} in this run", is_rank ? "rank" : "node",
+                                     brief(printable(request.target), 60)));
+  if (known->second.state == "evicted")
+    return answer(true, fmt::format("{} was evicted before: {}", name, known->second.reason));
   const std::string reason = request.reason.empty() ? "evicted by a person" : request.reason;
   if (!placed(name) || !ranks_run()) {
     if (placed(name) && state_ == State::kDrain) return answer(false, "the run is about to end");
@@ -214,8 +225,10 @@ void Driving::take(const Evict& request) {
   }
   const std::vector<std::string> others = without(usable_nodes(true), {name});
   if (widest(slots_of(others)) == nullptr && policy_.replacement_s <= 0) {
-    return answer(false, fmt::format("{} cannot be spared: the other nodes have {} slots, and no width of the run fits on them", name,
-                                     slots_of(others)));
+    return answer(
+        false, fmt::format(
+                   "{} cannot be spared: the other nodes have {} slots, and no width of the run fits on them",
+                   name, slots_of(others)));
   }
   Fault seen{.source = Fault::Source::kOperator,
              .rank = is_rank ? std::stoll(request.target) : -1,
@@ -237,7 +250,8 @@ void Driving::take(const Drain& request) {
   commands_.push_back(Reply{Answer{true, "the ranks save and end"}});
   if (!ranks_run()) {
     if (state_ == State::kDrain) return;
-    const ExitCode code = std::max(committed_, ledger_.committed_step) >= 0 ? ExitCode::kPreemptedSaved : ExitCode::kPreemptedNotSaved;
+    const ExitCode code = std::max(committed_, ledger_.committed_step) >= 0 ? ExitCode::kPreemptedSaved
+                                                                            : ExitCode::kPreemptedNotSaved;
     return finish(State::kDone, code, fmt::format("stopped ({}) while no rank was training", request.reason));
   }
   stop_ranks(policy_.save_s, true, request.reason);
@@ -270,7 +284,8 @@ void Driving::take(const Suspected& suspected) { health(suspected.node, suspecte
 void Driving::take(const JournalProblem& problem) {
   emit(observe::Alarm{.kind = problem.text.empty() ? "journal_written" : "journal_not_written",
                       .message = problem.text.empty() ? "what waited for room is on disk" : problem.text});
-  say(problem.text.empty() ? "the journal can be written again" : "the journal cannot be written, training goes on: " + problem.text);
+  say(problem.text.empty() ? "the journal can be written again"
+                           : "the journal cannot be written, training goes on: " + problem.text);
 }
 
 // All nodes are told that the run is over.
@@ -286,7 +301,8 @@ void Driving::finish(State state, ExitCode code, const std::string& text, int64_
   record(RunEnded{.code = static_cast<int64_t>(code), .text = text});
   go(state, text);
   for (const auto& [name, node] : nodes_) {
-    if (node.connected) to(name, Release{.reason = text, .committed_step = code == ExitCode::kDone ? kEveryStep : committed_});
+    if (node.connected)
+      to(name, Release{.reason = text, .committed_step = code == ExitCode::kDone ? kEveryStep : committed_});
   }
   commands_.push_back(Finish{.code = code, .text = text, .rank = rank});
 }

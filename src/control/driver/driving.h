@@ -65,7 +65,9 @@ class Driving {
     // Age of each work of its background threads, when the beat came.
     std::map<std::string, double> background;
     std::optional<RankExited> exited;
-    bool training() const { return beat && beat->step >= 0 && beat->phase != "start" && beat->phase != "load"; }
+    bool training() const {
+      return beat && beat->step >= 0 && beat->phase != "start" && beat->phase != "load";
+    }
   };
   enum class Stopping { kNo, kNow, kSaving };
 
@@ -89,7 +91,9 @@ class Driving {
   void go(State state, const std::string& reason);
   void say(std::string text) { commands_.push_back(Say{std::move(text)}); }
   void emit(observe::EventBody body) { commands_.push_back(Emit{std::move(body)}); }
-  void to(const std::string& node, DriverMessage message) { commands_.push_back(ToNode{node, std::move(message)}); }
+  void to(const std::string& node, DriverMessage message) {
+    commands_.push_back(ToNode{node, std::move(message)});
+  }
   double in_state_s() const { return now_s_ - state_since_s_; }
   void finish(State state, ExitCode code, const std::string& text, int64_t rank = -1);
 
@@ -104,14 +108,16 @@ class Driving {
   std::string refusal(const std::string& name, const NodeHello& hello) const;
   void say_what_was_found(const NodeHello& hello);
   void tell_of_unknown_ranks(const std::string& name, const std::vector<RankBeat>& running);
-  void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended);
+  void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running,
+                      const std::vector<RankExited>& ended);
   void take_beat(const std::string& name, const RankBeat& beat);
   void take_end(const std::string& name, RankExited exited);
   void missing_ranks(const std::string& name, const NodeHello& hello, bool same_daemon);
   void silent_nodes();
   void lose(const std::string& name, const std::string& reason);
   void evict(const std::string& name, const std::string& reason);
-  void set_node(const std::string& name, const std::string& state, const std::string& reason, bool leaving = false);
+  void set_node(const std::string& name, const std::string& state, const std::string& reason,
+                bool leaving = false);
   void write_blocked();
   bool placed(const std::string& name) const;  // has ranks of this generation
   bool usable(const std::string& name) const;
@@ -171,7 +177,8 @@ class Driving {
   void begin_generation(const Width& width, std::vector<NodeRanks> placement);
   double waits_for_nodes_s() const;
   std::string why_nodes_are_missing() const;
-  std::vector<std::string> without(const std::vector<std::string>& names, const std::set<std::string>& gone) const;
+  std::vector<std::string> without(const std::vector<std::string>& names,
+                                   const std::set<std::string>& gone) const;
 
   RunPlan plan_;
   Policy policy_;

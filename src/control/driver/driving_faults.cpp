@@ -22,11 +22,13 @@ bool spares_state(const Fault& fault) {
   if (fault.source == Fault::Source::kNodeSilent || fault.source == Fault::Source::kNodeDied) return true;
   if (fault.source != Fault::Source::kExit) return false;
   const auto code = static_cast<ExitCode>(fault.status);
-  return fault.status > 128 || code == ExitCode::kCommunication || code == ExitCode::kInternal || code == ExitCode::kHang ||
-         code == ExitCode::kOutOfMemory;
+  return fault.status > 128 || code == ExitCode::kCommunication || code == ExitCode::kInternal ||
+         code == ExitCode::kHang || code == ExitCode::kOutOfMemory;
 }
 
-bool names_a_machine(const Fault& fault) { return fault.source != Fault::Source::kExit && fault.source != Fault::Source::kDeadline; }
+bool names_a_machine(const Fault& fault) {
+  return fault.source != Fault::Source::kExit && fault.source != Fault::Source::kDeadline;
+}
 
 }  // namespace
 
@@ -69,15 +71,21 @@ void Driving::stop_survivors(const Fault& fault) {
   if (!leave) return stop_ranks(policy_.stop_grace_s, false, fault.text);
   int64_t most = 0;
   for (const auto& [number, rank] : ranks_) most = std::max(most, rank.beat ? rank.beat->resident_bytes : 0);
-  stop_ranks(policy_.leave_s + static_cast<double>(most) / policy_.leave_bytes_per_second, false, fault.text, true);
+  stop_ranks(policy_.leave_s + static_cast<double>(most) / policy_.leave_bytes_per_second, false, fault.text,
+             true);
 }
 
 void Driving::health(const std::string& node, const HealthReport& report) {
   if (!ledger_.nodes.contains(node)) return;
-  Fault seen{.source = Fault::Source::kHealth, .rank = report.rank, .node = node, .device = report.device, .step = last_step_};
+  Fault seen{.source = Fault::Source::kHealth,
+             .rank = report.rank,
+             .node = node,
+             .device = report.device,
+             .step = last_step_};
   seen.kind = report.kind;
   seen.number = report.code;
-  seen.text = fmt::format("{} reports {}{}{}: {}", node, report.kind, report.code != 0 ? fmt::format(" {}", report.code) : "",
+  seen.text = fmt::format("{} reports {}{}{}: {}", node, report.kind,
+                          report.code != 0 ? fmt::format(" {}", report.code) : "",
                           report.device.empty() ? "" : " of " + report.device, report.text);
   Verdict verdict = classify(seen, ledger_, policy_, now_s_);
   if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart on the same node would not help
@@ -92,13 +100,15 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   }
   constexpr double kSame_s = 60;  // detectors repeat what they see
   const auto same = [&](const IncidentRecord& incident) {
-    return incident.fault() == verdict.fault && incident.node() == node && incident.opened.device == report.device;
+    return incident.fault() == verdict.fault && incident.node() == node &&
+           incident.opened.device == report.device;
   };
   if (verdict.fault != FaultClass::kNetwork && ledger_.count(now_s_, kSame_s, same) > 0) return;
   if (verdict.action == Action::kReplaceAtCheckpoint && ledger_.nodes.at(node).leaving) return;
   const int64_t id = open(seen, verdict, false);
   act(seen, verdict);
-  if (verdict.action == Action::kAlarm) emit(observe::Alarm{.kind = std::string(name_of(verdict.fault)), .message = seen.text});
+  if (verdict.action == Action::kAlarm)
+    emit(observe::Alarm{.kind = std::string(name_of(verdict.fault)), .message = seen.text});
   record(IncidentClosed{.id = id, .lost_steps = 0, .recovered = true, .recovered_milliseconds = 0});
   if (const IncidentRecord* incident = ledger_.open_incident(id)) emit(incident->report());
 }
@@ -125,13 +135,15 @@ void Driving::suspect_hang(const std::string& text, double overdue_s, const std:
 
 void Driving::suspect() {
   if (gathering_) {
-    const bool due = std::ranges::any_of(
-        ledger_.placement, [&](const NodeRanks& node) { return nodes_[node.node].connected && nodes_[node.node].evidence_due; });
+    const bool due = std::ranges::any_of(ledger_.placement, [&](const NodeRanks& node) {
+      return nodes_[node.node].connected && nodes_[node.node].evidence_due;
+    });
     if (due && now_s_ < gathering_until_s_) return;
     gathering_ = false;
     analysing_ = true;
     gathering_until_s_ = now_s_ + policy_.evidence_s;
-    commands_.push_back(AnalyseHang{.generation = ledger_.generation, .work = stuck_work_, .at_it = stuck_ranks()});
+    commands_.push_back(
+        AnalyseHang{.generation = ledger_.generation, .work = stuck_work_, .at_it = stuck_ranks()});
     return;
   }
   if (analysing_) {
@@ -148,17 +160,20 @@ void Driving::suspect() {
   judge();
 }
 
-// Stopped processes, as it was when the hang was noticed: meanwhile daemons were busy with evidence. Half of the time by which alone one is noticed.
+// Stopped processes, as it was when the hang was noticed: meanwhile daemons were busy with evidence. Half of
+// the time by which alone one is noticed.
 std::vector<int64_t> Driving::silent_ranks() const {
   std::vector<int64_t> silent;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
-    if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s / 2) silent.push_back(number);
+    if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s / 2)
+      silent.push_back(number);
   }
   return silent.size() < ranks_.size() ? silent : std::vector<int64_t>();
 }
 
-// Without a better analysis, and where all processes run: ranks that stand anywhere but in waiting; else those who are behind in a group's calls.
+// Without a better analysis, and where all processes run: ranks that stand anywhere but in waiting; else
+// those who are behind in a group's calls.
 std::vector<int64_t> Driving::outliers() const {
   std::vector<int64_t> standing, behind;
   std::map<std::string, int64_t> furthest;
@@ -170,7 +185,8 @@ std::vector<int64_t> Driving::outliers() const {
   }
   if (!standing.empty() && standing.size() < ranks_.size()) return standing;
   for (const auto& [number, rank] : ranks_) {
-    if (rank.state == Rank::State::kRunning && rank.beat && rank.beat->collective.sequence < furthest[rank.beat->collective.group])
+    if (rank.state == Rank::State::kRunning && rank.beat &&
+        rank.beat->collective.sequence < furthest[rank.beat->collective.group])
       behind.push_back(number);
   }
   return behind.size() * 2 < ranks_.size() ? behind : std::vector<int64_t>();
@@ -213,12 +229,14 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
       const auto stuck = rank.background.find(stuck_work_);
       seen.age_s = std::max(seen.age_s, stuck == rank.background.end() ? 0 : stuck->second);
     } else if (rank.beat) {
-      seen.age_s = std::max(seen.age_s, std::min(rank.beat->progress_age_s, rank.beat->phase_age_s + policy_.first_step_s));
+      seen.age_s = std::max(
+          seen.age_s, std::min(rank.beat->progress_age_s, rank.beat->phase_age_s + policy_.first_step_s));
     }
   }
   if (!stuck_work_.empty()) {
     seen.text = fmt::format("'{}' does not end{}{}{}", stuck_work_,
-                            suspects.empty() ? "" : fmt::format(" on rank {}", fmt::join(suspects, ", ")), text.empty() ? "" : ": ", text);
+                            suspects.empty() ? "" : fmt::format(" on rank {}", fmt::join(suspects, ", ")),
+                            text.empty() ? "" : ": ", text);
   } else if (seen.text.empty()) {
     seen.text = suspects.empty() ? std::string("all ranks wait, and nobody stands out")
                                  : fmt::format("all wait for rank {}", fmt::join(suspects, ", "));
@@ -233,12 +251,13 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
 Fault Driving::root_cause() const {
   Fault root = first_cause(faults_);
   if (!names_a_machine(root)) {
-    const auto machine =
-        std::ranges::find_if(faults_, [&](const Fault& fault) { return names_a_machine(fault) && fault.node == root.node; });
+    const auto machine = std::ranges::find_if(
+        faults_, [&](const Fault& fault) { return names_a_machine(fault) && fault.node == root.node; });
     if (machine != faults_.end()) root = *machine;
   }
   for (const Fault& other : faults_) {
-    const bool same = other.rank >= 0 && other.rank != root.rank && !root.trace.empty() && other.trace == root.trace && !is_victim(other);
+    const bool same = other.rank >= 0 && other.rank != root.rank && !root.trace.empty() &&
+                      other.trace == root.trace && !is_victim(other);
     if (same) root.ranks.push_back(other.rank);
   }
   return root;
@@ -248,13 +267,16 @@ void Driving::judge() {
   const Fault root = root_cause();
   const auto again = [&](const Fault& other) {
     return is_victim(other) || (other.rank == root.rank && other.node == root.node) ||
-           std::ranges::find(root.ranks, other.rank) != root.ranks.end() || (names_a_machine(root) && other.node == root.node);
+           std::ranges::find(root.ranks, other.rank) != root.ranks.end() ||
+           (names_a_machine(root) && other.node == root.node);
   };
   std::vector<Fault> others;
-  std::ranges::copy_if(faults_, std::back_inserter(others), [&](const Fault& other) { return !again(other); });
+  std::ranges::copy_if(faults_, std::back_inserter(others),
+                       [&](const Fault& other) { return !again(other); });
   faults_.clear();
   if (stop_at_last_call_) stop_ranks(policy_.stop_grace_s, false, root.text);
-  if (ledger_.search.active && !root.trace.empty() && root.trace == ledger_.search.trace) return probe_died(root);
+  if (ledger_.search.active && !root.trace.empty() && root.trace == ledger_.search.trace)
+    return probe_died(root);
   if (over_already(root)) return;
   Verdict verdict = classify(root, ledger_, policy_, now_s_);
   if (!pay(root, verdict)) return;
@@ -269,15 +291,17 @@ void Driving::judge() {
   const int64_t without_progress = ledger_.cycles;
   not_before_s_ = now_s_;
   if (without_progress > 1) {
-    not_before_s_ +=
-        std::min(policy_.back_off_most_s, policy_.back_off_s * std::exp2(static_cast<double>(std::min<int64_t>(without_progress - 2, 30))));
+    not_before_s_ += std::min(
+        policy_.back_off_most_s,
+        policy_.back_off_s * std::exp2(static_cast<double>(std::min<int64_t>(without_progress - 2, 30))));
   }
   if (verdict.action == Action::kSearchBatch) {
     record(begin_search(root.step, root.trace, plan_, ledger_.skipped));
-    say(fmt::format("ranks die of what they read after step {}: looking for the samples among {} to {}", root.step, ledger_.search.begin,
-                    ledger_.search.end - 1));
+    say(fmt::format("ranks die of what they read after step {}: looking for the samples among {} to {}",
+                    root.step, ledger_.search.begin, ledger_.search.end - 1));
   }
-  go(checking_.empty() ? State::kRepair : State::kDiagnose, fmt::format("{}: {}", name_of(verdict.fault), root.text));
+  go(checking_.empty() ? State::kRepair : State::kDiagnose,
+     fmt::format("{}: {}", name_of(verdict.fault), root.text));
 }
 
 // A fault after the last checkpoint loses nothing: a restart would do no more work. But a report of a machine
@@ -292,7 +316,8 @@ bool Driving::over_already(const Fault& root) {
   verdict.action = Action::kTolerate;
   verdict.why = "all steps are done and saved";
   open_incidents_.push_back(open(root, verdict, false));
-  finish(State::kDone, ExitCode::kDone, fmt::format("all {} steps are done and saved; behind them: {}", plan_.steps, root.text));
+  finish(State::kDone, ExitCode::kDone,
+         fmt::format("all {} steps are done and saved; behind them: {}", plan_.steps, root.text));
   return true;
 }
 
@@ -303,31 +328,43 @@ bool Driving::pay(const Fault& root, const Verdict& verdict) {
     last.action = action;
     last.why = why;
     open_incidents_.push_back(open(root, last, false));
-    finish(State::kFailed, code, fmt::format("{}: {}{}{}", name_of(verdict.fault), root.text, why.empty() ? "" : "; ", why), root.rank);
+    finish(State::kFailed, code,
+           fmt::format("{}: {}{}{}", name_of(verdict.fault), root.text, why.empty() ? "" : "; ", why),
+           root.rank);
     return false;
   };
-  const auto own_code = [&] { return root.status > 0 ? static_cast<ExitCode>(root.status) : ExitCode::kHang; };
+  const auto own_code = [&] {
+    return root.status > 0 ? static_cast<ExitCode>(root.status) : ExitCode::kHang;
+  };
   if (verdict.action == Action::kEnd) return end(verdict.code, verdict.why, Action::kEnd);
   if (policy_.restarts == 0) return end(own_code(), "no restarts were asked for", Action::kEnd);
   if (verdict.action == Action::kStop) return end(verdict.code, verdict.why, Action::kStop);
   if (ledger_.budget_left(now_s_, policy_) < 1) {
-    return end(ExitCode::kDoNotRestart,
-               fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600), Action::kStop);
+    return end(
+        ExitCode::kDoNotRestart,
+        fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600),
+        Action::kStop);
   }
   const bool progress = ledger_.committed_step > ledger_.committed_at_last_fault;
   // A disk may be full for an hour: the pauses grow meanwhile, and only the restart budget ends the run.
-  const bool program = (!names_a_machine(root) && verdict.fault != FaultClass::kStorage) || verdict.fault == FaultClass::kHang ||
-                       verdict.fault == FaultClass::kStuckWork || verdict.fault == FaultClass::kUserCode;
+  const bool program = (!names_a_machine(root) && verdict.fault != FaultClass::kStorage) ||
+                       verdict.fault == FaultClass::kHang || verdict.fault == FaultClass::kStuckWork ||
+                       verdict.fault == FaultClass::kUserCode;
   if (program && !progress && verdict.action != Action::kSearchBatch && !ledger_.search.active &&
       ledger_.cycles + 1 >= policy_.cycles_without_progress) {
     return end(ExitCode::kDoNotRestart,
-               fmt::format("{} faults without a newer checkpoint than step {}", ledger_.cycles + 1, ledger_.committed_step), Action::kStop);
+               fmt::format("{} faults without a newer checkpoint than step {}", ledger_.cycles + 1,
+                           ledger_.committed_step),
+               Action::kStop);
   }
   return true;
 }
 
 int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts) {
-  IncidentOpened opened{.id = ledger_.incident_count + 1, .generation = ledger_.generation, .rank = fault.rank, .step = fault.step};
+  IncidentOpened opened{.id = ledger_.incident_count + 1,
+                        .generation = ledger_.generation,
+                        .rank = fault.rank,
+                        .step = fault.step};
   opened.fault = std::string(name_of(verdict.fault));
   opened.node = fault.node;
   opened.device = fault.device;
@@ -344,8 +381,12 @@ int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts)
   opened.detected_milliseconds = fault.age_s * 1e3;
   if (fault.overdue_s) opened.overdue_milliseconds = *fault.overdue_s * 1e3;
   const int64_t id = opened.id;
-  IncidentDiagnosed diagnosed{
-      .id = id, .fault = opened.fault, .node = opened.node, .evidence = "", .action = opened.action, .rank = opened.rank};
+  IncidentDiagnosed diagnosed{.id = id,
+                              .fault = opened.fault,
+                              .node = opened.node,
+                              .evidence = "",
+                              .action = opened.action,
+                              .rank = opened.rank};
   diagnosed.suspects = opened.suspects;
   diagnosed.diagnosed_milliseconds = opened.waited_s * 1e3;
   say(fmt::format("fault {} ({}): {} -> {}", id, opened.fault, fault.text, opened.action));
@@ -357,9 +398,11 @@ int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts)
 // Another node has room for this node's ranks, and is not needed otherwise.
 bool Driving::replaceable(const std::string& name) const {
   int64_t needed = 0, free = 0;
-  for (const NodeRanks& node : ledger_.placement) needed += node.node == name ? static_cast<int64_t>(node.ranks.size()) : 0;
+  for (const NodeRanks& node : ledger_.placement)
+    needed += node.node == name ? static_cast<int64_t>(node.ranks.size()) : 0;
   for (const std::string& other : usable_nodes(true)) {
-    if (!placed(other) && !evicting_.contains(other) && !ledger_.nodes.at(other).leaving) free += nodes_.at(other).hello.slots;
+    if (!placed(other) && !evicting_.contains(other) && !ledger_.nodes.at(other).leaving)
+      free += nodes_.at(other).hello.slots;
   }
   for (const std::string& other : evicting_) {
     for (const NodeRanks& node : ledger_.placement)
@@ -395,7 +438,9 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
   }
   if (verdict.fault == FaultClass::kMachine) {
     if (!there_again) lose(name, fault.text);
-    const auto before = [&](const IncidentRecord& incident) { return incident.fault() == FaultClass::kMachine && incident.node() == name; };
+    const auto before = [&](const IncidentRecord& incident) {
+      return incident.fault() == FaultClass::kMachine && incident.node() == name;
+    };
     if (ledger_.count(now_s_, policy_.same_place_s, before) >= 1) {
       evicting_.insert(name);
       verdict.why = "the second time: it is not taken again";
@@ -416,7 +461,8 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
     evicting_.insert(name);
   } else {
     verdict.action = Action::kRestart;
-    verdict.why += verdict.why.empty() ? "no other node can take its place" : ", and no other node can take its place";
+    verdict.why +=
+        verdict.why.empty() ? "no other node can take its place" : ", and no other node can take its place";
   }
 }
 

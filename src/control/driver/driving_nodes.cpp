@@ -34,10 +34,11 @@ std::set<std::pair<int64_t, int64_t>> running_of(const std::vector<RankBeat>& be
 // The reason why a daemon may not join; empty: it may.
 std::string Driving::refusal(const std::string& name, const NodeHello& hello) const {
   if (hello.protocol != kProtocolVersion || hello.version != plan_.version) {
-    return fmt::format("version {} (protocol {}); this run is of version {} (protocol {})", brief(printable(hello.version), 40),
-                       hello.protocol, plan_.version, kProtocolVersion);
+    return fmt::format("version {} (protocol {}); this run is of version {} (protocol {})",
+                       brief(printable(hello.version), 40), hello.protocol, plan_.version, kProtocolVersion);
   }
-  if (hello.run != plan_.run) return fmt::format("it is of the run {}, this is {}", brief(printable(hello.run), 80), plan_.run);
+  if (hello.run != plan_.run)
+    return fmt::format("it is of the run {}, this is {}", brief(printable(hello.run), 80), plan_.run);
   if (hello.node != name || name.empty()) return "its messages are in another node's name";
   if (hello.slots < 1) return "it has no room for a rank";
   const auto other = nodes_.find(name);
@@ -53,8 +54,9 @@ std::string Driving::refusal(const std::string& name, const NodeHello& hello) co
     if (known == name && blocked()) return fmt::format("it was evicted: {}", record.reason);
     // Under another name, except where several nodes share a machine.
     if (known == name || record.host != hello.host || !blocked()) continue;
-    const bool shared = std::ranges::any_of(
-        ledger_.nodes, [&](const auto& node) { return node.second.host == hello.host && node.second.state != "evicted"; });
+    const bool shared = std::ranges::any_of(ledger_.nodes, [&](const auto& node) {
+      return node.second.host == hello.host && node.second.state != "evicted";
+    });
     if (!shared) return fmt::format("its machine was evicted as {}: {}", known, record.reason);
   }
   return "";
@@ -78,14 +80,20 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   node.heard_s = now_s_;
   node.running = running_of(hello.running);
   newest_seen_ = std::max(newest_seen_, hello.generation);
-  to(name, Welcome{.run = plan_.run, .generation = ledger_.generation, .beat_every_s = policy_.beat_every_s, .lease_s = policy_.lease_s});
+  to(name, Welcome{.run = plan_.run,
+                   .generation = ledger_.generation,
+                   .beat_every_s = policy_.beat_every_s,
+                   .lease_s = policy_.lease_s});
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end() && known->second.state == "evicted") node.returned = true;
-  if (known == ledger_.nodes.end() || (known->second.state != "active" && known->second.state != "spare")) set_node(name, "spare", "");
-  const bool old = std::ranges::any_of(hello.running, [&](const RankBeat& beat) { return beat.generation != ledger_.generation; });
+  if (known == ledger_.nodes.end() || (known->second.state != "active" && known->second.state != "spare"))
+    set_node(name, "spare", "");
+  const bool old = std::ranges::any_of(
+      hello.running, [&](const RankBeat& beat) { return beat.generation != ledger_.generation; });
   if (old || (!hello.running.empty() && !placed(name))) {
     if (ledger_.generation == 0) tell_of_unknown_ranks(name, hello.running);
-    to(name, StopRanks{.generation = std::max(hello.generation, ledger_.generation), .reason = "another generation runs"});
+    to(name, StopRanks{.generation = std::max(hello.generation, ledger_.generation),
+                       .reason = "another generation runs"});
   }
   if (!placed(name)) return;
   if (taken_up_) say_what_was_found(hello);
@@ -95,8 +103,8 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   missing_ranks(name, hello, same_daemon);
 }
 
-// This driver has no journal, or a lost one, and ends ranks that trained: their work since the last checkpoint is
-// done again, which nothing else would explain. One incident stands for all nodes.
+// This driver has no journal, or a lost one, and ends ranks that trained: their work since the last
+// checkpoint is done again, which nothing else would explain. One incident stands for all nodes.
 void Driving::tell_of_unknown_ranks(const std::string& name, const std::vector<RankBeat>& running) {
   std::vector<int64_t> ranks;
   int64_t step = -1, generation = 0;
@@ -106,8 +114,8 @@ void Driving::tell_of_unknown_ranks(const std::string& name, const std::vector<R
     generation = std::max(generation, beat.generation);
   }
   Fault seen{.source = Fault::Source::kDriver, .node = name, .step = step};
-  seen.text = fmt::format("the journal does not know generation {}: its ranks {} on {} are ended at step {}", generation,
-                          fmt::join(ranks, ", "), name, step);
+  seen.text = fmt::format("the journal does not know generation {}: its ranks {} on {} are ended at step {}",
+                          generation, fmt::join(ranks, ", "), name, step);
   if (!open_incidents_.empty()) return say(seen.text);
   fault_s_ = now_s_;
   open_incidents_.push_back(open(seen, classify(seen, ledger_, policy_, now_s_), false));
@@ -122,7 +130,8 @@ void Driving::say_what_was_found(const NodeHello& hello) {
     step = std::max(step, beat.step);
   }
   if (ranks.empty()) return;
-  say(fmt::format("found the ranks of {}, which went on without a driver: {}, at step {}", hello.node, fmt::join(ranks, ", "), step));
+  say(fmt::format("found the ranks of {}, which went on without a driver: {}, at step {}", hello.node,
+                  fmt::join(ranks, ", "), step));
 }
 
 void Driving::hear(const std::string& name, const NodeBeat& beat) {
@@ -149,7 +158,8 @@ void Driving::hear(const std::string& name, const Evidence& evidence) {
   if (evidence.generation == ledger_.generation && evidence.last) nodes_[name].evidence_due = false;
 }
 
-void Driving::learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended) {
+void Driving::learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running,
+                             const std::vector<RankExited>& ended) {
   for (const RankBeat& beat : running) take_beat(name, beat);
   for (const RankExited& exited : ended) take_end(name, exited);
 }
@@ -161,7 +171,11 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
   if (rank.state == Rank::State::kEnded || rank.state == Rank::State::kLost) return;
   rank.state = Rank::State::kRunning;
   if (rank.resumed_step < 0) rank.resumed_step = beat.resumed_step >= 0 ? beat.resumed_step : beat.step;
-  std::tuple progress{beat.step,           beat.micro_step, beat.collective.group, beat.collective.sequence, beat.task_phase.name,
+  std::tuple progress{beat.step,
+                      beat.micro_step,
+                      beat.collective.group,
+                      beat.collective.sequence,
+                      beat.task_phase.name,
                       beat.task_phase.done};
   if (rank.beat && progress != rank.progress) {
     if (rank.stood_in_task) {
@@ -183,7 +197,8 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
   }
   // The work has ended, and another of its kind may have begun.
   for (const auto& [work, age_s] : rank.background) {
-    if (const auto now = background.find(work); now == background.end() || now->second < age_s) time_outs_.saw_work(work, age_s);
+    if (const auto now = background.find(work); now == background.end() || now->second < age_s)
+      time_outs_.saw_work(work, age_s);
   }
   rank.background = std::move(background);
   rank.progress = std::move(progress);
@@ -200,13 +215,15 @@ void Driving::take_end(const std::string& name, RankExited exited) {
   rank.state = Rank::State::kEnded;
   rank.exited = exited;
   last_step_ = std::max(last_step_, exited.step);
-  if (state_ != State::kLoad && state_ != State::kTrain && state_ != State::kDrain && state_ != State::kSuspect && state_ != State::kRepair)
+  if (state_ != State::kLoad && state_ != State::kTrain && state_ != State::kDrain &&
+      state_ != State::kSuspect && state_ != State::kRepair)
     return;
   // A rank that was ended for another's failure may have failed before it: that is evidence.
   const bool failed_before = exited.stopped && state_ == State::kSuspect && exited.error.code != 0;
   if (failed_before) exited.status = exited.error.code;
   const auto code = static_cast<ExitCode>(exited.status);
-  const bool well = code == ExitCode::kDone || code == ExitCode::kPreemptedSaved || code == ExitCode::kPreemptedNotSaved;
+  const bool well =
+      code == ExitCode::kDone || code == ExitCode::kPreemptedSaved || code == ExitCode::kPreemptedNotSaved;
   if (well || (exited.stopped && stopping_ != Stopping::kNo && !failed_before)) return;
   Fault seen{.source = Fault::Source::kExit,
              .rank = exited.rank,
@@ -223,10 +240,13 @@ void Driving::take_end(const std::string& name, RankExited exited) {
   seen.failed_s = now_s_ - std::max(0.0, exited.error.age_s);
   seen.text = exited.status > 128
                   ? fmt::format("rank {} was ended by signal {}", exited.rank, exited.status - 128)
-                  : fmt::format("rank {} ended with exit code {} ({})", exited.rank, exited.status, longhaul::name_of(code));
+                  : fmt::format("rank {} ended with exit code {} ({})", exited.rank, exited.status,
+                                longhaul::name_of(code));
   if (exited.out_of_memory) seen.text += ", out of memory";
   constexpr int64_t kKilled = 128 + 9;  // a killed rank reports nothing itself: the end of its log is older
-  const std::string words = !exited.error.text.empty() ? exited.error.text : exited.status == kKilled ? "" : last_line_of(exited);
+  const std::string words = !exited.error.text.empty() ? exited.error.text
+                            : exited.status == kKilled ? ""
+                                                       : last_line_of(exited);
   if (!words.empty()) seen.text += ": " + brief(in_one_line(words), 400);
   fault(std::move(seen));
 }
@@ -244,7 +264,9 @@ void Driving::missing_ranks(const std::string& name, const NodeHello& hello, boo
     rank.state = Rank::State::kLost;
   }
   if (missing.empty() || (!ranks_run() && state_ != State::kDrain)) return;
-  Fault seen{.source = same_daemon ? Fault::Source::kDriver : Fault::Source::kNodeDied, .node = name, .step = last_step_};
+  Fault seen{.source = same_daemon ? Fault::Source::kDriver : Fault::Source::kNodeDied,
+             .node = name,
+             .step = last_step_};
   seen.text = fmt::format("{} came back without rank {}", name, fmt::join(missing, ", "));
   fault(std::move(seen));
 }
@@ -252,14 +274,21 @@ void Driving::missing_ranks(const std::string& name, const NodeHello& hello, boo
 void Driving::silent_nodes() {
   for (auto& [name, node] : nodes_) {
     const auto known = ledger_.nodes.find(name);
-    const bool counts = known != ledger_.nodes.end() && (known->second.state == "active" || known->second.state == "spare");
+    const bool counts =
+        known != ledger_.nodes.end() && (known->second.state == "active" || known->second.state == "spare");
     if (!counts || now_s_ - node.heard_s <= policy_.node_silent_s) continue;
     const std::string text = fmt::format("nothing was heard of {} for {:.0f} s", name, now_s_ - node.heard_s);
-    const bool had_ranks = placed(name) && (ranks_run() || state_ == State::kDrain || state_ == State::kSuspect);
+    const bool had_ranks =
+        placed(name) && (ranks_run() || state_ == State::kDrain || state_ == State::kSuspect);
     const double age_s = now_s_ - node.heard_s;
     lose(name, text);
     if (had_ranks)
-      fault({.source = Fault::Source::kNodeSilent, .node = name, .step = last_step_, .reachable = false, .text = text, .age_s = age_s});
+      fault({.source = Fault::Source::kNodeSilent,
+             .node = name,
+             .step = last_step_,
+             .reachable = false,
+             .text = text,
+             .age_s = age_s});
   }
 }
 
@@ -272,14 +301,16 @@ void Driving::lose(const std::string& name, const std::string& reason) {
   if (std::exchange(node.connected, false)) commands_.push_back(CloseConnection{name});
   node.checked = false;
   const auto known = ledger_.nodes.find(name);
-  if (known != ledger_.nodes.end() && known->second.state != "evicted" && known->second.state != "lost") set_node(name, "lost", reason);
+  if (known != ledger_.nodes.end() && known->second.state != "evicted" && known->second.state != "lost")
+    set_node(name, "lost", reason);
 }
 
 void Driving::evict(const std::string& name, const std::string& why) {
   set_node(name, "evicted", why);
   const NodeChanged& record = ledger_.nodes.at(name);
   const std::string& reason = record.reason;
-  if (nodes_[name].connected) to(name, Release{.reason = reason, .evicted = true, .committed_step = kEveryStep});
+  if (nodes_[name].connected)
+    to(name, Release{.reason = reason, .evicted = true, .committed_step = kEveryStep});
   commands_.push_back(ReleaseNode{name, record.host, reason});
   write_blocked();
   say(fmt::format("{} is not used any more: {}", name, reason));
@@ -289,9 +320,11 @@ void Driving::evict(const std::string& name, const std::string& why) {
   }
 }
 
-void Driving::set_node(const std::string& name, const std::string& state, const std::string& reason, bool leaving) {
+void Driving::set_node(const std::string& name, const std::string& state, const std::string& reason,
+                       bool leaving) {
   // A line for people; all observations, including stacks, are in the incident.
-  NodeChanged change{.node = name, .state = state, .reason = reason.substr(0, reason.find('\n')), .leaving = leaving};
+  NodeChanged change{
+      .node = name, .state = state, .reason = reason.substr(0, reason.find('\n')), .leaving = leaving};
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end()) {
     change.host = known->second.host;
@@ -322,7 +355,8 @@ void Driving::write_blocked() {
 }
 
 bool Driving::placed(const std::string& name) const {
-  return !fresh_ && std::ranges::any_of(ledger_.placement, [&](const NodeRanks& node) { return node.node == name; });
+  return !fresh_ &&
+         std::ranges::any_of(ledger_.placement, [&](const NodeRanks& node) { return node.node == name; });
 }
 
 bool Driving::usable(const std::string& name) const {
@@ -362,13 +396,16 @@ int64_t Driving::slots_of(const std::vector<std::string>& names) const {
 }
 
 const Width* Driving::widest(int64_t slots) const {
-  const auto found = std::ranges::find_if(plan_.widths, [&](const Width& width) { return width.ranks <= slots; });
+  const auto found =
+      std::ranges::find_if(plan_.widths, [&](const Width& width) { return width.ranks <= slots; });
   return found == plan_.widths.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> Driving::without(const std::vector<std::string>& names, const std::set<std::string>& gone) const {
+std::vector<std::string> Driving::without(const std::vector<std::string>& names,
+                                          const std::set<std::string>& gone) const {
   std::vector<std::string> left;
-  std::ranges::copy_if(names, std::back_inserter(left), [&](const std::string& name) { return !gone.contains(name); });
+  std::ranges::copy_if(names, std::back_inserter(left),
+                       [&](const std::string& name) { return !gone.contains(name); });
   return left;
 }
 

@@ -56,7 +56,9 @@ std::string why_failed(const std::optional<CheckResults>& results) {
   for (const CheckResult& check : results->checks) {
     if (!check.passed)
       return fmt::format("check {} failed: {}", check.name,
-                         check.text.empty() ? fmt::format("{:.4g} {}, limit {:.4g}", check.measured, check.unit, check.limit) : check.text);
+                         check.text.empty()
+                             ? fmt::format("{:.4g} {}, limit {:.4g}", check.measured, check.unit, check.limit)
+                             : check.text);
   }
   return "its bits are not those of the other nodes";
 }
@@ -69,13 +71,15 @@ void Driving::diagnose() {
   const auto there = [&](const std::string& name) { return nodes_[name].connected; };
   std::vector<std::string> present;
   std::ranges::copy_if(names, std::back_inserter(present), there);
-  const bool begun = std::ranges::any_of(present, [&](const std::string& name) { return nodes_[name].check != 0; });
+  const bool begun =
+      std::ranges::any_of(present, [&](const std::string& name) { return nodes_[name].check != 0; });
   if (!begun && !present.empty()) {
     if (!all_ended() && in_state_s() <= policy_.gone_s) return;
     return start_checks("stop_time", policy_.stop_time_s - 30, present);
   }
-  const bool all =
-      std::ranges::all_of(present, [&](const std::string& name) { return nodes_[name].results.has_value() || nodes_[name].check == 0; });
+  const bool all = std::ranges::all_of(present, [&](const std::string& name) {
+    return nodes_[name].results.has_value() || nodes_[name].check == 0;
+  });
   if (!all && in_state_s() <= policy_.gone_s + policy_.stop_time_s) return;
   const std::vector<std::string> failed = failed_checks(present);
   for (const std::string& name : failed) evicting_.insert(name);
@@ -91,7 +95,8 @@ void Driving::diagnose() {
   }
   for (const std::string& name : names) nodes_[name].check = 0;
   checking_.clear();
-  go(State::kRepair, failed.empty() ? "all checks passed" : fmt::format("{} failed checks", fmt::join(failed, ", ")));
+  go(State::kRepair,
+     failed.empty() ? "all checks passed" : fmt::format("{} failed checks", fmt::join(failed, ", ")));
 }
 
 // Ranks end first, then nodes that should leave; then comes the pause.
@@ -102,15 +107,19 @@ void Driving::repair() {
     for (const auto& [number, rank] : ranks_) {
       if (rank.state != Rank::State::kEnded && rank.state != Rank::State::kLost) evicting_.insert(rank.node);
     }
-    for (const std::string& name : evicting_) say(fmt::format("ranks of {} could not be ended in {:.0f} s", name, patience_s));
+    for (const std::string& name : evicting_)
+      say(fmt::format("ranks of {} could not be ended in {:.0f} s", name, patience_s));
     for (auto& [number, rank] : ranks_) {
       if (rank.state != Rank::State::kEnded) rank.state = Rank::State::kLost;
     }
   }
-  const auto finished = [](const auto& rank) { return rank.second.exited && rank.second.exited->status == 0; };
+  const auto finished = [](const auto& rank) {
+    return rank.second.exited && rank.second.exited->status == 0;
+  };
   if (planned_ && stopping_ == Stopping::kSaving && !ranks_.empty() && std::ranges::all_of(ranks_, finished))
     return finish(State::kDone, ExitCode::kDone, "all steps are done");
-  expecting_nodes_ = expecting_nodes_ || !restarting_.empty() || (!evicting_.empty() && policy_.replacement_s > 0);
+  expecting_nodes_ =
+      expecting_nodes_ || !restarting_.empty() || (!evicting_.empty() && policy_.replacement_s > 0);
   for (const std::string& name : std::exchange(evicting_, {})) {
     evict(name, ledger_.nodes.at(name).reason.empty() ? ledger_.state_reason : ledger_.nodes.at(name).reason);
     if (policy_.replacement_s <= 0) continue;
@@ -130,8 +139,8 @@ double Driving::waits_for_nodes_s() const {
   double wait_s = expecting_nodes_ ? std::max(policy_.rejoin_s, policy_.replacement_s) : 0;
   for (const auto& [name, node] : nodes_) {
     const auto record = ledger_.nodes.find(name);
-    const bool may_come =
-        !node.connected && record != ledger_.nodes.end() && (record->second.state == "active" || record->second.state == "spare");
+    const bool may_come = !node.connected && record != ledger_.nodes.end() &&
+                          (record->second.state == "active" || record->second.state == "spare");
     if (may_come) wait_s = std::max(wait_s, policy_.node_silent_s);
   }
   return wait_s;
@@ -149,13 +158,15 @@ std::string Driving::why_nodes_are_missing() const {
 void Driving::rendezvous() {
   if (now_s_ < not_before_s_) return;
   int64_t regular = 0;  // those that have connected, whatever their state is now
-  for (const auto& [name, record] : ledger_.nodes) regular += nodes_.contains(name) && !nodes_.at(name).hello.spare ? 1 : 0;
+  for (const auto& [name, record] : ledger_.nodes)
+    regular += nodes_.contains(name) && !nodes_.at(name).hello.spare ? 1 : 0;
   const bool spares = !fresh_ || regular >= plan_.nodes || in_state_s() > policy_.join_s;
   const std::vector<std::string> names = usable_nodes(spares);
   // A node that was away may have ranks of an old generation: these are ended first.
   for (const std::string& name : names) {
     if (nodes_.at(name).running.empty()) continue;
-    if (in_state_s() > policy_.gone_s) evict(name, fmt::format("its ranks could not be ended in {:.0f} s", policy_.gone_s));
+    if (in_state_s() > policy_.gone_s)
+      evict(name, fmt::format("its ranks could not be ended in {:.0f} s", policy_.gone_s));
     return;
   }
   const Width* width = widest(slots_of(names));
@@ -163,16 +174,18 @@ void Driving::rendezvous() {
     if (in_state_s() <= waits_for_nodes_s()) return;
     if (width == nullptr) {
       if (in_state_s() <= policy_.join_s) return;
-      return finish(State::kFailed, ExitCode::kCommunication,
-                    fmt::format("nodes for {} ranks did not come in {:.0f} s: {} slots are there{}", plan_.widths.back().ranks,
-                                policy_.join_s, slots_of(names), why_nodes_are_missing()));
+      return finish(
+          State::kFailed, ExitCode::kCommunication,
+          fmt::format("nodes for {} ranks did not come in {:.0f} s: {} slots are there{}",
+                      plan_.widths.back().ranks, policy_.join_s, slots_of(names), why_nodes_are_missing()));
     }
   }
   std::vector<Place> places;
   for (const std::string& name : names) places.push_back({name, nodes_.at(name).hello.slots});
   std::optional<std::vector<NodeRanks>> placement =
       place_ranks(width->ranks, places, fresh_ ? std::vector<NodeRanks>() : ledger_.placement);
-  LONGHAUL_ASSERT(placement.has_value(), "{} ranks fit on {} slots and cannot be placed", width->ranks, slots_of(names));
+  LONGHAUL_ASSERT(placement.has_value(), "{} ranks fit on {} slots and cannot be placed", width->ranks,
+                  slots_of(names));
   const auto unchecked = [&](const std::string& name) {
     const Node& node = nodes_.at(name);
     return !node.checked && (policy_.preflight || node.returned);
@@ -184,7 +197,8 @@ void Driving::rendezvous() {
     return go(State::kCheck, fmt::format("checking {}", fmt::join(checked, ", ")));
   }
   if (width->ranks < plan_.ranks())
-    say(fmt::format("there is room for {} of {} ranks: going on with fewer replicas, the same batch", width->ranks, plan_.ranks()));
+    say(fmt::format("there is room for {} of {} ranks: going on with fewer replicas, the same batch",
+                    width->ranks, plan_.ranks()));
   begin_generation(*width, std::move(*placement));
 }
 
@@ -193,7 +207,8 @@ void Driving::check() {
   for (const auto& [name, node] : nodes_) {
     if (node.check != 0 && usable(name)) checked.push_back(name);
   }
-  const bool all = std::ranges::all_of(checked, [&](const std::string& name) { return nodes_.at(name).results.has_value(); });
+  const bool all = std::ranges::all_of(
+      checked, [&](const std::string& name) { return nodes_.at(name).results.has_value(); });
   if (!all && in_state_s() <= policy_.check_s) return;
   const std::vector<std::string> failed = failed_checks(checked);
   for (const std::string& name : checked) {
@@ -201,19 +216,23 @@ void Driving::check() {
     nodes_.at(name).checked = true;
   }
   for (const std::string& name : failed) {
-    Fault seen{.source = Fault::Source::kCheck, .node = name, .text = fmt::format("{}: {}", name, why_failed(nodes_.at(name).results))};
+    Fault seen{.source = Fault::Source::kCheck,
+               .node = name,
+               .text = fmt::format("{}: {}", name, why_failed(nodes_.at(name).results))};
     Verdict verdict = classify(seen, ledger_, policy_, now_s_);
     open_incidents_.push_back(open(seen, verdict, false));
     evict(name, seen.text);
   }
-  go(State::kRendezvous, failed.empty() ? "all checks passed" : fmt::format("{} failed checks", fmt::join(failed, ", ")));
+  go(State::kRendezvous,
+     failed.empty() ? "all checks passed" : fmt::format("{} failed checks", fmt::join(failed, ", ")));
 }
 
 void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placement) {
   const int64_t generation = std::max(ledger_.generation, newest_seen_) + 1;
   const bool planned = planned_;
   width_ = &width;
-  record(GenerationBegan{.generation = generation, .world = width.ranks, .placement = placement, .planned = planned});
+  record(GenerationBegan{
+      .generation = generation, .world = width.ranks, .placement = placement, .planned = planned});
   fresh_ = false;
   ranks_.clear();
   for (const NodeRanks& node : ledger_.placement) {
@@ -235,8 +254,11 @@ void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placem
   time_outs_ = ProgressTimeOuts(policy_, ledger_.longest_s);
   const SearchChanged& search = ledger_.search;
   if (!ledger_.skipped.empty() || search.active || wrote_skip_) {
-    WriteSkip skip{.ranges = joined(ledger_.skipped), .reason = fmt::format("{}", fmt::join(ledger_.skip_reasons, "; ")), .probe = {}};
-    if (search.active && search.skipped_begin < search.skipped_end) skip.probe = {search.skipped_begin, search.skipped_end};
+    WriteSkip skip{.ranges = joined(ledger_.skipped),
+                   .reason = fmt::format("{}", fmt::join(ledger_.skip_reasons, "; ")),
+                   .probe = {}};
+    if (search.active && search.skipped_begin < search.skipped_end)
+      skip.probe = {search.skipped_begin, search.skipped_end};
     commands_.push_back(std::move(skip));
     wrote_skip_ = true;
   }
@@ -247,14 +269,15 @@ void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placem
                    .master_address = first.address,
                    .master_port = first.free_port,
                    .overrides = width.overrides};
-  if (search.active) start.overrides.insert(start.overrides.end(), plan_.probe_overrides.begin(), plan_.probe_overrides.end());
+  if (search.active)
+    start.overrides.insert(start.overrides.end(), plan_.probe_overrides.begin(), plan_.probe_overrides.end());
   for (const NodeRanks& node : placement) {
     start.ranks = node.ranks;
     to(node.node, start);
     ++start.node_rank;
   }
-  go(State::kLoad,
-     fmt::format("generation {}: {} ranks on {} node{}", generation, width.ranks, placement.size(), placement.size() == 1 ? "" : "s"));
+  go(State::kLoad, fmt::format("generation {}: {} ranks on {} node{}", generation, width.ranks,
+                               placement.size(), placement.size() == 1 ? "" : "s"));
 }
 
 }  // namespace longhaul::control

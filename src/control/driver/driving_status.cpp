@@ -39,7 +39,8 @@ nlohmann::ordered_json Driving::status(double now_s) const {
   json["state_reason"] = ledger_.state_reason;
   json["state_seconds"] = now_s - state_since_s_;
   json["generation"] = ledger_.generation;
-  json["newest_generation"] = std::max(ledger_.generation, newest_seen_);  // for a driver whose journal is lost
+  // for a driver whose journal is lost
+  json["newest_generation"] = std::max(ledger_.generation, newest_seen_);
   json["step"] = std::max<int64_t>(0, std::max(least_step(), ledger_.resumed_step));
   json["steps"] = plan_.steps;
   json["started_wall_time"] = ledger_.began_s;
@@ -59,15 +60,17 @@ nlohmann::ordered_json Driving::status(double now_s) const {
   for (const auto& [name, record] : ledger_.nodes) {
     const auto node = nodes_.find(name);
     const bool known = node != nodes_.end();
-    json["nodes"].push_back({{"node", name},
-                             {"host", record.host},
-                             {"pid", known ? node->second.hello.pid : 0},
-                             {"state", record.state},
-                             {"last_beat_age_s", known ? now_s - node->second.heard_s : now_s - ledger_.began_s},
-                             {"reason", record.reason},
-                             {"slots", record.slots},
-                             {"leaving", record.leaving}});
-    if (known && !node->second.machine.empty()) json["nodes"].back()["machine"] = rounded(node->second.machine);
+    json["nodes"].push_back(
+        {{"node", name},
+         {"host", record.host},
+         {"pid", known ? node->second.hello.pid : 0},
+         {"state", record.state},
+         {"last_beat_age_s", known ? now_s - node->second.heard_s : now_s - ledger_.began_s},
+         {"reason", record.reason},
+         {"slots", record.slots},
+         {"leaving", record.leaving}});
+    if (known && !node->second.machine.empty())
+      json["nodes"].back()["machine"] = rounded(node->second.machine);
   }
 
   json["ranks"] = nlohmann::ordered_json::array();
@@ -102,7 +105,8 @@ nlohmann::ordered_json Driving::status(double now_s) const {
   constexpr size_t kMost = 50;
   json["incidents"] = nlohmann::ordered_json::array();
   const size_t first = ledger_.incidents.size() > kMost ? ledger_.incidents.size() - kMost : 0;
-  for (size_t i = first; i < ledger_.incidents.size(); ++i) json["incidents"].push_back(incident_json(ledger_.incidents[i]));
+  for (size_t i = first; i < ledger_.incidents.size(); ++i)
+    json["incidents"].push_back(incident_json(ledger_.incidents[i]));
   return json;
 }
 

@@ -31,13 +31,15 @@ int64_t Driving::least_step() const {
 }
 
 bool Driving::all_ended() const {
-  return std::ranges::all_of(
-      ranks_, [](const auto& rank) { return rank.second.state == Rank::State::kEnded || rank.second.state == Rank::State::kLost; });
+  return std::ranges::all_of(ranks_, [](const auto& rank) {
+    return rank.second.state == Rank::State::kEnded || rank.second.state == Rank::State::kLost;
+  });
 }
 
 // Reports that ranks have loaded, that the first step is done, and how far they are.
 void Driving::watch_steps() {
-  if (state_ == State::kLoad && std::ranges::all_of(ranks_, [](const auto& rank) { return rank.second.training(); })) {
+  if (state_ == State::kLoad &&
+      std::ranges::all_of(ranks_, [](const auto& rank) { return rank.second.training(); })) {
     int64_t step = INT64_MAX;
     for (const auto& [number, rank] : ranks_) step = std::min(step, rank.resumed_step);
     record(GenerationResumed{.generation = ledger_.generation, .step = step});
@@ -61,19 +63,23 @@ void Driving::recovered() {
   for (const int64_t id : open_incidents_) {
     const IncidentRecord* incident = ledger_.open_incident(id);
     if (incident == nullptr) continue;
-    record(
-        IncidentClosed{.id = id, .lost_steps = lost, .recovered = true, .recovered_milliseconds = (now_s_ - incident->noticed_s()) * 1e3});
+    record(IncidentClosed{.id = id,
+                          .lost_steps = lost,
+                          .recovered = true,
+                          .recovered_milliseconds = (now_s_ - incident->noticed_s()) * 1e3});
     emit(incident->report());
   }
   if (!open_incidents_.empty()) {
-    say(fmt::format("generation {} trains on from step {}, {} step{} done again, {:.1f} s after the fault was noticed", ledger_.generation,
-                    ledger_.resumed_step, lost, lost == 1 ? "" : "s", now_s_ - fault_s_));
+    say(fmt::format(
+        "generation {} trains on from step {}, {} step{} done again, {:.1f} s after the fault was noticed",
+        ledger_.generation, ledger_.resumed_step, lost, lost == 1 ? "" : "s", now_s_ - fault_s_));
   }
   open_incidents_.clear();
 }
 
 double Driving::limit_s(const Rank& rank) const {
-  if (rank.beat->in_task()) return time_outs_.task_limit_s(rank.beat->task_phase.name, rank.beat->task_phase.allowed_s);
+  if (rank.beat->in_task())
+    return time_outs_.task_limit_s(rank.beat->task_phase.name, rank.beat->task_phase.allowed_s);
   const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
   return time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
 }
@@ -99,7 +105,8 @@ bool Driving::watch_progress() {
   if (!first_step_done_) excuse_task_phases();
   const double first_s = now_s_ - ledger_.generation_since_s - held_up_s_ - task_s_;
   if (!first_step_done_ && first_s > policy_.first_step_s) {
-    suspect_hang(fmt::format("no step was done {:.0f} s after the start", first_s), first_s - policy_.first_step_s);
+    suspect_hang(fmt::format("no step was done {:.0f} s after the start", first_s),
+                 first_s - policy_.first_step_s);
     return true;
   }
   bool beyond = false, excused = false;
@@ -111,7 +118,8 @@ bool Driving::watch_progress() {
     const double since_s = now_s_ - rank.beat_s;
     if (since_s > 3 * policy_.beat_every_s) continue;  // the daemon is silent, not the rank
     if (const double silent_s = rank.beat->beat_age_s + since_s; silent_s > policy_.rank_silent_s) {
-      suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, silent_s), silent_s - policy_.rank_silent_s);
+      suspect_hang(fmt::format("the process of rank {} gave no sign for {:.0f} s", number, silent_s),
+                   silent_s - policy_.rank_silent_s);
       return true;
     }
     if (watch_background(number, rank, since_s)) return true;
@@ -140,7 +148,8 @@ bool Driving::watch_background(int64_t number, const Rank& rank, double since_s)
   for (const BackgroundBeat& work : rank.beat->background) {
     const double age_s = work.age_s + since_s, limit_s = time_outs_.work_limit_s(work.name, work.allowed_s);
     if (age_s <= limit_s) continue;
-    suspect_hang(fmt::format("'{}' of rank {} goes on for {:.0f} s, more than {:.0f} s", work.name, number, age_s, limit_s),
+    suspect_hang(fmt::format("'{}' of rank {} goes on for {:.0f} s, more than {:.0f} s", work.name, number,
+                             age_s, limit_s),
                  age_s - limit_s, work.name);
     return true;
   }
@@ -170,7 +179,8 @@ void Driving::watch_plans() {
 
 void Driving::watch_end() {
   const auto well = [](const auto& rank) {
-    return rank.second.state == Rank::State::kEnded && rank.second.exited && ended_well(rank.second.exited->status);
+    return rank.second.state == Rank::State::kEnded && rank.second.exited &&
+           ended_well(rank.second.exited->status);
   };
   if (ranks_.empty() || std::ranges::none_of(ranks_, well)) return;
   if (ledger_.search.active) return search_on(false);  // a probe is not the run's end
@@ -183,7 +193,9 @@ void Driving::drain() {
   if (!all_ended()) {
     const double patience_s = draining_ ? policy_.save_s + policy_.gone_s : policy_.end_s;
     if (in_state_s() <= patience_s) return;
-    if (draining_) return finish(State::kDone, ExitCode::kPreemptedNotSaved, "the ranks did not end in time; they were ended");
+    if (draining_)
+      return finish(State::kDone, ExitCode::kPreemptedNotSaved,
+                    "the ranks did not end in time; they were ended");
     return fault({.source = Fault::Source::kDeadline,
                   .step = last_step_,
                   .text = fmt::format("ranks go on {:.0f} s after others have ended", in_state_s())});
@@ -218,13 +230,16 @@ void Driving::end_generation() {
   if (!generation_open_) return;
   generation_open_ = false;
   time_.stopped();
-  record(GenerationEnded{
-      .generation = ledger_.generation, .step = last_step_, .productive_s = time_.productive_s(), .longest_s = time_outs_.seen()});
+  record(GenerationEnded{.generation = ledger_.generation,
+                         .step = last_step_,
+                         .productive_s = time_.productive_s(),
+                         .longest_s = time_outs_.seen()});
 }
 
 void Driving::stop_ranks(double grace_s, bool save, const std::string& reason, bool leave) {
   stopping_ = save ? Stopping::kSaving : Stopping::kNow;
-  last_stop_ = {.generation = ledger_.generation, .grace_s = grace_s, .save = save, .reason = reason, .leave = leave};
+  last_stop_ = {
+      .generation = ledger_.generation, .grace_s = grace_s, .save = save, .reason = reason, .leave = leave};
   for (const NodeRanks& node : ledger_.placement) {
     if (nodes_[node.node].connected) to(node.node, last_stop_);
   }

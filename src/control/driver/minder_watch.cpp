@@ -29,7 +29,8 @@ void set_classes(detect::Pull& pull, const std::vector<MinderPeer>& peers) {
   pull.classes.clear();
   pull.class_of.assign(pull.machines.size(), 0);
   for (size_t m = 0; m < pull.machines.size(); ++m) {
-    const auto peer = std::ranges::find_if(peers, [&](const MinderPeer& one) { return is_machine_of(pull.machines[m], one); });
+    const auto peer = std::ranges::find_if(
+        peers, [&](const MinderPeer& one) { return is_machine_of(pull.machines[m], one); });
     const std::string likes = peer == peers.end() ? "without ranks" : peer->likes;
     const auto known = std::ranges::find(pull.classes, likes);
     pull.class_of[m] = static_cast<int32_t>(known - pull.classes.begin());
@@ -55,15 +56,18 @@ struct MinderWatch::State {
 
 MinderWatch::State::State(MinderOptions given)
     : options(std::move(given)),
-      follower(options.models, {.variant = options.variant, .agreement_from = kAgreementFrom}, [this](std::optional<double> from_s) {
-        detect::RunTime time{.now_s = wall_time_s()};
-        time.seconds = detect::DetectOptions().pull_s;
-        if (from_s) time.seconds = std::clamp<int64_t>(static_cast<int64_t>(time.now_s - *from_s) + 1, 1, detect::kRingSeconds);
-        detect::RunSamples samples =
-            detect::read_run_samples(options.run_folder, options.models.metrics, {.limits = options.models.limits}, time);
-        set_classes(samples.pull, peers);
-        return samples;
-      }) {}
+      follower(options.models, {.variant = options.variant, .agreement_from = kAgreementFrom},
+               [this](std::optional<double> from_s) {
+                 detect::RunTime time{.now_s = wall_time_s()};
+                 time.seconds = detect::DetectOptions().pull_s;
+                 if (from_s)
+                   time.seconds = std::clamp<int64_t>(static_cast<int64_t>(time.now_s - *from_s) + 1, 1,
+                                                      detect::kRingSeconds);
+                 detect::RunSamples samples = detect::read_run_samples(
+                     options.run_folder, options.models.metrics, {.limits = options.models.limits}, time);
+                 set_classes(samples.pull, peers);
+                 return samples;
+               }) {}
 
 void MinderWatch::State::look() {
   std::vector<MinderAlert> alerts;
@@ -75,12 +79,14 @@ void MinderWatch::State::look() {
     for (const std::string& remark : news.remarks) say(remark);
     for (const detect::Alert& alert : news.alerts) {
       if (alert.metric == detect::kNoData) continue;  // silent nodes are known from heartbeats
-      const auto peer = std::ranges::find_if(peers, [&](const MinderPeer& one) { return is_machine_of(alert.machine, one); });
+      const auto peer = std::ranges::find_if(
+          peers, [&](const MinderPeer& one) { return is_machine_of(alert.machine, one); });
       if (peer == peers.end()) continue;
-      alerts.push_back({.node = peer->node,
-                        .metric = alert.metric,
-                        .text = fmt::format("its {} has stood apart from that of its like for {:.0f} s (score {:.2f})", alert.metric,
-                                            alert.raised_s - alert.first_s, alert.score)});
+      alerts.push_back(
+          {.node = peer->node,
+           .metric = alert.metric,
+           .text = fmt::format("its {} has stood apart from that of its like for {:.0f} s (score {:.2f})",
+                               alert.metric, alert.raised_s - alert.first_s, alert.score)});
     }
   } catch (const std::exception& error) {
     const Error* own = dynamic_cast<const Error*>(&error);

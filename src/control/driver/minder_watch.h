@@ -2,7 +2,8 @@
 // made for a driver whose loop must not wait: a thread of its own reads and compares the samples. A machine
 // that differs from its peers for minutes is suspected, as a straggler is.
 //
-//   MinderWatch minder({.run_folder = run, .models = detect::untrained_models(), .variant = detect::Variant::kMean});
+//   MinderWatch minder({.run_folder = run, .models = detect::untrained_models(),
+//       .variant = detect::Variant::kMean});
 //   minder.look(peers);                                         // now and then: the nodes of this generation
 //   for (const MinderAlert& alert : minder.alerts()) …          // results of earlier looks
 //

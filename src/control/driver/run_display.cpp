@@ -18,7 +18,10 @@ constexpr int64_t kHistory_bytes = 4 << 20;
 
 RunDisplay::RunDisplay(const std::filesystem::path& run_folder, int64_t log_every)
     : tail_(run_folder, "events.jsonl", kHistory_bytes),
-      terminal_({.stream = stdout, .colours = colours_wanted(stdout), .alarm_colours = colours_wanted(stderr), .log_every = log_every}) {}
+      terminal_({.stream = stdout,
+                 .colours = colours_wanted(stdout),
+                 .alarm_colours = colours_wanted(stderr),
+                 .log_every = log_every}) {}
 
 void RunDisplay::poll(bool shows) {
   const bool now = shows && !first_;
@@ -39,7 +42,8 @@ void RunDisplay::take(std::string_view line, bool shows) {
     terminal_.on(*event);
     has_shown_ = has_shown_ || shows;
   } catch (const Error& error) {
-    if (!std::exchange(told_, true)) log_warning("driver: steps are not shown from here on: {}", error.fields().found);
+    if (!std::exchange(told_, true))
+      log_warning("driver: steps are not shown from here on: {}", error.fields().found);
   }
 }
 

@@ -19,19 +19,23 @@ void SlowRanks::see(const std::string& node, const RankBeat& beat) {
   }
   nodes_[beat.rank] = node;
   if (beat.step < 1 || beat.step == beat.resumed_step || beat.phase_seconds.empty()) return;
-  const auto seconds = [&](const char* phase) { return observe::metric(beat.phase_seconds, phase).value_or(0); };
-  by_step_[beat.step][beat.rank] = {.seconds = beat.step_seconds,
-                                    .times = {.compute_s = seconds("forward") + seconds("backward") + seconds("optimizer"),
-                                              .data_s = seconds("data"),
-                                              .wait_s = seconds("communication"),
-                                              .work = {}}};
+  const auto seconds = [&](const char* phase) {
+    return observe::metric(beat.phase_seconds, phase).value_or(0);
+  };
+  by_step_[beat.step][beat.rank] = {
+      .seconds = beat.step_seconds,
+      .times = {.compute_s = seconds("forward") + seconds("backward") + seconds("optimizer"),
+                .data_s = seconds("data"),
+                .wait_s = seconds("communication"),
+                .work = {}}};
   while (by_step_.size() > kSteps) by_step_.erase(by_step_.begin());
 }
 
 detect::StepTimes SlowRanks::times() const {
   detect::StepTimes times;
   const auto ranks = static_cast<int64_t>(nodes_.size()), a_stage = std::max<int64_t>(1, ranks / stages_);
-  for (const auto& [rank, node] : nodes_) times.ranks.push_back({.rank = rank, .host = node, .peers = rank / a_stage});
+  for (const auto& [rank, node] : nodes_)
+    times.ranks.push_back({.rank = rank, .host = node, .peers = rank / a_stage});
   for (const auto& [number, told] : by_step_) {
     if (told.size() != nodes_.size()) continue;
     detect::TimedStep& step = times.steps.emplace_back();
@@ -56,8 +60,8 @@ std::vector<SlowRank> SlowRanks::look() {
     const auto [lost, first] = lost_s_.try_emplace(each.rank, 0);
     lost->second += each.lost_s * static_cast<double>(newest - since);
     found.push_back({each.rank, nodes_.at(each.rank),
-                     fmt::format("rank {} computes {:.0f} % longer than its peers, in {:.0f} % of the steps", each.rank, 100 * each.slower,
-                                 100 * each.steps),
+                     fmt::format("rank {} computes {:.0f} % longer than its peers, in {:.0f} % of the steps",
+                                 each.rank, 100 * each.slower, 100 * each.steps),
                      first, lost->second});
   }
   return found;

@@ -41,7 +41,8 @@ double ProgressTimeOuts::work_limit_s(const std::string& work, double allowed_s)
 double ProgressTimeOuts::task_limit_s(const std::string& phase, double allowed_s) const {
   const std::optional<double> longest = longest_s(kTask + phase);
   const double unseen_s = allowed_s > 0 ? allowed_s : policy_.first_step_s;
-  return std::max({policy_.progress_floor_s, allowed_s, longest ? policy_.progress_factor * *longest : unseen_s});
+  return std::max(
+      {policy_.progress_floor_s, allowed_s, longest ? policy_.progress_factor * *longest : unseen_s});
 }
 
 }  // namespace longhaul::control

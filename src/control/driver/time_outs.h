@@ -5,9 +5,10 @@
 // the limit of a first step until they have been seen; the time between two steps has the floor, even if few
 // steps were seen. A phase that the task names (observe/trace/task_phase.h) has, until it was seen to end or
 // to progress, the limit that the task states, or else that of a first step; afterwards a factor times the
-// longest interval without progress, and never less than the task states. Only intervals that ended count, so that a hang does not raise the limit. Work of a rank's
-// background threads (base/threads/background_work.h) has times of its own; until one of a kind was seen to
-// end, the limit is the one that the work itself states.
+// longest interval without progress, and never less than the task states. Only intervals that ended count, so
+// that a hang does not raise the limit. Work of a rank's background threads (base/threads/background_work.h)
+// has times of its own; until one of a kind was seen to end, the limit is the one that the work itself
+// states.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,8 @@ namespace longhaul::control {
 
 class ProgressTimeOuts {
  public:
-  ProgressTimeOuts(const Policy& policy, observe::Metrics known) : policy_(policy), known_(std::move(known)) {}
+  ProgressTimeOuts(const Policy& policy, observe::Metrics known)
+      : policy_(policy), known_(std::move(known)) {}
 
   // The phase of rank 0 after the last step: a sample, a report.
   static constexpr const char* kBehindLastStep = "idle behind the last step";

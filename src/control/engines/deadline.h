@@ -12,7 +12,8 @@ namespace longhaul::control {
 
 class Deadline {
  public:
-  explicit Deadline(std::optional<double> end_s) : end_s_(end_s.value_or(std::numeric_limits<double>::infinity())) {}
+  explicit Deadline(std::optional<double> end_s)
+      : end_s_(end_s.value_or(std::numeric_limits<double>::infinity())) {}
 
   bool near(double now_s) {
     if (asked_s_) longest_s_ = std::max(longest_s_, now_s - *asked_s_);

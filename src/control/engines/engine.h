@@ -6,7 +6,8 @@
 //
 //   const std::unique_ptr<Engine> engine = find_engine();
 //   if (const auto end = engine->deadline()) …                        // Unix seconds: save before then
-//   const std::string done = engine->release_node("n7", "Xid 79");    // what was done; Error 69 if the engine refuses
+//   // what was done; Error 69 if the engine refuses
+//   const std::string done = engine->release_node("n7", "Xid 79");
 //
 // Each command may take a minute. The class is not thread-safe.
 #pragma once
@@ -40,7 +41,8 @@ class Engine {
   virtual std::optional<std::string> request_node(const std::vector<std::string>& exclude) = 0;
   // The command line to run here so that `words` run on `host`; empty: the engine has no such way. No command
   // is run.
-  virtual std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const = 0;
+  virtual std::vector<std::string> words_to_start_on(const std::string& host,
+                                                     std::vector<std::string> words) const = 0;
   virtual std::string release_node(const std::string& host, const std::string& reason) = 0;
   // Seconds within which a machine comes in the place of one that is gone; 0: none comes.
   virtual double replacement_s() const = 0;
@@ -56,6 +58,7 @@ ProcessResult run_engine_command(const std::vector<std::string>& words);
 
 // The engine that placed this process (control/wire/placement.h); else the engine whose job this is: Slurm
 // outside a step, or Kubernetes in a pod; else the engine of a process that nobody started.
-std::unique_ptr<Engine> find_engine(const Environment& environment = variable, EngineCommand command = run_engine_command);
+std::unique_ptr<Engine> find_engine(const Environment& environment = variable,
+                                    EngineCommand command = run_engine_command);
 
 }  // namespace longhaul::control

@@ -28,9 +28,10 @@ void EngineDesk::request_node(std::vector<std::string> exclude) {
 }
 
 void EngineDesk::release_node(std::string host, std::string reason) {
-  ask(EngineAnswer::To::kRelease, [host = std::move(host), reason = std::move(reason)](Engine& engine) -> EngineAnswer {
-    return {.text = engine.release_node(host, reason)};
-  });
+  ask(EngineAnswer::To::kRelease,
+      [host = std::move(host), reason = std::move(reason)](Engine& engine) -> EngineAnswer {
+        return {.text = engine.release_node(host, reason)};
+      });
 }
 
 void EngineDesk::requeue() {
@@ -42,7 +43,8 @@ std::vector<EngineAnswer> EngineDesk::answers() {
   return std::exchange(answers_, {});
 }
 
-std::vector<std::string> EngineDesk::words_to_start_on(const std::string& host, std::vector<std::string> words) const {
+std::vector<std::string> EngineDesk::words_to_start_on(const std::string& host,
+                                                       std::vector<std::string> words) const {
   return engine_->words_to_start_on(host, std::move(words));
 }
 

@@ -6,7 +6,8 @@
 //   EngineDesk desk(find_engine());
 //   desk.request_node(exclude);                                     // DriverCore's RequestNode
 //   for (const EngineAnswer& answer : desk.answers())               // each turn of the loop
-//     if (answer.host) children.start({.argv = desk.words_to_start_on(*answer.host, {program, "node", …})}, …);
+//     if (answer.host) children.start({.argv = desk.words_to_start_on(*answer.host, {program, "node", …})},
+//         …);
 #pragma once
 
 #include <functional>

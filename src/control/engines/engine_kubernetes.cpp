@@ -15,7 +15,9 @@ constexpr const char* kTaint = "longhaul/blocked";
 void require_name_of_pod(const std::string& host) {
   const bool good = !host.empty() && host.size() < 254 && host.front() != '-' &&
                     host.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-") == std::string::npos;
-  if (!good) throw Error({.code = ExitCode::kUsage, .what = "not the name of a pod", .found = fmt::format("'{}'", host)});
+  if (!good)
+    throw Error(
+        {.code = ExitCode::kUsage, .what = "not the name of a pod", .found = fmt::format("'{}'", host)});
 }
 
 class Kubernetes final : public PlainEngine {
@@ -33,15 +35,24 @@ class Kubernetes final : public PlainEngine {
   std::string release_node(const std::string& host, const std::string& reason) override {
     require_name_of_pod(host);
     const std::string node =
-        output_of(command_, in_namespace({"get", "pod", host, "--output=jsonpath={.spec.nodeName}"}), "name the node of " + host);
+        output_of(command_, in_namespace({"get", "pod", host, "--output=jsonpath={.spec.nodeName}"}),
+                  "name the node of " + host);
     if (node.empty()) {
-      throw Error({.code = ExitCode::kCommunication, .what = "the pod is on no node", .expected = "a pod that runs", .found = host});
+      throw Error({.code = ExitCode::kCommunication,
+                   .what = "the pod is on no node",
+                   .expected = "a pod that runs",
+                   .found = host});
     }
-    output_of(command_, {"kubectl", "taint", "nodes", node, fmt::format("{}=true:NoSchedule", kTaint), "--overwrite"},
+    output_of(command_,
+              {"kubectl", "taint", "nodes", node, fmt::format("{}=true:NoSchedule", kTaint), "--overwrite"},
               "keep pods from " + node);
-    output_of(command_, {"kubectl", "annotate", "nodes", node, fmt::format("{}={}", kTaint, reason), "--overwrite"}, "note why");
+    output_of(command_,
+              {"kubectl", "annotate", "nodes", node, fmt::format("{}={}", kTaint, reason), "--overwrite"},
+              "note why");
     output_of(command_, in_namespace({"delete", "pod", host, "--wait=false"}), "delete the pod " + host);
-    return fmt::format("node {} gets no pod until its taint {} is removed, and the pod {} comes again elsewhere", node, kTaint, host);
+    return fmt::format(
+        "node {} gets no pod until its taint {} is removed, and the pod {} comes again elsewhere", node,
+        kTaint, host);
   }
 
   // The time for scheduling, and for pulling an image on a node that does not have it.
@@ -49,7 +60,9 @@ class Kubernetes final : public PlainEngine {
 
   // Both controllers count failures: JobSet restarts all its jobs up to failurePolicy.maxRestarts, the
   // Training Operator a pod up to backoffLimit.
-  std::string requeue() override { return name() + " starts the pods again when this one ends with a code that its manifest counts"; }
+  std::string requeue() override {
+    return name() + " starts the pods again when this one ends with a code that its manifest counts";
+  }
 
  private:
   std::vector<std::string> in_namespace(std::vector<std::string> words) const {

@@ -11,7 +11,8 @@ namespace {
 
 class Slurm final : public PlainEngine {
  public:
-  Slurm(Environment environment, EngineCommand command) : PlainEngine("Slurm", std::move(environment)), command_(std::move(command)) {}
+  Slurm(Environment environment, EngineCommand command)
+      : PlainEngine("Slurm", std::move(environment)), command_(std::move(command)) {}
 
   Discovery discover() const override {
     Discovery found = PlainEngine::discover();
@@ -34,7 +35,8 @@ class Slurm final : public PlainEngine {
     const std::string nodes = text("SLURM_JOB_NODELIST");
     if (nodes.empty()) return std::nullopt;
     std::istringstream lines(
-        output_of(command_, {"sinfo", "--noheader", "--Node", "--nodes=" + nodes, "--format=%N %t"}, "say how its nodes are"));
+        output_of(command_, {"sinfo", "--noheader", "--Node", "--nodes=" + nodes, "--format=%N %t"},
+                  "say how its nodes are"));
     std::string host, state;
     std::vector<std::string> usable;
     while (lines >> host >> state) {
@@ -52,8 +54,10 @@ class Slurm final : public PlainEngine {
   double replacement_s() const override { return text("SLURM_JOB_NODELIST").empty() ? 0 : 60; }
 
   // A step in addition to the one that may run there: --overlap, and without the allocation's other nodes.
-  std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const override {
-    std::vector<std::string> all = {"srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=" + host};
+  std::vector<std::string> words_to_start_on(const std::string& host,
+                                             std::vector<std::string> words) const override {
+    std::vector<std::string> all = {"srun",      "--overlap",  "--no-kill",
+                                    "--nodes=1", "--ntasks=1", "--nodelist=" + host};
     all.insert(all.end(), words.begin(), words.end());
     return all;
   }
@@ -62,9 +66,10 @@ class Slurm final : public PlainEngine {
   // only kept out of this job: srun --exclude, which deploy/slurm.sh takes from the run's list of blocked
   // hosts.
   std::string release_node(const std::string& host, const std::string& reason) override {
-    const ProcessResult drained =
-        command_({"scontrol", "update", "NodeName=" + host, "State=DRAIN", "Reason=longhaul job " + job() + ": " + reason});
-    if (drained.status == 0 && !drained.timed_out) return host + " is drained: no job is placed on it until an operator resumes it";
+    const ProcessResult drained = command_({"scontrol", "update", "NodeName=" + host, "State=DRAIN",
+                                            "Reason=longhaul job " + job() + ": " + reason});
+    if (drained.status == 0 && !drained.timed_out)
+      return host + " is drained: no job is placed on it until an operator resumes it";
     return host + " stays in the job and is not used: draining it is an operator's right here";
   }
 

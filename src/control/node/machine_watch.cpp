@@ -42,7 +42,9 @@ struct MachineWatch::State {
 };
 
 MachineWatch::State::State(MachineWatchOptions given) : options(std::move(given)) {
-  const auto add = [&](std::unique_ptr<Sensor> sensor, int64_t every) { sensors.push_back({.sensor = std::move(sensor), .every = every}); };
+  const auto add = [&](std::unique_ptr<Sensor> sensor, int64_t every) {
+    sensors.push_back({.sensor = std::move(sensor), .every = every});
+  };
   add(std::make_unique<StorageSensor>(options.run_folder), kFilesEvery);
   if (!options.whole_machine) return;
   auto of_kernel = std::make_unique<KernelSensor>(options.root);
@@ -58,7 +60,9 @@ void MachineWatch::State::look(Kept& kept) {
   if (kept.failed) return;
   try {
     std::vector<HealthReport> reports = kept.sensor->look();
-    if (const std::string what = kept.sensor->absent(); !what.empty() && !std::exchange(kept.said_absent, true)) absent.push_back(what);
+    if (const std::string what = kept.sensor->absent();
+        !what.empty() && !std::exchange(kept.said_absent, true))
+      absent.push_back(what);
     const std::lock_guard lock(mutex);
     for (HealthReport& report : reports) {
       if (found.size() < kMostWaiting) found.push_back(std::move(report));
@@ -84,7 +88,8 @@ void MachineWatch::State::loop() {
   }
 }
 
-MachineWatch::MachineWatch(MachineWatchOptions options) : state_(std::make_shared<State>(std::move(options))) {
+MachineWatch::MachineWatch(MachineWatchOptions options)
+    : state_(std::make_shared<State>(std::move(options))) {
   worker_.post([state = state_] { state->loop(); });
 }
 
@@ -94,7 +99,8 @@ MachineWatch::~MachineWatch() {
     state_->ending = true;
   }
   state_->changed.notify_all();
-  if (!worker_.end()) log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
+  if (!worker_.end())
+    log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
 }
 
 void MachineWatch::ranks_run(std::vector<int64_t> processes) {

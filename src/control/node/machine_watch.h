@@ -3,7 +3,8 @@
 // five seconds; GPUs every thirty. The daemon's loop fetches the reports.
 //
 //   MachineWatch watch({.node = "node-0", .run_folder = run});
-//   watch.ranks_run({4711, 4712});                                  // processes of the ranks, as often as wanted
+//   // processes of the ranks, as often as wanted
+//   watch.ranks_run({4711, 4712});
 //   for (const HealthReport& report : watch.reports()) send(report);
 //
 // What a machine does not have, or does not let this user read, is logged once and is no fault. A sensor that

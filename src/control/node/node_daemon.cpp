@@ -51,7 +51,8 @@ struct NodeDaemon::Asked {
   std::atomic<bool> ready = false;  // set when its contents are complete
 };
 
-NodeDaemon::NodeDaemon(NodeOptions options) : options_(std::move(options)), children_(loop_), alone_since_ns_(monotonic_ns()) {
+NodeDaemon::NodeDaemon(NodeOptions options)
+    : options_(std::move(options)), children_(loop_), alone_since_ns_(monotonic_ns()) {
   if (options_.name.empty()) options_.name = read_node_name(options_.secret);
   // The engine's name of this machine, so that it can be asked for a replacement.
   if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
@@ -61,7 +62,8 @@ NodeDaemon::NodeDaemon(NodeOptions options) : options_(std::move(options)), chil
 NodeDaemon::~NodeDaemon() = default;
 
 ExitCode NodeDaemon::run() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_request_to_stop(signal); });
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    loop_.on_signal(signal, [this, signal] { on_request_to_stop(signal); });
   // The error of the failing write is enough.
   for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});
   loop_.on_signal(SIGUSR1, [this] {
@@ -78,16 +80,18 @@ ExitCode NodeDaemon::run() {
 
 void NodeDaemon::connect() {
   const bool file = options_.driver.find('/') != std::string::npos;
-  if (file && !fs::exists(fs::path(options_.driver).parent_path())) return end(ExitCode::kDone, "the run's folder is gone");
+  if (file && !fs::exists(fs::path(options_.driver).parent_path()))
+    return end(ExitCode::kDone, "the run's folder is gone");
   if (static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9 > options_.patience_s)
     return end(ExitCode::kCommunication, fmt::format("no driver for {}", duration_text(options_.patience_s)));
   try {
     const uint64_t generation = host_ ? static_cast<uint64_t>(host_->generation()) : 0;
-    channel_ = Channel::make(loop_, Socket::connect(driver_endpoint(options_.driver)),
-                             Handshake(keys_, own_identity("node", options_.name, run_, generation), false),
-                             {.opened = [this](const Identity&) { on_open(); },
-                              .message = [this](std::string_view message) { on_message(std::string(message)); },
-                              .closed = [this](const Channel::Closing& closing) { on_closed(closing); }});
+    channel_ =
+        Channel::make(loop_, Socket::connect(driver_endpoint(options_.driver)),
+                      Handshake(keys_, own_identity("node", options_.name, run_, generation), false),
+                      {.opened = [this](const Identity&) { on_open(); },
+                       .message = [this](std::string_view message) { on_message(std::string(message)); },
+                       .closed = [this](const Channel::Closing& closing) { on_closed(closing); }});
   } catch (const Error& error) {
     if (!file && error.code() == ExitCode::kUsage) throw;
     on_closed({.reason = error.what()});
@@ -135,17 +139,21 @@ void NodeDaemon::make_host(const std::string& run) {
   const fs::path folder = node_folder(run, options_.name);
   make_folders(folder);
   fs::permissions(folder.parent_path(), fs::perms::owner_all);
-  lock_ = std::make_unique<FileLock>(node_lock(run, options_.name));  // a second daemon of this name ends here
+  // a second daemon of this name ends here
+  lock_ = std::make_unique<FileLock>(node_lock(run, options_.name));
   for (const fs::path& gone : forget_abandoned_runs(kAbandoned_s)) {
-    log_info("{}: {} was a run's that nobody went on with for a day: its memory is free again", options_.name, gone.string());
+    log_info("{}: {} was a run's that nobody went on with for a day: its memory is free again", options_.name,
+             gone.string());
   }
-  host_ = std::make_unique<RankHost>(
-      loop_, children_,
-      RankHostOptions{.node = options_.name, .folder = folder, .program = options_.program, .root = options_.machine_root.folder},
-      [this](const RankExited& exited) {
-        send(exited);
-        beat();
-      });
+  host_ = std::make_unique<RankHost>(loop_, children_,
+                                     RankHostOptions{.node = options_.name,
+                                                     .folder = folder,
+                                                     .program = options_.program,
+                                                     .root = options_.machine_root.folder},
+                                     [this](const RankExited& exited) {
+                                       send(exited);
+                                       beat();
+                                     });
 }
 
 // A port that was free a moment ago is better than none: if no more files may be open the ranks go on.
@@ -182,8 +190,11 @@ void NodeDaemon::look_for_news() {
   }
   send_evidence();
   const double alone_s = static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9;
-  if ((channel_ && channel_->is_open()) || alone_s < lease_s_ || !lease_is_over(host_->running(), alone_s, lease_s_)) return;
-  log_warning("{}: no driver for {}, and the ranks stand: they are ended", options_.name, duration_text(alone_s));
+  if ((channel_ && channel_->is_open()) || alone_s < lease_s_ ||
+      !lease_is_over(host_->running(), alone_s, lease_s_))
+    return;
+  log_warning("{}: no driver for {}, and the ranks stand: they are ended", options_.name,
+              duration_text(alone_s));
   host_->end_all();
 }
 
@@ -201,17 +212,22 @@ void NodeDaemon::take(const Welcome& message) {
   host_->set_command(message.command);
   run_folder_ = message.command.run_folder;
   if (!sampler_ && !message.command.run_folder.empty()) {
-    sampler_ = std::make_unique<NodeSampler>(NodeSamplerOptions{
-        .folder = detect::samples_folder(message.command.run_folder),
-        .owner = {.node = options_.name, .host = machine().host, .boot = machine().boot, .ranks_alone = options_.shares_machine},
-        .files = {.proc = options_.machine_root.folder / "proc", .sys = options_.machine_root.folder / "sys"}});
+    sampler_ = std::make_unique<NodeSampler>(
+        NodeSamplerOptions{.folder = detect::samples_folder(message.command.run_folder),
+                           .owner = {.node = options_.name,
+                                     .host = machine().host,
+                                     .boot = machine().boot,
+                                     .ranks_alone = options_.shares_machine},
+                           .files = {.proc = options_.machine_root.folder / "proc",
+                                     .sys = options_.machine_root.folder / "sys"}});
   }
   if (!watch_ && !message.command.run_folder.empty()) {
     const bool own = options_.machine_root.folder != MachineRoot().folder;
-    watch_ = std::make_unique<MachineWatch>(MachineWatchOptions{.node = options_.name,
-                                                                .run_folder = message.command.run_folder,
-                                                                .root = options_.machine_root,
-                                                                .whole_machine = own || !options_.shares_machine});
+    watch_ =
+        std::make_unique<MachineWatch>(MachineWatchOptions{.node = options_.name,
+                                                           .run_folder = message.command.run_folder,
+                                                           .root = options_.machine_root,
+                                                           .whole_machine = own || !options_.shares_machine});
   }
   if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver no longer knows
   beat_every_s_ = message.beat_every_s;
@@ -266,13 +282,16 @@ void NodeDaemon::take(const RunChecks& message) {
     for (const char* check : kQuickChecks) words.insert(words.end(), {"--check", check});
     words.insert(words.end(), {"--limit", "disk_bytes=16777216"});
   }
-  const pid_t pid = children_.start(
-      {.argv = words,
-       .environment = {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="},  // this machine only, whatever engine started it
-       .log = output,
-       .truncates_log = true,
-       .death_signal = SIGKILL},
-      [this, id = message.id, suite = message.suite, output](int status) { finish_checks(id, suite, output, status); });
+  const pid_t pid =
+      children_.start({.argv = words,
+                       // this machine only, whatever engine started it
+                       .environment = {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="},
+                       .log = output,
+                       .truncates_log = true,
+                       .death_signal = SIGKILL},
+                      [this, id = message.id, suite = message.suite, output](int status) {
+                        finish_checks(id, suite, output, status);
+                      });
   loop_.after(message.limit_s, [pid] { Children::signal(pid, SIGKILL); });
 }
 
@@ -283,7 +302,8 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
     const size_t begin = said.find('{');  // warnings may precede it
     constexpr JsonRules kRules{.code = ExitCode::kCommunication, .what = "a diagnosis that cannot be read"};
     const auto report = SelfCheckReport::from_json(
-        parse_json(begin == std::string::npos ? said : said.substr(begin), output.string(), kRules), output.string());
+        parse_json(begin == std::string::npos ? said : said.substr(begin), output.string(), kRules),
+        output.string());
     for (const CheckFinding& one : report.results) {
       results.checks.push_back({.name = one.name,
                                 .passed = one.status != CheckStatus::kFailed,
@@ -291,8 +311,9 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
                                 .signature = computes(one.name) ? one.signature() : ""});
     }
   } catch (const std::exception& error) {
-    results.checks.push_back(
-        {.name = "checks", .passed = false, .text = fmt::format("ended with {} and no result: {}", status, error.what())});
+    results.checks.push_back({.name = "checks",
+                              .passed = false,
+                              .text = fmt::format("ended with {} and no result: {}", status, error.what())});
   }
   send(results);
 }
@@ -309,14 +330,19 @@ void NodeDaemon::take(const Release& message) {
   });
 }
 
-void NodeDaemon::leave(int64_t committed_step) { end(ExitCode::kDone, release_memory(run_, options_.name, committed_step)); }
+void NodeDaemon::leave(int64_t committed_step) {
+  end(ExitCode::kDone, release_memory(run_, options_.name, committed_step));
+}
 
 void NodeDaemon::on_request_to_stop(int signal) {
   if (!host_ || !host_->any_running() || code_ != ExitCode::kDone)
     return end(ExitCode::kPreemptedNotSaved, fmt::format("signal {}", signal));
   code_ = ExitCode::kPreemptedSaved;
   log_warning("{}: signal {}: ranks are asked to save", options_.name, signal);
-  host_->stop({.generation = host_->generation(), .grace_s = kEndGrace_s, .save = true, .reason = "the node was asked to stop"});
+  host_->stop({.generation = host_->generation(),
+               .grace_s = kEndGrace_s,
+               .save = true,
+               .reason = "the node was asked to stop"});
   loop_.every(kNews_s, [this] {
     if (!host_->any_running()) end(ExitCode::kPreemptedSaved, "");
   });

@@ -28,6 +28,7 @@ std::string release_memory(const std::string& run, const std::string& node, int6
 
 // Removes the folders of this user's runs in `memory` whose daemons have all ended and which have not changed
 // for older_than_s. Returns the removed folders.
-std::vector<std::filesystem::path> forget_abandoned_runs(double older_than_s, const std::filesystem::path& memory = "/dev/shm");
+std::vector<std::filesystem::path> forget_abandoned_runs(double older_than_s,
+                                                         const std::filesystem::path& memory = "/dev/shm");
 
 }  // namespace longhaul::control

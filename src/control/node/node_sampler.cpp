@@ -57,7 +57,8 @@ void NodeSampler::State::loop() {
     // The same time on all machines whose clocks agree; at least half a second from now, so that no second
     // comes twice.
     const double now_s = wall_time_s(), next_s = std::floor(now_s + 0.5) + 1;
-    changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s), [&] { return processes.empty() || ending; });
+    changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s),
+                     [&] { return processes.empty() || ending; });
     if (processes.empty() || ending) continue;
     const std::vector<int64_t> running = processes;
     lock.unlock();
@@ -87,7 +88,8 @@ void NodeSampler::State::sample(const std::vector<int64_t>& running) {
     ring->write(time_s, values);
     std::map<std::string, double> named;
     for (size_t metric = 0; metric < values.size(); ++metric) {
-      if (!std::isnan(values[metric])) named[std::string(detect::metrics()[metric].name)] = static_cast<double>(values[metric]);
+      if (!std::isnan(values[metric]))
+        named[std::string(detect::metrics()[metric].name)] = static_cast<double>(values[metric]);
     }
     const std::lock_guard lock(mutex);
     last = std::move(named);
@@ -130,7 +132,8 @@ NodeSampler::~NodeSampler() {
     state_->ending = true;
   }
   state_->changed.notify_all();
-  if (!worker_.end()) log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
+  if (!worker_.end())
+    log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
 }
 
 void NodeSampler::ranks_run(std::vector<int64_t> processes) {

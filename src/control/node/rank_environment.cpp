@@ -42,16 +42,19 @@ constexpr std::array<std::string_view, 36> kInheritedBeginnings = {"LC_",     "L
                                                                    "JOBSET_", "JOB_COMPLETION_",
                                                                    "POD_",    "PET_"};
 // Variables of which each rank gets a value of its own.
-constexpr std::array<std::string_view, 12> kOfEachRank = {"RANK",           "WORLD_SIZE",          "LOCAL_RANK",     "LOCAL_WORLD_SIZE",
-                                                          "GROUP_RANK",     "GROUP_WORLD_SIZE",    "MASTER_ADDR",    "MASTER_PORT",
-                                                          "LONGHAUL_BOARD", "LONGHAUL_GENERATION", "LONGHAUL_LEASE", "LONGHAUL_NODE"};
+constexpr std::array<std::string_view, 12> kOfEachRank = {
+    "RANK",           "WORLD_SIZE",          "LOCAL_RANK",     "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",     "GROUP_WORLD_SIZE",    "MASTER_ADDR",    "MASTER_PORT",
+    "LONGHAUL_BOARD", "LONGHAUL_GENERATION", "LONGHAUL_LEASE", "LONGHAUL_NODE"};
 
 // Whatever the prefix is: SLURM_JWT, TORCH_HUB_TOKEN. A user who wants a rank to have one passes it with
 // --env.
 bool sounds_secret(std::string_view name) {
-  constexpr std::string_view kSecrets[] = {"SECRET", "TOKEN",   "PASSWORD",   "PASSWD",      "PASSPHRASE", "CREDENTIAL",
-                                           "JWT",    "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "WEBHOOK"};
-  return std::ranges::any_of(kSecrets, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+  constexpr std::string_view kSecrets[] = {"SECRET",     "TOKEN",       "PASSWORD", "PASSWD",
+                                           "PASSPHRASE", "CREDENTIAL",  "JWT",      "API_KEY",
+                                           "ACCESS_KEY", "PRIVATE_KEY", "WEBHOOK"};
+  return std::ranges::any_of(
+      kSecrets, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
 [[noreturn]] void refuse_variable(std::string expected, const std::string& found) {
@@ -68,7 +71,8 @@ bool sounds_secret(std::string_view name) {
 bool rank_inherits(std::string_view name) {
   if (sounds_secret(name)) return false;
   return std::ranges::find(kInherited, name) != kInherited.end() ||
-         std::ranges::any_of(kInheritedBeginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
+         std::ranges::any_of(kInheritedBeginnings,
+                             [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
 std::vector<std::string> passed_environment(const std::vector<std::string>& typed) {
@@ -76,7 +80,8 @@ std::vector<std::string> passed_environment(const std::vector<std::string>& type
   for (const std::string& one : typed) {
     const std::string name = one.substr(0, one.find('='));
     if (name.empty()) refuse_variable("NAME or NAME=VALUE", one);
-    if (std::ranges::find(kOfEachRank, name) != kOfEachRank.end()) refuse_variable("none of those that say which rank it is", name);
+    if (std::ranges::find(kOfEachRank, name) != kOfEachRank.end())
+      refuse_variable("none of those that say which rank it is", name);
     if (name.size() < one.size()) {
       passed.push_back(one);
     } else if (const auto value = variable(name)) {

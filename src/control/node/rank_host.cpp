@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 constexpr size_t kLastWords = 4096;  // bytes
 constexpr double kLease_s = 30;      // twice the silence after which a driver gives the node up
 
-double age_s(int64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9; }
+double age_s(int64_t then_ns) {
+  return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9;
+}
 
 // A process that has not installed its handler yet would be ended by the signal, and a stopped one would not
 // handle it.
@@ -55,7 +57,8 @@ std::string crash_of(const observe::BoardReader& board) {
   for (const observe::BoardStack& stack : board.stacks()) {
     for (size_t i = 0; i < std::min(kFrames, stack.frames.size()); ++i) {
       const uint64_t address = stack.frames[i];
-      const auto module = std::ranges::find_if(modules, [&](const auto& one) { return address >= one.begin && address < one.end; });
+      const auto module = std::ranges::find_if(
+          modules, [&](const auto& one) { return address >= one.begin && address < one.end; });
       if (module == modules.end()) continue;
       text += fmt::format("{}+{:#x}\n", fs::path(module->path).filename().string(), address - module->base);
     }
@@ -64,7 +67,8 @@ std::string crash_of(const observe::BoardReader& board) {
 }
 
 RankError rank_error_of(const observe::RankProgress& last) {
-  return {last.error_code, last.error_text, last.consequence, last.failed_ns == 0 ? -1 : age_s(last.failed_ns)};
+  return {last.error_code, last.error_text, last.consequence,
+          last.failed_ns == 0 ? -1 : age_s(last.failed_ns)};
 }
 
 RankBeat beat_of(const observe::RankProgress& now) {
@@ -86,8 +90,11 @@ RankBeat beat_of(const observe::RankProgress& now) {
                 .step_seconds = now.step_seconds,
                 .error = rank_error_of(now)};
   const auto& call = now.collective;
-  if (!call.group.empty()) beat.collective = {call.group, call.name, call.kind, std::string(observe::name_of(call.state)), call.sequence};
-  for (const BackgroundWork& work : now.background) beat.background.push_back({work.name, age_s(work.since_ns), work.allowed_s});
+  if (!call.group.empty())
+    beat.collective = {call.group, call.name, call.kind, std::string(observe::name_of(call.state)),
+                       call.sequence};
+  for (const BackgroundWork& work : now.background)
+    beat.background.push_back({work.name, age_s(work.since_ns), work.allowed_s});
   for (int phase = 0; phase < observe::kRankPhases; ++phase) {
     if (const double seconds = now.phase_seconds[static_cast<size_t>(phase)]; seconds > 0)
       beat.phase_seconds[std::string(observe::name_of(static_cast<observe::RankPhase>(phase)))] = seconds;
@@ -104,7 +111,8 @@ int64_t first_step_of(const observe::BoardReader& board, int64_t step) {
 
 }  // namespace
 
-RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options, std::function<void(const RankExited&)> on_exit)
+RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options,
+                   std::function<void(const RankExited&)> on_exit)
     : loop_(loop),
       children_(children),
       options_(std::move(options)),
@@ -152,7 +160,8 @@ void RankHost::start_now(const StartRanks& start) {
 // Ranks that were stopped before they were started have ended: the driver, which waits for that, is told.
 void RankHost::never_started(const StartRanks& start) {
   for (const int64_t rank : start.ranks) {
-    const RankExited ended{.rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
+    const RankExited ended{
+        .rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
     if (start.generation != generation_) continue;
     ended_.push_back(ended);
     on_exit_(ended);
@@ -167,21 +176,18 @@ std::vector<std::string> RankHost::words(const StartRanks& start) const {
   return words;
 }
 
-std::vector<std::string> RankHost::environment(const StartRanks& start, size_t local, const Rank& rank) const {
+std::vector<std::string> RankHost::environment(const StartRanks& start, size_t local,
+                                               const Rank& rank) const {
   std::vector<std::string> all = command_.environment;
   const std::vector<std::string> own = {
-      fmt::format("RANK={}", rank.rank),
-      fmt::format("WORLD_SIZE={}", start.world),
-      fmt::format("LOCAL_RANK={}", local),
-      fmt::format("LOCAL_WORLD_SIZE={}", start.ranks.size()),
-      fmt::format("GROUP_RANK={}", start.node_rank),
-      fmt::format("GROUP_WORLD_SIZE={}", start.nodes),
-      fmt::format("MASTER_ADDR={}", start.master_address),
-      fmt::format("MASTER_PORT={}", start.master_port),
-      fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),  // keys of an earlier generation are ignored
+      fmt::format("RANK={}", rank.rank), fmt::format("WORLD_SIZE={}", start.world),
+      fmt::format("LOCAL_RANK={}", local), fmt::format("LOCAL_WORLD_SIZE={}", start.ranks.size()),
+      fmt::format("GROUP_RANK={}", start.node_rank), fmt::format("GROUP_WORLD_SIZE={}", start.nodes),
+      fmt::format("MASTER_ADDR={}", start.master_address), fmt::format("MASTER_PORT={}", start.master_port),
+      // keys of an earlier generation are ignored
+      fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),
       fmt::format("LONGHAUL_LAUNCHED={}", command_.launched),
-      fmt::format("LONGHAUL_GENERATION={}", start.generation),
-      fmt::format("LONGHAUL_NODE={}", options_.node),
+      fmt::format("LONGHAUL_GENERATION={}", start.generation), fmt::format("LONGHAUL_NODE={}", options_.node),
       fmt::format("LONGHAUL_BOARD={}", rank.board.string()),
       fmt::format("LONGHAUL_LEASE={}", lease_.path().string()),
       fmt::format("LONGHAUL_MEMORY_TIER={}", (options_.folder / "memory").string())};
@@ -206,13 +212,16 @@ void RankHost::start_one(const StartRanks& start, size_t local) {
                               .log = rank.log,
                               .folder = command_.folder,
                               .death_signal = SIGKILL},
-                             [this, number = rank.rank, generation = rank.generation](int status) { on_end(number, generation, status); });
+                             [this, number = rank.rank, generation = rank.generation](int status) {
+                               on_end(number, generation, status);
+                             });
   ranks_.push_back(std::move(rank));
 }
 
 void RankHost::on_end(int64_t number, int64_t generation, int status) {
-  const auto found =
-      std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.rank == number && r.generation == generation; });
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) {
+    return r.rank == number && r.generation == generation;
+  });
   LONGHAUL_ASSERT(found != ranks_.end(), "rank {} of generation {} is not known", number, generation);
   const RankExited what = exited(*found, status);
   ranks_.erase(found);
@@ -224,7 +233,11 @@ void RankHost::on_end(int64_t number, int64_t generation, int status) {
 }
 
 RankExited RankHost::exited(const Rank& rank, int status) {
-  RankExited exited{.rank = rank.rank, .generation = rank.generation, .pid = rank.pid, .status = status, .stopped = rank.stopped};
+  RankExited exited{.rank = rank.rank,
+                    .generation = rank.generation,
+                    .pid = rank.pid,
+                    .status = status,
+                    .stopped = rank.stopped};
   exited.out_of_memory = status == 128 + SIGKILL && !rank.stopped && deaths_.took(rank.pid);
   exited.last_words = last_words_of(rank.log, rank.log_begins);
   if (const observe::BoardReader* board = board_of(rank)) {
@@ -322,12 +335,14 @@ void RankHost::end_all() {
 
 void RankHost::stop(const StopRanks& stop) {
   if (stop.generation < generation_) return;
-  if (waiting_ && waiting_->generation <= stop.generation) never_started(*std::exchange(waiting_, std::nullopt));
+  if (waiting_ && waiting_->generation <= stop.generation)
+    never_started(*std::exchange(waiting_, std::nullopt));
   if (stop.grace_s <= 0) return end_all();
   for (Rank& rank : ranks_) rank.stopped = true;
   ending_ = true;
   if (stop.leave) {
-    for (const Rank& rank : ranks_) Children::signal(rank.pid, hears(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
+    for (const Rank& rank : ranks_)
+      Children::signal(rank.pid, hears(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
   } else {
     signal_all(SIGTERM);
     signal_all(SIGCONT);  // a stopped process does not handle signals

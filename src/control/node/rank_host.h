@@ -2,7 +2,8 @@
 // their environment, reads their boards, notices their ends, and ends them. It decides nothing: the driver
 // does.
 //
-//   RankHost host(loop, children, {.node = "node-0", .folder = "/dev/shm/longhaul-…/node-0"}, [&](const RankExited& exited) { … });
+//   RankHost host(loop, children, {.node = "node-0", .folder = "/dev/shm/longhaul-…/node-0"}, [&](
+//       const RankExited& exited) { … });
 //   host.set_command(command);  host.start(message);  host.stop(message);  host.running();
 //
 // A rank is started only when no rank of an earlier generation is left, so that no file has two writers. The
@@ -34,7 +35,8 @@ struct RankHostOptions {
 
 class RankHost {
  public:
-  RankHost(EventLoop& loop, Children& children, RankHostOptions options, std::function<void(const RankExited&)> on_exit);
+  RankHost(EventLoop& loop, Children& children, RankHostOptions options,
+           std::function<void(const RankExited&)> on_exit);
 
   void set_command(RunCommand command) { command_ = std::move(command); }
   void start(const StartRanks& start);
@@ -55,7 +57,8 @@ class RankHost {
   // takes seconds.
   std::function<std::vector<Evidence>()> evidence() const;
   std::vector<int64_t> processes() const;  // processes of ranks that have not ended, of any generation
-  bool moved() const;                      // a rank has completed a step, or begun its first, since the last call
+  // a rank has completed a step, or begun its first, since the last call
+  bool moved() const;
 
  private:
   struct Rank {
@@ -88,7 +91,8 @@ class RankHost {
   bool ending_ = false;
   std::vector<Rank> ranks_;
   std::vector<RankExited> ended_;
-  std::optional<StartRanks> waiting_;                           // waits until the ranks of an earlier generation are gone
+  // waits until the ranks of an earlier generation are gone
+  std::optional<StartRanks> waiting_;
   mutable std::vector<std::pair<int64_t, int64_t>> last_seen_;  // rank and step
 };
 

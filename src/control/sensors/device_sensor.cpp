@@ -37,9 +37,10 @@ void DeviceSensor::look_at_cards(std::vector<HealthReport>& reports) {
     const double width = kernel_number(card.path() / "current_link_width");
     known.narrow = width > 0 && width < known.width ? known.narrow + 1 : 0;
     if (known.narrow == kNarrowLooks) {
-      reports.push_back({.kind = "degraded_link",
-                         .device = known.name,
-                         .text = fmt::format("{:.0f} lanes of PCIe, where it had {:.0f}", width, known.width)});
+      reports.push_back(
+          {.kind = "degraded_link",
+           .device = known.name,
+           .text = fmt::format("{:.0f} lanes of PCIe, where it had {:.0f}", width, known.width)});
     }
     known.width = std::max(known.width, width);
   }
@@ -56,12 +57,17 @@ void DeviceSensor::look_at_memory(std::vector<HealthReport>& reports) {
   for (const auto& controller : fs::directory_iterator(root_ / "sys/devices/system/edac/mc", none)) {
     if (!fs::exists(controller.path() / "ue_count", none)) continue;
     const std::string name = controller.path().filename().string();
-    const double now = kernel_number(controller.path() / "ue_count"), before = errors_.contains(name) ? errors_[name] : first_ ? now : 0;
+    const double now = kernel_number(controller.path() / "ue_count"), before = errors_.contains(name)
+                                                                                   ? errors_[name]
+                                                                               : first_ ? now
+                                                                                        : 0;
     errors_[name] = now;
     if (now <= before) continue;
-    reports.push_back({.kind = "device_degraded",
-                       .device = "memory " + name,
-                       .text = fmt::format("{:.0f} errors of the machine's memory that could not be corrected", now - before)});
+    reports.push_back(
+        {.kind = "device_degraded",
+         .device = "memory " + name,
+         .text =
+             fmt::format("{:.0f} errors of the machine's memory that could not be corrected", now - before)});
   }
 }
 

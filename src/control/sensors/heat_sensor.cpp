@@ -29,7 +29,9 @@ std::vector<HealthReport> HeatSensor::look() {
   if (rising_ == 0) told_ = false;
   if (rising_ < kLooks || told_) return {};
   told_ = true;
-  return {{.kind = "throttled", .device = "processors", .text = "they lower their clocks for heat again and again: look at the cooling"}};
+  return {{.kind = "throttled",
+           .device = "processors",
+           .text = "they lower their clocks for heat again and again: look at the cooling"}};
 }
 
 }  // namespace longhaul::control

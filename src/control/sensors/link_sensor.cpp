@@ -36,7 +36,8 @@ std::set<std::string> default_routes(const fs::path& file) {
 }  // namespace
 
 // Interfaces that were never up are intentionally down.
-void LinkSensor::look_at(const std::string& name, const fs::path& folder, std::vector<HealthReport>& reports) {
+void LinkSensor::look_at(const std::string& name, const fs::path& folder,
+                         std::vector<HealthReport>& reports) {
   const auto [found, first] = interfaces_.try_emplace(name);
   Interface& known = found->second;
   known.gone = false;
@@ -44,24 +45,30 @@ void LinkSensor::look_at(const std::string& name, const fs::path& folder, std::v
   const std::string state = kernel_line(folder / "operstate"), carrier = kernel_line(folder / "carrier");
   const bool up = carrier.empty() ? state == "up" : carrier == "1";
   const double downs = kernel_number(folder / "carrier_down_count"), speed = kernel_number(folder / "speed");
-  const double packets = kernel_number(folder / "statistics/rx_packets") + kernel_number(folder / "statistics/tx_packets");
-  const double errors = kernel_number(folder / "statistics/rx_errors") + kernel_number(folder / "statistics/tx_errors");
+  const double packets =
+      kernel_number(folder / "statistics/rx_packets") + kernel_number(folder / "statistics/tx_packets");
+  const double errors =
+      kernel_number(folder / "statistics/rx_errors") + kernel_number(folder / "statistics/tx_errors");
   if (!first && ((known.up && !up) || (downs > known.downs && (known.up || up)))) {
     reports.push_back({.kind = "network",
                        .device = name,
-                       .text = up ? fmt::format("its link was lost and is back ({:.0f} times so far)", downs) : "its link is lost"});
+                       .text = up ? fmt::format("its link was lost and is back ({:.0f} times so far)", downs)
+                                  : "its link is lost"});
   }
   const bool slow = up && speed > 0 && speed < known.speed;
   if (slow && !known.slow) {
     reports.push_back(
-        {.kind = "degraded_link", .device = name, .text = fmt::format("it runs at {:.0f} Mbit/s, and ran at {:.0f}", speed, known.speed)});
+        {.kind = "degraded_link",
+         .device = name,
+         .text = fmt::format("it runs at {:.0f} Mbit/s, and ran at {:.0f}", speed, known.speed)});
   }
   const double more = errors - known.errors, of_packets = packets - known.packets;
   const bool noisy = !first && more > kFewErrors && more > kErrorShare * of_packets;
   if (noisy && !known.noisy) {
     reports.push_back({.kind = "degraded_link",
                        .device = name,
-                       .text = fmt::format("{:.0f} errors in the last {:.0f} packets: ethtool -S {}", more, of_packets, name)});
+                       .text = fmt::format("{:.0f} errors in the last {:.0f} packets: ethtool -S {}", more,
+                                           of_packets, name)});
   }
   known = {.up = up,
            .downs = downs,
@@ -73,37 +80,49 @@ void LinkSensor::look_at(const std::string& name, const fs::path& folder, std::v
 }
 
 // "4: ACTIVE"; "200 Gb/sec (4X HDR)"; the port's counters are in the same folder.
-void LinkSensor::look_at_port(const std::string& name, const fs::path& port, std::vector<HealthReport>& reports) {
+void LinkSensor::look_at_port(const std::string& name, const fs::path& port,
+                              std::vector<HealthReport>& reports) {
   const auto [found, first] = interfaces_.try_emplace(name);
   Interface& known = found->second;
   known.gone = false;
   const std::string state = kernel_line(port / "state"), rate = kernel_line(port / "rate");
   const bool up = state.find("ACTIVE") != std::string::npos;
   const double downs = kernel_number(port / "counters/link_downed"), speed = kernel_number(port / "rate");
-  const double errors = kernel_number(port / "counters/symbol_error") + kernel_number(port / "counters/port_rcv_errors") +
+  const double errors = kernel_number(port / "counters/symbol_error") +
+                        kernel_number(port / "counters/port_rcv_errors") +
                         kernel_number(port / "counters/link_error_recovery");
   if (!first && ((known.up && !up) || (downs > known.downs && (known.up || up)))) {
     reports.push_back({.kind = "network",
                        .device = name,
-                       .text = up ? fmt::format("its link was lost and is back ({:.0f} times so far)", downs) : "its port is " + state});
+                       .text = up ? fmt::format("its link was lost and is back ({:.0f} times so far)", downs)
+                                  : "its port is " + state});
   }
-  const bool slow = up && speed > 0 && speed < known.speed, noisy = !first && errors - known.errors > kFewErrors;
+  const bool slow = up && speed > 0 && speed < known.speed,
+             noisy = !first && errors - known.errors > kFewErrors;
   if (slow && !known.slow)
-    reports.push_back(
-        {.kind = "degraded_link", .device = name, .text = fmt::format("it runs at {}, and ran at {:.0f}", rate, known.speed)});
+    reports.push_back({.kind = "degraded_link",
+                       .device = name,
+                       .text = fmt::format("it runs at {}, and ran at {:.0f}", rate, known.speed)});
   if (noisy && !known.noisy) {
     reports.push_back({.kind = "degraded_link",
                        .device = name,
-                       .text = fmt::format("{:.0f} errors of symbols and packets since the last look", errors - known.errors)});
+                       .text = fmt::format("{:.0f} errors of symbols and packets since the last look",
+                                           errors - known.errors)});
   }
-  known = {.up = up, .downs = downs, .speed = std::max(speed, known.speed), .errors = errors, .slow = slow, .noisy = known.noisy || noisy};
+  known = {.up = up,
+           .downs = downs,
+           .speed = std::max(speed, known.speed),
+           .errors = errors,
+           .slow = slow,
+           .noisy = known.noisy || noisy};
 }
 
 // A card that its driver has given up has no folder any more.
 void LinkSensor::look_for_lost(const std::set<std::string>& present, std::vector<HealthReport>& reports) {
   for (auto& [name, known] : interfaces_) {
     if (present.contains(name) || known.gone) continue;
-    if (known.up) reports.push_back({.kind = "device_missing", .device = name, .text = "the network device is gone"});
+    if (known.up)
+      reports.push_back({.kind = "device_missing", .device = name, .text = "the network device is gone"});
     known.gone = true;
   }
 }
@@ -130,7 +149,8 @@ std::vector<HealthReport> LinkSensor::look() {
   std::error_code none;
   for (const fs::path& folder : entries(root_ / "sys/class/net")) {
     const std::string name = folder.filename().string();
-    const bool matters = fs::exists(folder / "device", none) || routes.contains(name) || interfaces_.contains(name);
+    const bool matters =
+        fs::exists(folder / "device", none) || routes.contains(name) || interfaces_.contains(name);
     if (!matters) continue;
     present.insert(name);
     look_at(name, folder, reports);

@@ -7,10 +7,16 @@
 //
 //   sensor                reads                                                     reports
 //   KernelSensor          dev/kmsg                                                  xid, storage
-//   LinkSensor            sys/class/net, sys/class/infiniband, proc/net/route       network, degraded_link, device_missing
-//   DeviceSensor          sys/bus/pci/devices, sys/devices/system/edac              device_missing, degraded_link, device_degraded
+//   LinkSensor            sys/class/net, sys/class/infiniband, proc/net/route       network, degraded_link,
+//                                                                                   device_missing
+//   DeviceSensor          sys/bus/pci/devices, sys/devices/system/edac              device_missing,
+//                                                                                   degraded_link,
+//                                                                                   device_degraded
 //   HeatSensor            sys/devices/system/cpu/cpu*/thermal_throttle              throttled
-//   GpuSensor             nvidia-smi                                                device_missing, device_broken, device_degraded, throttled
+//   GpuSensor             nvidia-smi                                                device_missing,
+//                                                                                   device_broken,
+//                                                                                   device_degraded,
+//                                                                                   throttled
 //   StorageSensor         the run's folder                                          storage
 //
 // Source: docs/sources/reliability.md §5.3, §7.2.
@@ -40,8 +46,8 @@ class Sensor {
   virtual std::string absent() const { return ""; }  // what cannot be seen and why; empty: nothing to tell
 };
 
-// Reads the lines of the kernel's log. `processes`: those of the node's ranks, which distinguish their GPU errors
-// from those of other programs.
+// Reads the lines of the kernel's log. `processes`: those of the node's ranks, which distinguish their GPU
+// errors from those of other programs.
 class KernelSensor final : public Sensor {
  public:
   explicit KernelSensor(const MachineRoot& root);
@@ -71,8 +77,10 @@ class LinkSensor final : public Sensor {
     double packets = 0, errors = 0;  // when they were looked at last
     bool slow = false, noisy = false, gone = false;
   };
-  void look_at(const std::string& name, const std::filesystem::path& folder, std::vector<HealthReport>& reports);
-  void look_at_port(const std::string& name, const std::filesystem::path& port, std::vector<HealthReport>& reports);
+  void look_at(const std::string& name, const std::filesystem::path& folder,
+               std::vector<HealthReport>& reports);
+  void look_at_port(const std::string& name, const std::filesystem::path& port,
+                    std::vector<HealthReport>& reports);
   static std::vector<HealthReport> in_one(const std::vector<HealthReport>& reports);
   void look_for_lost(const std::set<std::string>& present, std::vector<HealthReport>& reports);
   std::filesystem::path root_;

@@ -15,13 +15,27 @@
 namespace longhaul::control {
 namespace {
 
-constexpr std::array<std::string_view, kInjectedKinds> kInjectedNames = {
-    "kill",        "crash",     "out_of_memory", "hang", "stop", "device",          "lost_peer",         "daemon",
-    "node",        "partition", "driver",        "slow", "two",  "during_recovery", "supervised_daemon", "held_up",
-    "lost_journal"};
+constexpr std::array<std::string_view, kInjectedKinds> kInjectedNames = {"kill",
+                                                                         "crash",
+                                                                         "out_of_memory",
+                                                                         "hang",
+                                                                         "stop",
+                                                                         "device",
+                                                                         "lost_peer",
+                                                                         "daemon",
+                                                                         "node",
+                                                                         "partition",
+                                                                         "driver",
+                                                                         "slow",
+                                                                         "two",
+                                                                         "during_recovery",
+                                                                         "supervised_daemon",
+                                                                         "held_up",
+                                                                         "lost_journal"};
 
 bool documented(ExitCode code) {
-  return code == ExitCode::kDone || code == ExitCode::kDoNotRestart || code == ExitCode::kCommunication || code == ExitCode::kOutOfMemory;
+  return code == ExitCode::kDone || code == ExitCode::kDoNotRestart || code == ExitCode::kCommunication ||
+         code == ExitCode::kOutOfMemory;
 }
 
 class Playing {
@@ -37,7 +51,9 @@ class Playing {
              .steps = options.steps};
     plan_.batches = {{.from_step = 0, .samples = 8}};
     for (int64_t nodes = options.nodes; nodes > 0; --nodes) {
-      plan_.widths.push_back({.ranks = nodes * options.ranks_per_node, .overrides = {}, .mesh = {{"dp", nodes * options.ranks_per_node}}});
+      plan_.widths.push_back({.ranks = nodes * options.ranks_per_node,
+                              .overrides = {},
+                              .mesh = {{"dp", nodes * options.ranks_per_node}}});
     }
     if (options.deadly_sample) cluster_.deadly = 8 * (options.steps / 3) + dice_.below(8 * options.steps / 3);
   }
@@ -52,7 +68,8 @@ class Playing {
     while (!over_ && time_.now_s < begin_s_ + options_.most_s && time_.step()) {
     }
     if (!over_)
-      broken(fmt::format("still in {} after {:.0f} s", core_ ? name_of(core_->state()) : "a driver that is away", options_.most_s));
+      broken(fmt::format("still in {} after {:.0f} s",
+                         core_ ? name_of(core_->state()) : "a driver that is away", options_.most_s));
     settle();
     return std::move(result_);
   }
@@ -74,7 +91,9 @@ class Playing {
     core_ = std::make_unique<DriverCore>(plan_, options_.policy, journal.entries);
     ++life_;
     ++result_.drivers;
-    cluster_.on_message = [this](const std::string& node, const NodeMessage& message) { feed(FromNode{node, message}); };
+    cluster_.on_message = [this](const std::string& node, const NodeMessage& message) {
+      feed(FromNode{node, message});
+    };
     tick(life_);
   }
 
@@ -123,16 +142,21 @@ class Playing {
   void replay_is_the_same() {
     if (dies_in_the_middle_) return;  // commands of this input were not carried out
     Ledger again;
-    for (const JournalEntry& entry : journal_from_text(journal_, "journal").entries) again.apply(entry, options_.policy);
+    for (const JournalEntry& entry : journal_from_text(journal_, "journal").entries)
+      again.apply(entry, options_.policy);
     if (!(again == core_->ledger())) broken("the journal gives another state than the driver had");
   }
 
-  void died(const std::string& node) { feed(NodeDied{.node = node, .reachable = true, .text = node + ": its daemon died"}); }
+  void died(const std::string& node) {
+    feed(NodeDied{.node = node, .reachable = true, .text = node + ": its daemon died"});
+  }
   void lost(const std::string& node) { feed(ConnectionLost{node}); }
 
   void run(const ToNode& command) { cluster_.deliver(command.node, command.message); }
   // As in DriverService: the node is told why, and ends its ranks and itself.
-  void run(const Refuse& command) { cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true}); }
+  void run(const Refuse& command) {
+    cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true});
+  }
   void run(const CloseConnection& command) { cluster_.cut(command.node); }
   void run(const WriteJournal& command) {
     journal_ += to_line(command.entry);
@@ -152,14 +176,16 @@ class Playing {
   }
   void run(const WriteBlocked&) {}
   void run(const Emit& command) {
-    if (const auto* state = std::get_if<observe::DriverState>(&command.body)) tell(fmt::format("{} ({})", state->state, state->reason));
+    if (const auto* state = std::get_if<observe::DriverState>(&command.body))
+      tell(fmt::format("{} ({})", state->state, state->reason));
     const auto* incident = std::get_if<observe::IncidentReport>(&command.body);
     if (incident == nullptr) return;
     ++result_.incidents;
     ++result_.incidents_by_class[incident->fault];
     result_.lost_steps += incident->lost_steps;
     result_.detected_s[incident->fault].push_back(incident->detected_milliseconds / 1e3);
-    if (incident->recovered_milliseconds) result_.recovered_s[incident->fault].push_back(*incident->recovered_milliseconds / 1e3);
+    if (incident->recovered_milliseconds)
+      result_.recovered_s[incident->fault].push_back(*incident->recovered_milliseconds / 1e3);
     if (single_ && incident->rank == *single_) {
       ++result_.named;
       single_.reset();
@@ -213,13 +239,15 @@ class Playing {
 
   void inject() {
     const Injected kind = drawn();
-    const bool quiet = core_ != nullptr && core_->state() == State::kTrain && cluster_.training() && time_.now_s > quiet_after_s_;
+    const bool quiet = core_ != nullptr && core_->state() == State::kTrain && cluster_.training() &&
+                       time_.now_s > quiet_after_s_;
     if (!injected(kind)) return;
     tell(fmt::format("-- {}{}", name_of(kind), target_ ? fmt::format(" (rank {})", *target_) : ""));
     ++result_.injected;
     ++result_.injected_by_kind[std::string(name_of(kind))];
     forget_single();
-    const bool of_one = kind == Injected::kKill || kind == Injected::kCrash || kind == Injected::kHang || kind == Injected::kStop;
+    const bool of_one = kind == Injected::kKill || kind == Injected::kCrash || kind == Injected::kHang ||
+                        kind == Injected::kStop;
     if (of_one && quiet && target_) {
       single_ = target_;
       ++result_.single;
@@ -318,7 +346,8 @@ class Playing {
     const std::optional<int64_t> first = cluster_.any_rank(dice_);
     if (!first || !cluster_.end_rank(*first, 137, false)) return false;
     time_.after(1 + dice_.exponential(2), [this] {
-      if (const std::optional<int64_t> second = cluster_.any_rank(dice_)) cluster_.end_rank(*second, 139, false);
+      if (const std::optional<int64_t> second = cluster_.any_rank(dice_))
+        cluster_.end_rank(*second, 139, false);
     });
     return true;
   }
@@ -335,24 +364,31 @@ class Playing {
       result_.productive_s = core_->ledger().productive_s;
     }
     result_.finished = over_ && result_.code == ExitCode::kDone;
-    if (over_ && !documented(result_.code)) broken(fmt::format("ended with {}: {}", static_cast<int>(result_.code), result_.text));
+    if (over_ && !documented(result_.code))
+      broken(fmt::format("ended with {}: {}", static_cast<int>(result_.code), result_.text));
     // By then every node has been told, or has returned and been told.
     const double end_s = time_.now_s + 200;
     cluster_.driver_gone();
     while (time_.now_s < end_s && cluster_.living_ranks() > 0 && time_.step()) {
     }
-    if (cluster_.living_ranks() > 0) broken(fmt::format("{} ranks live on after the end", cluster_.living_ranks()));
+    if (cluster_.living_ranks() > 0)
+      broken(fmt::format("{} ranks live on after the end", cluster_.living_ranks()));
     if (!result_.finished) return;
-    if (cluster_.step() != options_.steps) broken(fmt::format("done after {} of {} steps", cluster_.step(), options_.steps));
+    if (cluster_.step() != options_.steps)
+      broken(fmt::format("done after {} of {} steps", cluster_.step(), options_.steps));
     uint64_t hash = 0;
-    for (int64_t step = 0; step < options_.steps; ++step) hash = hash_after_step(hash, step, core_->ledger().skipped);
-    if (hash != cluster_.samples_hash()) broken("the run was trained on other samples than an uninterrupted one");
+    for (int64_t step = 0; step < options_.steps; ++step)
+      hash = hash_after_step(hash, step, core_->ledger().skipped);
+    if (hash != cluster_.samples_hash())
+      broken("the run was trained on other samples than an uninterrupted one");
     if (cluster_.deadly) {
       const auto& skipped = core_->ledger().skipped;
-      const bool exact = skipped.size() == 1 && skipped[0].begin == *cluster_.deadly && skipped[0].end == *cluster_.deadly + 1;
+      const bool exact = skipped.size() == 1 && skipped[0].begin == *cluster_.deadly &&
+                         skipped[0].end == *cluster_.deadly + 1;
       if (!exact)
-        broken(fmt::format("sample {} is deadly, and {} ranges are passed over{}", *cluster_.deadly, skipped.size(),
-                           skipped.empty() ? "" : fmt::format(", the first [{}, {})", skipped[0].begin, skipped[0].end)));
+        broken(fmt::format(
+            "sample {} is deadly, and {} ranges are passed over{}", *cluster_.deadly, skipped.size(),
+            skipped.empty() ? "" : fmt::format(", the first [{}, {})", skipped[0].begin, skipped[0].end)));
     }
   }
 

@@ -71,7 +71,8 @@ struct SimulationResult {
   ExitCode code = ExitCode::kDone;
   std::string text;
   double seconds = 0, productive_s = 0;
-  int64_t injected = 0, incidents = 0, restarts = 0, generations = 0, drivers = 0, lost_steps = 0, journal_entries = 0;
+  int64_t injected = 0, incidents = 0, restarts = 0, generations = 0, drivers = 0, lost_steps = 0,
+          journal_entries = 0;
   std::map<std::string, int64_t> injected_by_kind, incidents_by_class;
   // For faults of one rank that came alone: `single` is their number, `named` the number of incidents that
   // name the rank.

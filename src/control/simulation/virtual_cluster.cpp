@@ -30,13 +30,16 @@ bool VirtualTime::step() {
 }
 
 uint64_t hash_after_step(uint64_t hash, int64_t step, const std::vector<data::SampleRange>& skip) {
-  for (int64_t row = 0; row < kBatch; ++row) hash = mixed(hash, static_cast<uint64_t>(sample_at(step * kBatch + row, skip)) + 1);
+  for (int64_t row = 0; row < kBatch; ++row)
+    hash = mixed(hash, static_cast<uint64_t>(sample_at(step * kBatch + row, skip)) + 1);
   return hash;
 }
 
-VirtualCluster::VirtualCluster(const SimulationOptions& options, VirtualTime& time, std::vector<std::string>& broken)
+VirtualCluster::VirtualCluster(const SimulationOptions& options, VirtualTime& time,
+                               std::vector<std::string>& broken)
     : options_(options), time_(time), broken_(broken), dice_(options.seed, "cluster") {
-  for (int64_t i = 0; i < options.nodes + options.spares; ++i) machines_[fmt::format("node-{}", i)].spare = i >= options.nodes;
+  for (int64_t i = 0; i < options.nodes + options.spares; ++i)
+    machines_[fmt::format("node-{}", i)].spare = i >= options.nodes;
   disk_[0] = {};
 }
 
@@ -74,7 +77,8 @@ void VirtualCluster::connect(const std::string& name) {
   if (!machine.up || !machine.daemon || machine.connected) return;
   if (!machine.reachable || !on_message) {  // tries again
     const double alone_s = time_.now_s - machine.alone_since_s;
-    if (alone_s > options_.policy.lease_s && lease_is_over(beat_of(machine).running, alone_s, options_.policy.lease_s))
+    if (alone_s > options_.policy.lease_s &&
+        lease_is_over(beat_of(machine).running, alone_s, options_.policy.lease_s))
       stop(name, StopRanks{.generation = INT64_MAX, .reason = "alone"});
     time_.after(dice_.about(0.5), [this, name] { connect(name); });
     return;
@@ -117,7 +121,8 @@ void VirtualCluster::say(const std::string& name, NodeMessage message) {
   const int64_t connection = machines_.at(name).connection;
   time_.after(dice_.about(options_.message_s), [this, name, connection, message = std::move(message)] {
     const Machine& machine = machines_.at(name);
-    if (machine.connected && machine.connection == connection && machine.reachable && on_message) on_message(name, message);
+    if (machine.connected && machine.connection == connection && machine.reachable && on_message)
+      on_message(name, message);
   });
 }
 
@@ -159,16 +164,20 @@ void VirtualCluster::deliver(const std::string& name, const DriverMessage& messa
   const int64_t connection = found->second.connection;
   time_.after(dice_.about(options_.message_s), [this, name, connection, message] {
     Machine& machine = machines_.at(name);
-    if (!machine.connected || machine.connection != connection || !machine.reachable || !machine.daemon) return;
+    if (!machine.connected || machine.connection != connection || !machine.reachable || !machine.daemon)
+      return;
     if (const auto* begin = std::get_if<StartRanks>(&message)) start(name, *begin);
     if (const auto* end = std::get_if<StopRanks>(&message)) stop(name, *end);
     if (const auto* checks = std::get_if<RunChecks>(&message)) {
-      CheckResults results{.id = checks->id, .suite = checks->suite, .checks = {{.name = "disk"}, {.name = "gemm", .signature = "same"}}};
+      CheckResults results{.id = checks->id,
+                           .suite = checks->suite,
+                           .checks = {{.name = "disk"}, {.name = "gemm", .signature = "same"}}};
       time_.after(dice_.about(2), [this, name, results] {
         if (machines_.at(name).connected) say(name, results);
       });
     }
-    if (std::holds_alternative<GatherEvidence>(message)) say(name, Evidence{.generation = machine.generation, .last = true});
+    if (std::holds_alternative<GatherEvidence>(message))
+      say(name, Evidence{.generation = machine.generation, .last = true});
     if (std::holds_alternative<Release>(message)) {
       stop(name, StopRanks{.generation = INT64_MAX, .reason = "released"});
       machine.daemon = machine.connected = false;
@@ -182,11 +191,12 @@ void VirtualCluster::deliver(const std::string& name, const DriverMessage& messa
 void VirtualCluster::start(const std::string& name, const StartRanks& start) {
   Machine& machine = machines_.at(name);
   if (start.generation <= machine.generation)
-    return complain(fmt::format("{} is to start generation {} after {}", name, start.generation, machine.generation));
+    return complain(
+        fmt::format("{} is to start generation {} after {}", name, start.generation, machine.generation));
   for (const auto& [number, rank] : machine.ranks) {
     if (rank.alive)
-      complain(fmt::format("rank {} of generation {} still lives on {} when generation {} starts", number, rank.generation, name,
-                           start.generation));
+      complain(fmt::format("rank {} of generation {} still lives on {} when generation {} starts", number,
+                           rank.generation, name, start.generation));
   }
   machine.generation = start.generation;
   machine.ranks.clear();
@@ -198,11 +208,14 @@ void VirtualCluster::start(const std::string& name, const StartRanks& start) {
     hanging_ = -1;
   }
   for (const int64_t rank : start.ranks) {
-    machine.ranks[rank] = {.rank = rank, .generation = start.generation, .pid = next_pid_++, .since_s = time_.now_s};
+    machine.ranks[rank] = {
+        .rank = rank, .generation = start.generation, .pid = next_pid_++, .since_s = time_.now_s};
     time_.after(dice_.about(options_.start_s), [this, name, rank, generation = start.generation] {
       const auto& here = machines_.at(name).ranks;
       const auto found = here.find(rank);
-      if (found == here.end() || !found->second.alive || found->second.generation != generation || generation != run_.generation) return;
+      if (found == here.end() || !found->second.alive || found->second.generation != generation ||
+          generation != run_.generation)
+        return;
       run_.started.insert(rank);
       run_.nodes.insert(name);
       if (static_cast<int64_t>(run_.started.size()) == run_.world)
@@ -217,7 +230,8 @@ void VirtualCluster::stop(const std::string& name, const StopRanks& stop) {
     if (!rank.alive || rank.dying || rank.generation > stop.generation) continue;
     rank.dying = true;
     const bool saves = stop.save && run_.training && rank.generation == run_.generation;
-    const double delay_s = stop.save ? std::min(stop.grace_s, dice_.about(options_.step_s)) : dice_.about(0.02);
+    const double delay_s =
+        stop.save ? std::min(stop.grace_s, dice_.about(options_.step_s)) : dice_.about(0.02);
     time_.after(delay_s, [this, name, rank = number, generation = rank.generation, saves] {
       if (saves && generation == run_.generation && whole() && run_.training) {  // all of them, once
         save();
@@ -229,7 +243,8 @@ void VirtualCluster::stop(const std::string& name, const StopRanks& stop) {
   }
 }
 
-void VirtualCluster::ends(const std::string& name, int64_t number, int64_t generation, int64_t status, bool out_of_memory, bool stopped) {
+void VirtualCluster::ends(const std::string& name, int64_t number, int64_t generation, int64_t status,
+                          bool out_of_memory, bool stopped) {
   Machine& machine = machines_.at(name);
   const auto found = machine.ranks.find(number);
   if (found == machine.ranks.end() || !found->second.alive || found->second.generation != generation) return;
@@ -257,7 +272,9 @@ void VirtualCluster::ends(const std::string& name, int64_t number, int64_t gener
 void VirtualCluster::peers_notice(int64_t generation) {
   for (auto& [name, machine] : machines_) {
     for (auto& [number, rank] : machine.ranks) {
-      if (!rank.alive || rank.dying || rank.stopped || rank.hangs || rank.generation != generation || dice_.uniform() < 0.2) continue;
+      if (!rank.alive || rank.dying || rank.stopped || rank.hangs || rank.generation != generation ||
+          dice_.uniform() < 0.2)
+        continue;
       time_.after(dice_.exponential(0.3), [this, name = name, number = number, generation] {
         const auto& here = machines_.at(name).ranks;
         const auto found = here.find(number);
@@ -277,7 +294,9 @@ bool VirtualCluster::whole() const {
   return moving == run_.world && hanging_ < 0;
 }
 
-int64_t VirtualCluster::newest_usable() const { return std::max(memory_.empty() ? 0 : memory_.rbegin()->first, disk_.rbegin()->first); }
+int64_t VirtualCluster::newest_usable() const {
+  return std::max(memory_.empty() ? 0 : memory_.rbegin()->first, disk_.rbegin()->first);
+}
 
 void VirtualCluster::load(int64_t generation) {
   if (generation != run_.generation || !whole()) return;
@@ -314,7 +333,8 @@ void VirtualCluster::step_done(int64_t generation) {
     for (auto& [number, rank] : machine.ranks) rank.since_s = time_.now_s;
   }
   if (generation < newest_commit_generation_)
-    complain(fmt::format("generation {} commits step {} after generation {} did", generation, run_.step, newest_commit_generation_));
+    complain(fmt::format("generation {} commits step {} after generation {} did", generation, run_.step,
+                         newest_commit_generation_));
   newest_commit_generation_ = generation;
   if (run_.keeps) save();
   if (run_.step < options_.steps) return next_step(generation);
@@ -326,7 +346,9 @@ void VirtualCluster::all_done(int64_t generation) {
   for (auto& [name, machine] : machines_) {
     for (auto& [number, rank] : machine.ranks) {
       if (!rank.alive || rank.generation != generation) continue;
-      time_.after(dice_.about(0.2), [this, name = name, number = number, generation] { ends(name, number, generation, 0, false, false); });
+      time_.after(dice_.about(0.2), [this, name = name, number = number, generation] {
+        ends(name, number, generation, 0, false, false);
+      });
     }
   }
 }
@@ -340,8 +362,10 @@ void VirtualCluster::save() {
   same(memory_);
   same(disk_);
   memory_.erase(memory_.begin(), memory_.upper_bound(run_.step - 3));
-  memory_[run_.step] = {.hash = run_.hash, .skip = run_.skip, .holders = run_.nodes, .generation = run_.generation};
-  if (run_.step % options_.checkpoint_every == 0) disk_[run_.step] = {.hash = run_.hash, .skip = run_.skip, .generation = run_.generation};
+  memory_[run_.step] = {
+      .hash = run_.hash, .skip = run_.skip, .holders = run_.nodes, .generation = run_.generation};
+  if (run_.step % options_.checkpoint_every == 0)
+    disk_[run_.step] = {.hash = run_.hash, .skip = run_.skip, .generation = run_.generation};
 }
 
 }  // namespace longhaul::control

@@ -23,7 +23,9 @@ namespace longhaul::control {
 class VirtualTime {
  public:
   double now_s = 1000;
-  void at(double time_s, std::function<void()> what) { queue_.push({std::max(time_s, now_s), next_++, std::move(what)}); }
+  void at(double time_s, std::function<void()> what) {
+    queue_.push({std::max(time_s, now_s), next_++, std::move(what)});
+  }
   void after(double delay_s, std::function<void()> what) { at(now_s + delay_s, std::move(what)); }
   bool step();  // false: nothing is left
 
@@ -32,7 +34,9 @@ class VirtualTime {
     double time_s;
     uint64_t order;
     std::function<void()> what;
-    bool operator<(const Happening& other) const { return time_s != other.time_s ? time_s > other.time_s : order > other.order; }
+    bool operator<(const Happening& other) const {
+      return time_s != other.time_s ? time_s > other.time_s : order > other.order;
+    }
   };
   std::priority_queue<Happening> queue_;
   uint64_t next_ = 0;
@@ -44,7 +48,9 @@ class Dice {
   double uniform() { return stream_.uniform(next_++); }
   double about(double mean) { return mean * (0.5 + uniform()); }
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
-  int64_t below(int64_t bound) { return static_cast<int64_t>(stream_.below(next_++, static_cast<uint64_t>(bound))); }
+  int64_t below(int64_t bound) {
+    return static_cast<int64_t>(stream_.below(next_++, static_cast<uint64_t>(bound)));
+  }
 
  private:
   RandomStream stream_;
@@ -134,7 +140,8 @@ class VirtualCluster {
   void beat(const std::string& name, int64_t connection);
   void start(const std::string& name, const StartRanks& start);
   void stop(const std::string& name, const StopRanks& stop);
-  void ends(const std::string& name, int64_t rank, int64_t generation, int64_t status, bool out_of_memory, bool stopped);
+  void ends(const std::string& name, int64_t rank, int64_t generation, int64_t status, bool out_of_memory,
+            bool stopped);
   void peers_notice(int64_t generation);
   void load(int64_t generation);
   void next_step(int64_t generation);

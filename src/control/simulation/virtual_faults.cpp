@@ -8,7 +8,8 @@ namespace longhaul::control {
 VirtualCluster::RankHere* VirtualCluster::find(int64_t number) {
   for (auto& [name, machine] : machines_) {
     const auto found = machine.ranks.find(number);
-    if (found != machine.ranks.end() && found->second.alive && !found->second.dying && found->second.generation == run_.generation)
+    if (found != machine.ranks.end() && found->second.alive && !found->second.dying &&
+        found->second.generation == run_.generation)
       return &found->second;
   }
   return nullptr;
@@ -27,7 +28,8 @@ std::optional<int64_t> VirtualCluster::any_rank(Dice& dice, const std::string& n
   for (const auto& [name, machine] : machines_) {
     if (name == not_on || !machine.reachable) continue;
     for (const auto& [number, rank] : machine.ranks) {
-      if (rank.alive && !rank.dying && !rank.hangs && !rank.stopped && rank.generation == run_.generation) living.push_back(number);
+      if (rank.alive && !rank.dying && !rank.hangs && !rank.stopped && rank.generation == run_.generation)
+        living.push_back(number);
     }
   }
   if (living.empty()) return std::nullopt;
@@ -98,7 +100,8 @@ bool VirtualCluster::lose_node(const std::string& name, double back_after_s) {
   for (auto saved = memory_.begin(); saved != memory_.end();) {
     const size_t had = saved->second.holders.size();
     saved->second.holders.erase(name);
-    const bool whole = saved->second.holders.size() == had || (had > 1 && saved->second.holders.size() + 1 >= run_.nodes.size());
+    const bool whole = saved->second.holders.size() == had ||
+                       (had > 1 && saved->second.holders.size() + 1 >= run_.nodes.size());
     saved = whole ? std::next(saved) : memory_.erase(saved);
   }
   if (on_lost) on_lost(name);

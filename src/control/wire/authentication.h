@@ -1,13 +1,13 @@
 // Authentication: how two processes of one job prove their identity to each other, and how their messages are
 // encrypted. Each node has a key of its own, which is derived from the job's secret and its name; operators
-// have another key (Keys), and only the driver can sign. No key is ever sent. The listening side sends a challenge and half of a key exchange
-// (X25519). The connecting side answers with its own challenge and half, and a proof: the HMAC-SHA256, with
-// its role's secret, of all that both have sent and of the identity that it claims. The driver answers with a
-// proof by the same secret and with its signature (Ed25519) of the same text. So whoever has the key of one
-// node alone can act neither as another node, nor as its driver, nor as an operator. The keys of the two
-// directions are derived from the exchange and the secret. Nobody else can read the messages that follow, and
-// a message that is changed, repeated, left out or reordered ends the connection (AES-256-GCM with the
-// message's number).
+// have another key (Keys), and only the driver can sign. No key is ever sent. The listening side sends a
+// challenge and half of a key exchange (X25519). The connecting side answers with its own challenge and half,
+// and a proof: the HMAC-SHA256, with its role's secret, of all that both have sent and of the identity that
+// it claims. The driver answers with a proof by the same secret and with its signature (Ed25519) of the same
+// text. So whoever has the key of one node alone can act neither as another node, nor as its driver, nor as
+// an operator. The keys of the two directions are derived from the exchange and the secret. Nobody else can
+// read the messages that follow, and a message that is changed, repeated, left out or reordered ends the
+// connection (AES-256-GCM with the message's number).
 //
 // The classes know no sockets: text in, text out. Source: docs/sources/reliability.md §9.2.
 #pragma once
@@ -26,8 +26,9 @@ inline constexpr size_t kHandshakeLimit = 4096;  // bytes of one handshake messa
 
 // Keys: the keys of the job that a process has, as bytes; an empty one is missing. Their files are in
 // RUN/control:
-//   secret           of the job, from which the keys of all nodes are derived; it also holds the public half of
-//                    the driver's key. A copy of it makes any node; a file of write_node_key makes only one
+//   secret           of the job, from which the keys of all nodes are derived; it also holds the public half
+//                    of the driver's key. A copy of it makes any node; a file of write_node_key makes only
+//                    one
 //   operator-secret  of the operators, who may ask for the state of a run and for evictions; likewise
 //   driver-key       of the driver alone
 struct Keys {
@@ -44,11 +45,13 @@ Keys operator_keys(const std::filesystem::path& control);
 
 std::string node_key(std::string_view secret, std::string_view name);
 // Makes the file with which `longhaul node` can be this node and no other.
-void write_node_key(const std::filesystem::path& control, const std::string& name, const std::filesystem::path& file);
+void write_node_key(const std::filesystem::path& control, const std::string& name,
+                    const std::filesystem::path& file);
 
 // Identity: the part that a process has in the job.
 struct Identity {
-  std::string role;         // "driver", "node" or "operator" (who asks for the state of a run, or for an eviction)
+  // "driver", "node" or "operator" (who asks for the state of a run, or for an eviction)
+  std::string role;
   std::string name;         // name of the node; empty for the other roles
   std::string job;          // name of the run's job
   uint64_t generation = 0;  // the newest generation that it knows

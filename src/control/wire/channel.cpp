@@ -7,8 +7,10 @@
 
 namespace longhaul::control {
 
-std::shared_ptr<Channel> Channel::make(EventLoop& loop, Socket socket, Handshake handshake, Handlers handlers, ChannelLimits limits) {
-  std::shared_ptr<Channel> channel(new Channel(loop, std::move(socket), std::move(handshake), std::move(handlers), limits));
+std::shared_ptr<Channel> Channel::make(EventLoop& loop, Socket socket, Handshake handshake, Handlers handlers,
+                                       ChannelLimits limits) {
+  std::shared_ptr<Channel> channel(
+      new Channel(loop, std::move(socket), std::move(handshake), std::move(handlers), limits));
   channel->begin();
   return channel;
 }
@@ -53,12 +55,14 @@ void Channel::fail(std::string reason, std::optional<Handshake::Refusal> refused
   const bool was_open = !receiving_.empty();
   release();
   // This comes last: the handler may release this channel, which on_ready still holds.
-  if (const auto closed = std::exchange(handlers_, {}).closed) closed({std::move(reason), std::move(refused), was_open});
+  if (const auto closed = std::exchange(handlers_, {}).closed)
+    closed({std::move(reason), std::move(refused), was_open});
 }
 
 void Channel::on_ready(Ready ready) {
   if (!connected_) {
-    if (const int problem = socket_.problem(); problem != 0) return fail(std::generic_category().message(problem));
+    if (const int problem = socket_.problem(); problem != 0)
+      return fail(std::generic_category().message(problem));
     if (!ready.writes) return;
     connected_ = true;
     address_ = socket_.peer();
@@ -152,9 +156,11 @@ void Channel::write() {
 // count as silence.
 void Channel::look_at_clock() {
   const int64_t now_ns = monotonic_ns(), since_ns = now_ns - std::exchange(looked_ns_, now_ns);
-  if (const double stood_s = static_cast<double>(since_ns) * 1e-9 - 2 * look_every_s(); stood_s > 0) heard_ns_ += since_ns;
+  if (const double stood_s = static_cast<double>(since_ns) * 1e-9 - 2 * look_every_s(); stood_s > 0)
+    heard_ns_ += since_ns;
   const double silent_s = static_cast<double>(now_ns - heard_ns_) * 1e-9;
-  if (!open_ && silent_s > limits_.handshake_s) return fail(connected_ ? "no greeting came" : "nobody answers at that address");
+  if (!open_ && silent_s > limits_.handshake_s)
+    return fail(connected_ ? "no greeting came" : "nobody answers at that address");
   if (open_ && silent_s > limits_.silence_s) fail(fmt::format("nothing was heard for {:.0f} s", silent_s));
 }
 

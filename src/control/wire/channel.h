@@ -3,7 +3,8 @@
 // reason. A peer that is silent, sends too fast or does not read what it is sent is disconnected, so that a
 // stranger or a hanging node never delays the others.
 //
-//   auto channel = Channel::make(loop, std::move(socket), Handshake(…), {.opened = …, .message = …, .closed = …});
+//   auto channel = Channel::make(loop, std::move(socket), Handshake(…), {.opened = …, .message = …,
+//       .closed = …});
 //   channel->send(R"({"beat":…})");
 //
 // Only the loop's thread may use it. Handlers may release the channel.
@@ -41,7 +42,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::function<void(std::string_view message)> message;
     std::function<void(const Closing&)> closed;  // called once; not after close()
   };
-  static std::shared_ptr<Channel> make(EventLoop& loop, Socket socket, Handshake handshake, Handlers handlers, ChannelLimits limits = {});
+  static std::shared_ptr<Channel> make(EventLoop& loop, Socket socket, Handshake handshake, Handlers handlers,
+                                       ChannelLimits limits = {});
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;

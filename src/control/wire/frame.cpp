@@ -41,7 +41,8 @@ std::optional<std::string> FrameReader::next() {
   const std::string_view rest = std::string_view(bytes_).substr(taken_);
   if (rest.size() >= kHeaderBytes) {
     const size_t length = u32_at(rest, 0);
-    if (length > limit_) damaged(fmt::format("at most {} bytes", limit_), fmt::format("{} announced", length));
+    if (length > limit_)
+      damaged(fmt::format("at most {} bytes", limit_), fmt::format("{} announced", length));
     if (rest.size() - kHeaderBytes >= length) {
       std::string payload(rest.substr(kHeaderBytes, length));
       if (crc32c(payload) != u32_at(rest, 4)) damaged("its checksum", "another");

@@ -8,8 +8,9 @@
 namespace longhaul::control {
 namespace {
 
-constexpr JsonRules kMessageRules{
-    .code = ExitCode::kCommunication, .what = "cannot read a message of the control plane", .hint = "run the same version everywhere"};
+constexpr JsonRules kMessageRules{.code = ExitCode::kCommunication,
+                                  .what = "cannot read a message of the control plane",
+                                  .hint = "run the same version everywhere"};
 
 template <class T>
 constexpr std::string_view kType = "";
@@ -79,7 +80,9 @@ Variant variant_of_text(std::string_view text, const std::string& where) {
     read_record(view, body);
     message = std::move(body);
   };
-  [&]<size_t... i>(std::index_sequence<i...>) { (try_type.template operator()<std::variant_alternative_t<i, Variant>>(), ...); }
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (try_type.template operator()<std::variant_alternative_t<i, Variant>>(), ...);
+  }
   (std::make_index_sequence<std::variant_size_v<Variant>>{});
   view.require(found, "a message that this side takes");
   return message;
@@ -94,11 +97,19 @@ std::string_view type_of(const ClientMessage& message) { return type_of_variant(
 std::string to_text(const NodeMessage& message) { return text_of_variant(message); }
 std::string to_text(const DriverMessage& message) { return text_of_variant(message); }
 std::string to_text(const ClientMessage& message) { return text_of_variant(message); }
-std::string to_text(const Answer& answer) { return record_to_json(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string to_text(const Answer& answer) {
+  return record_to_json(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
-NodeMessage node_message(std::string_view text, const std::string& where) { return variant_of_text<NodeMessage>(text, where); }
-DriverMessage driver_message(std::string_view text, const std::string& where) { return variant_of_text<DriverMessage>(text, where); }
-ClientMessage client_message(std::string_view text, const std::string& where) { return variant_of_text<ClientMessage>(text, where); }
+NodeMessage node_message(std::string_view text, const std::string& where) {
+  return variant_of_text<NodeMessage>(text, where);
+}
+DriverMessage driver_message(std::string_view text, const std::string& where) {
+  return variant_of_text<DriverMessage>(text, where);
+}
+ClientMessage client_message(std::string_view text, const std::string& where) {
+  return variant_of_text<ClientMessage>(text, where);
+}
 Answer answer_from_text(std::string_view text, const std::string& where) {
   const nlohmann::json json = parse_json(text, where, kMessageRules);
   Answer answer;

@@ -2,7 +2,8 @@
 // a frame; "type" names the struct).
 //
 //   node → driver      NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence
-//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys
+//   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere,
+//                      RenewKeys
 //   client → driver    StatusRequest, EvictRequest, DrainRequest          driver → client   Answer
 //
 // Clocks of different machines are never compared: the sender gives the age of an event in seconds. Seconds
@@ -66,7 +67,8 @@ struct RankBeat {
   int64_t step = 0;
   int64_t resumed_step = -1;  // step of the loaded checkpoint; 0: from the beginning; -1: unknown (yet)
   int64_t micro_step = 0;
-  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, task, idle.
+  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, task,
+  // idle.
   std::string phase = "start";
   double phase_age_s = 0;
   observe::TaskPhaseState task_phase;
@@ -85,9 +87,10 @@ struct RankBeat {
 
 struct RankExited {
   int64_t rank = 0, generation = 0, pid = 0;
-  int64_t status = 0;          // exit code, or 128 + signal
-  double age_s = 0;            // seconds since it ended, when this was sent
-  bool stopped = false;        // the daemon had sent it a signal before, so the status says nothing about the rank
+  int64_t status = 0;  // exit code, or 128 + signal
+  double age_s = 0;    // seconds since it ended, when this was sent
+  // the daemon had sent it a signal before, so the status says nothing about the rank
+  bool stopped = false;
   bool out_of_memory = false;  // killed by the kernel's OOM killer, or for a limit of its cgroup
   int64_t step = -1;           // completed steps, from its board; -1: unknown
   RankError error;             // from its board
@@ -181,7 +184,8 @@ struct RunCommand {
   std::vector<std::string> options;  // "--run" and the options that follow it
   // NAME=VALUE, in addition to what ranks inherit (control/node/rank_environment.h).
   std::vector<std::string> environment;
-  std::string launched;            // the options typed after `launch`, for the commands that ranks suggest to type next
+  // the options typed after `launch`, for the commands that ranks suggest to type next
+  std::string launched;
   std::string folder, run_folder;  // folder: where `launch` was typed
   bool terminal = false;           // rank 0 prints on the daemon's terminal; else into its log
   bool operator==(const RunCommand&) const = default;
@@ -217,8 +221,8 @@ struct StopRanks {
   double grace_s = 0;
   bool save = false;
   std::string reason;
-  // Instead of saving, each rank that can writes its state to its node's memory (train/saving/state_keeper.h); the
-  // others end at once.
+  // Instead of saving, each rank that can writes its state to its node's memory
+  // (train/saving/state_keeper.h); the others end at once.
   bool leave = false;
   bool operator==(const StopRanks&) const = default;
   static constexpr auto fields();
@@ -300,8 +304,10 @@ struct Answer {
   static constexpr auto fields();
 };
 
-using NodeMessage = std::variant<NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence, KeysRenewed>;
-using DriverMessage = std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys>;
+using NodeMessage =
+    std::variant<NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence, KeysRenewed>;
+using DriverMessage =
+    std::variant<Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys>;
 using ClientMessage = std::variant<StatusRequest, EvictRequest, DrainRequest>;
 
 std::string_view type_of(const NodeMessage& message);  // "node_beat"
@@ -322,17 +328,19 @@ Answer answer_from_text(std::string_view text, const std::string& where);
 
 constexpr auto CollectiveBeat::fields() {
   using C = CollectiveBeat;
-  return std::tuple{observe::Field{"group", &C::group}, observe::Field{"name", &C::name}, observe::Field{"kind", &C::kind},
-                    observe::Field{"sequence", &C::sequence}, observe::Field{"state", &C::state}};
+  return std::tuple{observe::Field{"group", &C::group}, observe::Field{"name", &C::name},
+                    observe::Field{"kind", &C::kind}, observe::Field{"sequence", &C::sequence},
+                    observe::Field{"state", &C::state}};
 }
 constexpr auto RankError::fields() {
   using R = RankError;
-  return std::tuple{observe::Field{"code", &R::code}, observe::Field{"text", &R::text}, observe::Field{"consequence", &R::consequence},
-                    observe::Field{"age_s", &R::age_s}};
+  return std::tuple{observe::Field{"code", &R::code}, observe::Field{"text", &R::text},
+                    observe::Field{"consequence", &R::consequence}, observe::Field{"age_s", &R::age_s}};
 }
 constexpr auto BackgroundBeat::fields() {
   using B = BackgroundBeat;
-  return std::tuple{observe::Field{"name", &B::name}, observe::Field{"age_s", &B::age_s}, observe::Field{"allowed_s", &B::allowed_s}};
+  return std::tuple{observe::Field{"name", &B::name}, observe::Field{"age_s", &B::age_s},
+                    observe::Field{"allowed_s", &B::allowed_s}};
 }
 constexpr auto RankBeat::fields() {
   using R = RankBeat;
@@ -392,12 +400,14 @@ constexpr auto NodeHello::fields() {
 constexpr auto NodeBeat::fields() {
   using N = NodeBeat;
   return std::tuple{observe::Field{"generation", &N::generation}, observe::Field{"free_port", &N::free_port},
-                    observe::Field{"running", &N::running}, observe::Field{"ended", &N::ended}, observe::Field{"machine", &N::machine}};
+                    observe::Field{"running", &N::running}, observe::Field{"ended", &N::ended},
+                    observe::Field{"machine", &N::machine}};
 }
 constexpr auto HealthReport::fields() {
   using H = HealthReport;
-  return std::tuple{observe::Field{"kind", &H::kind}, observe::Field{"code", &H::code}, observe::Field{"rank", &H::rank},
-                    observe::Field{"device", &H::device}, observe::Field{"text", &H::text}};
+  return std::tuple{observe::Field{"kind", &H::kind}, observe::Field{"code", &H::code},
+                    observe::Field{"rank", &H::rank}, observe::Field{"device", &H::device},
+                    observe::Field{"text", &H::text}};
 }
 constexpr auto CheckResult::fields() {
   using C = CheckResult;
@@ -408,7 +418,8 @@ constexpr auto CheckResult::fields() {
 }
 constexpr auto CheckResults::fields() {
   using C = CheckResults;
-  return std::tuple{observe::Field{"id", &C::id}, observe::Field{"suite", &C::suite}, observe::Field{"checks", &C::checks}};
+  return std::tuple{observe::Field{"id", &C::id}, observe::Field{"suite", &C::suite},
+                    observe::Field{"checks", &C::checks}};
 }
 constexpr auto Evidence::fields() {
   using E = Evidence;
@@ -418,10 +429,13 @@ constexpr auto Evidence::fields() {
 }
 constexpr auto RunCommand::fields() {
   using R = RunCommand;
-  return std::tuple{
-      observe::Field{"words", &R::words},       observe::Field{"options", &R::options}, observe::Field{"environment", &R::environment},
-      observe::Field{"launched", &R::launched}, observe::Field{"folder", &R::folder},   observe::Field{"run_folder", &R::run_folder},
-      observe::Field{"terminal", &R::terminal}};
+  return std::tuple{observe::Field{"words", &R::words},
+                    observe::Field{"options", &R::options},
+                    observe::Field{"environment", &R::environment},
+                    observe::Field{"launched", &R::launched},
+                    observe::Field{"folder", &R::folder},
+                    observe::Field{"run_folder", &R::run_folder},
+                    observe::Field{"terminal", &R::terminal}};
 }
 constexpr auto Welcome::fields() {
   using W = Welcome;
@@ -442,27 +456,37 @@ constexpr auto StartRanks::fields() {
 }
 constexpr auto StopRanks::fields() {
   using S = StopRanks;
-  return std::tuple{observe::Field{"generation", &S::generation}, observe::Field{"grace_s", &S::grace_s}, observe::Field{"save", &S::save},
-                    observe::Field{"reason", &S::reason}, observe::Field{"leave", &S::leave}};
+  return std::tuple{observe::Field{"generation", &S::generation}, observe::Field{"grace_s", &S::grace_s},
+                    observe::Field{"save", &S::save}, observe::Field{"reason", &S::reason},
+                    observe::Field{"leave", &S::leave}};
 }
 constexpr auto RunChecks::fields() {
   using R = RunChecks;
-  return std::tuple{observe::Field{"id", &R::id}, observe::Field{"suite", &R::suite}, observe::Field{"limit_s", &R::limit_s},
-                    observe::Field{"peers", &R::peers}};
+  return std::tuple{observe::Field{"id", &R::id}, observe::Field{"suite", &R::suite},
+                    observe::Field{"limit_s", &R::limit_s}, observe::Field{"peers", &R::peers}};
 }
-constexpr auto GatherEvidence::fields() { return std::tuple{observe::Field{"generation", &GatherEvidence::generation}}; }
+constexpr auto GatherEvidence::fields() {
+  return std::tuple{observe::Field{"generation", &GatherEvidence::generation}};
+}
 constexpr auto Release::fields() {
   return std::tuple{observe::Field{"reason", &Release::reason}, observe::Field{"evicted", &Release::evicted},
                     observe::Field{"committed_step", &Release::committed_step}};
 }
 constexpr auto StillHere::fields() { return std::tuple{}; }
-constexpr auto RenewKeys::fields() { return std::tuple{observe::Field{"generation", &RenewKeys::generation}}; }
-constexpr auto KeysRenewed::fields() { return std::tuple{observe::Field{"generation", &KeysRenewed::generation}}; }
+constexpr auto RenewKeys::fields() {
+  return std::tuple{observe::Field{"generation", &RenewKeys::generation}};
+}
+constexpr auto KeysRenewed::fields() {
+  return std::tuple{observe::Field{"generation", &KeysRenewed::generation}};
+}
 constexpr auto StatusRequest::fields() { return std::tuple{}; }
 constexpr auto EvictRequest::fields() {
-  return std::tuple{observe::Field{"target", &EvictRequest::target}, observe::Field{"reason", &EvictRequest::reason}};
+  return std::tuple{observe::Field{"target", &EvictRequest::target},
+                    observe::Field{"reason", &EvictRequest::reason}};
 }
 constexpr auto DrainRequest::fields() { return std::tuple{observe::Field{"reason", &DrainRequest::reason}}; }
-constexpr auto Answer::fields() { return std::tuple{observe::Field{"good", &Answer::good}, observe::Field{"text", &Answer::text}}; }
+constexpr auto Answer::fields() {
+  return std::tuple{observe::Field{"good", &Answer::good}, observe::Field{"text", &Answer::text}};
+}
 
 }  // namespace longhaul::control

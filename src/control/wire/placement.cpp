@@ -11,13 +11,13 @@ namespace longhaul::control {
 namespace {
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& found) {
-  throw Error(
-      {.code = ExitCode::kUsage,
-       .what = "the environment does not say which rank this process is",
-       .expected = expected,
-       .found = found,
-       .where = "the environment",
-       .hint = "start ranks with `longhaul launch -n N`, torchrun or srun; or unset RANK and WORLD_SIZE to train with one process"});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the environment does not say which rank this process is",
+               .expected = expected,
+               .found = found,
+               .where = "the environment",
+               .hint = "start ranks with `longhaul launch -n N`, torchrun or srun; or unset RANK and "
+                       "WORLD_SIZE to train with one process"});
 }
 
 int64_t number_in(const Environment& environment, const std::string& name, int64_t least, int64_t most) {
@@ -48,7 +48,8 @@ std::string setter_of_ranks(const Environment& environment) {
 void require_one_process_a_pod(const Environment& environment) {
   const std::string processes = environment("PET_NPROC_PER_NODE").value_or("1");
   if (processes == "1" || processes == "auto" || processes == "cpu" || processes == "gpu") return;
-  refuse("one rank a pod: Kubeflow's RANK is the number of a pod, not of a process", "PET_NPROC_PER_NODE=" + processes);
+  refuse("one rank a pod: Kubeflow's RANK is the number of a pod, not of a process",
+         "PET_NPROC_PER_NODE=" + processes);
 }
 
 Placement torchrun_place(const Environment& environment) {
@@ -57,9 +58,11 @@ Placement torchrun_place(const Environment& environment) {
   place.size = number_in(environment, "WORLD_SIZE", 1, kMostRanks);
   place.rank = number_in(environment, "RANK", 0, place.size - 1);
   if (place.size == 1) return place;
-  if (environment("LOCAL_WORLD_SIZE")) place.local_size = number_in(environment, "LOCAL_WORLD_SIZE", 1, place.size);
+  if (environment("LOCAL_WORLD_SIZE"))
+    place.local_size = number_in(environment, "LOCAL_WORLD_SIZE", 1, place.size);
   // A pod has one rank, and Kubeflow gives no local rank.
-  if (place.engine != "Kubeflow" || environment("LOCAL_RANK")) place.local_rank = number_in(environment, "LOCAL_RANK", 0, place.size - 1);
+  if (place.engine != "Kubeflow" || environment("LOCAL_RANK"))
+    place.local_rank = number_in(environment, "LOCAL_RANK", 0, place.size - 1);
   place.node_rank = place.engine == "Kubeflow" ? place.rank : place.rank / place.local_size;
   for (const char* const name : {"NODE_RANK", "GROUP_RANK"}) {
     if (environment(name)) place.node_rank = number_in(environment, name, 0, place.size - 1);
@@ -93,20 +96,26 @@ Placement kubeflow_place(const Environment& environment) {
 // time.
 int64_t port_of_step(const Environment& environment) {
   constexpr int64_t kPorts = 20000,
-                    kApart = 131;  // a job's first steps differ from the next jobs'; coprime to kPorts, so that all ports are used
+                    // a job's first steps differ from the next jobs'; coprime to kPorts, so that all ports
+      // are used
+      kApart = 131;
   const std::string step = environment("SLURM_STEP_ID").value_or("0");
   int64_t number = 0;  // for a step of several components, its first part
   std::from_chars(step.data(), step.data() + step.size(), number);
-  return 20000 + (number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % kPorts * kApart + number % kPorts) % kPorts;
+  return 20000 +
+         (number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % kPorts * kApart + number % kPorts) % kPorts;
 }
 
 Placement slurm_place(const Environment& environment) {
   Placement place{.engine = "Slurm"};
-  place.size = number_in(environment, environment("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1, kMostRanks);
+  place.size =
+      number_in(environment, environment("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1,
+                kMostRanks);
   place.rank = number_in(environment, "SLURM_PROCID", 0, place.size - 1);
   if (place.size == 1) return place;
   place.local_rank = number_in(environment, "SLURM_LOCALID", 0, place.size - 1);
-  if (environment("SLURM_NODEID")) place.node_rank = number_in(environment, "SLURM_NODEID", 0, place.size - 1);
+  if (environment("SLURM_NODEID"))
+    place.node_rank = number_in(environment, "SLURM_NODEID", 0, place.size - 1);
   std::optional<std::string> tasks = environment("SLURM_STEP_TASKS_PER_NODE");
   if (!tasks) tasks = environment("SLURM_TASKS_PER_NODE");
   if (tasks) place.local_size = tasks_on(*tasks, place.node_rank);
@@ -117,8 +126,10 @@ Placement slurm_place(const Environment& environment) {
   if (!host) refuse("SLURM_JOB_NODELIST, or MASTER_ADDR, the address of rank 0", "neither is set");
   place.host = *host;
   place.port =
-      static_cast<uint16_t>(environment("MASTER_PORT") ? number_in(environment, "MASTER_PORT", 1, 65535) : port_of_step(environment));
-  place.attempt = fmt::format("{}.{}", environment("SLURM_STEP_ID").value_or("0"), environment("SLURM_RESTART_COUNT").value_or("0"));
+      static_cast<uint16_t>(environment("MASTER_PORT") ? number_in(environment, "MASTER_PORT", 1, 65535)
+                                                       : port_of_step(environment));
+  place.attempt = fmt::format("{}.{}", environment("SLURM_STEP_ID").value_or("0"),
+                              environment("SLURM_RESTART_COUNT").value_or("0"));
   return place;
 }
 
@@ -143,16 +154,18 @@ namespace {
 constexpr int64_t kMostHosts = 1 << 20;  // in one list: it may be anybody's
 
 // "03-12", "20": the numbers with the zeros they are written with.
-void add_hosts(std::vector<std::string>& hosts, const std::string& before, const std::string& range, const std::string& after,
-               const std::string& list) {
+void add_hosts(std::vector<std::string>& hosts, const std::string& before, const std::string& range,
+               const std::string& after, const std::string& list) {
   const size_t dash = range.find('-');
-  const std::string first = range.substr(0, dash), last = dash == std::string::npos ? first : range.substr(dash + 1);
+  const std::string first = range.substr(0, dash),
+                    last = dash == std::string::npos ? first : range.substr(dash + 1);
   const auto is_number = [](const std::string& text) {
     return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
   };
   if (!is_number(first) || !is_number(last)) refuse("a list of nodes as Slurm writes it", list);
   for (int64_t number = std::stoll(first); number <= std::stoll(last); ++number) {
-    if (static_cast<int64_t>(hosts.size()) >= kMostHosts) refuse("a list of less than a million nodes", brief(list));
+    if (static_cast<int64_t>(hosts.size()) >= kMostHosts)
+      refuse("a list of less than a million nodes", brief(list));
     hosts.push_back(before + fmt::format("{:0{}}", number, first.size()) + after);
   }
 }
@@ -161,7 +174,8 @@ void add_hosts(std::vector<std::string>& hosts, const std::string& before, const
 void add_hosts(std::vector<std::string>& hosts, const std::string& name, const std::string& list) {
   const size_t open = name.find('['), close = name.find(']');
   if (open == std::string::npos && close == std::string::npos && !name.empty()) return hosts.push_back(name);
-  if (open == std::string::npos || close == std::string::npos || close < open) refuse("a list of nodes as Slurm writes it", list);
+  if (open == std::string::npos || close == std::string::npos || close < open)
+    refuse("a list of nodes as Slurm writes it", list);
   size_t begin = open + 1;
   while (begin <= close) {
     const size_t end = std::min(close, name.find(',', begin));

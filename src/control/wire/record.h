@@ -34,7 +34,8 @@ template <class T>
 nlohmann::json record_to_json(const T& value) {
   if constexpr (Record<T>) {
     nlohmann::json object = nlohmann::json::object();
-    observe::for_each_field<T>([&](const auto& field) { object[std::string(field.name)] = record_to_json(value.*field.member); });
+    observe::for_each_field<T>(
+        [&](const auto& field) { object[std::string(field.name)] = record_to_json(value.*field.member); });
     return object;
   } else if constexpr (IsList<T>::value) {
     nlohmann::json list = nlohmann::json::array();
@@ -68,7 +69,8 @@ void read_record(const JsonView& view, T& value) {
   } else if constexpr (IsMap<T>::value) {
     view.require(view.value().is_object(), "an object");
     value.clear();
-    for (const auto& [name, element] : view.value().items()) read_record(view.entry(name, element), value[name]);
+    for (const auto& [name, element] : view.value().items())
+      read_record(view.entry(name, element), value[name]);
   } else if constexpr (std::is_same_v<T, double>) {
     if (!view.is_string()) {
       value = view.number();
@@ -76,7 +78,8 @@ void read_record(const JsonView& view, T& value) {
     }
     const std::string& word = view.string();
     view.require(word == "nan" || word == "inf" || word == "-inf", "a number, or nan, inf or -inf");
-    value = word == "nan" ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity() * (word == "inf" ? 1 : -1);
+    value = word == "nan" ? std::numeric_limits<double>::quiet_NaN()
+                          : std::numeric_limits<double>::infinity() * (word == "inf" ? 1 : -1);
   } else if constexpr (std::is_same_v<T, bool>) {
     value = view.boolean();
   } else if constexpr (std::is_same_v<T, std::string>) {

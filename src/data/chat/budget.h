@@ -1,6 +1,6 @@
-// Budget: what rendering a template has used of its limits, and the failure that ends it. Every step, text and
-// list entry is charged before it is made, so a template that loops, recurses or doubles a text ends with an
-// error in bounded time and memory.
+// Budget: what rendering a template has used of its limits, and the failure that ends it. Every step, text
+// and list entry is charged before it is made, so a template that loops, recurses or doubles a text ends with
+// an error in bounded time and memory.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,13 +30,15 @@ class Budget {
 
   void steps(int64_t count = 1) {
     steps_ += count;
-    if (count > limits_.steps || steps_ > limits_.steps) fail("the template takes more than {} steps: it loops", limits_.steps);
+    if (count > limits_.steps || steps_ > limits_.steps)
+      fail("the template takes more than {} steps: it loops", limits_.steps);
   }
   void text(size_t bytes) {
     const auto more = static_cast<int64_t>(bytes);
     if (more > limits_.output_bytes) fail("a text has more than {} bytes", limits_.output_bytes);
     text_bytes_ += more;
-    if (text_bytes_ > limits_.text_bytes) fail("the texts that the template makes have more than {} bytes", limits_.text_bytes);
+    if (text_bytes_ > limits_.text_bytes)
+      fail("the texts that the template makes have more than {} bytes", limits_.text_bytes);
     steps(more / 64);
   }
   void nested(int64_t depth) const {

@@ -9,20 +9,29 @@
 namespace longhaul::data::chat {
 namespace {
 
-Decoded character(std::string_view text, size_t at) { return decode_utf8(text.data() + at, text.data() + text.size()); }
-Decoded character_before(std::string_view text, size_t at) { return decode_utf8_before(text.data(), text.data() + at); }
+Decoded character(std::string_view text, size_t at) {
+  return decode_utf8(text.data() + at, text.data() + text.size());
+}
+Decoded character_before(std::string_view text, size_t at) {
+  return decode_utf8_before(text.data(), text.data() + at);
+}
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
 bool is_line_end(char32_t code) {
-  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 || code == 0x2029;
+  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
+         code == 0x2029;
 }
 
 }  // namespace
 
-size_t characters(std::string_view text) { return static_cast<size_t>(std::ranges::count_if(text, begins_character)); }
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, begins_character));
+}
 
-size_t character_length(std::string_view text, size_t at) { return static_cast<size_t>(character(text, at).length); }
+size_t character_length(std::string_view text, size_t at) {
+  return static_cast<size_t>(character(text, at).length);
+}
 
 size_t byte_of_character(std::string_view text, size_t wanted) {
   for (size_t at = 0; at < text.size(); ++at) {
@@ -83,7 +92,8 @@ MarkedText stripped(const MarkedText& text, Ends ends, const std::string* chars)
     return chars->find(bytes.substr(at, static_cast<size_t>(found.length))) != std::string::npos;
   };
   size_t begin = 0, end = bytes.size();
-  while (ends != Ends::kRight && begin < end && goes(begin, character(bytes, begin))) begin += character_length(bytes, begin);
+  while (ends != Ends::kRight && begin < end && goes(begin, character(bytes, begin)))
+    begin += character_length(bytes, begin);
   while (ends != Ends::kLeft && begin < end) {
     const Decoded last = character_before(bytes, end);
     if (!goes(end - static_cast<size_t>(last.length), last)) break;
@@ -135,7 +145,8 @@ Cuts split_at_text(const std::string& bytes, const std::string& separator, int64
   }
   size_t end = bytes.size();
   for (int64_t cuts = 0; most < 0 || cuts < most; ++cuts) {
-    const size_t found = end < separator.size() ? std::string::npos : bytes.rfind(separator, end - separator.size());
+    const size_t found =
+        end < separator.size() ? std::string::npos : bytes.rfind(separator, end - separator.size());
     if (found == std::string::npos) break;
     pieces.emplace_back(found + separator.size(), end);
     end = found;
@@ -147,10 +158,11 @@ Cuts split_at_text(const std::string& bytes, const std::string& separator, int64
 
 }  // namespace
 
-std::vector<MarkedText> split_text(const MarkedText& text, const std::string* separator, int64_t most, bool from_right) {
+std::vector<MarkedText> split_text(const MarkedText& text, const std::string* separator, int64_t most,
+                                   bool from_right) {
   if (separator != nullptr && separator->empty()) fail("split() wants a separator that is not empty");
-  const Cuts cuts =
-      separator == nullptr ? split_at_spaces(text.bytes(), most, from_right) : split_at_text(text.bytes(), *separator, most, from_right);
+  const Cuts cuts = separator == nullptr ? split_at_spaces(text.bytes(), most, from_right)
+                                         : split_at_text(text.bytes(), *separator, most, from_right);
   std::vector<MarkedText> pieces;
   pieces.reserve(cuts.size());
   for (const auto& [begin, end] : cuts) pieces.push_back(text.part(begin, end - begin));
@@ -175,12 +187,14 @@ std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends) {
   return lines;
 }
 
-MarkedText replaced(const MarkedText& text, const std::string& from, const MarkedText& to, int64_t most, Budget& budget) {
+MarkedText replaced(const MarkedText& text, const std::string& from, const MarkedText& to, int64_t most,
+                    Budget& budget) {
   const std::string& bytes = text.bytes();
   MarkedText result;
   const auto put = [&] {
     budget.steps();
-    if (result.size() + to.size() > static_cast<size_t>(budget.limits().output_bytes)) budget.text(result.size() + to.size());
+    if (result.size() + to.size() > static_cast<size_t>(budget.limits().output_bytes))
+      budget.text(result.size() + to.size());
     result.append(to);
   };
   size_t at = 0;

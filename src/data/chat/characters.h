@@ -1,5 +1,5 @@
-// Characters of UTF-8 text that is known to be valid, as Python counts, classes and changes them. Functions on
-// MarkedText keep each byte's mark.
+// Characters of UTF-8 text that is known to be valid, as Python counts, classes and changes them. Functions
+// on MarkedText keep each byte's mark.
 #pragma once
 
 #include <string>
@@ -28,9 +28,11 @@ enum class Ends { kBoth, kLeft, kRight };
 // str.strip; `chars`: the characters to take away, none given: white space.
 MarkedText stripped(const MarkedText& text, Ends ends, const std::string* chars = nullptr);
 // str.split and str.rsplit; no separator: runs of white space. most: at most so many cuts; <0: any number.
-std::vector<MarkedText> split_text(const MarkedText& text, const std::string* separator, int64_t most, bool from_right);
+std::vector<MarkedText> split_text(const MarkedText& text, const std::string* separator, int64_t most,
+                                   bool from_right);
 std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends = false);
-MarkedText replaced(const MarkedText& text, const std::string& from, const MarkedText& to, int64_t most, Budget& budget);
+MarkedText replaced(const MarkedText& text, const std::string& from, const MarkedText& to, int64_t most,
+                    Budget& budget);
 MarkedText reversed(const MarkedText& text);
 
 }  // namespace longhaul::data::chat

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kMostConfigBytes = 64 << 20;  // tokenizer_config.json lists added tokens too
 constexpr const char* kTemplateFile = "chat_template.jinja";
-constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& expected, const std::string& found) {
   throw Error({.code = ExitCode::kData,
@@ -46,17 +47,20 @@ std::map<std::string, ChatTemplate> templates_of(const ordered_json& field, cons
     templates.emplace("default", ChatTemplate::parse(field.get<std::string>(), where));
     return templates;
   }
-  if (!field.is_array()) refuse(file, "\"chat_template\" as a text, or a list of named ones", field.type_name());
+  if (!field.is_array())
+    refuse(file, "\"chat_template\" as a text, or a list of named ones", field.type_name());
   for (const ordered_json& each : field) {
-    const bool good =
-        each.is_object() && each.contains("name") && each["name"].is_string() && each.contains("template") && each["template"].is_string();
+    const bool good = each.is_object() && each.contains("name") && each["name"].is_string() &&
+                      each.contains("template") && each["template"].is_string();
     if (!good)
       refuse(file, "each of \"chat_template\" as {\"name\": …, \"template\": …}",
              each.dump(-1, ' ', false, ordered_json::error_handler_t::replace).substr(0, 80));
     const auto name = each["name"].get<std::string>();
-    templates.emplace(name, ChatTemplate::parse(each["template"].get<std::string>(), fmt::format("{}/{}", where, name)));
+    templates.emplace(
+        name, ChatTemplate::parse(each["template"].get<std::string>(), fmt::format("{}/{}", where, name)));
   }
-  if (!templates.contains("default")) refuse(file, "a template named \"default\" among those of \"chat_template\"", "none");
+  if (!templates.contains("default"))
+    refuse(file, "a template named \"default\" among those of \"chat_template\"", "none");
   return templates;
 }
 
@@ -143,8 +147,13 @@ std::optional<int32_t> ChatFormat::end_of_turn(const Tokenizer& tokenizer) const
 
 namespace {
 
-[[noreturn]] void refuse_message(const std::string& where, const std::string& expected, const std::string& found) {
-  throw Error({.code = ExitCode::kUsage, .what = "a conversation cannot be read", .expected = expected, .found = found, .where = where});
+[[noreturn]] void refuse_message(const std::string& where, const std::string& expected,
+                                 const std::string& found) {
+  throw Error({.code = ExitCode::kUsage,
+               .what = "a conversation cannot be read",
+               .expected = expected,
+               .found = found,
+               .where = where});
 }
 
 void check_content(const ordered_json& content, const std::string& where) {
@@ -164,15 +173,21 @@ void check_content(const ordered_json& content, const std::string& where) {
 
 void check_messages(const ordered_json& messages, const std::string& where) {
   if (!messages.is_array() || messages.empty())
-    refuse_message(where, "a list of at least one message", messages.is_array() ? "an empty list" : messages.type_name());
+    refuse_message(where, "a list of at least one message",
+                   messages.is_array() ? "an empty list" : messages.type_name());
   for (size_t i = 0; i < messages.size(); ++i) {
     const ordered_json& message = messages[i];
     const std::string at = fmt::format("{}[{}]", where, i);
-    if (!message.is_object()) refuse_message(at, "an object with \"role\" and \"content\"", message.type_name());
-    const std::string role = message.contains("role") && message["role"].is_string() ? message["role"].get<std::string>() : "";
-    const auto usual = [](unsigned char byte) { return std::isalnum(byte) != 0 || byte == '_' || byte == '-'; };
+    if (!message.is_object())
+      refuse_message(at, "an object with \"role\" and \"content\"", message.type_name());
+    const std::string role =
+        message.contains("role") && message["role"].is_string() ? message["role"].get<std::string>() : "";
+    const auto usual = [](unsigned char byte) {
+      return std::isalnum(byte) != 0 || byte == '_' || byte == '-';
+    };
     if (role.empty() || role.size() > 64 || !std::ranges::all_of(role, usual)) {
-      refuse_message(at + ".role", "a role of letters, digits, '_' and '-', such as user", role.empty() ? "none" : brief(role));
+      refuse_message(at + ".role", "a role of letters, digits, '_' and '-', such as user",
+                     role.empty() ? "none" : brief(role));
     }
     if (!message.contains("content") && !message.contains("tool_calls"))
       refuse_message(at + ".content", "a text, or a list of parts", "none");

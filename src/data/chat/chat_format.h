@@ -1,6 +1,6 @@
-// ChatFormat: the chat template of a model and the special tokens that the template names, from the files that
-// lie beside its weights: chat_template.jinja, else "chat_template" of tokenizer_config.json (a text, or a list
-// of named ones), else chat_template.json. Immutable; const functions are thread-safe.
+// ChatFormat: the chat template of a model and the special tokens that the template names, from the files
+// that lie beside its weights: chat_template.jinja, else "chat_template" of tokenizer_config.json (a text, or
+// a list of named ones), else chat_template.json. Immutable; const functions are thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -28,8 +28,9 @@ class ChatFormat {
   // is one, else "default".
   RenderedChat render(ChatInput input) const;
   const ChatTemplate& chat_template(bool with_tools = false) const;
-  // The special token with which the template ends the assistant's turn: it ends a text that the model writes.
-  // None: the template writes no special token there, or refuses the conversation that this was tried with.
+  // The special token with which the template ends the assistant's turn: it ends a text that the model
+  // writes. None: the template writes no special token there, or refuses the conversation that this was tried
+  // with.
   std::optional<int32_t> end_of_turn(const Tokenizer& tokenizer) const;
   const std::string& where() const { return where_; }  // the file of the template
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
@@ -41,8 +42,8 @@ class ChatFormat {
 };
 
 // Checks that messages are what a client may send: a list of at least one object, each with a "role" of
-// letters, digits, '_' and '-' (at most 64) and a "content" that is text, null or a list of parts with "type".
-// kUsage with the place ("messages[2].role"). ChatTemplate itself takes whatever its template reads.
+// letters, digits, '_' and '-' (at most 64) and a "content" that is text, null or a list of parts with
+// "type". kUsage with the place ("messages[2].role"). ChatTemplate itself takes whatever its template reads.
 void check_messages(const nlohmann::ordered_json& messages, const std::string& where);
 
 }  // namespace longhaul::data::chat

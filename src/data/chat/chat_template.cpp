@@ -18,11 +18,14 @@ namespace {
 
 ErrorFields fields_of(const Failure& failure, const std::string& where, int line, std::string expected) {
   return {.code = ExitCode::kData,
-          .what = failure.raised ? "the chat template refuses the conversation" : "the chat template cannot be used",
+          .what = failure.raised ? "the chat template refuses the conversation"
+                                 : "the chat template cannot be used",
           .expected = std::move(expected),
           .found = failure.what,
           .where = line > 0 ? fmt::format("{}:{}", where, line) : where,  // 0: before the template runs
-          .hint = failure.raised ? "" : "docs/guides/chat.md says what templates may do; --template FILE takes another one"};
+          .hint = failure.raised
+                      ? ""
+                      : "docs/guides/chat.md says what templates may do; --template FILE takes another one"};
 }
 
 std::tm local_now() {
@@ -42,7 +45,9 @@ Value messages_value(const ChatInput& input, Budget& budget) {
     const bool continued = input.continue_final_message && i + 1 == input.messages.size();
     std::vector<std::pair<Value, Value>> items;
     for (const auto& [key, value] : message.items()) {
-      const Mark mark = key == "role" ? Mark::kName : continued && key == "content" ? Mark::kContinued : Mark::kData;
+      const Mark mark = key == "role"                   ? Mark::kName
+                        : continued && key == "content" ? Mark::kContinued
+                                                        : Mark::kData;
       items.emplace_back(from_json(key, Mark::kData, budget), from_json(value, mark, budget));
     }
     messages.push_back(make_dict(std::move(items), budget));
@@ -59,8 +64,10 @@ void set_variables(const ChatInput& input, Evaluator& evaluator) {
   globals.set("documents", from_json(input.documents, Mark::kData, budget));
   globals.set("add_generation_prompt", input.add_generation_prompt && !input.continue_final_message);
   if (input.variables.is_null()) return;
-  if (!input.variables.is_object()) fail("further variables are an object, not {}", input.variables.type_name());
-  for (const auto& [name, value] : input.variables.items()) globals.set(name, from_json(value, Mark::kData, budget));
+  if (!input.variables.is_object())
+    fail("further variables are an object, not {}", input.variables.type_name());
+  for (const auto& [name, value] : input.variables.items())
+    globals.set(name, from_json(value, Mark::kData, budget));
 }
 
 void end_with_content(MarkedText& text) {
@@ -79,7 +86,8 @@ ChatTemplate ChatTemplate::parse(std::string source, const std::string& where, c
   parsed->limits = limits;
   int line = 1;
   try {
-    if (static_cast<int64_t>(source.size()) > limits.source_bytes) fail("it has more than {} bytes", limits.source_bytes);
+    if (static_cast<int64_t>(source.size()) > limits.source_bytes)
+      fail("it has more than {} bytes", limits.source_bytes);
     if (!valid_utf8(source)) fail("it is not UTF-8");
     parsed->statements = parse_template(source, parsed->limits, line, parsed->generation);
   } catch (const Failure& failure) {
@@ -110,6 +118,8 @@ RenderedChat ChatTemplate::render(const ChatInput& input) const {
 
 const std::string& ChatTemplate::source() const { return parsed_->source; }
 bool ChatTemplate::marks_generation() const { return parsed_->generation; }
-bool ChatTemplate::mentions(const std::string& name) const { return parsed_->source.find(name) != std::string::npos; }
+bool ChatTemplate::mentions(const std::string& name) const {
+  return parsed_->source.find(name) != std::string::npos;
+}
 
 }  // namespace longhaul::data::chat

@@ -1,12 +1,13 @@
 // ChatTemplate: the Jinja template that a published model brings along, which writes a conversation as the
 // text that the model reads. It renders what transformers' apply_chat_template renders (trim_blocks and
 // lstrip_blocks on, one line end at the end dropped, no escaping), byte for byte; syntax.h has the grammar,
-// docs/guides/chat.md lists filters, tests and methods. Nothing in a template is trusted: it can reach neither
-// files nor the program, and steps, text and depth are bounded (TemplateLimits), so that one that loops or
-// recurses ends with an error.
+// docs/guides/chat.md lists filters, tests and methods. Nothing in a template is trusted: it can reach
+// neither files nor the program, and steps, text and depth are bounded (TemplateLimits), so that one that
+// loops or recurses ends with an error.
 //
 //   const ChatTemplate chat = ChatTemplate::parse(text, "chat_template.jinja");
-//   const RenderedChat rendered = chat.render({.messages = messages, .special_tokens = {{"bos_token", "<s>"}}});
+//   const RenderedChat rendered = chat.render({.messages = messages, .special_tokens = {{"bos_token",
+//       "<s>"}}});
 //   const std::vector<int32_t> ids = encode(rendered, tokenizer);
 //
 // Immutable after parsing and cheap to copy; render() is thread-safe. Errors are kData with file and line; an
@@ -35,15 +36,16 @@ struct TemplateLimits {
 };
 
 struct ChatInput {
-  // A list of objects with "role" and "content" (text, or a list of {"type": "text", "text": …}), and what else
-  // the template reads: "tool_calls", "reasoning_content", "name".
+  // A list of objects with "role" and "content" (text, or a list of {"type": "text", "text": …}), and what
+  // else the template reads: "tool_calls", "reasoning_content", "name".
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools = nullptr;      // a list of JSON schemas of functions; null: none
   nlohmann::ordered_json documents = nullptr;  // a list of {"title", "text"}; null: none
   // Further variables, an object: {"enable_thinking": false}. They win over special tokens of the same name.
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  bool add_generation_prompt = true;                       // ends with what begins the assistant's turn
-  bool continue_final_message = false;                     // ends where the last message's content ends, so that the model continues it
+  bool add_generation_prompt = true;  // ends with what begins the assistant's turn
+  // ends where the last message's content ends, so that the model continues it
+  bool continue_final_message = false;
   std::map<std::string, std::string> special_tokens = {};  // "bos_token" → "<s>" (ChatFormat reads them)
   std::optional<std::tm> now = std::nullopt;               // for strftime_now; none: the local time
 };
@@ -61,8 +63,9 @@ class ChatTemplate {
 
   RenderedChat render(const ChatInput& input) const;
   const std::string& source() const;
-  bool marks_generation() const;                 // the template has {% generation %} blocks
-  bool mentions(const std::string& name) const;  // the name stands in the template ("tools", "enable_thinking")
+  bool marks_generation() const;  // the template has {% generation %} blocks
+  // the name stands in the template ("tools", "enable_thinking")
+  bool mentions(const std::string& name) const;
 
  private:
   struct Parsed;

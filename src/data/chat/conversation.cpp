@@ -14,7 +14,8 @@ std::string as_utf8(std::string_view bytes) {
   std::string text;
   for (size_t at = 0; at < bytes.size();) {
     const Decoded next = decode_utf8(bytes.data() + at, bytes.data() + bytes.size());
-    text += next.code == kBadByte ? std::string_view("\uFFFD") : bytes.substr(at, static_cast<size_t>(next.length));
+    text += next.code == kBadByte ? std::string_view("\uFFFD")
+                                  : bytes.substr(at, static_cast<size_t>(next.length));
     at += static_cast<size_t>(next.length);
   }
   return text;
@@ -45,7 +46,9 @@ void Conversation::save(const fs::path& file) const {
   write_text_atomically(file, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
-void Conversation::add(const std::string& role, const std::string& content) { messages_.push_back({{"role", role}, {"content", content}}); }
+void Conversation::add(const std::string& role, const std::string& content) {
+  messages_.push_back({{"role", role}, {"content", content}});
+}
 
 void Conversation::take_back() { messages_.erase(messages_.size() - 1); }
 
@@ -67,7 +70,8 @@ void Conversation::reset() {
 
 void Conversation::set_system(const std::string& system) {
   if (has_system()) messages_.erase(messages_.begin());
-  if (!system.empty()) messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", system}});
+  if (!system.empty())
+    messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", system}});
 }
 
 int64_t Conversation::turns() const {

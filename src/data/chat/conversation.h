@@ -9,7 +9,8 @@
 
 namespace longhaul::data::chat {
 
-// Bytes that are not UTF-8 become U+FFFD: a model may write any bytes, and templates and JSON take text alone.
+// Bytes that are not UTF-8 become U+FFFD: a model may write any bytes, and templates and JSON take text
+// alone.
 std::string as_utf8(std::string_view bytes);
 
 class Conversation {

@@ -80,7 +80,8 @@ Arguments Evaluator::arguments(const CallArguments& call) {
   Arguments made{.by_place = values(call.by_place), .by_name = {}};
   for (const auto& [name, expression] : call.by_name) made.by_name.emplace_back(name, evaluate(*expression));
   if (call.rest_by_place != nullptr) {
-    for (Value& value : items_of(evaluate(*call.rest_by_place), budget_)) made.by_place.push_back(std::move(value));
+    for (Value& value : items_of(evaluate(*call.rest_by_place), budget_))
+      made.by_place.push_back(std::move(value));
   }
   if (call.rest_by_name == nullptr) return made;
   const Value rest = evaluate(*call.rest_by_name);
@@ -100,7 +101,9 @@ Value Evaluator::called(const Expression& expression, Value caller) {
 }
 
 Value Evaluator::slice(const Expression& expression) {
-  const auto part = [&](size_t i) { return expression.parts[i] != nullptr ? evaluate(*expression.parts[i]) : Value(None{}); };
+  const auto part = [&](size_t i) {
+    return expression.parts[i] != nullptr ? evaluate(*expression.parts[i]) : Value(None{});
+  };
   const Value of = part(0), from = part(1), to = part(2), step = part(3);
   return sliced(of, from, to, step, budget_);
 }

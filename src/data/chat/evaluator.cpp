@@ -8,7 +8,8 @@ namespace longhaul::data::chat {
 
 class Evaluator::Inner {
  public:
-  Inner(Evaluator& evaluator, std::shared_ptr<Scope> outer) : evaluator_(evaluator), before_(evaluator.scope_) {
+  Inner(Evaluator& evaluator, std::shared_ptr<Scope> outer)
+      : evaluator_(evaluator), before_(evaluator.scope_) {
     evaluator.scope_ = std::make_shared<Scope>(Scope{.outer = std::move(outer), .names = {}});
   }
   ~Inner() { evaluator_.scope_ = std::move(before_); }
@@ -23,7 +24,8 @@ class Evaluator::Inner {
 namespace {
 
 struct Macro : Object {
-  Macro(const Statement& defined, std::weak_ptr<Scope> defined_in) : statement(defined), scope(std::move(defined_in)) {}
+  Macro(const Statement& defined, std::weak_ptr<Scope> defined_in)
+      : statement(defined), scope(std::move(defined_in)) {}
   const char* kind() const override { return "macro"; }
   bool callable() const override { return true; }
   std::optional<Value> attribute(const std::string& name) override {
@@ -31,7 +33,8 @@ struct Macro : Object {
   }
   Value call(Arguments arguments, Evaluator& evaluator) override {
     const auto outer = scope.lock();
-    if (outer == nullptr) fail("the macro '{}' is called where what it was defined in is gone", statement.name);
+    if (outer == nullptr)
+      fail("the macro '{}' is called where what it was defined in is gone", statement.name);
     return evaluator.run_macro(statement, outer, std::move(arguments));
   }
   const Statement& statement;
@@ -80,13 +83,19 @@ std::optional<Value> Loop::attribute(const std::string& name) {
   if (name == "length") return count;
   if (name == "depth") return depth_of_loops + 1;
   if (name == "depth0") return depth_of_loops;
-  if (name == "previtem") return index > 0 ? items[static_cast<size_t>(index - 1)] : Value::undefined("the item before the first");
-  if (name == "nextitem") return index + 1 < count ? items[static_cast<size_t>(index + 1)] : Value::undefined("the item after the last");
+  if (name == "previtem")
+    return index > 0 ? items[static_cast<size_t>(index - 1)] : Value::undefined("the item before the first");
+  if (name == "nextitem")
+    return index + 1 < count ? items[static_cast<size_t>(index + 1)]
+                             : Value::undefined("the item after the last");
   const auto loop = std::static_pointer_cast<Loop>(self.lock());
-  if (name == "cycle") return make_function(name, [loop](const Arguments& arguments, Evaluator&) { return loop->cycle(arguments); });
-  if (name == "changed") {
+  if (name == "cycle")
     return make_function(name,
-                         [loop](const Arguments& arguments, Evaluator& evaluator) { return loop->changed(arguments, evaluator.budget()); });
+                         [loop](const Arguments& arguments, Evaluator&) { return loop->cycle(arguments); });
+  if (name == "changed") {
+    return make_function(name, [loop](const Arguments& arguments, Evaluator& evaluator) {
+      return loop->changed(arguments, evaluator.budget());
+    });
   }
   return std::nullopt;
 }
@@ -137,7 +146,8 @@ void Namespace::set(const std::string& name, Value value, Budget& budget) {
   fields.emplace_back(name, std::move(value));
 }
 
-Evaluator::Evaluator(const TemplateLimits& limits, std::tm now) : budget_(limits), scope_(std::make_shared<Scope>()), now_(now) {}
+Evaluator::Evaluator(const TemplateLimits& limits, std::tm now)
+    : budget_(limits), scope_(std::make_shared<Scope>()), now_(now) {}
 
 Evaluator::~Evaluator() {
   for (const auto& each : namespaces_) {  // one may hold itself
@@ -252,13 +262,17 @@ MarkedText Evaluator::block(const Statements& body) {
 void Evaluator::assign(const Target& target, const Value& value) {
   if (!target.attribute.empty()) {
     const Value* held = scope_->find(target.name);
-    auto* object = held != nullptr && held->object() != nullptr ? dynamic_cast<Namespace*>(held->object()->get()) : nullptr;
-    if (object == nullptr) fail("'{}' is no namespace, so '{}' of it cannot be set", target.name, target.attribute);
+    auto* object = held != nullptr && held->object() != nullptr
+                       ? dynamic_cast<Namespace*>(held->object()->get())
+                       : nullptr;
+    if (object == nullptr)
+      fail("'{}' is no namespace, so '{}' of it cannot be set", target.name, target.attribute);
     return object->set(target.attribute, value, budget_);
   }
   if (target.several.empty()) return scope_->set(target.name, value);
   const std::vector<Value> items = items_of(value, budget_);
-  if (items.size() != target.several.size()) fail("{} values cannot be assigned to {} names", items.size(), target.several.size());
+  if (items.size() != target.several.size())
+    fail("{} values cannot be assigned to {} names", items.size(), target.several.size());
   for (size_t i = 0; i < items.size(); ++i) assign(target.several[i], items[i]);
 }
 
@@ -289,7 +303,8 @@ void Evaluator::run_loop(const Statement& statement, const Value& over, int64_t 
   execute(statement.otherwise, out);
 }
 
-Value Evaluator::run_macro(const Statement& macro, const std::shared_ptr<Scope>& defined_in, Arguments arguments) {
+Value Evaluator::run_macro(const Statement& macro, const std::shared_ptr<Scope>& defined_in,
+                           Arguments arguments) {
   const Place place(*this, macro.line);
   const std::string name = macro.kind == StatementKind::kMacro ? macro.name : "caller";
   const Inner inner(*this, defined_in);
@@ -298,10 +313,12 @@ Value Evaluator::run_macro(const Statement& macro, const std::shared_ptr<Scope>&
     scope_->set("caller", given.second);
     return true;
   });
-  if (arguments.by_place.size() > macro.parameters.size()) fail("{} takes at most {} arguments", name, macro.parameters.size());
+  if (arguments.by_place.size() > macro.parameters.size())
+    fail("{} takes at most {} arguments", name, macro.parameters.size());
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
-    const auto given = std::ranges::find(arguments.by_name, parameter.name, [](const auto& each) { return each.first; });
+    const auto given =
+        std::ranges::find(arguments.by_name, parameter.name, [](const auto& each) { return each.first; });
     Value value = Value::undefined(fmt::format("the parameter '{}'", parameter.name));
     if (i < arguments.by_place.size()) {
       if (given != arguments.by_name.end()) fail("{} is given '{}' twice", name, parameter.name);

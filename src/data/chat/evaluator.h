@@ -1,6 +1,6 @@
 // Evaluator: runs the tree of a template once. Names are looked up through scopes: a loop's round, a macro's
-// call, a block of set, with, filter, call or generation has one of its own, so what is set there is gone after
-// it (a namespace carries it out); if has none. One thread.
+// call, a block of set, with, filter, call or generation has one of its own, so what is set there is gone
+// after it (a namespace carries it out); if has none. One thread.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,9 @@ struct Function : Object {
   Function(std::string own_name, Body own_body) : name(std::move(own_name)), body(std::move(own_body)) {}
   const char* kind() const override { return "function"; }
   bool callable() const override { return true; }
-  Value call(Arguments arguments, Evaluator& evaluator) override { return body(std::move(arguments), evaluator); }
+  Value call(Arguments arguments, Evaluator& evaluator) override {
+    return body(std::move(arguments), evaluator);
+  }
   std::string name;
   Body body;
 };
@@ -98,7 +100,8 @@ class Evaluator {
 // left sign right, as Python computes it; "~" joins texts.
 Value operate(const std::string& sign, const Value& left, const Value& right, Evaluator& evaluator);
 Value sliced(const Value& of, const Value& from, const Value& to, const Value& step, Budget& budget);
-MarkedText formatted(const MarkedText& format, const std::vector<Value>& values, Budget& budget);  // "%s" % values
+// "%s" % values
+MarkedText formatted(const MarkedText& format, const std::vector<Value>& values, Budget& budget);
 
 // range, namespace, dict, raise_exception, strftime_now.
 void add_functions(Evaluator& evaluator);

@@ -12,7 +12,8 @@ namespace longhaul::data::chat {
 namespace {
 
 bool is_name_byte(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_' || static_cast<unsigned char>(byte) >= 0x80;
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_' ||
+         static_cast<unsigned char>(byte) >= 0x80;
 }
 bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
 
@@ -42,11 +43,15 @@ class Lexer {
   }
 
  private:
-  void add(TokenKind kind, std::string text) { tokens_.push_back({.kind = kind, .text = std::move(text), .line = line_}); }
-  bool at_text(std::string_view text) const { return std::string_view(source_).substr(at_).starts_with(text); }
+  void add(TokenKind kind, std::string text) {
+    tokens_.push_back({.kind = kind, .text = std::move(text), .line = line_});
+  }
+  bool at_text(std::string_view text) const {
+    return std::string_view(source_).substr(at_).starts_with(text);
+  }
   void advance(size_t bytes) {
-    line_ += static_cast<int>(
-        std::count(source_.begin() + static_cast<int64_t>(at_), source_.begin() + static_cast<int64_t>(at_ + bytes), '\n'));
+    line_ += static_cast<int>(std::count(source_.begin() + static_cast<int64_t>(at_),
+                                         source_.begin() + static_cast<int64_t>(at_ + bytes), '\n'));
     at_ += bytes;
   }
   void skip_spaces() {
@@ -57,10 +62,12 @@ class Lexer {
     }
   }
 
-  // White space before a tag goes where the tag says "-"; blanks at the beginning of its line where it says nothing and is no output.
+  // White space before a tag goes where the tag says "-"; blanks at the beginning of its line where it says
+  // nothing and is no output.
   std::string_view before_tag(size_t begin, size_t tag, char sign, bool output) const {
     std::string_view text = std::string_view(source_).substr(begin, tag - begin);
-    if (sign == '-') return text.substr(0, stripped({std::string(text), Mark::kTemplate}, Ends::kRight).size());
+    if (sign == '-')
+      return text.substr(0, stripped({std::string(text), Mark::kTemplate}, Ends::kRight).size());
     if (sign == '+' || output) return text;
     const size_t newline = text.rfind('\n');
     if (newline == std::string_view::npos && !line_starting_) return text;
@@ -86,7 +93,9 @@ class Lexer {
     while (true) {
       tag = source_.find('{', tag);
       if (tag == std::string::npos) tag = source_.size();
-      if (tag + 1 >= source_.size() || source_[tag + 1] == '{' || source_[tag + 1] == '%' || source_[tag + 1] == '#') break;
+      if (tag + 1 >= source_.size() || source_[tag + 1] == '{' || source_[tag + 1] == '%' ||
+          source_[tag + 1] == '#')
+        break;
       ++tag;
     }
     if (tag + 1 >= source_.size()) {
@@ -118,7 +127,9 @@ class Lexer {
   bool raw() {
     size_t at = at_;
     const auto blanks = [&](size_t from) {
-      while (from < source_.size() && (source_[from] == ' ' || source_[from] == '\t' || source_[from] == '\n')) ++from;
+      while (from < source_.size() &&
+             (source_[from] == ' ' || source_[from] == '\t' || source_[from] == '\n'))
+        ++from;
       return from;
     };
     at = blanks(at);
@@ -173,9 +184,11 @@ class Lexer {
     }
     if (is_digit(byte)) return number();
     if (byte == '\'' || byte == '"') return string(byte);
-    static constexpr std::array<std::string_view, 28> kSigns{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
-                                                             "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", ";", "!", "@"};
-    const auto* const sign = std::ranges::find_if(kSigns, [&](std::string_view each) { return at_text(each); });
+    static constexpr std::array<std::string_view, 28> kSigns{
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
+        "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", ";", "!", "@"};
+    const auto* const sign =
+        std::ranges::find_if(kSigns, [&](std::string_view each) { return at_text(each); });
     if (sign == kSigns.end() || *sign == "!" || *sign == "@")
       fail("'{}' has no meaning in a tag", source_.substr(at_, character_length(source_, at_)));
     if (*sign == "(" || *sign == "[" || *sign == "{") brackets += byte;
@@ -192,7 +205,8 @@ class Lexer {
     size_t end = at_;
     const auto digits = [&] {
       while (end < source_.size() &&
-             (is_digit(source_[end]) || (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1]))))
+             (is_digit(source_[end]) ||
+              (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1]))))
         ++end;
     };
     digits();
@@ -214,8 +228,8 @@ class Lexer {
     std::erase(text, '_');
     Token token{.kind = whole ? TokenKind::kInteger : TokenKind::kFloat, .text = text, .line = line_};
     const char* last = text.data() + text.size();
-    const std::errc wrong =
-        whole ? std::from_chars(text.data(), last, token.integer).ec : std::from_chars(text.data(), last, token.number).ec;
+    const std::errc wrong = whole ? std::from_chars(text.data(), last, token.integer).ec
+                                  : std::from_chars(text.data(), last, token.number).ec;
     if (wrong != std::errc()) fail("the number {} is too large", text);
     tokens_.push_back(std::move(token));
     advance(end - at_);
@@ -244,7 +258,9 @@ class Lexer {
         at += escaped_character(text, at + 1, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, 16, result);
       } else if (letter >= '0' && letter <= '7') {
         size_t digits = 1;
-        while (digits < 3 && at + digits < text.size() && text[at + digits] >= '0' && text[at + digits] <= '7') ++digits;
+        while (digits < 3 && at + digits < text.size() && text[at + digits] >= '0' &&
+               text[at + digits] <= '7')
+          ++digits;
         at += escaped_character(text, at, digits, 8, result) - 1;
       } else if (letter != '\n') {  // a line end goes with its backslash
         result += '\\';
@@ -254,12 +270,15 @@ class Lexer {
     return result;
   }
 
-  static size_t escaped_character(std::string_view text, size_t from, size_t digits, int base, std::string& to) {
+  static size_t escaped_character(std::string_view text, size_t from, size_t digits, int base,
+                                  std::string& to) {
     uint32_t code = 0;
     const std::string_view written = text.substr(std::min(from, text.size()), digits);
     const auto read = std::from_chars(written.data(), written.data() + written.size(), code, base);
-    const bool good = written.size() == digits && read.ec == std::errc() && read.ptr == written.data() + digits;
-    if (!good || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) fail("the escape \\{} names no character", text.substr(from - 1));
+    const bool good =
+        written.size() == digits && read.ec == std::errc() && read.ptr == written.data() + digits;
+    if (!good || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+      fail("the escape \\{} names no character", text.substr(from - 1));
     append_utf8(to, code);
     return digits;
   }

@@ -11,17 +11,21 @@ Value at_path(const Value& of, const Value& path, Budget& budget) {
   if (path.text() == nullptr) return item_of(of, path, budget);
   Value at = of;
   for (const std::string_view part : split(path.text()->bytes(), '.')) {
-    const bool number =
-        !part.empty() && std::ranges::all_of(part, [](char byte) { return byte >= '0' && byte <= '9'; }) && part.size() < 10;
+    const bool number = !part.empty() &&
+                        std::ranges::all_of(part, [](char byte) { return byte >= '0' && byte <= '9'; }) &&
+                        part.size() < 10;
     const std::string name(part);
-    at = item_of(at, number ? Value(static_cast<int64_t>(std::stoll(name))) : Value(MarkedText(name, Mark::kTemplate)), budget);
+    at = item_of(
+        at, number ? Value(static_cast<int64_t>(std::stoll(name))) : Value(MarkedText(name, Mark::kTemplate)),
+        budget);
   }
   return at;
 }
 
 namespace {
 
-// What a filter compares of an item: its attribute if one is named, texts without their case unless asked for.
+// What a filter compares of an item: its attribute if one is named, texts without their case unless asked
+// for.
 Value key_of(const Value& item, const Value* attribute, bool exact_case, Budget& budget) {
   Value key = attribute != nullptr && !attribute->is_none() ? at_path(item, *attribute, budget) : item;
   return !exact_case && key.text() != nullptr ? Value(in_case(*key.text(), Case::kLower)) : key;
@@ -30,8 +34,9 @@ Value key_of(const Value& item, const Value* attribute, bool exact_case, Budget&
 Value sorted(std::vector<Value> items, std::vector<Value> keys, bool reverse, Budget& budget) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(
-      order, [&](size_t a, size_t b) { return reverse ? compare(keys[b], keys[a], budget) < 0 : compare(keys[a], keys[b], budget) < 0; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    return reverse ? compare(keys[b], keys[a], budget) < 0 : compare(keys[a], keys[b], budget) < 0;
+  });
   std::vector<Value> result;
   result.reserve(items.size());
   for (const size_t i : order) result.push_back(std::move(items[i]));
@@ -51,7 +56,8 @@ Value join_filter(const Value& value, Arguments arguments, Evaluator& evaluator)
   MarkedText text;
   bool first = true;
   for (const Value& item : items_of(value, budget)) {
-    const Value part = bound.find(1) != nullptr && !bound.find(1)->is_none() ? at_path(item, *bound.find(1), budget) : item;
+    const Value part =
+        bound.find(1) != nullptr && !bound.find(1)->is_none() ? at_path(item, *bound.find(1), budget) : item;
     if (!std::exchange(first, false)) text.append(between);
     text.append(text_of(part, budget));
     if (static_cast<int64_t>(text.size()) > budget.limits().output_bytes) budget.text(text.size());
@@ -123,7 +129,8 @@ Value dictsort_filter(const Value& value, Arguments arguments, Evaluator& evalua
   std::vector<Value> pairs = items_of(pairs_of(value, evaluator.budget()), evaluator.budget());
   std::vector<Value> keys;
   for (const Value& pair : pairs)
-    keys.push_back(key_of(pair.list()->items[by == "key" ? 0 : 1], nullptr, bound.flag(0), evaluator.budget()));
+    keys.push_back(
+        key_of(pair.list()->items[by == "key" ? 0 : 1], nullptr, bound.flag(0), evaluator.budget()));
   return sorted(std::move(pairs), std::move(keys), bound.flag(2), evaluator.budget());
 }
 
@@ -132,7 +139,8 @@ Value unique_filter(const Value& value, Arguments arguments, Evaluator& evaluato
   std::vector<Value> seen, kept;
   for (const Value& item : items_of(value, evaluator.budget())) {
     Value key = key_of(item, bound.find(1), bound.flag(0), evaluator.budget());
-    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(key, other, evaluator.budget()); })) continue;
+    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(key, other, evaluator.budget()); }))
+      continue;
     seen.push_back(std::move(key));
     kept.push_back(item);
   }
@@ -186,8 +194,10 @@ Value map_filter(const Value& value, Arguments arguments, Evaluator& evaluator) 
   return make_list(std::move(made), evaluator.budget());
 }
 
-// select, reject(test, arguments…) and selectattr, rejectattr(attribute, test, arguments…); no test: the truth.
-Value chosen(const char* name, const Value& value, Arguments arguments, Evaluator& evaluator, bool by_attribute, bool wanted) {
+// select, reject(test, arguments…) and selectattr, rejectattr(attribute, test, arguments…); no test: the
+// truth.
+Value chosen(const char* name, const Value& value, Arguments arguments, Evaluator& evaluator,
+             bool by_attribute, bool wanted) {
   const auto take = [&]() -> std::optional<Value> {
     if (arguments.by_place.empty()) return std::nullopt;
     Value first = arguments.by_place.front();

@@ -1,6 +1,6 @@
 // MarkedText: UTF-8 text in which every byte has a mark that says who wrote it: the template, or the
-// conversation. Texts that a template cuts, joins and replaces keep their marks, so that after rendering it is
-// still known which bytes may spell a special token (rendered_chat.h). One byte of marks per byte of text.
+// conversation. Texts that a template cuts, joins and replaces keep their marks, so that after rendering it
+// is still known which bytes may spell a special token (rendered_chat.h). One byte of marks per byte of text.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ enum class Mark : char {
 class MarkedText {
  public:
   MarkedText() = default;
-  MarkedText(std::string bytes, Mark mark) : bytes_(std::move(bytes)), marks_(bytes_.size(), static_cast<char>(mark)) {}
+  MarkedText(std::string bytes, Mark mark)
+      : bytes_(std::move(bytes)), marks_(bytes_.size(), static_cast<char>(mark)) {}
 
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
@@ -32,7 +33,9 @@ class MarkedText {
   void set_written() {
     for (char& mark : marks_) mark = static_cast<char>(mark | kWritten);
   }
-  MarkedText part(size_t from, size_t count = std::string::npos) const { return {bytes_.substr(from, count), marks_.substr(from, count)}; }
+  MarkedText part(size_t from, size_t count = std::string::npos) const {
+    return {bytes_.substr(from, count), marks_.substr(from, count)};
+  }
   void append(const MarkedText& other) {
     bytes_ += other.bytes_;
     marks_ += other.marks_;

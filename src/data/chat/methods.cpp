@@ -10,7 +10,8 @@
 namespace longhaul::data::chat {
 namespace {
 
-using TextMethod = Value (*)(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator);
+using TextMethod = Value (*)(const MarkedText& text, const std::string& name, Arguments arguments,
+                             Evaluator& evaluator);
 
 Value made(MarkedText text, Evaluator& evaluator) { return make_text(std::move(text), evaluator.budget()); }
 
@@ -21,7 +22,8 @@ Value texts(std::vector<MarkedText> parts, Evaluator& evaluator) {
   return make_list(std::move(items), evaluator.budget());
 }
 
-Value strip_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value strip_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                   Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"chars"});
   const bool given = bound.find(0) != nullptr && !bound.find(0)->is_none();
   const std::string chars = given ? bound.text(0).bytes() : "";
@@ -29,29 +31,38 @@ Value strip_method(const MarkedText& text, const std::string& name, Arguments ar
   return made(stripped(text, ends, given ? &chars : nullptr), evaluator);
 }
 
-Value split_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value split_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                   Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"sep", "maxsplit"});
   const bool given = bound.find(0) != nullptr && !bound.find(0)->is_none();
   const std::string separator = given ? bound.text(0).bytes() : "";
-  return texts(split_text(text, given ? &separator : nullptr, bound.integer(1, -1), name == "rsplit"), evaluator);
+  return texts(split_text(text, given ? &separator : nullptr, bound.integer(1, -1), name == "rsplit"),
+               evaluator);
 }
 
-Value splitlines_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value splitlines_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                        Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"keepends"});
   return texts(split_lines(text, bound.flag(0)), evaluator);
 }
 
-Value case_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value case_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                  Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {});
   if (name == "capitalize") return made(capitalized(text), evaluator);
-  return made(in_case(text, name == "upper" ? Case::kUpper : name == "title" ? Case::kTitle : Case::kLower), evaluator);
+  return made(in_case(text, name == "upper"   ? Case::kUpper
+                            : name == "title" ? Case::kTitle
+                                              : Case::kLower),
+              evaluator);
 }
 
 // startswith and endswith take one text or a tuple of them.
-Value ends_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value ends_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                  Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"affix"});
-  const std::vector<Value> wanted =
-      bound.need(0).list() != nullptr && bound.need(0).list()->tuple ? bound.need(0).list()->items : std::vector{bound.need(0)};
+  const std::vector<Value> wanted = bound.need(0).list() != nullptr && bound.need(0).list()->tuple
+                                        ? bound.need(0).list()->items
+                                        : std::vector{bound.need(0)};
   for (const Value& each : wanted) {
     if (each.text() == nullptr) fail("{} wants a text or a tuple of texts, not a {}", name, each.type_name());
     evaluator.budget().steps();
@@ -61,22 +72,27 @@ Value ends_method(const MarkedText& text, const std::string& name, Arguments arg
   return false;
 }
 
-Value replace_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value replace_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                     Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"old", "new", "count"});
-  return made(replaced(text, bound.text(0).bytes(), bound.text(1), bound.integer(2, -1), evaluator.budget()), evaluator);
+  return made(replaced(text, bound.text(0).bytes(), bound.text(1), bound.integer(2, -1), evaluator.budget()),
+              evaluator);
 }
 
-Value find_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value find_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                  Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"sub"});
   evaluator.budget().steps(static_cast<int64_t>(text.size() / 64));
   const std::string& wanted = bound.text(0).bytes();
   const size_t found = name == "rfind" ? text.bytes().rfind(wanted) : text.bytes().find(wanted);
-  if (found != std::string::npos) return static_cast<int64_t>(characters(std::string_view(text.bytes()).substr(0, found)));
+  if (found != std::string::npos)
+    return static_cast<int64_t>(characters(std::string_view(text.bytes()).substr(0, found)));
   if (name == "index") fail("index found no '{}'", wanted);
   return int64_t{-1};
 }
 
-Value count_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value count_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                   Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"sub"});
   evaluator.budget().steps(static_cast<int64_t>(text.size() / 64));
   const std::string& wanted = bound.text(0).bytes();
@@ -86,7 +102,8 @@ Value count_method(const MarkedText& text, const std::string& name, Arguments ar
   return count;
 }
 
-Value join_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value join_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                  Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"iterable"});
   MarkedText result;
   bool first = true;
@@ -94,16 +111,19 @@ Value join_method(const MarkedText& text, const std::string& name, Arguments arg
     if (item.text() == nullptr) fail("join wants texts, not a {}", item.type_name());
     if (!std::exchange(first, false)) result.append(text);
     result.append(*item.text());
-    if (static_cast<int64_t>(result.size()) > evaluator.budget().limits().output_bytes) evaluator.budget().text(result.size());
+    if (static_cast<int64_t>(result.size()) > evaluator.budget().limits().output_bytes)
+      evaluator.budget().text(result.size());
   }
   return made(std::move(result), evaluator);
 }
 
 // removeprefix, removesuffix.
-Value remove_method(const MarkedText& text, const std::string& name, Arguments arguments, Evaluator& evaluator) {
+Value remove_method(const MarkedText& text, const std::string& name, Arguments arguments,
+                    Evaluator& evaluator) {
   const Bound bound(name, std::move(arguments), {"affix"});
   const std::string& affix = bound.text(0).bytes();
-  if (name == "removeprefix") return made(text.bytes().starts_with(affix) ? text.part(affix.size()) : text, evaluator);
+  if (name == "removeprefix")
+    return made(text.bytes().starts_with(affix) ? text.part(affix.size()) : text, evaluator);
   return made(text.bytes().ends_with(affix) ? text.part(0, text.size() - affix.size()) : text, evaluator);
 }
 
@@ -115,10 +135,12 @@ Value is_method(const MarkedText& text, const std::string& name, Arguments argum
   for (size_t at = 0; at < text.size();) {
     const Decoded next = decode_utf8(text.bytes().data() + at, text.bytes().data() + text.size());
     const Category category = category_of(next.code);
-    const bool letter = category <= Category::kLo && category != Category::kCn, digit = category == Category::kNd;
+    const bool letter = category <= Category::kLo && category != Category::kCn,
+               digit = category == Category::kNd;
     if (name == "isdigit" && !digit) return false;
     if (name == "isalpha" && !letter) return false;
-    if (name == "isalnum" && !letter && !digit && category != Category::kNl && category != Category::kNo) return false;
+    if (name == "isalnum" && !letter && !digit && category != Category::kNl && category != Category::kNo)
+      return false;
     if (name == "isspace" && !is_python_space(next.code)) return false;
     if (name == "isupper" && (category == Category::kLl || category == Category::kLt)) return false;
     if (name == "islower" && (category == Category::kLu || category == Category::kLt)) return false;
@@ -174,9 +196,11 @@ Value list_method(const Value& self, const std::string& name, Arguments argument
 }
 
 bool changes(const std::string& name, bool list) {
-  static constexpr std::string_view kOfLists[] = {"append", "extend", "insert", "pop", "remove", "reverse", "sort", "clear"};
+  static constexpr std::string_view kOfLists[] = {"append", "extend",  "insert", "pop",
+                                                  "remove", "reverse", "sort",   "clear"};
   static constexpr std::string_view kOfDicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  return list ? std::ranges::find(kOfLists, name) != std::end(kOfLists) : std::ranges::find(kOfDicts, name) != std::end(kOfDicts);
+  return list ? std::ranges::find(kOfLists, name) != std::end(kOfLists)
+              : std::ranges::find(kOfDicts, name) != std::end(kOfDicts);
 }
 
 }  // namespace
@@ -185,9 +209,10 @@ std::optional<Value> method_of(const Value& value, const std::string& name) {
   if (value.text() != nullptr) {
     const auto found = text_methods().find(name);
     if (found == text_methods().end()) return std::nullopt;
-    return make_function(name, [value, name, method = found->second](Arguments arguments, Evaluator& evaluator) {
-      return method(*value.text(), name, std::move(arguments), evaluator);
-    });
+    return make_function(name,
+                         [value, name, method = found->second](Arguments arguments, Evaluator& evaluator) {
+                           return method(*value.text(), name, std::move(arguments), evaluator);
+                         });
   }
   if (value.list() == nullptr && value.dict() == nullptr) return std::nullopt;
   const bool list = value.list() != nullptr;
@@ -197,10 +222,12 @@ std::optional<Value> method_of(const Value& value, const std::string& name) {
            list ? "write list + [item]" : "write dict(old, key=value)");
     });
   }
-  const bool known = list ? name == "index" || name == "count" || name == "copy"
-                          : name == "get" || name == "keys" || name == "values" || name == "items" || name == "copy";
+  const bool known =
+      list ? name == "index" || name == "count" || name == "copy"
+           : name == "get" || name == "keys" || name == "values" || name == "items" || name == "copy";
   if (!known) return std::nullopt;
-  return make_function(name, [value, name, method = list ? list_method : dict_method](Arguments arguments, Evaluator& evaluator) {
+  return make_function(name, [value, name, method = list ? list_method : dict_method](Arguments arguments,
+                                                                                      Evaluator& evaluator) {
     return method(value, name, std::move(arguments), evaluator);
   });
 }

@@ -46,7 +46,8 @@ Value of_integers(const std::string& sign, int64_t a, int64_t b) {
   if (too_large) fail("a number leaves 64 bits");
   if (sign == "//") return floor_divided(a, b);
   if (sign == "%") return b == -1 ? int64_t{0} : a - floor_divided(a, b) * b;
-  if (sign == "**") return b < 0 ? Value(std::pow(static_cast<double>(a), static_cast<double>(b))) : Value(raised(a, b));
+  if (sign == "**")
+    return b < 0 ? Value(std::pow(static_cast<double>(a), static_cast<double>(b))) : Value(raised(a, b));
   return result;
 }
 
@@ -68,7 +69,8 @@ Value repeated(const Value& of, int64_t times, Budget& budget) {
   times = std::max<int64_t>(times, 0);
   if (of.text() != nullptr) {
     const auto size = static_cast<int64_t>(of.text()->size());
-    if (size > 0 && times > budget.limits().output_bytes / size) fail("a text has more than {} bytes", budget.limits().output_bytes);
+    if (size > 0 && times > budget.limits().output_bytes / size)
+      fail("a text has more than {} bytes", budget.limits().output_bytes);
     budget.steps(times / 64);
     MarkedText text;
     for (int64_t i = 0; i < times; ++i) text.append(*of.text());
@@ -94,20 +96,25 @@ Value joined_texts(const Value& left, const Value& right, Budget& budget) {
 Value operate(const std::string& sign, const Value& left, const Value& right, Evaluator& evaluator) {
   Budget& budget = evaluator.budget();
   if (sign == "~") return joined_texts(left, right, budget);
-  if (left.integer() && right.integer() && sign != "/") return of_integers(sign, *left.integer(), *right.integer());
+  if (left.integer() && right.integer() && sign != "/")
+    return of_integers(sign, *left.integer(), *right.integer());
   if (left.number() && right.number()) return of_numbers(sign, *left.number(), *right.number());
   if (sign == "%" && left.text() != nullptr) {
     const bool several = right.list() != nullptr && right.list()->tuple;
     return formatted(*left.text(), several ? right.list()->items : std::vector{right}, budget);
   }
-  if (sign == "+" && left.text() != nullptr && right.text() != nullptr) return joined_texts(left, right, budget);
-  if (sign == "+" && left.list() != nullptr && right.list() != nullptr && left.list()->tuple == right.list()->tuple) {
+  if (sign == "+" && left.text() != nullptr && right.text() != nullptr)
+    return joined_texts(left, right, budget);
+  if (sign == "+" && left.list() != nullptr && right.list() != nullptr &&
+      left.list()->tuple == right.list()->tuple) {
     std::vector<Value> items = left.list()->items;
     items.insert(items.end(), right.list()->items.begin(), right.list()->items.end());
     return make_list(std::move(items), budget, left.list()->tuple);
   }
   if (sign == "*") {
-    const auto repeats = [](const Value& value) { return value.text() != nullptr || value.list() != nullptr; };
+    const auto repeats = [](const Value& value) {
+      return value.text() != nullptr || value.list() != nullptr;
+    };
     if (repeats(left) && right.integer()) return repeated(left, *right.integer(), budget);
     if (repeats(right) && left.integer()) return repeated(right, *left.integer(), budget);
   }
@@ -116,9 +123,11 @@ Value operate(const std::string& sign, const Value& left, const Value& right, Ev
 
 Value sliced(const Value& of, const Value& from, const Value& to, const Value& step, Budget& budget) {
   if (of.is_undefined()) fail("{} is undefined", of.undefined_name());
-  if (of.list() == nullptr && of.text() == nullptr) return Value::undefined(fmt::format("a slice of a {}", of.type_name()));
+  if (of.list() == nullptr && of.text() == nullptr)
+    return Value::undefined(fmt::format("a slice of a {}", of.type_name()));
   for (const Value* bound : {&from, &to, &step}) {
-    if (!bound->is_none() && !bound->integer()) fail("the bounds of a slice are integers, not a {}", bound->type_name());
+    if (!bound->is_none() && !bound->integer())
+      fail("the bounds of a slice are integers, not a {}", bound->type_name());
   }
   const int64_t stride = step.is_none() ? 1 : *step.integer();
   if (stride == 0) fail("the step of a slice is not 0");
@@ -129,7 +138,8 @@ Value sliced(const Value& of, const Value& from, const Value& to, const Value& s
     const int64_t at = *bound.integer();
     return std::clamp(at < 0 ? at + length : at, lowest, highest);
   };
-  const int64_t begin = clamped(from, stride > 0 ? lowest : highest), end = clamped(to, stride > 0 ? highest : lowest);
+  const int64_t begin = clamped(from, stride > 0 ? lowest : highest),
+                end = clamped(to, stride > 0 ? highest : lowest);
   if (of.text() != nullptr && stride == 1) {
     budget.steps(length / 64);
     const std::string& bytes = of.text()->bytes();
@@ -163,14 +173,16 @@ MarkedText formatted(const MarkedText& format, const std::vector<Value>& values,
       text.append(format, at, 1);
       continue;
     }
-    if (kind != 's' && kind != 'd' && kind != 'r') fail("a format of templates has %s, %d, %r and %%, not '%{}'", kind);
+    if (kind != 's' && kind != 'd' && kind != 'r')
+      fail("a format of templates has %s, %d, %r and %%, not '%{}'", kind);
     if (used == values.size()) fail("the format wants more than {} values", values.size());
     const Value& value = values[used++];
     if (kind == 'd' && !value.number()) fail("%d wants a number, not a {}", value.type_name());
-    text.append(kind == 'r'                       ? repr_of(value, budget)
-                : kind == 'd' && !value.integer() ? MarkedText(fmt::format("{:.0f}", std::trunc(*value.number())), Mark::kName)
-                : kind == 'd'                     ? MarkedText(std::to_string(*value.integer()), Mark::kName)
-                                                  : text_of(value, budget));
+    text.append(kind == 'r' ? repr_of(value, budget)
+                : kind == 'd' && !value.integer()
+                    ? MarkedText(fmt::format("{:.0f}", std::trunc(*value.number())), Mark::kName)
+                : kind == 'd' ? MarkedText(std::to_string(*value.integer()), Mark::kName)
+                              : text_of(value, budget));
     if (static_cast<int64_t>(text.size()) > budget.limits().output_bytes) budget.text(text.size());
   }
   if (used < values.size()) fail("the format takes {} of {} values", used, values.size());
@@ -180,10 +192,12 @@ MarkedText formatted(const MarkedText& format, const std::vector<Value>& values,
 
 Bound::Bound(const std::string& function, Arguments arguments, std::initializer_list<const char*> names)
     : function_(function), names_(names), values_(names.size()) {
-  if (arguments.by_place.size() > names_.size()) fail("{} takes at most {} arguments", function, names_.size());
+  if (arguments.by_place.size() > names_.size())
+    fail("{} takes at most {} arguments", function, names_.size());
   for (size_t i = 0; i < arguments.by_place.size(); ++i) values_[i] = std::move(arguments.by_place[i]);
   for (auto& [name, value] : arguments.by_name) {
-    const auto found = std::ranges::find_if(names_, [&, wanted = name](const char* known) { return wanted == known; });
+    const auto found =
+        std::ranges::find_if(names_, [&, wanted = name](const char* known) { return wanted == known; });
     if (found == names_.end()) fail("{} has no argument '{}'", function, name);
     std::optional<Value>& held = values_[static_cast<size_t>(found - names_.begin())];
     if (held) fail("{} is given '{}' twice", function, name);
@@ -200,12 +214,14 @@ bool Bound::flag(size_t at, bool otherwise) const { return values_[at] ? truth(*
 
 int64_t Bound::integer(size_t at, int64_t otherwise) const {
   if (!values_[at]) return otherwise;
-  if (!values_[at]->integer()) fail("'{}' of {} is an integer, not a {}", names_[at], function_, values_[at]->type_name());
+  if (!values_[at]->integer())
+    fail("'{}' of {} is an integer, not a {}", names_[at], function_, values_[at]->type_name());
   return *values_[at]->integer();
 }
 
 const MarkedText& Bound::text(size_t at) const {
-  if (need(at).text() == nullptr) fail("'{}' of {} is a text, not a {}", names_[at], function_, need(at).type_name());
+  if (need(at).text() == nullptr)
+    fail("'{}' of {} is a text, not a {}", names_[at], function_, need(at).type_name());
   return *need(at).text();
 }
 
@@ -214,7 +230,8 @@ namespace {
 Value range_of(Arguments arguments, Evaluator& evaluator) {
   const Bound bound("range", std::move(arguments), {"start", "stop", "step"});
   const bool one = bound.find(1) == nullptr;
-  const int64_t begin = one ? 0 : bound.integer(0, 0), end = one ? (bound.need(0), bound.integer(0, 0)) : bound.integer(1, 0);
+  const int64_t begin = one ? 0 : bound.integer(0, 0),
+                end = one ? (bound.need(0), bound.integer(0, 0)) : bound.integer(1, 0);
   const int64_t step = bound.integer(2, 1);
   if (step == 0) fail("the step of range is not 0");
   constexpr int64_t kMost = 100'000;  // as Jinja's sandbox has it
@@ -243,7 +260,8 @@ std::vector<std::pair<Value, Value>> given_items(Arguments arguments, Budget& bu
       }
     }
   }
-  for (auto& [name, value] : arguments.by_name) items.emplace_back(MarkedText(name, Mark::kTemplate), std::move(value));
+  for (auto& [name, value] : arguments.by_name)
+    items.emplace_back(MarkedText(name, Mark::kTemplate), std::move(value));
   return items;
 }
 
@@ -259,7 +277,8 @@ Value namespace_of(Arguments arguments, Evaluator& evaluator) {
 Value time_text(Arguments arguments, Evaluator& evaluator) {
   const Bound bound("strftime_now", std::move(arguments), {"format"});
   const std::string& format = bound.text(0).bytes();
-  if (format.size() > 1000 || format.find('\0') != std::string::npos) fail("the format of strftime_now has at most 1000 bytes");
+  if (format.size() > 1000 || format.find('\0') != std::string::npos)
+    fail("the format of strftime_now has at most 1000 bytes");
   std::vector<char> made(64 << 10);
   const std::tm now = evaluator.now();
   const size_t size = std::strftime(made.data(), made.size(), format.c_str(), &now);
@@ -269,11 +288,15 @@ Value time_text(Arguments arguments, Evaluator& evaluator) {
 }  // namespace
 
 void add_functions(Evaluator& evaluator) {
-  const auto add = [&](const char* name, Function::Body body) { evaluator.globals().set(name, make_function(name, std::move(body))); };
+  const auto add = [&](const char* name, Function::Body body) {
+    evaluator.globals().set(name, make_function(name, std::move(body)));
+  };
   add("range", range_of);
   add("namespace", namespace_of);
   add("strftime_now", time_text);
-  add("dict", [](Arguments arguments, Evaluator& own) { return make_dict(given_items(std::move(arguments), own.budget()), own.budget()); });
+  add("dict", [](Arguments arguments, Evaluator& own) {
+    return make_dict(given_items(std::move(arguments), own.budget()), own.budget());
+  });
   add("raise_exception", [](Arguments arguments, Evaluator& own) -> Value {
     const Bound bound("raise_exception", std::move(arguments), {"message"});
     throw Failure{.what = text_of(bound.need(0), own.budget()).bytes(), .raised = true};

@@ -43,7 +43,8 @@ std::vector<ExpressionPointer> parts(Each... each) {
 
 bool Parser::ends_tuple() const {
   const TokenKind kind = look().kind;
-  return kind == TokenKind::kBlockEnd || kind == TokenKind::kOutputEnd || kind == TokenKind::kEnd || is_sign(")") || is_name("recursive");
+  return kind == TokenKind::kBlockEnd || kind == TokenKind::kOutputEnd || kind == TokenKind::kEnd ||
+         is_sign(")") || is_name("recursive");
 }
 
 ExpressionPointer Parser::tuple(bool with_condition) {
@@ -65,7 +66,8 @@ ExpressionPointer Parser::expression() {
   while (take_name("if")) {
     ExpressionPointer condition = either();
     ExpressionPointer otherwise = take_name("else") ? expression() : nullptr;
-    value = make(ExpressionKind::kCondition, parts(std::move(condition), std::move(value), std::move(otherwise)));
+    value =
+        make(ExpressionKind::kCondition, parts(std::move(condition), std::move(value), std::move(otherwise)));
   }
   return value;
 }
@@ -101,7 +103,8 @@ ExpressionPointer Parser::comparison() {
   std::vector<std::string> signs;
   static constexpr std::array<std::string_view, 6> kSigns{"==", "!=", "<", "<=", ">", ">="};
   while (true) {
-    const bool sign = look().kind == TokenKind::kSign && std::ranges::find(kSigns, look().text) != kSigns.end();
+    const bool sign =
+        look().kind == TokenKind::kSign && std::ranges::find(kSigns, look().text) != kSigns.end();
     if (sign || is_name("in")) {
       signs.push_back(next().text);
     } else if (is_name("not") && is_name("in", 1)) {
@@ -276,7 +279,8 @@ ExpressionPointer Parser::subscript(ExpressionPointer of) {
   if (!slice && bounds[0] == nullptr) unexpected("an index");
   expect_sign("]");
   if (!slice) return make(ExpressionKind::kItem, parts(std::move(of), std::move(bounds[0])));
-  return make(ExpressionKind::kSlice, parts(std::move(of), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2])));
+  return make(ExpressionKind::kSlice,
+              parts(std::move(of), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2])));
 }
 
 ExpressionPointer Parser::filters(ExpressionPointer of) {
@@ -305,12 +309,13 @@ ExpressionPointer Parser::test(ExpressionPointer of) {
   std::string test_name = name("the name of a test");
   ExpressionPointer made = make(ExpressionKind::kTest, parts(std::move(of)), std::move(test_name));
   const TokenKind kind = look().kind;
-  const bool word = kind == TokenKind::kName && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("is") && !is_name("if") &&
-                    !is_name("not") && !is_name("in") && !is_name("recursive");
+  const bool word = kind == TokenKind::kName && !is_name("else") && !is_name("or") && !is_name("and") &&
+                    !is_name("is") && !is_name("if") && !is_name("not") && !is_name("in") &&
+                    !is_name("recursive");
   if (is_sign("(")) {
     made->call = arguments();
-  } else if (word || kind == TokenKind::kString || kind == TokenKind::kInteger || kind == TokenKind::kFloat || is_sign("[") ||
-             is_sign("{")) {
+  } else if (word || kind == TokenKind::kString || kind == TokenKind::kInteger || kind == TokenKind::kFloat ||
+             is_sign("[") || is_sign("{")) {
     made->call.by_place.push_back(postfixes(primary()));
   }
   made = finished(std::move(made));

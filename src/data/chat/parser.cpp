@@ -5,7 +5,8 @@
 namespace longhaul::data::chat {
 
 Parser::Level::Level(Parser& parser) : parser_(parser) {
-  if (parser.depth_ >= parser.limits_.depth) fail("the template is nested more than {} deep", parser.limits_.depth);
+  if (parser.depth_ >= parser.limits_.depth)
+    fail("the template is nested more than {} deep", parser.limits_.depth);
   ++parser.depth_;
 }
 
@@ -31,9 +32,11 @@ bool Parser::take_name(std::string_view name) {
 void Parser::unexpected(std::string_view wanted) const {
   const Token& token = look();
   line_ = token.line;
-  const char* const kinds[] = {"text", "{{", "}}", "{%", "%}", "", "a text", "", "", "", "the end of the template"};
-  const std::string found =
-      token.text.empty() || token.kind == TokenKind::kText ? kinds[static_cast<size_t>(token.kind)] : "'" + token.text.substr(0, 60) + "'";
+  const char* const kinds[] = {
+      "text", "{{", "}}", "{%", "%}", "", "a text", "", "", "", "the end of the template"};
+  const std::string found = token.text.empty() || token.kind == TokenKind::kText
+                                ? kinds[static_cast<size_t>(token.kind)]
+                                : "'" + token.text.substr(0, 60) + "'";
   fail("{} was expected, and there is {}", wanted, found);
 }
 
@@ -244,7 +247,8 @@ Target Parser::targets(bool attributes) {
   return made;
 }
 
-Statements parse_template(const std::string& source, const TemplateLimits& limits, int& line, bool& generation) {
+Statements parse_template(const std::string& source, const TemplateLimits& limits, int& line,
+                          bool& generation) {
   Parser parser(tokens_of(source, line), limits, line);
   Statements statements = parser.whole();
   generation = parser.generation();

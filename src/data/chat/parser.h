@@ -12,7 +12,8 @@ namespace longhaul::data::chat {
 
 class Parser {
  public:
-  Parser(std::vector<Token> tokens, const TemplateLimits& limits, int& line) : tokens_(std::move(tokens)), limits_(limits), line_(line) {}
+  Parser(std::vector<Token> tokens, const TemplateLimits& limits, int& line)
+      : tokens_(std::move(tokens)), limits_(limits), line_(line) {}
 
   Statements whole();
   bool generation() const { return generation_; }
@@ -32,8 +33,12 @@ class Parser {
 
   const Token& look(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   const Token& next();
-  bool is_sign(std::string_view sign, size_t ahead = 0) const { return look(ahead).kind == TokenKind::kSign && look(ahead).text == sign; }
-  bool is_name(std::string_view name, size_t ahead = 0) const { return look(ahead).kind == TokenKind::kName && look(ahead).text == name; }
+  bool is_sign(std::string_view sign, size_t ahead = 0) const {
+    return look(ahead).kind == TokenKind::kSign && look(ahead).text == sign;
+  }
+  bool is_name(std::string_view name, size_t ahead = 0) const {
+    return look(ahead).kind == TokenKind::kName && look(ahead).text == name;
+  }
   bool take_sign(std::string_view sign);
   bool take_name(std::string_view name);
   void expect_sign(std::string_view sign);

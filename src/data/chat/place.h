@@ -9,7 +9,8 @@ namespace longhaul::data::chat {
 
 class Evaluator::Place {
  public:
-  Place(Evaluator& evaluator, int line) : evaluator_(evaluator), before_(evaluator.line_), thrown_(std::uncaught_exceptions()) {
+  Place(Evaluator& evaluator, int line)
+      : evaluator_(evaluator), before_(evaluator.line_), thrown_(std::uncaught_exceptions()) {
     evaluator.budget_.steps();
     if (evaluator.depth_ >= evaluator.budget_.limits().depth) {
       fail("the template calls itself more than {} levels deep", evaluator.budget_.limits().depth);

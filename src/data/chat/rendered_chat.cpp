@@ -12,10 +12,12 @@ bool from_template(const MarkedText& text, size_t begin, size_t end) {
   return true;
 }
 
-Tokenizer::CutIds encode_text(const MarkedText& text, const Tokenizer& tokenizer, SpecialText special, const std::vector<size_t>& cuts) {
+Tokenizer::CutIds encode_text(const MarkedText& text, const Tokenizer& tokenizer, SpecialText special,
+                              const std::vector<size_t>& cuts) {
   const bool anywhere = special == SpecialText::kAnywhere;
   return tokenizer.encode_where(
-      text.bytes(), [&](size_t begin, size_t end) { return anywhere || from_template(text, begin, end); }, cuts);
+      text.bytes(), [&](size_t begin, size_t end) { return anywhere || from_template(text, begin, end); },
+      cuts);
 }
 
 }  // namespace

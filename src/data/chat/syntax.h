@@ -1,12 +1,12 @@
-// The tree of a template, and the grammar that the parser reads: Jinja 3.1, without what chat templates may not
-// do (include, import, extends, block) and what they do not do (autoescape, translations).
+// The tree of a template, and the grammar that the parser reads: Jinja 3.1, without what chat templates may
+// not do (include, import, extends, block) and what they do not do (autoescape, translations).
 //
 //   template   = { text | "{{" tuple "}}" | statement }
 //   statement  = "{%" "set" targets "=" tuple "%}"
 //              | "{%" "set" target { filter } "%}" template "{%" "endset" "%}"
 //              | "{%" "if" tuple "%}" … { "{%" "elif" tuple "%}" … } [ "{%" "else" "%}" … ] "{%" "endif" "%}"
-//              | "{%" "for" targets "in" tuple [ "if" expression ] [ "recursive" ] "%}" … [ "{%" "else" "%}" … ]
-//                "{%" "endfor" "%}"
+//              | "{%" "for" targets "in" tuple [ "if" expression ] [ "recursive" ] "%}" …
+//                [ "{%" "else" "%}" … ] "{%" "endfor" "%}"
 //              | "{%" "macro" name "(" [ name [ "=" expression ] { "," … } ] ")" "%}" … "{%" "endmacro" "%}"
 //              | "{%" "call" [ "(" parameters ")" ] call "%}" … "{%" "endcall" "%}"
 //              | "{%" "filter" filters "%}" … "{%" "endfilter" "%}"
@@ -130,6 +130,7 @@ struct Branch {
 inline constexpr const char* kBlockText = " ";
 
 // A mistake is a Failure; `line` is set to where it stands. `generation`: whether there are such blocks.
-Statements parse_template(const std::string& source, const TemplateLimits& limits, int& line, bool& generation);
+Statements parse_template(const std::string& source, const TemplateLimits& limits, int& line,
+                          bool& generation);
 
 }  // namespace longhaul::data::chat

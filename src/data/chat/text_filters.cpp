@@ -23,7 +23,9 @@ Value replace_filter(const Value& value, Arguments arguments, Evaluator& evaluat
   const Bound bound("replace", std::move(arguments), {"old", "new", "count"});
   const int64_t most = bound.find(2) == nullptr || bound.find(2)->is_none() ? -1 : bound.integer(2, -1);
   const MarkedText to = as_text(bound.need(1), evaluator);
-  return done(replaced(as_text(value, evaluator), as_text(bound.need(0), evaluator).bytes(), to, most, evaluator.budget()), evaluator);
+  return done(replaced(as_text(value, evaluator), as_text(bound.need(0), evaluator).bytes(), to, most,
+                       evaluator.budget()),
+              evaluator);
 }
 
 Value upper_filter(const Value& value, Arguments arguments, Evaluator& evaluator) {
@@ -48,7 +50,8 @@ Value title_filter(const Value& value, Arguments arguments, Evaluator& evaluator
   for (size_t at = 0; at < text.size();) {
     const Decoded next = decode_utf8(text.bytes().data() + at, text.bytes().data() + text.size());
     append_in_case(result, next.code, begins ? Case::kUpper : Case::kLower, text.mark(at), text.written(at));
-    begins = is_python_space(next.code) || std::u32string_view(U"-({[<").find(next.code) != std::u32string_view::npos;
+    begins = is_python_space(next.code) ||
+             std::u32string_view(U"-({[<").find(next.code) != std::u32string_view::npos;
     at += static_cast<size_t>(next.length);
   }
   return done(std::move(result), evaluator);
@@ -83,7 +86,8 @@ Value escape_filter(const Value& value, Arguments arguments, Evaluator& evaluato
   MarkedText text = as_text(value, evaluator);
   constexpr std::pair<const char*, const char*> kEscapes[] = {
       {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}};
-  for (const auto& [from, to] : kEscapes) text = replaced(text, from, MarkedText(to, Mark::kData), -1, evaluator.budget());
+  for (const auto& [from, to] : kEscapes)
+    text = replaced(text, from, MarkedText(to, Mark::kData), -1, evaluator.budget());
   return done(std::move(text), evaluator);
 }
 
@@ -111,7 +115,8 @@ Value tojson_filter(const Value& value, Arguments arguments, Evaluator& evaluato
   }
   if (const Value* separators = bound.find(2); separators != nullptr && !separators->is_none()) {
     const std::vector<Value> both = items_of(*separators, evaluator.budget());
-    if (both.size() != 2 || both[0].text() == nullptr || both[1].text() == nullptr) fail("separators of tojson are two texts");
+    if (both.size() != 2 || both[0].text() == nullptr || both[1].text() == nullptr)
+      fail("separators of tojson are two texts");
     style.separators = {both[0].text()->bytes(), both[1].text()->bytes()};
   }
   return json_of(value, style, evaluator.budget());
@@ -139,7 +144,8 @@ Value int_filter(const Value& value, Arguments arguments, Evaluator&) {
   const Bound bound("int", std::move(arguments), {"default", "base"});
   const Value otherwise = bound.find(0) != nullptr ? *bound.find(0) : Value(int64_t{0});
   const int64_t base = bound.integer(1, 10);
-  if (base != 10 && base != 16 && base != 8 && base != 2) fail("int reads numbers to the base 2, 8, 10 or 16");
+  if (base != 10 && base != 16 && base != 8 && base != 2)
+    fail("int reads numbers to the base 2, 8, 10 or 16");
   std::optional<double> number = value.number();
   if (value.integer()) return *value.integer();
   if (value.text() != nullptr) {
@@ -148,7 +154,8 @@ Value int_filter(const Value& value, Arguments arguments, Evaluator&) {
     if (digits.starts_with('+')) digits.remove_prefix(1);
     if (base == 16 && (digits.starts_with("0x") || digits.starts_with("0X"))) digits.remove_prefix(2);
     int64_t whole = 0;
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), whole, static_cast<int>(base));
+    const auto read =
+        std::from_chars(digits.data(), digits.data() + digits.size(), whole, static_cast<int>(base));
     if (!digits.empty() && read.ec == std::errc() && read.ptr == digits.data() + digits.size()) return whole;
     number = read_number(value.text()->bytes());
   }
@@ -174,7 +181,8 @@ Value round_filter(const Value& value, Arguments arguments, Evaluator&) {
     if (value.integer()) return *value.integer();
     return std::strtod(fmt::format("{:.{}f}", *value.number(), precision).c_str(), nullptr);
   }
-  if (method != "ceil" && method != "floor") fail("the method of round is common, ceil or floor, not '{}'", method);
+  if (method != "ceil" && method != "floor")
+    fail("the method of round is common, ceil or floor, not '{}'", method);
   const double scale = std::pow(10.0, static_cast<double>(precision)), scaled = *value.number() * scale;
   return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
 }

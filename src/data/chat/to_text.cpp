@@ -19,13 +19,16 @@ std::string float_text(double value) {
 
 bool is_printable(char32_t code) {
   const Category category = category_of(code);
-  return code == U' ' || (category != Category::kCc && category != Category::kCf && category != Category::kCn &&
-                          category != Category::kCo && category != Category::kZs && category != Category::kZl && category != Category::kZp);
+  return code == U' ' ||
+         (category != Category::kCc && category != Category::kCf && category != Category::kCn &&
+          category != Category::kCo && category != Category::kZs && category != Category::kZl &&
+          category != Category::kZp);
 }
 
 void append_quoted(MarkedText& to, const MarkedText& text) {
   const std::string& bytes = text.bytes();
-  const char quote = bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos ? '"' : '\'';
+  const char quote =
+      bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos ? '"' : '\'';
   to.append(std::string_view(&quote, 1), Mark::kData);
   for (size_t at = 0; at < bytes.size();) {
     const Decoded next = decode_utf8(bytes.data() + at, bytes.data() + bytes.size());
@@ -100,15 +103,20 @@ class JsonWriter {
     if (value.list() != nullptr) return list(*value.list(), level);
     if (value.dict() != nullptr) return dict(*value.dict(), level);
     if (value.is_undefined() || value.object() != nullptr) {
-      fail("{} cannot be written as JSON",
-           value.is_undefined() ? value.undefined_name() + ", which is undefined," : "a " + std::string(value.type_name()));
+      fail("{} cannot be written as JSON", value.is_undefined()
+                                               ? value.undefined_name() + ", which is undefined,"
+                                               : "a " + std::string(value.type_name()));
     }
     if (value.is_none()) return text_.append("null", Mark::kData);
     if (const auto* flag = value.get<bool>()) return text_.append(*flag ? "true" : "false", Mark::kData);
     if (const auto whole = value.integer()) return text_.append(std::to_string(*whole), Mark::kData);
     const double number = *value.number();
     const bool finite = std::isfinite(number);
-    text_.append(finite ? float_text(number) : std::isnan(number) ? "NaN" : number < 0 ? "-Infinity" : "Infinity", Mark::kData);
+    text_.append(finite               ? float_text(number)
+                 : std::isnan(number) ? "NaN"
+                 : number < 0         ? "-Infinity"
+                                      : "Infinity",
+                 Mark::kData);
   }
   MarkedText take() { return std::move(text_); }
 
@@ -187,7 +195,8 @@ class JsonWriter {
     if (dict.items.empty()) return text_.append("{}", Mark::kData);
     auto items = dict.items;
     if (style_.sorted) {
-      std::ranges::stable_sort(items, [&](const auto& a, const auto& b) { return compare(a.first, b.first, budget_) < 0; });
+      std::ranges::stable_sort(
+          items, [&](const auto& a, const auto& b) { return compare(a.first, b.first, budget_) < 0; });
     }
     text_.append("{", Mark::kData);
     for (size_t i = 0; i < items.size(); ++i) {

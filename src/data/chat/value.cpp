@@ -67,7 +67,8 @@ const Value* Dict::find(const Value& key) const {
 }
 
 const Value* Dict::find_hashable(const Value& key) const {
-  if (key.dict() != nullptr || (key.list() != nullptr && !key.list()->tuple)) fail("a {} cannot be a key of a dict", key.type_name());
+  if (key.dict() != nullptr || (key.list() != nullptr && !key.list()->tuple))
+    fail("a {} cannot be a key of a dict", key.type_name());
   return find(key);
 }
 
@@ -92,7 +93,8 @@ Value make_dict(std::vector<std::pair<Value, Value>> items, Budget& budget) {
   Dict dict;
   for (auto& [key, value] : items) {
     budget.steps(1 + static_cast<int64_t>(dict.items.size() / 16));
-    if (key.text() == nullptr && !key.number() && !key.is_none()) fail("a {} cannot be a key of a dict", key.type_name());
+    if (key.text() == nullptr && !key.number() && !key.is_none())
+      fail("a {} cannot be a key of a dict", key.type_name());
     depth = std::max(depth, value.depth());
     if (const Value* before = dict.find(key)) {
       *const_cast<Value*>(before) = std::move(value);  // of the dict that is being made
@@ -123,7 +125,8 @@ Value json_value(const nlohmann::ordered_json& json, Mark mark, Budget& budget, 
     case nlohmann::ordered_json::value_t::number_integer:
       return json.get<int64_t>();
     case nlohmann::ordered_json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) fail("the number {} does not fit into 64 bits", json.dump());
+      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+        fail("the number {} does not fit into 64 bits", json.dump());
       return json.get<int64_t>();
     case nlohmann::ordered_json::value_t::number_float:
       return json.get<double>();
@@ -153,7 +156,9 @@ Value json_value(const nlohmann::ordered_json& json, Mark mark, Budget& budget, 
 
 }  // namespace
 
-Value from_json(const nlohmann::ordered_json& json, Mark mark, Budget& budget) { return json_value(json, mark, budget, 0); }
+Value from_json(const nlohmann::ordered_json& json, Mark mark, Budget& budget) {
+  return json_value(json, mark, budget, 0);
+}
 
 bool truth(const Value& value) {
   if (value.is_undefined() || value.is_none()) return false;
@@ -189,17 +194,20 @@ bool equal(const Value& left, const Value& right, Budget& budget) {
     }
     return true;
   }
-  return left.object() != nullptr && right.object() != nullptr && left.object()->get() == right.object()->get();
+  return left.object() != nullptr && right.object() != nullptr &&
+         left.object()->get() == right.object()->get();
 }
 
 int compare(const Value& left, const Value& right, Budget& budget) {
   budget.steps();
-  if (left.is_undefined() || right.is_undefined()) fail("{} is undefined", (left.is_undefined() ? left : right).undefined_name());
+  if (left.is_undefined() || right.is_undefined())
+    fail("{} is undefined", (left.is_undefined() ? left : right).undefined_name());
   const auto sign = [](const auto& a, const auto& b) { return a < b ? -1 : a > b ? 1 : 0; };
   const auto a = left.integer(), b = right.integer();
   if (a && b) return sign(*a, *b);
   if (left.number() && right.number()) return sign(*left.number(), *right.number());
-  if (left.text() != nullptr && right.text() != nullptr) return sign(left.text()->bytes(), right.text()->bytes());
+  if (left.text() != nullptr && right.text() != nullptr)
+    return sign(left.text()->bytes(), right.text()->bytes());
   if (left.list() != nullptr && right.list() != nullptr && left.list()->tuple == right.list()->tuple) {
     const auto &one = left.list()->items, &two = right.list()->items;
     for (size_t i = 0; i < one.size() && i < two.size(); ++i) {
@@ -258,7 +266,8 @@ int64_t length_of(const Value& value) {
 }
 
 Value attribute_of(const Value& value, const std::string& name, Budget& budget) {
-  if (value.is_undefined()) fail("{} is undefined, so it has no attribute '{}'", value.undefined_name(), name);
+  if (value.is_undefined())
+    fail("{} is undefined, so it has no attribute '{}'", value.undefined_name(), name);
   if (name.starts_with("__")) fail("the attribute '{}' is not for templates", name);
   if (value.object() != nullptr) {
     if (const auto found = (*value.object())->attribute(name)) return *found;
@@ -279,7 +288,8 @@ Value item_of(const Value& value, const Value& key, Budget& budget) {
     const int64_t length = length_of(value);
     budget.steps(value.text() != nullptr ? length / 64 : 0);
     const int64_t at = *index < 0 ? *index + length : *index;
-    if (at < 0 || at >= length) return Value::undefined(fmt::format("item {} of a {} of {}", *index, value.type_name(), length));
+    if (at < 0 || at >= length)
+      return Value::undefined(fmt::format("item {} of a {} of {}", *index, value.type_name(), length));
     if (value.list() != nullptr) return value.list()->items[static_cast<size_t>(at)];
     const size_t begin = byte_of_character(value.text()->bytes(), static_cast<size_t>(at));
     return value.text()->part(begin, character_length(value.text()->bytes(), begin));

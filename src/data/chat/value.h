@@ -1,6 +1,6 @@
-// Value: what an expression of a template gives: Python's None, bool, int (64 bits), float, str, list, tuple and
-// dict, Jinja's undefined, and objects with attributes (loop, namespace, functions and bound methods). Values
-// are immutable and cheap to copy; namespaces alone change. Integers that leave 64 bits are a failure.
+// Value: what an expression of a template gives: Python's None, bool, int (64 bits), float, str, list, tuple
+// and dict, Jinja's undefined, and objects with attributes (loop, namespace, functions and bound methods).
+// Values are immutable and cheap to copy; namespaces alone change. Integers that leave 64 bits are a failure.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ class Value {
     const auto* held = std::get_if<std::shared_ptr<const Type>>(&held_);
     return held == nullptr ? nullptr : held->get();
   }
-  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const MarkedText>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Object>>
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const MarkedText>,
+               std::shared_ptr<const List>, std::shared_ptr<const Dict>, std::shared_ptr<Object>>
       held_;
 };
 

@@ -35,38 +35,62 @@ struct TestEntry {
 
 const std::map<std::string, TestEntry>& value_tests() {
   using Others = const std::vector<Value>&;
-  static constexpr Test kEqual = [](const Value& v, Others o, Evaluator& e) { return equal(v, o[0], e.budget()); };
-  static constexpr Test kUnequal = [](const Value& v, Others o, Evaluator& e) { return !equal(v, o[0], e.budget()); };
-  static constexpr Test kLess = [](const Value& v, Others o, Evaluator& e) { return compare(v, o[0], e.budget()) < 0; };
-  static constexpr Test kLessEqual = [](const Value& v, Others o, Evaluator& e) { return compare(v, o[0], e.budget()) <= 0; };
-  static constexpr Test kGreater = [](const Value& v, Others o, Evaluator& e) { return compare(v, o[0], e.budget()) > 0; };
-  static constexpr Test kGreaterEqual = [](const Value& v, Others o, Evaluator& e) { return compare(v, o[0], e.budget()) >= 0; };
+  static constexpr Test kEqual = [](const Value& v, Others o, Evaluator& e) {
+    return equal(v, o[0], e.budget());
+  };
+  static constexpr Test kUnequal = [](const Value& v, Others o, Evaluator& e) {
+    return !equal(v, o[0], e.budget());
+  };
+  static constexpr Test kLess = [](const Value& v, Others o, Evaluator& e) {
+    return compare(v, o[0], e.budget()) < 0;
+  };
+  static constexpr Test kLessEqual = [](const Value& v, Others o, Evaluator& e) {
+    return compare(v, o[0], e.budget()) <= 0;
+  };
+  static constexpr Test kGreater = [](const Value& v, Others o, Evaluator& e) {
+    return compare(v, o[0], e.budget()) > 0;
+  };
+  static constexpr Test kGreaterEqual = [](const Value& v, Others o, Evaluator& e) {
+    return compare(v, o[0], e.budget()) >= 0;
+  };
   static const std::map<std::string, TestEntry> kTests{
       {"defined", {0, [](const Value& v, Others, Evaluator&) { return !v.is_undefined(); }}},
       {"undefined", {0, [](const Value& v, Others, Evaluator&) { return v.is_undefined(); }}},
       {"none", {0, [](const Value& v, Others, Evaluator&) { return v.is_none(); }}},
       {"boolean", {0, [](const Value& v, Others, Evaluator&) { return v.get<bool>() != nullptr; }}},
-      {"true", {0, [](const Value& v, Others, Evaluator&) { return v.get<bool>() != nullptr && *v.get<bool>(); }}},
-      {"false", {0, [](const Value& v, Others, Evaluator&) { return v.get<bool>() != nullptr && !*v.get<bool>(); }}},
+      {"true",
+       {0, [](const Value& v, Others, Evaluator&) { return v.get<bool>() != nullptr && *v.get<bool>(); }}},
+      {"false",
+       {0, [](const Value& v, Others, Evaluator&) { return v.get<bool>() != nullptr && !*v.get<bool>(); }}},
       {"string", {0, [](const Value& v, Others, Evaluator&) { return v.text() != nullptr; }}},
       {"number", {0, [](const Value& v, Others, Evaluator&) { return v.number().has_value(); }}},
       {"integer", {0, [](const Value& v, Others, Evaluator&) { return v.get<int64_t>() != nullptr; }}},
       {"float", {0, [](const Value& v, Others, Evaluator&) { return v.get<double>() != nullptr; }}},
       {"mapping", {0, [](const Value& v, Others, Evaluator&) { return v.dict() != nullptr; }}},
       {"iterable",
-       {0, [](const Value& v, Others,
-              Evaluator&) { return v.is_undefined() || v.text() != nullptr || v.list() != nullptr || v.dict() != nullptr; }}},
+       {0,
+        [](const Value& v, Others, Evaluator&) {
+          return v.is_undefined() || v.text() != nullptr || v.list() != nullptr || v.dict() != nullptr;
+        }}},
       {"sequence",
+       {0,
+        [](const Value& v, Others, Evaluator&) {
+          return v.is_undefined() || v.text() != nullptr || v.list() != nullptr || v.dict() != nullptr;
+        }}},
+      {"callable",
        {0, [](const Value& v, Others,
-              Evaluator&) { return v.is_undefined() || v.text() != nullptr || v.list() != nullptr || v.dict() != nullptr; }}},
-      {"callable", {0, [](const Value& v, Others, Evaluator&) { return v.object() != nullptr && (*v.object())->callable(); }}},
+              Evaluator&) { return v.object() != nullptr && (*v.object())->callable(); }}},
       {"even", {0, [](const Value& v, Others, Evaluator&) { return whole_number(v, "even") % 2 == 0; }}},
       {"odd", {0, [](const Value& v, Others, Evaluator&) { return whole_number(v, "odd") % 2 != 0; }}},
-      {"divisibleby", {1, [](const Value& v, Others o, Evaluator& e) { return !truth(operate("%", v, o[0], e)); }}},
-      {"lower", {0, [](const Value& v, Others, Evaluator& e) { return in_one_case(v, Case::kLower, e.budget()); }}},
-      {"upper", {0, [](const Value& v, Others, Evaluator& e) { return in_one_case(v, Case::kUpper, e.budget()); }}},
+      {"divisibleby",
+       {1, [](const Value& v, Others o, Evaluator& e) { return !truth(operate("%", v, o[0], e)); }}},
+      {"lower",
+       {0, [](const Value& v, Others, Evaluator& e) { return in_one_case(v, Case::kLower, e.budget()); }}},
+      {"upper",
+       {0, [](const Value& v, Others, Evaluator& e) { return in_one_case(v, Case::kUpper, e.budget()); }}},
       {"in", {1, [](const Value& v, Others o, Evaluator& e) { return contains(o[0], v, e.budget()); }}},
-      {"sameas", {1, [](const Value& v, Others o, Evaluator& e) { return same_object(v, o[0], e.budget()); }}},
+      {"sameas",
+       {1, [](const Value& v, Others o, Evaluator& e) { return same_object(v, o[0], e.budget()); }}},
       {"filter",
        {0,
         [](const Value& v, Others, Evaluator& e) {

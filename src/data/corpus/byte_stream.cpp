@@ -60,7 +60,9 @@ class GzipStream final : public ByteStream {
  private:
   void step() {
     if (state_.avail_in == 0 && !fill()) {
-      if (inside_member_) damaged(input_.path(), "gzip", fmt::format("the end of the file after {} bytes, inside a member", offset_));
+      if (inside_member_)
+        damaged(input_.path(), "gzip",
+                fmt::format("the end of the file after {} bytes, inside a member", offset_));
       done_ = true;
       return;
     }
@@ -96,7 +98,8 @@ class GzipStream final : public ByteStream {
 
 class ZstdStream final : public ByteStream {
  public:
-  explicit ZstdStream(File file) : input_(std::move(file)), buffer_(kInputBytes), state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
+  explicit ZstdStream(File file)
+      : input_(std::move(file)), buffer_(kInputBytes), state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
     LONGHAUL_ASSERT(state_ != nullptr, "ZSTD_createDStream");
   }
 
@@ -104,7 +107,9 @@ class ZstdStream final : public ByteStream {
     ZSTD_outBuffer out{into.data(), into.size(), 0};
     while (out.pos == 0 && !done_) {
       if (in_.pos == in_.size && !pending_output_ && !fill()) {
-        if (remaining_ != 0) damaged(input_.path(), "zstd", fmt::format("the end of the file after {} bytes, inside a frame", offset_));
+        if (remaining_ != 0)
+          damaged(input_.path(), "zstd",
+                  fmt::format("the end of the file after {} bytes, inside a frame", offset_));
         done_ = true;
         break;
       }
@@ -139,7 +144,8 @@ class ZstdStream final : public ByteStream {
 class XzStream final : public ByteStream {
  public:
   explicit XzStream(File file) : input_(std::move(file)), buffer_(kInputBytes) {
-    LONGHAUL_ASSERT(lzma_stream_decoder(&state_, kXzMemoryBytes, LZMA_CONCATENATED) == LZMA_OK, "lzma_stream_decoder");
+    LONGHAUL_ASSERT(lzma_stream_decoder(&state_, kXzMemoryBytes, LZMA_CONCATENATED) == LZMA_OK,
+                    "lzma_stream_decoder");
   }
   ~XzStream() override { lzma_end(&state_); }
   XzStream(const XzStream&) = delete;
@@ -166,9 +172,12 @@ class XzStream final : public ByteStream {
     if (code == LZMA_STREAM_END) {
       done_ = true;
     } else if (code == LZMA_BUF_ERROR && at_end_) {
-      damaged(input_.path(), "xz", fmt::format("the end of the file after {} bytes, inside a stream", offset_));
+      damaged(input_.path(), "xz",
+              fmt::format("the end of the file after {} bytes, inside a stream", offset_));
     } else if (code != LZMA_OK) {
-      damaged(input_.path(), "xz", code == LZMA_FORMAT_ERROR ? "another format" : fmt::format("liblzma code {}", static_cast<int>(code)));
+      damaged(input_.path(), "xz",
+              code == LZMA_FORMAT_ERROR ? "another format"
+                                        : fmt::format("liblzma code {}", static_cast<int>(code)));
     }
   }
 
@@ -186,7 +195,9 @@ class XzStream final : public ByteStream {
 class Bounded final : public ByteStream {
  public:
   Bounded(std::unique_ptr<ByteStream> packed, std::filesystem::path path, int64_t file_bytes)
-      : packed_(std::move(packed)), path_(std::move(path)), most_bytes_(std::max(kAlwaysBytes, kMostTimes * file_bytes)) {}
+      : packed_(std::move(packed)),
+        path_(std::move(path)),
+        most_bytes_(std::max(kAlwaysBytes, kMostTimes * file_bytes)) {}
 
   size_t read(std::span<char> into) override {
     const size_t got = packed_->read(into);
@@ -195,7 +206,8 @@ class Bounded final : public ByteStream {
     throw Error({.code = ExitCode::kData,
                  .what = "a compressed file of the corpus unpacks to far more than text does",
                  .expected = fmt::format("at most {} times its size", kMostTimes),
-                 .found = fmt::format("more than {} after {} of the file", bytes_text(given_), bytes_text(packed_->consumed_bytes())),
+                 .found = fmt::format("more than {} after {} of the file", bytes_text(given_),
+                                      bytes_text(packed_->consumed_bytes())),
                  .where = path_.string(),
                  .hint = "take it out of the source, or unpack it yourself where it is meant so"});
   }
@@ -238,7 +250,8 @@ Compression compression_of(std::string_view file_name) {
 }
 
 std::string_view without_compression(std::string_view file_name) {
-  return compression_of(file_name) == Compression::kNone ? file_name : file_name.substr(0, file_name.rfind('.'));
+  return compression_of(file_name) == Compression::kNone ? file_name
+                                                         : file_name.substr(0, file_name.rfind('.'));
 }
 
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {

@@ -28,7 +28,8 @@ namespace {
 class GzipCounter {
  public:
   GzipCounter() {
-    if (deflateInit2(&state_, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) no_memory("gzip", 1 << 18);
+    if (deflateInit2(&state_, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+      no_memory("gzip", 1 << 18);
   }
   ~GzipCounter() { deflateEnd(&state_); }
   GzipCounter(const GzipCounter&) = delete;
@@ -60,7 +61,8 @@ class GzipCounter {
 class XzCounter {
  public:
   XzCounter() {
-    if (lzma_easy_encoder(&state_, 9, LZMA_CHECK_CRC64) != LZMA_OK) no_memory("xz", static_cast<int64_t>(lzma_easy_encoder_memusage(9)));
+    if (lzma_easy_encoder(&state_, 9, LZMA_CHECK_CRC64) != LZMA_OK)
+      no_memory("xz", static_cast<int64_t>(lzma_easy_encoder_memusage(9)));
   }
   ~XzCounter() { lzma_end(&state_); }
   XzCounter(const XzCounter&) = delete;
@@ -117,18 +119,22 @@ class Compressors final : public CorpusSink {
 
 // In proportion to what they hold out.
 std::vector<int64_t> baseline_shares(const std::vector<int64_t>& held_out_bytes, int64_t most_bytes) {
-  const auto total = static_cast<double>(std::accumulate(held_out_bytes.begin(), held_out_bytes.end(), int64_t{0}));
+  const auto total =
+      static_cast<double>(std::accumulate(held_out_bytes.begin(), held_out_bytes.end(), int64_t{0}));
   if (total <= static_cast<double>(most_bytes)) return {};
   std::vector<int64_t> shares;
   for (const int64_t bytes : held_out_bytes)
-    shares.push_back(static_cast<int64_t>(static_cast<double>(most_bytes) * (static_cast<double>(bytes) / total)));
+    shares.push_back(
+        static_cast<int64_t>(static_cast<double>(most_bytes) * (static_cast<double>(bytes) / total)));
   return shares;
 }
 
 std::optional<CompressionBaseline> kept_in(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   const auto json = nlohmann::json::parse(read_text(file), nullptr, /*allow_exceptions=*/false);
-  const auto number = [&](const char* name) { return json.is_object() ? json.value(name, nlohmann::json()) : nlohmann::json(); };
+  const auto number = [&](const char* name) {
+    return json.is_object() ? json.value(name, nlohmann::json()) : nlohmann::json();
+  };
   const auto bytes = number("bytes"), gzip = number("gzip_bytes"), xz = number("xz_bytes");
   if (!bytes.is_number_integer() || !gzip.is_number_integer() || !xz.is_number_integer()) return std::nullopt;
   mark_used(file);
@@ -152,18 +158,22 @@ CompressionBaseline compression_baseline(const Corpus& corpus, const std::vector
   return compressors.finish();
 }
 
-std::optional<CompressionBaseline> compression_baseline(const Corpus& corpus, const std::vector<int64_t>& held_out_bytes,
-                                                        const std::filesystem::path& cache, int64_t most_bytes) {
+std::optional<CompressionBaseline> compression_baseline(const Corpus& corpus,
+                                                        const std::vector<int64_t>& held_out_bytes,
+                                                        const std::filesystem::path& cache,
+                                                        int64_t most_bytes) {
   try {
     std::string keys;
     for (size_t source = 0; source < corpus.sources().size(); ++source) keys += " " + corpus.key(source);
     const std::string key = sha256_hex(fmt::format("longhaul compression 3 {}{}", most_bytes, keys));
     const auto path = cache / fmt::format("compression-{}.json", key.substr(0, 16));
     if (const auto kept = kept_in(path)) return kept;
-    const CompressionBaseline found = compression_baseline(corpus, baseline_shares(held_out_bytes, most_bytes));
+    const CompressionBaseline found =
+        compression_baseline(corpus, baseline_shares(held_out_bytes, most_bytes));
     try {
       make_folders(cache);
-      const nlohmann::json kept = {{"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}};
+      const nlohmann::json kept = {
+          {"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}};
       write_text_atomically(path, kept.dump());
     } catch (const Error& error) {  // perhaps a cache of other users: the next start compresses again
       log_warning("what compressors make of the text is not kept: {}", error.what());
@@ -172,7 +182,8 @@ std::optional<CompressionBaseline> compression_baseline(const Corpus& corpus, co
   } catch (const std::exception& problem) {
     const auto* const error = dynamic_cast<const Error*>(&problem);
     if (error != nullptr && error->code() == ExitCode::kPreemptedNotSaved) throw;
-    log_warning("no figures of gzip and xz beside the model's (observe.compression_baseline): {}", problem.what());
+    log_warning("no figures of gzip and xz beside the model's (observe.compression_baseline): {}",
+                problem.what());
     return std::nullopt;
   }
 }

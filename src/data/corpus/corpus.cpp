@@ -61,8 +61,14 @@ class Utf8Check {
 // gives the split, cuts and counts.
 class Filter final : public DocumentSink {
  public:
-  Filter(const Corpus& corpus, size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from, CorpusCounts counts)
-      : corpus_(corpus), source_(source), only_(only), sink_(sink), second_part_only_(from.part == 1), counts_(counts) {}
+  Filter(const Corpus& corpus, size_t source, std::optional<Split> only, CorpusSink& sink,
+         CorpusPosition from, CorpusCounts counts)
+      : corpus_(corpus),
+        source_(source),
+        only_(only),
+        sink_(sink),
+        second_part_only_(from.part == 1),
+        counts_(counts) {}
 
   bool begin(const DocumentInfo& document) override {
     const Survey::Decision decision = corpus_.survey().decision(source_, document.file, document.line);
@@ -80,7 +86,8 @@ class Filter final : public DocumentSink {
   }
   void text(std::string_view chunk) override {
     if (cut_bytes_ > 0) {
-      const std::string_view first = chunk.substr(0, static_cast<size_t>(std::min(cut_bytes_, static_cast<int64_t>(chunk.size()))));
+      const std::string_view first =
+          chunk.substr(0, static_cast<size_t>(std::min(cut_bytes_, static_cast<int64_t>(chunk.size()))));
       give(first);
       cut_bytes_ -= static_cast<int64_t>(first.size());
       if (cut_bytes_ > 0) return;
@@ -97,7 +104,8 @@ class Filter final : public DocumentSink {
   void end() override {
     if (!begun_ && wanted_) ++counts_.empty;
     const bool whole_file = document_.line == 0;
-    end_part(whole_file ? CorpusPosition{document_.file + 1} : CorpusPosition{document_.file, document_.line});
+    end_part(whole_file ? CorpusPosition{document_.file + 1}
+                        : CorpusPosition{document_.file, document_.line});
   }
   void bad_line(const DocumentInfo&, const std::string& where, const std::string&) override {
     if (begun_) {
@@ -159,7 +167,8 @@ class Filter final : public DocumentSink {
 
 }  // namespace
 
-CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder) {
+CorpusOptions corpus_options(const recipe::DataOptions& options,
+                             const std::filesystem::path& libtorch_folder) {
   CorpusOptions result;
   result.sources = options.source;
   result.validation = options.validation;
@@ -179,10 +188,14 @@ Corpus Corpus::open(CorpusOptions options) {
   corpus.options_ = std::move(options);
   corpus.lazy_ = std::make_shared<LazySurvey>();
   for (const auto* names : {&corpus.options_.sources, &corpus.options_.validation}) {
-    for (const std::string& name : *names) corpus.sources_.push_back(Source::open(name, corpus.options_.source));
+    for (const std::string& name : *names)
+      corpus.sources_.push_back(Source::open(name, corpus.options_.source));
   }
   if (corpus.sources_.empty()) {
-    throw Error({.code = ExitCode::kData, .what = "the corpus is empty", .expected = "at least one source", .hint = "set data.source"});
+    throw Error({.code = ExitCode::kData,
+                 .what = "the corpus is empty",
+                 .expected = "at least one source",
+                 .hint = "set data.source"});
   }
   return corpus;
 }
@@ -201,7 +214,8 @@ std::vector<size_t> Corpus::sources_that_decide_about(size_t source) const {
   std::vector<size_t> result;
   for (size_t s = 0; s < sources_.size(); ++s) {
     const bool before = s <= source && options_.remove_copies;
-    const bool decides = is_validation(source) ? s >= trained && before : s >= trained || before || (share && !options_.remove_copies);
+    const bool decides = is_validation(source) ? s >= trained && before
+                                               : s >= trained || before || (share && !options_.remove_copies);
     if (s == source || decides) result.push_back(s);
   }
   return result;
@@ -218,8 +232,8 @@ std::string Corpus::key(size_t source) const {
   add(options_.source.jsonl_field);
   if (const auto loss_on = options_.source.loss_on; loss_on != recipe::LossOn::kAll)
     add(loss_on == recipe::LossOn::kParts ? "loss on parts" : "loss on completion");
-  add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary, options_.held_out_percent,
-                  options_.remove_copies));
+  add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary,
+                  options_.held_out_percent, options_.remove_copies));
   for (const size_t s : sources_that_decide_about(source)) {
     add(fmt::format("{} {}", is_validation(s), s == source));
     add(sources_[s].sample());
@@ -232,15 +246,16 @@ std::string Corpus::key(size_t source) const {
   return hash.hex();
 }
 
-CorpusCounts Corpus::read(size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from, CorpusCounts counts,
-                          const std::function<void(int64_t)>& progress) const {
+CorpusCounts Corpus::read(size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from,
+                          CorpusCounts counts, const std::function<void(int64_t)>& progress) const {
   LONGHAUL_ASSERT(source < sources_.size(), "source {} of {}", source, sources_.size());
   const Source& input = sources_[source];
   Filter filter(*this, source, only, sink, from, counts);
   for (size_t f = 0; f < input.files().size(); ++f) {
     const SourceFile& file = input.files()[f];
     const Survey::Decision decision = survey().decision(source, f, 0);
-    const bool other_side = only && !file.many() && decision.what == Survey::Decision::What::kGiven && decision.split != *only;
+    const bool other_side =
+        only && !file.many() && decision.what == Survey::Decision::What::kGiven && decision.split != *only;
     if (f < from.file || other_side) {  // not even opened
       if (progress) progress(file.bytes);
       continue;

@@ -17,15 +17,18 @@
 
 namespace longhaul::data {
 
-CorpusOptions corpus_options(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder);
+CorpusOptions corpus_options(const recipe::DataOptions& options,
+                             const std::filesystem::path& libtorch_folder);
 
 struct CorpusCounts {
-  int64_t documents = 0;                                       // used documents; each part of a cut one counts
+  // used documents; each part of a cut one counts
+  int64_t documents = 0;
   int64_t bytes = 0;                                           // bytes of their text
   int64_t cut = 0;                                             // documents used in two parts
   int64_t empty = 0, copies = 0, bad_lines = 0, not_text = 0;  // left out
   int64_t not_text_bytes = 0;                                  // bytes of those files on the disk
-  int64_t bad_utf8 = 0;                                        // Used documents that are not valid UTF-8; their bytes are kept as they are.
+  // Used documents that are not valid UTF-8; their bytes are kept as they are.
+  int64_t bad_utf8 = 0;
 };
 
 // CorpusPosition: the place just after a document, from which an interrupted reader continues.
@@ -40,7 +43,8 @@ class CorpusSink {
   virtual ~CorpusSink() = default;
   virtual void begin(const DocumentInfo& document, Split split) = 0;
   virtual void text(std::string_view chunk) = 0;  // at least once, never empty
-  virtual void weight(float) {}                   // of the text that follows, in the loss; a document begins with 1
+  // of the text that follows, in the loss; a document begins with 1
+  virtual void weight(float) {}
   // `counts` and `after` describe the pass up to and including this document.
   virtual void end(const CorpusCounts& counts, const CorpusPosition& after) = 0;
 };
@@ -62,8 +66,8 @@ class Corpus {
 
   // Reads all documents of one source, or those of one side. Returns the counts; `counts` are those that an
   // interrupted pass had reached.
-  CorpusCounts read(size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from = {}, CorpusCounts counts = {},
-                    const std::function<void(int64_t)>& progress = {}) const;
+  CorpusCounts read(size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from = {},
+                    CorpusCounts counts = {}, const std::function<void(int64_t)>& progress = {}) const;
 
  private:
   std::vector<size_t> sources_that_decide_about(size_t source) const;
@@ -75,6 +79,7 @@ class Corpus {
 
 // The text of one side, chunk by chunk, document by document, for tokenizer training and compression.
 void for_each_text(const Corpus& corpus, Split split, const std::function<void(std::string_view chunk)>& text,
-                   const std::function<void()>& end_document = {}, const std::function<void(int64_t)>& progress = {});
+                   const std::function<void()>& end_document = {},
+                   const std::function<void(int64_t)>& progress = {});
 
 }  // namespace longhaul::data

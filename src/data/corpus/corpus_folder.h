@@ -18,6 +18,7 @@ struct DeadLinks {
 
 // Calls `file` with the path of every regular file below `root`, in no order, until it returns false. kData:
 // a folder cannot be listed.
-DeadLinks walk_corpus_folder(const std::filesystem::path& root, const std::function<bool(const std::filesystem::path&)>& file);
+DeadLinks walk_corpus_folder(const std::filesystem::path& root,
+                             const std::function<bool(const std::filesystem::path&)>& file);
 
 }  // namespace longhaul::data

@@ -16,10 +16,13 @@ constexpr size_t kJsonChunkBytes = 1 << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string expected_row(const JsonLinesOptions& options) {
-  if (options.loss_on == recipe::LossOn::kCompletion) return "a JSON object with the strings \"prompt\" and \"completion\"";
+  if (options.loss_on == recipe::LossOn::kCompletion)
+    return "a JSON object with the strings \"prompt\" and \"completion\"";
   if (options.loss_on == recipe::LossOn::kParts)
-    return fmt::format("a JSON object with a list \"{}\" of {{\"text\": \"…\", \"loss\": true, false or a weight}}, or with a string",
-                       options.field);
+    return fmt::format(
+        "a JSON object with a list \"{}\" of {{\"text\": \"…\", \"loss\": true, false or a weight}}, or with "
+        "a string",
+        options.field);
   return fmt::format("a JSON object with a string \"{}\"", options.field);
 }
 
@@ -43,7 +46,8 @@ std::string part_of(const simdjson::dom::element& element, DocumentPart& part) {
   double weight = 1;
   if (loss.get(counts) == simdjson::SUCCESS) {
     part.weight = counts ? 1 : 0;
-  } else if (loss.get(weight) == simdjson::SUCCESS && weight >= 0 && std::isfinite(static_cast<float>(weight))) {
+  } else if (loss.get(weight) == simdjson::SUCCESS && weight >= 0 &&
+             std::isfinite(static_cast<float>(weight))) {
     part.weight = static_cast<float>(weight);
   } else {
     return "a part whose \"loss\" is neither true, false nor a number of 0 or more";
@@ -52,9 +56,11 @@ std::string part_of(const simdjson::dom::element& element, DocumentPart& part) {
 }
 
 // The texts live as long as what the parser read last.
-DocumentParts parts_of_row(simdjson::dom::parser& parser, const std::string& line, const JsonLinesOptions& options) {
+DocumentParts parts_of_row(simdjson::dom::parser& parser, const std::string& line,
+                           const JsonLinesOptions& options) {
   simdjson::dom::object row;
-  if (const auto error = parser.parse(line.data(), line.size(), false).get(row)) return {{}, simdjson::error_message(error)};
+  if (const auto error = parser.parse(line.data(), line.size(), false).get(row))
+    return {{}, simdjson::error_message(error)};
   if (options.loss_on == recipe::LossOn::kCompletion) {
     DocumentPart prompt{.weight = 0}, completion;
     if (row["prompt"].get(prompt.text) != simdjson::SUCCESS) return {{}, "no string \"prompt\""};
@@ -64,7 +70,8 @@ DocumentParts parts_of_row(simdjson::dom::parser& parser, const std::string& lin
   DocumentPart whole;
   if (row[options.field].get(whole.text) == simdjson::SUCCESS) return {{whole}, ""};
   simdjson::dom::array list;
-  if (row[options.field].get(list) != simdjson::SUCCESS) return {{}, fmt::format("no list \"{}\"", options.field)};
+  if (row[options.field].get(list) != simdjson::SUCCESS)
+    return {{}, fmt::format("no list \"{}\"", options.field)};
   DocumentParts result;
   for (const simdjson::dom::element element : list) {
     result.bad = part_of(element, result.parts.emplace_back());
@@ -80,7 +87,8 @@ class LineReader {
   void piece(std::string_view bytes) {
     if (number_ <= options_.after_line || given_up_) return;
     const bool parts = options_.loss_on != recipe::LossOn::kAll;
-    if (!scanner_ && line_.size() + bytes.size() <= (parts ? options_.parts_limit_bytes : options_.simdjson_limit_bytes)) {
+    if (!scanner_ &&
+        line_.size() + bytes.size() <= (parts ? options_.parts_limit_bytes : options_.simdjson_limit_bytes)) {
       line_ += bytes;
       return;
     }
@@ -104,7 +112,8 @@ class LineReader {
       } else if (!scanner_->finish()) {
         bad(scanner_->reason());
       } else if (values_ > 1) {
-        bad(fmt::format("\"{}\" twice in a line of more than {} bytes", options_.field, options_.simdjson_limit_bytes));
+        bad(fmt::format("\"{}\" twice in a line of more than {} bytes", options_.field,
+                        options_.simdjson_limit_bytes));
       } else if (wanted_) {
         sink_.end();
       }
@@ -116,7 +125,9 @@ class LineReader {
   }
 
  private:
-  DocumentInfo document() const { return {options_.file, number_, fmt::format("{}:{}", options_.name, number_)}; }
+  DocumentInfo document() const {
+    return {options_.file, number_, fmt::format("{}:{}", options_.name, number_)};
+  }
 
   void open_scanner() {
     values_ = 0;
@@ -145,9 +156,9 @@ class LineReader {
                  .expected = expected_row(options_),
                  .found = reason,
                  .where = where,
-                 .hint =
-                     "mend the line, name the right key (data.jsonl_field in a recipe, --jsonl-field elsewhere), or leave such lines out "
-                     "with data.skip_bad_lines=true"});
+                 .hint = "mend the line, name the right key (data.jsonl_field in a recipe, --jsonl-field "
+                         "elsewhere), or leave such lines out "
+                         "with data.skip_bad_lines=true"});
   }
 
   void deliver(std::string_view text) {
@@ -173,7 +184,8 @@ class LineReader {
     // The scanner decides: it keeps bad UTF-8 and it can say what is wrong.
     std::string decoded;
     JsonTextScanner scanner(
-        options_.field, [&] { decoded.clear(); }, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
+        options_.field, [&] { decoded.clear(); },
+        [&](std::string_view piece_of_text) { decoded += piece_of_text; });
     if (scanner.feed(line_) && scanner.finish()) {
       deliver(decoded);
     } else {
@@ -211,7 +223,8 @@ void refuse_other_encodings(std::string_view head, const std::string& path) {
   std::string found;
   if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) found = "UTF-32";
   if (found.empty() && (head.starts_with("\xff\xfe"sv) || head.starts_with("\xfe\xff"sv))) found = "UTF-16";
-  if (found.empty() && (head.starts_with("{\0"sv) || head.starts_with("\0{"sv))) found = "UTF-16, without a byte order mark";
+  if (found.empty() && (head.starts_with("{\0"sv) || head.starts_with("\0{"sv)))
+    found = "UTF-16, without a byte order mark";
   if (found.empty()) return;
   throw Error({.code = ExitCode::kData,
                .what = "a JSON Lines file has another encoding than JSON's",
@@ -223,7 +236,8 @@ void refuse_other_encodings(std::string_view head, const std::string& path) {
 
 }  // namespace
 
-void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance) {
+void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink,
+                     const std::function<void()>& advance) {
   LineReader reader(options, sink);
   std::vector<char> buffer(kJsonChunkBytes);
   bool inside_line = false;

@@ -29,7 +29,8 @@ struct JsonLinesOptions {
   size_t parts_limit_bytes = 64 << 20;    // with parts, longer lines are bad ones
 };
 
-void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance);
+void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink,
+                     const std::function<void()>& advance);
 
 // JsonTextScanner takes one JSON object in pieces and returns the decoded text of one top-level string field
 // as it comes. \u escapes of lone surrogates become their three-byte form, so that nothing is lost; other
@@ -46,7 +47,18 @@ class JsonTextScanner {
   const std::string& reason() const { return reason_; }
 
  private:
-  enum class State : uint8_t { kStart, kKeyOrEnd, kKey, kColon, kValue, kValueOrEnd, kString, kScalar, kAfterValue, kDone };
+  enum class State : uint8_t {
+    kStart,
+    kKeyOrEnd,
+    kKey,
+    kColon,
+    kValue,
+    kValueOrEnd,
+    kString,
+    kScalar,
+    kAfterValue,
+    kDone
+  };
   bool fail(std::string why);
   bool structural(char c);
   bool open_value(char c);

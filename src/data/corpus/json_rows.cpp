@@ -21,7 +21,8 @@ bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 class ArrayLines final : public ByteStream {
  public:
-  ArrayLines(std::unique_ptr<ByteStream> array, fs::path path) : array_(std::move(array)), path_(std::move(path)), buffer_(kReadOfJson) {}
+  ArrayLines(std::unique_ptr<ByteStream> array, fs::path path)
+      : array_(std::move(array)), path_(std::move(path)), buffer_(kReadOfJson) {}
 
   size_t read(std::span<char> into) override {
     size_t given = 0;
@@ -152,7 +153,8 @@ bool has_string(const FirstLine& line, const std::string& field) {
 bool has_list(const FirstLine& line, const std::string& field) {
   simdjson::dom::parser parser;
   simdjson::dom::array list;
-  return line.whole && parser.parse(line.text.data(), line.text.size(), true)[field].get(list) == simdjson::SUCCESS;
+  return line.whole &&
+         parser.parse(line.text.data(), line.text.size(), true)[field].get(list) == simdjson::SUCCESS;
 }
 
 bool is_object(const std::string& text) {
@@ -189,7 +191,9 @@ JsonRows json_shape_of(const fs::path& path, const std::string& field, bool of_p
   const auto stream = array ? lines_of_json_array(open_stream(path), path) : open_stream(path);
   const FirstLine line = first_line_of(*stream);
   const auto kind = array ? JsonRows::Kind::kArray : JsonRows::Kind::kLines;
-  JsonRows rows{.kind = kind, .has_field = has_string(line, field) || (of_parts && has_list(line, field)), .first = brief(line.text)};
+  JsonRows rows{.kind = kind,
+                .has_field = has_string(line, field) || (of_parts && has_list(line, field)),
+                .first = brief(line.text)};
   // One object in one line is as likely a text of its own: rows occur in numbers.
   if (!rows.has_field && !array && !(line.whole && line.next == '{' && is_object(line.text))) return {};
   return rows;

@@ -22,6 +22,7 @@ JsonRows json_rows_of(const std::filesystem::path& path, const std::string& fiel
 
 // Converts a JSON array to JSON Lines: each element in a line of its own. kData where the array does not end,
 // or where something follows it; `path` is for errors.
-std::unique_ptr<ByteStream> lines_of_json_array(std::unique_ptr<ByteStream> array, std::filesystem::path path);
+std::unique_ptr<ByteStream> lines_of_json_array(std::unique_ptr<ByteStream> array,
+                                                std::filesystem::path path);
 
 }  // namespace longhaul::data

@@ -35,7 +35,8 @@ bool number(std::string_view s) {
 
 }  // namespace
 
-JsonTextScanner::JsonTextScanner(std::string field, std::function<void()> begin, std::function<void(std::string_view)> text)
+JsonTextScanner::JsonTextScanner(std::string field, std::function<void()> begin,
+                                 std::function<void(std::string_view)> text)
     : field_(std::move(field)), begin_(std::move(begin)), text_(std::move(text)) {}
 
 bool JsonTextScanner::fail(std::string why) {
@@ -68,7 +69,8 @@ bool JsonTextScanner::feed(std::string_view piece) {
 }
 
 bool JsonTextScanner::finish() {
-  if (state_ != State::kDone) return fail(state_ == State::kStart ? "an empty line" : "the line ends inside the object");
+  if (state_ != State::kDone)
+    return fail(state_ == State::kStart ? "an empty line" : "the line ends inside the object");
   return found_ || fail(not_string_ ? "\"" + field_ + "\" is not a string" : "no string \"" + field_ + "\"");
 }
 
@@ -133,7 +135,8 @@ bool JsonTextScanner::open_value(char c) {
     state_ = c == '{' ? State::kKeyOrEnd : State::kValueOrEnd;
     return true;
   }
-  if (c != '-' && c != 't' && c != 'f' && c != 'n' && (c < '0' || c > '9')) return fail("a value that is not JSON");
+  if (c != '-' && c != 't' && c != 'f' && c != 'n' && (c < '0' || c > '9'))
+    return fail("a value that is not JSON");
   scalar_.assign(1, c);
   state_ = State::kScalar;
   return true;
@@ -147,7 +150,8 @@ bool JsonTextScanner::close_container(char c) {
 }
 
 bool JsonTextScanner::end_scalar() {
-  if (scalar_ != "true" && scalar_ != "false" && scalar_ != "null" && !number(scalar_)) return fail("a value that is not JSON");
+  if (scalar_ != "true" && scalar_ != "false" && scalar_ != "null" && !number(scalar_))
+    return fail("a value that is not JSON");
   state_ = State::kAfterValue;
   return true;
 }
@@ -174,7 +178,10 @@ size_t JsonTextScanner::string_bytes(std::string_view piece) {
 
 bool JsonTextScanner::escape_byte(char c) {
   if (hex_left_ > 0) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
     if (digit < 0) return fail("a \\u escape without four hexadecimal digits");
     hex_ = hex_ * 16 + static_cast<uint32_t>(digit);
     if (--hex_left_ == 0) emit_code_point(hex_);
@@ -252,7 +259,8 @@ void JsonTextScanner::flush_surrogate() {
   if (high_surrogate_ == 0) return;
   const uint32_t code = high_surrogate_;
   high_surrogate_ = 0;
-  const char bytes[3] = {static_cast<char>(0xe0 | (code >> 12)), static_cast<char>(0x80 | ((code >> 6) & 0x3f)),
+  const char bytes[3] = {static_cast<char>(0xe0 | (code >> 12)),
+                         static_cast<char>(0x80 | ((code >> 6) & 0x3f)),
                          static_cast<char>(0x80 | (code & 0x3f))};
   emit({bytes, 3});
 }

@@ -10,8 +10,9 @@
 namespace longhaul::data {
 namespace {
 
-constexpr JsonRules kSkipRules = {.what = "the list of samples to pass over cannot be read",
-                                  .hint = "it is control/skip.json of the run folder; bring it back from a copy"};
+constexpr JsonRules kSkipRules = {
+    .what = "the list of samples to pass over cannot be read",
+    .hint = "it is control/skip.json of the run folder; bring it back from a copy"};
 
 SkipEntry entry_of(const JsonView& json) {
   SkipEntry entry;
@@ -27,7 +28,8 @@ SkipEntry entry_of(const JsonView& json) {
 void write_skips(const std::filesystem::path& file, const std::vector<SkipEntry>& entries) {
   nlohmann::ordered_json ranges = nlohmann::ordered_json::array();
   for (const SkipEntry& each : entries) {
-    nlohmann::ordered_json json{{"begin", each.range.begin}, {"end", each.range.end}, {"reason", each.reason}, {"by", each.by}};
+    nlohmann::ordered_json json{
+        {"begin", each.range.begin}, {"end", each.range.end}, {"reason", each.reason}, {"by", each.by}};
     if (each.rate_factor != 1) json["rate_factor"] = each.rate_factor;
     ranges.push_back(std::move(json));
   }
@@ -37,9 +39,13 @@ void write_skips(const std::filesystem::path& file, const std::vector<SkipEntry>
 
 }  // namespace
 
-std::string skips_text(const std::filesystem::path& file) { return std::filesystem::exists(file) ? read_text(file) : ""; }
+std::string skips_text(const std::filesystem::path& file) {
+  return std::filesystem::exists(file) ? read_text(file) : "";
+}
 
-std::vector<SkipEntry> read_skips(const std::filesystem::path& file) { return skips_of(skips_text(file), file.string()); }
+std::vector<SkipEntry> read_skips(const std::filesystem::path& file) {
+  return skips_of(skips_text(file), file.string());
+}
 
 std::vector<SkipEntry> skips_of(const std::string& text, const std::string& where) {
   if (text.empty()) return {};

@@ -2,7 +2,8 @@
 // trainer) or killed every rank that read them (found by the driver). It is read when ranks start; from then
 // on every checkpoint contains the skipped samples in its data position.
 //
-//   {"version": 1, "ranges": [{"begin": 800, "end": 1600, "reason": "loss spike at step 190", "by": "trainer", "rate_factor": 0.5}, …]}
+//   {"version": 1, "ranges": [{"begin": 800, "end": 1600, "reason": "loss spike at step 190", "by":
+//     "trainer", "rate_factor": 0.5}, …]}
 //
 // begin and end are sample numbers, as in SampleRange. rate_factor: the factor of the learning rate from
 // there on. The file is replaced as a whole, by a rename, so that a reader sees the old or the new one. Each
@@ -24,7 +25,9 @@ struct SkipEntry {
   double rate_factor = 1;
 };
 
-inline std::filesystem::path skip_file(const std::filesystem::path& run_folder) { return run_folder / "control" / "skip.json"; }
+inline std::filesystem::path skip_file(const std::filesystem::path& run_folder) {
+  return run_folder / "control" / "skip.json";
+}
 
 // empty: there is no file; kData where it is no skip list.
 std::vector<SkipEntry> read_skips(const std::filesystem::path& file);

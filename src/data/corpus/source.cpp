@@ -31,16 +31,21 @@ struct JsonRowsWithoutField {
 
 bool ending_fits(std::string_view name, const std::vector<std::string>& endings) {
   const std::string_view plain = without_compression(name);
-  return endings.empty() || std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return plain.ends_with(e); });
+  return endings.empty() || std::any_of(endings.begin(), endings.end(),
+                                        [&](const std::string& e) { return plain.ends_with(e); });
 }
 
 // `lacking` gets the files of rows without the field.
-SourceFile describe(const fs::path& path, std::string name, const SourceOptions& options, std::vector<JsonRowsWithoutField>& lacking) {
+SourceFile describe(const fs::path& path, std::string name, const SourceOptions& options,
+                    std::vector<JsonRowsWithoutField>& lacking) {
   std::error_code problem;
   const auto size = fs::file_size(path, problem);
   const auto time = problem ? fs::file_time_type{} : fs::last_write_time(path, problem);
   if (problem) {
-    throw Error({.code = ExitCode::kData, .what = "cannot read a file of the corpus", .found = problem.message(), .where = path.string()});
+    throw Error({.code = ExitCode::kData,
+                 .what = "cannot read a file of the corpus",
+                 .found = problem.message(),
+                 .where = path.string()});
   }
   const std::string_view plain = without_compression(name);
   bool json_lines = ends_with_in_any_case(plain, ".jsonl") || ends_with_in_any_case(plain, ".ndjson");
@@ -59,12 +64,15 @@ SourceFile describe(const fs::path& path, std::string name, const SourceOptions&
 
 // If a source has nothing but rows of another form, nobody means to train on them as text; among other files
 // they may be meant (a program's sources with its data).
-void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, size_t files, const std::string& field) {
+void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, size_t files,
+                              const std::string& field) {
   if (lacking.empty()) return;
   if (lacking.size() < files) {
     log_warning(
-        "{} JSON rows without a string \"{}\" and is read as text, one document a file (data.jsonl_field names the key of documents): {}",
-        lacking.size() == 1 ? "1 file holds" : fmt::format("each of {} files holds", lacking.size()), field, lacking.front().path.string());
+        "{} JSON rows without a string \"{}\" and is read as text, one document a file (data.jsonl_field "
+        "names the key of documents): {}",
+        lacking.size() == 1 ? "1 file holds" : fmt::format("each of {} files holds", lacking.size()), field,
+        lacking.front().path.string());
     return;
   }
   throw Error({.code = ExitCode::kData,
@@ -72,7 +80,8 @@ void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, 
                .expected = fmt::format("a string \"{}\" in each, as data.jsonl_field says", field),
                .found = lacking.front().first,
                .where = lacking.front().path.string(),
-               .hint = "data.jsonl_field=KEY names the key that holds a document; rows of several texts must be joined into one first"});
+               .hint = "data.jsonl_field=KEY names the key that holds a document; rows of several texts must "
+                       "be joined into one first"});
 }
 
 // A table that is requested by name, or as a data set, and cannot be read.
@@ -80,7 +89,8 @@ void require_readable(const fs::path& path) {
   if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
 }
 
-std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings, const SourceOptions& options) {
+std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings,
+                                    const SourceOptions& options) {
   if (fs::exists(root / "dataset_dict.json")) {  // of Hugging Face `datasets`: splits below it
     throw Error({.code = ExitCode::kData,
                  .what = "this folder holds several splits of a data set",
@@ -101,12 +111,14 @@ std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::strin
     return true;
   });
   if (dead.count > 0) {
-    log_warning("{} of the corpus lead nowhere and are left out, {} first", counted(dead.count, "link"), dead.first.string());
+    log_warning("{} of the corpus lead nowhere and are left out, {} first", counted(dead.count, "link"),
+                dead.first.string());
   }
   std::ranges::sort(lacking, {}, &JsonRowsWithoutField::path);
   judge_rows_without_field(lacking, files.size(), options.row_key());
   // Sorted by the name, not by the path, so that the order does not depend on the folder's location.
-  std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
+  std::sort(files.begin(), files.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;
 }
 
@@ -127,7 +139,8 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
 }
 
 // Row by row. A row without a string is a bad line.
-void read_table_file(const SourceFile& file, size_t index, const SourceOptions& options, int64_t after, DocumentSink& sink) {
+void read_table_file(const SourceFile& file, size_t index, const SourceOptions& options, int64_t after,
+                     DocumentSink& sink) {
   read_table(file.path, options.jsonl_field, after, [&](int64_t row, const std::string_view* text) {
     const DocumentInfo document{index, row, fmt::format("{}:{}", file.name, row)};
     if (text == nullptr) {
@@ -189,19 +202,24 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
     result.files_.push_back(describe(path, path.filename().generic_string(), options, lacking));
     judge_rows_without_field(lacking, 1, options.row_key());
   } else {
-    throw Error({.code = ExitCode::kData,
-                 .what = "cannot read the corpus",
-                 .expected = "a folder of text, a file, a .jsonl file (any of them .gz, .zst or .xz), or the word libtorch",
-                 .found = problem ? problem.message() : "no such file or folder",
-                 .where = path.is_absolute() ? path.string() : fmt::format("{}, that is {}", path.string(), fs::absolute(path).string()),
-                 .hint = "name an existing path; one that contains a comma as '[\"a,b\"]'"});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "cannot read the corpus",
+         .expected =
+             "a folder of text, a file, a .jsonl file (any of them .gz, .zst or .xz), or the word libtorch",
+         .found = problem ? problem.message() : "no such file or folder",
+         .where = path.is_absolute()
+                      ? path.string()
+                      : fmt::format("{}, that is {}", path.string(), fs::absolute(path).string()),
+         .hint = "name an existing path; one that contains a comma as '[\"a,b\"]'"});
   }
   if (result.files_.empty()) {
     std::string endings;
     for (const std::string& e : options.endings) endings += (endings.empty() ? "" : ", ") + e;
     throw Error({.code = ExitCode::kData,
                  .what = "the corpus is empty",
-                 .expected = endings.empty() ? "at least one file with text" : "at least one file that ends with " + endings,
+                 .expected = endings.empty() ? "at least one file with text"
+                                             : "at least one file that ends with " + endings,
                  .found = "no file that fits",
                  .where = source,
                  .hint = "set data.source to a folder that holds text"});
@@ -213,10 +231,12 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
 }
 
 int64_t Source::bytes() const {
-  return std::accumulate(files_.begin(), files_.end(), int64_t{0}, [](int64_t sum, const SourceFile& f) { return sum + f.bytes; });
+  return std::accumulate(files_.begin(), files_.end(), int64_t{0},
+                         [](int64_t sum, const SourceFile& f) { return sum + f.bytes; });
 }
 
-void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std::function<void(int64_t)>& progress) const {
+void Source::read(size_t file, DocumentSink& sink, int64_t after_line,
+                  const std::function<void(int64_t)>& progress) const {
   LONGHAUL_ASSERT(file < files_.size(), "file {} of {}", file, files_.size());
   const SourceFile& entry = files_[file];
   if (entry.table) {

@@ -52,9 +52,11 @@ struct SourceFile {
   std::string name;   // relative to the source's root, with '/'
   int64_t bytes = 0;  // size on the disk
   int64_t modified_ns = 0;
-  bool json_lines = false;                           // one document per row: .jsonl, .ndjson, or a .json that begins like them
-  bool json_array = false;                           // the rows are the elements of one array
-  bool table = false;                                // .parquet or .arrow, if the program can read them (data/corpus/table_file.h)
+  // one document per row: .jsonl, .ndjson, or a .json that begins like them
+  bool json_lines = false;
+  bool json_array = false;  // the rows are the elements of one array
+  // .parquet or .arrow, if the program can read them (data/corpus/table_file.h)
+  bool table = false;
   bool many() const { return json_lines || table; }  // several documents in one file
 };
 
@@ -96,7 +98,8 @@ class Source {
 
   // Streams the documents of one file. `progress` gets the number of bytes read from the disk since its last
   // call. In JSON Lines, lines up to and including `after_line` are skipped.
-  void read(size_t file, DocumentSink& sink, int64_t after_line = 0, const std::function<void(int64_t)>& progress = {}) const;
+  void read(size_t file, DocumentSink& sink, int64_t after_line = 0,
+            const std::function<void(int64_t)>& progress = {}) const;
 
  private:
   std::string name_, sample_;

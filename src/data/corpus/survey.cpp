@@ -59,7 +59,8 @@ class CutFinder final : public DocumentSink {
 };
 
 int64_t cut_of(const Source& source, const SurveyedDocument& entry, int64_t percent) {
-  const int64_t held_out = std::max(entry.bytes / 100 * percent, std::min(kLeastHeldOutBytes, entry.bytes / 10));
+  const int64_t held_out =
+      std::max(entry.bytes / 100 * percent, std::min(kLeastHeldOutBytes, entry.bytes / 10));
   const int64_t target = entry.bytes - held_out;
   CutFinder finder(entry.line, std::max<int64_t>(0, target - held_out), target);
   source.read(entry.file, finder, std::max<int64_t>(0, entry.line - 1));
@@ -76,7 +77,8 @@ class Surveyor final : public DocumentSink {
     LONGHAUL_ASSERT(hash_ != nullptr, "XXH3_createState");
     survey_.sources_.resize(sources.size());
     for (size_t s = 0; s < sources.size(); ++s) {
-      if (is_validation(s) || options.held_out_percent >= 100) survey_.sources_[s].otherwise = Split::kHeldOut;
+      if (is_validation(s) || options.held_out_percent >= 100)
+        survey_.sources_[s].otherwise = Split::kHeldOut;
     }
   }
 
@@ -89,7 +91,9 @@ class Surveyor final : public DocumentSink {
   }
 
   bool begin(const DocumentInfo& document) override {
-    entry_ = {.line = document.line, .source = static_cast<uint32_t>(source_), .file = static_cast<uint32_t>(document.file)};
+    entry_ = {.line = document.line,
+              .source = static_cast<uint32_t>(source_),
+              .file = static_cast<uint32_t>(document.file)};
     XXH3_128bits_reset(hash_.get());
     return needs_texts_;
   }
@@ -121,7 +125,8 @@ class Surveyor final : public DocumentSink {
 
   // Validation first: among equal documents the first counts.
   void read_all() {
-    needs_texts_ = options_.remove_copies || shares() || !options_.validation.empty() || options_.source.skip_bad_lines;
+    needs_texts_ =
+        options_.remove_copies || shares() || !options_.validation.empty() || options_.source.skip_bad_lines;
     int64_t total = 0;
     for (const Source& source : sources_) total += source.bytes();
     Progress progress("looking through the texts", total, Progress::Unit::kBytes);
@@ -129,7 +134,8 @@ class Surveyor final : public DocumentSink {
       source_ = (i + options_.sources.size()) % sources_.size();
       const Source& source = sources_[source_];
       for (size_t f = 0; f < source.files().size(); ++f) {
-        if (needs_texts_ || !source.files()[f].many()) source.read(f, *this, 0, [&](int64_t n) { progress.advance(n); });
+        if (needs_texts_ || !source.files()[f].many())
+          source.read(f, *this, 0, [&](int64_t n) { progress.advance(n); });
       }
     }
   }
@@ -138,21 +144,25 @@ class Surveyor final : public DocumentSink {
   void leave_out_copies() {
     order_.resize(entries_.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
-    std::sort(order_.begin(), order_.end(),
-              [&](size_t a, size_t b) { return std::pair(entries_[a].digest, a) < std::pair(entries_[b].digest, b); });
+    std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return std::pair(entries_[a].digest, a) < std::pair(entries_[b].digest, b);
+    });
     is_copy_.assign(entries_.size(), false);
     for (size_t first = 0, i = 1; i < order_.size(); ++i) {
       const SurveyedDocument &original = entries_[order_[first]], &entry = entries_[order_[i]];
       if (entry.digest != original.digest) {
         first = i;
       } else {
-        is_copy_[order_[i]] = options_.remove_copies || (is_validation(original.source) && !is_validation(entry.source));
+        is_copy_[order_[i]] =
+            options_.remove_copies || (is_validation(original.source) && !is_validation(entry.source));
       }
     }
   }
 
   // By the half of the digest that does not determine the order.
-  bool held_out_by_hash(const Digest& digest) const { return digest.high % 100 < static_cast<uint64_t>(options_.held_out_percent); }
+  bool held_out_by_hash(const Digest& digest) const {
+    return digest.high % 100 < static_cast<uint64_t>(options_.held_out_percent);
+  }
 
   // For sources in which the hash holds out nothing: whole documents or cuts.
   void choose() {
@@ -166,7 +176,9 @@ class Surveyor final : public DocumentSink {
       for (Kept& of : kept) of.last = nullptr;
       for (const size_t i : order_) {
         Kept& of = kept[entries_[i].source];
-        if (is_copy_[i] || is_validation(entries_[i].source) || (of.last != nullptr && of.last->digest == entries_[i].digest)) continue;
+        if (is_copy_[i] || is_validation(entries_[i].source) ||
+            (of.last != nullptr && of.last->digest == entries_[i].digest))
+          continue;
         of.last = &entries_[i];
         body(of, entries_[i]);
       }
@@ -180,7 +192,8 @@ class Surveyor final : public DocumentSink {
     each_kept([&](Kept& of, const SurveyedDocument& entry) {
       if (of.documents == 1) {
         const bool divisible = entry.bytes >= kShortestCutBytes;
-        cuts_[entry.digest] = divisible ? cut_of(sources_[entry.source], entry, options_.held_out_percent) : entry.bytes;
+        cuts_[entry.digest] =
+            divisible ? cut_of(sources_[entry.source], entry, options_.held_out_percent) : entry.bytes;
       } else if (of.held_out == 0 && entry.bytes <= of.bytes / of.documents) {
         also_held_out_.insert(entry.digest);
         of.held_out = 1;
@@ -221,12 +234,16 @@ class Surveyor final : public DocumentSink {
   std::map<Digest, int64_t> cuts_;
 };
 
-Survey Survey::of(const std::vector<Source>& sources, const CorpusOptions& options) { return Surveyor(sources, options).run(); }
+Survey Survey::of(const std::vector<Source>& sources, const CorpusOptions& options) {
+  return Surveyor(sources, options).run();
+}
 
 Survey::Decision Survey::decision(size_t source, size_t file, int64_t line) const {
   const OfSource& of = sources_[source];
   const Place place{file, line};
-  const auto listed = [&](const std::vector<Place>& places) { return std::binary_search(places.begin(), places.end(), place); };
+  const auto listed = [&](const std::vector<Place>& places) {
+    return std::binary_search(places.begin(), places.end(), place);
+  };
   if (listed(of.bad)) return {.what = Decision::What::kBad};
   if (listed(of.copies)) return {.what = Decision::What::kCopy};
   for (const auto& [cut, bytes] : of.cuts) {  // a source has one at most, unless copies are kept

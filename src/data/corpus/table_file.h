@@ -21,8 +21,9 @@ bool can_read_tables();                     // built with Arrow
 void read_table(const std::filesystem::path& path, const std::string& column, int64_t after,
                 const std::function<void(int64_t row, const std::string_view* text)>& give);
 
-// Passes whole rows as objects: lists and structures of any depth, texts, numbers and booleans as JSON has them,
-// values of other types as their text. Fields without a value are left out.
-void read_table_rows(const std::filesystem::path& path, const std::function<void(int64_t row, nlohmann::ordered_json&& fields)>& give);
+// Passes whole rows as objects: lists and structures of any depth, texts, numbers and booleans as JSON has
+// them, values of other types as their text. Fields without a value are left out.
+void read_table_rows(const std::filesystem::path& path,
+                     const std::function<void(int64_t row, nlohmann::ordered_json&& fields)>& give);
 
 }  // namespace longhaul::data

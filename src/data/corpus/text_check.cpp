@@ -28,9 +28,13 @@ std::string why_not_text(std::string_view head) {
     bad += decoded.code == kBadByte ? 1 : 0;
     at += decoded.length;
   }
-  const auto exceeds = [&](size_t count, size_t percent) { return count > kFew && count * 100 > head.size() * percent; };
-  if (exceeds(controls, kMostControlPercent)) return fmt::format("{} % control characters", controls * 100 / head.size());
-  if (exceeds(bad, kMostBadPercent)) return fmt::format("{} % of the bytes are not UTF-8", bad * 100 / head.size());
+  const auto exceeds = [&](size_t count, size_t percent) {
+    return count > kFew && count * 100 > head.size() * percent;
+  };
+  if (exceeds(controls, kMostControlPercent))
+    return fmt::format("{} % control characters", controls * 100 / head.size());
+  if (exceeds(bad, kMostBadPercent))
+    return fmt::format("{} % of the bytes are not UTF-8", bad * 100 / head.size());
   return "";
 }
 

@@ -58,7 +58,8 @@ TokenType megatron_type(const fs::path& file, uint8_t code) {
       break;
   }
   refuse_file(file, "tokens of 8, 16, 32 or 64 bits (dtype code 1, 2, 3, 4, 5 or 8)",
-              code == 6 || code == 7 ? fmt::format("code {}: floating-point numbers", code) : fmt::format("code {}", code));
+              code == 6 || code == 7 ? fmt::format("code {}: floating-point numbers", code)
+                                     : fmt::format("code {}", code));
 }
 
 int64_t token_at(const std::byte* data, int64_t index, TokenType type) {
@@ -83,7 +84,10 @@ class Cutter {
  public:
   Cutter(const fs::path& file, int64_t vocabulary, const std::set<int32_t>& separators,
          const std::function<void(std::span<const int32_t>)>& document)
-      : file_(file), vocabulary_(vocabulary), is_separator_(static_cast<size_t>(vocabulary)), document_(document) {
+      : file_(file),
+        vocabulary_(vocabulary),
+        is_separator_(static_cast<size_t>(vocabulary)),
+        document_(document) {
     for (const int32_t separator : separators) is_separator_.at(static_cast<size_t>(separator)) = true;
   }
 
@@ -142,15 +146,20 @@ class LlmcFile {
  public:
   explicit LlmcFile(const fs::path& path) : file_(MappedFile::open(path)) {
     if (file_.size() < kLlmcHeader)
-      refuse_file(path, fmt::format("a header of {} bytes", kLlmcHeader), fmt::format("{} bytes", file_.size()));
-    const auto magic = number_at<int32_t>(file_, 0), version = number_at<int32_t>(file_, 4), count = number_at<int32_t>(file_, 8);
+      refuse_file(path, fmt::format("a header of {} bytes", kLlmcHeader),
+                  fmt::format("{} bytes", file_.size()));
+    const auto magic = number_at<int32_t>(file_, 0), version = number_at<int32_t>(file_, 4),
+               count = number_at<int32_t>(file_, 8);
     const LlmcKind* kind = llmc_kind(magic);
     if (kind == nullptr)
-      refuse_file(path, "a file of llm.c's that begins with 20240520 or 20240801, or an .idx beside it", std::to_string(magic));
-    if (version != kind->version) refuse_file(path, fmt::format("version {}", kind->version), std::to_string(version));
+      refuse_file(path, "a file of llm.c's that begins with 20240520 or 20240801, or an .idx beside it",
+                  std::to_string(magic));
+    if (version != kind->version)
+      refuse_file(path, fmt::format("version {}", kind->version), std::to_string(version));
     const int64_t needed = kLlmcHeader + static_cast<int64_t>(count) * kind->type.bytes;
     if (count < 0 || file_.size() != needed) {
-      refuse_file(path, fmt::format("{} bytes: {} tokens of {} behind the header", needed, count, kind->type.bytes),
+      refuse_file(path,
+                  fmt::format("{} bytes: {} tokens of {} behind the header", needed, count, kind->type.bytes),
                   fmt::format("{} bytes: it is truncated or was appended to", file_.size()));
     }
     type_ = kind->type;
@@ -171,20 +180,26 @@ class MegatronIndex {
  public:
   MegatronIndex(const fs::path& path, int64_t bin_bytes) : path_(path), file_(MappedFile::open(path)) {
     if (file_.size() < kMegatronHeader)
-      refuse_file(path, fmt::format("a header of {} bytes", kMegatronHeader), fmt::format("{} bytes", file_.size()));
-    if (std::memcmp(file_.range(0, 9).data(), kMegatronMagic, 9) != 0) refuse_file(path, "a file that begins with MMIDIDX", "other bytes");
-    if (const auto version = number_at<uint64_t>(file_, 9); version != 1) refuse_file(path, "version 1", std::to_string(version));
+      refuse_file(path, fmt::format("a header of {} bytes", kMegatronHeader),
+                  fmt::format("{} bytes", file_.size()));
+    if (std::memcmp(file_.range(0, 9).data(), kMegatronMagic, 9) != 0)
+      refuse_file(path, "a file that begins with MMIDIDX", "other bytes");
+    if (const auto version = number_at<uint64_t>(file_, 9); version != 1)
+      refuse_file(path, "version 1", std::to_string(version));
     type_ = megatron_type(path, number_at<uint8_t>(file_, 17));
     const auto sequences = number_at<uint64_t>(file_, 18), ends = number_at<uint64_t>(file_, 26);
     constexpr uint64_t kMost = uint64_t{1} << 40;
     if (sequences > kMost || ends > kMost || ends < 1) {
-      refuse_file(path, "sensible numbers of sequences and documents", fmt::format("{} and {}", sequences, ends));
+      refuse_file(path, "sensible numbers of sequences and documents",
+                  fmt::format("{} and {}", sequences, ends));
     }
     sequences_ = static_cast<int64_t>(sequences);
     documents_ = static_cast<int64_t>(ends) - 1;
-    const int64_t needed = kMegatronHeader + 12 * sequences_ + 8 * (documents_ + 1), with_modes = needed + sequences_;
+    const int64_t needed = kMegatronHeader + 12 * sequences_ + 8 * (documents_ + 1),
+                  with_modes = needed + sequences_;
     if (file_.size() != needed && file_.size() != with_modes) {
-      refuse_file(path, fmt::format("{} bytes for {} sequences of {} documents", needed, sequences_, documents_),
+      refuse_file(path,
+                  fmt::format("{} bytes for {} sequences of {} documents", needed, sequences_, documents_),
                   fmt::format("{} bytes: it is truncated or was appended to", file_.size()));
     }
     check_sequences(bin_bytes);
@@ -193,16 +208,21 @@ class MegatronIndex {
 
   TokenType type() const { return type_; }
   int64_t documents() const { return documents_; }
-  int64_t first_sequence(int64_t document) const { return number_at<int64_t>(file_, kMegatronHeader + 12 * sequences_ + 8 * document); }
+  int64_t first_sequence(int64_t document) const {
+    return number_at<int64_t>(file_, kMegatronHeader + 12 * sequences_ + 8 * document);
+  }
   int64_t length(int64_t sequence) const { return number_at<int32_t>(file_, kMegatronHeader + 4 * sequence); }
-  int64_t offset(int64_t sequence) const { return number_at<int64_t>(file_, kMegatronHeader + 4 * sequences_ + 8 * sequence); }
+  int64_t offset(int64_t sequence) const {
+    return number_at<int64_t>(file_, kMegatronHeader + 4 * sequences_ + 8 * sequence);
+  }
 
  private:
   // Contiguous, without gaps, as its writer writes them: anything else is another file's index, or damaged.
   void check_sequences(int64_t bin_bytes) const {
     int64_t expected = 0;
     for (int64_t s = 0; s < sequences_; ++s) {
-      if (length(s) < 0) refuse_file(path_, "lengths of at least 0", fmt::format("{} for sequence {}", length(s), s));
+      if (length(s) < 0)
+        refuse_file(path_, "lengths of at least 0", fmt::format("{} for sequence {}", length(s), s));
       if (offset(s) != expected) {
         refuse_file(path_, fmt::format("sequence {} at byte {}, behind the one before it", s, expected),
                     fmt::format("at byte {}", offset(s)));
@@ -225,7 +245,8 @@ class MegatronIndex {
       before = first;
     }
     if (before != sequences_)
-      refuse_file(path_, fmt::format("documents that end at sequence {}", sequences_), fmt::format("at {}", before));
+      refuse_file(path_, fmt::format("documents that end at sequence {}", sequences_),
+                  fmt::format("at {}", before));
   }
 
   fs::path path_;
@@ -270,7 +291,9 @@ TokenFile token_file_at(const fs::path& named, std::string name) {
     file.bytes += static_cast<int64_t>(fs::file_size(part, problem));
     if (problem) refuse_file(part, "a file that can be read", problem.message());
     const auto time = fs::last_write_time(part).time_since_epoch();
-    file.modified_ns = std::max(file.modified_ns, static_cast<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()));
+    file.modified_ns =
+        std::max(file.modified_ns,
+                 static_cast<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()));
   }
   return file;
 }
@@ -293,12 +316,14 @@ bool names_token_files(const fs::path& path) {
 
 std::vector<TokenFile> token_files(const fs::path& path) {
   if (!fs::is_directory(path)) {
-    if (path.extension() == ".idx" && !fs::exists(with_ending(path, ".bin"))) refuse_file(path, "its .bin beside it", "no such file");
+    if (path.extension() == ".idx" && !fs::exists(with_ending(path, ".bin")))
+      refuse_file(path, "its .bin beside it", "no such file");
     return {token_file_at(path, with_ending(path.filename(), ".bin").generic_string())};
   }
   std::vector<TokenFile> files;
   walk_corpus_folder(path, [&](const fs::path& file) {
-    if (file.extension() == ".bin") files.push_back(token_file_at(file, file.lexically_relative(path).generic_string()));
+    if (file.extension() == ".bin")
+      files.push_back(token_file_at(file, file.lexically_relative(path).generic_string()));
     return true;
   });
   std::ranges::sort(files, {}, &TokenFile::name);

@@ -5,8 +5,8 @@
 //                 document. Either file may be named.
 //   llm.c         *.bin: a header of 256 i32 (20240520, 1, tokens: u16 follow; or 20240801, 7, tokens: u32
 //                 follow), then tokens. A document begins with a special token: GPT-2's end of text, or its
-//                 tokenizer's begin token (Llama 3). The first file of a source begins with it; the others begin
-//                 where a file was full, possibly within a document.
+//                 tokenizer's begin token (Llama 3). The first file of a source begins with it; the others
+//                 begin where a file was full, possibly within a document.
 //
 // A document is the text between two separators, or between the limits that the file gives; separators and
 // empty documents are left out. All metadata of the files is checked before a token is used. Little-endian

@@ -10,7 +10,8 @@ namespace longhaul::data {
 double Batch::target_weight() const {
   if (weights.empty()) return static_cast<double>(target_tokens);
   double sum = 0;
-  for (size_t i = 0; i < labels.size(); ++i) sum += labels[i] == layout::kIgnoreLabel ? 0 : static_cast<double>(weights[i]);
+  for (size_t i = 0; i < labels.size(); ++i)
+    sum += labels[i] == layout::kIgnoreLabel ? 0 : static_cast<double>(weights[i]);
   return sum;
 }
 
@@ -35,8 +36,8 @@ void BatchBuilder::join() { join_ = true; }
 Batch BatchBuilder::finish() {
   batch_.layout = layout::make_packed(lengths_);
   if (batch_.sequence > 0) batch_.layout = layout::in_rows(std::move(batch_.layout), batch_.sequence);
-  batch_.target_tokens =
-      static_cast<int64_t>(batch_.labels.size()) - std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
+  batch_.target_tokens = static_cast<int64_t>(batch_.labels.size()) -
+                         std::count(batch_.labels.begin(), batch_.labels.end(), layout::kIgnoreLabel);
   lengths_.clear();
   return std::exchange(batch_, {});
 }
@@ -45,7 +46,9 @@ std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
   LONGHAUL_ASSERT(rows > 0 && batch.sequence > 0, "rows {} sequence {}", rows, batch.sequence);
   std::vector<Batch> parts;
   // Bytes are known for the whole batch only; their share goes by targets, and the shares add up.
-  const auto share = [&](int64_t count) { return batch.target_tokens == 0 ? 0 : batch.target_bytes * count / batch.target_tokens; };
+  const auto share = [&](int64_t count) {
+    return batch.target_tokens == 0 ? 0 : batch.target_bytes * count / batch.target_tokens;
+  };
   int64_t document = 0, targets = 0;  // of the parts so far
   for (int64_t first = 0; first < batch.rows; first += rows) {
     Batch part;
@@ -55,15 +58,20 @@ std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
     const int64_t begin = first * batch.sequence, end = begin + part.rows * batch.sequence;
     part.inputs.assign(batch.inputs.begin() + begin, batch.inputs.begin() + end);
     part.labels.assign(batch.labels.begin() + begin, batch.labels.begin() + end);
-    if (!batch.weights.empty()) part.weights.assign(batch.weights.begin() + begin, batch.weights.begin() + end);
+    if (!batch.weights.empty())
+      part.weights.assign(batch.weights.begin() + begin, batch.weights.begin() + end);
     std::vector<int64_t> lengths;
-    for (; document < batch.layout.documents() && batch.layout.document_offsets[static_cast<size_t>(document)] < end; ++document) {
+    for (; document < batch.layout.documents() &&
+           batch.layout.document_offsets[static_cast<size_t>(document)] < end;
+         ++document) {
       const auto d = static_cast<size_t>(document);
       lengths.push_back(batch.layout.document_offsets[d + 1] - batch.layout.document_offsets[d]);
     }
     part.layout = layout::in_rows(layout::make_packed(lengths), batch.sequence);
-    LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "{} tokens in rows of {}", part.layout.tokens(), end - begin);
-    part.target_tokens = end - begin - std::count(part.labels.begin(), part.labels.end(), layout::kIgnoreLabel);
+    LONGHAUL_ASSERT(part.layout.tokens() == end - begin, "{} tokens in rows of {}", part.layout.tokens(),
+                    end - begin);
+    part.target_tokens =
+        end - begin - std::count(part.labels.begin(), part.labels.end(), layout::kIgnoreLabel);
     part.target_bytes = share(targets + part.target_tokens) - share(targets);
     targets += part.target_tokens;
     parts.push_back(std::move(part));

@@ -18,7 +18,8 @@ struct Batch {
   int64_t sequence = 0;  // inputs per row; 0: rows have different lengths (evaluation)
   std::vector<int64_t> inputs;
   std::vector<int64_t> labels;
-  // What the labels weigh in the loss, one for each, where the data says so; empty: 1. A label that weighs nothing is ignored.
+  // What the labels weigh in the loss, one for each, where the data says so; empty: 1. A label that weighs
+  // nothing is ignored.
   std::vector<float> weights;
   layout::SequenceLayout layout;
   int64_t target_tokens = 0;     // labels that are not ignored

@@ -54,7 +54,8 @@ class ThreadShare final : public BatchShare {
 
 class ProcessShare final : public BatchShare {
  public:
-  ProcessShare(const std::filesystem::path& folder, int64_t readers, double patience) : made_(folder, readers, patience) {}
+  ProcessShare(const std::filesystem::path& folder, int64_t readers, double patience)
+      : made_(folder, readers, patience) {}
   Batch get(int64_t first, int64_t rows, const std::function<Batch()>& make) override {
     return batch_from_bytes(made_.get(fmt::format("{}-{}", first, rows), [&] { return to_bytes(make()); }));
   }
@@ -99,7 +100,9 @@ class BytesReader {
 
  private:
   [[noreturn]] static void refuse() {
-    throw Error({.code = ExitCode::kData, .what = "a shared batch is damaged", .expected = "all of its bytes, and no others"});
+    throw Error({.code = ExitCode::kData,
+                 .what = "a shared batch is damaged",
+                 .expected = "all of its bytes, and no others"});
   }
   void copy(void* into, size_t count) {
     if (count > rest_.size()) refuse();
@@ -111,20 +114,23 @@ class BytesReader {
 
 }  // namespace
 
-std::shared_ptr<BatchShare> share_between_threads(int64_t readers) { return std::make_shared<ThreadShare>(readers); }
+std::shared_ptr<BatchShare> share_between_threads(int64_t readers) {
+  return std::make_shared<ThreadShare>(readers);
+}
 
-std::shared_ptr<BatchShare> share_in_folder(const std::filesystem::path& folder, int64_t readers, double patience_seconds) {
+std::shared_ptr<BatchShare> share_in_folder(const std::filesystem::path& folder, int64_t readers,
+                                            double patience_seconds) {
   return std::make_shared<ProcessShare>(folder, readers, patience_seconds);
 }
 
 std::string to_bytes(const Batch& batch) {
   BytesWriter out;
-  for (const int64_t number :
-       {batch.first_position, batch.rows, batch.sequence, batch.target_tokens, batch.target_bytes, batch.layout.position_axes}) {
+  for (const int64_t number : {batch.first_position, batch.rows, batch.sequence, batch.target_tokens,
+                               batch.target_bytes, batch.layout.position_axes}) {
     out.number(number);
   }
-  for (const auto* list :
-       {&batch.inputs, &batch.labels, &batch.layout.document_offsets, &batch.layout.positions, &batch.layout.row_offsets})
+  for (const auto* list : {&batch.inputs, &batch.labels, &batch.layout.document_offsets,
+                           &batch.layout.positions, &batch.layout.row_offsets})
     out.numbers(*list);
   out.numbers(batch.weights);
   return out.take();
@@ -133,11 +139,12 @@ std::string to_bytes(const Batch& batch) {
 Batch batch_from_bytes(std::string_view bytes) {
   BytesReader in(bytes);
   Batch batch;
-  for (int64_t* number :
-       {&batch.first_position, &batch.rows, &batch.sequence, &batch.target_tokens, &batch.target_bytes, &batch.layout.position_axes}) {
+  for (int64_t* number : {&batch.first_position, &batch.rows, &batch.sequence, &batch.target_tokens,
+                          &batch.target_bytes, &batch.layout.position_axes}) {
     *number = in.number();
   }
-  for (auto* list : {&batch.inputs, &batch.labels, &batch.layout.document_offsets, &batch.layout.positions, &batch.layout.row_offsets})
+  for (auto* list : {&batch.inputs, &batch.labels, &batch.layout.document_offsets, &batch.layout.positions,
+                     &batch.layout.row_offsets})
     *list = in.numbers<int64_t>();
   batch.weights = in.numbers<float>();
   in.end();

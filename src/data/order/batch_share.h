@@ -29,7 +29,8 @@ class BatchShare {
 std::shared_ptr<BatchShare> share_between_threads(int64_t readers);
 
 // Between processes that see the same folder, in memory (base/memory/shared_memory.h).
-std::shared_ptr<BatchShare> share_in_folder(const std::filesystem::path& folder, int64_t readers, double patience_seconds = 20);
+std::shared_ptr<BatchShare> share_in_folder(const std::filesystem::path& folder, int64_t readers,
+                                            double patience_seconds = 20);
 
 std::string to_bytes(const Batch& batch);
 Batch batch_from_bytes(std::string_view bytes);  // kData where the bytes are incomplete

@@ -28,11 +28,13 @@ int64_t rounded_part(int64_t n, uint64_t share) {
 Blend::Blend(std::span<const double> weights) {
   double sum = 0;
   for (double weight : weights) {
-    if (!(weight >= 0) || !std::isfinite(weight)) refuse("bad weight of a dataset", "a number of at least 0", fmt::format("{}", weight));
+    if (!(weight >= 0) || !std::isfinite(weight))
+      refuse("bad weight of a dataset", "a number of at least 0", fmt::format("{}", weight));
     sum += weight;
   }
   if (!(sum > 0)) refuse("no dataset has a weight", "at least one weight above 0", "");
-  if (!std::isfinite(sum)) refuse("the weights of the datasets are too large", "numbers whose sum is one", fmt::format("{}", sum));
+  if (!std::isfinite(sum))
+    refuse("the weights of the datasets are too large", "numbers whose sum is one", fmt::format("{}", sum));
 
   struct Tree {
     double weight;

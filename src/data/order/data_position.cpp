@@ -33,7 +33,9 @@ DataPosition data_position_from_json(const json& j) {
     position.packing = j.value("packing", int64_t{1});  // not written before version 2
     return position;
   } catch (const json::exception& problem) {
-    throw Error({.code = ExitCode::kCheckpoint, .what = "the checkpoint's data position cannot be read", .found = problem.what()});
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the checkpoint's data position cannot be read",
+                 .found = problem.what()});
   }
 }
 
@@ -41,7 +43,8 @@ namespace {
 
 std::string text_of(const std::vector<SampleRange>& skip) {
   std::string text;
-  for (const SampleRange& range : skip) text += fmt::format("{}[{}, {})", text.empty() ? "" : ", ", range.begin, range.end);
+  for (const SampleRange& range : skip)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : ", ", range.begin, range.end);
   return text.empty() ? "none" : text;
 }
 
@@ -68,7 +71,8 @@ bool only_adds_later_ones(const DataPosition& saved, const std::vector<SampleRan
 }  // namespace
 
 void require_same_data(const DataPosition& saved, const DataPosition& now) {
-  const auto require = [](const char* what, const std::string& before, const std::string& after, const char* hint) {
+  const auto require = [](const char* what, const std::string& before, const std::string& after,
+                          const char* hint) {
     if (before == after) return;
     throw Error({.code = ExitCode::kData,
                  .what = fmt::format("the {} changed since the checkpoint was written", what),
@@ -76,19 +80,24 @@ void require_same_data(const DataPosition& saved, const DataPosition& now) {
                  .found = after,
                  .hint = hint});
   };
-  require("tokenizer", saved.tokenizer_sha256, now.tokenizer_sha256, "use the run's tokenizer.json, or start anew with --fresh");
-  require("training text", fmt::format("{}", fmt::join(saved.datasets, ", ")), fmt::format("{}", fmt::join(now.datasets, ", ")),
+  require("tokenizer", saved.tokenizer_sha256, now.tokenizer_sha256,
+          "use the run's tokenizer.json, or start anew with --fresh");
+  require("training text", fmt::format("{}", fmt::join(saved.datasets, ", ")),
+          fmt::format("{}", fmt::join(now.datasets, ", ")),
           "restore the files of data.source, or start anew with --fresh");
   require("sequence length", std::to_string(saved.sequence), std::to_string(now.sequence),
           "set train.sequence back, or start anew with --fresh");
-  require("order of the samples", fmt::format("packing version {}", saved.packing), fmt::format("packing version {}", now.packing),
+  require("order of the samples", fmt::format("packing version {}", saved.packing),
+          fmt::format("packing version {}", now.packing),
           "go on with the Longhaul that wrote it, or start anew with --fresh");
-  require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed), "set data.seed back, or start anew with --fresh");
+  require("seed of the data order", std::to_string(saved.seed), std::to_string(now.seed),
+          "set data.seed back, or start anew with --fresh");
   if (!only_adds_later_ones(saved, now.skip)) {
     require("list of samples to skip", text_of(saved.skip), text_of(now.skip),
             "bring control/skip.json of the run folder back as it was, or start anew with --fresh");
   }
-  require("first sample of the next step", std::to_string(saved.first_sample), std::to_string(now.first_sample),
+  require("first sample of the next step", std::to_string(saved.first_sample),
+          std::to_string(now.first_sample),
           "set train.batch and optim.stages back, or start anew with --fresh");
 }
 

@@ -37,19 +37,22 @@ int64_t EvaluationReader::tokens() const {
 
 std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
   if (waiting_) return std::exchange(waiting_, std::nullopt);
-  if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens)) return std::nullopt;
+  if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens))
+    return std::nullopt;
   // The order of a limited pass is equal in every evaluation of every run, so that their results can be
   // compared.
   static const RandomStream order(0, "data/evaluation");
   int64_t document = options_.limit_tokens == 0
                          ? ordinal_
-                         : static_cast<int64_t>(permutation_at(order, static_cast<uint64_t>(documents_), static_cast<uint64_t>(ordinal_)));
+                         : static_cast<int64_t>(permutation_at(order, static_cast<uint64_t>(documents_),
+                                                               static_cast<uint64_t>(ordinal_)));
   size_t d = 0;
   while (document >= datasets_[d]->documents()) document -= datasets_[d++]->documents();
   const int64_t labels = datasets_[d]->labels(document);
   const int64_t context_only = std::min(options_.overlap, done_);
   const int64_t start = done_ - context_only;
-  const Window window{datasets_[d], document, start, std::min(options_.context, labels - start), context_only};
+  const Window window{datasets_[d], document, start, std::min(options_.context, labels - start),
+                      context_only};
   done_ = start + window.length;
   targets_ += window.length - context_only;
   if (done_ == labels) {
@@ -71,9 +74,11 @@ std::optional<Batch> EvaluationReader::next() {
     read_span(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
     const auto own = static_cast<size_t>(window->context_only);
     std::fill_n(span.labels.begin(), own, layout::kIgnoreLabel);
-    const DocumentSpan judged{window->document, window->start + window->context_only, window->length - window->context_only};
-    bytes += weighted_ ? weigh_span(*window->dataset, judged, span.labels.subspan(own), span.weights.subspan(own))
-                       : span_bytes(*window->dataset, judged);
+    const DocumentSpan judged{window->document, window->start + window->context_only,
+                              window->length - window->context_only};
+    bytes += weighted_
+                 ? weigh_span(*window->dataset, judged, span.labels.subspan(own), span.weights.subspan(own))
+                 : span_bytes(*window->dataset, judged);
     ++rows;
   }
   if (rows == 0) return std::nullopt;

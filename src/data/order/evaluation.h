@@ -48,7 +48,8 @@ class EvaluationReader {
 
   std::vector<const TokenDataset*> datasets_;
   EvaluationOptions options_;
-  bool weighted_ = false;  // a dataset says which labels count; the others are not judged, and no label counts more than another
+  // a dataset says which labels count; the others are not judged, and no label counts more than another
+  bool weighted_ = false;
   int64_t documents_ = 0;
   int64_t ordinal_ = 0;  // index of the current document, in reading order
   int64_t done_ = 0;     // its labels already returned

@@ -41,9 +41,11 @@ void refuse_other_count(const char* key, size_t weights, size_t datasets) {
                .found = fmt::format("{}", weights)});
 }
 
-std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets, const std::vector<double>& weights) {
+std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets,
+                               const std::vector<double>& weights) {
   if (datasets.empty()) {
-    throw Error({.code = ExitCode::kData, .what = "there is no dataset to train on", .hint = "set data.source"});
+    throw Error(
+        {.code = ExitCode::kData, .what = "there is no dataset to train on", .hint = "set data.source"});
   }
   for (const TokenDataset* dataset : datasets) {
     if (dataset->documents() == 0) {
@@ -81,14 +83,18 @@ Loader::Loader(std::vector<const TokenDataset*> datasets, LoaderOptions options)
       indexes_(std::make_unique<Indexes>()),
       prefetch_(std::make_unique<Prefetch>()) {
   LONGHAUL_ASSERT(options_.first_position != nullptr, "a loader needs a schedule");
-  for (const BlendPoint& point : options_.mix) refuse_other_count("data.mix", point.weights.size(), datasets_.size());
+  for (const BlendPoint& point : options_.mix)
+    refuse_other_count("data.mix", point.weights.size(), datasets_.size());
   if (!options_.mix.empty()) moving_.emplace(options_.mix);
   if (options_.sequence < 1) {
-    throw Error({.code = ExitCode::kUsage, .what = "the sequence length must be at least 1", .found = std::to_string(options_.sequence)});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the sequence length must be at least 1",
+                 .found = std::to_string(options_.sequence)});
   }
   options_.skip = merged(std::move(options_.skip));
   weighted_ = any_weighted(datasets_);
-  for (const TokenDataset* dataset : datasets_) samples_.push_back(PackingIndex::samples(*dataset, options_.sequence));
+  for (const TokenDataset* dataset : datasets_)
+    samples_.push_back(PackingIndex::samples(*dataset, options_.sequence));
 }
 
 Loader::~Loader() { prefetch_->abandoned = true; }
@@ -105,7 +111,8 @@ void Loader::pass_over(const std::vector<SampleRange>& ranges) {
 }
 
 SampleRange Loader::samples_of(int64_t first_step, int64_t last_step) const {
-  return {sample_at(options_.first_position(first_step)), sample_at(options_.first_position(last_step + 1) - 1) + 1};
+  return {sample_at(options_.first_position(first_step)),
+          sample_at(options_.first_position(last_step + 1) - 1) + 1};
 }
 
 int64_t Loader::sample_at(int64_t position) const {
@@ -122,7 +129,9 @@ Loader::Origin Loader::origin_of(int64_t sample) const {
   return {place.dataset, place.index / per_epoch, place.index % per_epoch};
 }
 
-double Loader::share(int64_t dataset, int64_t sample) const { return moving_ ? moving_->share(dataset, sample) : blend_.weight(dataset); }
+double Loader::share(int64_t dataset, int64_t sample) const {
+  return moving_ ? moving_->share(dataset, sample) : blend_.weight(dataset);
+}
 
 std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch) const {
   std::lock_guard lock(indexes_->mutex);
@@ -130,9 +139,12 @@ std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch
   if (!slot) {
     const TokenDataset& of = *datasets_[static_cast<size_t>(dataset)];
     slot = std::make_shared<PackingIndex>(PackingIndex::open_or_make(
-        of, options_.sequence, epoch, options_.seed, options_.index_folder.empty() ? of.folder().parent_path() : options_.index_folder));
+        of, options_.sequence, epoch, options_.seed,
+        options_.index_folder.empty() ? of.folder().parent_path() : options_.index_folder));
     // Two epochs meet in a batch; older ones are not needed again in order, and reopen quickly.
-    std::erase_if(indexes_->open, [&](const auto& entry) { return entry.first.first == dataset && entry.first.second < epoch - 1; });
+    std::erase_if(indexes_->open, [&](const auto& entry) {
+      return entry.first.first == dataset && entry.first.second < epoch - 1;
+    });
     return indexes_->open[{dataset, epoch}];
   }
   return slot;
@@ -140,7 +152,8 @@ std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch
 
 std::vector<DocumentSpan> Loader::spans_of(int64_t sample) const {
   const Origin origin = origin_of(sample);
-  return index(origin.dataset, origin.epoch)->sample(*datasets_[static_cast<size_t>(origin.dataset)], origin.index);
+  return index(origin.dataset, origin.epoch)
+      ->sample(*datasets_[static_cast<size_t>(origin.dataset)], origin.index);
 }
 
 Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
@@ -191,7 +204,8 @@ Batch Loader::take(int64_t step) {
   const auto ensure = [&](int64_t wanted) {
     const Rows rows = rows_of(wanted, options_.replica, options_.replicas);
     const auto found = slots.find(wanted);
-    if (found != slots.end() && found->second.first == rows.first && found->second.rows == rows.count) return;  // else the schedule changed
+    // else the schedule changed
+    if (found != slots.end() && found->second.first == rows.first && found->second.rows == rows.count) return;
     auto task = std::make_shared<std::packaged_task<Batch()>>([this, rows] { return shared(rows); });
     slots[wanted] = {rows.first, rows.count, task->get_future().share()};
     prefetch_->worker.post([task, &abandoned = prefetch_->abandoned] {

@@ -34,7 +34,8 @@ struct LoaderOptions {
   uint64_t seed = 0;
   std::function<int64_t(int64_t step)> first_position;  // first position of a step; steps count from 0
   std::vector<double> weights;                          // empty: by size in tokens
-  std::vector<BlendPoint> mix;                          // instead of weights: weights that change over the samples of the run
+  // instead of weights: weights that change over the samples of the run
+  std::vector<BlendPoint> mix;
   std::vector<SampleRange> skip;
   bool document_boundaries = true;     // false: the model sees a row as one document, whatever it holds
   int64_t prefetch = 2;                // steps prepared ahead; 0: none
@@ -74,8 +75,9 @@ class Loader {
   Origin origin_of(int64_t sample) const;
   std::vector<DocumentSpan> spans_of(int64_t sample) const;
 
-  DataPosition position_before(int64_t step) const;     // the data position if `step` is trained next
-  double epochs_at(int64_t step) const;                 // how often all data has been read before `step`; for display
+  DataPosition position_before(int64_t step) const;  // the data position if `step` is trained next
+  // how often all data has been read before `step`; for display
+  double epochs_at(int64_t step) const;
   double share(int64_t dataset, int64_t sample) const;  // share in the blend at that sample
 
  private:

@@ -29,8 +29,12 @@ Masking masks(const Tokenizer& tokenizer, double share, const RandomStream& stre
 
 }  // namespace
 
-int64_t mask_token(const Tokenizer& tokenizer) { return own_mask_token(tokenizer).value_or(tokenizer.vocabulary()); }
-int64_t rows_with_mask(const Tokenizer& tokenizer) { return std::max(tokenizer.vocabulary(), mask_token(tokenizer) + 1); }
+int64_t mask_token(const Tokenizer& tokenizer) {
+  return own_mask_token(tokenizer).value_or(tokenizer.vocabulary());
+}
+int64_t rows_with_mask(const Tokenizer& tokenizer) {
+  return std::max(tokenizer.vocabulary(), mask_token(tokenizer) + 1);
+}
 
 Masking training_masks(const Tokenizer& tokenizer, double share, int64_t seed) {
   return masks(tokenizer, share, RandomStream(static_cast<uint64_t>(seed), "data/masked"));
@@ -40,7 +44,8 @@ Masking evaluation_masks(const Tokenizer& tokenizer, double share) {
   return masks(tokenizer, share, RandomStream(0, "data/masked/evaluation"));
 }
 
-void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inputs, std::span<int64_t> labels) {
+void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inputs,
+                 std::span<int64_t> labels) {
   LONGHAUL_ASSERT(inputs.size() == labels.size(), "{} inputs, {} labels", inputs.size(), labels.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool text = inputs[i] != masking.separator && inputs[i] != masking.begin;
@@ -52,7 +57,8 @@ void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inpu
 
 Batch with_masks(Batch batch, const Masking& masking, uint64_t first) {
   mask_tokens(masking, first, batch.inputs, batch.labels);
-  batch.target_tokens = static_cast<int64_t>(batch.labels.size()) - std::ranges::count(batch.labels, layout::kIgnoreLabel);
+  batch.target_tokens =
+      static_cast<int64_t>(batch.labels.size()) - std::ranges::count(batch.labels, layout::kIgnoreLabel);
   batch.target_bytes = 0;
   return batch;
 }

@@ -34,7 +34,8 @@ Masking training_masks(const Tokenizer& tokenizer, double share, int64_t seed);
 Masking evaluation_masks(const Tokenizer& tokenizer, double share);
 
 // Token i of `inputs` has number first + i in the run's order; labels [inputs] are written.
-void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inputs, std::span<int64_t> labels);
+void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inputs,
+                 std::span<int64_t> labels);
 // Converts a batch whose labels were next tokens. target_bytes becomes 0, because nobody needs the bytes of
 // these labels.
 Batch with_masks(Batch batch, const Masking& masking, uint64_t first);

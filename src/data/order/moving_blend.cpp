@@ -31,7 +31,8 @@ void check_points(std::span<const BlendPoint> points) {
                     fmt::format("{}", point.weights.size()));
     }
     if (point.sample < (p == 0 ? 0 : points[p - 1].sample) || point.sample > kLongest)
-      refuse_points("the points of a mix are not in order", "each behind the one before", fmt::format("sample {}", point.sample));
+      refuse_points("the points of a mix are not in order", "each behind the one before",
+                    fmt::format("sample {}", point.sample));
     double sum = 0;
     for (size_t d = 0; d < most.size(); ++d) {
       const double weight = point.weights[d];
@@ -40,10 +41,13 @@ void check_points(std::span<const BlendPoint> points) {
       most[d] = std::max(most[d], weight);
       sum += weight;
     }
-    if (!(sum > 0) || !std::isfinite(sum)) refuse_points("a point of a mix has no weight", "at least one above 0", fmt::format("{}", sum));
+    if (!(sum > 0) || !std::isfinite(sum))
+      refuse_points("a point of a mix has no weight", "at least one above 0", fmt::format("{}", sum));
   }
   for (size_t d = 0; d < most.size(); ++d) {
-    if (!(most[d] > 0)) refuse_points("a dataset is in no point of a mix", "a weight above 0 somewhere", fmt::format("dataset {}", d));
+    if (!(most[d] > 0))
+      refuse_points("a dataset is in no point of a mix", "a weight above 0 somewhere",
+                    fmt::format("dataset {}", d));
   }
 }
 
@@ -62,7 +66,8 @@ std::vector<int64_t> shares_of(const std::vector<double>& weights) {
 
 // Changes from sample to sample, such that no share leaves the interval between both ends and all changes add
 // up to 0.
-std::vector<int64_t> slopes_of(const std::vector<int64_t>& from, const std::vector<int64_t>& to, int64_t samples) {
+std::vector<int64_t> slopes_of(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
+                               int64_t samples) {
   std::vector<int64_t> slopes;
   for (size_t d = 0; d < from.size(); ++d) slopes.push_back((to[d] - from[d]) / samples);  // towards 0
   int64_t over = std::accumulate(slopes.begin(), slopes.end(), int64_t{0});
@@ -85,10 +90,12 @@ size_t MovingBlend::build(size_t first, size_t count) {
   return datasets_ + nodes_.size() - 1;
 }
 
-MovingBlend::MovingBlend(std::span<const BlendPoint> points) : datasets_(points.empty() ? 0 : points[0].weights.size()) {
+MovingBlend::MovingBlend(std::span<const BlendPoint> points)
+    : datasets_(points.empty() ? 0 : points[0].weights.size()) {
   check_points(points);
   root_ = build(0, datasets_);
-  const auto add = [&](int64_t begin, const std::vector<int64_t>& shares, const std::vector<int64_t>& slopes) {
+  const auto add = [&](int64_t begin, const std::vector<int64_t>& shares,
+                       const std::vector<int64_t>& slopes) {
     Stretch next{.begin = begin, .lines = std::vector<Line>(datasets_ + nodes_.size())};
     for (size_t d = 0; d < datasets_; ++d) next.lines[d] = {.share = shares[d], .slope = slopes[d]};
     for (size_t i = 0; i < nodes_.size(); ++i) {  // children come first
@@ -106,7 +113,8 @@ MovingBlend::MovingBlend(std::span<const BlendPoint> points) : datasets_(points.
     const bool last = p + 1 == points.size();
     if (!last && points[p + 1].sample == points[p].sample) continue;
     add(points[p].sample, shares,
-        last ? still : slopes_of(shares, shares_of(points[p + 1].weights), points[p + 1].sample - points[p].sample));
+        last ? still
+             : slopes_of(shares, shares_of(points[p + 1].weights), points[p + 1].sample - points[p].sample));
   }
 }
 
@@ -116,7 +124,9 @@ const MovingBlend::Stretch& MovingBlend::stretch_of(int64_t sample) const {
 
 double MovingBlend::share(int64_t dataset, int64_t sample) const {
   const Stretch& stretch = stretch_of(sample);
-  return std::ldexp(static_cast<double>(stretch.lines[static_cast<size_t>(dataset)].at(sample - stretch.begin)), -kShareBits);
+  return std::ldexp(
+      static_cast<double>(stretch.lines[static_cast<size_t>(dataset)].at(sample - stretch.begin)),
+      -kShareBits);
 }
 
 // Among the first samples of the run.

@@ -41,7 +41,9 @@ class MovingBlend {
     int64_t slope = 0;  // change per sample
     Mass before = 0;    // mass of earlier stretches
     int64_t at(int64_t sample) const { return share + slope * sample; }
-    Mass mass(int64_t samples) const { return before + Mass{share} * samples + Mass{slope} * (Mass{samples} * (samples - 1) / 2); }
+    Mass mass(int64_t samples) const {
+      return before + Mass{share} * samples + Mass{slope} * (Mass{samples} * (samples - 1) / 2);
+    }
   };
   struct Stretch {
     int64_t begin = 0;

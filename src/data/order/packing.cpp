@@ -36,8 +36,9 @@ struct RawPackingHeader {  // as stored in the file, little-endian
 static_assert(sizeof(RawPackingHeader) == 136);
 
 struct PackedPiece {  // where a piece of the row begins
-  int64_t ordinal;    // in the shuffled order of documents; of whole documents the first of the sample's pieces
-  int64_t start;      // input of that document; of whole documents the number of the sample's pieces
+  // in the shuffled order of documents; of whole documents the first of the sample's pieces
+  int64_t ordinal;
+  int64_t start;  // input of that document; of whole documents the number of the sample's pieces
 };
 
 uint64_t header_checksum(const RawPackingHeader& raw) {
@@ -50,7 +51,8 @@ RandomStream order_of(const char* of, const PackingKey& key) {
 }
 
 fs::path file_of(const PackingKey& key, const fs::path& folder) {
-  return folder / fmt::format("packing-{}-{}-{}-{}.index", key.dataset.substr(0, 16), key.sequence, key.epoch, key.seed);
+  return folder / fmt::format("packing-{}-{}-{}-{}.index", key.dataset.substr(0, 16), key.sequence, key.epoch,
+                              key.seed);
 }
 
 [[noreturn]] void refuse_index(const fs::path& path, std::string expected, std::string found) {
@@ -123,7 +125,8 @@ int64_t make_of_row(const TokenDataset& dataset, const PackingKey& key, PackingF
   Progress progress("packing", documents);
   int64_t row = 0, samples = 0;  // inputs before the document
   for (int64_t ordinal = 0; ordinal < documents; ++ordinal) {
-    const auto document = permutation_at(order, static_cast<uint64_t>(documents), static_cast<uint64_t>(ordinal));
+    const auto document =
+        permutation_at(order, static_cast<uint64_t>(documents), static_cast<uint64_t>(ordinal));
     const int64_t inputs = labels[document];
     const int64_t first_cut = (row + key.sequence - 1) / key.sequence * key.sequence;
     for (int64_t cut = first_cut; cut < row + inputs; cut += key.sequence) {
@@ -164,7 +167,10 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
 }  // namespace
 
 PackingIndex::PackingIndex(const PackingKey& key)
-    : document_order_(order_of("documents", key)), sample_order_(order_of("samples", key)), sequence_(key.sequence), whole_(key.whole) {}
+    : document_order_(order_of("documents", key)),
+      sample_order_(order_of("samples", key)),
+      sequence_(key.sequence),
+      whole_(key.whole) {}
 
 int64_t PackingIndex::samples(const TokenDataset& dataset, int64_t sequence) {
   if (dataset.identity().whole()) return count_whole_rows(labels_of(dataset), sequence);
@@ -176,30 +182,37 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   index.documents_ = documents;
   index.file_ = MappedFile::open(path, ExitCode::kData);
   RawPackingHeader raw;
-  if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse_index(path, "a header", fmt::format("{} bytes", index.file_.size()));
+  if (index.file_.size() < static_cast<int64_t>(sizeof raw))
+    refuse_index(path, "a header", fmt::format("{} bytes", index.file_.size()));
   std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
   if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0)
     refuse_index(path, "a file that begins with LHPACKED", "other bytes");
   if (raw.version != kPackingVersion)
-    refuse_index(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
-  if (header_checksum(raw) != raw.checksum) refuse_index(path, "a header with the right checksum", "a damaged header");
-  const bool same = std::string_view(raw.dataset, sizeof raw.dataset) == key.dataset && raw.sequence == key.sequence &&
-                    raw.epoch == key.epoch && raw.seed == key.seed && raw.documents == documents;
+    refuse_index(path, fmt::format("format version {}", kPackingVersion),
+                 fmt::format("version {}", raw.version));
+  if (header_checksum(raw) != raw.checksum)
+    refuse_index(path, "a header with the right checksum", "a damaged header");
+  const bool same = std::string_view(raw.dataset, sizeof raw.dataset) == key.dataset &&
+                    raw.sequence == key.sequence && raw.epoch == key.epoch && raw.seed == key.seed &&
+                    raw.documents == documents;
   if (!same) refuse_index(path, "the index of this dataset, sequence length, epoch and seed", "another one");
-  const int64_t size = static_cast<int64_t>(sizeof raw + static_cast<uint64_t>(raw.samples) * sizeof(PackedPiece));
+  const int64_t size =
+      static_cast<int64_t>(sizeof raw + static_cast<uint64_t>(raw.samples) * sizeof(PackedPiece));
   // The list of pieces behind the table is as long as the rows that name them say, which the checksum covers.
   const bool fits =
-      key.whole ? index.file_.size() >= size && (index.file_.size() - size) % int64_t{sizeof(WholePiece)} == 0 : index.file_.size() == size;
+      key.whole ? index.file_.size() >= size && (index.file_.size() - size) % int64_t{sizeof(WholePiece)} == 0
+                : index.file_.size() == size;
   if (!fits) refuse_index(path, fmt::format("{} bytes", size), fmt::format("{} bytes", index.file_.size()));
-  if (crc32c(index.file_.range(sizeof raw, index.file_.size() - static_cast<int64_t>(sizeof raw))) != raw.table_crc) {
+  if (crc32c(index.file_.range(sizeof raw, index.file_.size() - static_cast<int64_t>(sizeof raw))) !=
+      raw.table_crc) {
     refuse_index(path, "a table with the right checksum", "a damaged table");
   }
   index.samples_ = raw.samples;
   return index;
 }
 
-PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed,
-                                        const fs::path& folder) {
+PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch,
+                                        uint64_t seed, const fs::path& folder) {
   LONGHAUL_ASSERT(sequence > 0, "sequence {}", sequence);
   const PackingKey key{dataset.fingerprint(), sequence, epoch, seed, dataset.identity().whole()};
   const fs::path path = file_of(key, folder);
@@ -218,16 +231,19 @@ PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t seq
 
 std::vector<DocumentSpan> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
   LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
-  const uint64_t piece = permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
+  const uint64_t piece =
+      permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
   PackedPiece entry;
-  std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawPackingHeader) + piece * sizeof entry), sizeof entry).data(),
-              sizeof entry);
+  std::memcpy(
+      &entry,
+      file_.range(static_cast<int64_t>(sizeof(RawPackingHeader) + piece * sizeof entry), sizeof entry).data(),
+      sizeof entry);
   if (whole_) return whole_sample(dataset, entry.ordinal, entry.start);
   std::vector<DocumentSpan> spans;
   int64_t left = sequence_;
   for (; left > 0 && entry.ordinal < documents_; ++entry.ordinal, entry.start = 0) {
-    const auto document =
-        static_cast<int64_t>(permutation_at(document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
+    const auto document = static_cast<int64_t>(permutation_at(
+        document_order_, static_cast<uint64_t>(documents_), static_cast<uint64_t>(entry.ordinal)));
     const int64_t length = std::min(left, dataset.labels(document) - entry.start);
     LONGHAUL_ASSERT(length > 0, "packing index points behind document {}", document);
     spans.push_back({document, entry.start, length});
@@ -237,15 +253,18 @@ std::vector<DocumentSpan> PackingIndex::sample(const TokenDataset& dataset, int6
   return spans;
 }
 
-std::vector<DocumentSpan> PackingIndex::whole_sample(const TokenDataset& dataset, int64_t first, int64_t pieces) const {
-  const auto list = static_cast<int64_t>(sizeof(RawPackingHeader) + static_cast<uint64_t>(samples_) * sizeof(PackedPiece));
+std::vector<DocumentSpan> PackingIndex::whole_sample(const TokenDataset& dataset, int64_t first,
+                                                     int64_t pieces) const {
+  const auto list =
+      static_cast<int64_t>(sizeof(RawPackingHeader) + static_cast<uint64_t>(samples_) * sizeof(PackedPiece));
   std::vector<DocumentSpan> spans;
   int64_t left = sequence_;
   for (int64_t p = first; p < first + pieces; ++p) {
     WholePiece piece;
     std::memcpy(&piece, file_.range(list + p * int64_t{sizeof piece}, sizeof piece).data(), sizeof piece);
     const int64_t length = std::min(sequence_, dataset.labels(piece.document) - piece.start);
-    LONGHAUL_ASSERT(length > 0 && length <= left, "packing index has {} inputs of document {} where {} fit", length, piece.document, left);
+    LONGHAUL_ASSERT(length > 0 && length <= left, "packing index has {} inputs of document {} where {} fit",
+                    length, piece.document, left);
     spans.push_back({piece.document, piece.start, length});
     left -= length;
   }
@@ -253,10 +272,11 @@ std::vector<DocumentSpan> PackingIndex::whole_sample(const TokenDataset& dataset
   return spans;
 }
 
-void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs, std::span<int64_t> labels) {
+void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs,
+               std::span<int64_t> labels) {
   const auto length = static_cast<size_t>(span.length);
-  LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}", inputs.size(), labels.size(),
-                  length);
+  LONGHAUL_ASSERT(inputs.size() == length && labels.size() == length, "{} inputs, {} labels, length {}",
+                  inputs.size(), labels.size(), length);
   const int64_t separator = dataset.identity().separator;
   if (span.document == kPadding) {
     std::fill(inputs.begin(), inputs.end(), separator);
@@ -283,9 +303,12 @@ void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<
   std::copy_n(labels.begin(), length - 1, inputs.begin() + 1);
 }
 
-bool any_weighted(const std::vector<const TokenDataset*>& datasets) { return std::ranges::any_of(datasets, &TokenDataset::weighted); }
+bool any_weighted(const std::vector<const TokenDataset*>& datasets) {
+  return std::ranges::any_of(datasets, &TokenDataset::weighted);
+}
 
-int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels, std::span<float> weights) {
+int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels,
+                   std::span<float> weights) {
   if (span.document == kPadding) return 0;
   dataset.read_weights(span.document, span.start, weights);
   int64_t bytes = 0;
@@ -304,7 +327,9 @@ int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span) {
   // The end of the document has no bytes, so only its tokens share them; of a whole document the labels do.
   const int64_t tokens = std::min(dataset.length(span.document), dataset.labels(span.document));
   if (tokens <= 0) return static_cast<int64_t>(bytes);
-  const auto before = [&](int64_t label) { return static_cast<int64_t>(bytes * std::min(label, tokens) / tokens); };
+  const auto before = [&](int64_t label) {
+    return static_cast<int64_t>(bytes * std::min(label, tokens) / tokens);
+  };
   return before(span.start + span.length) - before(span.start);
 }
 

@@ -12,8 +12,9 @@
 // another. The piece at the end of the row is padded, with ignored labels. Immutable; several threads may
 // read it.
 //
-// Whole documents (ShardIdentity::whole) of n tokens are runs of n - 1 inputs, whose labels are the tokens after
-// them. They are not cut where they fit into a sample, and each sample is padded (order/whole_packing.h).
+// Whole documents (ShardIdentity::whole) of n tokens are runs of n - 1 inputs, whose labels are the tokens
+// after them. They are not cut where they fit into a sample, and each sample is padded
+// (order/whole_packing.h).
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,8 @@ class PackingIndex {
  public:
   // Opens folder/<name from key>, or makes it. A damaged index is made again, with a warning, because nothing
   // is lost with it.
-  static PackingIndex open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed,
-                                   const std::filesystem::path& folder);
+  static PackingIndex open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch,
+                                   uint64_t seed, const std::filesystem::path& folder);
   // kData where it is not the index of `key`.
   static PackingIndex open(const std::filesystem::path& path, const PackingKey& key, int64_t documents);
 
@@ -77,9 +78,12 @@ class PackingIndex {
 };
 
 // Inputs and labels of a span; into.size() == labels.size() == span.length.
-void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs, std::span<int64_t> labels);
-// Reads what the span's labels weigh in the loss, and makes ignored labels of those that weigh nothing. Returns the bytes of the text of the others.
-int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels, std::span<float> weights);
+void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs,
+               std::span<int64_t> labels);
+// Reads what the span's labels weigh in the loss, and makes ignored labels of those that weigh nothing.
+// Returns the bytes of the text of the others.
+int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels,
+                   std::span<float> weights);
 bool any_weighted(const std::vector<const TokenDataset*>& datasets);
 // Bytes of the text of the span's labels. A document's bytes are distributed over its labels by rounding a
 // straight line, so that the parts of a document, however cut, add up to its bytes exactly.

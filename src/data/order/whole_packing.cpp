@@ -12,18 +12,21 @@ struct SizedPiece {
   int64_t length;
 };
 
-std::vector<SizedPiece> longest_first(std::span<const int64_t> labels, std::span<const int64_t> order, int64_t sequence) {
+std::vector<SizedPiece> longest_first(std::span<const int64_t> labels, std::span<const int64_t> order,
+                                      int64_t sequence) {
   std::vector<SizedPiece> pieces;
   for (const int64_t document : order) {
     const int64_t all = labels[static_cast<size_t>(document)];
-    for (int64_t start = 0; start < all; start += sequence) pieces.push_back({{document, start}, std::min(sequence, all - start)});
+    for (int64_t start = 0; start < all; start += sequence)
+      pieces.push_back({{document, start}, std::min(sequence, all - start)});
   }
   std::ranges::stable_sort(pieces, std::ranges::greater(), &SizedPiece::length);
   return pieces;
 }
 
 // The row of each piece, and how many rows there are.
-std::pair<std::vector<int64_t>, int64_t> rows_of_pieces(const std::vector<SizedPiece>& pieces, int64_t sequence) {
+std::pair<std::vector<int64_t>, int64_t> rows_of_pieces(const std::vector<SizedPiece>& pieces,
+                                                        int64_t sequence) {
   std::map<int64_t, std::vector<int64_t>> rows_with_room;  // by what is left of them
   std::vector<int64_t> row_of;
   int64_t rows = 0;
@@ -48,7 +51,8 @@ std::pair<std::vector<int64_t>, int64_t> rows_of_pieces(const std::vector<SizedP
 WholeRows pack_whole(std::span<const int64_t> labels, std::span<const int64_t> order, int64_t sequence) {
   const std::vector<SizedPiece> pieces = longest_first(labels, order, sequence);
   const auto [row_of, rows] = rows_of_pieces(pieces, sequence);
-  WholeRows packed{.pieces = std::vector<WholePiece>(pieces.size()), .ends = std::vector<int64_t>(static_cast<size_t>(rows))};
+  WholeRows packed{.pieces = std::vector<WholePiece>(pieces.size()),
+                   .ends = std::vector<int64_t>(static_cast<size_t>(rows))};
   for (const int64_t row : row_of) ++packed.ends[static_cast<size_t>(row)];
   std::partial_sum(packed.ends.begin(), packed.ends.end(), packed.ends.begin());
   std::vector<int64_t> next(static_cast<size_t>(rows));

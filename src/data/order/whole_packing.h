@@ -1,7 +1,7 @@
-// Packing of whole documents (ShardIdentity::whole): each is put into one row, and rows are filled by best-fit
-// decreasing: the longest document first, into the fullest row that has room for it. A document that is longer
-// than a row is cut into rows, and its rest is packed like a document. Documents of equal length are taken in
-// the order that is given, so the number of rows does not depend on it. Time: n log n.
+// Packing of whole documents (ShardIdentity::whole): each is put into one row, and rows are filled by
+// best-fit decreasing: the longest document first, into the fullest row that has room for it. A document that
+// is longer than a row is cut into rows, and its rest is packed like a document. Documents of equal length
+// are taken in the order that is given, so the number of rows does not depend on it. Time: n log n.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct WholeRows {
   std::vector<int64_t> ends;       // by row: pieces up to its end
 };
 
-// labels: the inputs of each document; those without any are in no row. order: a permutation of the documents.
+// labels: the inputs of each document; those without any are in no row. order: a permutation of the
+// documents.
 WholeRows pack_whole(std::span<const int64_t> labels, std::span<const int64_t> order, int64_t sequence);
 int64_t count_whole_rows(std::span<const int64_t> labels, int64_t sequence);
 

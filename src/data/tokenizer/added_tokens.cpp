@@ -9,7 +9,8 @@ namespace longhaul::data {
 
 int32_t TextSet::step(int32_t node, uint8_t byte) const {
   const auto& next = nodes_[static_cast<size_t>(node)].next;
-  const auto at = std::lower_bound(next.begin(), next.end(), byte, [](const auto& edge, uint8_t wanted) { return edge.first < wanted; });
+  const auto at = std::lower_bound(next.begin(), next.end(), byte,
+                                   [](const auto& edge, uint8_t wanted) { return edge.first < wanted; });
   return at != next.end() && at->first == byte ? at->second : -1;
 }
 
@@ -21,7 +22,8 @@ void TextSet::add(std::string_view text, int32_t value) {
     if (next < 0) {
       next = static_cast<int32_t>(nodes_.size());
       auto& edges = nodes_[static_cast<size_t>(node)].next;
-      edges.insert(std::upper_bound(edges.begin(), edges.end(), std::pair<uint8_t, int32_t>{byte, 0}), {byte, next});
+      edges.insert(std::upper_bound(edges.begin(), edges.end(), std::pair<uint8_t, int32_t>{byte, 0}),
+                   {byte, next});
       nodes_.emplace_back();
     }
     node = next;
@@ -47,7 +49,8 @@ std::optional<TextSet::Found> TextSet::find(std::string_view text, size_t from) 
     for (size_t at = begin; at < text.size(); ++at) {
       node = step(node, static_cast<uint8_t>(text[at]));
       if (node < 0) break;
-      if (nodes_[static_cast<size_t>(node)].value >= 0) best = Found{begin, at + 1, nodes_[static_cast<size_t>(node)].value};
+      if (nodes_[static_cast<size_t>(node)].value >= 0)
+        best = Found{begin, at + 1, nodes_[static_cast<size_t>(node)].value};
     }
     if (best) return best;
   }
@@ -84,13 +87,15 @@ AddedTokens::AddedTokens(const JsonView& list, const Bpe& model, const Normalize
     token.left_strip = entry.boolean_or("lstrip", false);
     token.right_strip = entry.boolean_or("rstrip", false);
     if (token.content.empty()) continue;  // `tokenizers` skips it too
-    if (by_content_.contains(token.content)) entry.fail("every added token once", fmt::format("\"{}\" a second time", token.content));
+    if (by_content_.contains(token.content))
+      entry.fail("every added token once", fmt::format("\"{}\" a second time", token.content));
     // Hugging Face `tokenizers` numbers added tokens itself: the model's id, else the next free one. A file
     // with other numbers is refused.
     const auto known = model.id_of(token.content);
     const int64_t assigned = known ? *known : next_id++;
     if (assigned != id) {
-      entry.at("id").fail(fmt::format("{}, the id that this token gets after the model's {} entries", assigned, model.entries()),
+      entry.at("id").fail(fmt::format("{}, the id that this token gets after the model's {} entries",
+                                      assigned, model.entries()),
                           fmt::format("{}", id));
     }
     token.id = static_cast<int32_t>(id);
@@ -98,7 +103,8 @@ AddedTokens::AddedTokens(const JsonView& list, const Bpe& model, const Normalize
     if (token.normalized) {
       std::deque<std::string> storage;
       token.normalized_content = std::string(normalizer.apply(token.content, false, storage));
-      if (token.normalized_content.empty()) entry.fail("a text that the normalizer leaves something of", token.content);
+      if (token.normalized_content.empty())
+        entry.fail("a text that the normalizer leaves something of", token.content);
     }
     context_ = context_ || token.single_word || token.left_strip || token.right_strip;
     const auto index = static_cast<int32_t>(tokens_.size());
@@ -121,12 +127,15 @@ std::optional<int32_t> AddedTokens::id_of(std::string_view content) const {
   return found->second;
 }
 
-std::pair<size_t, size_t> AddedTokens::extent(const AddedToken& token, std::string_view text, size_t begin, size_t end, size_t done) {
+std::pair<size_t, size_t> AddedTokens::extent(const AddedToken& token, std::string_view text, size_t begin,
+                                              size_t end, size_t done) {
   const char* first = text.data();
   const char* last = first + text.size();
   if (token.single_word) {
-    const bool word_before = begin > 0 && (properties_of(decode_utf8_before(first, first + begin).code) & kWordProperty);
-    const bool word_after = end < text.size() && (properties_of(decode_utf8(first + end, last).code) & kWordProperty);
+    const bool word_before =
+        begin > 0 && (properties_of(decode_utf8_before(first, first + begin).code) & kWordProperty);
+    const bool word_after =
+        end < text.size() && (properties_of(decode_utf8(first + end, last).code) & kWordProperty);
     if (word_before || word_after) return {1, 0};
   }
   if (token.left_strip) {

@@ -65,10 +65,11 @@ class AddedTokens {
     std::string_view text;
     int32_t id = -1;  // ≥ 0: the text is that added token (with the spaces that it strips)
   };
-  // Calls part(Part) from left to right; parts cover the text. A special token is passed over where `allowed`,
-  // if there is one, does not allow it.
+  // Calls part(Part) from left to right; parts cover the text. A special token is passed over where
+  // `allowed`, if there is one, does not allow it.
   template <class Use>
-  void split(std::string_view text, bool normalized_round, Use&& part, const SpecialAllowed* allowed = nullptr) const {
+  void split(std::string_view text, bool normalized_round, Use&& part,
+             const SpecialAllowed* allowed = nullptr) const {
     const TextSet& set = normalized_round ? normalized_ : raw_;
     if (set.empty()) {
       part(Part{text, -1});
@@ -82,7 +83,8 @@ class AddedTokens {
         continue;
       }
       from = found->end;
-      const auto [begin, end] = extent(tokens_[static_cast<size_t>(found->value)], text, found->begin, found->end, done);
+      const auto [begin, end] =
+          extent(tokens_[static_cast<size_t>(found->value)], text, found->begin, found->end, done);
       if (begin > end) continue;  // not a separate word
       if (begin > done) part(Part{text.substr(done, begin - done), -1});
       part(Part{text.substr(begin, end - begin), tokens_[static_cast<size_t>(found->value)].id});
@@ -101,7 +103,8 @@ class AddedTokens {
 
  private:
   // The token with its stripped spaces; begin > end if it must be a single word and is not.
-  static std::pair<size_t, size_t> extent(const AddedToken& token, std::string_view text, size_t begin, size_t end, size_t done);
+  static std::pair<size_t, size_t> extent(const AddedToken& token, std::string_view text, size_t begin,
+                                          size_t end, size_t done);
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<int32_t, size_t> by_id_;

@@ -26,7 +26,8 @@ Bpe::Bpe(const JsonView& definition, bool byte_level) : byte_level_(byte_level),
     refuse_unsupported(definition, "model " + definition.at("type").string(), "BPE");
   }
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (definition.has(option) && !definition.at(option).string().empty()) refuse_unsupported(definition.at(option), option, "null");
+    if (definition.has(option) && !definition.at(option).string().empty())
+      refuse_unsupported(definition.at(option), option, "null");
   }
   if (definition.has("dropout") && definition.at("dropout").value() != 0.0) {
     refuse_unsupported(definition.at("dropout"), "merge dropout", "null");
@@ -37,7 +38,8 @@ Bpe::Bpe(const JsonView& definition, bool byte_level) : byte_level_(byte_level),
   read_vocabulary(definition.at("vocab"));
   if (definition.has("unk_token")) {
     const auto unknown = id_of(definition.at("unk_token").string());
-    if (!unknown) definition.at("unk_token").fail("a token of the vocabulary", definition.at("unk_token").string());
+    if (!unknown)
+      definition.at("unk_token").fail("a token of the vocabulary", definition.at("unk_token").string());
     unknown_ = *unknown;
   }
   read_merges(definition.at("merges"));
@@ -51,7 +53,9 @@ void Bpe::read_vocabulary(const JsonView& vocabulary) {
     const int64_t number = entry.integer(0, kMostTokens - 1);
     if (number >= static_cast<int64_t>(tokens_.size())) tokens_.resize(static_cast<size_t>(number) + 1);
     std::string& place = tokens_[static_cast<size_t>(number)];
-    if (!place.empty()) entry.fail("an id of its own for every token", fmt::format("id {} also belongs to \"{}\"", number, place));
+    if (!place.empty())
+      entry.fail("an id of its own for every token",
+                 fmt::format("id {} also belongs to \"{}\"", number, place));
     place = token;
     ids_.emplace(token, static_cast<int32_t>(number));
     longest_token_ = std::max(longest_token_, token.size());
@@ -75,7 +79,8 @@ void Bpe::read_vocabulary(const JsonView& vocabulary) {
 
 void Bpe::read_merges(const JsonView& merges) {
   const size_t count = merges.array_size();
-  if (count > static_cast<size_t>(kMostTokens)) merges.fail("at most 16777216 merges", fmt::format("{}", count));
+  if (count > static_cast<size_t>(kMostTokens))
+    merges.fail("at most 16777216 merges", fmt::format("{}", count));
   merges_ = FlatMap<Merge>(count);
   std::vector<int32_t> results;
   bool special_parts = false;
@@ -101,7 +106,8 @@ void Bpe::read_merges(const JsonView& merges) {
     }
     const auto find = [&](const std::string& token) {
       const auto id = id_of(token);
-      if (!id) merges.at(i).fail("tokens of the vocabulary", fmt::format("\"{}\", which is not in it", token));
+      if (!id)
+        merges.at(i).fail("tokens of the vocabulary", fmt::format("\"{}\", which is not in it", token));
       return *id;
     };
     const int32_t a = find(left);
@@ -110,7 +116,8 @@ void Bpe::read_merges(const JsonView& merges) {
     merges_[pair_key(a, b)] = {rank++, result};
     results.push_back(result);
     for (const int32_t part : {a, b}) {
-      special_parts = special_parts || part == unknown_ || (byte_fallback_ && std::ranges::find(byte_tokens_, part) != byte_tokens_.end());
+      special_parts = special_parts || part == unknown_ ||
+                      (byte_fallback_ && std::ranges::find(byte_tokens_, part) != byte_tokens_.end());
     }
   }
   find_joined_symbols(results, special_parts);
@@ -152,7 +159,9 @@ std::optional<int32_t> Bpe::id_of(std::string_view token) const {
   return found->second;
 }
 
-bool Bpe::joined(int32_t left, int32_t right) const { return all_joined_ || joined_symbols_.find(pair_key(left, right)) != nullptr; }
+bool Bpe::joined(int32_t left, int32_t right) const {
+  return all_joined_ || joined_symbols_.find(pair_key(left, right)) != nullptr;
+}
 
 bool Bpe::never_joined(char32_t left, char32_t right) const {
   if (byte_level_ || ignore_merges_ || all_joined_) return false;
@@ -298,7 +307,8 @@ void Bpe::merge_piece(int32_t* symbols, size_t count, std::vector<int32_t>& ids)
 void Bpe::merge_long(const int32_t* symbols, size_t count, std::vector<int32_t>& ids) const {
   // A doubly linked list in arrays and a heap of (rank, position). An entry is stale if the pair at its
   // position now has another rank; ranks are unique, so an equal rank means an equal pair.
-  LONGHAUL_ASSERT(count < static_cast<size_t>(std::numeric_limits<int32_t>::max()), "a word of {} symbols", count);
+  LONGHAUL_ASSERT(count < static_cast<size_t>(std::numeric_limits<int32_t>::max()), "a word of {} symbols",
+                  count);
   struct Node {
     int32_t symbol, before, after, rank;
   };
@@ -316,7 +326,8 @@ void Bpe::merge_long(const int32_t* symbols, size_t count, std::vector<int32_t>&
     return true;
   };
   for (size_t i = 0; i < count; ++i) {
-    nodes[i] = {symbols[i], static_cast<int32_t>(i) - 1, i + 1 < count ? static_cast<int32_t>(i) + 1 : -1, kNoRank};
+    nodes[i] = {symbols[i], static_cast<int32_t>(i) - 1, i + 1 < count ? static_cast<int32_t>(i) + 1 : -1,
+                kNoRank};
   }
   for (size_t i = 0; i < count; ++i) look_up(static_cast<int32_t>(i));
   std::make_heap(heap.begin(), heap.end(), later);
@@ -335,7 +346,8 @@ void Bpe::merge_long(const int32_t* symbols, size_t count, std::vector<int32_t>&
     if (look_up(at)) std::push_heap(heap.begin(), heap.end(), later);
     if (node.before >= 0 && look_up(node.before)) std::push_heap(heap.begin(), heap.end(), later);
   }
-  for (int32_t at = 0; at >= 0; at = nodes[static_cast<size_t>(at)].after) ids.push_back(nodes[static_cast<size_t>(at)].symbol);
+  for (int32_t at = 0; at >= 0; at = nodes[static_cast<size_t>(at)].after)
+    ids.push_back(nodes[static_cast<size_t>(at)].symbol);
 }
 
 }  // namespace longhaul::data

@@ -78,8 +78,9 @@ class PairMerger {
     for (size_t index = 0; index < words_.size(); ++index) {
       const Word& word = words_[index];
       for (int32_t i = 0; i + 1 < word.length; ++i) {
-        change(pair_key(symbols_[static_cast<size_t>(word.begin + i)], symbols_[static_cast<size_t>(word.begin + i + 1)]), word.count,
-               static_cast<uint32_t>(index));
+        change(pair_key(symbols_[static_cast<size_t>(word.begin + i)],
+                        symbols_[static_cast<size_t>(word.begin + i + 1)]),
+               word.count, static_cast<uint32_t>(index));
       }
     }
     push_candidates();
@@ -112,7 +113,8 @@ class PairMerger {
   void merge(const Best& best, int32_t result) {
     const auto left = static_cast<int32_t>(best.pair >> 32);
     const auto right = static_cast<int32_t>(best.pair & 0xFFFFFFFF);
-    for (const uint32_t index : places_[best.places]) merge_in_word(words_[index], index, left, right, result);
+    for (const uint32_t index : places_[best.places])
+      merge_in_word(words_[index], index, left, right, result);
     release(best.places);
     push_candidates();
   }
@@ -195,16 +197,18 @@ class PairMerger {
 void check(const TrainOptions& options) {
   const int64_t least = 256 + static_cast<int64_t>(options.special_tokens.size());
   if (options.vocabulary < least || options.vocabulary > (1 << 24)) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "cannot train a tokenizer of this size",
-                 .expected = fmt::format("a vocabulary from {} (bytes and special tokens) to 16777216", least),
-                 .found = fmt::format("{}", options.vocabulary),
-                 .hint = "--vocabulary 8192"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "cannot train a tokenizer of this size",
+         .expected = fmt::format("a vocabulary from {} (bytes and special tokens) to 16777216", least),
+         .found = fmt::format("{}", options.vocabulary),
+         .hint = "--vocabulary 8192"});
   }
   for (size_t i = 0; i < options.special_tokens.size(); ++i) {
     const std::string& token = options.special_tokens[i];
-    const bool again = std::find(options.special_tokens.begin(), options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i), token) !=
-                       options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i);
+    const bool again = std::find(options.special_tokens.begin(),
+                                 options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i),
+                                 token) != options.special_tokens.begin() + static_cast<std::ptrdiff_t>(i);
     if (token.empty() || again || !valid_utf8(token) ||
         decode_utf8(token.data(), token.data() + token.size()).length == static_cast<int>(token.size())) {
       throw Error({.code = ExitCode::kUsage,
@@ -238,7 +242,8 @@ Tokenizer train_bpe(const TextSource& next_text, const TrainOptions& options) {
     ids.emplace(model.tokens.back(), static_cast<int32_t>(model.tokens.size()) - 1);
   }
   alphabet.tokens = model.tokens;
-  const Tokenizer cutter = Tokenizer::from_json(trained_definition(alphabet, options.pre_tokenizer), "alphabet");
+  const Tokenizer cutter =
+      Tokenizer::from_json(trained_definition(alphabet, options.pre_tokenizer), "alphabet");
 
   PairMerger merger(count_words(next_text, cutter), byte_ids);
   Progress progress("merging pairs", options.vocabulary - static_cast<int64_t>(model.tokens.size()));
@@ -247,7 +252,8 @@ Tokenizer train_bpe(const TextSource& next_text, const TrainOptions& options) {
     if (best.count < std::max<int64_t>(1, options.minimum_count)) break;
     const auto left = static_cast<int32_t>(best.pair >> 32);
     const auto right = static_cast<int32_t>(best.pair & 0xFFFFFFFF);
-    const std::string joined = model.tokens[static_cast<size_t>(left)] + model.tokens[static_cast<size_t>(right)];
+    const std::string joined =
+        model.tokens[static_cast<size_t>(left)] + model.tokens[static_cast<size_t>(right)];
     const auto [place, fresh] = ids.emplace(joined, static_cast<int32_t>(model.tokens.size()));
     if (fresh) model.tokens.push_back(joined);
     model.merges.emplace_back(left, right);

@@ -20,7 +20,8 @@
 namespace longhaul::data {
 
 struct TrainOptions {
-  int64_t vocabulary = 8192;                                             // tokens in all: special tokens, 256 bytes and merges
+  // tokens in all: special tokens, 256 bytes and merges
+  int64_t vocabulary = 8192;
   std::vector<std::string> special_tokens{std::string(kEndOfDocument)};  // ids 0, 1, …
   PreTokenizerKind pre_tokenizer = PreTokenizerKind::kGpt2;
   int64_t minimum_count = 0;  // pairs seen less often are not merged

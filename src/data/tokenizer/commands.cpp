@@ -25,8 +25,10 @@ TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, cons
                                      const std::filesystem::path& out, const TrainOptions& options) {
   const Stopwatch watch;
   TrainReport report;
-  const Corpus corpus =
-      Corpus::open({.sources = paths, .source = {.jsonl_field = jsonl_field}, .held_out_percent = 0, .remove_copies = false});
+  const Corpus corpus = Corpus::open({.sources = paths,
+                                      .source = {.jsonl_field = jsonl_field},
+                                      .held_out_percent = 0,
+                                      .remove_copies = false});
   for (const Source& source : corpus.sources()) report.files += static_cast<int64_t>(source.files().size());
   CorpusTexts texts(corpus, Split::kTrain);  // reads ahead, with bounded memory whatever the files' size
   const Tokenizer tokenizer = train_bpe(
@@ -42,15 +44,16 @@ TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, cons
   return report;
 }
 
-void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files, bool json, bool add_special,
-                         const Write& write) {
+void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files,
+                         bool json, bool add_special, const Write& write) {
   std::vector<char> buffer(kTextBytes);
   std::vector<int32_t> ids;
   for (const std::filesystem::path& path : files) {
     const File file = File::open(path, File::Mode::kRead);
     StreamEncoder encoder(tokenizer, add_special);
     if (json) {
-      const std::string name = nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      const std::string name =
+          nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
       write(fmt::format("{{\"file\":{},\"ids\":[", name));
     }
     std::string_view separator = "";
@@ -95,8 +98,10 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
     if (parsed.is_object() && !parsed.contains("ids")) refuse("an object without \"ids\"");
     const nlohmann::json& given = parsed.is_object() ? parsed["ids"] : parsed;
     if (!given.is_array()) refuse(given.type_name());
-    const bool rows = !given.empty() && std::ranges::all_of(given, [](const nlohmann::json& row) { return row.is_array(); });
-    if (rows && given.size() > 1) refuse(fmt::format("{} lists in a list: a batch of several texts", given.size()));
+    const bool rows = !given.empty() &&
+                      std::ranges::all_of(given, [](const nlohmann::json& row) { return row.is_array(); });
+    if (rows && given.size() > 1)
+      refuse(fmt::format("{} lists in a list: a batch of several texts", given.size()));
     const nlohmann::json& list = rows ? given.front() : given;
     for (const nlohmann::json& id : list) {
       if (!id.is_number_integer() || id < 0 || id > (1 << 24)) refuse(id.dump());
@@ -108,7 +113,8 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
     int32_t id = 0;
     const auto [stop, problem] = std::from_chars(text.data() + at, text.data() + text.size(), id);
     const size_t end = static_cast<size_t>(stop - text.data());
-    if (problem != std::errc{} || (end < text.size() && std::string_view(" \t\r\n,").find(text[end]) == std::string_view::npos)) {
+    if (problem != std::errc{} ||
+        (end < text.size() && std::string_view(" \t\r\n,").find(text[end]) == std::string_view::npos)) {
       refuse(fmt::format("\"{}\" at byte {}", text.substr(at, 20), at));
     }
     ids.push_back(id);
@@ -117,6 +123,8 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
   return ids;
 }
 
-Tokenizer open_tokenizer(const std::string& name) { return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name); }
+Tokenizer open_tokenizer(const std::string& name) {
+  return name == "bytes" ? Tokenizer::bytes() : Tokenizer::load(name);
+}
 
 }  // namespace longhaul::data

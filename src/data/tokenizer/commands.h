@@ -30,8 +30,8 @@ TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, cons
 
 // One line per file: {"file": …, "ids": […]}; without json the ids separated by spaces. Files may have any
 // size; memory is bounded.
-void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files, bool json, bool add_special,
-                         const Write& write);
+void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files,
+                         bool json, bool add_special, const Write& write);
 
 // Parses ids: a JSON array, or an array that contains one as a batch of one text, a line of
 // write_encoded_files, or numbers separated by spaces or line ends.

@@ -23,7 +23,8 @@ size_t whole_characters(std::string_view text) {
 
 }  // namespace
 
-Continuation::Continuation(const Tokenizer& tokenizer, std::vector<int32_t> prompt) : tokenizer_(tokenizer), ids_(std::move(prompt)) {
+Continuation::Continuation(const Tokenizer& tokenizer, std::vector<int32_t> prompt)
+    : tokenizer_(tokenizer), ids_(std::move(prompt)) {
   decoded_ = tokenizer_.decode(ids_);
   shown_ = decoded_.size();
 }

@@ -14,9 +14,12 @@ namespace longhaul::data {
 class Continuation {
  public:
   Continuation(const Tokenizer& tokenizer, std::vector<int32_t> prompt);  // the tokenizer must outlive it
-  std::string add(int32_t id);                                            // the text that can be shown now: whole characters only
-  std::string rest() const;                                               // the remaining text when no token follows
-  const std::string& text() const { return text_; }                       // everything that add() has returned
+  // the text that can be shown now: whole characters only
+  std::string add(int32_t id);
+  // the remaining text when no token follows
+  std::string rest() const;
+  // everything that add() has returned
+  const std::string& text() const { return text_; }
 
  private:
   void forget();

@@ -35,25 +35,29 @@ void Decoder::read(const JsonView& definition, int depth) {
       if (pattern.at("String").string().empty()) pattern.fail("a text to replace", "the empty text");
       const std::string& text = pattern.at("String").string();
       step.pattern = Regex::literal(text, pattern.where());
-      step.one_character = decode_utf8_before(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
+      step.one_character =
+          decode_utf8_before(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
     } else {
       step.pattern.emplace(pattern.at("Regex").string(), pattern.where());
     }
     steps_.push_back(std::move(step));
   } else if (type == "Metaspace") {
-    const std::string scheme = definition.has("prepend_scheme") ? definition.at("prepend_scheme").string() : "always";
+    const std::string scheme =
+        definition.has("prepend_scheme") ? definition.at("prepend_scheme").string() : "always";
     steps_.push_back({.kind = Step::Kind::kMetaspace,
                       .text = definition.at("replacement").string(),
                       .drop_first = scheme != "never" && definition.boolean_or("add_prefix_space", true)});
     if (steps_.back().text.empty()) definition.at("replacement").fail("one character", "none");
   } else {
-    refuse_unsupported(definition, "decoder " + type, "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace or Sequence");
+    refuse_unsupported(definition, "decoder " + type,
+                       "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace or Sequence");
   }
 }
 
 bool Decoder::local() const {
   return std::ranges::all_of(steps_, [](const Step& step) {
-    return step.kind == Step::Kind::kReplace ? step.one_character : step.kind != Step::Kind::kStrip || step.stop == 0;
+    return step.kind == Step::Kind::kReplace ? step.one_character
+                                             : step.kind != Step::Kind::kStrip || step.stop == 0;
   });
 }
 
@@ -64,7 +68,9 @@ std::string Decoder::byte_level_text(const std::string& token) {
 
 std::string Decoder::strip(const Step& step, const std::string& token) {
   size_t begin = 0;
-  for (int64_t i = 0; i < step.start && token.compare(begin, step.text.size(), step.text) == 0 && begin < token.size(); ++i) {
+  for (int64_t i = 0;
+       i < step.start && token.compare(begin, step.text.size(), step.text) == 0 && begin < token.size();
+       ++i) {
     begin += step.text.size();
   }
   size_t end = token.size();
@@ -117,7 +123,8 @@ std::vector<std::string> Decoder::run(const Step& step, const std::vector<std::s
     case Step::Kind::kByteLevel:
     case Step::Kind::kFuse: {
       std::string all;
-      for (const std::string& token : tokens) all += step.kind == Step::Kind::kFuse ? token : byte_level_text(token);
+      for (const std::string& token : tokens)
+        all += step.kind == Step::Kind::kFuse ? token : byte_level_text(token);
       result.push_back(std::move(all));
       break;
     }

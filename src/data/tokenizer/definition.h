@@ -17,7 +17,8 @@ class Tokenizer;
 enum class PreTokenizerKind : uint8_t { kGpt2, kLlama3, kQwen, kNone };
 
 struct TrainedModel {
-  std::vector<std::string> tokens;                  // by id, in the byte-level alphabet; special tokens literally
+  // by id, in the byte-level alphabet; special tokens literally
+  std::vector<std::string> tokens;
   std::vector<std::pair<int32_t, int32_t>> merges;  // by rank
   std::vector<int32_t> special;                     // ids
 };

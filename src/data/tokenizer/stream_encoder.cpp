@@ -59,7 +59,8 @@ void StreamEncoder::finish(std::vector<int32_t>& ids) {
 }
 
 void StreamEncoder::encode_front(size_t size, bool last, std::vector<int32_t>& ids) {
-  tokenizer_.encode_part(std::string_view(buffer_).substr(0, size), {.first = first_, .last = last}, ids, add_special_);
+  tokenizer_.encode_part(std::string_view(buffer_).substr(0, size), {.first = first_, .last = last}, ids,
+                         add_special_);
   buffer_.erase(0, size);
   first_ = false;
 }

@@ -21,8 +21,9 @@ class StreamEncoder {
   explicit StreamEncoder(Tokenizer tokenizer, bool add_special = false, int64_t limit_bytes = 8 << 20);
 
   void feed(std::string_view chunk, std::vector<int32_t>& ids);  // appends the ids that are final
-  void finish(std::vector<int32_t>& ids);                        // appends the rest; the next feed begins a new text
-  bool exact() const { return exact_; }                          // there was no forced cut since construction
+  // appends the rest; the next feed begins a new text
+  void finish(std::vector<int32_t>& ids);
+  bool exact() const { return exact_; }  // there was no forced cut since construction
 
  private:
   void encode_front(size_t size, bool last, std::vector<int32_t>& ids);

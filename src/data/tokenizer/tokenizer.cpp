@@ -18,8 +18,9 @@ namespace longhaul::data {
 namespace {
 
 // Tokens that are known to end a document by their names only, the likeliest first.
-constexpr std::string_view kUsualEnds[] = {kEndOfDocument,          "<|endoftext|>",     "<|end_of_text|>", "<end_of_document>", "</s>",
-                                           "<｜end▁of▁sentence｜>", "<end_of_sentence>", "<eos>",           "<|eos|>",           "[EOS]"};
+constexpr std::string_view kUsualEnds[] = {
+    kEndOfDocument,          "<|endoftext|>",     "<|end_of_text|>", "<end_of_document>", "</s>",
+    "<｜end▁of▁sentence｜>", "<end_of_sentence>", "<eos>",           "<|eos|>",           "[EOS]"};
 
 }  // namespace
 
@@ -40,13 +41,15 @@ struct Tokenizer::Parts {
   void read_post_processor(const JsonView& processor, int depth);
   void encode_normalized(const Piece& piece, std::deque<std::string>& storage, std::vector<int32_t>& ids,
                          const SpecialAllowed* allowed) const;
-  void encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed, std::vector<int32_t>& ids) const;
+  void encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed,
+                       std::vector<int32_t>& ids) const;
   const std::string* text_of(int32_t id) const;  // the token's text as decoders see it
 };
 
 void Tokenizer::Parts::read(const JsonView& root) {
   root.require(root.value().is_object(), "an object");
-  if (root.has("version") && root.at("version").string() != "1.0") root.at("version").fail("1.0", root.at("version").string());
+  if (root.has("version") && root.at("version").string() != "1.0")
+    root.at("version").fail("1.0", root.at("version").string());
   for (const char* key : {"truncation", "padding"}) {
     if (!root.has(key)) continue;  // the trainer handles length
     root.at(key).require(root.at(key).value().is_object(), "an object, or null");
@@ -69,7 +72,8 @@ void Tokenizer::Parts::read(const JsonView& root) {
   if (decoder.only_byte_level()) {
     byte_texts.resize(static_cast<size_t>(vocabulary));
     for (int32_t id = 0; id < vocabulary; ++id) {
-      if (const std::string* text = text_of(id)) byte_texts[static_cast<size_t>(id)] = Decoder::byte_level_text(*text);
+      if (const std::string* text = text_of(id))
+        byte_texts[static_cast<size_t>(id)] = Decoder::byte_level_text(*text);
     }
   }
 }
@@ -83,7 +87,8 @@ void Tokenizer::Parts::read_post_processor(const JsonView& processor, int depth)
     for (size_t i = 0; i < list.array_size(); ++i) read_post_processor(list.at(i), depth + 1);
     return;
   }
-  if (type != "TemplateProcessing") refuse_unsupported(processor, "post-processor " + type, "TemplateProcessing, ByteLevel or Sequence");
+  if (type != "TemplateProcessing")
+    refuse_unsupported(processor, "post-processor " + type, "TemplateProcessing, ByteLevel or Sequence");
   const JsonView single = processor.at("single");
   std::vector<int32_t> left;
   std::vector<int32_t> right;
@@ -91,11 +96,13 @@ void Tokenizer::Parts::read_post_processor(const JsonView& processor, int depth)
   for (size_t i = 0; i < single.array_size(); ++i) {
     const JsonView piece = single.at(i);
     if (piece.has("Sequence")) {
-      if (seen || piece.at("Sequence").at("id").string() != "A") piece.fail("the sequence A once", "something else");
+      if (seen || piece.at("Sequence").at("id").string() != "A")
+        piece.fail("the sequence A once", "something else");
       seen = true;
       continue;
     }
-    const JsonView ids = processor.at("special_tokens").at(piece.at("SpecialToken").at("id").string()).at("ids");
+    const JsonView ids =
+        processor.at("special_tokens").at(piece.at("SpecialToken").at("id").string()).at("ids");
     for (size_t k = 0; k < ids.array_size(); ++k) {
       const auto id = static_cast<int32_t>(ids.at(k).integer(0, (1 << 24) - 1));
       if (text_of(id) == nullptr) ids.at(k).fail("the id of a token", fmt::format("{}", id));
@@ -137,7 +144,9 @@ Tokenizer Tokenizer::from_json(std::string text, const std::string& where) {
 
 Tokenizer Tokenizer::bytes() { return from_json(bytes_definition(), "bytes"); }
 
-void Tokenizer::save(const std::filesystem::path& path) const { write_text_atomically(path, parts_->definition); }
+void Tokenizer::save(const std::filesystem::path& path) const {
+  write_text_atomically(path, parts_->definition);
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special) const {
   std::vector<int32_t> ids;
@@ -150,8 +159,8 @@ void Tokenizer::encode_append(std::string_view text, std::vector<int32_t>& ids, 
 }
 
 // The ids of a part of the text between two added tokens of the raw round, normalized already.
-void Tokenizer::Parts::encode_normalized(const Piece& piece, std::deque<std::string>& storage, std::vector<int32_t>& ids,
-                                         const SpecialAllowed* allowed) const {
+void Tokenizer::Parts::encode_normalized(const Piece& piece, std::deque<std::string>& storage,
+                                         std::vector<int32_t>& ids, const SpecialAllowed* allowed) const {
   bool continued = piece.continued, at_origin = piece.at_origin;
   added.split(
       piece.text, true,
@@ -159,14 +168,16 @@ void Tokenizer::Parts::encode_normalized(const Piece& piece, std::deque<std::str
         if (inner.id >= 0) {
           ids.push_back(inner.id);
         } else {
-          pre_tokenizer.words({inner.text, at_origin, continued}, storage, [&](std::string_view word) { model.encode_word(word, ids); });
+          pre_tokenizer.words({inner.text, at_origin, continued}, storage,
+                              [&](std::string_view word) { model.encode_word(word, ids); });
         }
         continued = at_origin = false;
       },
       allowed);
 }
 
-void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<int32_t>& ids, bool add_special) const {
+void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<int32_t>& ids,
+                            bool add_special) const {
   const Parts& parts = *parts_;
   if (add_special && part.first) ids.insert(ids.end(), parts.before.begin(), parts.before.end());
   std::deque<std::string> storage;
@@ -177,7 +188,8 @@ void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<
       ids.push_back(raw.id);
     } else {
       storage.clear();
-      parts.encode_normalized({parts.normalizer.apply(raw.text, continued, storage), at_origin, continued}, storage, ids, nullptr);
+      parts.encode_normalized({parts.normalizer.apply(raw.text, continued, storage), at_origin, continued},
+                              storage, ids, nullptr);
     }
     continued = at_origin = false;
   });
@@ -185,14 +197,18 @@ void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<
 }
 
 // A piece of the text without added tokens of the raw round; `offset`: its place in the text.
-void Tokenizer::Parts::encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed, std::vector<int32_t>& ids) const {
+void Tokenizer::Parts::encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed,
+                                       std::vector<int32_t>& ids) const {
   std::deque<std::string> storage;
   const std::string_view normalized = normalizer.apply(raw.text, raw.continued, storage);
   if (normalized == raw.text) {  // places in it are places in the text
-    const SpecialAllowed here = [&](size_t begin, size_t end) { return allowed(offset + begin, offset + end); };
+    const SpecialAllowed here = [&](size_t begin, size_t end) {
+      return allowed(offset + begin, offset + end);
+    };
     return encode_normalized({normalized, raw.at_origin, raw.continued}, storage, ids, &here);
   }
-  bool spelled = false;  // a special token that only the normalized text has, whose place in the text is not known
+  // a special token that only the normalized text has, whose place in the text is not known
+  bool spelled = false;
   added.split(normalized, true, [&](const AddedTokens::Part& inner) {
     const AddedToken* token = inner.id >= 0 ? added.by_id(inner.id) : nullptr;
     spelled = spelled || (token != nullptr && token->special);
@@ -211,7 +227,8 @@ void Tokenizer::Parts::encode_ordinary(const Piece& raw, size_t offset, const Sp
   }
 }
 
-Tokenizer::CutIds Tokenizer::encode_where(std::string_view text, const std::function<bool(size_t, size_t)>& allowed,
+Tokenizer::CutIds Tokenizer::encode_where(std::string_view text,
+                                          const std::function<bool(size_t, size_t)>& allowed,
                                           std::span<const size_t> cuts) const {
   CutIds made;
   size_t cut = 0;  // the next one
@@ -227,7 +244,8 @@ Tokenizer::CutIds Tokenizer::encode_where(std::string_view text, const std::func
     if (raw.id >= 0) made.ids.push_back(raw.id);
     for (size_t at = begin; raw.id < 0 && at < end;) {
       const size_t stop = cut < cuts.size() ? std::min(end, cuts[cut]) : end;
-      parts_->encode_ordinary({text.substr(at, stop - at), at_origin && at == begin, at > begin}, at, everywhere, made.ids);
+      parts_->encode_ordinary({text.substr(at, stop - at), at_origin && at == begin, at > begin}, at,
+                              everywhere, made.ids);
       pass_cuts(stop);
       at = stop;
     }
@@ -238,7 +256,8 @@ Tokenizer::CutIds Tokenizer::encode_where(std::string_view text, const std::func
   return made;
 }
 
-void Tokenizer::for_each_word(std::string_view text, const std::function<void(std::string_view)>& word) const {
+void Tokenizer::for_each_word(std::string_view text,
+                              const std::function<void(std::string_view)>& word) const {
   std::deque<std::string> storage;
   const std::string_view normalized = parts_->normalizer.apply(text, false, storage);
   parts_->pre_tokenizer.words({normalized, true, false}, storage, word);
@@ -259,7 +278,8 @@ int64_t Tokenizer::last_safe_cut(std::string_view text) const {
     }
     return 0;
   };
-  const bool metaspace = !parts.pre_tokenizer.byte_level() && by_character && parts.pre_tokenizer.last_safe_cut({}, false) < 0;
+  const bool metaspace =
+      !parts.pre_tokenizer.byte_level() && by_character && parts.pre_tokenizer.last_safe_cut({}, false) < 0;
   size_t size = text.size();
   while (size > 0) {
     const std::string_view within = text.substr(0, size);
@@ -267,7 +287,8 @@ int64_t Tokenizer::last_safe_cut(std::string_view text) const {
     if (only_nfc) cut = parts.pre_tokenizer.last_safe_cut(within, !parts.normalizer.empty());
     if (cut < 0 && metaspace) cut = before_space(within);
     if (cut <= 0) return cut;
-    if (parts.added.cut_allowed(text, static_cast<size_t>(cut)) && cut < static_cast<int64_t>(text.size())) return cut;
+    if (parts.added.cut_allowed(text, static_cast<size_t>(cut)) && cut < static_cast<int64_t>(text.size()))
+      return cut;
     size = static_cast<size_t>(cut);
   }
   return 0;
@@ -334,7 +355,8 @@ Tokenizer Tokenizer::with(const TokenRoles& roles) const {
   Tokenizer tokenizer = *this;
   tokenizer.end_of_document_.reset();
   tokenizer.stop_.clear();
-  if (!roles.end_of_document.empty()) tokenizer.end_of_document_ = id_for(roles.end_of_document, "data.end_of_document");
+  if (!roles.end_of_document.empty())
+    tokenizer.end_of_document_ = id_for(roles.end_of_document, "data.end_of_document");
   for (const std::string& token : roles.stop) tokenizer.stop_.push_back(id_for(token, "data.stop_tokens"));
   return tokenizer;
 }
@@ -360,7 +382,8 @@ std::vector<int32_t> Tokenizer::beginning() const {
 std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
   const std::vector<int32_t> own = encode(text);
   const std::vector<int32_t>& before = parts_->before;
-  const bool there = !before.empty() && own.size() >= before.size() && std::equal(before.begin(), before.end(), own.begin());
+  const bool there =
+      !before.empty() && own.size() >= before.size() && std::equal(before.begin(), before.end(), own.begin());
   std::vector<int32_t> ids = there ? std::vector<int32_t>() : beginning();
   ids.insert(ids.end(), own.begin(), own.end());
   return ids;

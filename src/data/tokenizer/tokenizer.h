@@ -45,8 +45,8 @@ class Tokenizer {
   // add_special: add the post-processor's tokens (begin of sequence and similar ones).
   std::vector<int32_t> encode(std::string_view text, bool add_special = false) const;
   // The ids of a text in which special tokens (added tokens marked `special`) are recognised only where
-  // `allowed` says so of their bytes; elsewhere the same characters are ordinary text. No word goes over one of
-  // the cuts, which are places in the text in ascending order; an added token may.
+  // `allowed` says so of their bytes; elsewhere the same characters are ordinary text. No word goes over one
+  // of the cuts, which are places in the text in ascending order; an added token may.
   struct CutIds {
     std::vector<int32_t> ids;
     std::vector<size_t> before_cut;  // for each cut the ids that begin before it

@@ -41,7 +41,8 @@ class WordCache {
       std::memcpy(&key.high, word.data() + word.size() - 8, 8);
       key.high = word.size() == 8 ? 0 : key.high >> (8 * (16 - word.size()));
     } else {
-      for (size_t i = 0; i < word.size(); ++i) key.low |= static_cast<uint64_t>(static_cast<uint8_t>(word[i])) << (8 * i);
+      for (size_t i = 0; i < word.size(); ++i)
+        key.low |= static_cast<uint64_t>(static_cast<uint8_t>(word[i])) << (8 * i);
     }
     key.high |= static_cast<uint64_t>(word.size()) << 56;
     return key;

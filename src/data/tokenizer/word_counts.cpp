@@ -19,8 +19,9 @@ std::vector<WordCounts::Counted> WordCounts::sorted() const {
   for (const Slot& slot : slots_) {
     if (slot.count > 0) shorts.push_back(slot);
   }
-  std::ranges::sort(
-      shorts, [](const Slot& a, const Slot& b) { return a.key.high != b.key.high ? a.key.high < b.key.high : a.key.low < b.key.low; });
+  std::ranges::sort(shorts, [](const Slot& a, const Slot& b) {
+    return a.key.high != b.key.high ? a.key.high < b.key.high : a.key.low < b.key.low;
+  });
   std::vector<Counted> words;
   words.reserve(shorts.size() + long_.size());
   for (const Slot& slot : shorts) {

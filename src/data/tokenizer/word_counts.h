@@ -46,7 +46,8 @@ class WordCounts {
   void add(const WordCache::Key& key, int64_t count) {
     if ((used_ + 1) * 2 > slots_.size()) grow();
     size_t at = hash(key) & (slots_.size() - 1);
-    while (slots_[at].count != 0 && (slots_[at].key.low != key.low || slots_[at].key.high != key.high)) at = (at + 1) & (slots_.size() - 1);
+    while (slots_[at].count != 0 && (slots_[at].key.low != key.low || slots_[at].key.high != key.high))
+      at = (at + 1) & (slots_.size() - 1);
     used_ += slots_[at].count == 0;
     slots_[at].key = key;
     slots_[at].count += count;

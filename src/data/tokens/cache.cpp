@@ -18,7 +18,8 @@ namespace {
 
 // "tokens-<16 hexadecimal digits>" and so on: nothing else is ever taken for a part of the cache.
 bool is_named(std::string_view name, std::string_view before, std::string_view after) {
-  if (!name.starts_with(before) || !name.ends_with(after) || name.size() != before.size() + 16 + after.size()) return false;
+  if (!name.starts_with(before) || !name.ends_with(after) || name.size() != before.size() + 16 + after.size())
+    return false;
   return name.substr(before.size(), 16).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
@@ -27,7 +28,8 @@ fs::path preparation_of(const fs::path& folder) { return folder / "preparation";
 std::optional<CacheEntry::Kind> kind_of(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   std::error_code problem;
-  if (entry.is_directory(problem)) return is_named(name, "tokens-", "") ? std::optional(CacheEntry::Kind::kTokens) : std::nullopt;
+  if (entry.is_directory(problem))
+    return is_named(name, "tokens-", "") ? std::optional(CacheEntry::Kind::kTokens) : std::nullopt;
   if (!entry.is_regular_file(problem)) return std::nullopt;
   if (is_named(name, "tokenizer-", ".json")) return CacheEntry::Kind::kTokenizer;
   if (is_named(name, "compression-", ".json")) return CacheEntry::Kind::kCompression;
@@ -82,7 +84,8 @@ std::vector<CacheEntry> list_cache(const fs::path& folder) {
   std::vector<CacheEntry> entries;
   add_entries(folder, entries);
   add_entries(folder / "packing", entries);
-  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) { return a.path.native() < b.path.native(); });
+  std::sort(entries.begin(), entries.end(),
+            [](const CacheEntry& a, const CacheEntry& b) { return a.path.native() < b.path.native(); });
   return entries;
 }
 
@@ -95,7 +98,8 @@ std::unique_ptr<FileLock> lock_preparation(const fs::path& folder) {
     } catch (const Error& error) {
       if (error.code() != ExitCode::kUsage) throw;
       if (!std::exchange(said, true))
-        log_info("{} is being prepared already, {}: waiting for it", folder.filename().string(), error.fields().found);
+        log_info("{} is being prepared already, {}: waiting for it", folder.filename().string(),
+                 error.fields().found);
       pause_unless_stopped(0.1);
       throw_if_stop_requested("waiting for data that another process prepares");
     }
@@ -120,8 +124,10 @@ bool remove_from_cache(const CacheEntry& entry) {
     fs::remove(entry.path, problem);
   }
   if (problem) {
-    throw Error(
-        {.code = ExitCode::kDisk, .what = "cannot remove from the cache", .found = problem.message(), .where = entry.path.string()});
+    throw Error({.code = ExitCode::kDisk,
+                 .what = "cannot remove from the cache",
+                 .found = problem.message(),
+                 .where = entry.path.string()});
   }
   return true;
 }

@@ -18,7 +18,8 @@ namespace {
                .expected = std::move(expected),
                .found = std::move(found),
                .where = path.string(),
-               .hint = fmt::format("remove {}; the next start prepares the data again", path.parent_path().string())});
+               .hint = fmt::format("remove {}; the next start prepares the data again",
+                                   path.parent_path().string())});
 }
 
 std::string checksum_text(const json& content) { return fmt::format("{:016x}", xxh3(content.dump())); }
@@ -32,15 +33,16 @@ uint64_t number_of_hex(const std::string& hex) {
 
 // In the order in which they are written. Those of a manifest that is older than binary files and cuts may be
 // absent.
-constexpr std::pair<const char*, int64_t CorpusCounts::*> kCounts[] = {{"documents", &CorpusCounts::documents},
-                                                                       {"bytes", &CorpusCounts::bytes},
-                                                                       {"empty", &CorpusCounts::empty},
-                                                                       {"copies", &CorpusCounts::copies},
-                                                                       {"bad_lines", &CorpusCounts::bad_lines},
-                                                                       {"bad_utf8", &CorpusCounts::bad_utf8},
-                                                                       {"not_text", &CorpusCounts::not_text},
-                                                                       {"not_text_bytes", &CorpusCounts::not_text_bytes},
-                                                                       {"cut", &CorpusCounts::cut}};
+constexpr std::pair<const char*, int64_t CorpusCounts::*> kCounts[] = {
+    {"documents", &CorpusCounts::documents},
+    {"bytes", &CorpusCounts::bytes},
+    {"empty", &CorpusCounts::empty},
+    {"copies", &CorpusCounts::copies},
+    {"bad_lines", &CorpusCounts::bad_lines},
+    {"bad_utf8", &CorpusCounts::bad_utf8},
+    {"not_text", &CorpusCounts::not_text},
+    {"not_text_bytes", &CorpusCounts::not_text_bytes},
+    {"cut", &CorpusCounts::cut}};
 constexpr size_t kCountsAlwaysThere = 6;
 
 }  // namespace
@@ -75,7 +77,8 @@ json to_json(const std::vector<ShardEntry>& shards) {
 std::vector<ShardEntry> shards_from_json(const json& list) {
   std::vector<ShardEntry> shards;
   for (const json& s : list) {
-    shards.push_back({s.at("file"), s.at("documents"), s.at("tokens"), s.at("bytes"), number_of_hex(s.at("checksum"))});
+    shards.push_back(
+        {s.at("file"), s.at("documents"), s.at("tokens"), s.at("bytes"), number_of_hex(s.at("checksum"))});
   }
   return shards;
 }
@@ -88,16 +91,19 @@ void write_checked_json(const fs::path& path, json content) {
 
 json read_checked_json(const fs::path& path) {
   json content = json::parse(read_text(path, ExitCode::kData), nullptr, false);
-  if (content.is_discarded() || !content.is_object() || !content.contains("checksum") || !content["checksum"].is_string()) {
+  if (content.is_discarded() || !content.is_object() || !content.contains("checksum") ||
+      !content["checksum"].is_string()) {
     refuse_dataset(path, "JSON with a checksum", "something else: the file is damaged");
   }
   const std::string written = content["checksum"];
   content.erase("checksum");
-  if (checksum_text(content) != written) refuse_dataset(path, "checksum " + written, checksum_text(content) + ": the file was changed");
+  if (checksum_text(content) != written)
+    refuse_dataset(path, "checksum " + written, checksum_text(content) + ": the file was changed");
   return content;
 }
 
-TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardEntry>& shards, const ShardIdentity& identity) {
+TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardEntry>& shards,
+                                const ShardIdentity& identity) {
   TokenDataset dataset;
   dataset.folder_ = folder;
   dataset.identity_ = identity;
@@ -109,7 +115,8 @@ TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardE
     const fs::path path = folder / entry.file;
     TokenShard shard = TokenShard::open(path, &identity);
     const ShardHeader& header = shard.header();
-    if (header.blocks_checksum != entry.checksum || header.documents != entry.documents || header.tokens != entry.tokens) {
+    if (header.blocks_checksum != entry.checksum || header.documents != entry.documents ||
+        header.tokens != entry.tokens) {
       refuse_dataset(path, fmt::format("the shard with checksum {:016x}", entry.checksum),
                      fmt::format("{:016x}: another file", header.blocks_checksum));
     }
@@ -148,8 +155,8 @@ void TokenDataset::read(int64_t document, int64_t first, std::span<int64_t> into
   const auto ends = at.shard->ends();
   const auto d = static_cast<size_t>(at.document);
   const int64_t begin = d == 0 ? 0 : ends[d - 1];
-  LONGHAUL_ASSERT(first >= 0 && begin + first + static_cast<int64_t>(into.size()) <= ends[d], "tokens {} + {} of document {}", first,
-                  into.size(), document);
+  LONGHAUL_ASSERT(first >= 0 && begin + first + static_cast<int64_t>(into.size()) <= ends[d],
+                  "tokens {} + {} of document {}", first, into.size(), document);
   if (!into.empty()) at.shard->read(begin + first, into);
 }
 
@@ -222,7 +229,8 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
     if (manifest.at("version") != kDatasetVersion)
       refuse_dataset(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
-    prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator"),
+    prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"),
+                         manifest.at("vocabulary"), manifest.at("separator"),
                          manifest.value("begin", manifest.at("separator").get<int32_t>())};
     prepared.counts = counts_from_json(manifest.at("counts"));
     for (const json& file : manifest.value("not_text", json::array())) {
@@ -236,7 +244,8 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
     refuse_dataset(path, "a manifest with all its fields", problem.what());
   }
   if (expected != nullptr && prepared.identity.tokenizer_sha256 != expected->tokenizer_sha256) {
-    refuse_dataset(path, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256, prepared.identity.tokenizer_sha256);
+    refuse_dataset(path, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256,
+                   prepared.identity.tokenizer_sha256);
   }
   if (expected != nullptr && prepared.identity != *expected) {
     refuse_dataset(path, "preparation " + expected->preparation, prepared.identity.preparation);
@@ -247,11 +256,12 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
 }
 
 std::vector<DataPart> parts_of(std::span<const PreparedSource> sources) {
-  DataPart train{"training"}, held_out{"held out"}, copies{"left out: copies"}, empty{"left out: empty"}, bad_lines{"left out: bad lines"},
-      not_text{"left out: not text"};
+  DataPart train{"training"}, held_out{"held out"}, copies{"left out: copies"}, empty{"left out: empty"},
+      bad_lines{"left out: bad lines"}, not_text{"left out: not text"};
   int64_t cut = 0;
   for (const PreparedSource& source : sources) {
-    for (const auto& [part, side] : {std::pair(&train, &source.train), std::pair(&held_out, &source.held_out)}) {
+    for (const auto& [part, side] :
+         {std::pair(&train, &source.train), std::pair(&held_out, &source.held_out)}) {
       part->documents += side->documents();
       part->bytes += side->text_bytes();
       part->tokens += side->tokens();
@@ -264,7 +274,8 @@ std::vector<DataPart> parts_of(std::span<const PreparedSource> sources) {
     not_text.bytes += source.counts.not_text_bytes;
     cut += source.counts.cut;
   }
-  if (cut > 0) held_out.name = cut == held_out.documents ? "held out: the text's end" : "held out, some a text's end";
+  if (cut > 0)
+    held_out.name = cut == held_out.documents ? "held out: the text's end" : "held out, some a text's end";
   std::vector<DataPart> parts{train, held_out};
   for (const DataPart& left_out : {copies, empty, bad_lines, not_text}) {
     if (left_out.documents > 0) parts.push_back(left_out);

@@ -27,7 +27,8 @@ struct ShardEntry {  // a line of the manifest
 
 class TokenDataset {
  public:
-  static TokenDataset open(const std::filesystem::path& folder, const std::vector<ShardEntry>& shards, const ShardIdentity& identity);
+  static TokenDataset open(const std::filesystem::path& folder, const std::vector<ShardEntry>& shards,
+                           const ShardIdentity& identity);
 
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
@@ -39,17 +40,20 @@ class TokenDataset {
   const std::filesystem::path& folder() const { return folder_; }
 
   int64_t length(int64_t document) const;  // tokens, without separator
-  // The labels of a document: each of its tokens and its end; for a whole document (ShardIdentity) each token but the first.
+  // The labels of a document: each of its tokens and its end; for a whole document (ShardIdentity) each token
+  // but the first.
   int64_t labels(int64_t document) const { return length(document) + labels_more(); }
   int64_t labels() const { return tokens_ + labels_more() * documents_; }  // of all documents
-  int64_t labels_more() const { return identity_.whole() ? -1 : 1; }       // labels of a document beyond its tokens
+  // labels of a document beyond its tokens
+  int64_t labels_more() const { return identity_.whole() ? -1 : 1; }
   int64_t text_bytes(int64_t document) const;
   // Tokens first … of the document.
   void read(int64_t document, int64_t first, std::span<int64_t> into) const;
   // Whether any document has tokens that weigh something else than 1 in the loss.
   bool weighted() const;
-  // What labels first … of the document weigh in the loss: label k is token k, and the one after the last token is the document's end, which weighs as
-  // the token before it. Of a whole document label k is token k + 1.
+  // What labels first … of the document weigh in the loss: label k is token k, and the one after the last
+  // token is the document's end, which weighs as the token before it. Of a whole document label k is token k
+  // + 1.
   void read_weights(int64_t document, int64_t first, std::span<float> into) const;
   // The segments of which read_weights() tells; none: every token weighs 1.
   std::vector<LossSegment> segments(int64_t document) const;

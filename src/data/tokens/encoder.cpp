@@ -8,18 +8,21 @@
 
 namespace longhaul::data {
 
-std::string Encoder::marks() const { return begin ? fmt::format("{} begin {}", separator, *begin) : std::to_string(separator); }
+std::string Encoder::marks() const {
+  return begin ? fmt::format("{} begin {}", separator, *begin) : std::to_string(separator);
+}
 
 Encoder encoder_of(const Tokenizer& tokenizer) {
   const auto separator = tokenizer.end_of_document();
   if (!separator) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer cannot separate documents",
-                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>, <eos>)", kEndOfDocument),
+                 .expected = fmt::format("an added token {} (or <|endoftext|>, <|end_of_text|>, </s>, <eos>)",
+                                         kEndOfDocument),
                  .found = "none",
                  .where = "data.tokenizer",
-                 .hint = "data.end_of_document=TOKEN names one of its tokens; " + program_command("tokenizer train") +
-                         " makes a tokenizer that has one"});
+                 .hint = "data.end_of_document=TOKEN names one of its tokens; " +
+                         program_command("tokenizer train") + " makes a tokenizer that has one"});
   }
   const std::vector<int32_t>& before = tokenizer.before();
   const std::vector<int32_t> front(before.empty() ? before.end() : before.begin() + 1, before.end());
@@ -31,7 +34,8 @@ Encoder encoder_of(const Tokenizer& tokenizer) {
     tokenizer.encode_append(text, ids);
     ids.insert(ids.end(), back.begin(), back.end());
   };
-  encoder.encode_part = [tokenizer, front, back](std::string_view text, Encoder::Place place, std::vector<int32_t>& ids) {
+  encoder.encode_part = [tokenizer, front, back](std::string_view text, Encoder::Place place,
+                                                 std::vector<int32_t>& ids) {
     if (place.first) ids.insert(ids.end(), front.begin(), front.end());
     tokenizer.encode_part(text, {place.first, place.last}, ids, /*add_special=*/false);
     if (place.last) ids.insert(ids.end(), back.begin(), back.end());

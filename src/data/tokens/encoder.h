@@ -24,8 +24,9 @@ struct Encoder {
   // appends; called from several threads.
   std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;
   std::function<Piecewise()> piecewise;  // gives the same ids as encode() of the whole text
-  // Encodes a part of a document by itself, as the text of a prompt that is continued: no token crosses into the next part. Appends; called from several
-  // threads. The template's tokens belong to the first and the last part.
+  // Encodes a part of a document by itself, as the text of a prompt that is continued: no token crosses into
+  // the next part. Appends; called from several threads. The template's tokens belong to the first and the
+  // last part.
   struct Place {
     bool first, last;
   };

@@ -45,23 +45,29 @@ class Preparation final : public CorpusSink {
     if (fs::exists(path)) {
       try {
         const json saved = read_checked_json(path);
-        if (saved.at("preparation") == identity_.preparation && saved.at("tokenizer_sha256") == identity_.tokenizer_sha256) {
+        if (saved.at("preparation") == identity_.preparation &&
+            saved.at("tokenizer_sha256") == identity_.tokenizer_sha256) {
           state_.next = {saved.at("file"), saved.at("line"), saved.at("part")};
           state_.counts = counts_from_json(saved.at("counts"));
-          for (size_t side = 0; side < 2; ++side) state_.shards[side] = shards_from_json(saved.at(kSideFolder[side]));
-          for (size_t side = 0; side < 2; ++side) TokenDataset::open(folder_ / kSideFolder[side], state_.shards[side], identity_);
-          log_info("going on with the preparation: {} tokenized already", counted(state_.counts.documents, "document"));
+          for (size_t side = 0; side < 2; ++side)
+            state_.shards[side] = shards_from_json(saved.at(kSideFolder[side]));
+          for (size_t side = 0; side < 2; ++side)
+            TokenDataset::open(folder_ / kSideFolder[side], state_.shards[side], identity_);
+          log_info("going on with the preparation: {} tokenized already",
+                   counted(state_.counts.documents, "document"));
         }
       } catch (const std::exception& problem) {
-        log_warning("the interrupted preparation in {} cannot be continued and begins anew: {}", folder_.string(), problem.what());
+        log_warning("the interrupted preparation in {} cannot be continued and begins anew: {}",
+                    folder_.string(), problem.what());
         state_ = {};
       }
     }
     for (size_t side = 0; side < 2; ++side) {
       make_folders(folder_ / kSideFolder[side]);
       for (const fs::path& file : list_files(folder_ / kSideFolder[side])) {
-        const bool listed = std::any_of(state_.shards[side].begin(), state_.shards[side].end(),
-                                        [&](const ShardEntry& entry) { return entry.file == file.filename().string(); });
+        const bool listed =
+            std::any_of(state_.shards[side].begin(), state_.shards[side].end(),
+                        [&](const ShardEntry& entry) { return entry.file == file.filename().string(); });
         if (!listed) fs::remove(file);
       }
     }
@@ -139,7 +145,9 @@ class Preparation final : public CorpusSink {
     auto& open = open_[static_cast<size_t>(split)];
     if (!open) {
       const auto side = static_cast<size_t>(split);
-      open.emplace(folder_ / kSideFolder[side] / fmt::format("shard-{:05}.tokens", state_.shards[side].size()), identity_);
+      open.emplace(
+          folder_ / kSideFolder[side] / fmt::format("shard-{:05}.tokens", state_.shards[side].size()),
+          identity_);
     }
     return *open;
   }
@@ -156,7 +164,8 @@ class Preparation final : public CorpusSink {
     });
     for (Waiting& document : batch_) {
       writer(document.split).append(document.ids);
-      finish_document(document.split, static_cast<int64_t>(document.text.size()), document.reached, document.segments);
+      finish_document(document.split, static_cast<int64_t>(document.text.size()), document.reached,
+                      document.segments);
     }
     batch_.clear();
     batch_bytes_ = 0;
@@ -169,7 +178,8 @@ class Preparation final : public CorpusSink {
     for (size_t p = 0; p < parts.size(); ++p) {
       const bool last = p + 1 == parts.size();
       const size_t begin = parts[p].begin, end = last ? document.text.size() : parts[p + 1].begin;
-      encoder_.encode_part(std::string_view(document.text).substr(begin, end - begin), {p == 0, last}, document.ids);
+      encoder_.encode_part(std::string_view(document.text).substr(begin, end - begin), {p == 0, last},
+                           document.ids);
       document.segments.push_back({std::ssize(document.ids), parts[p].weight});
     }
   }
@@ -180,7 +190,8 @@ class Preparation final : public CorpusSink {
     writer(split_).append(ids_);
   }
 
-  void finish_document(Split split, int64_t bytes, const Reached& reached, std::span<const LossSegment> segments = {}) {
+  void finish_document(Split split, int64_t bytes, const Reached& reached,
+                       std::span<const LossSegment> segments = {}) {
     writer(split).end_document(bytes, segments);
     written_ = reached;
     int64_t tokens = 0, documents = 0;
@@ -196,8 +207,9 @@ class Preparation final : public CorpusSink {
     for (size_t side = 0; side < 2; ++side) {
       if (!open_[side]) continue;
       const ShardHeader header = open_[side]->finish();
-      state_.shards[side].push_back({fmt::format("shard-{:05}.tokens", state_.shards[side].size()), header.documents, header.tokens,
-                                     header.text_bytes, header.blocks_checksum});
+      state_.shards[side].push_back({fmt::format("shard-{:05}.tokens", state_.shards[side].size()),
+                                     header.documents, header.tokens, header.text_bytes,
+                                     header.blocks_checksum});
       open_[side].reset();
     }
     state_.counts = written_.counts;
@@ -241,32 +253,39 @@ std::string not_text_hint(const PreparedSource& prepared) {
 void report(const PreparedSource& prepared) {
   const CorpusCounts& c = prepared.counts;
   const auto if_any = [](int64_t count, const std::string& text) { return count > 0 ? text : std::string(); };
-  log_info("{} {}: {}, {}, {} for training, {} held out ({}{}); left out: {}, {} empty{}{}{}",
-           prepared.reused ? "reusing the prepared" : "prepared", prepared.source, counted(c.documents, "document"), bytes_text(c.bytes),
-           counted(prepared.train.tokens(), "token"), count_text(prepared.held_out.tokens()),
-           counted(prepared.held_out.documents(), "document"), if_any(c.cut, ": the text's end"), counted(c.copies, "copy", "copies"),
-           count_text(c.empty), if_any(c.bad_lines, ", " + counted(c.bad_lines, "bad line")),
-           if_any(c.not_text, fmt::format(", {} not text ({})", counted(c.not_text, "file"), bytes_text(c.not_text_bytes))),
-           if_any(c.bad_utf8, fmt::format("; not UTF-8 (bytes are kept): {}", counted(c.bad_utf8, "document"))));
+  log_info(
+      "{} {}: {}, {}, {} for training, {} held out ({}{}); left out: {}, {} empty{}{}{}",
+      prepared.reused ? "reusing the prepared" : "prepared", prepared.source,
+      counted(c.documents, "document"), bytes_text(c.bytes), counted(prepared.train.tokens(), "token"),
+      count_text(prepared.held_out.tokens()), counted(prepared.held_out.documents(), "document"),
+      if_any(c.cut, ": the text's end"), counted(c.copies, "copy", "copies"), count_text(c.empty),
+      if_any(c.bad_lines, ", " + counted(c.bad_lines, "bad line")),
+      if_any(c.not_text,
+             fmt::format(", {} not text ({})", counted(c.not_text, "file"), bytes_text(c.not_text_bytes))),
+      if_any(c.bad_utf8, fmt::format("; not UTF-8 (bytes are kept): {}", counted(c.bad_utf8, "document"))));
   for (size_t i = 0; i < prepared.not_text.size(); ++i) {
     const LeftOutFile& file = prepared.not_text[i];
     if (i == kFilesInLog) {
-      log_info("more of them: {}", program_command("data show " + shell_quoted(text_of_path(prepared.folder))));
+      log_info("more of them: {}",
+               program_command("data show " + shell_quoted(text_of_path(prepared.folder))));
       break;
     }
-    log_info("left out, not text: {} ({}; data.keep_binary=true reads it all the same)", file.name, file.reason);
+    log_info("left out, not text: {} ({}; data.keep_binary=true reads it all the same)", file.name,
+             file.reason);
   }
 }
 
 [[noreturn]] void refuse_empty(const PreparedSource& prepared) {
   const CorpusCounts& c = prepared.counts;
   std::string hint = "name more text, or lower data.held_out_percent";
-  if (c.copies > 0 && c.documents == 0) hint = "data.remove_copies=false keeps copies: of a source listed again, to weigh it more";
+  if (c.copies > 0 && c.documents == 0)
+    hint = "data.remove_copies=false keeps copies: of a source listed again, to weigh it more";
   if (c.not_text > 0) hint = not_text_hint(prepared);
   throw Error({.code = ExitCode::kData,
                .what = c.documents == 0 ? "the corpus is empty" : "the corpus leaves nothing to train on",
                .expected = "at least one document that is not empty, not a copy and not held out",
-               .found = fmt::format("{} held out, {} empty, {}, {}, {}", counted(prepared.held_out.documents(), "document"), c.empty,
+               .found = fmt::format("{} held out, {} empty, {}, {}, {}",
+                                    counted(prepared.held_out.documents(), "document"), c.empty,
                                     counted(c.copies, "copy", "copies"), counted(c.bad_lines, "bad line"),
                                     counted(c.not_text, "file") + " not text"),
                .where = prepared.source,
@@ -279,14 +298,16 @@ void warn_of_shares(const PreparedSource& prepared, const CorpusOptions& options
     log_warning("no document of {} is held out: nothing of it can be evaluated", prepared.source);
   if (prepared.held_out.tokens() > prepared.train.tokens()) {
     log_warning(
-        "{} holds out more text than it leaves to train on: {} of {}, against {}. Documents are held out by their number, and a few long ones may "
+        "{} holds out more text than it leaves to train on: {} of {}, against {}. Documents are held out by "
+        "their number, and a few long ones may "
         "be most of the text; cut them, set data.held_out_percent=0, or name texts of data.validation",
-        prepared.source, counted(prepared.held_out.tokens(), "token"), counted(prepared.held_out.documents(), "document"),
-        count_text(prepared.train.tokens()));
+        prepared.source, counted(prepared.held_out.tokens(), "token"),
+        counted(prepared.held_out.documents(), "document"), count_text(prepared.train.tokens()));
   }
   if (prepared.counts.copies > prepared.counts.documents) {
     log_warning(
-        "{} of {} are copies of others, here or in a source before it, and are left out; the source has the share of the {} that are left. "
+        "{} of {} are copies of others, here or in a source before it, and are left out; the source has the "
+        "share of the {} that are left. "
         "data.remove_copies=false keeps copies, to weigh a source more that is listed again",
         counted(prepared.counts.copies, "document"), prepared.source, count_text(prepared.counts.documents));
   }
@@ -295,21 +316,23 @@ void warn_of_shares(const PreparedSource& prepared, const CorpusOptions& options
 json json_of(const std::vector<LeftOutFile>& files) {
   json list = json::array();
   for (const LeftOutFile& file : files) {
-    if (list.size() < kNamedFiles) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
+    if (list.size() < kNamedFiles)
+      list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
   }
   return list;
 }
 
 }  // namespace
 
-PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder, const fs::path& cache, const PrepareOptions& options) {
+PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder, const fs::path& cache,
+                       const PrepareOptions& options) {
   ShardIdentity identity;
   identity.tokenizer_sha256 = encoder.sha256;
   identity.vocabulary = encoder.vocabulary;
   identity.separator = encoder.separator;
   identity.begin = encoder.begin_id();
-  identity.preparation =
-      sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256, encoder.vocabulary, encoder.marks(), kShardVersion));
+  identity.preparation = sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256,
+                                                encoder.vocabulary, encoder.marks(), kShardVersion));
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
   const auto reuse = [&]() -> std::optional<PreparedSource> {
     if (!fs::exists(folder / "dataset.json")) return std::nullopt;
@@ -328,8 +351,8 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
   {
     Progress progress("tokenizing " + input.name(), input.bytes(), Progress::Unit::kBytes);
     const State start = preparation.state();
-    const CorpusCounts counts =
-        corpus.read(source, std::nullopt, preparation, start.next, start.counts, [&](int64_t n) { progress.advance(n); });
+    const CorpusCounts counts = corpus.read(source, std::nullopt, preparation, start.next, start.counts,
+                                            [&](int64_t n) { progress.advance(n); });
     preparation.finish(counts, input.files().size());
   }
   const State& done = preparation.state();
@@ -357,7 +380,8 @@ std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& enc
     report(prepared.back());
     const PreparedSource& last = prepared.back();
     const bool trains = !corpus.is_validation(s);
-    if (last.train.documents() + last.held_out.documents() == 0 || (last.train.documents() == 0 && trains)) refuse_empty(last);
+    if (last.train.documents() + last.held_out.documents() == 0 || (last.train.documents() == 0 && trains))
+      refuse_empty(last);
     if (trains) warn_of_shares(last, corpus.options());
   }
   return prepared;

@@ -26,12 +26,13 @@ struct PrepareOptions {
   std::function<void()> after_commit;     // called after each state file (tests stop there)
 };
 
-PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder, const std::filesystem::path& cache,
-                       const PrepareOptions& options = {});
+PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encoder,
+                       const std::filesystem::path& cache, const PrepareOptions& options = {});
 
 // Prepares all sources of the corpus and logs what was reused. It is an error (kData) if there is nothing to
 // train on.
-std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& encoder, const std::filesystem::path& cache,
+std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& encoder,
+                                        const std::filesystem::path& cache,
                                         const PrepareOptions& options = {});
 
 }  // namespace longhaul::data

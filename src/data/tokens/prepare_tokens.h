@@ -20,6 +20,7 @@ struct TokenSource {
   std::vector<const TokenDataset*> validation{};
 };
 
-PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokenizer, const std::filesystem::path& cache);
+PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokenizer,
+                              const std::filesystem::path& cache);
 
 }  // namespace longhaul::data

@@ -19,18 +19,23 @@ std::optional<int32_t> role_without_row(const Tokenizer& tokenizer, int64_t rows
   return above != ids.end() ? std::optional(*above) : std::nullopt;
 }
 
-int64_t require_rows(const Tokenizer& tokenizer, int64_t rows, const std::string& where, const std::string& hint) {
+int64_t require_rows(const Tokenizer& tokenizer, int64_t rows, const std::string& where,
+                     const std::string& hint) {
   const auto role = role_without_row(tokenizer, rows);
   if (role) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "the tokenizer has more entries than the model has rows",
-                 .expected = fmt::format("at most {}, or at least a row for each token that begins, separates or ends texts", rows),
-                 .found = fmt::format("{}, and {} is token {}", tokenizer.vocabulary(), printable(*tokenizer.token_of(*role)), *role),
-                 .where = where,
-                 .hint = hint});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "the tokenizer has more entries than the model has rows",
+         .expected = fmt::format(
+             "at most {}, or at least a row for each token that begins, separates or ends texts", rows),
+         .found = fmt::format("{}, and {} is token {}", tokenizer.vocabulary(),
+                              printable(*tokenizer.token_of(*role)), *role),
+         .where = where,
+         .hint = hint});
   }
   int64_t above = 0;
-  for (int64_t id = rows; id < tokenizer.vocabulary(); ++id) above += tokenizer.token_of(static_cast<int32_t>(id)) ? 1 : 0;
+  for (int64_t id = rows; id < tokenizer.vocabulary(); ++id)
+    above += tokenizer.token_of(static_cast<int32_t>(id)) ? 1 : 0;
   return above;
 }
 
@@ -44,7 +49,8 @@ void require_ids_below(const TokenDataset& dataset, int64_t rows, const std::str
                  .where = dataset.folder().string(),
                  .hint = hint});
   };
-  if (dataset.identity().separator >= rows) refuse(dataset.identity().separator, "the token between documents");
+  if (dataset.identity().separator >= rows)
+    refuse(dataset.identity().separator, "the token between documents");
   std::vector<int64_t> ids(kAtOnce);
   for (int64_t d = 0; d < dataset.documents(); ++d) {
     for (int64_t first = 0; first < dataset.length(d); first += kAtOnce) {

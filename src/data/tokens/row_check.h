@@ -18,9 +18,11 @@ std::optional<int32_t> role_without_row(const Tokenizer& tokenizer, int64_t rows
 
 // The number of tokens that are not below `rows`; 0: the model has a row for each. Error (65) if one of them
 // is in every text (see above). `where`: where the tokenizer stands. `hint`: what to type.
-int64_t require_rows(const Tokenizer& tokenizer, int64_t rows, const std::string& where, const std::string& hint);
+int64_t require_rows(const Tokenizer& tokenizer, int64_t rows, const std::string& where,
+                     const std::string& hint);
 
-// Reads every token of the documents; Error (65) names the first id that is not below `rows`, and its document.
+// Reads every token of the documents; Error (65) names the first id that is not below `rows`, and its
+// document.
 void require_ids_below(const TokenDataset& dataset, int64_t rows, const std::string& hint);
 
 }  // namespace longhaul::data

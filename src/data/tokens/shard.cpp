@@ -12,7 +12,8 @@
 namespace longhaul::data {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token shards are little-endian and mapped as they are");
+static_assert(std::endian::native == std::endian::little,
+              "token shards are little-endian and mapped as they are");
 
 constexpr char kShardMagic[8] = {'L', 'H', 'T', 'O', 'K', 'E', 'N', 'S'};
 
@@ -62,7 +63,8 @@ Sections sections_of(const ShardHeader& header) {
 
 void bytes_of_hex(const std::string& hex, uint8_t (&into)[32]) {
   LONGHAUL_ASSERT(hex.size() == 64, "sha256 of {} digits", hex.size());
-  for (size_t i = 0; i < 32; ++i) into[i] = static_cast<uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  for (size_t i = 0; i < 32; ++i)
+    into[i] = static_cast<uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
 }
 
 std::string hex_of_bytes(const uint8_t (&bytes)[32]) {
@@ -82,31 +84,41 @@ std::string hex_of_bytes(const uint8_t (&bytes)[32]) {
 
 }  // namespace
 
-ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_bytes, const std::string& where) {
+ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_bytes,
+                               const std::string& where) {
   RawShardHeader raw;
-  if (bytes.size() < sizeof raw) refuse(where, fmt::format("a header of {} bytes", sizeof raw), fmt::format("{} bytes", bytes.size()));
+  if (bytes.size() < sizeof raw)
+    refuse(where, fmt::format("a header of {} bytes", sizeof raw), fmt::format("{} bytes", bytes.size()));
   std::memcpy(&raw, bytes.data(), sizeof raw);
-  if (std::memcmp(raw.magic, kShardMagic, sizeof kShardMagic) != 0) refuse(where, "a file that begins with LHTOKENS", "other bytes");
+  if (std::memcmp(raw.magic, kShardMagic, sizeof kShardMagic) != 0)
+    refuse(where, "a file that begins with LHTOKENS", "other bytes");
   if (raw.version != kShardVersion && raw.version != kWeighedShardVersion) {
-    refuse(where, fmt::format("format version {} or {}", kShardVersion, kWeighedShardVersion), fmt::format("version {}", raw.version));
+    refuse(where, fmt::format("format version {} or {}", kShardVersion, kWeighedShardVersion),
+           fmt::format("version {}", raw.version));
   }
   const uint64_t checksum = xxh3(bytes.first(offsetof(RawShardHeader, checksum)));
   if (checksum != raw.checksum) {
-    refuse(where, fmt::format("header checksum {:016x}", raw.checksum), fmt::format("{:016x}: the header is damaged", checksum));
+    refuse(where, fmt::format("header checksum {:016x}", raw.checksum),
+           fmt::format("{:016x}: the header is damaged", checksum));
   }
   // From here on the header has its writer's values; impossible numbers are still refused before they are
   // used.
   constexpr int64_t kMost = int64_t{1} << 48;
-  const bool widths =
-      (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
-  const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost && raw.text_bytes >= 0;
-  const bool weighed = raw.version == kWeighedShardVersion ? raw.segments > 0 && raw.segments < kMost : raw.segments == 0;
-  const bool ids = raw.vocabulary > 0 && raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
+  const bool widths = (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes &&
+                      raw.header_bytes == kShardHeaderBytes;
+  const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost &&
+                      raw.text_bytes >= 0;
+  const bool weighed =
+      raw.version == kWeighedShardVersion ? raw.segments > 0 && raw.segments < kMost : raw.segments == 0;
+  const bool ids = raw.vocabulary > 0 &&
+                   raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
                    raw.separator >= 0 && raw.separator < raw.vocabulary &&
                    (raw.begin_and_one <= raw.vocabulary || raw.begin_and_one == kNoBegin);
-  if (!widths || !counts || !weighed || !ids) refuse(where, "a header with sensible numbers", "numbers out of range");
+  if (!widths || !counts || !weighed || !ids)
+    refuse(where, "a header with sensible numbers", "numbers out of range");
   ShardHeader header;
-  header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary, raw.separator,
+  header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary,
+                     raw.separator,
                      raw.begin_and_one == kNoBegin ? kWholeDocuments
                      : raw.begin_and_one > 0       ? static_cast<int32_t>(raw.begin_and_one - 1)
                                                    : raw.separator};
@@ -117,9 +129,11 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   header.token_bytes = static_cast<int32_t>(raw.token_bytes);
   header.file_bytes = raw.file_bytes;
   header.blocks_checksum = raw.blocks_checksum;
-  if (sections_of(header).file != raw.file_bytes) refuse(where, "sizes that add up", "a header whose sizes do not");
+  if (sections_of(header).file != raw.file_bytes)
+    refuse(where, "sizes that add up", "a header whose sizes do not");
   if (file_bytes != raw.file_bytes)
-    refuse(where, fmt::format("{} bytes", raw.file_bytes), fmt::format("{} bytes: the file is truncated or was appended to", file_bytes));
+    refuse(where, fmt::format("{} bytes", raw.file_bytes),
+           fmt::format("{} bytes: the file is truncated or was appended to", file_bytes));
   return header;
 }
 
@@ -184,7 +198,8 @@ void ShardWriter::end_document(int64_t text_bytes, std::span<const LossSegment> 
                     "a segment up to {} after {} weighs {}", segment.end, previous, segment.weight);
     previous = segment.end;
   }
-  LONGHAUL_ASSERT(segments.empty() || previous == length, "segments of {} tokens in a document of {}", previous, length);
+  LONGHAUL_ASSERT(segments.empty() || previous == length, "segments of {} tokens in a document of {}",
+                  previous, length);
   segments_.insert(segments_.end(), segments.begin(), segments.end());
   segment_ends_.push_back(std::ssize(segments_));
   ends_.push_back(header_.tokens);
@@ -203,7 +218,8 @@ void ShardWriter::put_segments() {
 }
 
 ShardHeader ShardWriter::finish() {
-  const int64_t padding = round_up(header_.tokens * header_.token_bytes, 8) - header_.tokens * header_.token_bytes;
+  const int64_t padding =
+      round_up(header_.tokens * header_.token_bytes, 8) - header_.tokens * header_.token_bytes;
   put(std::vector<std::byte>(static_cast<size_t>(padding)));
   put(std::as_bytes(std::span(ends_)));
   put(std::as_bytes(std::span(text_bytes_)));
@@ -252,7 +268,8 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
   shard.header_ = parse_shard_header(shard.file_.range(0, std::min(size, kShardHeaderBytes)), size, where);
   const ShardHeader& header = shard.header_;
   if (expected != nullptr && header.identity.tokenizer_sha256 != expected->tokenizer_sha256) {
-    refuse(where, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256, header.identity.tokenizer_sha256);
+    refuse(where, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256,
+           header.identity.tokenizer_sha256);
   }
   if (expected != nullptr && header.identity != *expected) {
     refuse(where, "a shard of preparation " + expected->preparation, header.identity.preparation);
@@ -260,24 +277,28 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
   const Sections sections = sections_of(header);
   const uint64_t found = xxh3(shard.file_.range(sections.checksums, 8 * sections.blocks));
   if (found != header.blocks_checksum) {
-    refuse(where, fmt::format("checksum {:016x} of the table of block checksums", header.blocks_checksum), fmt::format("{:016x}", found));
+    refuse(where, fmt::format("checksum {:016x} of the table of block checksums", header.blocks_checksum),
+           fmt::format("{:016x}", found));
   }
   shard.block_checked_ = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(sections.blocks));
   // The tables are used by all readers and are small compared with the tokens: they are checked completely
   // now.
   int64_t previous = 0;
   for (int64_t end : shard.ends()) {
-    if (end < previous || end > header.tokens) refuse(where, "document ends in ascending order", fmt::format("{} after {}", end, previous));
+    if (end < previous || end > header.tokens)
+      refuse(where, "document ends in ascending order", fmt::format("{} after {}", end, previous));
     previous = end;
   }
-  if (previous != header.tokens) refuse(where, fmt::format("documents of {} tokens", header.tokens), fmt::format("{}", previous));
+  if (previous != header.tokens)
+    refuse(where, fmt::format("documents of {} tokens", header.tokens), fmt::format("{}", previous));
   int64_t bytes = 0;
   for (int64_t of_document : shard.text_bytes()) {
     if (of_document < 0 || of_document > header.text_bytes - bytes)
       refuse(where, "documents of at least 0 bytes that add up", fmt::format("{}", of_document));
     bytes += of_document;
   }
-  if (bytes != header.text_bytes) refuse(where, fmt::format("documents of {} bytes", header.text_bytes), fmt::format("{}", bytes));
+  if (bytes != header.text_bytes)
+    refuse(where, fmt::format("documents of {} bytes", header.text_bytes), fmt::format("{}", bytes));
   if (header.segments > 0) shard.check_segments();
   return shard;
 }
@@ -291,7 +312,9 @@ void TokenShard::check_block(int64_t block) const {
   std::memcpy(&expected, file_.range(sections.checksums + 8 * block, 8).data(), 8);
   const uint64_t found = xxh3(file_.range(offset, length));
   if (found != expected) {
-    refuse(file_.path().string(), fmt::format("checksum {:016x} of block {} (bytes {} to {})", expected, block, offset, offset + length),
+    refuse(file_.path().string(),
+           fmt::format("checksum {:016x} of block {} (bytes {} to {})", expected, block, offset,
+                       offset + length),
            fmt::format("{:016x}: the file was damaged", found));
   }
   block_checked_[static_cast<size_t>(block)].store(true, std::memory_order_relaxed);
@@ -311,14 +334,19 @@ std::span<const Number> TokenShard::table(int64_t offset, int64_t count) const {
   return {reinterpret_cast<const Number*>(bytes.data()), static_cast<size_t>(count)};
 }
 
-std::span<const int64_t> TokenShard::ends() const { return table<int64_t>(sections_of(header_).ends, header_.documents); }
+std::span<const int64_t> TokenShard::ends() const {
+  return table<int64_t>(sections_of(header_).ends, header_.documents);
+}
 
-std::span<const int64_t> TokenShard::text_bytes() const { return table<int64_t>(sections_of(header_).text_bytes, header_.documents); }
+std::span<const int64_t> TokenShard::text_bytes() const {
+  return table<int64_t>(sections_of(header_).text_bytes, header_.documents);
+}
 
 std::vector<LossSegment> TokenShard::segments(int64_t document) const {
   if (header_.segments == 0) return {};
   const Sections sections = sections_of(header_);
-  const auto last = table<int64_t>(sections.segment_ends, header_.documents), ends = table<int64_t>(sections.token_ends, header_.segments);
+  const auto last = table<int64_t>(sections.segment_ends, header_.documents),
+             ends = table<int64_t>(sections.token_ends, header_.segments);
   const auto weights = table<float>(sections.weights, header_.segments);
   const auto d = static_cast<size_t>(document);
   std::vector<LossSegment> segments;
@@ -333,27 +361,33 @@ void TokenShard::check_segments() const {
   const auto of_documents = table<int64_t>(sections.segment_ends, header_.documents), document_ends = ends();
   const auto token_ends = table<int64_t>(sections.token_ends, header_.segments);
   for (const float weight : table<float>(sections.weights, header_.segments)) {
-    if (!(weight >= 0) || !std::isfinite(weight)) refuse(where, "weights of 0 or more", std::to_string(weight));
+    if (!(weight >= 0) || !std::isfinite(weight))
+      refuse(where, "weights of 0 or more", std::to_string(weight));
   }
   int64_t segment = 0, begin = 0;
   for (size_t d = 0; d < document_ends.size(); ++d) {
     const int64_t length = document_ends[d] - std::exchange(begin, document_ends[d]), first = segment;
     if (of_documents[d] < segment || of_documents[d] > header_.segments)
-      refuse(where, "segments of documents in ascending order", fmt::format("{} after {}", of_documents[d], segment));
+      refuse(where, "segments of documents in ascending order",
+             fmt::format("{} after {}", of_documents[d], segment));
     int64_t end = 0;
     for (; segment < of_documents[d]; ++segment) {
       const int64_t next = token_ends[static_cast<size_t>(segment)];
-      if (next < end) refuse(where, "ends of segments in ascending order", fmt::format("{} after {}", next, end));
+      if (next < end)
+        refuse(where, "ends of segments in ascending order", fmt::format("{} after {}", next, end));
       end = next;
     }
-    if (segment > first && end != length) refuse(where, fmt::format("segments of {} tokens", length), std::to_string(end));
+    if (segment > first && end != length)
+      refuse(where, fmt::format("segments of {} tokens", length), std::to_string(end));
   }
-  if (segment != header_.segments) refuse(where, fmt::format("{} segments of documents", header_.segments), std::to_string(segment));
+  if (segment != header_.segments)
+    refuse(where, fmt::format("{} segments of documents", header_.segments), std::to_string(segment));
 }
 
 void TokenShard::read(int64_t first, std::span<int64_t> into) const {
   const auto count = static_cast<int64_t>(into.size());
-  LONGHAUL_ASSERT(first >= 0 && count <= header_.tokens - first, "tokens {} + {} of {}", first, count, header_.tokens);
+  LONGHAUL_ASSERT(first >= 0 && count <= header_.tokens - first, "tokens {} + {} of {}", first, count,
+                  header_.tokens);
   const auto bytes = checked(kShardHeaderBytes + first * header_.token_bytes, count * header_.token_bytes);
   if (header_.token_bytes == 2) {
     const auto* tokens = reinterpret_cast<const uint16_t*>(bytes.data());
@@ -364,7 +398,8 @@ void TokenShard::read(int64_t first, std::span<int64_t> into) const {
   }
   for (int64_t id : into) {
     if (id >= header_.identity.vocabulary) {
-      refuse(file_.path().string(), fmt::format("ids below {}", header_.identity.vocabulary), std::to_string(id));
+      refuse(file_.path().string(), fmt::format("ids below {}", header_.identity.vocabulary),
+             std::to_string(id));
     }
   }
 }

@@ -19,7 +19,8 @@
 
 namespace longhaul::data {
 
-// 1: every token counts in the loss; 2: documents may have segments that weigh more, less or nothing. A shard without such a document is written as 1.
+// 1: every token counts in the loss; 2: documents may have segments that weigh more, less or nothing. A shard
+// without such a document is written as 1.
 inline constexpr uint32_t kShardVersion = 1, kWeighedShardVersion = 2;
 
 // A run of a document's tokens and what each of them weighs in the loss as a label, 0 or more.
@@ -34,13 +35,15 @@ inline constexpr int32_t kWholeDocuments = -1;
 // ShardIdentity: the properties that all shards of a dataset share.
 struct ShardIdentity {
   std::string tokenizer_sha256;  // 64 hexadecimal digits
-  std::string preparation;       // 64 hexadecimal digits: the corpus's key with the options that made the tokens
-  int64_t vocabulary = 0;        // ids are below it; it decides between 2 and 4 bytes per token
-  int32_t separator = 0;         // id of the end-of-document token; not stored between documents
-  // Id of the token before a document: the separator or a template's first token; not stored either. kWholeDocuments: the documents are whole.
+  // 64 hexadecimal digits: the corpus's key with the options that made the tokens
+  std::string preparation;
+  int64_t vocabulary = 0;  // ids are below it; it decides between 2 and 4 bytes per token
+  int32_t separator = 0;   // id of the end-of-document token; not stored between documents
+  // Id of the token before a document: the separator or a template's first token; not stored either.
+  // kWholeDocuments: the documents are whole.
   int32_t begin = 0;
-  // A whole document brings its own first and last token: nothing is put before or after it, its first token is no label, and packing does not cut
-  // it where it fits into a row. Conversations are such documents.
+  // A whole document brings its own first and last token: nothing is put before or after it, its first token
+  // is no label, and packing does not cut it where it fits into a row. Conversations are such documents.
   bool whole() const { return begin == kWholeDocuments; }
   bool operator==(const ShardIdentity&) const = default;
 };
@@ -57,7 +60,8 @@ struct ShardHeader {
 
 // Checks magic, version, the header's checksum and that all sizes add up to file_bytes. `where` is for
 // errors.
-ShardHeader parse_shard_header(std::span<const std::byte> header, int64_t file_bytes, const std::string& where);
+ShardHeader parse_shard_header(std::span<const std::byte> header, int64_t file_bytes,
+                               const std::string& where);
 inline constexpr int64_t kShardHeaderBytes = 256;
 inline constexpr int64_t kShardBlockBytes = 1 << 20;
 

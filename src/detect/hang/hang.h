@@ -44,7 +44,18 @@ std::string hang_evidence(const HangRank& rank);
 // kData error where the text is no evidence.
 HangRank hang_rank_from(std::string_view evidence, const std::string& where);
 
-enum class HangKind : uint8_t { kNone, kDead, kFrozen, kDisagrees, kMissing, kNotStarted, kSilent, kNetwork, kDeadlock, kComputing };
+enum class HangKind : uint8_t {
+  kNone,
+  kDead,
+  kFrozen,
+  kDisagrees,
+  kMissing,
+  kNotStarted,
+  kSilent,
+  kNetwork,
+  kDeadlock,
+  kComputing
+};
 std::string_view name_of(HangKind kind);  // "missing"
 
 struct HangWait {
@@ -85,7 +96,8 @@ std::vector<int64_t> waited_for_long(const HangReport& report, double seconds);
 
 // Describes for people what the ranks `of` do when none of them stands out: the calls in which they have
 // stood for at least `seconds`, then their threads; ranks at the same place are described together.
-std::string standing_text(const HangReport& report, const std::vector<HangRank>& ranks, const std::vector<int64_t>& of, double seconds);
+std::string standing_text(const HangReport& report, const std::vector<HangRank>& ranks,
+                          const std::vector<int64_t>& of, double seconds);
 
 // Analyses a run on this machine, while it runs or after its end, from the boards of its ranks, with the
 // stacks of the likeliest suspects (stack_text.h). Where there are no boards it uses the call records that a

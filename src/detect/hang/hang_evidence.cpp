@@ -14,7 +14,8 @@ using observe::CallRecord, observe::RankRecords;
 
 namespace {
 
-constexpr JsonRules kEvidenceRules{.what = "cannot read what a rank tells of a hang", .hint = "run daemon and driver from the same build"};
+constexpr JsonRules kEvidenceRules{.what = "cannot read what a rank tells of a hang",
+                                   .hint = "run daemon and driver from the same build"};
 
 }  // namespace
 
@@ -30,12 +31,15 @@ RankRecords essential(RankRecords calls, size_t last) {
   // For each group, of its collective calls and its exchanges: the last call shows how far the rank has come,
   // however rare the calls are.
   std::map<std::pair<size_t, bool>, size_t> newest;
-  const auto place = [](const CallRecord& call) { return std::pair(call.group, call.kind == observe::CallKind::kExchange); };
+  const auto place = [](const CallRecord& call) {
+    return std::pair(call.group, call.kind == observe::CallKind::kExchange);
+  };
   for (size_t i = 0; i < size; ++i) newest[place(calls.calls[i])] = i;
   std::vector<CallRecord> kept;
   for (size_t i = 0; i < size; ++i) {
     const bool is_newest = newest.at(place(calls.calls[i])) == i;
-    if (i + last >= size || calls.calls[i].ended_ns == 0 || is_newest) kept.push_back(std::move(calls.calls[i]));
+    if (i + last >= size || calls.calls[i].ended_ns == 0 || is_newest)
+      kept.push_back(std::move(calls.calls[i]));
   }
   calls.dropped += static_cast<int64_t>(size - kept.size());
   calls.calls = std::move(kept);

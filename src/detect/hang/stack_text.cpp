@@ -19,14 +19,16 @@ namespace {
 constexpr size_t kFramesShown = 16;
 
 const BoardModule* module_of(const std::vector<BoardModule>& modules, uint64_t address) {
-  const auto found = std::ranges::find_if(modules, [&](const BoardModule& each) { return address >= each.begin && address < each.end; });
+  const auto found = std::ranges::find_if(
+      modules, [&](const BoardModule& each) { return address >= each.begin && address < each.end; });
   return found == modules.end() ? nullptr : &*found;
 }
 
 // "run_step(…) at step.cpp:128", or only the function: addr2line's "?" files and lines are left out.
 std::string place_of(std::string function, std::string line) {
   const size_t arguments = function.find('(');
-  if (arguments != std::string::npos && arguments > 0 && !function.starts_with("(")) function.resize(arguments);
+  if (arguments != std::string::npos && arguments > 0 && !function.starts_with("("))
+    function.resize(arguments);
   if (line.find(":?") != std::string::npos || line.starts_with("??") || line.ends_with(":0")) return function;
   const size_t house = line.rfind("/src/"), discriminator = line.find(" (discriminator");
   if (discriminator != std::string::npos) line.resize(discriminator);
@@ -45,14 +47,15 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // The text for each address. There is one addr2line process per file, because it reads the symbols once.
-std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules,
-                                          KnownPlaces& known) {
+std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks,
+                                          const std::vector<BoardModule>& modules, KnownPlaces& known) {
   std::map<const BoardModule*, std::vector<uint64_t>> by_module;
   std::map<uint64_t, std::string> places;
   for (const BoardStack& stack : stacks) {
     for (const uint64_t address : stack.frames) {
       const BoardModule* const module = module_of(modules, address);
-      places[address] = module == nullptr ? fmt::format("{:#x}", address) : fmt::format("{}+{:#x}", module->path, address - module->base);
+      places[address] = module == nullptr ? fmt::format("{:#x}", address)
+                                          : fmt::format("{}+{:#x}", module->path, address - module->base);
       if (module == nullptr) continue;
       if (const auto place = known.find({module->path, address - module->base}); place != known.end()) {
         places[address] = place->second;
@@ -66,7 +69,8 @@ std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks,
     addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
     std::vector<std::string> command{"addr2line", "-f", "-C", "-e", module->path};
     // A frame holds the return address: the call is before it.
-    for (const uint64_t address : addresses) command.push_back(fmt::format("{:#x}", address - module->base - 1));
+    for (const uint64_t address : addresses)
+      command.push_back(fmt::format("{:#x}", address - module->base - 1));
     std::vector<std::string> lines;
     try {
       lines = lines_of(run_process(command, {}, /*timeout_s=*/10).output);
@@ -89,14 +93,16 @@ std::string head_of(const BoardStack& stack, size_t count) {
 
 }  // namespace
 
-std::vector<std::string> stack_text(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules, KnownPlaces* known) {
+std::vector<std::string> stack_text(const std::vector<BoardStack>& stacks,
+                                    const std::vector<BoardModule>& modules, KnownPlaces* known) {
   KnownPlaces own;
   const std::map<uint64_t, std::string> places = places_of(stacks, modules, known != nullptr ? *known : own);
   std::vector<std::vector<size_t>> together;
   for (size_t i = 0; i < stacks.size(); ++i) {
     const auto same = std::ranges::find_if(together, [&](const std::vector<size_t>& group) {
       const BoardStack& other = stacks[group.front()];
-      return other.frames == stacks[i].frames && other.name == stacks[i].name && other.answered == stacks[i].answered;
+      return other.frames == stacks[i].frames && other.name == stacks[i].name &&
+             other.answered == stacks[i].answered;
     });
     if (same == together.end())
       together.push_back({i});
@@ -107,8 +113,10 @@ std::vector<std::string> stack_text(const std::vector<BoardStack>& stacks, const
   for (const std::vector<size_t>& group : together) {
     const BoardStack& stack = stacks[group.front()];
     lines.push_back(head_of(stack, group.size()) + (stack.answered ? ":" : ": no answer"));
-    for (size_t i = 0; i < std::min(stack.frames.size(), kFramesShown); ++i) lines.push_back("  " + places.at(stack.frames[i]));
-    if (stack.frames.size() > kFramesShown) lines.push_back(fmt::format("  and {} more", stack.frames.size() - kFramesShown));
+    for (size_t i = 0; i < std::min(stack.frames.size(), kFramesShown); ++i)
+      lines.push_back("  " + places.at(stack.frames[i]));
+    if (stack.frames.size() > kFramesShown)
+      lines.push_back(fmt::format("  and {} more", stack.frames.size() - kFramesShown));
   }
   return lines;
 }

@@ -19,7 +19,8 @@ namespace longhaul::detect {
 // Returns lines: "3 threads "OMP" (S, futex_wait_queue):" and then its frames, innermost first. known: the
 // names found so far for places in files, so that each is looked up once for all ranks.
 using KnownPlaces = std::map<std::pair<std::string, uint64_t>, std::string>;
-std::vector<std::string> stack_text(const std::vector<observe::BoardStack>& stacks, const std::vector<observe::BoardModule>& modules,
+std::vector<std::string> stack_text(const std::vector<observe::BoardStack>& stacks,
+                                    const std::vector<observe::BoardModule>& modules,
                                     KnownPlaces* known = nullptr);
 
 // Asks the process of the board and waits up to patience_s for its answer.

@@ -11,12 +11,18 @@ using observe::CallKind, observe::CallRecord, observe::CallState, observe::Direc
 namespace {
 
 // Refused by a back end that had failed before: the rank came too late.
-bool came_too_late(const CallRecord& call) { return call.state == CallState::kFailed && call.started_ns == 0; }
+bool came_too_late(const CallRecord& call) {
+  return call.state == CallState::kFailed && call.started_ns == 0;
+}
 
 // It waits, or waited until the call failed.
-bool stands_in(const CallRecord& call) { return call.blocks() || (call.state == CallState::kFailed && call.started_ns != 0); }
+bool stands_in(const CallRecord& call) {
+  return call.blocks() || (call.state == CallState::kFailed && call.started_ns != 0);
+}
 
-Direction other_way(Direction direction) { return direction == Direction::kSend ? Direction::kReceive : Direction::kSend; }
+Direction other_way(Direction direction) {
+  return direction == Direction::kSend ? Direction::kReceive : Direction::kSend;
+}
 
 void add_once(std::vector<int64_t>& to, int64_t rank) {
   if (std::ranges::find(to, rank) == to.end()) to.push_back(rank);
@@ -42,7 +48,8 @@ WaitGraph::WaitGraph(const std::vector<const RankRecords*>& ranks) {
 
 void WaitGraph::index(const RankRecords& rank) {
   known_.insert(rank.rank);
-  for (const observe::GroupPlace& place : rank.groups) members_[{place.path, rank.rank}].dropped = rank.dropped > 0;
+  for (const observe::GroupPlace& place : rank.groups)
+    members_[{place.path, rank.rank}].dropped = rank.dropped > 0;
   for (const CallRecord& call : rank.calls) {
     const observe::GroupPlace& place = rank.groups[call.group];
     Member& member = members_[{place.path, rank.rank}];
@@ -53,12 +60,15 @@ void WaitGraph::index(const RankRecords& rank) {
     }
     for (const observe::MessageRecord& message : call.messages) {
       if (message.peer < 0 || message.peer >= static_cast<int64_t>(place.top_ranks.size())) continue;
-      member.messages[{place.top_ranks[static_cast<size_t>(message.peer)], message.direction, message.number}] = &call;
+      member
+          .messages[{place.top_ranks[static_cast<size_t>(message.peer)], message.direction, message.number}] =
+          &call;
     }
   }
 }
 
-auto WaitGraph::collective_of(const std::string& path, int64_t member, int64_t sequence) const -> std::pair<Came, const CallRecord*> {
+auto WaitGraph::collective_of(const std::string& path, int64_t member, int64_t sequence) const
+    -> std::pair<Came, const CallRecord*> {
   if (!knows(member)) return {Came::kUnknown, nullptr};
   const auto of = members_.find({path, member});
   if (of == members_.end()) return {Came::kNo, nullptr};  // it has not even created the group
@@ -70,8 +80,8 @@ auto WaitGraph::collective_of(const std::string& path, int64_t member, int64_t s
   return {of->second.dropped ? Came::kUnknown : Came::kNo, nullptr};
 }
 
-auto WaitGraph::message_of(const std::string& path, int64_t member, int64_t peer, Direction direction, int64_t number) const
-    -> std::pair<Came, const CallRecord*> {
+auto WaitGraph::message_of(const std::string& path, int64_t member, int64_t peer, Direction direction,
+                           int64_t number) const -> std::pair<Came, const CallRecord*> {
   if (!knows(member)) return {Came::kUnknown, nullptr};
   const auto of = members_.find({path, member});
   if (of == members_.end()) return {Came::kNo, nullptr};
@@ -79,7 +89,9 @@ auto WaitGraph::message_of(const std::string& path, int64_t member, int64_t peer
   const auto found = messages.find({peer, direction, number});
   if (found != messages.end()) return {Came::kYes, found->second};
   const auto later = messages.upper_bound({peer, direction, number});
-  const auto same_way = [&](const auto& each) { return std::get<0>(each.first) == peer && std::get<1>(each.first) == direction; };
+  const auto same_way = [&](const auto& each) {
+    return std::get<0>(each.first) == peer && std::get<1>(each.first) == direction;
+  };
   if (later != messages.end() && same_way(*later)) return {Came::kYes, nullptr};
   if (later != messages.begin() && same_way(*std::prev(later))) return {Came::kNo, nullptr};
   return {of->second.dropped ? Came::kUnknown : Came::kNo, nullptr};
@@ -92,7 +104,8 @@ void WaitGraph::stand(const RankRecords& rank, const CallRecord& call) {
     if (found.first == Came::kNo) add_once(standing.missing, member);
     if (found.first == Came::kUnknown) add_once(standing.unknown, member);
     if (found.second == nullptr) return;
-    if (found.second->kind != call.kind || (call.kind != CallKind::kExchange && found.second->text != call.text))
+    if (found.second->kind != call.kind ||
+        (call.kind != CallKind::kExchange && found.second->text != call.text))
       add_once(standing.others, member);
     if (found.second->state == CallState::kEntered) add_once(standing.not_started, member);
   };
@@ -100,7 +113,8 @@ void WaitGraph::stand(const RankRecords& rank, const CallRecord& call) {
     for (const observe::MessageRecord& message : call.messages) {
       if (message.peer < 0 || message.peer >= static_cast<int64_t>(place.top_ranks.size())) continue;
       const int64_t peer = place.top_ranks[static_cast<size_t>(message.peer)];
-      if (peer != rank.rank) note(peer, message_of(place.path, peer, rank.rank, other_way(message.direction), message.number));
+      if (peer != rank.rank)
+        note(peer, message_of(place.path, peer, rank.rank, other_way(message.direction), message.number));
     }
   } else {
     for (const int64_t member : place.top_ranks) {

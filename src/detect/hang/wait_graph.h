@@ -45,12 +45,15 @@ class WaitGraph {
 
   void index(const observe::RankRecords& rank);
   void stand(const observe::RankRecords& rank, const observe::CallRecord& call);
-  std::pair<Came, const observe::CallRecord*> collective_of(const std::string& path, int64_t member, int64_t sequence) const;
-  std::pair<Came, const observe::CallRecord*> message_of(const std::string& path, int64_t member, int64_t peer,
-                                                         observe::Direction direction, int64_t number) const;
+  std::pair<Came, const observe::CallRecord*> collective_of(const std::string& path, int64_t member,
+                                                            int64_t sequence) const;
+  std::pair<Came, const observe::CallRecord*> message_of(const std::string& path, int64_t member,
+                                                         int64_t peer, observe::Direction direction,
+                                                         int64_t number) const;
 
   std::map<std::pair<std::string, int64_t>, Member> members_;  // by group and rank
-  std::set<int64_t> known_, stuck_;                            // stuck_: the rank stands in a call that all members have entered
+  // stuck_: the rank stands in a call that all members have entered
+  std::set<int64_t> known_, stuck_;
   std::map<int64_t, std::set<int64_t>> edges_;
   std::vector<StandingCall> standing_;
 };

@@ -31,7 +31,7 @@ class TraceSource {
 
 // Returns the alarms of `trace` that are sufficient, in order of time. rules: one per channel. `about`: the
 // machines and classes; its samples are not used.
-std::vector<Alarm> agreed_alarms(const Pull& about, const Trace& trace, const std::vector<Rule>& rules, const DetectOptions& options,
-                                 TraceSource& source);
+std::vector<Alarm> agreed_alarms(const Pull& about, const Trace& trace, const std::vector<Rule>& rules,
+                                 const DetectOptions& options, TraceSource& source);
 
 }  // namespace longhaul::detect

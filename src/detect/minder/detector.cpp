@@ -25,22 +25,26 @@ std::vector<int32_t> comparable_classes(const Pull& pull, CallReport& report) {
     if (sizes[i] >= kFewestPeers) {
       good.push_back(static_cast<int32_t>(i));
     } else if (sizes[i] > 0) {
-      report.not_judged.push_back(fmt::format("class {} has {}: of fewer than {} none can be told apart", printable(pull.classes[i]),
-                                              counted(sizes[i], "machine"), kFewestPeers));
+      report.not_judged.push_back(fmt::format("class {} has {}: of fewer than {} none can be told apart",
+                                              printable(pull.classes[i]), counted(sizes[i], "machine"),
+                                              kFewestPeers));
     }
   }
   if (!good.empty()) return good;
-  throw Error({.code = ExitCode::kData,
-               .what = "too few machines to compare",
-               .expected = fmt::format("at least {} that do the same work", kFewestPeers),
-               .found = fmt::format("{}{}", counted(pull.count(), "machine"), pull.classes.size() > 1 ? ", in classes of fewer" : ""),
-               .hint = "of three machines one is always furthest: look at their metrics side by side instead"});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "too few machines to compare",
+       .expected = fmt::format("at least {} that do the same work", kFewestPeers),
+       .found = fmt::format("{}{}", counted(pull.count(), "machine"),
+                            pull.classes.size() > 1 ? ", in classes of fewer" : ""),
+       .hint = "of three machines one is always furthest: look at their metrics side by side instead"});
 }
 
 constexpr int64_t kToldSeconds = 8;  // the length of a denoiser's window
 
 void say_what_is_missing(const Pull& pull, CallReport& report) {
-  for (const size_t metric : pull.missing) report.not_judged.push_back(fmt::format("{} has no samples", metric_text(metric)));
+  for (const size_t metric : pull.missing)
+    report.not_judged.push_back(fmt::format("{} has no samples", metric_text(metric)));
   for (size_t m = 0; m < pull.metrics.size(); ++m) {
     int64_t empty = 0;
     for (int64_t s = 0; s < pull.seconds; ++s) {
@@ -48,22 +52,26 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
       empty += std::all_of(row, row + pull.count(), [](float value) { return std::isnan(value); });
     }
     if (10 * empty > pull.seconds)
-      report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds", metric_text(pull.metrics[m]), empty, pull.seconds));
+      report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds",
+                                              metric_text(pull.metrics[m]), empty, pull.seconds));
   }
   for (const DeadCounter& each : pull.dead_counters) {
     if (each.seconds < kToldSeconds) continue;  // a single wrong sample is filled in like a missing one
     report.not_judged.push_back(fmt::format(
-        "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine", metric_text(each.metric),
-        printable(pull.machines[static_cast<size_t>(each.machine)]), counted(each.seconds, "second")));
+        "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine",
+        metric_text(each.metric), printable(pull.machines[static_cast<size_t>(each.machine)]),
+        counted(each.seconds, "second")));
   }
   for (const size_t metric : constant_metrics(pull))
-    report.not_judged.push_back(fmt::format("{} has one value on all machines throughout: it tells nothing", metric_text(metric)));
+    report.not_judged.push_back(
+        fmt::format("{} has one value on all machines throughout: it tells nothing", metric_text(metric)));
 }
 
 bool has_all(const Pull& pull, const Channel& channel) { return !places_in(pull, channel).empty(); }
 
 bool holds(const std::vector<Alert>& alerts, const std::string& machine) {
-  return std::any_of(alerts.begin(), alerts.end(), [&](const Alert& alert) { return alert.machine == machine; });
+  return std::any_of(alerts.begin(), alerts.end(),
+                     [&](const Alert& alert) { return alert.machine == machine; });
 }
 
 // Number of windows in which not enough machines had all samples, scored or not.
@@ -93,7 +101,8 @@ class LazyTraces : public TraceSource {
 
   const Trace* deciding(size_t channel, int32_t peers, const Rule& rule) override {
     if (places_in(pull_, channels_[channel]).empty()) return nullptr;
-    deciding_ = trace_for(pull_, channels_[channel], channel, peers, options_.distance, followed(peers), rule);
+    deciding_ =
+        trace_for(pull_, channels_[channel], channel, peers, options_.distance, followed(peers), rule);
     return &deciding_;
   }
   const Trace* ending_in(size_t channel, int32_t peers, int64_t end, int64_t count) override {
@@ -115,26 +124,31 @@ class LazyTraces : public TraceSource {
   Trace deciding_, ending_;
 };
 
-void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vector<int32_t>& classes, const std::vector<Rule>& rules,
-             const DetectOptions& options, TraceSource& source, CallReport& report) {
+void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vector<int32_t>& classes,
+             const std::vector<Rule>& rules, const DetectOptions& options, TraceSource& source,
+             CallReport& report) {
   for (const int32_t peers : classes) {
     const Trace& trace = *source.deciding(at, peers, rules[at]);
     report.windows += trace.windows, report.scored += trace.scored;
     const int64_t too_few = windows_of_too_few(pull, channel, peers, trace);
     for (const Alarm& alarm : agreed_alarms(pull, trace, rules, options, source)) {
       const Alert alert = alert_of(pull, channel, trace, alarm);
-      if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine)) report.alerts.push_back(alert);
+      if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine))
+        report.alerts.push_back(alert);
     }
     if (2 * too_few > trace.windows && trace.windows > 0) {
-      report.not_judged.push_back(fmt::format("{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name, too_few,
-                                              trace.windows, kFewestPeers, printable(pull.classes[static_cast<size_t>(peers)])));
+      report.not_judged.push_back(fmt::format(
+          "{}: in {} of {} windows fewer than {} machines of class {} had data", channel.name, too_few,
+          trace.windows, kFewestPeers, printable(pull.classes[static_cast<size_t>(peers)])));
     }
   }
 }
 
-std::vector<Rule> rules_in(const Models& models, const std::vector<Channel>& channels, const DetectOptions& options) {
+std::vector<Rule> rules_in(const Models& models, const std::vector<Channel>& channels,
+                           const DetectOptions& options) {
   std::vector<Rule> rules;
-  for (const Channel& channel : channels) rules.push_back(rule_of(models.threshold(options.variant, channel), options));
+  for (const Channel& channel : channels)
+    rules.push_back(rule_of(models.threshold(options.variant, channel), options));
   return rules;
 }
 
@@ -157,10 +171,12 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
   }
   const size_t most = options.priority == Priority::kTree ? models.in_tree : models.priority.size();
   for (size_t i = 0; i < most; ++i) {
-    if (std::find(wanted.begin(), wanted.end(), models.priority[i]) != wanted.end()) order.push_back(models.priority[i]);
+    if (std::find(wanted.begin(), wanted.end(), models.priority[i]) != wanted.end())
+      order.push_back(models.priority[i]);
   }
   for (const size_t metric : wanted) {  // those without a model are refused where channels are made
-    if (options.priority != Priority::kTree && std::find(order.begin(), order.end(), metric) == order.end()) order.push_back(metric);
+    if (options.priority != Priority::kTree && std::find(order.begin(), order.end(), metric) == order.end())
+      order.push_back(metric);
   }
   return order;
 }
@@ -172,7 +188,10 @@ int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_
 }
 
 Rule rule_of(const Threshold& tuned, const DetectOptions& options) {
-  Rule rule{.threshold = tuned, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
+  Rule rule{.threshold = tuned,
+            .windows = options.continuity_s,
+            .gap = options.gap_s,
+            .continuous = options.continuous};
   if (options.share) rule.threshold.share = *options.share;
   if (options.distance_threshold) rule.threshold.distance = *options.distance_threshold;
   return rule;
@@ -211,7 +230,8 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
   return call(pull, channels, rules_in(models, channels, options), options);
 }
 
-CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options) {
+CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
+                const DetectOptions& options) {
   const int64_t begin = monotonic_ns();
   CallReport report;
   const std::vector<int32_t> classes = comparable_classes(pull, report);
@@ -224,7 +244,8 @@ CallReport call(const Pull& pull, const std::vector<Channel>& channels, const st
   bool any = false;
   for (size_t i = 0; i < channels.size(); ++i) {
     const bool there = has_all(pull, channels[i]);
-    if (!there && channels[i].metrics.size() > 1) report.not_judged.push_back(channels[i].name + " needs all of its metrics");
+    if (!there && channels[i].metrics.size() > 1)
+      report.not_judged.push_back(channels[i].name + " needs all of its metrics");
     if (!there) continue;
     any = any || pull.seconds >= channels[i].embedding->window() + options.continuity_s - 1;
     if (static_cast<int>(report.alerts.size()) >= options.top) break;
@@ -236,7 +257,8 @@ CallReport call(const Pull& pull, const std::vector<Channel>& channels, const st
         {.code = ExitCode::kData,
          .what = "nothing can be judged",
          .expected = fmt::format("at least {} seconds of one of the metrics", options.continuity_s + 7),
-         .found = fmt::format("{} of {}", counted(pull.seconds, "second"), counted(static_cast<int64_t>(pull.metrics.size()), "metric"))});
+         .found = fmt::format("{} of {}", counted(pull.seconds, "second"),
+                              counted(static_cast<int64_t>(pull.metrics.size()), "metric"))});
   }
   report.seconds = static_cast<double>(monotonic_ns() - begin) * 1e-9;
   return report;
@@ -251,10 +273,12 @@ RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, co
                     const DetectOptions& options) {
   RunReport run;
   std::map<std::string, double> covered_s;  // until when an alert of the machine was last seen
-  for (int64_t end = std::min(options.pull_s, record.seconds);; end = std::min(end + options.call_every_s, record.seconds)) {
+  for (int64_t end = std::min(options.pull_s, record.seconds);;
+       end = std::min(end + options.call_every_s, record.seconds)) {
     const int64_t begin = std::max<int64_t>(0, end - options.pull_s);
     const bool whole = begin == 0 && end == record.seconds;
-    const CallReport report = call(whole ? record : record.part(begin, end - begin), channels, rules, options);
+    const CallReport report =
+        call(whole ? record : record.part(begin, end - begin), channels, rules, options);
     ++run.calls;
     run.call_seconds.push_back(report.seconds);
     for (const Alert& alert : report.alerts) {
@@ -265,7 +289,8 @@ RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, co
     }
     run.silent = report.silent;
     for (const std::string& sentence : report.not_judged) {
-      if (std::find(run.not_judged.begin(), run.not_judged.end(), sentence) == run.not_judged.end()) run.not_judged.push_back(sentence);
+      if (std::find(run.not_judged.begin(), run.not_judged.end(), sentence) == run.not_judged.end())
+        run.not_judged.push_back(sentence);
     }
     if (end >= record.seconds) break;
   }

@@ -55,7 +55,8 @@ struct CallReport {
 // Error (65) when nothing can be judged at all: no class has four machines, or no window fits into the pull.
 CallReport call(const Pull& pull, const Models& models, const DetectOptions& options);
 // The same with given channels and one rule per channel. The call above uses it, and trials do.
-CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options);
+CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
+                const DetectOptions& options);
 
 // Makes calls over a longer record, each over the last `pull_s` seconds, as the service does. A lasting alert
 // is reported once.
@@ -67,7 +68,8 @@ struct RunReport {
   std::vector<double> call_seconds;
 };
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options);
-RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options);
+RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
+                    const DetectOptions& options);
 
 // The metrics that are examined, in order.
 std::vector<size_t> order_of(const Models& models, const DetectOptions& options);

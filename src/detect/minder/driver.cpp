@@ -16,7 +16,9 @@ std::string CommandDriver::run(const std::vector<std::string>& words) const {
     throw Error({.code = ExitCode::kCommunication,
                  .what = "the command that handles machines failed",
                  .expected = "exit status 0 within 120 seconds",
-                 .found = result.timed_out ? "no end" : fmt::format("{}: {}", result.status, brief(printable(result.errors), 200)),
+                 .found = result.timed_out
+                              ? "no end"
+                              : fmt::format("{}: {}", result.status, brief(printable(result.errors), 200)),
                  .where = fmt::format("{} {}", command_, words.front())});
   }
   std::string output = result.output;
@@ -24,7 +26,9 @@ std::string CommandDriver::run(const std::vector<std::string>& words) const {
   return output;
 }
 
-void CommandDriver::block(const Alert& alert) { run({"block", alert.machine, alert.metric, fmt::format("{:.0f}", alert.first_s)}); }
+void CommandDriver::block(const Alert& alert) {
+  run({"block", alert.machine, alert.metric, fmt::format("{:.0f}", alert.first_s)});
+}
 
 std::optional<std::string> CommandDriver::replace(const std::string& machine) {
   const std::string name = run({"replace", machine});
@@ -41,7 +45,8 @@ std::string text_of(const Response& response) {
     case Response::Kind::kBlockedBefore:
       return fmt::format("{} was blocked before", response.machine);
     case Response::Kind::kTooMany:
-      return fmt::format("{} is left alone: as many machines as may be were blocked in the last hour", response.machine);
+      return fmt::format("{} is left alone: as many machines as may be were blocked in the last hour",
+                         response.machine);
     case Response::Kind::kFailed:
       return fmt::format("{} could not be handled: {}", response.machine, response.problem);
   }

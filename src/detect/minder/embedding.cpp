@@ -18,15 +18,18 @@ void MeanEmbedding::embed(const float* window_rows, int64_t stride, float* out) 
   }
 }
 
-VaeEmbedding::VaeEmbedding(const VaeShape& shape, std::vector<float> parameters) : shape_(shape), parameters_(std::move(parameters)) {
-  LONGHAUL_ASSERT(static_cast<int64_t>(parameters_.size()) == shape.parameters(), "{} parameters", parameters_.size());
+VaeEmbedding::VaeEmbedding(const VaeShape& shape, std::vector<float> parameters)
+    : shape_(shape), parameters_(std::move(parameters)) {
+  LONGHAUL_ASSERT(static_cast<int64_t>(parameters_.size()) == shape.parameters(), "{} parameters",
+                  parameters_.size());
 }
 
 void VaeEmbedding::embed(const float* window_rows, int64_t stride, float* out) const {
   reconstruct(shape_, parameters_, window_rows, stride, out);
 }
 
-ConcatenatedEmbedding::ConcatenatedEmbedding(std::vector<std::shared_ptr<const Embedding>> parts) : parts_(std::move(parts)) {
+ConcatenatedEmbedding::ConcatenatedEmbedding(std::vector<std::shared_ptr<const Embedding>> parts)
+    : parts_(std::move(parts)) {
   for (const auto& part : parts_) LONGHAUL_ASSERT(part->window() == window());
 }
 

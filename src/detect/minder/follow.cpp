@@ -5,13 +5,14 @@
 namespace longhaul::detect {
 
 bool Follower::is_same(const Pull& pull) const {
-  return stream_ && pull.machines == about_.machines && pull.metrics == about_.metrics && pull.class_of == about_.class_of &&
-         pull.classes == about_.classes;
+  return stream_ && pull.machines == about_.machines && pull.metrics == about_.metrics &&
+         pull.class_of == about_.class_of && pull.classes == about_.classes;
 }
 
 void Follower::begin(const Pull& pull) {
   stream_.emplace(models_, options_, pull.machines, pull.metrics, pull.class_of, pull.classes);
-  about_ = {.metrics = pull.metrics, .machines = pull.machines, .class_of = pull.class_of, .classes = pull.classes};
+  about_ = {
+      .metrics = pull.metrics, .machines = pull.machines, .class_of = pull.class_of, .classes = pull.classes};
   fed_s_ = pull.first_s - 1;
 }
 
@@ -22,7 +23,8 @@ Follower::News Follower::more() {
   RunSamples samples = read_(from);
   if (!is_same(samples.pull)) {
     if (stream_) {
-      news.remarks.emplace_back("machines or metrics have changed: what was seen of the others is looked at again");
+      news.remarks.emplace_back(
+          "machines or metrics have changed: what was seen of the others is looked at again");
       samples = read_(std::nullopt);
     }
     begin(samples.pull);
@@ -35,10 +37,12 @@ Follower::News Follower::more() {
     const double time = pull.first_s + static_cast<double>(s);
     if (time <= fed_s_) continue;
     for (size_t m = 0; m < pull.metrics.size(); ++m)
-      std::copy(pull.row(m, s), pull.row(m, s) + pull.count(), row.begin() + static_cast<std::ptrdiff_t>(m * pull.machines.size()));
+      std::copy(pull.row(m, s), pull.row(m, s) + pull.count(),
+                row.begin() + static_cast<std::ptrdiff_t>(m * pull.machines.size()));
     for (const Alert& alert : stream_->next(time, row)) {
       const auto at = std::ranges::find(pull.machines, alert.machine) - pull.machines.begin();
-      if (alert.metric != kNoData || !pull.absent(static_cast<int32_t>(at), time)) news.alerts.push_back(alert);
+      if (alert.metric != kNoData || !pull.absent(static_cast<int32_t>(at), time))
+        news.alerts.push_back(alert);
     }
     fed_s_ = time, ++news.seconds;
   }
@@ -47,7 +51,8 @@ Follower::News Follower::more() {
 }
 
 void Follower::replaced(const std::string& machine) {
-  if (stream_ && std::ranges::find(about_.machines, machine) != about_.machines.end()) stream_->replaced(machine);
+  if (stream_ && std::ranges::find(about_.machines, machine) != about_.machines.end())
+    stream_->replaced(machine);
 }
 
 }  // namespace longhaul::detect

@@ -21,7 +21,8 @@ class Follower {
   // read(first second wanted) returns the samples from there to now; without a value, the last `pull_s`
   // seconds.
   using Read = std::function<RunSamples(std::optional<double>)>;
-  Follower(const Models& models, const DetectOptions& options, Read read) : models_(models), options_(options), read_(std::move(read)) {}
+  Follower(const Models& models, const DetectOptions& options, Read read)
+      : models_(models), options_(options), read_(std::move(read)) {}
 
   struct News {
     std::vector<Alert> alerts;

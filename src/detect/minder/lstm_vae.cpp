@@ -123,10 +123,12 @@ std::vector<VaeTensor> tensors_of(const VaeShape& shape) {
 std::vector<float> initial_parameters(const VaeShape& shape, const RandomStream& stream) {
   std::vector<float> values(static_cast<size_t>(shape.parameters()));
   const double bound = 1 / std::sqrt(static_cast<double>(shape.hidden));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(bound * (2 * stream.uniform(i) - 1));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(bound * (2 * stream.uniform(i) - 1));
   const auto tensors = tensors_of(shape);
   for (const TensorAt bias : {kEncoderBiasIn, kDecoderBiasIn}) {
-    for (int64_t k = 0; k < shape.hidden; ++k) values[static_cast<size_t>(tensors[bias].offset + shape.hidden + k)] += 1;
+    for (int64_t k = 0; k < shape.hidden; ++k)
+      values[static_cast<size_t>(tensors[bias].offset + shape.hidden + k)] += 1;
   }
   const auto variance = values.begin() + tensors[kVarianceBias].offset;
   std::fill(variance, variance + shape.latent, -4.0f);
@@ -134,11 +136,13 @@ std::vector<float> initial_parameters(const VaeShape& shape, const RandomStream&
 }
 
 template <class T>
-LstmVae<T>::LstmVae(const VaeShape& shape, int64_t batch) : shape_(shape), batch_(batch), tensors_(tensors_of(shape)) {
+LstmVae<T>::LstmVae(const VaeShape& shape, int64_t batch)
+    : shape_(shape), batch_(batch), tensors_(tensors_of(shape)) {
   const auto prepare = [&](Lstm& lstm, int64_t inputs, TensorAt first) {
     lstm.inputs = inputs, lstm.hidden = shape.hidden, lstm.offset = tensors_[first].offset;
     const auto size = static_cast<size_t>(shape.window * shape.hidden * batch);
-    lstm.gates.resize(4 * size), lstm.cells.resize(size), lstm.tanh_cells.resize(size), lstm.states.resize(size);
+    lstm.gates.resize(4 * size), lstm.cells.resize(size), lstm.tanh_cells.resize(size),
+        lstm.states.resize(size);
   };
   prepare(encoder_, shape.inputs, kEncoderIn);
   prepare(decoder_, shape.latent, kDecoderIn);
@@ -154,13 +158,14 @@ void LstmVae<T>::linear(std::span<const T> parameters, const VaeTensor& weight, 
   for (int64_t r = 0; r < weight.rows; ++r) {
     T* row = out + r * batch_;
     std::fill(row, row + batch_, bias[r]);
-    for (int64_t c = 0; c < weight.columns; ++c) add_scaled(row, w[r * weight.columns + c], in + c * batch_, batch_);
+    for (int64_t c = 0; c < weight.columns; ++c)
+      add_scaled(row, w[r * weight.columns + c], in + c * batch_, batch_);
   }
 }
 
 template <class T>
-void LstmVae<T>::linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in, const T* out_gradient,
-                             std::span<T> gradient, T* in_gradient) const {
+void LstmVae<T>::linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in,
+                             const T* out_gradient, std::span<T> gradient, T* in_gradient) const {
   const T* w = parameters.data() + weight.offset;
   T* dw = gradient.data() + weight.offset;
   for (int64_t r = 0; r < weight.rows; ++r) {
@@ -189,7 +194,8 @@ void LstmVae<T>::run(Lstm& lstm, std::span<const T> parameters, const T* input, 
       T* row = gates + r * b;
       std::fill(row, row + b, bias_in[r] + bias_state[r]);
       for (int64_t k = 0; k < lstm.inputs; ++k) add_scaled(row, w_in[r * lstm.inputs + k], x + k * b, b);
-      for (int64_t k = 0; before != nullptr && k < h; ++k) add_scaled(row, w_state[r * h + k], before + k * b, b);
+      for (int64_t k = 0; before != nullptr && k < h; ++k)
+        add_scaled(row, w_state[r * h + k], before + k * b, b);
       const bool is_cell = r / h == 2;
       if (is_cell) {
         for (int64_t i = 0; i < b; ++i) row[i] = hyperbolic_tangent(row[i]);
@@ -198,7 +204,8 @@ void LstmVae<T>::run(Lstm& lstm, std::span<const T> parameters, const T* input, 
       }
     }
     for (int64_t k = 0; k < h; ++k) {
-      const T *in = gates + k * b, *forget = gates + (h + k) * b, *cell = gates + (2 * h + k) * b, *out = gates + (3 * h + k) * b;
+      const T *in = gates + k * b, *forget = gates + (h + k) * b, *cell = gates + (2 * h + k) * b,
+              *out = gates + (3 * h + k) * b;
       const T* c_before = lstm.cells.data() + ((t - 1) * h + k) * b;
       T* c = lstm.cells.data() + (t * h + k) * b;
       T* tanh_c = lstm.tanh_cells.data() + (t * h + k) * b;
@@ -216,8 +223,9 @@ void LstmVae<T>::run(Lstm& lstm, std::span<const T> parameters, const T* input, 
 // to gradient and to input_gradient, which all steps share (the decoder's z; null for the encoder, whose
 // input is data).
 template <class T>
-void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride,
-                          std::vector<T>& state_gradient, std::span<T> gradient, T* input_gradient) {
+void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const T* input,
+                          int64_t input_stride, std::vector<T>& state_gradient, std::span<T> gradient,
+                          T* input_gradient) {
   const int64_t h = lstm.hidden, rows = 4 * h, b = batch_;
   const T* w_in = parameters.data() + lstm.offset;
   const T* w_state = w_in + rows * lstm.inputs;
@@ -229,12 +237,14 @@ void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const
   for (int64_t t = shape_.window - 1; t >= 0; --t) {
     const T* gates = lstm.gates.data() + t * rows * b;
     for (int64_t k = 0; k < h; ++k) {
-      const T *in = gates + k * b, *forget = gates + (h + k) * b, *cell = gates + (2 * h + k) * b, *out = gates + (3 * h + k) * b;
+      const T *in = gates + k * b, *forget = gates + (h + k) * b, *cell = gates + (2 * h + k) * b,
+              *out = gates + (3 * h + k) * b;
       const T* c_before = t == 0 ? nullptr : lstm.cells.data() + ((t - 1) * h + k) * b;
       const T* tanh_c = lstm.tanh_cells.data() + (t * h + k) * b;
       const T* dh = state_gradient.data() + (t * h + k) * b;
       T* dc = cell_gradient.data() + k * b;
-      T *d_in = raw.data() + k * b, *d_forget = d_in + h * b, *d_cell = d_forget + h * b, *d_out = d_cell + h * b;
+      T *d_in = raw.data() + k * b, *d_forget = d_in + h * b, *d_cell = d_forget + h * b,
+        *d_out = d_cell + h * b;
       for (int64_t i = 0; i < b; ++i) {
         d_out[i] = dh[i] * tanh_c[i] * out[i] * (1 - out[i]);
         const T d = dc[i] + dh[i] * out[i] * (1 - tanh_c[i] * tanh_c[i]);
@@ -262,7 +272,8 @@ void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const
 }
 
 template <class T>
-VaeLoss LstmVae<T>::forward(std::span<const T> parameters, std::span<const T> input, std::span<const T> noise, double beta) {
+VaeLoss LstmVae<T>::forward(std::span<const T> parameters, std::span<const T> input, std::span<const T> noise,
+                            double beta) {
   const int64_t b = batch_, latent = shape_.latent * b, step = shape_.inputs * b;
   input_.assign(input.begin(), input.end());
   noise_.assign(noise.begin(), noise.end());
@@ -273,18 +284,23 @@ VaeLoss LstmVae<T>::forward(std::span<const T> parameters, std::span<const T> in
   linear(parameters, tensors_[kVarianceWeight], last, raw_log_variance_.data());
   for (int64_t i = 0; i < latent; ++i) {
     const auto at = static_cast<size_t>(i);
-    log_variance_[at] = std::clamp(raw_log_variance_[at], static_cast<T>(kLeastLogVariance), static_cast<T>(kMostLogVariance));
+    log_variance_[at] = std::clamp(raw_log_variance_[at], static_cast<T>(kLeastLogVariance),
+                                   static_cast<T>(kMostLogVariance));
     z_[at] = mean_[at] + exponential(log_variance_[at] / 2) * noise_[at];
   }
   run(decoder_, parameters, z_.data(), 0);
   for (int64_t t = 0; t < shape_.window; ++t)
-    linear(parameters, tensors_[kOutWeight], decoder_.states.data() + t * shape_.hidden * b, output_.data() + t * step);
+    linear(parameters, tensors_[kOutWeight], decoder_.states.data() + t * shape_.hidden * b,
+           output_.data() + t * step);
 
   double squares = 0, kl = 0;
-  for (size_t i = 0; i < output_.size(); ++i) squares += static_cast<double>((output_[i] - input_[i]) * (output_[i] - input_[i]));
+  for (size_t i = 0; i < output_.size(); ++i)
+    squares += static_cast<double>((output_[i] - input_[i]) * (output_[i] - input_[i]));
   for (size_t i = 0; i < mean_.size(); ++i)
-    kl -= 0.5 * static_cast<double>(1 + log_variance_[i] - mean_[i] * mean_[i] - exponential(log_variance_[i]));
-  VaeLoss loss{.reconstruction = squares / static_cast<double>(output_.size()), .kl = kl / static_cast<double>(b)};
+    kl -=
+        0.5 * static_cast<double>(1 + log_variance_[i] - mean_[i] * mean_[i] - exponential(log_variance_[i]));
+  VaeLoss loss{.reconstruction = squares / static_cast<double>(output_.size()),
+               .kl = kl / static_cast<double>(b)};
   loss.total = loss.reconstruction + beta * loss.kl;
   return loss;
 }
@@ -293,12 +309,13 @@ template <class T>
 void LstmVae<T>::backward(std::span<const T> parameters, std::span<T> gradient) {
   const int64_t b = batch_, h = shape_.hidden, step = shape_.inputs * b;
   std::fill(gradient.begin(), gradient.end(), static_cast<T>(0));
-  std::vector<T> d_output(output_.size()), d_states(static_cast<size_t>(shape_.window * h * b), 0), d_z(z_.size(), 0);
+  std::vector<T> d_output(output_.size()), d_states(static_cast<size_t>(shape_.window * h * b), 0),
+      d_z(z_.size(), 0);
   const T scale = static_cast<T>(2.0 / static_cast<double>(output_.size()));
   for (size_t i = 0; i < output_.size(); ++i) d_output[i] = scale * (output_[i] - input_[i]);
   for (int64_t t = 0; t < shape_.window; ++t) {
-    linear_back(parameters, tensors_[kOutWeight], decoder_.states.data() + t * h * b, d_output.data() + t * step, gradient,
-                d_states.data() + t * h * b);
+    linear_back(parameters, tensors_[kOutWeight], decoder_.states.data() + t * h * b,
+                d_output.data() + t * step, gradient, d_states.data() + t * h * b);
   }
   run_back(decoder_, parameters, z_.data(), 0, d_states, gradient, d_z.data());
 
@@ -312,8 +329,10 @@ void LstmVae<T>::backward(std::span<const T> parameters, std::span<T> gradient) 
   }
   d_states.assign(static_cast<size_t>(shape_.window * h * b), 0);
   const int64_t last = (shape_.window - 1) * h * b;
-  linear_back(parameters, tensors_[kMeanWeight], encoder_.states.data() + last, d_mean.data(), gradient, d_states.data() + last);
-  linear_back(parameters, tensors_[kVarianceWeight], encoder_.states.data() + last, d_variance.data(), gradient, d_states.data() + last);
+  linear_back(parameters, tensors_[kMeanWeight], encoder_.states.data() + last, d_mean.data(), gradient,
+              d_states.data() + last);
+  linear_back(parameters, tensors_[kVarianceWeight], encoder_.states.data() + last, d_variance.data(),
+              gradient, d_states.data() + last);
   run_back(encoder_, parameters, input_.data(), step, d_states, gradient, nullptr);
 }
 

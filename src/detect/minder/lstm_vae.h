@@ -2,9 +2,12 @@
 // samples of one machine. Forward and backward pass are written by hand, as plain loops over a batch, for
 // float (training) and double (gradient checks). detect/minder/vector_loops.h has the fast forward pass.
 //
-//   encoder: LSTM(inputs → hidden); mean, log-variance = linear of its last state (log-variance held to [−12, 4])
-//   z = mean + exp(log-variance / 2) · ε;  decoder: LSTM(latent → hidden) with z at every step; output = linear of its states
-//   loss = mean over batch and steps of (output − input)² + β · mean over batch of KL(N(mean, variance) ‖ N(0, 1))
+//   encoder: LSTM(inputs → hidden); mean, log-variance = linear of its last state (log-variance held to [−12,
+//     4])
+//   z = mean + exp(log-variance / 2) · ε;  decoder: LSTM(latent → hidden) with z at every step; output =
+//     linear of its states
+//   loss = mean over batch and steps of (output − input)² + β · mean over batch of KL(N(mean, variance) ‖
+//     N(0, 1))
 //
 // With Minder's sizes (1 input, window 8, hidden 4, latent 8) it has 421 parameters. The gates are in the
 // order input, forget, cell, output. Batches are [feature][batch]: the values of one feature are contiguous.
@@ -48,7 +51,8 @@ class LstmVae {
 
   // input [window · inputs][batch], noise [latent][batch]; `output` has the shape of input. Keeps what
   // backward needs.
-  VaeLoss forward(std::span<const T> parameters, std::span<const T> input, std::span<const T> noise, double beta);
+  VaeLoss forward(std::span<const T> parameters, std::span<const T> input, std::span<const T> noise,
+                  double beta);
   std::span<const T> output() const { return output_; }
   std::span<const T> mean() const { return mean_; }
   // For the last forward pass; overwrites `gradient`.
@@ -63,11 +67,11 @@ class LstmVae {
 
  private:
   void run(Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride);
-  void run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride, std::vector<T>& state_gradient,
-                std::span<T> gradient, T* input_gradient);
+  void run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride,
+                std::vector<T>& state_gradient, std::span<T> gradient, T* input_gradient);
   void linear(std::span<const T> parameters, const VaeTensor& weight, const T* in, T* out) const;
-  void linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in, const T* out_gradient, std::span<T> gradient,
-                   T* in_gradient) const;
+  void linear_back(std::span<const T> parameters, const VaeTensor& weight, const T* in, const T* out_gradient,
+                   std::span<T> gradient, T* in_gradient) const;
 
   VaeShape shape_;
   int64_t batch_;

@@ -20,11 +20,12 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 2;  // 1: scores were shares of √(n − 1) of however many machines there were
-constexpr JsonRules kRules{
-    .code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
+constexpr JsonRules kRules{.code = ExitCode::kCheckpoint,
+                           .what = "malformed models of detect",
+                           .hint = "train them again: detect train DIR… --out FILE"};
 
-// For the means of windows, one pair for all metrics: docs/guides/detect.md says on which cases they were chosen,
-// and what they find.
+// For the means of windows, one pair for all metrics: docs/guides/detect.md says on which cases they were
+// chosen, and what they find.
 constexpr double kMeanShare = 0.7, kMeanDistance = 0.05;
 
 std::string metric_name(size_t metric) { return std::string(metrics()[metric].name); }
@@ -70,12 +71,16 @@ TrainedVae vae_in(const JsonView& json) {
                .hidden = json.at("hidden").integer(1, 256),
                .latent = json.at("latent").integer(1, 256)};
   json.require(vae.shape.inputs == static_cast<int64_t>(vae.metrics.size()), "an input a metric");
-  vae.error = json.at("error").number(), vae.kl = json.at("kl").number(), vae.retained = json.at("retained").number();
+  vae.error = json.at("error").number(), vae.kl = json.at("kl").number(),
+  vae.retained = json.at("retained").number();
   return vae;
 }
 
 ordered_json json_of(const MahalanobisModel& model) {
-  return {{"moments", model.shape.moments}, {"window", model.shape.window}, {"axes", model.shape.axes}, {"inputs", model.shape.inputs}};
+  return {{"moments", model.shape.moments},
+          {"window", model.shape.window},
+          {"axes", model.shape.axes},
+          {"inputs", model.shape.inputs}};
 }
 
 MahalanobisModel mahalanobis_in(const JsonView& json) {
@@ -120,7 +125,8 @@ std::vector<Slot> slots_of(Models& models) {
   };
   for (TrainedVae& vae : models.vaes) add_vae(metric_name(vae.metrics.front()), vae);
   add_vae("joint", models.joint);
-  for (size_t i = 0; i < models.mahalanobis.size(); ++i) add_mahalanobis(metric_name(models.metrics[i]), models.mahalanobis[i]);
+  for (size_t i = 0; i < models.mahalanobis.size(); ++i)
+    add_mahalanobis(metric_name(models.metrics[i]), models.mahalanobis[i]);
   add_mahalanobis("joint", models.mahalanobis_joint);
   return slots;
 }
@@ -129,7 +135,8 @@ std::string header_of(const Models& models) {
   ordered_json json = {{"version", kVersion}, {"metrics", names_of(models.metrics)}};
   for (const size_t metric : models.metrics) {
     const Limits& limits = models.limits[metric];
-    json["limits"][metric_name(metric)] = {{"low", limits.low}, {"high", limits.high}, {"unit", metrics()[metric].unit}};
+    json["limits"][metric_name(metric)] = {
+        {"low", limits.low}, {"high", limits.high}, {"unit", metrics()[metric].unit}};
   }
   json["vaes"] = ordered_json::array();
   for (const TrainedVae& vae : models.vaes) json["vaes"].push_back(json_of(vae));
@@ -138,7 +145,8 @@ std::string header_of(const Models& models) {
   for (const MahalanobisModel& model : models.mahalanobis) json["mahalanobis"].push_back(json_of(model));
   json["mahalanobis_joint"] = json_of(models.mahalanobis_joint);
   for (const auto& [variant, list] : models.thresholds) {
-    for (const Threshold& each : list) json["thresholds"][variant].push_back({{"share", each.share}, {"distance", each.distance}});
+    for (const Threshold& each : list)
+      json["thresholds"][variant].push_back({{"share", each.share}, {"distance", each.distance}});
   }
   json["priority"] = names_of(models.priority);
   json["in_tree"] = models.in_tree;
@@ -161,7 +169,8 @@ Models described(const JsonView& json) {
   json.at("mahalanobis").require(json.at("mahalanobis").array_size() == count, "a model a metric");
   for (size_t i = 0; i < count; ++i) {
     models.vaes.push_back(vae_in(json.at("vaes").at(i)));
-    json.at("vaes").at(i).require(models.vaes.back().metrics == std::vector{models.metrics[i]}, metric_name(models.metrics[i]));
+    json.at("vaes").at(i).require(models.vaes.back().metrics == std::vector{models.metrics[i]},
+                                  metric_name(models.metrics[i]));
     models.mahalanobis.push_back(mahalanobis_in(json.at("mahalanobis").at(i)));
   }
   models.joint = vae_in(json.at("joint"));
@@ -171,9 +180,11 @@ Models described(const JsonView& json) {
     if (!json.has("thresholds") || !json.at("thresholds").has(name)) continue;
     const JsonView list = json.at("thresholds").at(name);
     for (size_t i = 0; i < list.array_size(); ++i) {
-      models.thresholds[name].push_back({list.at(i).at("share").number(), list.at(i).at("distance").number()});
+      models.thresholds[name].push_back(
+          {list.at(i).at("share").number(), list.at(i).at("distance").number()});
     }
-    const bool together = variant == Variant::kCon || variant == Variant::kInt || variant == Variant::kMdJoint;
+    const bool together =
+        variant == Variant::kCon || variant == Variant::kInt || variant == Variant::kMdJoint;
     list.require(list.array_size() == (together ? 1 : count), "a threshold a channel");
   }
   models.priority = metrics_in(json.at("priority"));
@@ -207,8 +218,10 @@ std::vector<std::string> variant_names() {
 
 std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>& order) const {
   std::vector<Channel> list;
-  if (variant == Variant::kInt) return {{"int", joint.metrics, std::make_shared<VaeEmbedding>(joint.shape, joint.parameters)}};
-  if (variant == Variant::kMdJoint) return {{"md-joint", metrics, std::make_shared<MahalanobisEmbedding>(mahalanobis_joint)}};
+  if (variant == Variant::kInt)
+    return {{"int", joint.metrics, std::make_shared<VaeEmbedding>(joint.shape, joint.parameters)}};
+  if (variant == Variant::kMdJoint)
+    return {{"md-joint", metrics, std::make_shared<MahalanobisEmbedding>(mahalanobis_joint)}};
   std::vector<std::shared_ptr<const Embedding>> parts;
   for (const size_t metric : order) {
     const auto found = std::find(metrics.begin(), metrics.end(), metric);
@@ -231,9 +244,13 @@ std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>
       embedding = std::make_shared<VaeEmbedding>(vaes[at].shape, vaes[at].parameters);
     parts.push_back(embedding);
     if (variant != Variant::kCon)
-      list.push_back({metric_name(metric), {metric}, embedding, variant == Variant::kRobustZ ? Apart::kRobustZ : Apart::kDistanceSums});
+      list.push_back({metric_name(metric),
+                      {metric},
+                      embedding,
+                      variant == Variant::kRobustZ ? Apart::kRobustZ : Apart::kDistanceSums});
   }
-  if (variant == Variant::kCon) list.push_back({"con", order, std::make_shared<ConcatenatedEmbedding>(parts)});
+  if (variant == Variant::kCon)
+    list.push_back({"con", order, std::make_shared<ConcatenatedEmbedding>(parts)});
   return list;
 }
 
@@ -253,7 +270,8 @@ Models untrained_models() {
     models.priority.push_back(metric);
     models.vaes.push_back({.metrics = {metric}, .shape = {}, .parameters = {}});
   }
-  models.thresholds[std::string(name_of(Variant::kMean))] = {{.share = kMeanShare, .distance = kMeanDistance}};
+  models.thresholds[std::string(name_of(Variant::kMean))] = {
+      {.share = kMeanShare, .distance = kMeanDistance}};
   return models;
 }
 
@@ -298,7 +316,8 @@ Models load_models(const std::filesystem::path& path) {
     const std::vector<std::byte> bytes = fits ? file.read(slot.name) : std::vector<std::byte>();
     if (fits) std::memcpy(slot.values->data() + slot.offset, bytes.data(), bytes.size());
     const std::span<const float> values(slot.values->data() + slot.offset, bytes.size() / sizeof(float));
-    const bool finite = std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    const bool finite =
+        std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
     if (fits && finite) continue;
     throw Error({.code = ExitCode::kCheckpoint,
                  .what = "a tensor of the models cannot be used",

@@ -44,8 +44,10 @@ struct Models {
   std::vector<MahalanobisModel> mahalanobis;  // in the order of `metrics`
   MahalanobisModel mahalanobis_joint;
   std::map<std::string, std::vector<Threshold>> thresholds;  // by variant, one threshold per channel
-  std::vector<size_t> priority;                              // all metrics, first those that the decision tree uses
-  size_t in_tree = 0;                                        // how many of them it uses; 0: there were no labelled cases
+  // all metrics, first those that the decision tree uses
+  std::vector<size_t> priority;
+  // how many of them it uses; 0: there were no labelled cases
+  size_t in_tree = 0;
 
   // The channels in the order of `order`, for those of `metrics` only.
   std::vector<Channel> channels(Variant variant, const std::vector<size_t>& order) const;

@@ -18,7 +18,8 @@ using observe::Point;
 constexpr size_t kBuckets = 260;     // of the horizontal axis
 constexpr int64_t kShownPeers = 24;  // drawn in the background; the median is over all peers
 constexpr std::string_view kPageStyle =
-    "<style>.line.suspect{color:var(--bad);stroke-width:2.1}.line.peers{color:var(--save)}.line.rest{color:var(--train)}"
+    "<style>.line.suspect{color:var(--bad);stroke-width:2.1}.line.peers{color:var(--save)}.line.rest{color:"
+    "var(--train)}"
     ".key.suspect i{color:var(--bad)}.key.rest i{color:var(--train)}</style>";
 
 std::vector<Point> line_of(const Pull& pull, size_t metric_at, int64_t machine, const Limits& limits) {
@@ -30,7 +31,8 @@ std::vector<Point> line_of(const Pull& pull, size_t metric_at, int64_t machine, 
   return points;
 }
 
-std::vector<Point> median_of_others(const Pull& pull, size_t metric_at, int64_t suspect, const Limits& limits) {
+std::vector<Point> median_of_others(const Pull& pull, size_t metric_at, int64_t suspect,
+                                    const Limits& limits) {
   std::vector<Point> points;
   std::vector<float> others;
   for (int64_t s = 0; s < pull.seconds; ++s) {
@@ -43,12 +45,14 @@ std::vector<Point> median_of_others(const Pull& pull, size_t metric_at, int64_t 
     if (others.empty()) continue;
     const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
     std::nth_element(others.begin(), middle, others.end());
-    points.push_back({static_cast<double>(s), limits.low + static_cast<double>(*middle) * (limits.high - limits.low)});
+    points.push_back(
+        {static_cast<double>(s), limits.low + static_cast<double>(*middle) * (limits.high - limits.low)});
   }
   return points;
 }
 
-observe::Chart chart_of(const Pull& pull, size_t metric_at, int64_t suspect, const Limits& limits, const std::vector<Alert>& alerts) {
+observe::Chart chart_of(const Pull& pull, size_t metric_at, int64_t suspect, const Limits& limits,
+                        const std::vector<Alert>& alerts) {
   const Metric& metric = metrics()[pull.metrics[metric_at]];
   observe::Chart chart{.id = std::string(metric.name),
                        .title = std::string(metric.name),
@@ -73,9 +77,11 @@ observe::Chart chart_of(const Pull& pull, size_t metric_at, int64_t suspect, con
     if (i != suspect) add("", "peers", line_of(pull, metric_at, i, limits), true);
   }
   add("median of the others", "rest", median_of_others(pull, metric_at, suspect, limits), false);
-  add(pull.machines[static_cast<size_t>(suspect)], "suspect", line_of(pull, metric_at, suspect, limits), false);
+  add(pull.machines[static_cast<size_t>(suspect)], "suspect", line_of(pull, metric_at, suspect, limits),
+      false);
   const double margin = std::max(0.04 * (high - low), 0.005 * (limits.high - limits.low));
-  chart.y_low = std::max(limits.low, low - margin), chart.y_high = std::min(limits.high * 1.02, high + margin);
+  chart.y_low = std::max(limits.low, low - margin),
+  chart.y_high = std::min(limits.high * 1.02, high + margin);
   for (const Alert& alert : alerts) {
     if (alert.metric == metric.name || alert.metric == kNoData)
       chart.marks.push_back({.x = alert.first_s - pull.first_s,
@@ -92,9 +98,12 @@ std::string alerts_text(const std::vector<Alert>& alerts) {
   for (const Alert& alert : alerts) {
     html +=
         alert.metric == kNoData
-            ? fmt::format("<p class=\"note\">It has sent nothing since second {:.0f}, while the others went on.</p>", alert.first_s)
+            ? fmt::format(
+                  "<p class=\"note\">It has sent nothing since second {:.0f}, while the others went on.</p>",
+                  alert.first_s)
             : fmt::format(
-                  "<p class=\"note\">Furthest from its peers in <b>{}</b> from second {:.0f} on, told at second {:.0f}; score {:.2f} of at most 1.</p>",
+                  "<p class=\"note\">Furthest from its peers in <b>{}</b> from second {:.0f} on, told at "
+                  "second {:.0f}; score {:.2f} of at most 1.</p>",
                   html_escaped(alert.metric), alert.first_s, alert.raised_s, alert.score);
   }
   return html;
@@ -102,28 +111,34 @@ std::string alerts_text(const std::vector<Alert>& alerts) {
 
 }  // namespace
 
-std::string suspect_page(const Pull& pull, const RunReport& report, const std::string& suspect, const Models& models,
-                         const std::string& title) {
+std::string suspect_page(const Pull& pull, const RunReport& report, const std::string& suspect,
+                         const Models& models, const std::string& title) {
   const auto at = std::find(pull.machines.begin(), pull.machines.end(), suspect) - pull.machines.begin();
   std::vector<Alert> own;
   std::copy_if(report.alerts.begin(), report.alerts.end(), std::back_inserter(own),
                [&](const Alert& alert) { return alert.machine == suspect; });
   std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>"
-      "<style>{}</style>{}</head><body>\n<header><div class=\"kicker\">faulty machine</div><h1>{}</h1><p><span class=\"status {}\">{}</span>{}, {}, "
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{}</title>"
+      "<style>{}</style>{}</head><body>\n<header><div class=\"kicker\">faulty "
+      "machine</div><h1>{}</h1><p><span class=\"status {}\">{}</span>{}, {}, "
       "from second {:.0f} on <span id=\"step\"></span></p></header>\n",
-      html_escaped(suspect), observe::kReportStyle, kPageStyle, html_escaped(suspect), own.empty() ? "good" : "bad",
-      own.empty() ? "no alert" : "alert", html_escaped(title), counted(pull.count(), "machine"), pull.first_s);
+      html_escaped(suspect), observe::kReportStyle, kPageStyle, html_escaped(suspect),
+      own.empty() ? "good" : "bad", own.empty() ? "no alert" : "alert", html_escaped(title),
+      counted(pull.count(), "machine"), pull.first_s);
   html += alerts_text(own) + "<div class=\"charts\">\n";
-  for (size_t m = 0; m < pull.metrics.size(); ++m) html += chart_of(pull, m, at, models.limits[pull.metrics[m]], own).html();
+  for (size_t m = 0; m < pull.metrics.size(); ++m)
+    html += chart_of(pull, m, at, models.limits[pull.metrics[m]], own).html();
   html += "</div>\n";
   if (!report.not_judged.empty()) {
     html += "<section><h2>What could not be judged</h2>";
-    for (const std::string& sentence : report.not_judged) html += "<p class=\"note\">" + html_escaped(sentence) + "</p>";
+    for (const std::string& sentence : report.not_judged)
+      html += "<p class=\"note\">" + html_escaped(sentence) + "</p>";
     html += "</section>\n";
   }
   html += fmt::format(
-      "<footer>Grey: up to {} of the other machines. Horizontal: seconds since second {:.0f}. The page says which machine differs, not why.</footer>",
+      "<footer>Grey: up to {} of the other machines. Horizontal: seconds since second {:.0f}. The page says "
+      "which machine differs, not why.</footer>",
       kShownPeers, pull.first_s);
   return html + fmt::format("<script>{}</script>\n</body></html>\n", observe::kReportScript);
 }

@@ -10,7 +10,7 @@
 namespace longhaul::detect {
 
 // suspect: a machine of the pull; its alerts are listed above the charts. `title`: name of the examined data.
-std::string suspect_page(const Pull& pull, const RunReport& report, const std::string& suspect, const Models& models,
-                         const std::string& title);
+std::string suspect_page(const Pull& pull, const RunReport& report, const std::string& suspect,
+                         const Models& models, const std::string& title);
 
 }  // namespace longhaul::detect

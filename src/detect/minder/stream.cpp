@@ -13,8 +13,8 @@ constexpr int64_t kCarried = 8;  // seconds for which a sample replaces missing 
 
 }  // namespace
 
-Stream::Stream(const Models& models, const DetectOptions& options, std::vector<std::string> machines, std::vector<size_t> given,
-               std::vector<int32_t> class_of, std::vector<std::string> classes)
+Stream::Stream(const Models& models, const DetectOptions& options, std::vector<std::string> machines,
+               std::vector<size_t> given, std::vector<int32_t> class_of, std::vector<std::string> classes)
     : options_(options),
       machines_(std::move(machines)),
       classes_(std::move(classes)),
@@ -48,7 +48,8 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
       const Rule rule = rule_of(models.threshold(options.variant, channels_[c]), options);
       const auto size = static_cast<int64_t>(members.size());
       std::optional<Continuity> alone;
-      if (needs_agreement(options, size, channels_.size(), rule)) alone.emplace(alone_rule(rule), followed, static_cast<int64_t>(count));
+      if (needs_agreement(options, size, channels_.size(), rule))
+        alone.emplace(alone_rule(rule), followed, static_cast<int64_t>(count));
       watches_.push_back({WindowScorer(channels_[c], options.distance, followed, size),
                           Continuity(rule, followed, static_cast<int64_t>(count)),
                           std::move(alone),
@@ -62,10 +63,11 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
     }
   }
   if (watches_.empty()) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "nothing can be watched",
-                 .expected = "four machines of one class, and one of the metrics that there are models of",
-                 .found = std::to_string(count) + " machines, " + std::to_string(metrics_.size()) + " metrics"});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "nothing can be watched",
+         .expected = "four machines of one class, and one of the metrics that there are models of",
+         .found = std::to_string(count) + " machines, " + std::to_string(metrics_.size()) + " metrics"});
   }
 }
 
@@ -89,7 +91,9 @@ std::vector<Alert> Stream::silent(double time_s) {
   const auto reporting = std::count(shortest.begin(), shortest.end(), 0);
   for (size_t i = 0; i < count; ++i) {
     if (shortest[i] == 0) told_silent_[i] = false;
-    if (static_cast<double>(shortest[i]) < options_.silent_s || told_silent_[i] || 2 * reporting <= static_cast<int64_t>(count)) continue;
+    if (static_cast<double>(shortest[i]) < options_.silent_s || told_silent_[i] ||
+        2 * reporting <= static_cast<int64_t>(count))
+      continue;
     told_silent_[i] = true;
     alerts.push_back({.machine = machines_[i],
                       .metric = kNoData,
@@ -133,13 +137,15 @@ std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   for (Watch& watch : watches_) {
     for (const Alarm& alarm : alarms_of_second(watch)) {
       // The first second of the first window, if it is not too old to be in the ring.
-      const int64_t seconds_ago = second_ - 1 - alarm.first, remembered = static_cast<int64_t>(times_.size()) - 1;
-      alerts.push_back({.machine = machines_[static_cast<size_t>(alarm.machine)],
-                        .metric = channels_[watch.channel].name,
-                        .peers = classes_[static_cast<size_t>(watch.peers)],
-                        .first_s = times_[static_cast<size_t>(remembered - std::min(remembered, seconds_ago))],
-                        .raised_s = time_s,
-                        .score = alarm.score});
+      const int64_t seconds_ago = second_ - 1 - alarm.first,
+                    remembered = static_cast<int64_t>(times_.size()) - 1;
+      alerts.push_back(
+          {.machine = machines_[static_cast<size_t>(alarm.machine)],
+           .metric = channels_[watch.channel].name,
+           .peers = classes_[static_cast<size_t>(watch.peers)],
+           .first_s = times_[static_cast<size_t>(remembered - std::min(remembered, seconds_ago))],
+           .raised_s = time_s,
+           .score = alarm.score});
     }
   }
   return alerts;

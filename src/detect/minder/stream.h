@@ -15,8 +15,9 @@ namespace longhaul::detect {
 class Stream {
  public:
   // Machines and classes are as in a Pull; `metrics` are those of the samples that are given, in that order.
-  Stream(const Models& models, const DetectOptions& options, std::vector<std::string> machines, std::vector<size_t> metrics,
-         std::vector<int32_t> class_of = {}, std::vector<std::string> classes = {"all"});
+  Stream(const Models& models, const DetectOptions& options, std::vector<std::string> machines,
+         std::vector<size_t> metrics, std::vector<int32_t> class_of = {},
+         std::vector<std::string> classes = {"all"});
 
   // values: [metric][machine] in [0, 1], NaN where a sample is missing (then the last one is used for up to
   // eight seconds). Returns the alerts that this second raises.
@@ -30,7 +31,8 @@ class Stream {
     Continuity continuity;
     // For runs of twice the length, where an alarm needs that or another metric.
     std::optional<Continuity> alone;
-    std::map<int32_t, int64_t> told;        // the first window of a machine's run to which another metric agreed
+    // the first window of a machine's run to which another metric agreed
+    std::map<int32_t, int64_t> told;
     std::vector<Alarm> found, found_alone;  // those of this second
     Rule rule;
     size_t channel;

@@ -16,18 +16,22 @@ struct Moments {
 };
 
 Moments moments_of(double sum, double square, int64_t count) {
-  const double mean = sum / static_cast<double>(count), variance = std::max(0.0, square / static_cast<double>(count) - mean * mean);
+  const double mean = sum / static_cast<double>(count),
+               variance = std::max(0.0, square / static_cast<double>(count) - mean * mean);
   return {mean, std::sqrt(variance)};
 }
 
 // noise: σ²/D², for one machine at D from others with deviation σ.
 double share_of_noise(double noise, int64_t machines) {
-  const double largest = std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
+  const double largest =
+      std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
   return 1 / std::sqrt(1 + static_cast<double>(kReferenceMachines - 1) * noise * largest);
 }
 
 // As many as leave enough others.
-int64_t candidates_among(int64_t machines, int64_t followed) { return std::min<int64_t>(followed, machines - kFewestPeers + 1); }
+int64_t candidates_among(int64_t machines, int64_t followed) {
+  return std::min<int64_t>(followed, machines - kFewestPeers + 1);
+}
 
 float middle_of(std::vector<float> values) {
   const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -56,7 +60,8 @@ WindowScorer::WindowScorer(const Channel& channel, Distance distance, int follow
   apart_.resize(static_cast<size_t>(followed * stride));
 }
 
-int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const int32_t> members, Candidate* into) {
+int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const int32_t> members,
+                            Candidate* into) {
   std::fill(into, into + followed_, Candidate{});
   present_.clear();
   for (const int32_t machine : members) {
@@ -105,13 +110,17 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
   order_.resize(static_cast<size_t>(count));
   std::iota(order_.begin(), order_.end(), 0);
   const int64_t most = candidates_among(count, followed_);
-  const auto further = [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; };
+  const auto further = [&](int32_t a, int32_t b) {
+    return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)];
+  };
   std::partial_sort(order_.begin(), order_.begin() + most, order_.end(), further);
-  for (int64_t f = 0; f < most; ++f) distances_from(order_[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
+  for (int64_t f = 0; f < most; ++f)
+    distances_from(order_[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
   // Sums without the candidates; then each candidate's own distances are added in turn.
   rest_.assign(sums_.begin(), sums_.begin() + count);
   for (int64_t f = 0; f < most; ++f) {
-    for (int64_t j = 0; j < count; ++j) rest_[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
+    for (int64_t j = 0; j < count; ++j)
+      rest_[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
   }
   const int64_t outside = count - most, compared = outside + 1;
   std::vector<float> middle(static_cast<size_t>(outside));
@@ -130,7 +139,8 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
     Moments moments = moments_of(sum, square, compared);
     // So that rounding errors of equal sums do not look like scores.
     moments.deviation += 1e-9 + 1e-5 * std::abs(origin);
-    const double share = share_among_reference(-moments.mean / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
+    const double share = share_among_reference(
+        -moments.mean / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
     if (share < static_cast<double>(kLeastShare)) continue;
     const auto half = middle.begin() + outside / 2;
     std::nth_element(middle.begin(), half, middle.end());
@@ -147,12 +157,14 @@ void WindowScorer::robust_candidates(int64_t count, Candidate* into) {
   order_.resize(static_cast<size_t>(count));
   std::iota(order_.begin(), order_.end(), 0);
   const int64_t most = candidates_among(count, followed_);
-  std::partial_sort(order_.begin(), order_.begin() + most, order_.end(),
-                    [&](int32_t a, int32_t b) { return offsets[static_cast<size_t>(a)] > offsets[static_cast<size_t>(b)]; });
+  std::partial_sort(order_.begin(), order_.begin() + most, order_.end(), [&](int32_t a, int32_t b) {
+    return offsets[static_cast<size_t>(a)] > offsets[static_cast<size_t>(b)];
+  });
   for (int64_t f = 0; f < most; ++f, ++into) {
     const auto own = static_cast<size_t>(order_[static_cast<size_t>(f)]);
     const double share = share_of_deviations(static_cast<double>(offsets[own]) / deviation, count);
-    if (share >= static_cast<double>(kLeastShare)) *into = {present_[own], static_cast<float>(share), offsets[own]};
+    if (share >= static_cast<double>(kLeastShare))
+      *into = {present_[own], static_cast<float>(share), offsets[own]};
   }
 }
 
@@ -167,13 +179,15 @@ std::vector<size_t> places_in(const Pull& pull, const Channel& channel) {
 }
 
 Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int followed) {
-  Trace trace{.channel = channel_at, .peers = peers, .window = channel.embedding->window(), .followed = followed};
+  Trace trace{
+      .channel = channel_at, .peers = peers, .window = channel.embedding->window(), .followed = followed};
   trace.windows = std::max<int64_t>(0, pull.seconds - trace.window + 1);
   trace.best.resize(static_cast<size_t>(trace.windows * followed));
   return trace;
 }
 
-void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance, std::span<const int64_t> windows) {
+void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance,
+                   std::span<const int64_t> windows) {
   const std::vector<size_t> places = places_in(pull, channel);
   LONGHAUL_ASSERT(!places.empty(), "channel {}", channel.name);
   std::vector<int32_t> members;
@@ -190,7 +204,8 @@ void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Dista
       for (int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i) {
         const int64_t w = windows[static_cast<size_t>(i)];
         for (int64_t t = 0; t < trace.window; ++t) {
-          for (size_t q = 0; q < places.size(); ++q) rows[static_cast<size_t>(t) * places.size() + q] = pull.row(places[q], w + t);
+          for (size_t q = 0; q < places.size(); ++q)
+            rows[static_cast<size_t>(t) * places.size() + q] = pull.row(places[q], w + t);
         }
         if (scorer.score(rows, members, trace.best.data() + w * trace.followed) < kFewestPeers) ++too_few;
       }
@@ -200,7 +215,8 @@ void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Dista
   trace.scored += count;
 }
 
-Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed) {
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance,
+               int followed) {
   Trace trace = empty_trace(pull, channel, channel_at, peers, followed);
   std::vector<int64_t> all(static_cast<size_t>(trace.windows));
   std::iota(all.begin(), all.end(), 0);

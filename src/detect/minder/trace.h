@@ -79,12 +79,14 @@ struct Trace {
 };
 
 // `channel_at` is stored in the trace. It never fails; a pull shorter than a window has no windows.
-Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed);
+Trace trace_of(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance,
+               int followed);
 
 // A trace without a scored window: no machine is a candidate in any of them.
 Trace empty_trace(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, int followed);
 // Scores some of its windows, in any order; `too_few` counts those only.
-void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance, std::span<const int64_t> windows);
+void score_windows(Trace& trace, const Pull& pull, const Channel& channel, Distance distance,
+                   std::span<const int64_t> windows);
 
 // The place of each metric of a channel in a pull; empty when one is missing.
 std::vector<size_t> places_in(const Pull& pull, const Channel& channel);

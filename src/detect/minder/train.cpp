@@ -21,7 +21,8 @@ bool has_metric(const Pull& pull, size_t metric) {
 std::string metrics_there(std::span<const Pull> pulls) {
   std::string names;
   for (size_t metric = 0; metric < kMetrics; ++metric) {
-    if (!pulls.empty() && std::all_of(pulls.begin(), pulls.end(), [&](const Pull& pull) { return has_metric(pull, metric); }))
+    if (!pulls.empty() &&
+        std::all_of(pulls.begin(), pulls.end(), [&](const Pull& pull) { return has_metric(pull, metric); }))
       names += (names.empty() ? "--metrics " : ",") + std::string(metrics()[metric].name);
   }
   return names;
@@ -39,18 +40,20 @@ std::string what_is_missing(std::span<const Pull> pulls, const std::vector<size_
 // Draws windows without missing samples. Draw number i is a function of the seed only.
 class WindowSource {
  public:
-  WindowSource(std::span<const Pull> pulls, const std::vector<size_t>& wanted, int64_t window, const RandomStream& stream)
+  WindowSource(std::span<const Pull> pulls, const std::vector<size_t>& wanted, int64_t window,
+               const RandomStream& stream)
       : wanted_(wanted), window_(window), stream_(stream) {
     for (const Pull& pull : pulls) {
       std::vector<size_t> places = places_in(pull, {.name = "", .metrics = wanted});
       if (!places.empty() && pull.seconds >= window) usable_.push_back({&pull, std::move(places)});
     }
     if (usable_.empty()) {
-      throw Error({.code = ExitCode::kData,
-                   .what = wanted.size() == 1 ? "no training data has a metric" : "no training data has all metrics",
-                   .expected = fmt::format("{} seconds of {}", window, wanted.size() == 1 ? "it" : "them"),
-                   .found = what_is_missing(pulls, wanted),
-                   .hint = metrics_there(pulls)});
+      throw Error(
+          {.code = ExitCode::kData,
+           .what = wanted.size() == 1 ? "no training data has a metric" : "no training data has all metrics",
+           .expected = fmt::format("{} seconds of {}", window, wanted.size() == 1 ? "it" : "them"),
+           .found = what_is_missing(pulls, wanted),
+           .hint = metrics_there(pulls)});
     }
   }
 
@@ -58,7 +61,9 @@ class WindowSource {
   void draw(uint64_t first, int64_t batch, std::span<float> rows) const {
     const auto inputs = static_cast<int64_t>(wanted_.size());
     for (int64_t b = 0; b < batch; ++b) {
-      for (uint64_t attempt = 0; !try_one(4 * (64 * (first + static_cast<uint64_t>(b)) + attempt), b, batch, inputs, rows); ++attempt) {
+      for (uint64_t attempt = 0;
+           !try_one(4 * (64 * (first + static_cast<uint64_t>(b)) + attempt), b, batch, inputs, rows);
+           ++attempt) {
         if (attempt < 63) continue;
         throw Error({.code = ExitCode::kData,
                      .what = "the training data of a metric is mostly missing",
@@ -76,8 +81,10 @@ class WindowSource {
   };
   bool try_one(uint64_t at, int64_t b, int64_t batch, int64_t inputs, std::span<float> rows) const {
     const Usable& from = usable_[stream_.below(at, usable_.size())];
-    const auto machine = static_cast<int64_t>(stream_.below(at + 1, static_cast<uint64_t>(from.pull->count())));
-    const auto second = static_cast<int64_t>(stream_.below(at + 2, static_cast<uint64_t>(from.pull->seconds - window_ + 1)));
+    const auto machine =
+        static_cast<int64_t>(stream_.below(at + 1, static_cast<uint64_t>(from.pull->count())));
+    const auto second =
+        static_cast<int64_t>(stream_.below(at + 2, static_cast<uint64_t>(from.pull->seconds - window_ + 1)));
     for (int64_t t = 0; t < window_; ++t) {
       for (int64_t q = 0; q < inputs; ++q) {
         const float value = from.pull->row(from.places[static_cast<size_t>(q)], second + t)[machine];
@@ -104,7 +111,8 @@ class Adam {
       const auto g = static_cast<double>(gradient[i]);
       first_[i] = 0.9 * first_[i] + 0.1 * g;
       second_[i] = 0.999 * second_[i] + 0.001 * g * g;
-      parameters[i] -= static_cast<float>(rate * (first_[i] / correct_first) / (std::sqrt(second_[i] / correct_second) + 1e-8));
+      parameters[i] -= static_cast<float>(rate * (first_[i] / correct_first) /
+                                          (std::sqrt(second_[i] / correct_second) + 1e-8));
     }
   }
 
@@ -116,7 +124,8 @@ class Adam {
 double variance_of(std::span<const float> values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   double square = 0;
-  for (const float value : values) square += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+  for (const float value : values)
+    square += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
   return square / static_cast<double>(values.size());
 }
 
@@ -134,8 +143,8 @@ void measure(TrainedVae& vae, const WindowSource& windows, uint64_t first) {
 
 }  // namespace
 
-TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& wanted, const TrainOptions& options,
-                     const std::function<void()>& step_done) {
+TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& wanted,
+                     const TrainOptions& options, const std::function<void()>& step_done) {
   TrainedVae vae{.metrics = wanted, .shape = options.shape};
   vae.shape.inputs = static_cast<int64_t>(wanted.size());
   std::string name = "detect";
@@ -171,10 +180,12 @@ Models train_models(std::span<const Pull> pulls, const TrainOptions& options) {
       const auto at = static_cast<size_t>(item - 1);  // the longest first
       if (item == 0) {
         models.joint = train_vae(pulls, options.metrics, options, done);
-        models.mahalanobis_joint = fit_mahalanobis(pulls, options.metrics, options.mahalanobis_joint, options.seed);
+        models.mahalanobis_joint =
+            fit_mahalanobis(pulls, options.metrics, options.mahalanobis_joint, options.seed);
       } else {
         models.vaes[at] = train_vae(pulls, {options.metrics[at]}, options, done);
-        models.mahalanobis[at] = fit_mahalanobis(pulls, {options.metrics[at]}, options.mahalanobis, options.seed);
+        models.mahalanobis[at] =
+            fit_mahalanobis(pulls, {options.metrics[at]}, options.mahalanobis, options.seed);
       }
     });
   });

@@ -23,8 +23,8 @@ struct TrainOptions {
   MahalanobisShape mahalanobis, mahalanobis_joint = {.axes = 6};
 };
 
-TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& metrics, const TrainOptions& options,
-                     const std::function<void()>& step_done = {});
+TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& metrics,
+                     const TrainOptions& options, const std::function<void()>& step_done = {});
 
 // Trains all models, without thresholds and priority (tune.h, priority.h). Prints its progress.
 Models train_models(std::span<const Pull> pulls, const TrainOptions& options);

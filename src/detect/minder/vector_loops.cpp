@@ -14,7 +14,8 @@ namespace longhaul::detect {
 
 // The parameters as lstm_vae.h orders them. Minder's hidden 4 and latent 8, any number of inputs and steps.
 struct VaePointers {
-  const float *encoder_in, *encoder_state, *encoder_bias, *mean, *decoder_in, *decoder_state, *decoder_bias, *out;
+  const float *encoder_in, *encoder_state, *encoder_bias, *mean, *decoder_in, *decoder_state, *decoder_bias,
+      *out;
 };
 constexpr int kHidden = 4, kLatent = 8, kGates = 4 * kHidden;
 
@@ -22,7 +23,8 @@ constexpr int kHidden = 4, kLatent = 8, kGates = 4 * kHidden;
 #endif
 
 #undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS ((HWY_AVX3 - 1) | HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS \
+  ((HWY_AVX3 - 1) | HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "detect/minder/vector_loops.cpp"
 #include <hwy/foreach_target.h>
@@ -51,7 +53,8 @@ HWY_INLINE void tile(const float* x, int64_t dims, int64_t stride, int64_t i, in
   const int64_t count = kDims > 0 ? kDims : dims;
   for (int64_t k = 0; k < count; ++k) {
     const V b = hn::LoadU(d, x + k * stride + j);
-    for (int r = 0; r < kRows; ++r) into[r] = add_difference<kind>(into[r], hn::Sub(b, hn::Set(d, x[k * stride + i + r])));
+    for (int r = 0; r < kRows; ++r)
+      into[r] = add_difference<kind>(into[r], hn::Sub(b, hn::Set(d, x[k * stride + i + r])));
   }
   if constexpr (kind == Distance::kEuclidean) {
     for (int r = 0; r < kRows; ++r) into[r] = hn::Sqrt(into[r]);
@@ -60,7 +63,8 @@ HWY_INLINE void tile(const float* x, int64_t dims, int64_t stride, int64_t i, in
 
 // Each pair is computed once, and added to both machines; pairs within one vector twice, once from each side.
 template <Distance kind, int kDims, int kRows>
-HWY_INLINE void rows_sums(const float* x, int64_t dims, int64_t stride, int64_t count, int64_t i, float* sums) {
+HWY_INLINE void rows_sums(const float* x, int64_t dims, int64_t stride, int64_t count, int64_t i,
+                          float* sums) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V distances[kRows], totals[kRows];
@@ -127,8 +131,10 @@ HWY_INLINE V decay(V x) {
 HWY_INLINE void cell(V in, V forget, V candidate, V out, V& c, V& h) {
   const D d;
   const V one = hn::Set(d, 1.0f);
-  const V e_in = decay(in), e_forget = decay(forget), e_cell = decay(hn::Add(candidate, candidate)), e_out = decay(out);
-  c = hn::Add(hn::Div(c, hn::Add(one, e_forget)), hn::Div(hn::Sub(one, e_cell), hn::Mul(hn::Add(one, e_in), hn::Add(one, e_cell))));
+  const V e_in = decay(in), e_forget = decay(forget), e_cell = decay(hn::Add(candidate, candidate)),
+          e_out = decay(out);
+  c = hn::Add(hn::Div(c, hn::Add(one, e_forget)),
+              hn::Div(hn::Sub(one, e_cell), hn::Mul(hn::Add(one, e_in), hn::Add(one, e_cell))));
   const V e_c = decay(hn::Add(c, c));
   h = hn::Div(hn::Sub(one, e_c), hn::Mul(hn::Add(one, e_out), hn::Add(one, e_c)));
 }
@@ -141,14 +147,16 @@ HWY_INLINE void step(const float* state_weights, const V* base, V* c, V* h) {
     for (int g = 0; g < 4; ++g) {
       const int r = g * kHidden + k;
       gate[g] = base[r];
-      for (int q = 0; q < kHidden; ++q) gate[g] = hn::MulAdd(hn::Set(d, state_weights[r * kHidden + q]), h[q], gate[g]);
+      for (int q = 0; q < kHidden; ++q)
+        gate[g] = hn::MulAdd(hn::Set(d, state_weights[r * kHidden + q]), h[q], gate[g]);
     }
     cell(gate[0], gate[1], gate[2], gate[3], c[k], next[k]);
   }
   for (int k = 0; k < kHidden; ++k) h[k] = next[k];
 }
 
-void reconstruct_any(const VaePointers& p, int64_t inputs, int64_t window, const float* input, int64_t stride, float* output) {
+void reconstruct_any(const VaePointers& p, int64_t inputs, int64_t window, const float* input, int64_t stride,
+                     float* output) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t j = 0; j < stride; j += lanes) {
@@ -158,7 +166,8 @@ void reconstruct_any(const VaePointers& p, int64_t inputs, int64_t window, const
       for (int r = 0; r < kGates; ++r) {
         base[r] = hn::Set(d, p.encoder_bias[r] + p.encoder_bias[kGates + r]);
         for (int64_t q = 0; q < inputs; ++q) {
-          base[r] = hn::MulAdd(hn::Set(d, p.encoder_in[r * inputs + q]), hn::LoadU(d, input + (t * inputs + q) * stride + j), base[r]);
+          base[r] = hn::MulAdd(hn::Set(d, p.encoder_in[r * inputs + q]),
+                               hn::LoadU(d, input + (t * inputs + q) * stride + j), base[r]);
         }
       }
       step(p.encoder_state, base, c, h);
@@ -169,7 +178,8 @@ void reconstruct_any(const VaePointers& p, int64_t inputs, int64_t window, const
     }
     for (int r = 0; r < kGates; ++r) {
       base[r] = hn::Set(d, p.decoder_bias[r] + p.decoder_bias[kGates + r]);
-      for (int l = 0; l < kLatent; ++l) base[r] = hn::MulAdd(hn::Set(d, p.decoder_in[r * kLatent + l]), z[l], base[r]);
+      for (int l = 0; l < kLatent; ++l)
+        base[r] = hn::MulAdd(hn::Set(d, p.decoder_in[r * kLatent + l]), z[l], base[r]);
     }
     for (int k = 0; k < kHidden; ++k) h[k] = c[k] = hn::Zero(d);
     for (int64_t t = 0; t < window; ++t) {
@@ -196,12 +206,16 @@ enum class LoopSet { kPortable, kAvx2, kAvx512 };
 LoopSet chosen_set() {
 #ifdef __x86_64__
   const auto& features = machine().features;
-  const auto has = [&](const char* name) { return std::find(features.begin(), features.end(), name) != features.end(); };
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
   const char* held = std::getenv("LONGHAUL_CPU");
   const std::string_view most = held == nullptr ? "" : held;
   if (most == "portable") return LoopSet::kPortable;
-  const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("aes") &&
-                    __builtin_cpu_supports("pclmul");  // and f16c, which clang 14 cannot ask for, comes with avx2
+  const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("aes") &&
+                    // and f16c, which clang 14 cannot ask for, comes with avx2
+                    __builtin_cpu_supports("pclmul");
   const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && most != "avx2") return LoopSet::kAvx512;
@@ -216,8 +230,10 @@ LoopSet loop_set() {
 }
 
 #ifdef __x86_64__
-#define LONGHAUL_DETECT_LOOP(function) \
-  (loop_set() == LoopSet::kAvx512 ? &N_AVX3::function : loop_set() == LoopSet::kAvx2 ? &N_AVX2::function : &HWY_STATIC_DISPATCH(function))
+#define LONGHAUL_DETECT_LOOP(function)                \
+  (loop_set() == LoopSet::kAvx512 ? &N_AVX3::function \
+   : loop_set() == LoopSet::kAvx2 ? &N_AVX2::function \
+                                  : &HWY_STATIC_DISPATCH(function))
 #else
 #define LONGHAUL_DETECT_LOOP(function) (&HWY_STATIC_DISPATCH(function))
 #endif
@@ -225,27 +241,33 @@ LoopSet loop_set() {
 }  // namespace
 
 std::string_view name_of(Distance distance) {
-  return distance == Distance::kEuclidean ? "euclidean" : distance == Distance::kManhattan ? "manhattan" : "chebyshev";
+  return distance == Distance::kEuclidean   ? "euclidean"
+         : distance == Distance::kManhattan ? "manhattan"
+                                            : "chebyshev";
 }
 
 Distance distance_named(std::string_view name) {
   for (const Distance each : {Distance::kEuclidean, Distance::kManhattan, Distance::kChebyshev}) {
     if (name_of(each) == name) return each;
   }
-  throw Error(
-      {.code = ExitCode::kUsage, .what = "no such distance", .expected = "euclidean, manhattan, chebyshev", .found = std::string(name)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "no such distance",
+               .expected = "euclidean, manhattan, chebyshev",
+               .found = std::string(name)});
 }
 
 std::string_view vector_loops_name() {
   return loop_set() == LoopSet::kAvx512 ? "avx512" : loop_set() == LoopSet::kAvx2 ? "avx2" : "portable";
 }
 
-void distance_sums(Distance distance, const float* x, int64_t dims, int64_t stride, int64_t count, float* sums) {
+void distance_sums(Distance distance, const float* x, int64_t dims, int64_t stride, int64_t count,
+                   float* sums) {
   LONGHAUL_ASSERT(stride % kLanes == 0 && count <= stride, "stride {} count {}", stride, count);
   LONGHAUL_DETECT_LOOP(sums_any)(distance, x, dims, stride, count, sums);
 }
 
-void reconstruct(const VaeShape& shape, std::span<const float> parameters, const float* input, int64_t stride, float* output) {
+void reconstruct(const VaeShape& shape, std::span<const float> parameters, const float* input, int64_t stride,
+                 float* output) {
   LONGHAUL_ASSERT(stride % kLanes == 0, "stride {}", stride);
   if (shape.hidden != kHidden || shape.latent != kLatent) {
     LstmVae<float> plain(shape, stride);

@@ -21,11 +21,13 @@ Distance distance_named(std::string_view name);  // euclidean, manhattan, chebys
 
 // sums[i] = Σ_j distance(i, j) over `dims` rows of x; `stride` floats are written, of which those from
 // `count` on are undefined.
-void distance_sums(Distance distance, const float* x, int64_t dims, int64_t stride, int64_t count, float* sums);
+void distance_sums(Distance distance, const float* x, int64_t dims, int64_t stride, int64_t count,
+                   float* sums);
 
 // The reconstruction of windows by the autoencoder with z = mean: input and output are [window ·
 // inputs][stride].
-void reconstruct(const VaeShape& shape, std::span<const float> parameters, const float* input, int64_t stride, float* output);
+void reconstruct(const VaeShape& shape, std::span<const float> parameters, const float* input, int64_t stride,
+                 float* output);
 
 std::string_view vector_loops_name();  // "avx512", "avx2", "portable"
 

@@ -12,8 +12,9 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr double kAlike = 0.5;     // correlation with the mean that a machine's metric must reach at some lag
-constexpr double kClearly = 0.05;  // how much higher it must be than without a lag: three deviations of a correlation over 15 minutes
+constexpr double kAlike = 0.5;  // correlation with the mean that a machine's metric must reach at some lag
+// how much higher it must be than without a lag: three deviations of a correlation over 15 minutes
+constexpr double kClearly = 0.05;
 
 using Line = std::vector<double>;  // a value a second about its mean; 0 where there is no data
 
@@ -28,7 +29,8 @@ Line centred(Line values) {
 
 Line machine_line(const Pull& pull, size_t metric_at, int32_t machine) {
   Line line;
-  for (int64_t s = 0; s < pull.seconds; ++s) line.push_back(static_cast<double>(pull.row(metric_at, s)[machine]));
+  for (int64_t s = 0; s < pull.seconds; ++s)
+    line.push_back(static_cast<double>(pull.row(metric_at, s)[machine]));
   return centred(std::move(line));
 }
 
@@ -65,7 +67,8 @@ size_t common_metric(const Pull& pull, const std::vector<int32_t>& members) {
   for (size_t m = 0; m < pull.metrics.size(); ++m) {
     const Line mean = mean_line(pull, m, members);
     double sum = 0, count = 0;
-    for (size_t i = 0; i < members.size(); i += every) sum += correlation(machine_line(pull, m, members[i]), mean, 0), ++count;
+    for (size_t i = 0; i < members.size(); i += every)
+      sum += correlation(machine_line(pull, m, members[i]), mean, 0), ++count;
     if (sum / count > most) most = sum / count, best = m;
   }
   return best;
@@ -91,10 +94,12 @@ std::vector<ClockLag> clock_lags(const Pull& pull) {
       int64_t lag = 0;
       for (int64_t distance = 1; distance <= kMostLag; ++distance) {
         for (const int64_t each : {distance, -distance}) {
-          if (const double value = correlation(line, mean, each); value > best + 1e-3) best = value, lag = each;
+          if (const double value = correlation(line, mean, each); value > best + 1e-3)
+            best = value, lag = each;
         }
       }
-      if (std::abs(lag) >= kLeastLag && best >= kAlike && best > without + kClearly) lags.push_back({machine, lag});
+      if (std::abs(lag) >= kLeastLag && best >= kAlike && best > without + kClearly)
+        lags.push_back({machine, lag});
     }
   }
   return lags;
@@ -107,13 +112,15 @@ std::vector<std::string> move_clocks(Pull& pull, const std::vector<ClockLag>& la
       std::vector<float> moved;
       for (int64_t s = 0; s < pull.seconds; ++s) {
         const int64_t from = s + each.seconds;
-        moved.push_back(from >= 0 && from < pull.seconds ? pull.row(m, from)[each.machine] : std::numeric_limits<float>::quiet_NaN());
+        moved.push_back(from >= 0 && from < pull.seconds ? pull.row(m, from)[each.machine]
+                                                         : std::numeric_limits<float>::quiet_NaN());
       }
       for (int64_t s = 0; s < pull.seconds; ++s) pull.row(m, s)[each.machine] = moved[static_cast<size_t>(s)];
     }
-    sentences.push_back(fmt::format("the clock of {} is {} {} the others': its samples were moved; compare the clocks (NTP)",
-                                    printable(pull.machines[static_cast<size_t>(each.machine)]), counted(std::abs(each.seconds), "second"),
-                                    each.seconds > 0 ? "ahead of" : "behind"));
+    sentences.push_back(
+        fmt::format("the clock of {} is {} {} the others': its samples were moved; compare the clocks (NTP)",
+                    printable(pull.machines[static_cast<size_t>(each.machine)]),
+                    counted(std::abs(each.seconds), "second"), each.seconds > 0 ? "ahead of" : "behind"));
   }
   return sentences;
 }

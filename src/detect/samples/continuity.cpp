@@ -17,7 +17,8 @@ bool passes(const Candidate& candidate, const Threshold& threshold) {
 }
 
 bool Continuity::goes_on(const Run& run, int64_t window) const {
-  return run.first >= 0 && (rule_.continuous ? window - run.last <= rule_.gap + 1 : window / kBlock == run.first / kBlock);
+  return run.first >= 0 &&
+         (rule_.continuous ? window - run.last <= rule_.gap + 1 : window / kBlock == run.first / kBlock);
 }
 
 int64_t Continuity::length(int32_t machine, int64_t window) const {
@@ -32,7 +33,8 @@ std::vector<Alarm> Continuity::next(int64_t window, const Candidate* best) {
     Run& run = runs_[static_cast<size_t>(candidate.machine)];
     if (!goes_on(run, window)) run = {.first = window};
     run.last = window, ++run.hits, run.sum += static_cast<double>(candidate.share);
-    const bool long_enough = rule_.continuous ? run.last - run.first + 1 >= rule_.windows : 2 * run.hits >= kBlock;
+    const bool long_enough =
+        rule_.continuous ? run.last - run.first + 1 >= rule_.windows : 2 * run.hits >= kBlock;
     if (!long_enough || run.told) continue;
     run.told = true;
     alarms.push_back({candidate.machine, run.first, run.last, run.sum / static_cast<double>(run.hits)});
@@ -49,12 +51,13 @@ std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machi
   return all;
 }
 
-Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed,
-                const Rule& rule) {
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance,
+                int followed, const Rule& rule) {
   Trace trace = empty_trace(pull, channel, channel_at, peers, followed);
   // A run contains two whole blocks wherever it begins.
   const int64_t block = rule.gap + 1, apart = (rule.windows - block + 1) / 2;
-  if (!rule.continuous || apart <= block) return trace_of(pull, channel, channel_at, peers, distance, followed);
+  if (!rule.continuous || apart <= block)
+    return trace_of(pull, channel, channel_at, peers, distance, followed);
   if (trace.windows < rule.windows) return trace;  // no run fits
   std::vector<int64_t> begins, first;
   for (int64_t begin = 0; begin + block <= trace.windows; begin += apart) begins.push_back(begin);
@@ -74,12 +77,14 @@ Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int
   // those after all blocks.
   std::vector<bool> wanted(begins.size() + 1, false);
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
-    const bool both = std::ranges::any_of(passed[i], [&](int32_t machine) { return passed[i + 1].contains(machine); });
+    const bool both =
+        std::ranges::any_of(passed[i], [&](int32_t machine) { return passed[i + 1].contains(machine); });
     if (both) wanted[i] = wanted[i + 1] = wanted[i + 2] = true;
   }
   std::vector<int64_t> rest;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const int64_t begin = i == 0 ? 0 : begins[i - 1] + block, end = i < begins.size() ? begins[i] : trace.windows;
+    const int64_t begin = i == 0 ? 0 : begins[i - 1] + block,
+                  end = i < begins.size() ? begins[i] : trace.windows;
     for (int64_t w = begin; wanted[i] && w < end; ++w) rest.push_back(w);
   }
   score_windows(trace, pull, channel, distance, rest);

@@ -32,7 +32,8 @@ bool passes(const Candidate& candidate, const Threshold& threshold);
 
 class Continuity {
  public:
-  Continuity(const Rule& rule, int followed, int64_t machines) : rule_(rule), followed_(followed), runs_(static_cast<size_t>(machines)) {}
+  Continuity(const Rule& rule, int followed, int64_t machines)
+      : rule_(rule), followed_(followed), runs_(static_cast<size_t>(machines)) {}
   // Takes the candidates of the next window, in order. Each run raises one alarm.
   std::vector<Alarm> next(int64_t window, const Candidate* best);
   // Number of windows that the machine's run reaches back from `window`, if it still goes on there; otherwise
@@ -61,7 +62,7 @@ std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machi
 // scored first, so close that two of them fit into a run: its machine passes in both. The windows between two
 // successive blocks with the same machine are scored then. If all machines are healthy, or deviate for less
 // than two minutes, one window in a dozen is scored.
-Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed,
-                const Rule& rule);
+Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance,
+                int followed, const Rule& rule);
 
 }  // namespace longhaul::detect

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '"')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '"' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '"' || text.back() == '\r'))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -58,7 +59,8 @@ bool next_cell(std::string_view& line, std::string_view& cell, bool& ended) {
 
 std::vector<std::string> headings(const fs::path& file, Cursor& cursor) {
   std::string_view line, cell;
-  if (!cursor.next_line(line)) malformed(file, 1, "a line of headings: time,machine,machine,…", "an empty file");
+  if (!cursor.next_line(line))
+    malformed(file, 1, "a line of headings: time,machine,machine,…", "an empty file");
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
   bool ended = false;
   next_cell(line, cell, ended);
@@ -74,13 +76,18 @@ std::vector<std::string> headings(const fs::path& file, Cursor& cursor) {
   return machines;
 }
 
-bool is_missing(std::string_view cell) { return cell.empty() || cell == "NaN" || cell == "nan" || cell == "null"; }
+bool is_missing(std::string_view cell) {
+  return cell.empty() || cell == "NaN" || cell == "nan" || cell == "null";
+}
 
-double number_in(std::string_view cell, const fs::path& file, int64_t line, std::string_view unit, std::string_view column) {
+double number_in(std::string_view cell, const fs::path& file, int64_t line, std::string_view unit,
+                 std::string_view column) {
   double value = 0;
   const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value))
-    malformed(file, line, fmt::format("a finite number ({}) in column {}, or nothing where there is no sample", unit, printable(column)),
+    malformed(file, line,
+              fmt::format("a finite number ({}) in column {}, or nothing where there is no sample", unit,
+                          printable(column)),
               brief(printable(cell)));
   return value;
 }
@@ -99,12 +106,15 @@ Series read_csv(const fs::path& file, size_t metric) {
     series.times_s.push_back(number_in(cell, file, cursor.line, "seconds", "time"));
     size_t column = 0;
     for (; next_cell(line, cell, ended); ++column) {
-      if (column >= series.machines.size()) malformed(file, cursor.line, fmt::format("{} values", series.machines.size()), "more of them");
+      if (column >= series.machines.size())
+        malformed(file, cursor.line, fmt::format("{} values", series.machines.size()), "more of them");
       series.values.push_back(is_missing(cell) ? std::numeric_limits<float>::quiet_NaN()
-                                               : static_cast<float>(number_in(cell, file, cursor.line, unit, series.machines[column])));
+                                               : static_cast<float>(number_in(cell, file, cursor.line, unit,
+                                                                              series.machines[column])));
     }
     if (column != series.machines.size())
-      malformed(file, cursor.line, fmt::format("{} values, one a machine", series.machines.size()), fmt::format("{}", column));
+      malformed(file, cursor.line, fmt::format("{} values, one a machine", series.machines.size()),
+                fmt::format("{}", column));
   }
   if (series.times_s.empty()) malformed(file, cursor.line, "samples", "headings alone");
   return series;
@@ -137,13 +147,15 @@ std::map<std::string, std::string> read_classes(const fs::path& file) {
   Cursor cursor{text};
   std::map<std::string, std::string> classes;
   std::string_view line, machine, name;
-  if (!cursor.next_line(line) || trimmed(line) != "machine,class") malformed(file, 1, "the headings machine,class", brief(printable(line)));
+  if (!cursor.next_line(line) || trimmed(line) != "machine,class")
+    malformed(file, 1, "the headings machine,class", brief(printable(line)));
   while (cursor.next_line(line)) {
     bool ended = false;
     next_cell(line, machine, ended);
     if (!next_cell(line, name, ended) || !ended || machine.empty() || name.empty())
       malformed(file, cursor.line, "a machine and its class", brief(printable(machine)));
-    if (!classes.emplace(machine, name).second) malformed(file, cursor.line, "each machine once", brief(printable(machine)));
+    if (!classes.emplace(machine, name).second)
+      malformed(file, cursor.line, "each machine once", brief(printable(machine)));
   }
   return classes;
 }
@@ -172,18 +184,23 @@ Pull read_folder(const fs::path& folder, const std::vector<size_t>& wanted, cons
     throw Error(
         {.code = ExitCode::kData,
          .what = "no metrics are in the folder",
-         .expected = fmt::format("a CSV file a metric, such as {}.csv, with the headings time,machine,…", metrics()[wanted.front()].name),
+         .expected = fmt::format("a CSV file a metric, such as {}.csv, with the headings time,machine,…",
+                                 metrics()[wanted.front()].name),
          .found = fs::exists(folder) ? "none of them" : "no such folder",
          .where = folder.string(),
-         .hint = program_command("detect simulate --machines 16 --seed 1 --out " + shell_quoted(folder.string()))});
+         .hint = program_command("detect simulate --machines 16 --seed 1 --out " +
+                                 shell_quoted(folder.string()))});
   }
   Pull pull = aligned(series, wanted, options);
-  if (const fs::path classes = folder / "machines.csv"; fs::exists(classes)) set_classes(pull, read_classes(classes));
+  if (const fs::path classes = folder / "machines.csv"; fs::exists(classes))
+    set_classes(pull, read_classes(classes));
   return pull;
 }
 
 bool has_metrics(const fs::path& folder) {
-  const auto there = [&](const Metric& metric) { return fs::exists(folder / (std::string(metric.name) + ".csv")); };
+  const auto there = [&](const Metric& metric) {
+    return fs::exists(folder / (std::string(metric.name) + ".csv"));
+  };
   return std::any_of(metrics().begin(), metrics().end(), there);
 }
 

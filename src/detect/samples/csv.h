@@ -17,7 +17,8 @@ Series read_csv(const std::filesystem::path& file, size_t metric);
 void write_csv(const std::filesystem::path& file, const Series& series);  // four significant digits
 
 // Reads the wanted metrics that have a file in the folder, aligned, with their classes.
-Pull read_folder(const std::filesystem::path& folder, const std::vector<size_t>& wanted, const AlignOptions& options);
+Pull read_folder(const std::filesystem::path& folder, const std::vector<size_t>& wanted,
+                 const AlignOptions& options);
 
 // Machines that are not in the map stay in the class "all".
 void set_classes(Pull& pull, const std::map<std::string, std::string>& class_of_machine);

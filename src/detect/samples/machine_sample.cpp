@@ -17,7 +17,8 @@ double seconds_between(const MachineCounters& before, const MachineCounters& aft
 double processors_percent(const MachineCounters& before, const MachineCounters& after) {
   if (!before.processors || !after.processors) return kMissing;
   const auto &was = *before.processors, &is = *after.processors;
-  if (is.worked < was.worked || is.all <= was.all || is.worked - was.worked > is.all - was.all) return kMissing;
+  if (is.worked < was.worked || is.all <= was.all || is.worked - was.worked > is.all - was.all)
+    return kMissing;
   return 100 * static_cast<double>(is.worked - was.worked) / static_cast<double>(is.all - was.all);
 }
 
@@ -34,7 +35,9 @@ double rate_of(const DeviceCounters& before, const DeviceCounters& after, double
   return any ? sum / seconds : kMissing;
 }
 
-void set(SampleValues& values, std::string_view metric, double value) { values[metric_named(metric, "")] = static_cast<float>(value); }
+void set(SampleValues& values, std::string_view metric, double value) {
+  values[metric_named(metric, "")] = static_cast<float>(value);
+}
 
 }  // namespace
 
@@ -44,7 +47,8 @@ SampleValues no_values() {
   return values;
 }
 
-SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w, const GpuReading& gpus) {
+SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w,
+                            const GpuReading& gpus) {
   SampleValues values = no_values();
   if (gpus.busy_percent) set(values, "gpu_duty_cycle", *gpus.busy_percent);
   if (gpus.memory_percent) set(values, "gpu_memory_used", *gpus.memory_percent);
@@ -76,7 +80,9 @@ SampleValues MachineSampler::next() {
   double power_w = kMissing;
   if (meter_.any()) {
     const double before = std::exchange(last_joules_, joules());
-    if (last_) power_w = (last_joules_ - before) / seconds_between(*last_, now) / static_cast<double>(std::max<int64_t>(1, meter_.gpus()));
+    if (last_)
+      power_w = (last_joules_ - before) / seconds_between(*last_, now) /
+                static_cast<double>(std::max<int64_t>(1, meter_.gpus()));
   }
   return next(std::move(now), power_w, gpus_.read());
 }

@@ -4,8 +4,10 @@
 // of GPUs; NVML, or RAPL where there is no GPU, adds power (docs/sources/reliability.md §7.2).
 //
 //   MachineSampler sampler;
-//   sampler.next();                                             // the first reading of the counters: no rates yet
-//   const SampleValues values = sampler.next();                 // a second later: rates since the last reading
+//   // the first reading of the counters: no rates yet
+//   sampler.next();
+//   // a second later: rates since the last reading
+//   const SampleValues values = sampler.next();
 //   sampler.next(processes);                                    // CPU and memory of these processes only
 //
 // Rates need two readings that are 0.2 to 5 s apart. A counter that went backwards (because its device was
@@ -28,7 +30,8 @@ using SampleValues = std::array<float, kMetrics>;
 SampleValues no_values();  // all missing
 
 // power_w: of the GPUs, or of processors and memory; NaN: unknown.
-SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w, const GpuReading& gpus = {});
+SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w,
+                            const GpuReading& gpus = {});
 
 class MachineSampler {
  public:

@@ -26,7 +26,8 @@ struct Metric {
 };
 
 inline constexpr size_t kMetrics = 21, kUsedMetrics = 7;
-std::span<const Metric> metrics();                                     // the used ones first, in order of priority
+// the used ones first, in order of priority
+std::span<const Metric> metrics();
 size_t metric_named(std::string_view name, const std::string& where);  // Error (64) with the nearest name
 
 // DCGM's profiling counters stop at 0 after an Xid, after days, or while a profiler uses them (DCGM issue

@@ -16,8 +16,9 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr JsonRules kAnswerRules{
-    .code = ExitCode::kData, .what = "cannot read the answer of Prometheus", .hint = "try the query in its own page, /graph"};
+constexpr JsonRules kAnswerRules{.code = ExitCode::kData,
+                                 .what = "cannot read the answer of Prometheus",
+                                 .hint = "try the query in its own page, /graph"};
 
 // Values come as text: "0.25", "NaN", "+Inf".
 float value_in(const JsonView& text) {
@@ -25,7 +26,8 @@ float value_in(const JsonView& text) {
   if (word == "NaN") return std::numeric_limits<float>::quiet_NaN();
   char* end = nullptr;
   const double value = std::strtod(word.c_str(), &end);
-  text.require(!word.empty() && end == word.c_str() + word.size() && std::isfinite(value), "a finite number or NaN");
+  text.require(!word.empty() && end == word.c_str() + word.size() && std::isfinite(value),
+               "a finite number or NaN");
   return static_cast<float>(value);
 }
 
@@ -34,7 +36,8 @@ void require_success(const JsonView& root, const std::string& where) {
   throw Error({.code = ExitCode::kData,
                .what = "Prometheus refused a query",
                .expected = "status success",
-               .found = root.has("error") ? brief(printable(root.at("error").string()), 300) : root.at("status").string(),
+               .found = root.has("error") ? brief(printable(root.at("error").string()), 300)
+                                          : root.at("status").string(),
                .where = where});
 }
 
@@ -56,7 +59,8 @@ std::map<size_t, std::string> queries_of(const std::vector<std::string>& words) 
   return queries;
 }
 
-Series series_of_answer(std::string_view text, size_t metric, const std::string& label, const std::string& where) {
+Series series_of_answer(std::string_view text, size_t metric, const std::string& label,
+                        const std::string& where) {
   const nlohmann::json json = parse_json(text, where, kAnswerRules);
   const JsonView root(json, where + ":", kAnswerRules);
   require_success(root, where);
@@ -85,7 +89,8 @@ Series series_of_answer(std::string_view text, size_t metric, const std::string&
     }
     series.machines.push_back(machine);
     const JsonView values = result.at(i).at("values");
-    for (size_t k = 0; k < values.array_size(); ++k) rows[values.at(k).at(0).number()][i] = value_in(values.at(k).at(1));
+    for (size_t k = 0; k < values.array_size(); ++k)
+      rows[values.at(k).at(0).number()][i] = value_in(values.at(k).at(1));
   }
   for (const auto& [time, values] : rows) {
     series.times_s.push_back(time);
@@ -96,15 +101,16 @@ Series series_of_answer(std::string_view text, size_t metric, const std::string&
   return series;
 }
 
-std::vector<Series> read_prometheus(const PrometheusSource& source, const std::vector<size_t>& wanted, double first_s, double last_s) {
+std::vector<Series> read_prometheus(const PrometheusSource& source, const std::vector<size_t>& wanted,
+                                    double first_s, double last_s) {
   const HttpAddress address = http_address(source.url);
   std::vector<Series> all;
   for (const size_t metric : wanted) {
     const auto own = source.queries.find(metric);
     const std::string query = own != source.queries.end() ? own->second : query_of(metric);
     if (query.empty()) continue;  // reported as missing
-    const std::string target =
-        fmt::format("/api/v1/query_range?query={}&start={:.3f}&end={:.3f}&step=1", url_encoded(query), first_s, last_s);
+    const std::string target = fmt::format("/api/v1/query_range?query={}&start={:.3f}&end={:.3f}&step=1",
+                                           url_encoded(query), first_s, last_s);
     const HttpAnswer answer = http_get(address, target, source.timeout_s);
     const std::string where = fmt::format("{} {}", source.url, query);
     if (answer.status / 100 != 2 && !answer.body.starts_with('{')) {

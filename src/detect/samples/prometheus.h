@@ -25,9 +25,11 @@ struct PrometheusSource {
 std::map<size_t, std::string> queries_of(const std::vector<std::string>& words);
 
 // Returns the wanted metrics that have a query, and samples in [first_s, last_s].
-std::vector<Series> read_prometheus(const PrometheusSource& source, const std::vector<size_t>& wanted, double first_s, double last_s);
+std::vector<Series> read_prometheus(const PrometheusSource& source, const std::vector<size_t>& wanted,
+                                    double first_s, double last_s);
 
 // Parses the answer to one query; public for tests.
-Series series_of_answer(std::string_view json, size_t metric, const std::string& label, const std::string& where);
+Series series_of_answer(std::string_view json, size_t metric, const std::string& label,
+                        const std::string& where);
 
 }  // namespace longhaul::detect

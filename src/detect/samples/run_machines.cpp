@@ -23,7 +23,8 @@ std::vector<plan::RunMachine> machines_of_run(const std::filesystem::path& run_f
       Sum& sum = by_boot[ring.owner.boot];
       sum.host = ring.owner.host;
       for (const RingRow& row : ring.rows) {
-        if (!row.ended && !std::isnan(row.values[power])) sum.watts += static_cast<double>(row.values[power]), ++sum.samples;
+        if (!row.ended && !std::isnan(row.values[power]))
+          sum.watts += static_cast<double>(row.values[power]), ++sum.samples;
       }
     } catch (const Error&) {
       continue;  // `detect run` reports what is damaged

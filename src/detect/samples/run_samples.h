@@ -28,7 +28,8 @@ std::vector<std::filesystem::path> ring_files(const std::filesystem::path& run_f
 struct RunTime {
   double end_s = std::numeric_limits<double>::infinity();  // the last second to examine, in Unix time
   int64_t seconds = kRingSeconds;                          // at most so many seconds
-  double now_s = 0;                                        // used to report how old samples are; 0: not reported
+  // used to report how old samples are; 0: not reported
+  double now_s = 0;
 };
 
 struct RunSamples {
@@ -37,12 +38,12 @@ struct RunSamples {
 };
 
 // Error (65) where there are no rings, or none has samples in that time.
-RunSamples read_run_samples(const std::filesystem::path& run_folder, const std::vector<size_t>& wanted, const AlignOptions& options,
-                            const RunTime& time = {});
+RunSamples read_run_samples(const std::filesystem::path& run_folder, const std::vector<size_t>& wanted,
+                            const AlignOptions& options, const RunTime& time = {});
 
 // Reads a run's rings if the folder has some, else CSV files.
-RunSamples read_samples(const std::filesystem::path& folder, const std::vector<size_t>& wanted, const AlignOptions& options,
-                        const RunTime& time = {});
+RunSamples read_samples(const std::filesystem::path& folder, const std::vector<size_t>& wanted,
+                        const AlignOptions& options, const RunTime& time = {});
 
 bool has_samples(const std::filesystem::path& folder);  // of either kind
 

@@ -23,7 +23,8 @@ constexpr char kRingMagic[8] = {'L', 'H', 'S', 'A', 'M', 'P', 'L', 'E'};
 constexpr uint32_t kRingVersion = 1, kHeaderBytes = 4096, kEnded = 1;
 constexpr const char *kMachine = "machine", *kRanks = "ranks";
 constexpr int64_t kMostRows = 1 << 20;
-constexpr JsonRules kOwnerRules{.code = ExitCode::kData, .what = "malformed header of a ring of samples", .hint = ""};
+constexpr JsonRules kOwnerRules{
+    .code = ExitCode::kData, .what = "malformed header of a ring of samples", .hint = ""};
 
 struct RingHeader {
   char magic[8];
@@ -50,8 +51,11 @@ uint64_t checksum_of(const T& stored) {
 std::string owner_text(const RingOwner& owner) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const Metric& metric : metrics()) names.push_back(metric.name);
-  const nlohmann::ordered_json json = {
-      {"node", owner.node}, {"host", owner.host}, {"boot", owner.boot}, {"of", owner.ranks_alone ? kRanks : kMachine}, {"metrics", names}};
+  const nlohmann::ordered_json json = {{"node", owner.node},
+                                       {"host", owner.host},
+                                       {"boot", owner.boot},
+                                       {"of", owner.ranks_alone ? kRanks : kMachine},
+                                       {"metrics", names}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -80,27 +84,35 @@ RingHeader header_of(const RingOwner& owner, int64_t rows) {
 RingHeader read_header(const File& file) {
   const int64_t size = file.size();
   RingHeader header;
-  if (size < int64_t{kHeaderBytes}) not_a_ring(file.path(), fmt::format("at least {} bytes", kHeaderBytes), fmt::format("{}", size));
+  if (size < int64_t{kHeaderBytes})
+    not_a_ring(file.path(), fmt::format("at least {} bytes", kHeaderBytes), fmt::format("{}", size));
   file.read_exactly(0, std::as_writable_bytes(std::span(&header, 1)));
-  if (std::memcmp(header.magic, kRingMagic, sizeof kRingMagic) != 0) not_a_ring(file.path(), "LHSAMPLE at its begin", "other bytes");
+  if (std::memcmp(header.magic, kRingMagic, sizeof kRingMagic) != 0)
+    not_a_ring(file.path(), "LHSAMPLE at its begin", "other bytes");
   if (header.version != kRingVersion)
-    not_a_ring(file.path(), fmt::format("version {}", kRingVersion), fmt::format("version {}", header.version));
-  if (header.checksum != checksum_of(header)) not_a_ring(file.path(), "a header with its checksum", "damaged bytes");
-  if (header.header_bytes != kHeaderBytes || header.columns != kMetrics || header.row_bytes != sizeof(StoredRow) || header.rows < 1 ||
-      header.rows > kMostRows || header.text_bytes > sizeof header.text)
+    not_a_ring(file.path(), fmt::format("version {}", kRingVersion),
+               fmt::format("version {}", header.version));
+  if (header.checksum != checksum_of(header))
+    not_a_ring(file.path(), "a header with its checksum", "damaged bytes");
+  if (header.header_bytes != kHeaderBytes || header.columns != kMetrics ||
+      header.row_bytes != sizeof(StoredRow) || header.rows < 1 || header.rows > kMostRows ||
+      header.text_bytes > sizeof header.text)
     not_a_ring(file.path(), "sizes of version 1", "other sizes");
-  if (const int64_t whole = int64_t{kHeaderBytes} + int64_t{header.rows} * int64_t{sizeof(StoredRow)}; size != whole)
+  if (const int64_t whole = int64_t{kHeaderBytes} + int64_t{header.rows} * int64_t{sizeof(StoredRow)};
+      size != whole)
     not_a_ring(file.path(), fmt::format("{} bytes", whole), fmt::format("{}", size));
   return header;
 }
 
 RingOwner owner_in(const RingHeader& header, const fs::path& path) {
-  const nlohmann::json json = parse_json(std::string_view(header.text, header.text_bytes), path.string(), kOwnerRules);
+  const nlohmann::json json =
+      parse_json(std::string_view(header.text, header.text_bytes), path.string(), kOwnerRules);
   const JsonView root(json, path.string() + ":", kOwnerRules);
   const JsonView names = root.at("metrics");
   names.require(names.array_size() == kMetrics, fmt::format("{} names", kMetrics));
   for (size_t i = 0; i < kMetrics; ++i)
-    names.at(i).require(names.at(i).string() == metrics()[i].name, fmt::format("{}, as this version has it", metrics()[i].name));
+    names.at(i).require(names.at(i).string() == metrics()[i].name,
+                        fmt::format("{}, as this version has it", metrics()[i].name));
   const std::string& of = root.at("of").string();
   root.at("of").require(of == kMachine || of == kRanks, "machine or ranks");
   return {root.at("node").string(), root.at("host").string(), root.at("boot").string(), of == kRanks};
@@ -112,7 +124,8 @@ bool never_written(const StoredRow& row) {
 }
 
 bool is_whole(const StoredRow& row, size_t place, size_t rows) {
-  return row.checksum == checksum_of(row) && row.number > 0 && (row.number - 1) % rows == place && std::isfinite(row.time_s);
+  return row.checksum == checksum_of(row) && row.number > 0 && (row.number - 1) % rows == place &&
+         std::isfinite(row.time_s);
 }
 
 // A writer finishes a row within microseconds: a row that is torn now is whole in one of the next readings,
@@ -120,7 +133,8 @@ bool is_whole(const StoredRow& row, size_t place, size_t rows) {
 StoredRow row_again(const File& file, StoredRow row, size_t place, size_t rows) {
   constexpr int kLooks = 200;
   for (int look = 0; look < kLooks && !never_written(row) && !is_whole(row, place, rows); ++look) {
-    file.read_exactly(int64_t{kHeaderBytes} + static_cast<int64_t>(place * sizeof(StoredRow)), std::as_writable_bytes(std::span(&row, 1)));
+    file.read_exactly(int64_t{kHeaderBytes} + static_cast<int64_t>(place * sizeof(StoredRow)),
+                      std::as_writable_bytes(std::span(&row, 1)));
   }
   return row;
 }
@@ -140,7 +154,8 @@ std::optional<SampleRing> earlier_ring(const fs::path& path, const RingOwner& ow
   try {
     SampleRing ring = read_ring(path);
     const auto size = static_cast<uintmax_t>(kHeaderBytes + rows * static_cast<int64_t>(sizeof(StoredRow)));
-    const bool same = ring.owner.host == owner.host && ring.owner.node == owner.node && ring.owner.ranks_alone == owner.ranks_alone;
+    const bool same = ring.owner.host == owner.host && ring.owner.node == owner.node &&
+                      ring.owner.ranks_alone == owner.ranks_alone;
     if (same && fs::file_size(path) == size) return ring;
   } catch (const Error& error) {
     log_warning("the samples of an earlier start are given up: {}", error.what());
@@ -165,7 +180,9 @@ SampleRingWriter SampleRingWriter::open(const fs::path& path, const RingOwner& o
   return {File::open(path, File::Mode::kReadWrite), rows, 1};
 }
 
-void SampleRingWriter::write(double time_s, const SampleValues& values) { put({.time_s = time_s, .values = values}); }
+void SampleRingWriter::write(double time_s, const SampleValues& values) {
+  put({.time_s = time_s, .values = values});
+}
 void SampleRingWriter::end(double time_s) { put({.time_s = time_s, .ended = true}); }
 
 void SampleRingWriter::put(const RingRow& row) {
@@ -173,7 +190,8 @@ void SampleRingWriter::put(const RingRow& row) {
   std::copy(row.values.begin(), row.values.end(), stored.values);
   stored.checksum = checksum_of(stored);
   const int64_t place = static_cast<int64_t>((number_ - 1) % static_cast<uint64_t>(rows_));
-  file_.write_at(int64_t{kHeaderBytes} + place * static_cast<int64_t>(sizeof(StoredRow)), std::as_bytes(std::span(&stored, 1)));
+  file_.write_at(int64_t{kHeaderBytes} + place * static_cast<int64_t>(sizeof(StoredRow)),
+                 std::as_bytes(std::span(&stored, 1)));
   ++number_;
 }
 

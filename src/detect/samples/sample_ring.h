@@ -2,8 +2,10 @@
 // node's daemon (control/node/node_sampler.h) writes it, and the detectors of faulty machines read it.
 // docs/formats/samples.md describes its bytes.
 //
-//   SampleRingWriter ring = SampleRingWriter::open(run / "samples/node-0.ring", {.node = "node-0", .host = "h7", .boot = …});
-//   ring.write(unix_s, values);   ring.end(unix_s);        // its ranks have ended: missing data is no sign from now on
+//   SampleRingWriter ring = SampleRingWriter::open(run / "samples/node-0.ring", {.node = "node-0",
+//       .host = "h7", .boot = …});
+//   // its ranks have ended: missing data is no sign from now on
+//   ring.write(unix_s, values);   ring.end(unix_s);
 //   const SampleRing read = read_ring(path);               // at any time, also while it is written
 //
 // Each row has a number and a checksum, so that a half-written row, whether its writer goes on or died, is
@@ -38,13 +40,15 @@ struct RingRow {
 
 class SampleRingWriter {
  public:
-  static SampleRingWriter open(const std::filesystem::path& path, const RingOwner& owner, int64_t rows = kRingSeconds);
+  static SampleRingWriter open(const std::filesystem::path& path, const RingOwner& owner,
+                               int64_t rows = kRingSeconds);
   void write(double time_s, const SampleValues& values);
   void end(double time_s);
   void close() { file_.close(); }
 
  private:
-  SampleRingWriter(File file, int64_t rows, uint64_t number) : file_(std::move(file)), rows_(rows), number_(number) {}
+  SampleRingWriter(File file, int64_t rows, uint64_t number)
+      : file_(std::move(file)), rows_(rows), number_(number) {}
   void put(const RingRow& row);
   File file_;
   int64_t rows_;

@@ -22,31 +22,34 @@ double usual_distance(const std::vector<double>& times) {
   std::vector<double> distances;
   for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
   if (distances.empty()) return 1;
-  std::nth_element(distances.begin(), distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2), distances.end());
+  std::nth_element(distances.begin(), distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2),
+                   distances.end());
   return distances[distances.size() / 2];
 }
 
 void require_times(const Series& series) {
   for (size_t i = 0; i < series.times_s.size(); ++i) {
     if (std::isfinite(series.times_s[i]) && (i == 0 || series.times_s[i] > series.times_s[i - 1])) continue;
-    throw Error(
-        {.code = ExitCode::kData,
-         .what = "the times of a metric do not increase",
-         .expected = "seconds, each later than the one before",
-         .found = i == 0 ? fmt::format("{}", series.times_s[i]) : fmt::format("{} after {}", series.times_s[i], series.times_s[i - 1]),
-         .where = series.where});
+    throw Error({.code = ExitCode::kData,
+                 .what = "the times of a metric do not increase",
+                 .expected = "seconds, each later than the one before",
+                 .found = i == 0 ? fmt::format("{}", series.times_s[i])
+                                 : fmt::format("{} after {}", series.times_s[i], series.times_s[i - 1]),
+                 .where = series.where});
   }
 }
 
-[[noreturn]] void refuse(const Series& series, float value, size_t time, size_t machine, const Limits& limits) {
+[[noreturn]] void refuse(const Series& series, float value, size_t time, size_t machine,
+                         const Limits& limits) {
   const Metric& metric = metrics()[series.metric];
   throw Error({.code = ExitCode::kData,
                .what = fmt::format("{} has a value that its unit does not allow", metric.name),
                .expected = fmt::format("{:g} to {:g} {}", limits.low, limits.high, metric.unit),
-               .found = fmt::format("{:g} {} on {} at second {:.0f}", value, metric.unit, printable(series.machines[machine]),
-                                    series.times_s[time]),
+               .found = fmt::format("{:g} {} on {} at second {:.0f}", value, metric.unit,
+                                    printable(series.machines[machine]), series.times_s[time]),
                .where = series.where,
-               .hint = fmt::format("bring it to {}, or give its limits: --limit {}=LOW:HIGH", metric.unit, metric.name)});
+               .hint = fmt::format("bring it to {}, or give its limits: --limit {}=LOW:HIGH", metric.unit,
+                                   metric.name)});
 }
 
 // To [0, 1]; NaN stays.
@@ -54,7 +57,8 @@ float normalised(const Series& series, size_t time, size_t machine, const Limits
   const float value = series.values[time * series.machines.size() + machine];
   if (std::isnan(value)) return kNaN;
   const double share = (value - limits.low) / (limits.high - limits.low);
-  if (!std::isfinite(value) || (!metrics()[series.metric].capped && (share < -kBeyond || share > 1 + kBeyond)))
+  if (!std::isfinite(value) ||
+      (!metrics()[series.metric].capped && (share < -kBeyond || share > 1 + kBeyond)))
     refuse(series, value, time, machine, limits);
   if (share < 0 || share > 1) ++clamped;
   return static_cast<float>(std::clamp(share, 0.0, 1.0));
@@ -78,8 +82,9 @@ Grid common_seconds(const std::vector<const Series*>& chosen) {
     throw Error({.code = ExitCode::kData,
                  .what = "the metrics were not measured at the same time",
                  .expected = "times that overlap",
-                 .found = fmt::format("{} ends at second {:.0f}, {} begins at {:.0f}", metrics()[earliest->metric].name,
-                                      earliest->times_s.back(), metrics()[latest->metric].name, latest->times_s.front()),
+                 .found = fmt::format("{} ends at second {:.0f}, {} begins at {:.0f}",
+                                      metrics()[earliest->metric].name, earliest->times_s.back(),
+                                      metrics()[latest->metric].name, latest->times_s.front()),
                  .where = fmt::format("{} and {}", earliest->where, latest->where),
                  .hint = "compare the clocks of their sources"});
   }
@@ -95,8 +100,8 @@ Grid common_seconds(const std::vector<const Series*>& chosen) {
 }
 
 // Puts one metric of one machine onto the grid.
-void fill_machine(const Series& series, size_t machine, const Limits& limits, double fill_s, const Grid& grid, int64_t stride, float* into,
-                  PullStatistics& statistics) {
+void fill_machine(const Series& series, size_t machine, const Limits& limits, double fill_s, const Grid& grid,
+                  int64_t stride, float* into, PullStatistics& statistics) {
   const size_t times = series.times_s.size();
   std::vector<double> known;
   std::vector<float> values;
@@ -126,7 +131,9 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
 // data".
 void forget_dead_counters(Pull& pull) {
   constexpr float kBusy = 0.99f;
-  const auto place = [&](size_t metric) { return std::find(pull.metrics.begin(), pull.metrics.end(), metric) - pull.metrics.begin(); };
+  const auto place = [&](size_t metric) {
+    return std::find(pull.metrics.begin(), pull.metrics.end(), metric) - pull.metrics.begin();
+  };
   const auto duty = static_cast<size_t>(place(metric_named("gpu_duty_cycle", "")));
   if (duty == pull.metrics.size()) return;
   for (size_t m = 0; m < pull.metrics.size(); ++m) {
@@ -146,14 +153,17 @@ void forget_dead_counters(Pull& pull) {
 }  // namespace
 
 bool Pull::absent(int32_t machine, double time_s) const {
-  return std::any_of(absences.begin(), absences.end(),
-                     [&](const Absence& each) { return each.machine == machine && each.from_s <= time_s && time_s < each.until_s; });
+  return std::any_of(absences.begin(), absences.end(), [&](const Absence& each) {
+    return each.machine == machine && each.from_s <= time_s && time_s < each.until_s;
+  });
 }
 
 Pull Pull::part(int64_t from_second, int64_t length) const {
   Pull result;
-  result.metrics = metrics, result.missing = missing, result.machines = machines, result.class_of = class_of, result.classes = classes;
-  result.first_s = first_s + static_cast<double>(from_second), result.seconds = length, result.statistics = statistics;
+  result.metrics = metrics, result.missing = missing, result.machines = machines, result.class_of = class_of,
+  result.classes = classes;
+  result.first_s = first_s + static_cast<double>(from_second), result.seconds = length,
+  result.statistics = statistics;
   result.absences = absences, result.dead_counters = dead_counters;
   result.values.reserve(metrics.size() * static_cast<size_t>(length * count()));
   for (size_t m = 0; m < metrics.size(); ++m) {
@@ -163,7 +173,8 @@ Pull Pull::part(int64_t from_second, int64_t length) const {
   return result;
 }
 
-Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wanted, const AlignOptions& options) {
+Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wanted,
+             const AlignOptions& options) {
   Pull pull;
   std::vector<const Series*> chosen;
   std::set<std::string> names;
@@ -172,7 +183,10 @@ Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wante
     for (const Series& each : series) {
       if (each.metric != metric || each.times_s.empty() || each.machines.empty()) continue;
       if (found != nullptr)
-        throw Error({.code = ExitCode::kData, .what = "a metric was read twice", .found = found->where, .where = each.where});
+        throw Error({.code = ExitCode::kData,
+                     .what = "a metric was read twice",
+                     .found = found->where,
+                     .where = each.where});
       found = &each;
     }
     if (found == nullptr) {
@@ -201,14 +215,16 @@ Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wante
     const double fill_s = std::max(options.fill_s, 2 * usual_distance(from.times_s));
     std::vector<bool> has(pull.machines.size(), false);
     for (size_t machine = 0; machine < from.machines.size(); ++machine) {
-      const auto at = std::lower_bound(pull.machines.begin(), pull.machines.end(), from.machines[machine]) - pull.machines.begin();
+      const auto at = std::lower_bound(pull.machines.begin(), pull.machines.end(), from.machines[machine]) -
+                      pull.machines.begin();
       if (has[static_cast<size_t>(at)])
         throw Error({.code = ExitCode::kData,
                      .what = "a machine stands twice in a metric",
                      .found = printable(from.machines[machine]),
                      .where = from.where});
       has[static_cast<size_t>(at)] = true;
-      fill_machine(from, machine, options.limits[from.metric], fill_s, grid, pull.count(), pull.row(m, 0) + at, pull.statistics);
+      fill_machine(from, machine, options.limits[from.metric], fill_s, grid, pull.count(),
+                   pull.row(m, 0) + at, pull.statistics);
     }
     pull.statistics.without_data += grid.seconds * std::count(has.begin(), has.end(), false);
   }
@@ -248,7 +264,8 @@ std::vector<Silence> silences(const Pull& pull, double shortest_s) {
       int64_t since = pull.seconds;
       while (since > 0 && std::isnan(pull.row(m, since - 1)[i])) --since;
       if (static_cast<double>(pull.seconds - since) < shortest_s) continue;
-      if (pull.absent(static_cast<int32_t>(i), pull.first_s + static_cast<double>(pull.seconds - 1))) continue;
+      if (pull.absent(static_cast<int32_t>(i), pull.first_s + static_cast<double>(pull.seconds - 1)))
+        continue;
       found.push_back({static_cast<int32_t>(i), pull.metrics[m], pull.first_s + static_cast<double>(since)});
     }
   }

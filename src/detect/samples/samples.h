@@ -61,7 +61,9 @@ struct Pull {
   const float* row(size_t metric_at, int64_t second) const {
     return values.data() + (static_cast<int64_t>(metric_at) * seconds + second) * count();
   }
-  float* row(size_t metric_at, int64_t second) { return values.data() + (static_cast<int64_t>(metric_at) * seconds + second) * count(); }
+  float* row(size_t metric_at, int64_t second) {
+    return values.data() + (static_cast<int64_t>(metric_at) * seconds + second) * count();
+  }
   bool absent(int32_t machine, double time_s) const;
   Pull part(int64_t from_second, int64_t length) const;
 };
@@ -74,7 +76,8 @@ struct AlignOptions {
 // Aligns from the first second of any metric to the last; a metric that starts late has no data before. Error
 // (65) when two do not overlap (it names both ranges), or when a metric was read twice. Wanted metrics
 // without a series are listed as missing; it is an error if all are missing.
-Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wanted, const AlignOptions& options);
+Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wanted,
+             const AlignOptions& options);
 
 // Fills missing samples of a pull that is already on the grid with the nearest in time within fill_s.
 void fill_gaps(Pull& pull, double fill_s = AlignOptions{}.fill_s);

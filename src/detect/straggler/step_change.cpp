@@ -14,9 +14,11 @@ struct Baseline {
   double seconds = 0, noise = 0, slow = 0;  // slow: a tenth of its steps is slower
 };
 Baseline best_before(std::span<const double> step_s, size_t at, const StepChangeOptions& options) {
-  const size_t from = at > static_cast<size_t>(options.baseline) ? at - static_cast<size_t>(options.baseline) : 0;
+  const size_t from =
+      at > static_cast<size_t>(options.baseline) ? at - static_cast<size_t>(options.baseline) : 0;
   Baseline best{.seconds = median_of(step_s.subspan(from, kSmooth))};
-  for (size_t i = from; i + kSmooth <= at; ++i) best.seconds = std::min(best.seconds, median_of(step_s.subspan(i, kSmooth)));
+  for (size_t i = from; i + kSmooth <= at; ++i)
+    best.seconds = std::min(best.seconds, median_of(step_s.subspan(i, kSmooth)));
   const auto window = step_s.subspan(from, at - from);
   best.noise = robust_deviation({window.begin(), window.end()}, median_of(window));
   std::vector<double> sorted(window.begin(), window.end());

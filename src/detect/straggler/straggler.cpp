@@ -62,7 +62,8 @@ std::optional<WorkFit> Judge::fit_of(const std::vector<size_t>& peers) const {
   std::vector<WorkSample> samples;
   for (const TimedStep& step : steps_) {
     for (const size_t rank : peers) {
-      if (std::isfinite(step.ranks[rank].compute_s)) samples.push_back({step.ranks[rank].work, step.ranks[rank].compute_s});
+      if (std::isfinite(step.ranks[rank].compute_s))
+        samples.push_back({step.ranks[rank].work, step.ranks[rank].compute_s});
     }
   }
   if (samples.empty()) return std::nullopt;
@@ -125,7 +126,8 @@ void Judge::judge_peers(const std::vector<size_t>& peers) {
     const double share = static_cast<double>(slow_steps) / static_cast<double>(steps);
     if (slower < limit || share < options_.most_steps || (!few && deviations < options_.deviations)) continue;
     Straggler straggler{.rank = times_.ranks[peers[i]].rank, .host = times_.ranks[peers[i]].host};
-    straggler.slower = slower, straggler.deviations = few ? 0 : deviations, straggler.steps = share, straggler.score = best / own[i];
+    straggler.slower = slower, straggler.deviations = few ? 0 : deviations, straggler.steps = share,
+    straggler.score = best / own[i];
     against_itself(peers[i], straggler);
     report_.stragglers.push_back(std::move(straggler));
   }
@@ -235,8 +237,10 @@ void Judge::judge_groups() {
     for (const auto& [group, seen] : groups) {
       const double own = median(seen.seconds);
       if (own < middle * (1 + options_.slow_link) || own < middle + options_.deviations * scatter) continue;
-      SlowGroup& slow = report_.groups.emplace_back(
-          SlowGroup{.group = group, .kind = kind.substr(kind.find_last_of(' ') + 1), .longer = own / middle - 1, .ranks = {}});
+      SlowGroup& slow = report_.groups.emplace_back(SlowGroup{.group = group,
+                                                              .kind = kind.substr(kind.find_last_of(' ') + 1),
+                                                              .longer = own / middle - 1,
+                                                              .ranks = {}});
       for (const size_t member : seen.members) slow.ranks.push_back(times_.ranks[member].rank);
     }
   }
@@ -264,19 +268,22 @@ StragglerReport Judge::report() {
 }
 
 std::string line_of(const Straggler& straggler) {
-  const std::string who =
-      straggler.host.empty() ? fmt::format("rank {}", straggler.rank) : fmt::format("rank {} on {}", straggler.rank, straggler.host);
+  const std::string who = straggler.host.empty()
+                              ? fmt::format("rank {}", straggler.rank)
+                              : fmt::format("rank {} on {}", straggler.rank, straggler.host);
   const std::string costs = fmt::format("costs {:.3g} ms a step", straggler.lost_s * 1e3);
   using enum Straggler::Cause;
   switch (straggler.cause) {
     case kSlow:
-      return fmt::format("{} is slow: {:.1f} % longer than its peers at equal work, in {:.0f} % of steps; {}", who, straggler.slower * 100,
-                         straggler.steps * 100, costs);
+      return fmt::format("{} is slow: {:.1f} % longer than its peers at equal work, in {:.0f} % of steps; {}",
+                         who, straggler.slower * 100, straggler.steps * 100, costs);
     case kWork:
-      return fmt::format("{} has more to do: last at {:.0f} % of calls, as quick as its peers at equal work; {}", who, straggler.last * 100,
-                         costs);
+      return fmt::format(
+          "{} has more to do: last at {:.0f} % of calls, as quick as its peers at equal work; {}", who,
+          straggler.last * 100, costs);
     case kData:
-      return fmt::format("{} waits for its data: last at {:.0f} % of calls; {}", who, straggler.last * 100, costs);
+      return fmt::format("{} waits for its data: last at {:.0f} % of calls; {}", who, straggler.last * 100,
+                         costs);
     case kWaits:
       return fmt::format("{} comes last to {:.0f} % of calls; {}", who, straggler.last * 100, costs);
   }
@@ -290,20 +297,25 @@ std::string_view name_of(Straggler::Cause cause) {
   return cause == kSlow ? "slow" : cause == kWork ? "work" : cause == kData ? "data" : "waits";
 }
 
-StragglerReport find_stragglers(const StepTimes& times, const StragglerOptions& options) { return Judge(times, options).report(); }
+StragglerReport find_stragglers(const StepTimes& times, const StragglerOptions& options) {
+  return Judge(times, options).report();
+}
 
 std::string text_of(const StragglerReport& report) {
   if (report.steps == 0) return "too few steps to tell stragglers\n";
   std::string text;
   for (const Straggler& each : report.stragglers) text += line_of(each) + "\n";
   for (const SlowGroup& each : report.groups) {
-    text += fmt::format("{} of {} takes {:.0f} % longer than in other groups when all have come: look at the links between ranks {}\n",
-                        each.kind, each.group, each.longer * 100, fmt::join(each.ranks, ", "));
+    text += fmt::format(
+        "{} of {} takes {:.0f} % longer than in other groups when all have come: look at the links between "
+        "ranks {}\n",
+        each.kind, each.group, each.longer * 100, fmt::join(each.ranks, ", "));
   }
   if (report.change) {
-    text += fmt::format("since step {} a step takes {:.0f} % longer ({:.3g} ms instead of {:.3g}){}\n", report.change_step,
-                        report.change->slower() * 100, report.change->after_s * 1e3, report.change->before_s * 1e3,
-                        report.change->blocked ? ": the run hardly moves" : "");
+    text +=
+        fmt::format("since step {} a step takes {:.0f} % longer ({:.3g} ms instead of {:.3g}){}\n",
+                    report.change_step, report.change->slower() * 100, report.change->after_s * 1e3,
+                    report.change->before_s * 1e3, report.change->blocked ? ": the run hardly moves" : "");
   }
   if (text.empty()) text = fmt::format("nobody is slow, in {} steps\n", report.steps);
   return text;

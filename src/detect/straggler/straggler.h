@@ -1,11 +1,13 @@
 // Stragglers (docs/sources/reliability.md §5.9): which ranks are slow by themselves, although synchronous
 // steps make all ranks look equally slow. A rank can have one of these causes:
 //
-//   slow     computes longer than its peers at equal work (work_fit.h), by more than their scatter, in most steps
-//   work     is waited for because it has more work: its machine is fine; micro-batches should be distributed anew
+//   slow     computes longer than its peers at equal work (work_fit.h), by more than their scatter, in most
+//            steps
+//   work     is waited for because it has more work: its machine is fine; micro-batches should be distributed
+//            anew
 //   data     is waited for because its batches come late
-//   waits    is the last to enter most calls (it waits the shortest time there, so no clock is needed), and its
-//            compute time is unknown
+//   waits    is the last to enter most calls (it waits the shortest time there, so no clock is needed), and
+//            its compute time is unknown
 //
 // The report also lists groups of ranks that need longer for the same call than other groups of their kind
 // once all members have entered it: a slow link. A slow link makes no rank a straggler, because all its users

@@ -36,7 +36,8 @@ Columns least_squares(std::span<const WorkSample> samples, const std::vector<cha
   for (size_t turn = 0; turn < kColumns; ++turn) {  // Gauss–Jordan on the diagonal
     size_t pivot = kColumns;
     for (size_t a = 0; a < kColumns; ++a) {
-      if (!used[a] && normal[a][a] > 1e-6 && (pivot == kColumns || normal[a][a] > normal[pivot][pivot])) pivot = a;
+      if (!used[a] && normal[a][a] > 1e-6 && (pivot == kColumns || normal[a][a] > normal[pivot][pivot]))
+        pivot = a;
     }
     if (pivot == kColumns) break;
     used[pivot] = true;

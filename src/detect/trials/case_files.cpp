@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr JsonRules kTruthRules{.code = ExitCode::kData, .what = "malformed truth of a case", .hint = "write it again: detect simulate"};
+constexpr JsonRules kTruthRules{
+    .code = ExitCode::kData, .what = "malformed truth of a case", .hint = "write it again: detect simulate"};
 
 ordered_json fault_json(const Fault& fault, const Case& from) {
   ordered_json names = ordered_json::array(), group = ordered_json::array();
@@ -43,7 +44,8 @@ void write_case(const std::filesystem::path& folder, const Case& from) {
     for (int64_t s = 0; s < pull.seconds; ++s) {
       series.times_s.push_back(pull.first_s + static_cast<double>(s));
       for (int64_t i = 0; i < pull.count(); ++i)
-        series.values.push_back(static_cast<float>(metric.low + static_cast<double>(pull.row(m, s)[i]) * (metric.high - metric.low)));
+        series.values.push_back(static_cast<float>(metric.low + static_cast<double>(pull.row(m, s)[i]) *
+                                                                    (metric.high - metric.low)));
     }
     write_csv(folder / (std::string(metric.name) + ".csv"), series);
   }
@@ -84,9 +86,11 @@ std::optional<Truth> read_truth(const std::filesystem::path& folder) {
                 .onset_s = each.at("onset_s").integer(0),
                 .end_s = each.at("end_s").integer(0),
                 .severity = each.at("severity").number()};
-    for (size_t g = 0; g < each.at("group").array_size(); ++g) fault.group.push_back(index_of(each.at("group").at(g)));
+    for (size_t g = 0; g < each.at("group").array_size(); ++g)
+      fault.group.push_back(index_of(each.at("group").at(g)));
     for (size_t m = 0; m < each.at("metrics").array_size(); ++m)
-      fault.metrics.push_back(metric_named(each.at("metrics").at(m).string(), each.at("metrics").at(m).where()));
+      fault.metrics.push_back(
+          metric_named(each.at("metrics").at(m).string(), each.at("metrics").at(m).where()));
     truth.faults.push_back(std::move(fault));
   }
   return truth;

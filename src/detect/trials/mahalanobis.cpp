@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kDraws = 4096;  // windows that the statistics are taken from
 
 // The windows of one machine each, side by side as rows of `kDraws` floats.
-std::vector<float> drawn_windows(std::span<const Pull> pulls, const std::vector<size_t>& wanted, int64_t window, uint64_t seed) {
+std::vector<float> drawn_windows(std::span<const Pull> pulls, const std::vector<size_t>& wanted,
+                                 int64_t window, uint64_t seed) {
   const RandomStream stream(seed, "detect/mahalanobis");
   const auto inputs = static_cast<int64_t>(wanted.size());
   std::vector<float> rows(static_cast<size_t>(window * inputs * kDraws), 0.5f);
@@ -23,7 +24,8 @@ std::vector<float> drawn_windows(std::span<const Pull> pulls, const std::vector<
     const Pull& pull = pulls[stream.below(at++, pulls.size())];
     if (pull.seconds < window) continue;
     const auto machine = static_cast<int64_t>(stream.below(at++, static_cast<uint64_t>(pull.count())));
-    const auto second = static_cast<int64_t>(stream.below(at++, static_cast<uint64_t>(pull.seconds - window + 1)));
+    const auto second =
+        static_cast<int64_t>(stream.below(at++, static_cast<uint64_t>(pull.seconds - window + 1)));
     bool whole = true;
     for (int64_t q = 0; q < inputs && whole; ++q) {
       const auto found = std::find(pull.metrics.begin(), pull.metrics.end(), wanted[static_cast<size_t>(q)]);
@@ -71,7 +73,9 @@ void window_features(const MahalanobisShape& shape, const float* window_rows, in
 Eigen symmetric_eigen(std::vector<double> a, int64_t n) {
   std::vector<double> v(static_cast<size_t>(n * n), 0);
   for (int64_t i = 0; i < n; ++i) v[static_cast<size_t>(i * n + i)] = 1;
-  const auto at = [&](std::vector<double>& m, int64_t i, int64_t j) -> double& { return m[static_cast<size_t>(i * n + j)]; };
+  const auto at = [&](std::vector<double>& m, int64_t i, int64_t j) -> double& {
+    return m[static_cast<size_t>(i * n + j)];
+  };
   for (int sweep = 0; sweep < 60; ++sweep) {
     double off = 0;
     for (int64_t p = 0; p < n; ++p) {
@@ -82,7 +86,8 @@ Eigen symmetric_eigen(std::vector<double> a, int64_t n) {
       for (int64_t q = p + 1; q < n; ++q) {
         if (at(a, p, q) == 0) continue;
         const double theta = (at(a, q, q) - at(a, p, p)) / (2 * at(a, p, q));
-        const double t = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::sqrt(theta * theta + 1)), c = 1 / std::sqrt(t * t + 1), s = t * c;
+        const double t = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::sqrt(theta * theta + 1)),
+                     c = 1 / std::sqrt(t * t + 1), s = t * c;
         for (int64_t k = 0; k < n; ++k) {
           const double x = at(a, k, p), y = at(a, k, q);
           at(a, k, p) = c * x - s * y, at(a, k, q) = s * x + c * y;
@@ -107,7 +112,8 @@ Eigen symmetric_eigen(std::vector<double> a, int64_t n) {
   return result;
 }
 
-MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<size_t>& wanted, MahalanobisShape shape, uint64_t seed) {
+MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<size_t>& wanted,
+                                 MahalanobisShape shape, uint64_t seed) {
   shape.inputs = static_cast<int64_t>(wanted.size());
   shape.axes = std::min(shape.axes, shape.features());
   const int64_t f = shape.features();
@@ -137,7 +143,8 @@ MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<
   for (int64_t axis = 0; axis < shape.axes; ++axis) {
     const double scale = 1 / std::sqrt(std::max(0.0, eigen.values[static_cast<size_t>(axis)]) + 1e-6);
     for (int64_t k = 0; k < f; ++k)
-      model.projection.push_back(static_cast<float>(scale * eigen.vectors[static_cast<size_t>(axis * f + k)]));
+      model.projection.push_back(
+          static_cast<float>(scale * eigen.vectors[static_cast<size_t>(axis * f + k)]));
   }
   return model;
 }
@@ -150,8 +157,10 @@ void MahalanobisEmbedding::embed(const float* window_rows, int64_t stride, float
   for (int64_t axis = 0; axis < dims(); ++axis) {
     for (int64_t k = 0; k < f; ++k) {
       const auto at = static_cast<size_t>(k);
-      const float weight = model_.projection[static_cast<size_t>(axis * f + k)] / model_.scale[at], mean = model_.mean[at];
-      for (int64_t i = 0; i < stride; ++i) out[axis * stride + i] += weight * (features[static_cast<size_t>(k * stride + i)] - mean);
+      const float weight = model_.projection[static_cast<size_t>(axis * f + k)] / model_.scale[at],
+                  mean = model_.mean[at];
+      for (int64_t i = 0; i < stride; ++i)
+        out[axis * stride + i] += weight * (features[static_cast<size_t>(k * stride + i)] - mean);
     }
   }
 }

@@ -27,7 +27,8 @@ struct MahalanobisModel {
 };
 
 // Fits to the features of windows drawn from the pulls. `metrics`: the metrics to use.
-MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<size_t>& metrics, MahalanobisShape shape, uint64_t seed);
+MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<size_t>& metrics,
+                                 MahalanobisShape shape, uint64_t seed);
 
 class MahalanobisEmbedding final : public Embedding {
  public:

@@ -26,8 +26,8 @@ struct TreeNode {
 };
 
 // features: [example][count]
-std::vector<TreeNode> grow_tree(std::span<const float> features, std::span<const uint8_t> labels, int64_t count,
-                                const TreeOptions& options = {});
+std::vector<TreeNode> grow_tree(std::span<const float> features, std::span<const uint8_t> labels,
+                                int64_t count, const TreeOptions& options = {});
 
 // Orders features by the depth of their first use, ties by their total gain; unused features are left out.
 std::vector<size_t> order_by(const std::vector<TreeNode>& tree, int64_t count);

@@ -23,7 +23,8 @@ struct Verdict {
   int64_t episodes = 1;     // number of faults in the case
 };
 std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines,
-                                 const std::vector<Alert>& alerts, const std::vector<size_t>& looked_at, int64_t continuity_s);
+                                 const std::vector<Alert>& alerts, const std::vector<size_t>& looked_at,
+                                 int64_t continuity_s);
 
 struct Interval {
   double low = 0, high = 1;
@@ -43,7 +44,8 @@ struct Tally {
   double ceiling_f1() const;  // the F1 of that recall with perfect precision
 };
 Tally tally_of(const std::vector<Verdict>& verdicts);
-std::map<std::string, Tally> tally_by(const std::vector<Verdict>& verdicts, std::string (*key)(const Verdict&));
+std::map<std::string, Tally> tally_by(const std::vector<Verdict>& verdicts,
+                                      std::string (*key)(const Verdict&));
 
 // Paired: two detectors on the same cases. It has the numbers of faults that only one of them found, and the
 // exact probability of a split at least as uneven by chance.

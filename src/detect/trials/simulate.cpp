@@ -44,8 +44,12 @@ class Draw {
   double uniform(double low = 0, double high = 1) { return low + (high - low) * stream_.uniform(at_++); }
   double normal(double deviation = 1) { return deviation * stream_.normal(at_++); }
   bool chance(double probability) { return uniform() < probability; }
-  int64_t below(int64_t bound) { return static_cast<int64_t>(stream_.below(at_++, static_cast<uint64_t>(bound))); }
-  double lognormal(double log_mean, double log_deviation) { return std::exp(log_mean + normal(log_deviation)); }
+  int64_t below(int64_t bound) {
+    return static_cast<int64_t>(stream_.below(at_++, static_cast<uint64_t>(bound)));
+  }
+  double lognormal(double log_mean, double log_deviation) {
+    return std::exp(log_mean + normal(log_deviation));
+  }
 
  private:
   RandomStream stream_;
@@ -90,7 +94,8 @@ Cluster cluster_of(const CaseSpec& spec, int64_t seconds, bool normal) {
   }
   if (spec.structure.stragglers) cluster.straggler = draw.below(spec.machines);
   if (spec.structure.noisy_machine) cluster.noisy = draw.below(spec.machines);
-  if (spec.structure.late_machine) cluster.late = draw.below(spec.machines), cluster.late_begins = draw.below(seconds / 2);
+  if (spec.structure.late_machine)
+    cluster.late = draw.below(spec.machines), cluster.late_begins = draw.below(seconds / 2);
   return cluster;
 }
 
@@ -107,13 +112,17 @@ const FaultType& drawn_type(Draw& draw, bool evaluation_mix) {
 
 Fault drawn_fault(const CaseSpec& spec, int64_t episode) {
   Draw draw(spec.seed, fmt::format("detect/fault/{}", episode));
-  const FaultType& type = spec.fault == "any" ? drawn_type(draw, spec.evaluation_mix) : fault_named(spec.fault);
+  const FaultType& type =
+      spec.fault == "any" ? drawn_type(draw, spec.evaluation_mix) : fault_named(spec.fault);
   Fault fault{.type = std::string(type.name), .machine = static_cast<int32_t>(draw.below(spec.machines))};
   const double length = std::clamp(draw.lognormal(std::log(420), .45), 60.0, 800.0);
   fault.end_s = (episode + 1) * spec.seconds;
   fault.onset_s = fault.end_s - std::min(spec.seconds, static_cast<int64_t>(length));
-  fault.severity = !spec.shifted ? draw.uniform(.12, .7) : draw.chance(.5) ? draw.uniform(.06, .12) : draw.uniform(.7, .9);
-  const bool pfc = draw.chance(type.pfc), cpu = draw.chance(type.cpu), gpu = draw.chance(type.gpu), nvlink = draw.chance(type.nvlink);
+  fault.severity = !spec.shifted     ? draw.uniform(.12, .7)
+                   : draw.chance(.5) ? draw.uniform(.06, .12)
+                                     : draw.uniform(.7, .9);
+  const bool pfc = draw.chance(type.pfc), cpu = draw.chance(type.cpu), gpu = draw.chance(type.gpu),
+             nvlink = draw.chance(type.nvlink);
   for (size_t metric = 0; metric < kMetrics; ++metric) {
     const MetricGroup group = behaviour_of(metric).shows;
     const bool moves = group == MetricGroup::kGpu && draw.chance(.8);
@@ -124,7 +133,8 @@ Fault drawn_fault(const CaseSpec& spec, int64_t episode) {
   if (type.spreads && draw.chance(.35) && spec.machines >= 8) {
     while (fault.group.size() < 3) {
       const auto other = static_cast<int32_t>(draw.below(spec.machines));
-      if (other != fault.machine && std::find(fault.group.begin(), fault.group.end(), other) == fault.group.end())
+      if (other != fault.machine &&
+          std::find(fault.group.begin(), fault.group.end(), other) == fault.group.end())
         fault.group.push_back(other);
     }
   }
@@ -184,13 +194,14 @@ struct MetricDraws {
 };
 
 // One machine's series of one metric, in shares.
-void machine_series(const Case& from, const Cluster& cluster, size_t metric, int64_t machine, const MetricDraws& of,
-                    const std::vector<Effect>& effects, std::vector<double>& values) {
+void machine_series(const Case& from, const Cluster& cluster, size_t metric, int64_t machine,
+                    const MetricDraws& of, const std::vector<Effect>& effects, std::vector<double>& values) {
   const int64_t seconds = static_cast<int64_t>(values.size());
   Draw draw(from.spec.seed, fmt::format("detect/machine/{}/{}", metrics()[metric].name, machine));
   const Behaviour behaviour = behaviour_of(metric);
   const bool noisy = machine == cluster.noisy;
-  const double offset = draw.normal(.006), deviation = of.deviation * (noisy ? 3 : 1), drift_phase = draw.uniform(0, 2 * std::numbers::pi);
+  const double offset = draw.normal(.006), deviation = of.deviation * (noisy ? 3 : 1),
+               drift_phase = draw.uniform(0, 2 * std::numbers::pi);
   double level = of.level;
   if (from.spec.structure.stage_levels && behaviour.idles) {
     if (machine < from.spec.machines / 4) level *= .9;
@@ -199,8 +210,12 @@ void machine_series(const Case& from, const Cluster& cluster, size_t metric, int
   const double phase = cluster.phase[static_cast<size_t>(machine)];
   double noise = draw.normal(deviation);
   for (int64_t s = 0; s < seconds; ++s) {
-    double x = level + of.amplitude * std::sin(2 * std::numbers::pi * (static_cast<double>(s) + phase) / cluster.period) + offset;
-    if (cluster.drifts && behaviour.idles) x *= 1 + .05 * std::sin(2 * std::numbers::pi * static_cast<double>(s) / 700 + drift_phase);
+    double x =
+        level +
+        of.amplitude * std::sin(2 * std::numbers::pi * (static_cast<double>(s) + phase) / cluster.period) +
+        offset;
+    if (cluster.drifts && behaviour.idles)
+      x *= 1 + .05 * std::sin(2 * std::numbers::pi * static_cast<double>(s) / 700 + drift_phase);
     if (machine == cluster.straggler && behaviour.idles) x *= .97;
     x += noise;
     noise = .6 * noise + draw.normal(.8 * deviation);  // stationary: √(1 − .6²) = .8
@@ -236,7 +251,8 @@ void refuse_bad(const CaseSpec& spec) {
                  .found = fmt::format("{}", found),
                  .where = option});
   };
-  if (spec.machines < 1 || spec.machines > 20'000) refuse("--machines", "1 to 20,000 machines", spec.machines);
+  if (spec.machines < 1 || spec.machines > 20'000)
+    refuse("--machines", "1 to 20,000 machines", spec.machines);
   if (spec.seconds < 60 || spec.seconds > 86'400) refuse("--seconds", "60 to 86,400 seconds", spec.seconds);
   if (spec.episodes < 1 || spec.episodes > 100) refuse("--episodes", "1 to 100 faults", spec.episodes);
   if (spec.fault != "any" && spec.fault != "none") fault_named(spec.fault);
@@ -246,26 +262,31 @@ void refuse_bad(const CaseSpec& spec) {
 
 bool detectable(const Fault& fault, const std::vector<size_t>& looked_at, int64_t continuity_s) {
   if (fault.end_s - fault.onset_s < continuity_s) return false;
-  return std::any_of(fault.metrics.begin(), fault.metrics.end(),
-                     [&](size_t metric) { return std::find(looked_at.begin(), looked_at.end(), metric) != looked_at.end(); });
+  return std::any_of(fault.metrics.begin(), fault.metrics.end(), [&](size_t metric) {
+    return std::find(looked_at.begin(), looked_at.end(), metric) != looked_at.end();
+  });
 }
 
 Case simulate(const CaseSpec& spec) {
   refuse_bad(spec);
   Case result{.spec = spec};
   const int64_t seconds = spec.seconds * spec.episodes;
-  for (int64_t episode = 0; spec.fault != "none" && episode < spec.episodes; ++episode) result.faults.push_back(drawn_fault(spec, episode));
+  for (int64_t episode = 0; spec.fault != "none" && episode < spec.episodes; ++episode)
+    result.faults.push_back(drawn_fault(spec, episode));
   const Cluster cluster = cluster_of(spec, seconds, result.faults.empty());
 
   Pull& pull = result.pull;
   pull.metrics = spec.metrics, pull.seconds = seconds;
   const int digits = spec.machines > 10'000 ? 5 : 4;
-  for (int64_t i = 0; i < spec.machines; ++i) pull.machines.push_back(fmt::format("machine-{:0{}}", i, digits));
+  for (int64_t i = 0; i < spec.machines; ++i)
+    pull.machines.push_back(fmt::format("machine-{:0{}}", i, digits));
   pull.class_of.assign(pull.machines.size(), 0), pull.classes = {"all"};
   if (spec.structure.stage_levels) {
     pull.classes = {"first-stage", "last-stage", "middle-stages"};
     for (int64_t i = 0; i < spec.machines; ++i)
-      pull.class_of[static_cast<size_t>(i)] = i < spec.machines / 4 ? 0 : i >= spec.machines - spec.machines / 4 ? 1 : 2;
+      pull.class_of[static_cast<size_t>(i)] = i < spec.machines / 4                    ? 0
+                                              : i >= spec.machines - spec.machines / 4 ? 1
+                                                                                       : 2;
   }
   pull.values.assign(spec.metrics.size() * static_cast<size_t>(seconds * spec.machines), kNoSample);
   for (size_t m = 0; m < spec.metrics.size(); ++m) {
@@ -279,7 +300,8 @@ Case simulate(const CaseSpec& spec) {
       std::vector<double> values(static_cast<size_t>(seconds));
       for (int64_t machine = begin; machine < end; ++machine) {
         machine_series(result, cluster, metric, machine, of, effects, values);
-        for (int64_t s = 0; s < seconds; ++s) pull.row(m, s)[machine] = static_cast<float>(values[static_cast<size_t>(s)]);
+        for (int64_t s = 0; s < seconds; ++s)
+          pull.row(m, s)[machine] = static_cast<float>(values[static_cast<size_t>(s)]);
       }
     });
   }

@@ -63,7 +63,8 @@ std::string fault_other_than(const std::string& held_out, bool evaluation_mix, u
 
 // The seeds of the three sets are disjoint.
 CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
-  const uint64_t case_seed = seed * 10'000'000 + static_cast<uint64_t>(set) * 1'000'000 + static_cast<uint64_t>(index);
+  const uint64_t case_seed =
+      seed * 10'000'000 + static_cast<uint64_t>(set) * 1'000'000 + static_cast<uint64_t>(index);
   CaseSpec spec{.machines = drawn_machines(case_seed, options.large && set == Set::kTest),
                 .seed = case_seed,
                 .fault = index % 2 == 0 ? "any" : "none",
@@ -75,7 +76,8 @@ CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t in
   if (spec.shifted && !options.large) spec.machines = kUnseenSizes[index / 2 % 4];
   if (options.lives && set == Set::kTest) spec.episodes = kFaultsInALife[index / 2 % 4];
   if (!options.held_out.empty() && spec.fault == "any")
-    spec.fault = set == Set::kTest ? options.held_out : fault_other_than(options.held_out, options.evaluation_mix, case_seed);
+    spec.fault = set == Set::kTest ? options.held_out
+                                   : fault_other_than(options.held_out, options.evaluation_mix, case_seed);
   return spec;
 }
 
@@ -113,11 +115,13 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
 }
 
 std::vector<Alert> alerts_of(const Pull& pull, const Ready& ready) {
-  if (pull.seconds <= ready.options.pull_s) return call(pull, ready.channels, ready.rules, ready.options).alerts;
+  if (pull.seconds <= ready.options.pull_s)
+    return call(pull, ready.channels, ready.rules, ready.options).alerts;
   return run_calls(pull, ready.channels, ready.rules, ready.options).alerts;
 }
 
-void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Ready>& ready, TrialReport& report, Progress& progress) {
+void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Ready>& ready,
+               TrialReport& report, Progress& progress) {
   for (TrialRow& row : report.rows) row.seeds.emplace_back();
   for (int64_t i = 0; i < options.test; ++i) {
     const LabelledCase test = trial_case(options, seed, Set::kTest, i);
@@ -125,7 +129,8 @@ void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Rea
       const Stopwatch watch;
       const auto alerts = alerts_of(test.pull, ready[r]);
       report.rows[r].call_seconds.push_back(watch.seconds());
-      for (const Verdict& verdict : verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
+      for (const Verdict& verdict :
+           verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
         report.rows[r].seeds.back().add(verdict);
         report.rows[r].verdicts.push_back(verdict);
       }
@@ -160,17 +165,20 @@ LabelledCase labelled(CaseSpec spec) {
   return {std::move(made.pull), std::move(made.faults)};
 }
 
-void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::vector<LabelledCase>& cases, uint64_t seed) {
+void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::vector<LabelledCase>& cases,
+                        uint64_t seed) {
   double best = -1, best_joint = -1;
   Models tried = models;
   for (const int64_t window : {8, 30, 60, 120}) {
     for (const int64_t moments : {1, 2, 4}) {
       const MahalanobisShape shape{.moments = moments, .window = window, .axes = moments};
-      for (size_t i = 0; i < models.metrics.size(); ++i) tried.mahalanobis[i] = fit_mahalanobis(pulls, {models.metrics[i]}, shape, seed);
+      for (size_t i = 0; i < models.metrics.size(); ++i)
+        tried.mahalanobis[i] = fit_mahalanobis(pulls, {models.metrics[i]}, shape, seed);
       const double f1 = f1_on(tried, Variant::kMd, cases);
       if (f1 > best) best = f1, models.mahalanobis = tried.mahalanobis;
       for (const int64_t axes : {2, 4, 6, 8}) {
-        tried.mahalanobis_joint = fit_mahalanobis(pulls, models.metrics, {.moments = moments, .window = window, .axes = axes}, seed);
+        tried.mahalanobis_joint = fit_mahalanobis(pulls, models.metrics,
+                                                  {.moments = moments, .window = window, .axes = axes}, seed);
         const double joint = f1_on(tried, Variant::kMdJoint, cases);
         if (joint > best_joint) best_joint = joint, models.mahalanobis_joint = tried.mahalanobis_joint;
       }
@@ -183,7 +191,9 @@ TrialReport run_trial(const TrialOptions& options) {
   if (!options.held_out.empty()) fault_named(options.held_out);
   std::vector<const Row*> chosen;
   for (const Row& row : kRows) {
-    if (options.rows.empty() || std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end()) chosen.push_back(&row);
+    if (options.rows.empty() ||
+        std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end())
+      chosen.push_back(&row);
   }
   for (const Row* row : chosen) report.rows.push_back({.name = row->name});
   TrialOptions all = options;
@@ -195,32 +205,39 @@ TrialReport run_trial(const TrialOptions& options) {
   for (int64_t s = 0; s < options.seeds; ++s) {
     const auto seed = static_cast<uint64_t>(options.first_seed + s);
     std::vector<Pull> pulls;
-    for (LabelledCase& each : cases_of(all, seed, Set::kTrain, options.train)) pulls.push_back(std::move(each.pull));
+    for (LabelledCase& each : cases_of(all, seed, Set::kTrain, options.train))
+      pulls.push_back(std::move(each.pull));
     all.training.seed = seed;
     const Stopwatch watch;
     Models models = train_models(pulls, all.training);
     report.train_seconds = std::max(report.train_seconds, watch.seconds());
-    for (const TrainedVae& vae : models.vaes) report.worst_retained = std::min(report.worst_retained, vae.retained);
+    for (const TrainedVae& vae : models.vaes)
+      report.worst_retained = std::min(report.worst_retained, vae.retained);
     const std::vector<LabelledCase> validation = cases_of(all, seed, Set::kValidate, options.validate);
     // The joint baselines look at the seven metrics, as Minder does.
     Models seven = models;
     if (models.metrics.size() > kUsedMetrics) {
-      seven.metrics = metric_choice("used"), seven.vaes.resize(kUsedMetrics), seven.mahalanobis.resize(kUsedMetrics),
-      seven.priority = seven.metrics;
+      seven.metrics = metric_choice("used"), seven.vaes.resize(kUsedMetrics),
+      seven.mahalanobis.resize(kUsedMetrics), seven.priority = seven.metrics;
       TrainOptions joint = all.training;
       joint.metrics = seven.metrics;
       seven.joint = train_vae(pulls, seven.metrics, joint);
     }
-    const bool any_md = std::any_of(chosen.begin(), chosen.end(), [](const Row* row) { return row->variant >= Variant::kMd; });
+    const bool any_md = std::any_of(chosen.begin(), chosen.end(),
+                                    [](const Row* row) { return row->variant >= Variant::kMd; });
     if (any_md) {
-      choose_mahalanobis(seven, pulls,
-                         {validation.begin(), validation.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(32, validation.size()))},
-                         seed);
-      report.mahalanobis.push_back(
-          fmt::format("md: {}; joint: {}", text_of(seven.mahalanobis.front().shape), text_of(seven.mahalanobis_joint.shape)));
+      choose_mahalanobis(
+          seven, pulls,
+          {validation.begin(),
+           validation.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(32, validation.size()))},
+          seed);
+      report.mahalanobis.push_back(fmt::format("md: {}; joint: {}", text_of(seven.mahalanobis.front().shape),
+                                               text_of(seven.mahalanobis_joint.shape)));
     }
     std::vector<Ready> ready;
-    for (const Row* row : chosen) ready.push_back(made_ready(*row, std::string_view(row->metrics) == "more" ? models : seven, validation));
+    for (const Row* row : chosen)
+      ready.push_back(
+          made_ready(*row, std::string_view(row->metrics) == "more" ? models : seven, validation));
     test_rows(all, seed, ready, report, progress);
   }
   return report;

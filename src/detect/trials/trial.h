@@ -15,7 +15,8 @@ namespace longhaul::detect {
 struct TrialOptions {
   int64_t seeds = 5, first_seed = 1;
   int64_t train = 40, validate = 120, test = 300;  // cases per seed, half of them normal
-  bool large = false;                              // test cases of up to 1,500 machines; training and validation use up to 64
+  // test cases of up to 1,500 machines; training and validation use up to 64
+  bool large = false;
   // For the test cases only; shifted ones also have sizes that no other case has.
   bool glitches = false, shifted = false;
   bool evaluation_mix = true;
@@ -44,7 +45,8 @@ std::vector<std::string> trial_rows();  // names of all rows that can be compare
 TrialReport run_trial(const TrialOptions& options);
 
 // Chooses the shapes of the baseline that do best on these cases, per metric and joint.
-void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::vector<LabelledCase>& cases, uint64_t seed);
+void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::vector<LabelledCase>& cases,
+                        uint64_t seed);
 
 LabelledCase labelled(CaseSpec spec);  // simulated, with gaps filled
 

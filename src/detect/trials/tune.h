@@ -22,7 +22,8 @@ struct CaseTraces {
   std::vector<Fault> faults;
   std::vector<Alert> silent;
 };
-CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
+CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels,
+                     const DetectOptions& options);
 
 // One per channel.
 std::vector<Rule> rules_of(const std::vector<Threshold>& thresholds, const DetectOptions& options);
@@ -31,7 +32,8 @@ struct Tuned {
   std::vector<Threshold> thresholds;  // one per channel
   double f1 = 0;
 };
-Tuned tune(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels, const DetectOptions& options);
+Tuned tune(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels,
+           const DetectOptions& options);
 
 // Tunes every variant on these cases and writes the thresholds into the models. Prints its progress.
 void tune_models(Models& models, const std::vector<LabelledCase>& cases, std::span<const Variant> variants);

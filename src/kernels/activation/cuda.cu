@@ -12,7 +12,8 @@ swiglu_kernel(const Bf16* x, const Bf16* d_y, Bf16* out, int64_t rows, int64_t w
   const int64_t units = divide_up(width, kUnit), index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (index >= rows * units) return;
   const int64_t row = index / units, c = index % units * kUnit, left = width - c;
-  Eight gate = load_eight(x + row * 2 * width + c, left), up = load_eight(x + (row * 2 + 1) * width + c, left);
+  Eight gate = load_eight(x + row * 2 * width + c, left),
+        up = load_eight(x + (row * 2 + 1) * width + c, left);
   if (!kBackward) {
     LONGHAUL_UNROLL
     for (int i = 0; i < kUnit; ++i) up.x[i] *= gate.x[i] * sigmoid(gate.x[i]);
@@ -51,7 +52,9 @@ constexpr float kRootTwoOverPi = 0.7978845608028654f, kCube = 0.044715f;
 // tanh(z) = 1 − 2 / (e^{2z} + 1): right at both ends, where e^{2z} is 0 or infinite.
 LONGHAUL_DEVICE float hyperbolic_tangent(float z) { return 1.f - 2.f / (exponential(2.f * z) + 1.f); }
 
-LONGHAUL_DEVICE float gelu(float u) { return 0.5f * u * (1.f + hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u))); }
+LONGHAUL_DEVICE float gelu(float u) {
+  return 0.5f * u * (1.f + hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u)));
+}
 LONGHAUL_DEVICE float gelu_slope(float u) {
   const float t = hyperbolic_tangent(kRootTwoOverPi * (u + kCube * u * u * u));
   return 0.5f * (1.f + t) + 0.5f * u * (1.f - t * t) * kRootTwoOverPi * (1.f + 3.f * kCube * u * u);
@@ -65,7 +68,8 @@ LONGHAUL_DEVICE Eight load_bias(const float* bias, int64_t c, int64_t left) {
   return b;
 }
 
-LONGHAUL_KERNEL(256) bias_gelu_forward_kernel(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width) {
+LONGHAUL_KERNEL(256)
+bias_gelu_forward_kernel(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width) {
   const int64_t units = divide_up(width, kUnit), index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (index >= rows * units) return;
   const int64_t row = index / units, c = index % units * kUnit, left = width - c;
@@ -78,13 +82,16 @@ LONGHAUL_KERNEL(256) bias_gelu_forward_kernel(const Bf16* x, const float* bias, 
 
 // A thread takes eight columns of a run of rows, and adds up what flows into their bias.
 LONGHAUL_KERNEL(128)
-bias_gelu_backward_kernel(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* partial, int64_t rows, int64_t width) {
+bias_gelu_backward_kernel(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* partial,
+                          int64_t rows, int64_t width) {
   const int64_t units = divide_up(width, kUnit), blocks = divide_up(units, 128);
-  const int64_t run = blockIdx.x / blocks, c = (blockIdx.x % blocks * 128 + threadIdx.x) * kUnit, left = width - c;
+  const int64_t run = blockIdx.x / blocks, c = (blockIdx.x % blocks * 128 + threadIdx.x) * kUnit,
+                left = width - c;
   if (c >= width) return;
   const Eight b = load_bias(bias, c, left);
   Eight sum{};
-  const int64_t each = rows_per_run(rows), begin = run * each, end = begin + each < rows ? begin + each : rows;
+  const int64_t each = rows_per_run(rows), begin = run * each,
+                end = begin + each < rows ? begin + each : rows;
   for (int64_t row = begin; row < end; ++row) {
     Eight value = load_eight(x + row * width + c, left);
     const Eight g = load_eight(d_y + row * width + c, left);
@@ -104,31 +111,34 @@ bias_gelu_backward_kernel(const Bf16* x, const float* bias, const Bf16* d_y, Bf1
 }  // namespace
 
 void swiglu_forward(const Bf16* x, Bf16* y, int64_t rows, int64_t width, Stream stream) {
-  launch("swiglu.forward", swiglu_kernel<false>, divide_up(rows * divide_up(width, kUnit), 256), 256, 0, stream, x,
-         static_cast<const Bf16*>(nullptr), y, rows, width);
+  launch("swiglu.forward", swiglu_kernel<false>, divide_up(rows * divide_up(width, kUnit), 256), 256, 0,
+         stream, x, static_cast<const Bf16*>(nullptr), y, rows, width);
 }
 void swiglu_backward(const Bf16* x, const Bf16* d_y, Bf16* d_x, int64_t rows, int64_t width, Stream stream) {
-  launch("swiglu.backward", swiglu_kernel<true>, divide_up(rows * divide_up(width, kUnit), 256), 256, 0, stream, x, d_y, d_x, rows, width);
+  launch("swiglu.backward", swiglu_kernel<true>, divide_up(rows * divide_up(width, kUnit), 256), 256, 0,
+         stream, x, d_y, d_x, rows, width);
 }
 
 void silu_forward(const Bf16* x, Bf16* y, int64_t n, Stream stream) {
-  launch("silu.forward", silu_kernel<false>, divide_up(n, 256 * kUnit), 256, 0, stream, x, static_cast<const Bf16*>(nullptr), y, n);
+  launch("silu.forward", silu_kernel<false>, divide_up(n, 256 * kUnit), 256, 0, stream, x,
+         static_cast<const Bf16*>(nullptr), y, n);
 }
 void silu_backward(const Bf16* x, const Bf16* d_y, Bf16* d_x, int64_t n, Stream stream) {
   launch("silu.backward", silu_kernel<true>, divide_up(n, 256 * kUnit), 256, 0, stream, x, d_y, d_x, n);
 }
 
-void bias_gelu_forward(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width, Stream stream) {
-  launch("bias_gelu.forward", bias_gelu_forward_kernel, divide_up(rows * divide_up(width, kUnit), 256), 256, 0, stream, x, bias, y, rows,
-         width);
+void bias_gelu_forward(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width,
+                       Stream stream) {
+  launch("bias_gelu.forward", bias_gelu_forward_kernel, divide_up(rows * divide_up(width, kUnit), 256), 256,
+         0, stream, x, bias, y, rows, width);
 }
 int64_t bias_gelu_workspace_bytes(int64_t rows, int64_t width) { return row_runs(rows) * width * 4; }
-void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias, void* workspace, int64_t rows,
-                        int64_t width, Stream stream) {
+void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias,
+                        void* workspace, int64_t rows, int64_t width, Stream stream) {
   float* partial = static_cast<float*>(workspace);
   const int64_t runs = row_runs(rows);
-  launch("bias_gelu.backward", bias_gelu_backward_kernel, runs * divide_up(divide_up(width, kUnit), 128), 128, 0, stream, x, bias, d_y, d_x,
-         partial, rows, width);
+  launch("bias_gelu.backward", bias_gelu_backward_kernel, runs * divide_up(divide_up(width, kUnit), 128), 128,
+         0, stream, x, bias, d_y, d_x, partial, rows, width);
   if (d_bias != nullptr && runs > 0) sum_runs("bias_gelu.bias", partial, d_bias, runs, width, stream);
 }
 

@@ -1,5 +1,5 @@
-// Activations on a GPU (equations: op.h): swiglu, silu and bias + GeLU (tanh form), forward and backward. bf16 in and out, fp32 inside,
-// biases and their gradients fp32. Everything is deterministic.
+// Activations on a GPU (equations: op.h): swiglu, silu and bias + GeLU (tanh form), forward and backward.
+// bf16 in and out, fp32 inside, biases and their gradients fp32. Everything is deterministic.
 #pragma once
 
 #include "kernels/cuda/numbers.h"
@@ -17,7 +17,7 @@ void silu_backward(const Bf16* x, const Bf16* d_y, Bf16* d_x, int64_t n, Stream 
 // x [rows, width], bias [width] or null. The gradient of the bias, where d_bias is given, is added to it.
 void bias_gelu_forward(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width, Stream stream);
 int64_t bias_gelu_workspace_bytes(int64_t rows, int64_t width);
-void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias, void* workspace, int64_t rows,
-                        int64_t width, Stream stream);
+void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias,
+                        void* workspace, int64_t rows, int64_t width, Stream stream);
 
 }  // namespace longhaul::kernels::cuda

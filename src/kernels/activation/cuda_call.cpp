@@ -34,11 +34,13 @@ void bias_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
   const Tensor wide_bias = wide(bias);
   cuda::bias_gelu_forward(bf16(x), cuda::fp32(wide_bias), bf16_out(y), x.size(0), x.size(1), device.stream());
 }
-void bias_gelu_backward(const Tensor& x, const Tensor& bias, const Tensor& dy, const Tensor& dx, const Tensor& sink) {
+void bias_gelu_backward(const Tensor& x, const Tensor& bias, const Tensor& dy, const Tensor& dx,
+                        const Tensor& sink) {
   const cuda::OnDevice device(x);
-  const Tensor wide_bias = wide(bias), partial = cuda::workspace(cuda::bias_gelu_workspace_bytes(x.size(0), x.size(1)), x);
-  cuda::bias_gelu_backward(bf16(x), cuda::fp32(wide_bias), bf16(dy), bf16_out(dx), cuda::fp32_out(sink), partial.mutable_data_ptr(),
-                           x.size(0), x.size(1), device.stream());
+  const Tensor wide_bias = wide(bias),
+               partial = cuda::workspace(cuda::bias_gelu_workspace_bytes(x.size(0), x.size(1)), x);
+  cuda::bias_gelu_backward(bf16(x), cuda::fp32(wide_bias), bf16(dy), bf16_out(dx), cuda::fp32_out(sink),
+                           partial.mutable_data_ptr(), x.size(0), x.size(1), device.stream());
 }
 
 const CudaCalls<ActivationCuda> registered({.silu_forward = silu_forward,

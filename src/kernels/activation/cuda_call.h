@@ -1,4 +1,5 @@
-// The activations' CUDA kernels on tensors: contiguous, of one device, bf16; outputs are written, sinks added to.
+// The activations' CUDA kernels on tensors: contiguous, of one device, bf16; outputs are written, sinks added
+// to.
 #pragma once
 
 #include "kernels/cuda/calls.h"
@@ -12,7 +13,8 @@ struct ActivationCuda {
   void (*swiglu_backward)(const Tensor& x_t2f, const Tensor& dy_tf, const Tensor& dx_t2f);
   // bias bf16 and sink fp32 [channels], or both undefined.
   void (*bias_gelu_forward)(const Tensor& x_tc, const Tensor& bias_c, const Tensor& y_tc);
-  void (*bias_gelu_backward)(const Tensor& x_tc, const Tensor& bias_c, const Tensor& dy_tc, const Tensor& dx_tc, const Tensor& sink_c);
+  void (*bias_gelu_backward)(const Tensor& x_tc, const Tensor& bias_c, const Tensor& dy_tc,
+                             const Tensor& dx_tc, const Tensor& sink_c);
 };
 
 }  // namespace longhaul::kernels

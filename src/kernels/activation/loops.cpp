@@ -53,7 +53,8 @@ template <class In>
 void swiglu_forward(const Swiglu& p, int64_t begin, int64_t end) {
   const VectorTag<In> d;
   for (int64_t t = begin; t < end; ++t) {
-    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x, *up = static_cast<const In*>(p.up) + t * p.ld_x;
+    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x,
+             *up = static_cast<const In*>(p.up) + t * p.ld_x;
     In* y = static_cast<In*>(p.y) + t * p.ld_y;
     walk(d, p.width, [&](auto at) LONGHAUL_VECTOR {
       const auto g = load(d, gate, at);
@@ -66,7 +67,8 @@ template <class In>
 void swiglu_backward(const Swiglu& p, int64_t begin, int64_t end) {
   const VectorTag<In> d;
   for (int64_t t = begin; t < end; ++t) {
-    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x, *up = static_cast<const In*>(p.up) + t * p.ld_x;
+    const In *gate = static_cast<const In*>(p.gate) + t * p.ld_x,
+             *up = static_cast<const In*>(p.up) + t * p.ld_x;
     const In* dy = static_cast<const In*>(p.dy) + t * p.ld_y;
     In *d_gate = static_cast<In*>(p.d_gate) + t * p.ld_x, *d_up = static_cast<In*>(p.d_up) + t * p.ld_x;
     walk(d, p.width, [&](auto at) LONGHAUL_VECTOR {
@@ -81,7 +83,8 @@ void swiglu_backward(const Swiglu& p, int64_t begin, int64_t end) {
 template <class D>
 HWY_INLINE hn::Vec<D> gelu_gate(D d, hn::Vec<D> z) {
   using T = hn::TFromD<D>;
-  const auto cubic = hn::Set(d, T(2 * 0.79788456080286535588 * 0.044715)), linear = hn::Set(d, T(2 * 0.79788456080286535588));
+  const auto cubic = hn::Set(d, T(2 * 0.79788456080286535588 * 0.044715)),
+             linear = hn::Set(d, T(2 * 0.79788456080286535588));
   return sigmoid(d, hn::Mul(z, hn::MulAdd(cubic, hn::Mul(z, z), linear)));
 }
 
@@ -109,7 +112,8 @@ void bias_gelu_backward(const BiasGelu& p, int64_t begin, int64_t end, void* d_b
   auto* d_bias = static_cast<Real*>(d_bias_any);
   if (d_bias != nullptr) std::fill_n(d_bias, p.columns, Real(0));
   const auto one = hn::Set(d, Real(1));
-  const auto linear = hn::Set(d, Real(2 * 0.79788456080286535588)), quadratic = hn::Set(d, Real(6 * 0.79788456080286535588 * 0.044715));
+  const auto linear = hn::Set(d, Real(2 * 0.79788456080286535588)),
+             quadratic = hn::Set(d, Real(6 * 0.79788456080286535588 * 0.044715));
   for (int64_t t = begin; t < end; ++t) {
     const In *x = static_cast<const In*>(p.x) + t * p.ld_x, *dy = static_cast<const In*>(p.dy) + t * p.ld_y;
     In* dx = static_cast<In*>(p.dx) + t * p.ld_x;
@@ -154,10 +158,18 @@ namespace longhaul::kernels {
 void silu_forward(Storage storage, const void* x, void* y, int64_t begin, int64_t end) {
   LONGHAUL_CHOOSE(silu_any)(storage, x, y, begin, end);
 }
-void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(silu_backward_any)(p, begin, end); }
-void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_forward_any)(p, begin, end); }
-void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(swiglu_backward_any)(p, begin, end); }
-void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(bias_gelu_forward_any)(p, begin, end); }
+void silu_backward_rows(const SiluBackward& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(silu_backward_any)(p, begin, end);
+}
+void swiglu_forward_rows(const Swiglu& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(swiglu_forward_any)(p, begin, end);
+}
+void swiglu_backward_rows(const Swiglu& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(swiglu_backward_any)(p, begin, end);
+}
+void bias_gelu_forward_rows(const BiasGelu& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(bias_gelu_forward_any)(p, begin, end);
+}
 void bias_gelu_backward_rows(const BiasGelu& p, int64_t begin, int64_t end, void* d_bias) {
   LONGHAUL_CHOOSE(bias_gelu_backward_any)(p, begin, end, d_bias);
 }

@@ -4,7 +4,8 @@
 //              gathers the three gradients: dx = dy σ (1 + x (1 − σ))
 //   swiglu     y = silu(gate) up, where a row of x holds gate and up next to each other       (arXiv
 //              2002.05202)
-//   bias_gelu  y = gelu(x + bias), tanh form; the bias' gradient is added to a sink (kernels/linear) in the same pass
+//   bias_gelu  y = gelu(x + bias), tanh form; the bias' gradient is added to a sink (kernels/linear) in the
+//              same pass
 //
 // Computed in fp32 (fp64 for fp64 inputs) and rounded once to the dtype of x. Column sums are over fixed
 // blocks of rows (kernels/vector/row_blocks.h), so results do not depend on the number of threads.

@@ -2,8 +2,8 @@
 
 namespace longhaul::kernels {
 
-void adamw_aten(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& value,
-                const AdamwScalars& scalars) {
+void adamw_aten(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& gradient,
+                const Tensor& value, const AdamwScalars& scalars) {
   const Tensor g = gradient * scalars.gradient_scale;
   m.mul_(scalars.beta1).add_(g, 1 - scalars.beta1);
   v.mul_(scalars.beta2).addcmul_(g, g, 1 - scalars.beta2);

@@ -67,8 +67,9 @@ LONGHAUL_KERNEL(kThreads) norm_kernel(AdamwStep step, const double* partial, flo
   double total = 0;
   for (int i = 0; i < kThreads; ++i) total += scratch[i];
   const double size = sqrt(total) * static_cast<double>(step.scale);
-  const double clip =
-      step.clip_norm > 0 && size + 1e-6 > static_cast<double>(step.clip_norm) ? static_cast<double>(step.clip_norm) / (size + 1e-6) : 1.0;
+  const double clip = step.clip_norm > 0 && size + 1e-6 > static_cast<double>(step.clip_norm)
+                          ? static_cast<double>(step.clip_norm) / (size + 1e-6)
+                          : 1.0;
   norm[0] = static_cast<float>(size);
   norm[1] = static_cast<float>(clip * static_cast<double>(step.scale));
 }
@@ -80,14 +81,16 @@ LONGHAUL_KERNEL(kThreads) adamw_kernel(AdamwStep step, const float* norm) {
   const int64_t end = piece.begin + kAdamwPiece < tensor.count ? piece.begin + kAdamwPiece : tensor.count;
   for (int64_t i = piece.begin + threadIdx.x * 4; i < end; i += kThreads * 4) {
     const int64_t left = end - i;
-    Four w = load_four(tensor.master + i, left), m = load_four(tensor.m + i, left), v = load_four(tensor.v + i, left);
+    Four w = load_four(tensor.master + i, left), m = load_four(tensor.m + i, left),
+         v = load_four(tensor.v + i, left);
     const Four g = load_four(tensor.gradient + i, left);
     LONGHAUL_UNROLL
     for (int j = 0; j < 4; ++j) {
       const float gradient = g.x[j] * scale;
       m.x[j] = step.beta1 * m.x[j] + (1.f - step.beta1) * gradient;
       v.x[j] = step.beta2 * v.x[j] + (1.f - step.beta2) * gradient * gradient;
-      w.x[j] = tensor.kept_weight * w.x[j] - step.step_size * m.x[j] / (sqrtf(v.x[j]) * step.inverse_root_correction + step.eps);
+      w.x[j] = tensor.kept_weight * w.x[j] -
+               step.step_size * m.x[j] / (sqrtf(v.x[j]) * step.inverse_root_correction + step.eps);
       if (tensor.value != nullptr && j < left) tensor.value[i + j] = from_float<Bf16>(w.x[j]);
     }
     store_four(tensor.master + i, left, w);
@@ -104,7 +107,8 @@ int64_t gradient_norm_workspace_bytes(int64_t piece_count) { return piece_count 
 void gradient_norm(const AdamwStep& step, float* norm, void* workspace, Stream stream) {
   double* partial = static_cast<double*>(workspace);
   launch("adamw.squares", squares_kernel, step.piece_count, kThreads, kThreads * 8, stream, step, partial);
-  launch("adamw.norm", norm_kernel, 1, kThreads, kThreads * 8, stream, step, static_cast<const double*>(partial), norm);
+  launch("adamw.norm", norm_kernel, 1, kThreads, kThreads * 8, stream, step,
+         static_cast<const double*>(partial), norm);
 }
 
 void adamw(const AdamwStep& step, const float* norm, Stream stream) {

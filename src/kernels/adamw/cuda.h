@@ -31,7 +31,8 @@ struct AdamwPiece {
 inline std::vector<AdamwPiece> adamw_pieces(const std::vector<AdamwTensor>& tensors) {
   std::vector<AdamwPiece> pieces;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    for (int64_t begin = 0; begin < tensors[i].count; begin += kAdamwPiece) pieces.push_back({static_cast<int32_t>(i), begin});
+    for (int64_t begin = 0; begin < tensors[i].count; begin += kAdamwPiece)
+      pieces.push_back({static_cast<int32_t>(i), begin});
   }
   return pieces;
 }
@@ -46,7 +47,8 @@ struct AdamwStep {
   bool zero_gradient = true;
 };
 
-// norm[0] = the gradients' norm times scale; norm[1] = scale · min(1, clip_norm / (norm + 1e-6)), what adamw multiplies gradients by.
+// norm[0] = the gradients' norm times scale; norm[1] = scale · min(1, clip_norm / (norm + 1e-6)), what adamw
+// multiplies gradients by.
 int64_t gradient_norm_workspace_bytes(int64_t piece_count);
 void gradient_norm(const AdamwStep& step, float* norm, void* workspace, Stream stream);
 void adamw(const AdamwStep& step, const float* norm, Stream stream);

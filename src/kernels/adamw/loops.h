@@ -18,9 +18,11 @@ struct AdamwScalars {
   bool zero_gradient = true;
 };
 
-// Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16 (its bits) of an fp32 master.
+// Updates n elements of m, v and master from grad. `value`, where there is one, is the working copy in bf16
+// (its bits) of an fp32 master.
 template <class Real>
-using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t n, const AdamwScalars& scalars);
+using AdamwLoop = void (*)(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t n,
+                           const AdamwScalars& scalars);
 // Sum of squares, added up in fp64 in sixteen interleaved sums.
 template <class Real>
 using SquaresLoop = double (*)(const Real* x, int64_t n);

@@ -20,16 +20,16 @@ struct AdamwReferenceStep {
   int64_t t = 1;
 };
 template <class Real>
-void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> v, std::span<const Real> gradient,
-                     const AdamwReferenceStep& step);
-extern template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>,
-                                     const AdamwReferenceStep&);
-extern template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>,
-                                     const AdamwReferenceStep&);
+void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> v,
+                     std::span<const Real> gradient, const AdamwReferenceStep& step);
+extern template void adamw_reference(std::span<float>, std::span<float>, std::span<float>,
+                                     std::span<const float>, const AdamwReferenceStep&);
+extern template void adamw_reference(std::span<double>, std::span<double>, std::span<double>,
+                                     std::span<const double>, const AdamwReferenceStep&);
 
 // With LibTorch's operators. Flat tensors of the same length; `value`: the working copy, or the master
 // itself. The gradient is only read.
-void adamw_aten(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& value,
-                const AdamwScalars& scalars);
+void adamw_aten(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& gradient,
+                const Tensor& value, const AdamwScalars& scalars);
 
 }  // namespace longhaul::kernels

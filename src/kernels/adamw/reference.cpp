@@ -6,8 +6,8 @@ namespace longhaul::kernels {
 
 // The equations of adamw.h in their order, in fp64; only what is kept is rounded to Real.
 template <class Real>
-void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> v, std::span<const Real> gradient,
-                     const AdamwReferenceStep& step) {
+void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> v,
+                     std::span<const Real> gradient, const AdamwReferenceStep& step) {
   const double t = static_cast<double>(step.t);
   for (size_t i = 0; i < weight.size(); ++i) {
     const double g = static_cast<double>(gradient[i]) * step.gradient_scale;
@@ -24,7 +24,9 @@ void adamw_reference(std::span<Real> weight, std::span<Real> m, std::span<Real> 
   }
 }
 
-template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>, const AdamwReferenceStep&);
-template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>, const AdamwReferenceStep&);
+template void adamw_reference(std::span<float>, std::span<float>, std::span<float>, std::span<const float>,
+                              const AdamwReferenceStep&);
+template void adamw_reference(std::span<double>, std::span<double>, std::span<double>,
+                              std::span<const double>, const AdamwReferenceStep&);
 
 }  // namespace longhaul::kernels

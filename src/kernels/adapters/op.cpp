@@ -8,7 +8,8 @@
 namespace longhaul::kernels {
 namespace {
 
-void check(const Tensor& x, const LinearWeights& base, const LinearWeights& down, const std::vector<AdapterUp>& ups) {
+void check(const Tensor& x, const LinearWeights& base, const LinearWeights& down,
+           const std::vector<AdapterUp>& ups) {
   LONGHAUL_ASSERT(!base.sinks.wanted(), "the weight beside adapters is frozen");
   if (down.weight.dim() != 2 || down.weight.size(1) != x.size(1))
     refuse_argument("adapted_linear", "down", "[ranks, in] for x " + shape_text(x), shape_text(down.weight));
@@ -16,7 +17,8 @@ void check(const Tensor& x, const LinearWeights& base, const LinearWeights& down
     const Tensor& weight = up.weights.weight;
     const bool fits = weight.dim() == 2 && up.first_rank + weight.size(1) <= down.weight.size(0) &&
                       up.first_column + weight.size(0) <= base.weight.size(0);
-    if (!fits) refuse_argument("adapted_linear", "up", "rows of y and columns of down's ranks", shape_text(weight));
+    if (!fits)
+      refuse_argument("adapted_linear", "up", "rows of y and columns of down's ranks", shape_text(weight));
   }
 }
 
@@ -28,8 +30,8 @@ struct Place {
 };
 
 // dB += dyᵀ z for each adapter, and the gradient of x Aᵀ.
-Tensor up_gradients(const Tensor& dy, const Tensor& z, const std::vector<Tensor>& matrices, const std::vector<Place>& places,
-                    double scale) {
+Tensor up_gradients(const Tensor& dy, const Tensor& z, const std::vector<Tensor>& matrices,
+                    const std::vector<Place>& places, double scale) {
   Tensor dz = at::zeros_like(z);
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& up = places[i];
@@ -44,8 +46,8 @@ Tensor up_gradients(const Tensor& dy, const Tensor& z, const std::vector<Tensor>
 
 }  // namespace
 
-Tensor adapted_linear(const Tensor& x, const LinearWeights& base, const LinearWeights& down, const std::vector<AdapterUp>& ups,
-                      double scale) {
+Tensor adapted_linear(const Tensor& x, const LinearWeights& base, const LinearWeights& down,
+                      const std::vector<AdapterUp>& ups, double scale) {
   check(x, base, down, ups);
   std::vector<Tensor> inputs{x, base.weight, down.weight};
   std::vector<GradientSink> sinks{down.sinks.weight};
@@ -82,7 +84,8 @@ Tensor adapted_linear(const Tensor& x, const LinearWeights& base, const LinearWe
   })[0];
 }
 
-Tensor merged_weight(const Tensor& weight, const Tensor& down, const std::vector<AdapterUp>& ups, double scale) {
+Tensor merged_weight(const Tensor& weight, const Tensor& down, const std::vector<AdapterUp>& ups,
+                     double scale) {
   const at::NoGradGuard no_gradient;
   const ScalarType wide = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   Tensor merged = weight.to(wide, /*non_blocking=*/false, /*copy=*/true);

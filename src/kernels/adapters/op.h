@@ -22,10 +22,11 @@ struct AdapterUp {
 };
 
 // x_ti [tokens, in], base [out, in], down [ranks, in] → [tokens, out].
-Tensor adapted_linear(const Tensor& x_ti, const LinearWeights& base, const LinearWeights& down, const std::vector<AdapterUp>& ups,
-                      double scale);
+Tensor adapted_linear(const Tensor& x_ti, const LinearWeights& base, const LinearWeights& down,
+                      const std::vector<AdapterUp>& ups, double scale);
 
 // W with scale · B_i A_i added to its rows, in the precision of sums (fp32; fp64 for fp64). No gradient.
-Tensor merged_weight(const Tensor& weight_oi, const Tensor& down_ri, const std::vector<AdapterUp>& ups, double scale);
+Tensor merged_weight(const Tensor& weight_oi, const Tensor& down_ri, const std::vector<AdapterUp>& ups,
+                     double scale);
 
 }  // namespace longhaul::kernels

@@ -41,7 +41,8 @@ ResultRows<Element> result_rows(const Tensor& x_thc, bool wide) {
 }
 
 RowView<const float> values_of_rows(const Tensor& x_th) {
-  return x_th.defined() ? RowView<const float>{x_th.const_data_ptr<float>(), x_th.stride(0), x_th.stride(1)} : RowView<const float>{};
+  return x_th.defined() ? RowView<const float>{x_th.const_data_ptr<float>(), x_th.stride(0), x_th.stride(1)}
+                        : RowView<const float>{};
 }
 
 template <class Element>
@@ -57,8 +58,8 @@ void forward(const AttentionProblem& problem, const AttentionResult& result, boo
 }
 
 template <class Element>
-void backward(const AttentionProblem& problem, const Tensor& d_o, const AttentionOutside& outside, const AttentionGradients& into,
-              bool add) {
+void backward(const AttentionProblem& problem, const Tensor& d_o, const AttentionOutside& outside,
+              const AttentionGradients& into, bool add) {
   AttentionBackward<Element> call;
   set_sizes(call, problem);
   call.q = const_view<Element>(problem.q_thd);
@@ -71,8 +72,8 @@ void backward(const AttentionProblem& problem, const Tensor& d_o, const Attentio
   call.d_k = result_rows<Element>(into.k_shd, add);
   call.d_v = result_rows<Element>(into.v_shd, add);
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
-  const Tensor workspace =
-      at::empty({attention_backward_workspace(call, sizeof(Element), threads()).shared}, outside.logsumexp_th.options().dtype(at::kByte));
+  const Tensor workspace = at::empty({attention_backward_workspace(call, sizeof(Element), threads()).shared},
+                                     outside.logsumexp_th.options().dtype(at::kByte));
   call.workspace = static_cast<float*>(workspace.mutable_data_ptr());
   run_attention_backward(call);
 }
@@ -93,7 +94,8 @@ void paged(const PagedProblem& problem, const AttentionResult& result) {
   AttentionForward<Element> call;
   const PagePool& pool = problem.cache.pool();
   for (size_t n = 0; n < problem.documents(); ++n) {
-    call.visible.documents.push_back({problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
+    call.visible.documents.push_back(
+        {problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
     auto& pages = call.keys.pages.emplace_back();
     for (const int64_t page : problem.pages(n)) {
       pages.k.push_back(static_cast<const Element*>(pool.keys(page).const_data_ptr()));
@@ -130,7 +132,9 @@ Refusal refuse_attention_cpu(const AttentionProblem& problem) {
   return refuse(problem.q_thd, problem.scale);
 }
 
-Refusal refuse_attention_paged_cpu(const PagedProblem& problem) { return refuse(problem.q_thd, problem.options.scale); }
+Refusal refuse_attention_paged_cpu(const PagedProblem& problem) {
+  return refuse(problem.q_thd, problem.options.scale);
+}
 
 AttentionResult attention_paged_cpu(const PagedProblem& problem) {
   const Tensor& q = problem.q_thd;
@@ -146,8 +150,9 @@ AttentionResult attention_paged_cpu(const PagedProblem& problem) {
 
 AttentionResult attention_forward_cpu(const AttentionProblem& problem, bool wide) {
   const Tensor &q = problem.q_thd, &v = problem.v_shd;
-  const AttentionResult result{at::empty({q.size(0), q.size(1), v.size(2)}, v.options().dtype(wide ? at::kFloat : v.scalar_type())),
-                               at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
+  const AttentionResult result{
+      at::empty({q.size(0), q.size(1), v.size(2)}, v.options().dtype(wide ? at::kFloat : v.scalar_type())),
+      at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))};
   if (q.scalar_type() == at::kBFloat16)
     forward<uint16_t>(problem, result, wide);
   else
@@ -155,7 +160,8 @@ AttentionResult attention_forward_cpu(const AttentionProblem& problem, bool wide
   return result;
 }
 
-void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add) {
+void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside,
+                            const AttentionGradients& into, bool add) {
   const Tensor d_o = rows_are_whole(outside.d_o_thd) ? outside.d_o_thd : outside.d_o_thd.contiguous();
   if (problem.q_thd.scalar_type() == at::kBFloat16)
     backward<uint16_t>(problem, d_o, outside, into, add);
@@ -165,7 +171,8 @@ void attention_backward_cpu(const AttentionProblem& problem, const AttentionOuts
 
 Tensor attention_delta_cpu(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th) {
   const auto whole = [](const Tensor& x) { return rows_are_whole(x) ? x : x.contiguous(); };
-  const Tensor o = whole(o_thd), d_o = whole(d_o_thd), result = at::empty({o.size(0), o.size(1)}, o.options().dtype(at::kFloat));
+  const Tensor o = whole(o_thd), d_o = whole(d_o_thd),
+               result = at::empty({o.size(0), o.size(1)}, o.options().dtype(at::kFloat));
   if (o.scalar_type() == at::kBFloat16)
     delta<uint16_t>(o, d_o, d_logsumexp_th, result);
   else

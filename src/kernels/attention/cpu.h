@@ -1,9 +1,11 @@
-// attention on the CPU for bf16 and fp32 inputs (sums in fp32): FlashAttention-2 (arXiv 2307.08691) over tiles of 128 keys × 64 queries,
-// with the products of kernels/block and the vector code of vectors.h. Plain pointers and strides: no LibTorch, no copies of q, k, v.
+// attention on the CPU for bf16 and fp32 inputs (sums in fp32): FlashAttention-2 (arXiv 2307.08691) over
+// tiles of 128 keys × 64 queries, with the products of kernels/block and the vector code of vectors.h. Plain
+// pointers and strides: no LibTorch, no copies of q, k, v.
 //
-// Tiles are transposed (keys are rows, queries are columns), so that every operand is either a plain copy of rows, or written by the
-// vector code in the layout that the next product wants. Tiles lie on a grid that starts at each document; each sum runs over them in
-// ascending order whatever thread does it, so results do not depend on the number of threads.
+// Tiles are transposed (keys are rows, queries are columns), so that every operand is either a plain copy of
+// rows, or written by the vector code in the layout that the next product wants. Tiles lie on a grid that
+// starts at each document; each sum runs over them in ascending order whatever thread does it, so results do
+// not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +43,17 @@ struct ResultRows {
 template <class Element>
 struct KeySource {
   struct Pages {
-    std::vector<const Element*> k, v;  // each [key_heads, page_tokens, channels], rows of v value_stride apart
+    // each [key_heads, page_tokens, channels], rows of v value_stride apart
+    std::vector<const Element*> k, v;
   };
   RowView<const Element> k, v;
   std::vector<Pages> pages;  // [documents], or empty
   int64_t page_tokens = 0, value_stride = 0;
 
-  // Of document n from its token `first`, a multiple of kKeyBlock, on; a page or the tensor holds at least the next kKeyBlock.
-  KeyRows<Element> rows(const std::vector<AttentionDocument>& documents, int64_t n, int64_t first, int64_t key_head,
-                        int64_t channels) const {
+  // Of document n from its token `first`, a multiple of kKeyBlock, on; a page or the tensor holds at least
+  // the next kKeyBlock.
+  KeyRows<Element> rows(const std::vector<AttentionDocument>& documents, int64_t n, int64_t first,
+                        int64_t key_head, int64_t channels) const {
     if (pages.empty()) {
       const int64_t token = documents[static_cast<size_t>(n)].k + first;
       return {k.at(token, key_head), v.at(token, key_head), k.token, v.token};

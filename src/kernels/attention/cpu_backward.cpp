@@ -1,15 +1,16 @@
-// The backward pass. An item owns a range of keys of one kv head, hence its dK and dV, and walks over the queries that see them, tile by
-// tile (key block j, query tile i):
+// The backward pass. An item owns a range of keys of one kv head, hence its dK and dV, and walks over the
+// queries that see them, tile by tile (key block j, query tile i):
 //
 //   Sᵀ = K_j Q_iᵀ,  P = 2^(S − L),  dPᵀ = V_j dO_iᵀ,  dS = P ∘ (dP − D),  D = Σ dO∘O − dL
 //   (L and D are given: keys of other calls count in them)
 //   dV_j += Pᵀ dO_i,  dK_j += dSᵀ Q_i,  dQ_iᵀ += K_jᵀ dSᵀ
 //
-// Where a document's keys are one piece, dQ is written at once. Otherwise the pieces of a kv head add to one dQ in fp32, tile by tile in
-// ascending order: a piece waits for the one before it at each tile, and the last one that sees a tile writes it out. Items are handed out so
-// that a piece never comes before an earlier one of its kv head; so who waits, waits for a thread that is at work. Where the dQ of all kv
-// heads would exceed most_shared, they take turns in waves. The cut into pieces depends on shapes only, and what is added in which
-// order on that alone.
+// Where a document's keys are one piece, dQ is written at once. Otherwise the pieces of a kv head add to one
+// dQ in fp32, tile by tile in ascending order: a piece waits for the one before it at each tile, and the last
+// one that sees a tile writes it out. Items are handed out so that a piece never comes before an earlier one
+// of its kv head; so who waits, waits for a thread that is at work. Where the dQ of all kv heads would exceed
+// most_shared, they take turns in waves. The cut into pieces depends on shapes only, and what is added in
+// which order on that alone.
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -29,9 +30,10 @@ constexpr int64_t kTilesAtOnce = 8;   // query tiles prepared together
 // The pieces of one document and kv head.
 struct Team {
   int64_t document, key_head;
-  int64_t length, pieces;      // keys of a piece, but the last; pieces of them
-  int64_t tiles;               // of its queries
-  int64_t d_q = -1, turn = 0;  // where its dQ begins in the workspace, −1: not needed; and its turns, [group, tiles]
+  int64_t length, pieces;  // keys of a piece, but the last; pieces of them
+  int64_t tiles;           // of its queries
+  // where its dQ begins in the workspace, −1: not needed; and its turns, [group, tiles]
+  int64_t d_q = -1, turn = 0;
 };
 
 struct Item {
@@ -40,22 +42,30 @@ struct Item {
 
 struct Plan {
   std::vector<Team> teams;
-  std::vector<std::vector<Item>> waves;     // one after another, each in the order in which its items are handed out
-  int64_t elements = 0;                     // of the workspace
-  std::vector<std::atomic<int32_t>> turns;  // of each tile and head whose dQ is shared: the piece that may add to it
+  // one after another, each in the order in which its items are handed out
+  std::vector<std::vector<Item>> waves;
+  int64_t elements = 0;  // of the workspace
+  // of each tile and head whose dQ is shared: the piece that may add to it
+  std::vector<std::atomic<int32_t>> turns;
 };
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// From the first to the last piece of keys that some query of the tile sees; asked only of tiles that see one.
-TokenRange pieces_of_tile(const Visibility& visible, const AttentionDocument& document, int64_t length, int64_t tile) {
-  const int64_t begin = tile * kQueryTile, last = visible.seen(document, std::min(begin + kQueryTile, document.queries) - 1).last;
+// From the first to the last piece of keys that some query of the tile sees; asked only of tiles that see
+// one.
+TokenRange pieces_of_tile(const Visibility& visible, const AttentionDocument& document, int64_t length,
+                          int64_t tile) {
+  const int64_t begin = tile * kQueryTile,
+                last = visible.seen(document, std::min(begin + kQueryTile, document.queries) - 1).last;
   return {visible.seen(document, begin).first / length, (last + length - 1) / length};
 }
 
-// Keys of a piece: enough pieces for many threads, but none of fewer than kShortestCut keys, and none of more than kPieceKeys.
+// Keys of a piece: enough pieces for many threads, but none of fewer than kShortestCut keys, and none of more
+// than kPieceKeys.
 int64_t piece_length(const AttentionSizes& sizes, int64_t keys, int64_t all_keys) {
-  const int64_t share = all_keys == 0 ? 1 : (kWantedItems * keys + all_keys * sizes.key_heads - 1) / (all_keys * sizes.key_heads);
+  const int64_t share =
+      all_keys == 0 ? 1
+                    : (kWantedItems * keys + all_keys * sizes.key_heads - 1) / (all_keys * sizes.key_heads);
   const int64_t cuts = std::clamp<int64_t>(std::min(share, keys / kShortestCut), 1, kMostCuts);
   return std::clamp(round_up((keys + cuts - 1) / cuts, kKeyBlock), kKeyBlock, kPieceKeys);
 }
@@ -100,24 +110,28 @@ std::vector<int64_t> costs_of(const AttentionSizes& sizes, const Team& team) {
   for (int64_t p = team.pieces - 1; p >= 0; --p) {
     const int64_t key = p * team.length, end = std::min(document.keys, key + team.length);
     const auto [first, last] = sizes.visible.seeing(document, {key, end});
-    const int64_t reach = sizes.visible.window > 0 ? std::min(last - first, sizes.visible.window)
-                                                   : (last - first + std::max<int64_t>(0, last - (end - document.shift))) / 2;
+    const int64_t reach = sizes.visible.window > 0
+                              ? std::min(last - first, sizes.visible.window)
+                              : (last - first + std::max<int64_t>(0, last - (end - document.shift))) / 2;
     later = std::max(later, (end - key) * reach);
     costs[static_cast<size_t>(p)] = later;
   }
   return costs;
 }
 
-// The items of teams [first, end): the costliest first, a team's in ascending order, and of equal ones those of different teams beside each
-// other, so that few threads wait for each other.
-std::vector<Item> wave_of(const AttentionSizes& sizes, const std::vector<Team>& teams, size_t first, size_t end) {
+// The items of teams [first, end): the costliest first, a team's in ascending order, and of equal ones those
+// of different teams beside each other, so that few threads wait for each other.
+std::vector<Item> wave_of(const AttentionSizes& sizes, const std::vector<Team>& teams, size_t first,
+                          size_t end) {
   std::vector<Item> items;
   for (size_t t = first; t < end; ++t) {
     const std::vector<int64_t> costs = costs_of(sizes, teams[t]);
-    for (size_t p = 0; p < costs.size(); ++p) items.push_back({static_cast<int64_t>(t), static_cast<int64_t>(p), costs[p]});
+    for (size_t p = 0; p < costs.size(); ++p)
+      items.push_back({static_cast<int64_t>(t), static_cast<int64_t>(p), costs[p]});
   }
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item& a, const Item& b) { return a.cost != b.cost ? a.cost > b.cost : a.piece < b.piece; });
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return a.cost != b.cost ? a.cost > b.cost : a.piece < b.piece;
+  });
   return items;
 }
 
@@ -154,7 +168,8 @@ Plan make_plan(const AttentionSizes& sizes) {
 }
 
 void wait_for(const std::atomic<int32_t>& turn, int64_t piece) {
-  for (int32_t now = turn.load(std::memory_order_acquire); now != piece; now = turn.load(std::memory_order_acquire))
+  for (int32_t now = turn.load(std::memory_order_acquire); now != piece;
+       now = turn.load(std::memory_order_acquire))
     turn.wait(now, std::memory_order_acquire);
 }
 
@@ -176,7 +191,8 @@ struct QueryTile {
 template <class Element>
 class BackwardItems {
  public:
-  BackwardItems(const AttentionBackward<Element>& call, Plan& plan, const Tools& tools, int64_t keys, Arena& arena)
+  BackwardItems(const AttentionBackward<Element>& call, Plan& plan, const Tools& tools, int64_t keys,
+                Arena& arena)
       : call_(call),
         plan_(plan),
         tools_(tools),
@@ -205,9 +221,11 @@ class BackwardItems {
     const auto [first, last] = call_.visible.seeing(document, {key, key + count});
     for (int64_t g = 0; g < call_.group(); ++g) {
       for (int64_t t = first / kQueryTile; t * kQueryTile < last; t += kTilesAtOnce)
-        run_tiles(item, team, g, t, std::min(t + kTilesAtOnce, (last + kQueryTile - 1) / kQueryTile), key, count);
+        run_tiles(item, team, g, t, std::min(t + kTilesAtOnce, (last + kQueryTile - 1) / kQueryTile), key,
+                  count);
     }
-    leave_rows(d_k_, count, call_.channels, static_cast<float>(call_.scale), call_.d_k, document.k + key, team.key_head);
+    leave_rows(d_k_, count, call_.channels, static_cast<float>(call_.scale), call_.d_k, document.k + key,
+               team.key_head);
     leave_rows(d_v_, count, call_.values, 1.0f, call_.d_v, document.k + key, team.key_head);
   }
 
@@ -219,7 +237,8 @@ class BackwardItems {
     const auto zero = [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t g = 0; g < call_.group(); ++g)
-          std::fill_n(call_.d_q.narrow.at(document.q + t, team.key_head * call_.group() + g), call_.channels, Element{});
+          std::fill_n(call_.d_q.narrow.at(document.q + t, team.key_head * call_.group() + g), call_.channels,
+                      Element{});
       }
     };
     if (first >= last) return zero(0, document.queries);
@@ -228,9 +247,10 @@ class BackwardItems {
   }
 
   // Rows of dK or dV become results.
-  void leave_rows(const float* rows, int64_t count, int64_t columns, float factor, const ResultRows<Element>& to, int64_t token,
-                  int64_t head) const {
-    if (to.wide.data == nullptr) return tools_.scale_rows(rows, count, columns, factor, to.narrow.at(token, head), to.narrow.token);
+  void leave_rows(const float* rows, int64_t count, int64_t columns, float factor,
+                  const ResultRows<Element>& to, int64_t token, int64_t head) const {
+    if (to.wide.data == nullptr)
+      return tools_.scale_rows(rows, count, columns, factor, to.narrow.at(token, head), to.narrow.token);
     for (int64_t r = 0; r < count; ++r) {
       float* const sum = to.wide.at(token + r, head);
       for (int64_t c = 0; c < columns; ++c) sum[c] += rows[r * columns + c] * factor;
@@ -240,17 +260,20 @@ class BackwardItems {
   void read_keys(const Team& team, int64_t key, int64_t count) {
     for (int64_t r = 0; r < count; r += kKeyBlock) {
       const int64_t here = std::min(kKeyBlock, count - r);
-      const auto rows = call_.keys.rows(call_.visible.documents, team.document, key + r, team.key_head, call_.channels);
+      const auto rows =
+          call_.keys.rows(call_.visible.documents, team.document, key + r, team.key_head, call_.channels);
       for (int64_t i = 0; i < here; ++i) {
         std::copy_n(rows.k + i * rows.k_stride, call_.channels, keys_ + (r + i) * call_.channels);
         std::copy_n(rows.v + i * rows.v_stride, call_.values, values_ + (r + i) * call_.values);
       }
-      tools_.block->transpose(rows.k, rows.k_stride, here, call_.channels, keys_t_ + r * call_.channels, kKeyBlock);
+      tools_.block->transpose(rows.k, rows.k_stride, here, call_.channels, keys_t_ + r * call_.channels,
+                              kKeyBlock);
     }
   }
 
   // Tiles [begin, end) of the group's head g against the piece [key, key + count).
-  void run_tiles(const Item& item, const Team& team, int64_t g, int64_t begin, int64_t end, int64_t key, int64_t count) {
+  void run_tiles(const Item& item, const Team& team, int64_t g, int64_t begin, int64_t end, int64_t key,
+                 int64_t count) {
     const AttentionDocument& document = call_.visible.documents[static_cast<size_t>(team.document)];
     const int64_t head = team.key_head * call_.group() + g, used = end - begin;
     for (int64_t i = 0; i < used; ++i) {
@@ -262,7 +285,8 @@ class BackwardItems {
       next = block_end(document, block, key + count);
       for (int64_t i = 0; i < used; ++i) {
         const QueryTile<Element>& tile = tiles_[static_cast<size_t>(i)];
-        const int64_t seen = rows_to_see(call_.visible, document, tile.begin, tile.begin + tile.queries, block, next);
+        const int64_t seen =
+            rows_to_see(call_.visible, document, tile.begin, tile.begin + tile.queries, block, next);
         if (seen > 0) run_tile(tile, document, key, block - key, seen);
       }
     }
@@ -273,15 +297,19 @@ class BackwardItems {
     return plan_.turns[static_cast<size_t>(team.turn + g * team.tiles + tile.begin / kQueryTile)];
   }
   // dQᵀ of the tile as the pieces before this one left it.
-  void take_d_q(QueryTile<Element>& tile, const Item& item, const Team& team, const AttentionDocument& document, int64_t g) const {
+  void take_d_q(QueryTile<Element>& tile, const Item& item, const Team& team,
+                const AttentionDocument& document, int64_t g) const {
     const int64_t index = tile.begin / kQueryTile, elements = call_.channels * kQueryTile;
     tile.d_q = team.d_q < 0 ? tile.own_d_q : call_.workspace + team.d_q + (g * team.tiles + index) * elements;
     if (team.d_q >= 0) wait_for(turn_of(tile, team, g), item.piece);
-    if (item.piece == pieces_of_tile(call_.visible, document, team.length, index).first) std::fill_n(tile.d_q, elements, 0.0f);
+    if (item.piece == pieces_of_tile(call_.visible, document, team.length, index).first)
+      std::fill_n(tile.d_q, elements, 0.0f);
   }
   // To the next piece that sees the tile, or out.
-  void pass_on_d_q(const QueryTile<Element>& tile, const Item& item, const Team& team, const AttentionDocument& document, int64_t g) const {
-    if (item.piece + 1 == pieces_of_tile(call_.visible, document, team.length, tile.begin / kQueryTile).last) {
+  void pass_on_d_q(const QueryTile<Element>& tile, const Item& item, const Team& team,
+                   const AttentionDocument& document, int64_t g) const {
+    if (item.piece + 1 ==
+        pieces_of_tile(call_.visible, document, team.length, tile.begin / kQueryTile).last) {
       leave(tile.d_q, document.q + tile.begin, tile.queries, team.key_head * call_.group() + g);
       return;
     }
@@ -302,16 +330,20 @@ class BackwardItems {
     tools_.block->pack(d_o, call_.d_o.token, false, tile.queries, call_.values, tile.d_o);
     for (int64_t i = 0; i < kQueryTile; ++i) {
       const float logsumexp = i < tile.queries ? *call_.logsumexp.at(token + i, head) : -kInfinity;
-      tile.logsumexp2[i] = logsumexp == -kInfinity ? kInfinity : logsumexp * kLog2E;  // no key was visible: all probabilities are 0
+      // no key was visible: all probabilities are 0
+      tile.logsumexp2[i] = logsumexp == -kInfinity ? kInfinity : logsumexp * kLog2E;
       tile.common[i] = i < tile.queries ? *call_.delta.at(token + i, head) : 0;
     }
   }
 
   // Keys [key + block, key + block + seen) against one tile; within a block of the grid.
-  void run_tile(const QueryTile<Element>& tile, const AttentionDocument& document, int64_t key, int64_t block, int64_t seen) {
+  void run_tile(const QueryTile<Element>& tile, const AttentionDocument& document, int64_t key, int64_t block,
+                int64_t seen) {
     const int64_t channels = call_.channels, values = call_.values, columns = packed_n(tile.queries);
-    tools_.block->multiply(keys_ + block * channels, channels, tile.q_t, seen, columns, channels, scores_, kQueryTile, false);
-    tools_.block->multiply(values_ + block * values, values, tile.d_o_t, seen, columns, values, d_p_, kQueryTile, false);
+    tools_.block->multiply(keys_ + block * channels, channels, tile.q_t, seen, columns, channels, scores_,
+                           kQueryTile, false);
+    tools_.block->multiply(values_ + block * values, values, tile.d_o_t, seen, columns, values, d_p_,
+                           kQueryTile, false);
     GradientTile gradient;
     gradient.rows = seen;
     gradient.columns = columns;
@@ -323,11 +355,13 @@ class BackwardItems {
     gradient.logsumexp2 = tile.logsumexp2;
     gradient.common = tile.common;
     tools_.gradient(gradient, p_rows_, ds_rows_, ds_panels_);
-    tools_.block->multiply(p_rows_, kQueryTile, tile.d_o, seen, values, tile.queries, d_v_ + block * values, values, true);
-    tools_.block->multiply(ds_rows_, kQueryTile, tile.q, seen, channels, tile.queries, d_k_ + block * channels, channels, true);
+    tools_.block->multiply(p_rows_, kQueryTile, tile.d_o, seen, values, tile.queries, d_v_ + block * values,
+                           values, true);
+    tools_.block->multiply(ds_rows_, kQueryTile, tile.q, seen, channels, tile.queries,
+                           d_k_ + block * channels, channels, true);
     const int64_t in_grid = block % kKeyBlock;
-    tools_.block->multiply(keys_t_ + (block - in_grid) * channels + in_grid, kKeyBlock, ds_panels_, channels, columns, seen, tile.d_q,
-                           kQueryTile, true);
+    tools_.block->multiply(keys_t_ + (block - in_grid) * channels + in_grid, kKeyBlock, ds_panels_, channels,
+                           columns, seen, tile.d_q, kQueryTile, true);
   }
 
   // dQᵀ of a tile becomes rows of dQ.
@@ -343,7 +377,8 @@ class BackwardItems {
     }
     float factors[kQueryTile];
     std::fill_n(factors, kQueryTile, scale);
-    tools_.leave(d_q, kQueryTile, call_.channels, queries, factors, to.narrow.at(token, head), to.narrow.token);
+    tools_.leave(d_q, kQueryTile, call_.channels, queries, factors, to.narrow.at(token, head),
+                 to.narrow.token);
   }
 
   const AttentionBackward<Element>& call_;
@@ -358,7 +393,8 @@ class BackwardItems {
 int64_t longest_piece(const AttentionSizes& sizes, const Plan& plan) {
   int64_t longest = 1;
   for (const Team& team : plan.teams)
-    longest = std::max(longest, std::min(team.length, sizes.visible.documents[static_cast<size_t>(team.document)].keys));
+    longest = std::max(
+        longest, std::min(team.length, sizes.visible.documents[static_cast<size_t>(team.document)].keys));
   return longest;
 }
 
@@ -368,18 +404,21 @@ int64_t thread_bytes(const AttentionSizes& sizes, Plan& plan) {
   static_cast<AttentionSizes&>(call) = sizes;
   const Tools tools;
   const int64_t keys = longest_piece(sizes, plan);
-  return static_cast<int64_t>(scratch_bytes([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); }));
+  return static_cast<int64_t>(
+      scratch_bytes([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); }));
 }
 
 }  // namespace
 
-AttentionWorkspace attention_backward_workspace(const AttentionSizes& sizes, int64_t element_bytes, int64_t threads) {
+AttentionWorkspace attention_backward_workspace(const AttentionSizes& sizes, int64_t element_bytes,
+                                                int64_t threads) {
   Plan plan = make_plan(sizes);
   size_t most = 0;
   for (const auto& wave : plan.waves) most = std::max(most, wave.size());
-  return {.shared = plan.elements * static_cast<int64_t>(sizeof(float)),
-          .thread = element_bytes == 2 ? thread_bytes<uint16_t>(sizes, plan) : thread_bytes<float>(sizes, plan),
-          .threads = std::min(static_cast<int64_t>(most), threads)};
+  return {
+      .shared = plan.elements * static_cast<int64_t>(sizeof(float)),
+      .thread = element_bytes == 2 ? thread_bytes<uint16_t>(sizes, plan) : thread_bytes<float>(sizes, plan),
+      .threads = std::min(static_cast<int64_t>(most), threads)};
 }
 
 template <class Element>
@@ -388,8 +427,11 @@ void run_attention_backward(const AttentionBackward<Element>& call) {
   const int64_t keys = longest_piece(call, plan);
   for (const std::vector<Item>& wave : plan.waves) {
     for_each_item(static_cast<int64_t>(wave.size()), [&](const Tools& tools) {
-      auto pieces = scratch_of_thread([&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); });
-      return [&wave, pieces = std::move(pieces)](int64_t i) mutable { pieces.run(wave[static_cast<size_t>(i)]); };
+      auto pieces = scratch_of_thread(
+          [&](Arena& arena) { return BackwardItems<Element>(call, plan, tools, keys, arena); });
+      return [&wave, pieces = std::move(pieces)](int64_t i) mutable {
+        pieces.run(wave[static_cast<size_t>(i)]);
+      };
     });
   }
 }

@@ -35,7 +35,8 @@ LONGHAUL_DEVICE void multiply_rows(float (&s)[kKeyRows / 8][4], Tile<kHead> a, i
 
 // out[16 × kColumns·8] += p[16 × 64] · rows of `b`, columns col0 …
 template <int kHead, int kColumns>
-LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p)[kKeyRows / 8][4], Tile<kHead> b, int col0) {
+LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p)[kKeyRows / 8][4],
+                                      Tile<kHead> b, int col0) {
   LONGHAUL_UNROLL
   for (int row = 0; row < kKeyRows / 16; ++row) {
     const FragmentA left = as_a(p[2 * row], p[2 * row + 1]);
@@ -49,14 +50,17 @@ LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p
   }
 }
 
-// One step of the online softmax: s becomes p; largest m, sum l and the output so far are brought to the new largest.
+// One step of the online softmax: s becomes p; largest m, sum l and the output so far are brought to the new
+// largest.
 template <int kColumns>
-LONGHAUL_DEVICE void softmax_step(float (&s)[kKeyRows / 8][4], float (&largest)[2], float (&sum)[2], float (&o)[kColumns][4]) {
+LONGHAUL_DEVICE void softmax_step(float (&s)[kKeyRows / 8][4], float (&largest)[2], float (&sum)[2],
+                                  float (&o)[kColumns][4]) {
   LONGHAUL_UNROLL
   for (int half = 0; half < 2; ++half) {
     float top = largest[half];
     LONGHAUL_UNROLL
-    for (int column = 0; column < kKeyRows / 8; ++column) top = fmaxf(top, fmaxf(s[column][2 * half], s[column][2 * half + 1]));
+    for (int column = 0; column < kKeyRows / 8; ++column)
+      top = fmaxf(top, fmaxf(s[column][2 * half], s[column][2 * half + 1]));
     top = fmaxf(top, shuffle_xor(top, 1));
     top = fmaxf(top, shuffle_xor(top, 2));
     const float base = top == negative_infinity() ? 0.f : top;  // nothing visible yet: −∞ − −∞ would be NaN
@@ -86,16 +90,23 @@ forward_kernel(Arguments in) {
   LONGHAUL_SHARED(shared);
   constexpr int kRows = query_rows(kHead);
   const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
-  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group, row0 = warp_index() * 16;
+  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group,
+            row0 = warp_index() * 16;
   const Tile<kHead> q{reinterpret_cast<Bf16*>(shared)};
-  const auto k_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + step % 2 * 2 * kKeyRows) * kHead}; };
-  const auto v_tile = [&](int step) { return Tile<kHead>{q.data + (kRows + (step % 2 * 2 + 1) * kKeyRows) * kHead}; };
+  const auto k_tile = [&](int step) {
+    return Tile<kHead>{q.data + (kRows + step % 2 * 2 * kKeyRows) * kHead};
+  };
+  const auto v_tile = [&](int step) {
+    return Tile<kHead>{q.data + (kRows + (step % 2 * 2 + 1) * kKeyRows) * kHead};
+  };
   const Range range = keys_of_tile(tile, in.window);
   const int first_step = range.first / kKeyRows,
-            steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+            steps =
+                range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
   const auto load = [&](int step) {
     if (step < steps) {
-      const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
+      const int key = (first_step + step) * kKeyRows,
+                rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
       load_side(k_tile(step), in.k, tile.other_begin + key, key_head, rows);
       load_side(v_tile(step), in.v, tile.other_begin + key, key_head, rows);
     }
@@ -117,7 +128,8 @@ forward_kernel(Arguments in) {
       LONGHAUL_UNROLL
       for (int i = 0; i < 4; ++i) s[column][i] *= in.scale * kLog2E;
     }
-    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows) mask_scores(s, tile, row0, key, in.window);
+    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows)
+      mask_scores(s, tile, row0, key, in.window);
     softmax_step(s, largest, sum, o);
     multiply_columns(o, s, v_tile(step), 0);
     __syncthreads();
@@ -136,24 +148,29 @@ forward_kernel(Arguments in) {
     }
     const int row = row0 + c_place(lane_index(), 2 * half).row;
     if (lane_index() % 4 == 0 && row < tile.rows) {
-      in.logsumexp_out[(tile.begin + row) * in.heads + head] = sum[half] > 0 ? largest[half] * kLn2 + logf(sum[half]) : negative_infinity();
+      in.logsumexp_out[(tile.begin + row) * in.heads + head] =
+          sum[half] > 0 ? largest[half] * kLn2 + logf(sum[half]) : negative_infinity();
     }
   }
-  store_rows(q, row0, 0, o, tile.rows, in.v.width, [&](int row) { return in.o + ((tile.begin + row) * in.heads + head) * in.v.width; });
+  store_rows(q, row0, 0, o, tile.rows, in.v.width,
+             [&](int row) { return in.o + ((tile.begin + row) * in.heads + head) * in.v.width; });
 }
 
 // do·o − dℓ of each token and head: what is taken off dp in the softmax's gradient. A warp each.
-LONGHAUL_KERNEL(128) row_dot_kernel(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* out, int64_t count, int width) {
+LONGHAUL_KERNEL(128)
+row_dot_kernel(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* out, int64_t count,
+               int width) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + warp_index();
   if (row >= count) return;
   float sum = 0;
-  for (int c = lane_index(); c < width; c += kWarp) sum += to_float(o[row * width + c]) * to_float(d_o[row * width + c]);
+  for (int c = lane_index(); c < width; c += kWarp)
+    sum += to_float(o[row * width + c]) * to_float(d_o[row * width + c]);
   sum = warp_sum(sum);
   if (lane_index() == 0) out[row] = sum - (d_logsumexp != nullptr ? d_logsumexp[row] : 0.f);
 }
 
-// dk and dv of a tile of keys, over all query heads of the group and all queries that see it. Everything is transposed: rows are
-// keys. With kSplit 2, two warps share 16 keys and each holds half of the columns.
+// dk and dv of a tile of keys, over all query heads of the group and all queries that see it. Everything is
+// transposed: rows are keys. With kSplit 2, two warps share 16 keys and each holds half of the columns.
 template <int kHead>
 LONGHAUL_KERNEL(kHead <= 128 ? 128 : 256)
 key_gradient_kernel(Arguments in) {
@@ -161,21 +178,28 @@ key_gradient_kernel(Arguments in) {
   constexpr int kStages = backward_stages(kHead), kColumns = (kHead <= 128 ? kHead : kHead / 2) / 8;
   const int key_heads = in.heads / in.group;
   const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(key_heads)];
-  const int key_head = static_cast<int>(blockIdx.x) % key_heads, row0 = warp_index() % 4 * 16, col0 = warp_index() / 4 * kColumns * 8;
+  const int key_head = static_cast<int>(blockIdx.x) % key_heads, row0 = warp_index() % 4 * 16,
+            col0 = warp_index() / 4 * kColumns * 8;
   const Tile<kHead> k{reinterpret_cast<Bf16*>(shared)}, v{k.data + kKeyRows * kHead};
-  const auto q_tile = [&](int step) { return Tile<kHead>{v.data + (1 + step % kStages * 2) * kKeyRows * kHead}; };
-  const auto d_o_tile = [&](int step) { return Tile<kHead>{v.data + (2 + step % kStages * 2) * kKeyRows * kHead}; };
+  const auto q_tile = [&](int step) {
+    return Tile<kHead>{v.data + (1 + step % kStages * 2) * kKeyRows * kHead};
+  };
+  const auto d_o_tile = [&](int step) {
+    return Tile<kHead>{v.data + (2 + step % kStages * 2) * kKeyRows * kHead};
+  };
   float* logsumexp = reinterpret_cast<float*>(k.data + (2 + 2 * kStages) * kKeyRows * kHead);
   float* row_dots = logsumexp + kKeyRows;
   const Range range = queries_of_tile(tile, in.window);
   const int first_step = range.first / kKeyRows;
-  const int per_head = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0,
+  const int per_head =
+                range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0,
             steps = per_head * in.group;
   const auto query_of = [&](int step) { return (first_step + step % per_head) * kKeyRows; };
   const auto head_of = [&](int step) { return key_head * in.group + step / per_head; };
   const auto load = [&](int step) {
     if (step < steps) {
-      const int query = query_of(step), rows = tile.others - query < kKeyRows ? tile.others - query : kKeyRows;
+      const int query = query_of(step),
+                rows = tile.others - query < kKeyRows ? tile.others - query : kKeyRows;
       load_side(q_tile(step), in.q, tile.other_begin + query, head_of(step), rows);
       load_side(d_o_tile(step), in.d_o, tile.other_begin + query, head_of(step), rows);
     }
@@ -202,7 +226,9 @@ key_gradient_kernel(Arguments in) {
     LONGHAUL_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = row0 + c_place(lane_index(), 2 * half).row;
-      const Range seeing = row < tile.rows ? seeing_queries(tile.first + row, tile.shift, tile.others, in.window) : Range{0, 0};
+      const Range seeing = row < tile.rows
+                               ? seeing_queries(tile.first + row, tile.shift, tile.others, in.window)
+                               : Range{0, 0};
       LONGHAUL_UNROLL
       for (int column = 0; column < kKeyRows / 8; ++column) {
         LONGHAUL_UNROLL
@@ -226,10 +252,12 @@ key_gradient_kernel(Arguments in) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) d_k[column][i] *= in.scale;
   }
-  store_rows(k, row0, col0, d_k, tile.rows, in.k.width - col0,
-             [&](int row) { return in.d_k + ((tile.begin + row) * key_heads + key_head) * in.k.width + col0; });
-  store_rows(v, row0, col0, d_v, tile.rows, in.v.width - col0,
-             [&](int row) { return in.d_v + ((tile.begin + row) * key_heads + key_head) * in.v.width + col0; });
+  store_rows(k, row0, col0, d_k, tile.rows, in.k.width - col0, [&](int row) {
+    return in.d_k + ((tile.begin + row) * key_heads + key_head) * in.k.width + col0;
+  });
+  store_rows(v, row0, col0, d_v, tile.rows, in.v.width - col0, [&](int row) {
+    return in.d_v + ((tile.begin + row) * key_heads + key_head) * in.v.width + col0;
+  });
 }
 
 // dq of a tile of 64 queries of one head, over all keys that it sees.
@@ -239,16 +267,23 @@ query_gradient_kernel(Arguments in) {
   LONGHAUL_SHARED(shared);
   constexpr int kStages = backward_stages(kHead);
   const AttentionTile tile = in.tiles[blockIdx.x / static_cast<unsigned>(in.heads)];
-  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group, row0 = warp_index() * 16;
+  const int head = static_cast<int>(blockIdx.x) % in.heads, key_head = head / in.group,
+            row0 = warp_index() * 16;
   const Tile<kHead> q{reinterpret_cast<Bf16*>(shared)}, d_o{q.data + kKeyRows * kHead};
-  const auto k_tile = [&](int step) { return Tile<kHead>{d_o.data + (1 + step % kStages * 2) * kKeyRows * kHead}; };
-  const auto v_tile = [&](int step) { return Tile<kHead>{d_o.data + (2 + step % kStages * 2) * kKeyRows * kHead}; };
+  const auto k_tile = [&](int step) {
+    return Tile<kHead>{d_o.data + (1 + step % kStages * 2) * kKeyRows * kHead};
+  };
+  const auto v_tile = [&](int step) {
+    return Tile<kHead>{d_o.data + (2 + step % kStages * 2) * kKeyRows * kHead};
+  };
   const Range range = keys_of_tile(tile, in.window);
   const int first_step = range.first / kKeyRows,
-            steps = range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
+            steps =
+                range.last > range.first ? static_cast<int>(divide_up(range.last, kKeyRows)) - first_step : 0;
   const auto load = [&](int step) {
     if (step < steps) {
-      const int key = (first_step + step) * kKeyRows, rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
+      const int key = (first_step + step) * kKeyRows,
+                rows = tile.others - key < kKeyRows ? tile.others - key : kKeyRows;
       load_side(k_tile(step), in.k, tile.other_begin + key, key_head, rows);
       load_side(v_tile(step), in.v, tile.other_begin + key, key_head, rows);
     }
@@ -276,12 +311,14 @@ query_gradient_kernel(Arguments in) {
     float s[kKeyRows / 8][4], d_p[kKeyRows / 8][4];
     multiply_rows(s, q, row0, k_tile(step));
     multiply_rows(d_p, d_o, row0, v_tile(step));
-    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows) mask_scores(s, tile, row0, key, in.window);
+    if (!all_visible(tile, key, in.window) || row0 + 16 > tile.rows)
+      mask_scores(s, tile, row0, key, in.window);
     LONGHAUL_UNROLL
     for (int column = 0; column < kKeyRows / 8; ++column) {
       LONGHAUL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        s[column][i] = power_of_two(s[column][i] * in.scale * kLog2E - logsumexp[i >> 1]) * (d_p[column][i] - row_dot[i >> 1]);
+        s[column][i] = power_of_two(s[column][i] * in.scale * kLog2E - logsumexp[i >> 1]) *
+                       (d_p[column][i] - row_dot[i >> 1]);
       }
     }
     multiply_columns(d_q, s, k_tile(step), 0);
@@ -294,7 +331,8 @@ query_gradient_kernel(Arguments in) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) d_q[column][i] *= in.scale;
   }
-  store_rows(q, row0, 0, d_q, tile.rows, in.q.width, [&](int row) { return in.d_q + ((tile.begin + row) * in.heads + head) * in.q.width; });
+  store_rows(q, row0, 0, d_q, tile.rows, in.q.width,
+             [&](int row) { return in.d_q + ((tile.begin + row) * in.heads + head) * in.q.width; });
 }
 
 Side side_of(const Bf16* data, int heads, int width) {
@@ -315,23 +353,27 @@ Arguments arguments_of(const Attention& p, const AttentionTiles& tiles) {
 }
 
 template <int kHead>
-void run_backward(Arguments in, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles, Stream stream) {
+void run_backward(Arguments in, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
+                  Stream stream) {
   const int bytes = backward_shared_bytes(kHead);
   in.tiles = key_tiles.tiles;
-  launch("attention.key_gradient", key_gradient_kernel<kHead>, static_cast<int64_t>(key_tiles.count) * in.heads / in.group,
-         kHead <= 128 ? 128 : 256, bytes, stream, in);
-  in.tiles = query_tiles.tiles;
-  launch("attention.query_gradient", query_gradient_kernel<kHead>, static_cast<int64_t>(query_tiles.count) * in.heads, 128, bytes, stream,
+  launch("attention.key_gradient", key_gradient_kernel<kHead>,
+         static_cast<int64_t>(key_tiles.count) * in.heads / in.group, kHead <= 128 ? 128 : 256, bytes, stream,
          in);
+  in.tiles = query_tiles.tiles;
+  launch("attention.query_gradient", query_gradient_kernel<kHead>,
+         static_cast<int64_t>(query_tiles.count) * in.heads, 128, bytes, stream, in);
 }
 
 }  // namespace
 
-void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream) {
+void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o, float* logsumexp,
+                       Stream stream) {
   Arguments in = arguments_of(p, tiles);
   in.o = o;
   in.logsumexp_out = logsumexp;
-  const int head = padded_head(p.keys, p.values), bytes = forward_shared_bytes(head), threads = query_rows(head) * 2;
+  const int head = padded_head(p.keys, p.values), bytes = forward_shared_bytes(head),
+            threads = query_rows(head) * 2;
   const int64_t blocks = static_cast<int64_t>(tiles.count) * p.heads;
   switch (head) {
     case 64:
@@ -343,12 +385,15 @@ void attention_forward(const Attention& p, const AttentionTiles& tiles, Bf16* o,
   }
 }
 
-void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows, int width, Stream stream) {
-  launch("attention.delta", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, o, d_o, d_logsumexp, delta, rows, width);
+void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows,
+                     int width, Stream stream) {
+  launch("attention.delta", row_dot_kernel, divide_up(rows, 4), 128, 0, stream, o, d_o, d_logsumexp, delta,
+         rows, width);
 }
 
-void attention_backward(const Attention& p, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                        const AttentionGradientPointers& gradients, Stream stream) {
+void attention_backward(const Attention& p, const AttentionTiles& query_tiles,
+                        const AttentionTiles& key_tiles, const AttentionGradientPointers& gradients,
+                        Stream stream) {
   Arguments in = arguments_of(p, {});
   in.d_o = side_of(gradients.d_o, p.heads, p.values);
   in.logsumexp = gradients.logsumexp;
@@ -372,9 +417,10 @@ void attention_decode(const AttentionDecode& p, Bf16* o, float* logsumexp, void*
   const int parts = static_cast<int>(divide_up(p.longest, kDecodePart));
   const int64_t rows = static_cast<int64_t>(p.sequences) * p.heads;
   float* partial = static_cast<float*>(workspace);
-  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp, kDecodeWarps * (p.values + 2) * 4, stream, p, partial,
-         parts);
-  launch("attention.merge", merge_kernel, divide_up(rows, 4), 128, 0, stream, p, static_cast<const float*>(partial), parts, o, logsumexp);
+  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp,
+         kDecodeWarps * (p.values + 2) * 4, stream, p, partial, parts);
+  launch("attention.merge", merge_kernel, divide_up(rows, 4), 128, 0, stream, p,
+         static_cast<const float*>(partial), parts, o, logsumexp);
 }
 
 }  // namespace longhaul::kernels::cuda

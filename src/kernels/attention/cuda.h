@@ -1,8 +1,10 @@
-// attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691, docs/sources/megascale.md §12).
+// attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691,
+// docs/sources/megascale.md §12).
 //
-// mma.m16n8k16 with bf16 operands; scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
-// blocks over queries: each score twice, nothing added from several blocks, so results are deterministic. Head sizes 1 … 256; the
-// sizes of k and v may differ. Tables (tiles.h) and workspace belong to the caller and lie on the device.
+// mma.m16n8k16 with bf16 operands; scores, softmax and sums in fp32. The backward pass computes dk, dv in
+// blocks over keys and dq in blocks over queries: each score twice, nothing added from several blocks, so
+// results are deterministic. Head sizes 1 … 256; the sizes of k and v may differ. Tables (tiles.h) and
+// workspace belong to the caller and lie on the device.
 #pragma once
 
 #include "kernels/attention/tiles.h"
@@ -32,16 +34,21 @@ struct AttentionGradientPointers {
   Bf16 *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
 };
 
-// `tiles`: of queries, query_rows(padded_head(keys, values)) each. logsumexp [T, H]: −infinity where nothing is visible.
-void attention_forward(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp, Stream stream);
+// `tiles`: of queries, query_rows(padded_head(keys, values)) each. logsumexp [T, H]: −infinity where nothing
+// is visible.
+void attention_forward(const Attention& problem, const AttentionTiles& tiles, Bf16* o, float* logsumexp,
+                       Stream stream);
 // delta[row] = do·o − dℓ of `rows` rows of `width`; d_logsumexp null: zeros.
-void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows, int width, Stream stream);
+void attention_delta(const Bf16* o, const Bf16* d_o, const float* d_logsumexp, float* delta, int64_t rows,
+                     int width, Stream stream);
 // Tiles of kBackwardRows queries, and of kKeyRows keys.
-void attention_backward(const Attention& problem, const AttentionTiles& query_tiles, const AttentionTiles& key_tiles,
-                        const AttentionGradientPointers& gradients, Stream stream);
+void attention_backward(const Attention& problem, const AttentionTiles& query_tiles,
+                        const AttentionTiles& key_tiles, const AttentionGradientPointers& gradients,
+                        Stream stream);
 
-// One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of sequence n
-// lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the new token too.
+// One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of
+// sequence n lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the
+// new token too.
 struct AttentionDecode {
   int sequences = 0, heads = 0, key_heads = 0, keys = 0, values = 0, window = 0;
   int page = 0, table_width = 0, longest = 0;  // longest: the largest length
@@ -52,6 +59,7 @@ struct AttentionDecode {
   const int32_t* lengths = nullptr;      // [N]
 };
 int64_t decode_workspace_bytes(const AttentionDecode& problem);
-void attention_decode(const AttentionDecode& problem, Bf16* o, float* logsumexp, void* workspace, Stream stream);
+void attention_decode(const AttentionDecode& problem, Bf16* o, float* logsumexp, void* workspace,
+                      Stream stream);
 
 }  // namespace longhaul::kernels::cuda

@@ -13,7 +13,8 @@ constexpr int64_t kMostChannels = 256;
 
 Refusal refuse(int64_t keys, int64_t values, int64_t window) {
   static_assert(kMostChannels == 256);
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to 256 channels";
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
+    return "it takes heads of 1 to 256 channels";
   if (window > std::numeric_limits<int32_t>::max()) return "the window does not fit 32 bits";
   return "";
 }
@@ -44,7 +45,10 @@ cuda::Attention call_of(const AttentionProblem& problem, const Tensor& q, const 
 // A problem as the kernels take it, and the tensors it points into.
 struct Operands {
   explicit Operands(const AttentionProblem& problem)
-      : q(problem.q_thd.contiguous()), k(problem.k_shd.contiguous()), v(problem.v_shd.contiguous()), call(call_of(problem, q, k, v)) {}
+      : q(problem.q_thd.contiguous()),
+        k(problem.k_shd.contiguous()),
+        v(problem.v_shd.contiguous()),
+        call(call_of(problem, q, k, v)) {}
   Tensor q, k, v;
   cuda::Attention call;
 };
@@ -69,26 +73,31 @@ Tiles query_tiles(const AttentionProblem& problem, int rows) {
 AttentionResult forward(const AttentionProblem& problem) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
-  const AttentionResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
-                               cuda::fp32_like(in.q, {in.call.tokens, in.call.heads})};
+  const AttentionResult result{
+      at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
+      cuda::fp32_like(in.q, {in.call.tokens, in.call.heads})};
   const Tiles tiles = query_tiles(problem, cuda::query_rows(cuda::padded_head(in.call.keys, in.call.values)));
-  cuda::attention_forward(in.call, pointers(tiles), cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), device.stream());
+  cuda::attention_forward(in.call, pointers(tiles), cuda::bf16_out(result.o_thd),
+                          cuda::fp32_out(result.logsumexp_th), device.stream());
   return result;
 }
 
 Tensor delta(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th) {
   const cuda::OnDevice device(o_thd);
-  const Tensor o = o_thd.contiguous(), d_o = d_o_thd.contiguous(), d_logsumexp = cuda::contiguous(d_logsumexp_th);
+  const Tensor o = o_thd.contiguous(), d_o = d_o_thd.contiguous(),
+               d_logsumexp = cuda::contiguous(d_logsumexp_th);
   const Tensor result = cuda::fp32_like(o, {o.size(0), o.size(1)});
-  cuda::attention_delta(cuda::bf16(o), cuda::bf16(d_o), cuda::fp32(d_logsumexp), cuda::fp32_out(result), o.size(0) * o.size(1),
-                        static_cast<int>(o.size(2)), device.stream());
+  cuda::attention_delta(cuda::bf16(o), cuda::bf16(d_o), cuda::fp32(d_logsumexp), cuda::fp32_out(result),
+                        o.size(0) * o.size(1), static_cast<int>(o.size(2)), device.stream());
   return result;
 }
 
-void backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into) {
+void backward(const AttentionProblem& problem, const AttentionOutside& outside,
+              const AttentionGradients& into) {
   const cuda::OnDevice device(problem.q_thd);
   const Operands in(problem);
-  const Tensor logsumexp = outside.logsumexp_th.contiguous(), delta = outside.delta_th.contiguous(), d_o = outside.d_o_thd.contiguous();
+  const Tensor logsumexp = outside.logsumexp_th.contiguous(), delta = outside.delta_th.contiguous(),
+               d_o = outside.d_o_thd.contiguous();
   const Tiles queries = query_tiles(problem, cuda::kBackwardRows);
   const Boundaries at(problem.visible);
   const Tiles keys(cuda::attention_tiles(at.keys, at.queries, cuda::kKeyRows, true), in.q);
@@ -112,8 +121,10 @@ Refusal refuse_paged(const PagedProblem& problem) {
   return refuse(problem.q_thd.size(2), problem.cache.pool().sizes().value, problem.options.window);
 }
 
-// The addresses of all pages, row by row, unused places null. They change when a page is added, not with every token.
-std::vector<const void*> page_table(const PagedProblem& problem, const Tensor& (PagePool::*tensor_of)(int64_t) const, size_t width) {
+// The addresses of all pages, row by row, unused places null. They change when a page is added, not with
+// every token.
+std::vector<const void*> page_table(const PagedProblem& problem,
+                                    const Tensor& (PagePool::*tensor_of)(int64_t) const, size_t width) {
   std::vector<const void*> table(problem.documents() * width, nullptr);
   for (size_t n = 0; n < problem.documents(); ++n) {
     const std::vector<int64_t>& pages = problem.pages(n);
@@ -150,16 +161,21 @@ AttentionResult paged(const PagedProblem& problem) {
                                    .k_pages = reinterpret_cast<const cuda::Bf16* const*>(k_pages.data()),
                                    .v_pages = reinterpret_cast<const cuda::Bf16* const*>(v_pages.data()),
                                    .lengths = lengths_table.data()};
-  const AttentionResult result{at::empty({call.sequences, call.heads, call.values}, q.options().requires_grad(false)),
-                               cuda::fp32_like(q, {call.sequences, call.heads})};
+  const AttentionResult result{
+      at::empty({call.sequences, call.heads, call.values}, q.options().requires_grad(false)),
+      cuda::fp32_like(q, {call.sequences, call.heads})};
   const Tensor workspace = cuda::workspace(cuda::decode_workspace_bytes(call), q);
-  cuda::attention_decode(call, cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th), workspace.mutable_data_ptr(),
-                         device.stream());
+  cuda::attention_decode(call, cuda::bf16_out(result.o_thd), cuda::fp32_out(result.logsumexp_th),
+                         workspace.mutable_data_ptr(), device.stream());
   return result;
 }
 
-const CudaCalls<AttentionCuda> registered(
-    {.refuse = refuse, .forward = forward, .delta = delta, .backward = backward, .refuse_paged = refuse_paged, .paged = paged});
+const CudaCalls<AttentionCuda> registered({.refuse = refuse,
+                                           .forward = forward,
+                                           .delta = delta,
+                                           .backward = backward,
+                                           .refuse_paged = refuse_paged,
+                                           .paged = paged});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -11,7 +11,8 @@ struct AttentionCuda {
   Refusal (*refuse)(const AttentionProblem& problem);
   AttentionResult (*forward)(const AttentionProblem& problem);
   Tensor (*delta)(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
-  void (*backward)(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into);
+  void (*backward)(const AttentionProblem& problem, const AttentionOutside& outside,
+                   const AttentionGradients& into);
   Refusal (*refuse_paged)(const PagedProblem& problem);
   AttentionResult (*paged)(const PagedProblem& problem);
 };

@@ -1,4 +1,5 @@
-// Attention of one new token per sequence over paged keys and values: parts of the keys in parallel, then merged by their log-sum-exp.
+// Attention of one new token per sequence over paged keys and values: parts of the keys in parallel, then
+// merged by their log-sum-exp.
 #pragma once
 
 #include "kernels/attention/cuda.h"
@@ -8,12 +9,15 @@ namespace longhaul::kernels::cuda {
 
 constexpr int kDecodeWarps = 4;
 
-// A block takes a part of the keys of one sequence and head; its warps take keys in turn. Writes (largest, sum, weighted values).
+// A block takes a part of the keys of one sequence and head; its warps take keys in turn. Writes (largest,
+// sum, weighted values).
 LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* partial, int parts) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);  // [warps][values + 2]
-  const int part = static_cast<int>(blockIdx.x) % parts, head = static_cast<int>(blockIdx.x) / parts % in.heads;
-  const int sequence = static_cast<int>(blockIdx.x) / parts / in.heads, key_head = head / (in.heads / in.key_heads), lane = lane_index();
+  const int part = static_cast<int>(blockIdx.x) % parts,
+            head = static_cast<int>(blockIdx.x) / parts % in.heads;
+  const int sequence = static_cast<int>(blockIdx.x) / parts / in.heads,
+            key_head = head / (in.heads / in.key_heads), lane = lane_index();
   const Range range = visible_keys(in.lengths[sequence] - 1, 0, in.lengths[sequence], in.window);
   const int first = clamp_to(part * kDecodePart, range.first, range.last),
             last = clamp_to((part + 1) * kDecodePart, range.first, range.last);
@@ -21,7 +25,9 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
   LONGHAUL_UNROLL
   for (int e = 0; e < 8; ++e) {
     const int c = e * kWarp + lane;
-    q[e] = c < in.keys ? to_float(in.q[(static_cast<int64_t>(sequence) * in.heads + head) * in.keys + c]) * in.scale * kLog2E : 0.f;
+    q[e] = c < in.keys ? to_float(in.q[(static_cast<int64_t>(sequence) * in.heads + head) * in.keys + c]) *
+                             in.scale * kLog2E
+                       : 0.f;
   }
   for (int key = first + warp_index(); key < last; key += kDecodeWarps) {
     const int64_t page = static_cast<int64_t>(sequence) * in.table_width + key / in.page,
@@ -34,7 +40,8 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
       if (c < in.keys) score += q[e] * to_float(k[c]);
     }
     score = warp_sum(score);
-    const float top = fmaxf(largest, score), shrink = power_of_two(largest - top), p = power_of_two(score - top);
+    const float top = fmaxf(largest, score), shrink = power_of_two(largest - top),
+                p = power_of_two(score - top);
     sum = sum * shrink + p;
     largest = top;
     LONGHAUL_UNROLL
@@ -65,7 +72,8 @@ LONGHAUL_KERNEL(kDecodeWarps* kWarp) decode_kernel(AttentionDecode in, float* pa
 }
 
 // Adds the parts of a sequence and head up. A warp each.
-LONGHAUL_KERNEL(128) merge_kernel(AttentionDecode in, const float* partial, int parts, Bf16* o, float* logsumexp) {
+LONGHAUL_KERNEL(128)
+merge_kernel(AttentionDecode in, const float* partial, int parts, Bf16* o, float* logsumexp) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + warp_index();
   if (row >= static_cast<int64_t>(in.sequences) * in.heads) return;
   const float* all = partial + row * parts * (in.values + 2);

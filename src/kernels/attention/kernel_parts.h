@@ -12,7 +12,9 @@ struct Side {  // [tokens, heads, width]
   const Bf16* data;
   int heads, width;
   bool aligned;
-  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const { return data + (token * heads + head) * width; }
+  LONGHAUL_DEVICE const Bf16* at(int64_t token, int head) const {
+    return data + (token * heads + head) * width;
+  }
   LONGHAUL_DEVICE int64_t stride() const { return static_cast<int64_t>(heads) * width; }
 };
 
@@ -28,11 +30,13 @@ struct Arguments {
 
 // Masks scores of 16 queries (from row0 of the tile) against keys first_key …
 template <int kColumns>
-LONGHAUL_DEVICE void mask_scores(float (&s)[kColumns][4], const AttentionTile& tile, int row0, int first_key, int window) {
+LONGHAUL_DEVICE void mask_scores(float (&s)[kColumns][4], const AttentionTile& tile, int row0, int first_key,
+                                 int window) {
   LONGHAUL_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int row = row0 + c_place(lane_index(), 2 * half).row;
-    const Range range = row < tile.rows ? visible_keys(tile.first + row, tile.shift, tile.others, window) : Range{0, 0};
+    const Range range =
+        row < tile.rows ? visible_keys(tile.first + row, tile.shift, tile.others, window) : Range{0, 0};
     LONGHAUL_UNROLL
     for (int column = 0; column < kColumns; ++column) {
       LONGHAUL_UNROLL

@@ -33,10 +33,11 @@ struct AttentionResult {
 // q_thd [T,H,D], k_shd [S,Hk,D], v_shd [S,Hk,Dv]; offsets: int64 [N+1] on the CPU, the boundaries of q's
 // documents, or undefined (one document). key_offsets: the boundaries of k's and v's documents if they
 // differ from q's (in decoding, the last q token sees the last key), or undefined.
-AttentionResult attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets, const Tensor& key_offsets,
-                          const AttentionOptions& options);
+AttentionResult attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd,
+                          const Tensor& offsets, const Tensor& key_offsets, const AttentionOptions& options);
 
-AttentionResult attention_reference(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd, const Tensor& offsets,
-                                    const Tensor& key_offsets, const AttentionOptions& options);
+AttentionResult attention_reference(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd,
+                                    const Tensor& offsets, const Tensor& key_offsets,
+                                    const AttentionOptions& options);
 
 }  // namespace longhaul::kernels

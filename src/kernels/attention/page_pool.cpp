@@ -6,8 +6,9 @@ namespace longhaul::kernels {
 
 PagePool::Page PagePool::made() const {
   const Tensor keys = at::empty({sizes_.heads, kTokens, sizes_.key}, sizes_.options);
-  const Tensor values =
-      sizes_.values_in_keys ? keys.narrow(2, 0, sizes_.value) : at::empty({sizes_.heads, kTokens, sizes_.value}, sizes_.options);
+  const Tensor values = sizes_.values_in_keys
+                            ? keys.narrow(2, 0, sizes_.value)
+                            : at::empty({sizes_.heads, kTokens, sizes_.value}, sizes_.options);
   return {keys, values};
 }
 

@@ -14,8 +14,9 @@ namespace longhaul::kernels {
 
 struct PageSizes {
   int64_t heads = 0, key = 0, value = 0;  // kv heads; channels
-  bool values_in_keys = false;            // the first channels of a key are its value: nothing else is kept of it
-  at::TensorOptions options;              // dtype and device
+  // the first channels of a key are its value: nothing else is kept of it
+  bool values_in_keys = false;
+  at::TensorOptions options;  // dtype and device
 };
 
 class PagePool {
@@ -29,7 +30,8 @@ class PagePool {
   void share(int64_t page) { ++user(page); }  // one user more
   void give_back(int64_t page);               // one user less
   bool shared(int64_t page) const { return pages_[static_cast<size_t>(page)].users > 1; }
-  const Tensor& keys(int64_t page) const { return pages_[static_cast<size_t>(page)].keys; }  // [heads, kTokens, key]
+  // [heads, kTokens, key]
+  const Tensor& keys(int64_t page) const { return pages_[static_cast<size_t>(page)].keys; }
   const Tensor& values(int64_t page) const {
     return pages_[static_cast<size_t>(page)].values;
   }  // [heads, kTokens, value]; rows may be a key apart

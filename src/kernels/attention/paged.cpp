@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kPagedOp = "attention_paged";
 
-// Tokens [from, from + count) of x [tokens, heads, channels] to places `at` and following of a page [heads, tokens, channels].
+// Tokens [from, from + count) of x [tokens, heads, channels] to places `at` and following of a page [heads,
+// tokens, channels].
 void write_tokens(const Tensor& page, int64_t at, const Tensor& x, int64_t from, int64_t count) {
   if (!x.is_cpu() || x.stride(2) != 1) {
     page.narrow(1, at, count).copy_(x.narrow(0, from, count).transpose(0, 1));
@@ -26,7 +27,8 @@ void write_tokens(const Tensor& page, int64_t at, const Tensor& x, int64_t from,
   auto* const target = static_cast<std::byte*>(page.mutable_data_ptr());
   for (int64_t t = 0; t < count; ++t) {
     for (int64_t h = 0; h < x.size(1); ++h) {
-      std::memcpy(target + (h * PagePool::kTokens + at + t) * bytes, source + ((from + t) * x.stride(0) + h * x.stride(1)) * element,
+      std::memcpy(target + (h * PagePool::kTokens + at + t) * bytes,
+                  source + ((from + t) * x.stride(0) + h * x.stride(1)) * element,
                   static_cast<size_t>(bytes));
     }
   }
@@ -39,31 +41,38 @@ void check(const PagedProblem& problem) {
     refuse_argument(kPagedOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
   if (q.requires_grad() && at::GradMode::is_enabled())
     refuse_argument(kPagedOp, "q", "no gradient wanted: a cache keeps none", "a tensor that requires one");
-  if (q.size(2) != sizes.key || q.size(1) % sizes.heads != 0 || q.scalar_type() != c10::typeMetaToScalarType(sizes.options.dtype())) {
+  if (q.size(2) != sizes.key || q.size(1) % sizes.heads != 0 ||
+      q.scalar_type() != c10::typeMetaToScalarType(sizes.options.dtype())) {
     refuse_argument(kPagedOp, "q",
                     fmt::format("[tokens, a multiple of {}, {}] {} as the cache", sizes.heads, sizes.key,
                                 name_of(c10::typeMetaToScalarType(sizes.options.dtype()))),
                     shape_text(q));
   }
   if (problem.rows.size() + 1 != problem.offsets.size()) {
-    refuse_argument(kPagedOp, "rows", fmt::format("{}, one for each document of q", problem.offsets.size() - 1),
+    refuse_argument(kPagedOp, "rows",
+                    fmt::format("{}, one for each document of q", problem.offsets.size() - 1),
                     std::to_string(problem.rows.size()));
   }
   for (size_t n = 0; n < problem.rows.size(); ++n) {
     const int64_t queries = problem.offsets[n + 1] - problem.offsets[n];
     if (problem.rows[n] < 0 || problem.rows[n] >= problem.cache.sequences()) {
-      refuse_argument(kPagedOp, "rows", fmt::format("sequences 0 to {} of the cache", problem.cache.sequences() - 1),
+      refuse_argument(kPagedOp, "rows",
+                      fmt::format("sequences 0 to {} of the cache", problem.cache.sequences() - 1),
                       std::to_string(problem.rows[n]));
     }
     if (problem.keys(n) < std::max<int64_t>(queries, 1)) {
-      refuse_argument(kPagedOp, "cache", fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
+      refuse_argument(kPagedOp, "cache",
+                      fmt::format("at least the {} tokens of document {} of q, and one", queries, n),
                       fmt::format("{} tokens", problem.keys(n)));
     }
-    const int64_t unseen = problem.cache.tokens(problem.rows[n]) - queries + 1 - problem.options.window;  // by any of its queries
+    // by any of its queries
+    const int64_t unseen = problem.cache.tokens(problem.rows[n]) - queries + 1 - problem.options.window;
     const int64_t forgotten = problem.cache.forgotten(problem.rows[n]);
     if (forgotten > 0 && (problem.options.window <= 0 || unseen < forgotten)) {
-      refuse_argument(kPagedOp, "window", fmt::format("one that does not reach the {} tokens that document {} forgot", forgotten, n),
-                      std::to_string(problem.options.window));
+      refuse_argument(
+          kPagedOp, "window",
+          fmt::format("one that does not reach the {} tokens that document {} forgot", forgotten, n),
+          std::to_string(problem.options.window));
     }
   }
 }
@@ -96,17 +105,23 @@ int64_t KeyValueCache::page_to_write(Sequence& sequence) {
   if (!pool_.shared(last)) return last;
   const int64_t own = pool_.take();
   pool_.keys(own).narrow(1, 0, at).copy_(pool_.keys(last).narrow(1, 0, at));
-  if (!pool_.sizes().values_in_keys) pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
+  if (!pool_.sizes().values_in_keys)
+    pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
   pool_.give_back(last);
   return last = own;
 }
 
-void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k, const Tensor& v) {
+void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k,
+                           const Tensor& v) {
   const PageSizes& sizes = pool_.sizes();
   const auto check_sizes = [&](const char* name, const Tensor& x, int64_t channels) {
     const ScalarType type = c10::typeMetaToScalarType(sizes.options.dtype());
-    if (x.dim() == 3 && x.size(0) == k.size(0) && x.size(1) == sizes.heads && x.size(2) == channels && x.scalar_type() == type) return;
-    refuse_argument(kPagedOp, name, fmt::format("[{}, {}, {}] {}", k.size(0), sizes.heads, channels, name_of(type)), shape_text(x));
+    if (x.dim() == 3 && x.size(0) == k.size(0) && x.size(1) == sizes.heads && x.size(2) == channels &&
+        x.scalar_type() == type)
+      return;
+    refuse_argument(kPagedOp, name,
+                    fmt::format("[{}, {}, {}] {}", k.size(0), sizes.heads, channels, name_of(type)),
+                    shape_text(x));
   };
   check_sizes("k", k, sizes.key);
   if (sizes.values_in_keys) {
@@ -114,7 +129,8 @@ void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_
   } else {
     check_sizes("v", v, sizes.value);
   }
-  LONGHAUL_ASSERT(rows.size() + 1 == offsets.size() && offsets.back() == k.size(0), "{} rows, {} offsets", rows.size(), offsets.size());
+  LONGHAUL_ASSERT(rows.size() + 1 == offsets.size() && offsets.back() == k.size(0), "{} rows, {} offsets",
+                  rows.size(), offsets.size());
   const at::NoGradGuard no_gradient;
   for (size_t n = 0; n < rows.size(); ++n) {
     Sequence& sequence = sequences_.at(static_cast<size_t>(rows[n]));
@@ -133,7 +149,8 @@ void KeyValueCache::forget(std::span<const int64_t> rows, int64_t window) {
   if (window <= 0) return;
   for (const int64_t row : rows) {
     Sequence& sequence = sequences_.at(static_cast<size_t>(row));
-    const int64_t unseen = std::max<int64_t>(0, sequence.tokens + 1 - window), left = (unseen - sequence.forgotten) / PagePool::kTokens;
+    const int64_t unseen = std::max<int64_t>(0, sequence.tokens + 1 - window),
+                  left = (unseen - sequence.forgotten) / PagePool::kTokens;
     if (left <= 0) continue;
     for (int64_t i = 0; i < left; ++i) pool_.give_back(sequence.pages[static_cast<size_t>(i)]);
     sequence.pages.erase(sequence.pages.begin(), sequence.pages.begin() + left);
@@ -157,7 +174,8 @@ KeyValueCache::Saved KeyValueCache::save(int64_t sequence) const {
     const int64_t count = std::min(PagePool::kTokens, from.tokens - first);
     saved.keys.push_back(pool_.keys(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
     if (!pool_.sizes().values_in_keys)
-      saved.values.push_back(pool_.values(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
+      saved.values.push_back(
+          pool_.values(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
   }
   return saved;
 }
@@ -168,7 +186,8 @@ void KeyValueCache::restore(int64_t sequence, const Saved& saved) {
   for (size_t i = 0; i < saved.keys.size(); ++i) {
     const int64_t page = to.pages.emplace_back(pool_.take());
     pool_.keys(page).narrow(1, 0, saved.keys[i].size(1)).copy_(saved.keys[i]);
-    if (!pool_.sizes().values_in_keys) pool_.values(page).narrow(1, 0, saved.values[i].size(1)).copy_(saved.values[i]);
+    if (!pool_.sizes().values_in_keys)
+      pool_.values(page).narrow(1, 0, saved.values[i].size(1)).copy_(saved.values[i]);
   }
   to.tokens = saved.tokens;
   to.forgotten = saved.forgotten;
@@ -182,19 +201,23 @@ static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens,
 }
 
 Tensor KeyValueCache::keys_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence), [&](int64_t page) { return pool_.keys(page); });
+  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence),
+                         [&](int64_t page) { return pool_.keys(page); });
 }
 
 Tensor KeyValueCache::values_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence), [&](int64_t page) { return pool_.values(page); });
+  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence),
+                         [&](int64_t page) { return pool_.values(page); });
 }
 
-AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const KeyValueCache& cache, std::span<const int64_t> rows,
-                                const AttentionOptions& options) {
+AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const KeyValueCache& cache,
+                                std::span<const int64_t> rows, const AttentionOptions& options) {
   const PagedProblem problem{q, document_offsets(offsets, q.size(0), kPagedOp), cache, rows, options};
   check(problem);
-  if (!options.causal) refuse_argument(kPagedOp, "causal", "true: what is not written yet cannot be seen", "false");
-  if (options.window < 0) refuse_argument(kPagedOp, "window", "0 (none) or more", std::to_string(options.window));
+  if (!options.causal)
+    refuse_argument(kPagedOp, "causal", "true: what is not written yet cannot be seen", "false");
+  if (options.window < 0)
+    refuse_argument(kPagedOp, "window", "0 (none) or more", std::to_string(options.window));
   static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "gathered"};
   const size_t choice = Dispatcher(kPagedOp, kImplementations).choose([&](size_t i) {
     if (i == 2) return Refusal();
@@ -209,7 +232,8 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const Ke
     keys.push_back(cache.keys_shd(row));
     values.push_back(cache.values_shd(row));
   }
-  return attention(q, at::cat(keys), at::cat(values), to_tensor(problem.offsets), to_tensor(key_offsets), options);
+  return attention(q, at::cat(keys), at::cat(values), to_tensor(problem.offsets), to_tensor(key_offsets),
+                   options);
 }
 
 }  // namespace longhaul::kernels

@@ -26,16 +26,20 @@ class KeyValueCache {
   void clear(int64_t sequence);         // empty again
   void copy(int64_t from, int64_t to);  // `to` becomes what `from` is
   int64_t tokens(int64_t sequence) const { return of(sequence).tokens; }
-  int64_t forgotten(int64_t sequence) const { return of(sequence).forgotten; }  // of them, from the first on: whole pages
+  // of them, from the first on: whole pages
+  int64_t forgotten(int64_t sequence) const { return of(sequence).forgotten; }
   const std::vector<int64_t>& pages(int64_t sequence) const {
     return of(sequence).pages;
   }  // of the others; the last is unset behind tokens()
   const PagePool& pool() const { return pool_; }
 
-  // k_thd [T,Hk,D], v_thd [T,Hk,Dv] (undefined where values are channels of keys): the next tokens of `rows`, which are all different; offsets [rows + 1]: whose.
-  void append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k_thd, const Tensor& v_thd);
+  // k_thd [T,Hk,D], v_thd [T,Hk,Dv] (undefined where values are channels of keys): the next tokens of `rows`,
+  // which are all different; offsets [rows + 1]: whose.
+  void append(std::span<const int64_t> rows, std::span<const int64_t> offsets, const Tensor& k_thd,
+              const Tensor& v_thd);
 
-  // Later tokens of these sequences see `window` keys, their own among them: pages that none of them sees are given back. 0: they see all.
+  // Later tokens of these sequences see `window` keys, their own among them: pages that none of them sees are
+  // given back. 0: they see all.
   void forget(std::span<const int64_t> rows, int64_t window);
 
   // Pages that appending so many tokens takes, the copy of a shared last page included.
@@ -66,10 +70,10 @@ class KeyValueCache {
   std::vector<Sequence> sequences_;
 };
 
-// q_thd [T,H,D] of the newest tokens of `rows`, which the cache holds already; offsets int64 [rows + 1]: whose queries, or undefined (one row).
-// Implementations, in the order they are asked: cuda (bf16 on a GPU, one new token a sequence) and cpu, which read the pages; gathered,
-// which copies them and calls attention.
-AttentionResult attention_paged(const Tensor& q_thd, const Tensor& offsets, const KeyValueCache& cache, std::span<const int64_t> rows,
-                                const AttentionOptions& options);
+// q_thd [T,H,D] of the newest tokens of `rows`, which the cache holds already; offsets int64 [rows + 1]:
+// whose queries, or undefined (one row). Implementations, in the order they are asked: cuda (bf16 on a GPU,
+// one new token a sequence) and cpu, which read the pages; gathered, which copies them and calls attention.
+AttentionResult attention_paged(const Tensor& q_thd, const Tensor& offsets, const KeyValueCache& cache,
+                                std::span<const int64_t> rows, const AttentionOptions& options);
 
 }  // namespace longhaul::kernels

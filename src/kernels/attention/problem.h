@@ -20,9 +20,10 @@ enum class AttentionBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
 AttentionBy choose_attention(const AttentionProblem& problem, bool sums);
 AttentionProblem checked_attention(AttentionProblem problem);  // refuses bad arguments, and covers all rows
 AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& problem, bool wide);
-void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
-                           bool add);
-Tensor attention_delta_by(AttentionBy by, const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
+void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside,
+                           const AttentionGradients& into, bool add);
+Tensor attention_delta_by(AttentionBy by, const Tensor& o_thd, const Tensor& d_o_thd,
+                          const Tensor& d_logsumexp_th);
 
 struct PagedProblem {
   Tensor q_thd;
@@ -32,21 +33,27 @@ struct PagedProblem {
   AttentionOptions options;
 
   size_t documents() const { return rows.size(); }
-  int64_t keys(size_t document) const { return cache.tokens(rows[document]) - cache.forgotten(rows[document]); }  // that are there
+  // that are there
+  int64_t keys(size_t document) const {
+    return cache.tokens(rows[document]) - cache.forgotten(rows[document]);
+  }
   const std::vector<int64_t>& pages(size_t document) const { return cache.pages(rows[document]); }
 };
 
 AttentionResult attention_forward_reference(const AttentionProblem& problem, bool wide);
-void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
-                                  bool add);
+void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside,
+                                  const AttentionGradients& into, bool add);
 
 AttentionResult attention_forward_aten(const AttentionProblem& problem, bool wide);
-void attention_backward_aten(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add);
+void attention_backward_aten(const AttentionProblem& problem, const AttentionOutside& outside,
+                             const AttentionGradients& into, bool add);
 
 Refusal refuse_attention_cpu(const AttentionProblem& problem);  // why not, or empty
 AttentionResult attention_forward_cpu(const AttentionProblem& problem, bool wide);
-void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add);
-Tensor attention_delta_cpu(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);  // bf16 and fp32
+void attention_backward_cpu(const AttentionProblem& problem, const AttentionOutside& outside,
+                            const AttentionGradients& into, bool add);
+// bf16 and fp32
+Tensor attention_delta_cpu(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
 
 Refusal refuse_attention_paged_cpu(const PagedProblem& problem);
 AttentionResult attention_paged_cpu(const PagedProblem& problem);

@@ -23,26 +23,33 @@ Refusal refuse_gpu(const AttentionProblem& problem, bool sums) {
 }
 
 void check_visible(const Visibility& visible, int64_t queries, int64_t keys) {
-  if (visible.window < 0) refuse_argument(kAttentionOp, "window", "0 (none) or more", std::to_string(visible.window));
+  if (visible.window < 0)
+    refuse_argument(kAttentionOp, "window", "0 (none) or more", std::to_string(visible.window));
   int64_t q = 0, k = 0;
   for (const AttentionDocument& document : visible.documents) {
-    const bool inside = document.q >= q && document.queries >= 0 && document.q + document.queries <= queries && document.k >= k &&
-                        document.keys >= 0 && document.k + document.keys <= keys;
+    const bool inside = document.q >= q && document.queries >= 0 &&
+                        document.q + document.queries <= queries && document.k >= k && document.keys >= 0 &&
+                        document.k + document.keys <= keys;
     if (!inside || document.prefix < 0 || document.prefix > document.keys) {
       refuse_argument(
           kAttentionOp, "visible",
-          fmt::format("documents after each other, of {} queries and {} keys in all, with a prefix of their keys", queries, keys),
-          fmt::format("queries [{}, {}), keys [{}, {}), prefix {}", document.q, document.q + document.queries, document.k,
-                      document.k + document.keys, document.prefix));
+          fmt::format(
+              "documents after each other, of {} queries and {} keys in all, with a prefix of their keys",
+              queries, keys),
+          fmt::format("queries [{}, {}), keys [{}, {}), prefix {}", document.q, document.q + document.queries,
+                      document.k, document.k + document.keys, document.prefix));
     }
     q = document.q + document.queries;
     k = document.k + document.keys;
   }
 }
 
-void expect_rows(const char* argument, const Tensor& x, at::IntArrayRef sizes, ScalarType type, const Tensor& like) {
+void expect_rows(const char* argument, const Tensor& x, at::IntArrayRef sizes, ScalarType type,
+                 const Tensor& like) {
   if (x.defined() && x.sizes() == sizes && x.scalar_type() == type && x.device() == like.device()) return;
-  refuse_argument(kAttentionOp, argument, fmt::format("{} {}", shape_text(at::empty(sizes, at::kMeta)), name_of(type)), shape_text(x));
+  refuse_argument(kAttentionOp, argument,
+                  fmt::format("{} {}", shape_text(at::empty(sizes, at::kMeta)), name_of(type)),
+                  shape_text(x));
 }
 
 void expect_sum(const char* argument, const Tensor& x, const Tensor& of, ScalarType type) {
@@ -57,13 +64,18 @@ AttentionProblem checked_attention(AttentionProblem problem) {
   const Tensor &q = problem.q_thd, &k = problem.k_shd, &v = problem.v_shd;
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()))
     refuse_argument(kAttentionOp, "q", "[tokens, heads, channels], floating point", shape_text(q));
-  if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 || k.scalar_type() != q.scalar_type() ||
-      k.device() != q.device()) {
-    refuse_argument(kAttentionOp, "k", fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())),
-                    shape_text(k));
+  if (k.dim() != 3 || k.size(2) != q.size(2) || k.size(1) == 0 || q.size(1) % k.size(1) != 0 ||
+      k.scalar_type() != q.scalar_type() || k.device() != q.device()) {
+    refuse_argument(
+        kAttentionOp, "k",
+        fmt::format("[keys, a divisor of {}, {}] {}", q.size(1), q.size(2), name_of(q.scalar_type())),
+        shape_text(k));
   }
-  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) || v.scalar_type() != q.scalar_type() || v.device() != q.device()) {
-    refuse_argument(kAttentionOp, "v", fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())), shape_text(v));
+  if (v.dim() != 3 || v.size(0) != k.size(0) || v.size(1) != k.size(1) ||
+      v.scalar_type() != q.scalar_type() || v.device() != q.device()) {
+    refuse_argument(kAttentionOp, "v",
+                    fmt::format("[{}, {}, channels] {}", k.size(0), k.size(1), name_of(q.scalar_type())),
+                    shape_text(v));
   }
   check_visible(problem.visible, q.size(0), k.size(0));
   problem.visible = problem.visible.covering(q.size(0), k.size(0));
@@ -95,7 +107,8 @@ static double attention_flops(const AttentionProblem& problem) {
     for (int64_t i = 0; i < document.queries; ++i) {
       const TokenRange near = problem.visible.near(document, i);
       const int64_t first = std::max(near.first, document.prefix);
-      pairs += static_cast<double>(std::min(document.prefix, document.keys) + std::max<int64_t>(0, near.last - first));
+      pairs += static_cast<double>(std::min(document.prefix, document.keys) +
+                                   std::max<int64_t>(0, near.last - first));
     }
   }
   const int64_t channels = problem.q_thd.size(2) + problem.v_shd.size(2);
@@ -111,7 +124,8 @@ AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& pro
     case AttentionBy::kCpu:
       return attention_forward_cpu(problem, wide);
     case AttentionBy::kMeta:
-      return {at::empty({q.size(0), q.size(1), v.size(2)}, v.options().dtype(wide ? problem.sum_type() : v.scalar_type())),
+      return {at::empty({q.size(0), q.size(1), v.size(2)},
+                        v.options().dtype(wide ? problem.sum_type() : v.scalar_type())),
               at::empty({q.size(0), q.size(1)}, q.options().dtype(problem.sum_type()))};
     case AttentionBy::kAten:
       return attention_forward_aten(problem, wide);
@@ -120,8 +134,8 @@ AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& pro
   }
 }
 
-void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
-                           bool add) {
+void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside,
+                           const AttentionGradients& into, bool add) {
   count_flops(2 * attention_flops(problem));
   switch (by) {
     case AttentionBy::kCuda:
@@ -153,12 +167,13 @@ AttentionResult attention_forward(const AttentionProblem& problem, bool wide) {
 
 Tensor attention_delta(const Tensor& o, const Tensor& d_o, const Tensor& d_logsumexp) {
   const at::NoGradGuard no_gradient;
-  const bool cpu =
-      o.is_cpu() && d_o.scalar_type() == o.scalar_type() && (o.scalar_type() == at::kBFloat16 || o.scalar_type() == at::kFloat);
+  const bool cpu = o.is_cpu() && d_o.scalar_type() == o.scalar_type() &&
+                   (o.scalar_type() == at::kBFloat16 || o.scalar_type() == at::kFloat);
   return attention_delta_by(cpu ? AttentionBy::kCpu : AttentionBy::kAten, o, d_o, d_logsumexp);
 }
 
-void attention_backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into) {
+void attention_backward(const AttentionProblem& problem, const AttentionOutside& outside,
+                        const AttentionGradients& into) {
   const at::NoGradGuard no_gradient;
   const AttentionProblem checked = checked_attention(problem);
   const Tensor &q = problem.q_thd, &k = problem.k_shd, &v = problem.v_shd;
@@ -172,14 +187,16 @@ void attention_backward(const AttentionProblem& problem, const AttentionOutside&
   attention_backward_by(choose_attention(checked, true), checked, outside, into, true);
 }
 
-// ℓ = log(e^ℓa + e^ℓb),  o = (1 − w) o_a + w o_b,  w = e^(ℓb − ℓ). By the larger of the two, so that nothing overflows, and nothing is −∞ − −∞.
+// ℓ = log(e^ℓa + e^ℓb),  o = (1 − w) o_a + w o_b,  w = e^(ℓb − ℓ). By the larger of the two, so that nothing
+// overflows, and nothing is −∞ − −∞.
 void merge_attention(const AttentionResult& into, const AttentionResult& part) {
   const at::NoGradGuard no_gradient;
   const Tensor &a = into.logsumexp_th, &b = part.logsumexp_th;
   expect_rows("o", into.o_thd, {a.size(0), a.size(1), into.o_thd.size(-1)}, a.scalar_type(), a);
   expect_rows("logsumexp", b, a.sizes(), a.scalar_type(), a);
   expect_rows("o", part.o_thd, into.o_thd.sizes(), a.scalar_type(), a);
-  const Tensor largest = at::maximum(a, b), base = largest.masked_fill(largest.eq(-std::numeric_limits<double>::infinity()), 0);
+  const Tensor largest = at::maximum(a, b),
+               base = largest.masked_fill(largest.eq(-std::numeric_limits<double>::infinity()), 0);
   const Tensor of_a = a.sub(base).exp(), of_b = b.sub(base).exp(), sum = of_a.add(of_b);
   const Tensor weight = of_b.div(sum.masked_fill(sum.eq(0), 1));
   into.o_thd.lerp_(part.o_thd, weight.unsqueeze(2));

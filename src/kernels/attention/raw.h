@@ -37,17 +37,20 @@ struct AttentionGradients {
   Tensor q_thd, k_shd, v_shd;
 };
 
-// wide: o in fp32 (fp64 for fp64 inputs), as merge_attention wants it; else in v's dtype. Rows that see nothing: o = 0, log-sum-exp −∞.
+// wide: o in fp32 (fp64 for fp64 inputs), as merge_attention wants it; else in v's dtype. Rows that see
+// nothing: o = 0, log-sum-exp −∞.
 AttentionResult attention_forward(const AttentionProblem& problem, bool wide = false);
 
-// `into` becomes the result over the keys of both; o of both in the dtype of the log-sum-exp. In any order and grouping the same but for
-// rounding.
+// `into` becomes the result over the keys of both; o of both in the dtype of the log-sum-exp. In any order
+// and grouping the same but for rounding.
 void merge_attention(const AttentionResult& into, const AttentionResult& part);
 
 // δ [T,H] in fp32 (fp64); o in any dtype; d_logsumexp [T,H] or undefined.
 Tensor attention_delta(const Tensor& o_thd, const Tensor& d_o_thd, const Tensor& d_logsumexp_th);
 
-// Adds to `into`, which are fp32 (fp64), channels contiguous. dk and dv are summed over the query heads of a group.
-void attention_backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into);
+// Adds to `into`, which are fp32 (fp64), channels contiguous. dk and dv are summed over the query heads of a
+// group.
+void attention_backward(const AttentionProblem& problem, const AttentionOutside& outside,
+                        const AttentionGradients& into);
 
 }  // namespace longhaul::kernels

@@ -1,6 +1,7 @@
 // The definition of attention: loops in fp32 (fp64 for fp64 inputs).
 //
-//   s_tj = scale · q_t·k_j over visible j,  ℓ_t = log Σ_j e^{s_tj},  p_tj = e^{s_tj − ℓ_t},  o_t = Σ_j p_tj v_j
+//   s_tj = scale · q_t·k_j over visible j,  ℓ_t = log Σ_j e^{s_tj},  p_tj = e^{s_tj − ℓ_t},
+//   o_t = Σ_j p_tj v_j
 //   dv_j = Σ_t p_tj do_t,  ds_tj = p_tj (do_t·v_j − δ_t),  δ_t = do_t·o_t − dℓ_t,
 //   dq_t = scale Σ_j ds_tj k_j,  dk_j = scale Σ_t ds_tj q_t
 #include <cmath>
@@ -82,18 +83,21 @@ AttentionResult forward(const AttentionProblem& problem, bool wide) {
 }
 
 template <class Real>
-void backward(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into, bool add) {
+void backward(const AttentionProblem& problem, const AttentionOutside& outside,
+              const AttentionGradients& into, bool add) {
   const View<Real> view(problem);
-  const Tensor d_o = outside.d_o_thd.to(problem.sum_type()).contiguous(), log_sums = outside.logsumexp_th.contiguous(),
-               delta = outside.delta_th.contiguous();
+  const Tensor d_o = outside.d_o_thd.to(problem.sum_type()).contiguous(),
+               log_sums = outside.logsumexp_th.contiguous(), delta = outside.delta_th.contiguous();
   const Tensor d_q = at::zeros_like(view.q), d_k = at::zeros_like(view.k), d_v = at::zeros_like(view.v);
   const Real *q = view.q.template const_data_ptr<Real>(), *k = view.k.template const_data_ptr<Real>(),
              *v = view.v.template const_data_ptr<Real>();
-  Real *dq = d_q.mutable_data_ptr<Real>(), *dk = d_k.mutable_data_ptr<Real>(), *dv = d_v.mutable_data_ptr<Real>();
+  Real *dq = d_q.mutable_data_ptr<Real>(), *dk = d_k.mutable_data_ptr<Real>(),
+       *dv = d_v.mutable_data_ptr<Real>();
   for_each_query(problem, [&](int64_t t, const std::vector<int64_t>& keys) {
     for (int64_t h = 0; h < view.heads; ++h) {
       const Real* g = d_o.const_data_ptr<Real>() + view.o_at(t, h);
-      const Real log_sum = log_sums.const_data_ptr<Real>()[t * view.heads + h], common = delta.const_data_ptr<Real>()[t * view.heads + h];
+      const Real log_sum = log_sums.const_data_ptr<Real>()[t * view.heads + h],
+                 common = delta.const_data_ptr<Real>()[t * view.heads + h];
       for (const int64_t s : keys) {
         const Real p = std::exp(view.score(t, s, h) - log_sum);
         Real d_score = -common;
@@ -121,9 +125,10 @@ AttentionResult attention_forward_reference(const AttentionProblem& problem, boo
   return problem.sum_type() == at::kDouble ? forward<double>(problem, wide) : forward<float>(problem, wide);
 }
 
-void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
-                                  bool add) {
-  return problem.sum_type() == at::kDouble ? backward<double>(problem, outside, into, add) : backward<float>(problem, outside, into, add);
+void attention_backward_reference(const AttentionProblem& problem, const AttentionOutside& outside,
+                                  const AttentionGradients& into, bool add) {
+  return problem.sum_type() == at::kDouble ? backward<double>(problem, outside, into, add)
+                                           : backward<float>(problem, outside, into, add);
 }
 
 }  // namespace longhaul::kernels

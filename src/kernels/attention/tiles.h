@@ -1,7 +1,9 @@
-// How the CUDA form of attention cuts its work: tiles of query tokens and tiles of key tokens, none across documents.
+// How the CUDA form of attention cuts its work: tiles of query tokens and tiles of key tokens, none across
+// documents.
 //
-// Query p of a document (p counted in the document) sees keys [first, last): last = p + shift + 1 with shift = keys − queries, so the
-// last query sees the last key, and first = last − window where there is a window. Integers for the host, the device and the tests.
+// Query p of a document (p counted in the document) sees keys [first, last): last = p + shift + 1 with shift
+// = keys − queries, so the last query sees the last key, and first = last − window where there is a window.
+// Integers for the host, the device and the tests.
 #pragma once
 
 #include <algorithm>
@@ -63,19 +65,24 @@ LONGHAUL_HD constexpr int padded_head(int keys, int values) {
 LONGHAUL_HD constexpr int query_rows(int head) { return head <= 128 ? 128 : 64; }  // of a forward tile
 constexpr int kBackwardRows = 64;
 LONGHAUL_HD constexpr int backward_stages(int head) { return head <= 128 ? 2 : 1; }
-LONGHAUL_HD constexpr int forward_shared_bytes(int head) { return (query_rows(head) + 4 * kKeyRows) * head * 2; }
+LONGHAUL_HD constexpr int forward_shared_bytes(int head) {
+  return (query_rows(head) + 4 * kKeyRows) * head * 2;
+}
 LONGHAUL_HD constexpr int backward_shared_bytes(int head) {
   return (2 + 2 * backward_stages(head)) * kBackwardRows * head * 2 + 2 * kBackwardRows * 4;
 }
 
-// Tiles of `rows` tokens. `offsets` are the documents of the tiles' own tokens, `other_offsets` those of the other side.
-inline std::vector<AttentionTile> attention_tiles(std::span<const int64_t> offsets, std::span<const int64_t> other_offsets, int rows,
+// Tiles of `rows` tokens. `offsets` are the documents of the tiles' own tokens, `other_offsets` those of the
+// other side.
+inline std::vector<AttentionTile> attention_tiles(std::span<const int64_t> offsets,
+                                                  std::span<const int64_t> other_offsets, int rows,
                                                   bool of_keys) {
   std::vector<AttentionTile> tiles;
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
     const int64_t length = offsets[n + 1] - offsets[n], others = other_offsets[n + 1] - other_offsets[n];
     for (int64_t first = 0; first < length; first += rows) {
-      tiles.push_back({offsets[n] + first, other_offsets[n], static_cast<int32_t>(std::min<int64_t>(rows, length - first)),
+      tiles.push_back({offsets[n] + first, other_offsets[n],
+                       static_cast<int32_t>(std::min<int64_t>(rows, length - first)),
                        static_cast<int32_t>(first), static_cast<int32_t>(others),
                        static_cast<int32_t>(of_keys ? length - others : others - length)});
     }

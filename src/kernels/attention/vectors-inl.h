@@ -1,4 +1,5 @@
-// The vector code of attention for one instruction set; see vectors.h. Included once per target by foreach_target: no ordinary guard.
+// The vector code of attention for one instruction set; see vectors.h. Included once per target by
+// foreach_target: no ordinary guard.
 #if defined(LONGHAUL_ATTENTION_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_ATTENTION_VECTORS_INL
 #undef LONGHAUL_ATTENTION_VECTORS_INL
@@ -20,8 +21,8 @@ constexpr Bits kBits;
 constexpr Halves kHalves;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The largest score may grow by 2^8 before what is summed so far is rescaled: sums and outputs have room for it, and after the first
-// tiles it hardly ever happens.
+// The largest score may grow by 2^8 before what is summed so far is rescaled: sums and outputs have room for
+// it, and after the first tiles it hardly ever happens.
 constexpr float kSlack = 8;
 
 void exp2_all(const float* x, int64_t count, float* out) {
@@ -35,8 +36,11 @@ void exp2_all(const float* x, int64_t count, float* out) {
   }
 }
 
-// bf16 to nearest, ties away from zero: one addition. NaNs that come from bf16 or from arithmetic keep a bit and stay NaN.
-HWY_INLINE hn::Vec<Bits> rounded_bits(Real x) { return hn::Add(hn::BitCast(kBits, x), hn::Set(kBits, 0x8000u)); }
+// bf16 to nearest, ties away from zero: one addition. NaNs that come from bf16 or from arithmetic keep a bit
+// and stay NaN.
+HWY_INLINE hn::Vec<Bits> rounded_bits(Real x) {
+  return hn::Add(hn::BitCast(kBits, x), hn::Set(kBits, 0x8000u));
+}
 HWY_INLINE hn::Vec<Halves> upper_halves(hn::Vec<Bits> bits) {
   return hn::DemoteTo(kHalves, hn::BitCast(hn::RebindToSigned<Bits>(), hn::ShiftRight<16>(bits)));
 }
@@ -54,9 +58,11 @@ HWY_INLINE void store_even(Real x, Element* to, int64_t count) {
   store(kReals, x, to, Rest{0, count});
 }
 
-// Rows `row` (even) and row + 1 of one column group of panels whose k has `padded` rows. `column` is the group's first.
+// Rows `row` (even) and row + 1 of one column group of panels whose k has `padded` rows. `column` is the
+// group's first.
 HWY_INLINE void store_pair(Real a, Real b, uint16_t* panels, int64_t padded, int64_t row, int64_t column) {
-  const auto low = hn::ShiftRight<16>(rounded_bits(a)), high = hn::And(rounded_bits(b), hn::Set(kBits, 0xffff0000u));
+  const auto low = hn::ShiftRight<16>(rounded_bits(a)),
+             high = hn::And(rounded_bits(b), hn::Set(kBits, 0xffff0000u));
   uint16_t* const to = panels + (column / 16 * padded + row) * 16 + column % 16 * 2;
   hn::StoreU(hn::Or(low, high), kBits, reinterpret_cast<uint32_t*>(to));
 }
@@ -68,7 +74,8 @@ HWY_INLINE void store_pair(Real a, Real b, float* panels, int64_t padded, int64_
 HWY_INLINE int64_t padded_rows(const uint16_t*, int64_t rows) { return packed_k(rows); }
 HWY_INLINE int64_t padded_rows(const float*, int64_t rows) { return rows; }
 
-// The rows that some column of the group at `column` sees, [begin, end), and those that all of them see, [full_begin, full_end).
+// The rows that some column of the group at `column` sees, [begin, end), and those that all of them see,
+// [full_begin, full_end).
 struct VisibleRows {
   int64_t begin, full_begin, full_end, end;
   VisibleRows(const Tile& tile, int64_t column) {
@@ -83,12 +90,15 @@ struct VisibleRows {
 
 HWY_INLINE hn::Mask<Reals> visible(const Tile& tile, int64_t row, int64_t column) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
-  const auto from = std::clamp<int64_t>(tile.first + row - column, 0, lanes), to = std::clamp<int64_t>(tile.last + row - column, 0, lanes);
+  const auto from = std::clamp<int64_t>(tile.first + row - column, 0, lanes),
+             to = std::clamp<int64_t>(tile.last + row - column, 0, lanes);
   const Real lane = hn::Iota(kReals, 0.0f);
-  return hn::And(hn::Ge(lane, hn::Set(kReals, static_cast<float>(from))), hn::Lt(lane, hn::Set(kReals, static_cast<float>(to))));
+  return hn::And(hn::Ge(lane, hn::Set(kReals, static_cast<float>(from))),
+                 hn::Lt(lane, hn::Set(kReals, static_cast<float>(to))));
 }
 
-// Raises the column group's largest score to at least those of this tile, less the slack; returns what probabilities subtract.
+// Raises the column group's largest score to at least those of this tile, less the slack; returns what
+// probabilities subtract.
 HWY_INLINE Real raise_largest(const SoftmaxTile& tile, int64_t column, const VisibleRows& rows) {
   const Real none = hn::Set(kReals, -kInfinity);
   Real top[4] = {none, none, none, none};
@@ -114,13 +124,15 @@ HWY_INLINE Real raise_largest(const SoftmaxTile& tile, int64_t column, const Vis
   if (!hn::AllFalse(kReals, hn::Gt(block, hn::Add(largest, hn::Set(kReals, kSlack))))) {
     const Real raised = hn::Max(largest, block);
     // A column that has seen no key yet stays at −∞; its sums are 0 and 2^(−∞ − 0) keeps them so.
-    const Real shrink = exponential_of_two(kReals, hn::Sub(largest, hn::IfThenElse(hn::Eq(raised, none), zero, raised)));
+    const Real shrink =
+        exponential_of_two(kReals, hn::Sub(largest, hn::IfThenElse(hn::Eq(raised, none), zero, raised)));
     largest = raised;
     hn::StoreU(largest, kReals, tile.largest + column);
     hn::StoreU(hn::Mul(load(tile.sum + column), shrink), kReals, tile.sum + column);
     float* const outputs = tile.outputs + column;
     for (int64_t d = 0; d < tile.values; ++d) {
-      hn::StoreU(hn::Mul(load(outputs + d * tile.outputs_stride), shrink), kReals, outputs + d * tile.outputs_stride);
+      hn::StoreU(hn::Mul(load(outputs + d * tile.outputs_stride), shrink), kReals,
+                 outputs + d * tile.outputs_stride);
     }
   }
   return hn::IfThenElse(hn::Eq(largest, none), zero, largest);
@@ -172,7 +184,8 @@ void gradient(const GradientTile& tile, Element* probabilities, Element* d_score
       Real p, ds;
     };
     const auto at = [&](int64_t r) {
-      const Real p = exponential_of_two(kReals, hn::MulSub(load(tile.scores + r * tile.stride + column), factor, logsumexp));
+      const Real p = exponential_of_two(
+          kReals, hn::MulSub(load(tile.scores + r * tile.stride + column), factor, logsumexp));
       return Pair{p, hn::Mul(p, hn::Sub(load(tile.d_probabilities + r * tile.stride + column), common))};
     };
     const auto store = [&](int64_t r, const Pair& pair) {
@@ -216,17 +229,22 @@ HWY_INLINE void turn_square(const float* in, int64_t stride, int64_t lanes, floa
     for (int64_t j = 0; j < lanes; j += 4) {
       Four row[4];
       for (int r = 0; r < 4; ++r) std::memcpy(&row[r], in + (i + r) * stride + j, sizeof(Four));
-      const Four low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
-      const Four low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-      const Four turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-                              __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+      const Four low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+                 high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+      const Four low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5),
+                 high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+      const Four turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                              __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                              __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                              __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
       for (int r = 0; r < 4; ++r) std::memcpy(square[j + r] + i, &turned[r], sizeof(Four));
     }
   }
 }
 
 template <class Element>
-void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, Element* out, int64_t out_stride) {
+void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, Element* out,
+           int64_t out_stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
   // A square of both sides at a time: it stays in the nearest cache while it is turned.
   float square[16][16];
@@ -242,7 +260,8 @@ void leave(const float* in, int64_t stride, int64_t rows, int64_t columns, const
         }
       }
       for (int64_t j = 0; j < width; ++j) {
-        store_even(hn::Mul(load(square[j]), hn::Set(kReals, factors[c + j])), out + (c + j) * out_stride + r, height);
+        store_even(hn::Mul(load(square[j]), hn::Set(kReals, factors[c + j])), out + (c + j) * out_stride + r,
+                   height);
       }
     }
   }
@@ -257,7 +276,8 @@ HWY_INLINE float as_float(uint16_t x) {
 }
 
 template <class Element>
-void row_dots(const Element* a, int64_t a_stride, const Element* b, int64_t b_stride, int64_t rows, int64_t columns, float* out) {
+void row_dots(const Element* a, int64_t a_stride, const Element* b, int64_t b_stride, int64_t rows,
+              int64_t columns, float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
   for (int64_t r = 0; r < rows; ++r) {
     const Element *x = a + r * a_stride, *y = b + r * b_stride;
@@ -271,7 +291,8 @@ void row_dots(const Element* a, int64_t a_stride, const Element* b, int64_t b_st
 }
 
 template <class Element>
-void scale_rows(const float* in, int64_t rows, int64_t columns, float factor, Element* out, int64_t out_stride) {
+void scale_rows(const float* in, int64_t rows, int64_t columns, float factor, Element* out,
+                int64_t out_stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
   const Real by = hn::Set(kReals, factor);
   for (int64_t r = 0; r < rows; ++r) {
@@ -294,7 +315,8 @@ void widen(const uint16_t* from, int64_t count, float* to) {
 template <class Element>
 void decode_scores(const DecodeRow<Element>& row) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(kReals));
-  for (int64_t r = 0; r < row.rows; r += 4) {  // four at a time hide each other's latency; the last one stands in for those beyond
+  // four at a time hide each other's latency; the last one stands in for those beyond
+  for (int64_t r = 0; r < row.rows; r += 4) {
     const Element* key[4];
     for (int64_t i = 0; i < 4; ++i) key[i] = row.k + std::min(r + i, row.rows - 1) * row.k_stride;
     Real sums[4];
@@ -339,7 +361,8 @@ void decode(const DecodeRow<Element>& row) {
     for (int i = 0; i < 4; ++i) hn::StoreU(o[i], kReals, row.outputs + d + i * lanes);
   }
   for (; d < row.values; ++d) {
-    for (int64_t r = 0; r < row.rows; ++r) row.outputs[d] += row.scores[r] * as_float(row.v[r * row.v_stride + d]);
+    for (int64_t r = 0; r < row.rows; ++r)
+      row.outputs[d] += row.scores[r] * as_float(row.v[r * row.v_stride + d]);
   }
 }
 

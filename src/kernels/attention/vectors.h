@@ -32,11 +32,13 @@ struct SoftmaxTile : Tile {
 struct GradientTile : Tile {
   const float *scores, *d_probabilities;  // [rows, columns] of q·k and of do·v
   float factor;
-  const float *logsumexp2, *common;  // [columns]: log-sum-exp in units of log 2 (+∞: probabilities are 0); Σ do·o − d logsumexp
-  int64_t out_stride;                // of the two row-major results
+  // [columns]: log-sum-exp in units of log 2 (+∞: probabilities are 0); Σ do·o − d logsumexp
+  const float *logsumexp2, *common;
+  int64_t out_stride;  // of the two row-major results
 };
 
-// One query of one head against `rows` keys and values, all visible: continues largest, sum and outputs as softmax does.
+// One query of one head against `rows` keys and values, all visible: continues largest, sum and outputs as
+// softmax does.
 template <class Element>
 struct DecodeRow {
   const float* q;  // [channels]
@@ -51,33 +53,42 @@ struct DecodeRow {
 struct AttentionVectors {
   const char* name;
 
-  // Probabilities as panels with the keys as k, rounded to nearest with ties away from zero for bf16; zero where invisible and beyond rows.
+  // Probabilities as panels with the keys as k, rounded to nearest with ties away from zero for bf16; zero
+  // where invisible and beyond rows.
   void (*softmax_bf16)(const SoftmaxTile& tile, uint16_t* panels);
   void (*softmax_fp32)(const SoftmaxTile& tile, float* panels);
 
-  // probabilities and d_scores = p (dp − common), both [rows, columns] row-major; d_scores as panels with the keys as k as well.
-  void (*gradient_bf16)(const GradientTile& tile, uint16_t* probabilities, uint16_t* d_scores, uint16_t* panels);
+  // probabilities and d_scores = p (dp − common), both [rows, columns] row-major; d_scores as panels with the
+  // keys as k as well.
+  void (*gradient_bf16)(const GradientTile& tile, uint16_t* probabilities, uint16_t* d_scores,
+                        uint16_t* panels);
   void (*gradient_fp32)(const GradientTile& tile, float* probabilities, float* d_scores, float* panels);
 
-  // out[c][r] = in[r][c] · factors[c] for in [rows, columns]: outputs of columns to row-major, to nearest even for bf16.
-  void (*leave_bf16)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, uint16_t* out,
-                     int64_t out_stride);
-  void (*leave_fp32)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors, float* out, int64_t out_stride);
+  // out[c][r] = in[r][c] · factors[c] for in [rows, columns]: outputs of columns to row-major, to nearest
+  // even for bf16.
+  void (*leave_bf16)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors,
+                     uint16_t* out, int64_t out_stride);
+  void (*leave_fp32)(const float* in, int64_t stride, int64_t rows, int64_t columns, const float* factors,
+                     float* out, int64_t out_stride);
 
   // out[r] = Σ_c a[r][c] b[r][c]
-  void (*row_dots_bf16)(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t rows, int64_t columns,
-                        float* out);
-  void (*row_dots_fp32)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t columns, float* out);
+  void (*row_dots_bf16)(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride,
+                        int64_t rows, int64_t columns, float* out);
+  void (*row_dots_fp32)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
+                        int64_t columns, float* out);
 
   // out[r][c] = in[r][c] · factor for contiguous rows; to nearest even for bf16.
-  void (*scale_rows_bf16)(const float* in, int64_t rows, int64_t columns, float factor, uint16_t* out, int64_t out_stride);
-  void (*scale_rows_fp32)(const float* in, int64_t rows, int64_t columns, float factor, float* out, int64_t out_stride);
+  void (*scale_rows_bf16)(const float* in, int64_t rows, int64_t columns, float factor, uint16_t* out,
+                          int64_t out_stride);
+  void (*scale_rows_fp32)(const float* in, int64_t rows, int64_t columns, float factor, float* out,
+                          int64_t out_stride);
 
   void (*widen_bf16)(const uint16_t* from, int64_t count, float* to);
   void (*decode_bf16)(const DecodeRow<uint16_t>& row);
   void (*decode_fp32)(const DecodeRow<float>& row);
 
-  // 2^x, relative error ≤ 2.5e-7 for −126 ≤ x ≤ 127; 0 below, NaN for NaN. For tests: the functions above have it inside.
+  // 2^x, relative error ≤ 2.5e-7 for −126 ≤ x ≤ 127; 0 below, NaN for NaN. For tests: the functions above
+  // have it inside.
   void (*exp2)(const float* x, int64_t count, float* out);
 };
 

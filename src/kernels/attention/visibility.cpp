@@ -6,7 +6,8 @@ namespace longhaul::kernels {
 
 TokenRange Visibility::near(const AttentionDocument& document, int64_t i) const {
   const int64_t p = i + document.shift, reach = causal ? 1 : window > 0 ? window : document.keys - p;
-  return {window > 0 ? std::clamp<int64_t>(p - window + 1, 0, document.keys) : 0, std::clamp<int64_t>(p + reach, 0, document.keys)};
+  return {window > 0 ? std::clamp<int64_t>(p - window + 1, 0, document.keys) : 0,
+          std::clamp<int64_t>(p + reach, 0, document.keys)};
 }
 
 TokenRange Visibility::seen(const AttentionDocument& document, int64_t i) const {
@@ -17,9 +18,12 @@ TokenRange Visibility::seen(const AttentionDocument& document, int64_t i) const 
 TokenRange Visibility::seeing(const AttentionDocument& document, TokenRange keys) const {
   if (keys.empty()) return {0, 0};
   const int64_t before = causal ? 0 : window > 0 ? window - 1 : keys.first - document.shift;
-  const int64_t first = keys.first < document.prefix ? 0 : std::clamp<int64_t>(keys.first - document.shift - before, 0, document.queries);
+  const int64_t first = keys.first < document.prefix
+                            ? 0
+                            : std::clamp<int64_t>(keys.first - document.shift - before, 0, document.queries);
   const bool limited = window > 0 && document.prefix == 0;
-  const int64_t last = limited ? std::min(keys.last - 1 - document.shift + window, document.queries) : document.queries;
+  const int64_t last =
+      limited ? std::min(keys.last - 1 - document.shift + window, document.queries) : document.queries;
   return first < last ? TokenRange{first, last} : TokenRange{0, 0};
 }
 
@@ -27,7 +31,8 @@ Visibility Visibility::pair(TokenRange queries, TokenRange keys) const {
   Visibility result{{}, causal, window};
   for (const AttentionDocument& document : documents) {
     const int64_t q = std::max(document.q, queries.first), k = std::max(document.k, keys.first);
-    const int64_t q_end = std::min(document.q + document.queries, queries.last), k_end = std::min(document.k + document.keys, keys.last);
+    const int64_t q_end = std::min(document.q + document.queries, queries.last),
+                  k_end = std::min(document.k + document.keys, keys.last);
     if (q >= q_end || k >= k_end) continue;
     const int64_t queries_before = q - document.q, keys_before = k - document.k;
     result.documents.push_back({.q = q - queries.first,
@@ -60,7 +65,8 @@ Visibility Visibility::covering(int64_t queries, int64_t keys) const {
 Visibility Visibility::packed(std::span<const int64_t> offsets, std::span<const int64_t> key_offsets) {
   Visibility result;
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {
-    result.documents.push_back({offsets[n], offsets[n + 1] - offsets[n], key_offsets[n], key_offsets[n + 1] - key_offsets[n]});
+    result.documents.push_back(
+        {offsets[n], offsets[n + 1] - offsets[n], key_offsets[n], key_offsets[n + 1] - key_offsets[n]});
   }
   return result;
 }

@@ -30,22 +30,24 @@ struct TokenRange {
 };
 
 struct Visibility {
-  std::vector<AttentionDocument> documents;  // their rows of queries, and those of keys, ascending and disjoint
+  // their rows of queries, and those of keys, ascending and disjoint
+  std::vector<AttentionDocument> documents;
   bool causal = true;
   int64_t window = 0;
 
-  // Keys of the document that its query i sees by its position, and all of them with the prefix: the least range that holds them. Both ends
-  // grow with i. Empty ranges lie anywhere in [0, keys].
+  // Keys of the document that its query i sees by its position, and all of them with the prefix: the least
+  // range that holds them. Both ends grow with i. Empty ranges lie anywhere in [0, keys].
   TokenRange near(const AttentionDocument& document, int64_t i) const;
   TokenRange seen(const AttentionDocument& document, int64_t i) const;
-  // Queries of the document that see some of its keys [keys.first, keys.last), in the same sense. Both ends grow with the range,
-  // where it is not empty: {0, 0}.
+  // Queries of the document that see some of its keys [keys.first, keys.last), in the same sense. Both ends
+  // grow with the range, where it is not empty: {0, 0}.
   TokenRange seeing(const AttentionDocument& document, TokenRange keys) const;
 
   // The keys of [keys.first, keys.last) that queries [queries.first, queries.last) see; rows are counted
   // from the beginnings of the two ranges.
   Visibility pair(TokenRange queries, TokenRange keys) const;
-  // With documents of queries without keys, and of keys without queries, for the rows that are in none: every row is in one.
+  // With documents of queries without keys, and of keys without queries, for the rows that are in none: every
+  // row is in one.
   Visibility covering(int64_t queries, int64_t keys) const;
 
   // Documents side by side, the last query of each at its last key.

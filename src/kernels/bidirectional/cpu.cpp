@@ -36,11 +36,13 @@ class SetItem {
         transposed_(arena.take<Element>(std::max(keys, values) * kTokens)),
         panels_(arena.take<Element>(packed_size<Element>(kTokens, std::max(keys, values)))),
         rounded_(arena.take<Element>(keys * values)),
-        matrix_(arena.take<Element>(std::max(packed_size<Element>(keys, values), packed_size<Element>(values, keys)))),
+        matrix_(arena.take<Element>(
+            std::max(packed_size<Element>(keys, values), packed_size<Element>(values, keys)))),
         out_(arena.take<float>(kTokens * std::max(keys, values))) {}
 
   // sum [a's channels × b's] = aᵀ b over all tokens.
-  void sum(const BlockScope& scope, const Rows<const Element>& a, const Rows<const Element>& b, int64_t tokens, float* sum) const {
+  void sum(const BlockScope& scope, const Rows<const Element>& a, const Rows<const Element>& b,
+           int64_t tokens, float* sum) const {
     std::memset(sum, 0, sizeof(float) * static_cast<size_t>(a.channels * b.channels));
     for (int64_t t = 0; t < tokens; t += kTokens) {
       const int64_t count = std::min(kTokens, tokens - t);
@@ -58,14 +60,16 @@ class SetItem {
     }
     scope->pack(rounded_, values_, turned, turned ? values_ : keys_, turned ? keys_ : values_, matrix_);
   }
-  void apply(const BlockScope& scope, const Rows<const Element>& a, int64_t tokens, const Rows<Element>& out) const {
+  void apply(const BlockScope& scope, const Rows<const Element>& a, int64_t tokens,
+             const Rows<Element>& out) const {
     for (int64_t t = 0; t < tokens; t += kTokens) {
       const int64_t count = std::min(kTokens, tokens - t), width = out.channels;
       scope->multiply(a.at(t), a.ld, matrix_, count, width, a.channels, out_, width);
       if constexpr (sizeof(Element) == 2) {
         scope->round_bf16(out_, width, count, width, out.at(t), out.ld);
       } else {
-        for (int64_t i = 0; i < count; ++i) std::memcpy(out.at(t + i), out_ + i * width, sizeof(float) * static_cast<size_t>(width));
+        for (int64_t i = 0; i < count; ++i)
+          std::memcpy(out.at(t + i), out_ + i * width, sizeof(float) * static_cast<size_t>(width));
       }
     }
   }
@@ -93,12 +97,13 @@ template <class Element>
 void forward(const SetAttention& in, const Tensor& o) {
   const int64_t area = in.q_thk.size(2) * in.v_thv.size(2);
   float* const states = in.state_nhkv.mutable_data_ptr<float>();
-  for_items<Element>(in, [&](const BlockScope& scope, auto& item, int64_t i, int64_t first, int64_t tokens, int64_t head) {
-    const auto rows = [&](const Tensor& x) { return rows_of<Element, const Element>(x, first, head); };
-    item.sum(scope, rows(in.k_thk), rows(in.v_thv), tokens, states + i * area);
-    item.take(scope, states + i * area, false);
-    item.apply(scope, rows(in.q_thk), tokens, rows_of<Element>(o, first, head));
-  });
+  for_items<Element>(
+      in, [&](const BlockScope& scope, auto& item, int64_t i, int64_t first, int64_t tokens, int64_t head) {
+        const auto rows = [&](const Tensor& x) { return rows_of<Element, const Element>(x, first, head); };
+        item.sum(scope, rows(in.k_thk), rows(in.v_thv), tokens, states + i * area);
+        item.take(scope, states + i * area, false);
+        item.apply(scope, rows(in.q_thk), tokens, rows_of<Element>(o, first, head));
+      });
 }
 
 template <class Element>
@@ -107,17 +112,18 @@ void backward(const SetAttention& in, const Tensor& d_o, const std::vector<Tenso
   const float* const states = in.state_nhkv.const_data_ptr<float>();
   const Tensor d_states = at::empty_like(in.state_nhkv);
   float* const slopes = d_states.mutable_data_ptr<float>();
-  for_items<Element>(in, [&](const BlockScope& scope, auto& item, int64_t i, int64_t first, int64_t tokens, int64_t head) {
-    const auto rows = [&](const Tensor& x) { return rows_of<Element, const Element>(x, first, head); };
-    const auto into = [&](size_t x) { return rows_of<Element>(out[x], first, head); };
-    item.sum(scope, rows(in.q_thk), rows(d_o), tokens, slopes + i * area);
-    item.take(scope, states + i * area, true);
-    item.apply(scope, rows(d_o), tokens, into(0));
-    item.take(scope, slopes + i * area, true);
-    item.apply(scope, rows(in.v_thv), tokens, into(1));
-    item.take(scope, slopes + i * area, false);
-    item.apply(scope, rows(in.k_thk), tokens, into(2));
-  });
+  for_items<Element>(
+      in, [&](const BlockScope& scope, auto& item, int64_t i, int64_t first, int64_t tokens, int64_t head) {
+        const auto rows = [&](const Tensor& x) { return rows_of<Element, const Element>(x, first, head); };
+        const auto into = [&](size_t x) { return rows_of<Element>(out[x], first, head); };
+        item.sum(scope, rows(in.q_thk), rows(d_o), tokens, slopes + i * area);
+        item.take(scope, states + i * area, true);
+        item.apply(scope, rows(d_o), tokens, into(0));
+        item.take(scope, slopes + i * area, true);
+        item.apply(scope, rows(in.v_thv), tokens, into(1));
+        item.take(scope, slopes + i * area, false);
+        item.apply(scope, rows(in.k_thk), tokens, into(2));
+      });
 }
 
 Tensor like(const Tensor& x) { return at::empty(x.sizes(), x.options().requires_grad(false)); }

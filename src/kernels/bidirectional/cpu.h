@@ -10,12 +10,14 @@
 
 namespace longhaul::kernels {
 
-// All [T, H, …], bf16 or fp32, with channels side by side. `state_nhkv` fp32 [documents, H, Dk, Dv]: made, then read by the backward pass.
+// All [T, H, …], bf16 or fp32, with channels side by side. `state_nhkv` fp32 [documents, H, Dk, Dv]: made,
+// then read by the backward pass.
 struct SetAttention {
   Tensor q_thk, k_thk, v_thv, state_nhkv;
   std::vector<int64_t> offsets;
 };
-Tensor set_attention_cpu(const SetAttention& in);                                           // → o, and the state's values
+// → o, and the state's values
+Tensor set_attention_cpu(const SetAttention& in);
 std::vector<Tensor> set_attention_backward_cpu(const SetAttention& in, const Tensor& d_o);  // → dq, dk, dv
 
 }  // namespace longhaul::kernels

@@ -33,17 +33,21 @@ void softmax_forward(const SoftmaxRange& r, const In* x, In* k) {
     store(d, hn::Set(d, -std::numeric_limits<Real>::infinity()), most, at);
     store(d, hn::Zero(d), sum, at);
   });
-  over_tokens(r, x, r.ld_in,
-              [&](auto at, const In* row) LONGHAUL_VECTOR { store(d, hn::Max(load(d, most, at), load(d, row, at)), most, at); });
   over_tokens(r, x, r.ld_in, [&](auto at, const In* row) LONGHAUL_VECTOR {
-    store(d, hn::Add(load(d, sum, at), exponential(d, hn::Sub(load(d, row, at), load(d, most, at)))), sum, at);
+    store(d, hn::Max(load(d, most, at), load(d, row, at)), most, at);
   });
-  walk(d, r.last - r.first, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Div(hn::Set(d, Real(1)), load(d, sum, at)), sum, at); });
+  over_tokens(r, x, r.ld_in, [&](auto at, const In* row) LONGHAUL_VECTOR {
+    store(d, hn::Add(load(d, sum, at), exponential(d, hn::Sub(load(d, row, at), load(d, most, at)))), sum,
+          at);
+  });
+  walk(d, r.last - r.first,
+       [&](auto at) LONGHAUL_VECTOR { store(d, hn::Div(hn::Set(d, Real(1)), load(d, sum, at)), sum, at); });
   for (int64_t t = r.begin; t < r.end; ++t) {
     const In* const row = x + t * r.ld_in + r.first;
     In* const out = k + t * r.channels + r.first;
     walk(d, r.last - r.first, [&](auto at) LONGHAUL_VECTOR {
-      store(d, hn::Mul(exponential(d, hn::Sub(load(d, row, at), load(d, most, at))), load(d, sum, at)), out, at);
+      store(d, hn::Mul(exponential(d, hn::Sub(load(d, row, at), load(d, most, at))), load(d, sum, at)), out,
+            at);
     });
   }
 }
@@ -57,14 +61,16 @@ void softmax_backward(const SoftmaxRange& r, const In* k, const In* dk, In* dx) 
   walk(d, r.last - r.first, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Zero(d), mean, at); });
   for (int64_t t = r.begin; t < r.end; ++t) {
     const In *const row = k + t * r.channels + r.first, *const slope = dk + t * r.channels + r.first;
-    walk(d, r.last - r.first,
-         [&](auto at) LONGHAUL_VECTOR { store(d, hn::MulAdd(load(d, row, at), load(d, slope, at), load(d, mean, at)), mean, at); });
+    walk(d, r.last - r.first, [&](auto at) LONGHAUL_VECTOR {
+      store(d, hn::MulAdd(load(d, row, at), load(d, slope, at), load(d, mean, at)), mean, at);
+    });
   }
   for (int64_t t = r.begin; t < r.end; ++t) {
     const In *const row = k + t * r.channels + r.first, *const slope = dk + t * r.channels + r.first;
     In* const out = dx + t * r.channels + r.first;
-    walk(d, r.last - r.first,
-         [&](auto at) LONGHAUL_VECTOR { store(d, hn::Mul(load(d, row, at), hn::Sub(load(d, slope, at), load(d, mean, at))), out, at); });
+    walk(d, r.last - r.first, [&](auto at) LONGHAUL_VECTOR {
+      store(d, hn::Mul(load(d, row, at), hn::Sub(load(d, slope, at), load(d, mean, at))), out, at);
+    });
   }
 }
 
@@ -88,7 +94,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void segment_softmax_range(const SoftmaxRange& r, const void* x, void* k) { LONGHAUL_CHOOSE(softmax_forward_any)(r, x, k); }
+void segment_softmax_range(const SoftmaxRange& r, const void* x, void* k) {
+  LONGHAUL_CHOOSE(softmax_forward_any)(r, x, k);
+}
 void segment_softmax_gradient_range(const SoftmaxRange& r, const void* k, const void* dk, void* dx) {
   LONGHAUL_CHOOSE(softmax_backward_any)(r, k, dk, dx);
 }

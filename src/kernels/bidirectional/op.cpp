@@ -40,21 +40,32 @@ std::vector<EqualDocuments> equal_documents(const std::vector<int64_t>& offsets)
 
 // [T, H, D] → [documents, H, tokens of a document, D]
 Tensor of_documents(const Tensor& x, const EqualDocuments& run, ScalarType wide) {
-  return x.narrow(0, run.begin, run.tokens()).to(wide).view({run.count, run.length, x.size(1), x.size(2)}).transpose(1, 2);
+  return x.narrow(0, run.begin, run.tokens())
+      .to(wide)
+      .view({run.count, run.length, x.size(1), x.size(2)})
+      .transpose(1, 2);
 }
-Tensor as_tokens(const Tensor& x_nhtd, ScalarType type) { return x_nhtd.transpose(1, 2).flatten(0, 1).to(type); }
+Tensor as_tokens(const Tensor& x_nhtd, ScalarType type) {
+  return x_nhtd.transpose(1, 2).flatten(0, 1).to(type);
+}
 
 Tensor rows_or_none(const std::vector<Tensor>& parts, const Tensor& like) {
-  return parts.empty() ? at::empty(like.sizes(), like.options().requires_grad(false)) : parts.size() == 1 ? parts[0] : at::cat(parts);
+  return parts.empty()       ? at::empty(like.sizes(), like.options().requires_grad(false))
+         : parts.size() == 1 ? parts[0]
+                             : at::cat(parts);
 }
 
 void check_bidirectional(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.dim() != 3 || !at::isFloatingType(q.scalar_type()) || q.scalar_type() == at::kHalf)
-    refuse_argument(kBidirectional, "q", "[tokens, heads, key channels] in bf16, fp32 or fp64", shape_text(q));
-  if (k.sizes() != q.sizes() || k.scalar_type() != q.scalar_type()) refuse_argument(kBidirectional, "k", shape_text(q), shape_text(k));
+    refuse_argument(kBidirectional, "q", "[tokens, heads, key channels] in bf16, fp32 or fp64",
+                    shape_text(q));
+  if (k.sizes() != q.sizes() || k.scalar_type() != q.scalar_type())
+    refuse_argument(kBidirectional, "k", shape_text(q), shape_text(k));
   if (v.dim() != 3 || v.size(0) != q.size(0) || v.size(1) != q.size(1) || v.scalar_type() != q.scalar_type())
-    refuse_argument(kBidirectional, "v", fmt::format("[{}, {}, value channels] {}", q.size(0), q.size(1), name_of(q.scalar_type())),
-                    shape_text(v));
+    refuse_argument(
+        kBidirectional, "v",
+        fmt::format("[{}, {}, value channels] {}", q.size(0), q.size(1), name_of(q.scalar_type())),
+        shape_text(v));
 }
 
 // body(range) for every document and block of channels.
@@ -78,8 +89,11 @@ void for_softmaxes(const Tensor& x, const std::vector<int64_t>& offsets, const B
 
 Tensor softmax_by_loops(const Tensor& x, const std::vector<int64_t>& offsets) {
   return differentiable(kSegmentSoftmax, {x}, [&]() -> Recorded {
-    const Tensor rows = x.numel() == 0 || x.stride(1) == 1 ? x : x.contiguous(), k = at::empty(x.sizes(), x.options().requires_grad(false));
-    for_softmaxes(rows, offsets, [&](const SoftmaxRange& range) { segment_softmax_range(range, pointer_to(rows), writable(k)); });
+    const Tensor rows = x.numel() == 0 || x.stride(1) == 1 ? x : x.contiguous(),
+                 k = at::empty(x.sizes(), x.options().requires_grad(false));
+    for_softmaxes(rows, offsets, [&](const SoftmaxRange& range) {
+      segment_softmax_range(range, pointer_to(rows), writable(k));
+    });
     return {.results = {k}, .saved = {k}, .backward = [offsets](const BackwardCall& call) {
               const Tensor &of = call.saved[0], dk = call.gradients[0].contiguous(),
                            dx = at::empty(of.sizes(), of.options().requires_grad(false));
@@ -100,24 +114,31 @@ Tensor softmax_aten(const Tensor& x, const std::vector<int64_t>& offsets) {
   return rows_or_none(parts, x);
 }
 
-Tensor with_channels_side_by_side(const Tensor& x) { return x.numel() == 0 || x.stride(2) == 1 ? x : x.contiguous(); }
+Tensor with_channels_side_by_side(const Tensor& x) {
+  return x.numel() == 0 || x.stride(2) == 1 ? x : x.contiguous();
+}
 
-Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<int64_t>& offsets) {
+Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v,
+                           const std::vector<int64_t>& offsets) {
   return differentiable(kBidirectional, {q, k, v}, [&]() -> Recorded {
-    const Tensor state = at::empty({static_cast<int64_t>(offsets.size()) - 1, q.size(1), q.size(2), v.size(2)},
-                                   q.options().dtype(at::kFloat).requires_grad(false));
-    const SetAttention in{with_channels_side_by_side(q), with_channels_side_by_side(k), with_channels_side_by_side(v), state, offsets};
+    const Tensor state =
+        at::empty({static_cast<int64_t>(offsets.size()) - 1, q.size(1), q.size(2), v.size(2)},
+                  q.options().dtype(at::kFloat).requires_grad(false));
+    const SetAttention in{with_channels_side_by_side(q), with_channels_side_by_side(k),
+                          with_channels_side_by_side(v), state, offsets};
     return {.results = {set_attention_cpu(in)},
             .saved = {in.q_thk, in.k_thk, in.v_thv, state},
             .backward = [offsets](const BackwardCall& call) {
-              return set_attention_backward_cpu({call.saved[0], call.saved[1], call.saved[2], call.saved[3], offsets},
-                                                call.gradients[0].contiguous());
+              return set_attention_backward_cpu(
+                  {call.saved[0], call.saved[1], call.saved[2], call.saved[3], offsets},
+                  call.gradients[0].contiguous());
             }};
   })[0];
 }
 
 // In fp64, and on devices without kernels of our own.
-Tensor attention_aten(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<int64_t>& offsets) {
+Tensor attention_aten(const Tensor& q, const Tensor& k, const Tensor& v,
+                      const std::vector<int64_t>& offsets) {
   const std::vector<EqualDocuments> runs = equal_documents(offsets);
   return differentiable(kBidirectional, {q, k, v}, [&]() -> Recorded {
     const ScalarType wide = wide_of(q), type = v.scalar_type();
@@ -127,19 +148,21 @@ Tensor attention_aten(const Tensor& q, const Tensor& k, const Tensor& v, const s
       o.push_back(as_tokens(at::matmul(of_documents(q, run, wide), state), type));
       saved.push_back(state);
     }
-    return {.results = {rows_or_none(o, v)}, .saved = saved, .backward = [runs, wide](const BackwardCall& call) {
-              std::vector<Tensor> dq, dk, dv;
-              for (size_t i = 0; i < runs.size(); ++i) {
-                const auto of = [&](const Tensor& x) { return of_documents(x, runs[i], wide); };
-                const auto type_of = [&](size_t input) { return call.saved[input].scalar_type(); };
-                const Tensor &state = call.saved[3 + i], d_o = of(call.gradients[0]);
-                const Tensor d_state = at::matmul(of(call.saved[0]).transpose(2, 3), d_o);
-                dq.push_back(as_tokens(at::matmul(d_o, state.transpose(2, 3)), type_of(0)));
-                dk.push_back(as_tokens(at::matmul(of(call.saved[2]), d_state.transpose(2, 3)), type_of(1)));
-                dv.push_back(as_tokens(at::matmul(of(call.saved[1]), d_state), type_of(2)));
-              }
-              return std::vector<Tensor>{rows_or_none(dq, call.saved[0]), rows_or_none(dk, call.saved[1]), rows_or_none(dv, call.saved[2])};
-            }};
+    return {
+        .results = {rows_or_none(o, v)}, .saved = saved, .backward = [runs, wide](const BackwardCall& call) {
+          std::vector<Tensor> dq, dk, dv;
+          for (size_t i = 0; i < runs.size(); ++i) {
+            const auto of = [&](const Tensor& x) { return of_documents(x, runs[i], wide); };
+            const auto type_of = [&](size_t input) { return call.saved[input].scalar_type(); };
+            const Tensor &state = call.saved[3 + i], d_o = of(call.gradients[0]);
+            const Tensor d_state = at::matmul(of(call.saved[0]).transpose(2, 3), d_o);
+            dq.push_back(as_tokens(at::matmul(d_o, state.transpose(2, 3)), type_of(0)));
+            dk.push_back(as_tokens(at::matmul(of(call.saved[2]), d_state.transpose(2, 3)), type_of(1)));
+            dv.push_back(as_tokens(at::matmul(of(call.saved[1]), d_state), type_of(2)));
+          }
+          return std::vector<Tensor>{rows_or_none(dq, call.saved[0]), rows_or_none(dk, call.saved[1]),
+                                     rows_or_none(dv, call.saved[2])};
+        }};
   })[0];
 }
 
@@ -163,7 +186,8 @@ Tensor bidirectional_attention(const Tensor& q, const Tensor& k, const Tensor& v
   check_bidirectional(q, k, v);
   const std::vector<int64_t> offsets = document_offsets(offsets_any, q.size(0), kBidirectional);
   const bool narrow = q.scalar_type() == at::kFloat || q.scalar_type() == at::kBFloat16;
-  switch (choose_by_device(kBidirectional, q, "no kernels of our own on a GPU", narrow ? Refusal() : "fp64 has no blocks")) {
+  switch (choose_by_device(kBidirectional, q, "no kernels of our own on a GPU",
+                           narrow ? Refusal() : "fp64 has no blocks")) {
     case ByDevice::kMeta:
       return meta_results({q, k, v}, {{v.sizes().vec(), v.scalar_type()}})[0];
     case ByDevice::kCpu:

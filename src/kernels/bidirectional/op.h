@@ -21,6 +21,7 @@ namespace longhaul::kernels {
 Tensor segment_softmax(const Tensor& x_tc, const Tensor& offsets);
 
 // q_thk, k_thk [T, H, Dk], v_thv [T, H, Dv] → [T, H, Dv]. Differentiable.
-Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& offsets);
+Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
+                               const Tensor& offsets);
 
 }  // namespace longhaul::kernels

@@ -6,7 +6,8 @@
 namespace longhaul::kernels {
 namespace {
 
-// The tile instructions, as assembler: they need no compiler flag, and the register is part of the instruction.
+// The tile instructions, as assembler: they need no compiler flag, and the register is part of the
+// instruction.
 struct AmxTiles {
   template <int T>
   static void zero() {
@@ -45,8 +46,8 @@ void enter() {
 }
 void leave() { asm volatile("tilerelease" ::); }
 
-void multiply_bf16(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                   bool accumulate) {
+void multiply_bf16(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k,
+                   float* c, int64_t ldc, bool accumulate) {
   LONGHAUL_ASSERT(in_block_scope(), "no BlockScope is open");
   TileProduct<AmxTiles>::multiply(a, lda, panels, m, n, k, c, ldc, accumulate);
 }

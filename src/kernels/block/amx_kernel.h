@@ -1,12 +1,15 @@
-// The bf16 multiplication on tiles: 2 × 2 tiles of C, each 16 × 16 fp32, with A tiles of 16 rows × 32 k and B tiles that lie ready in the
-// panels. Written over the eight tile registers as a class `Tiles`, so that the same index code runs on AMX (amx.cpp) and on the
-// exact emulation of its instructions in tests/kernels/tile_emulation.h:
+// The bf16 multiplication on tiles: 2 × 2 tiles of C, each 16 × 16 fp32, with A tiles of 16 rows × 32 k and B
+// tiles that lie ready in the panels. Written over the eight tile registers as a class `Tiles`, so that the
+// same index code runs on AMX (amx.cpp) and on the exact emulation of its instructions in
+// tests/kernels/tile_emulation.h:
 //
-//   zero<T>() · load<T>(from, stride in bytes) · load_past<T>: the same, but what is loaded does not push others out of the nearest cache ·
+//   zero<T>() · load<T>(from, stride in bytes) · load_past<T>: the same, but what is loaded does not push
+//     others out of the nearest cache ·
 //   store<T>(to, stride) · multiply_add<C, A, B>(): TDPBF16PS
 //
-// Every tile has its full 16 rows × 64 bytes. Where A, or C, has fewer, a copy with zeros around it stands in: nothing outside the
-// matrices is read or written. Registers 0–3 hold C, 4–5 A, 6–7 B. Why it is as it is: docs/design/amx.md.
+// Every tile has its full 16 rows × 64 bytes. Where A, or C, has fewer, a copy with zeros around it stands
+// in: nothing outside the matrices is read or written. Registers 0–3 hold C, 4–5 A, 6–7 B. Why it is as it
+// is: docs/design/amx.md.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +22,8 @@ namespace longhaul::kernels {
 template <class Tiles>
 class TileProduct {
  public:
-  static void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                       bool accumulate) {
+  static void multiply(const uint16_t* a, int64_t lda, const uint16_t* panels, int64_t m, int64_t n,
+                       int64_t k, float* c, int64_t ldc, bool accumulate) {
     TileProduct product{a, lda, panels, m, n, 0, c, ldc, accumulate, packed_k(k) * kSide};
     int64_t begin = 0;
     do {
@@ -35,14 +38,26 @@ class TileProduct {
 
  private:
   static constexpr int64_t kSide = 16, kDepth = 32;  // rows and columns of a C tile; k of a product of tiles
-  static constexpr int64_t kLongest = 512;           // k of a strip of 32 rows of A, which stays in the nearest cache: 32 KiB
-  // Panels that are larger come from the second-level cache: load_past is slow for what lies in the nearest one.
+  // k of a strip of 32 rows of A, which stays in the nearest cache: 32 KiB
+  static constexpr int64_t kLongest = 512;
+  // Panels that are larger come from the second-level cache: load_past is slow for what lies in the nearest
+  // one.
   static constexpr int64_t kNearBytes = 32 << 10;
-  static constexpr int64_t kSetsBytes = 2048;  // rows this far apart share so few places of the nearest cache that a strip does not stay
+  // rows this far apart share so few places of the nearest cache that a strip does not stay
+  static constexpr int64_t kSetsBytes = 2048;
 
-  TileProduct(const uint16_t* a_, int64_t lda_, const uint16_t* panels_, int64_t m_, int64_t n_, int64_t k_, float* c_, int64_t ldc_,
-              bool accumulate_, int64_t panel_)
-      : a(a_), lda(lda_), panels(panels_), m(m_), n(n_), k(k_), c(c_), ldc(ldc_), accumulate(accumulate_), panel(panel_) {}
+  TileProduct(const uint16_t* a_, int64_t lda_, const uint16_t* panels_, int64_t m_, int64_t n_, int64_t k_,
+              float* c_, int64_t ldc_, bool accumulate_, int64_t panel_)
+      : a(a_),
+        lda(lda_),
+        panels(panels_),
+        m(m_),
+        n(n_),
+        k(k_),
+        c(c_),
+        ldc(ldc_),
+        accumulate(accumulate_),
+        panel(panel_) {}
 
   // Two rows of A tiles stay in the nearest cache while B streams by.
   void run() {
@@ -65,7 +80,8 @@ class TileProduct {
     }
   }
 
-  // The rows of A of one strip: as they lie where they can be loaded like that, else a copy of all of them, or of their last k's.
+  // The rows of A of one strip: as they lie where they can be loaded like that, else a copy of all of them,
+  // or of their last k's.
   void enter_strip(int64_t i, bool far) {
     const int64_t count = std::min(2 * kSide, m - i);
     steps = k / kDepth;
@@ -81,7 +97,8 @@ class TileProduct {
       copy_rows(rows + steps * kDepth, count, k % kDepth, copy);
       rest = true;
     }
-    // The strip that follows; behind the last one the next k's of the first, which is where a longer product goes on.
+    // The strip that follows; behind the last one the next k's of the first, which is where a longer product
+    // goes on.
     next = i + 2 * kSide < m ? a + (i + 2 * kSide) * lda : a + k;
     next_rows = i + 2 * kSide < m ? std::min(2 * kSide, m - i - 2 * kSide) : std::min(2 * kSide, m);
   }
@@ -119,8 +136,9 @@ class TileProduct {
     if constexpr (kTwoRows && kTwoColumns) end_tile<3>(i + kSide, j + kSide);
   }
 
-  // What is fetched while a block is in work, an even part before each of its steps: of the strip that follows as many rows as bring in all
-  // of it while this one passes all columns; and the next block of C, where it is read. Into the second-level cache: the nearest one is full.
+  // What is fetched while a block is in work, an even part before each of its steps: of the strip that
+  // follows as many rows as bring in all of it while this one passes all columns; and the next block of C,
+  // where it is read. Into the second-level cache: the nearest one is full.
   struct Ahead {
     const uint16_t* a = nullptr;
     const float* c = nullptr;
@@ -137,7 +155,8 @@ class TileProduct {
   };
   Ahead ahead_of(int64_t i, int64_t j) const {
     constexpr int64_t kBoth = 2 * kSide;
-    const int64_t share = kBoth * kBoth / n + 1, first = j / kBoth * share, below = std::clamp<int64_t>(m - i - kBoth, 0, kBoth);
+    const int64_t share = kBoth * kBoth / n + 1, first = j / kBoth * share,
+                  below = std::clamp<int64_t>(m - i - kBoth, 0, kBoth);
     Ahead ahead;
     ahead.a = next + first * lda;
     ahead.a_rows = std::clamp<int64_t>(next_rows - first, 0, share);

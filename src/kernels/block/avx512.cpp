@@ -31,7 +31,8 @@ const BlockKernels kAvx512BlockKernels = {"avx512",
                                           nothing,
                                           nothing};
 
-const Int8Products kAvx512Int8Products = {multiply<Avx512, WidenedStep, int8_t>, multiply<Avx512, Fp32Step, int8_t>};
+const Int8Products kAvx512Int8Products = {multiply<Avx512, WidenedStep, int8_t>,
+                                          multiply<Avx512, Fp32Step, int8_t>};
 
 }  // namespace longhaul::kernels
 LONGHAUL_END_TARGET

@@ -40,7 +40,8 @@ const BlockKernels kAvx512Bf16BlockKernels = {"avx512_bf16",
                                               nothing,
                                               nothing};
 
-const Int8Products kAvx512Bf16Int8Products = {multiply<Avx512Bf16, PairStep, int8_t>, multiply<Avx512Bf16, Fp32Step, int8_t>};
+const Int8Products kAvx512Bf16Int8Products = {multiply<Avx512Bf16, PairStep, int8_t>,
+                                              multiply<Avx512Bf16, Fp32Step, int8_t>};
 
 }  // namespace longhaul::kernels
 LONGHAUL_END_TARGET

@@ -32,16 +32,19 @@ const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> result;
 #ifdef __x86_64__
-    // Also what Highway's AVX2 and AVX3 take for granted (vector/targets.h); every processor with the former has had it so far.
-    const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
-                      __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+    // Also what Highway's AVX2 and AVX3 take for granted (vector/targets.h); every processor with the former
+    // has had it so far.
+    const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") &&
+                      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("aes") &&
+                      __builtin_cpu_supports("pclmul");
     const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const bool amx = avx512 && has("avx512_bf16") && has("amx_tile") && has("amx_bf16") && allow_amx(),
                exact = !amx || multiplies_exactly(amx_block_kernels());
     if (!exact)
       log_warning(
-          "matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report this with the output of doctor");
+          "matrix products with AMX come out wrong on this machine; using AVX-512 instead. Please report "
+          "this with the output of doctor");
     result.push_back({&amx_block_kernels(), amx && exact});
     result.push_back({&kAvx512Bf16BlockKernels, avx512 && has("avx512_bf16")});
     result.push_back({&kAvx512BlockKernels, avx512});
@@ -69,7 +72,8 @@ const BlockKernels& kernels_named(const std::string& name, const char* where) {
 }
 
 const BlockKernels& first_choice() {
-  if (const char* name = std::getenv("LONGHAUL_CPU"); name != nullptr && *name != '\0') return kernels_named(name, "LONGHAUL_CPU");
+  if (const char* name = std::getenv("LONGHAUL_CPU"); name != nullptr && *name != '\0')
+    return kernels_named(name, "LONGHAUL_CPU");
   return *usable_block_kernels().front();
 }
 
@@ -83,7 +87,9 @@ bool in_block_scope() { return open_scopes > 0; }
 bool multiplies_exactly(const BlockKernels& kernels) {
   constexpr int64_t kM = 35, kN = 45, kK = 70;  // whole tiles and edges of each kind
   const auto value_of = [](int64_t i) { return static_cast<float>(i * 7 % 13 - 6); };
-  const auto bits_of = [](float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); };
+  const auto bits_of = [](float value) {
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  };
   std::vector<uint16_t> a(kM * kK), b(kK * kN), panels(packed_size<uint16_t>(kK, kN));
   for (size_t i = 0; i < a.size(); ++i) a[i] = bits_of(value_of(static_cast<int64_t>(i)));
   for (size_t i = 0; i < b.size(); ++i) b[i] = bits_of(value_of(static_cast<int64_t>(i) + 5));

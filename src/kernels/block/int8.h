@@ -10,17 +10,19 @@
 namespace longhaul::kernels {
 
 struct Int8Products {
-  void (*multiply_bf16)(const uint16_t* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                        bool accumulate) = nullptr;
-  void (*multiply_fp32)(const float* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                        bool accumulate) = nullptr;
+  void (*multiply_bf16)(const uint16_t* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k,
+                        float* c, int64_t ldc, bool accumulate) = nullptr;
+  void (*multiply_fp32)(const float* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k,
+                        float* c, int64_t ldc, bool accumulate) = nullptr;
 
-  // By element type of A; null: the set has none, and B is widened in cache (int8/loops.h) for its own product.
+  // By element type of A; null: the set has none, and B is widened in cache (int8/loops.h) for its own
+  // product.
   auto multiply_of(uint16_t) const { return multiply_bf16; }
   auto multiply_of(float) const { return multiply_fp32; }
 };
 
 const Int8Products&
-int8_products();  // of the set that block_kernels() names; empty where it has none: in AVX-512's alone, and of AMX in fp32
+// of the set that block_kernels() names; empty where it has none: in AVX-512's alone, and of AMX in fp32
+int8_products();
 
 }  // namespace longhaul::kernels

@@ -20,7 +20,8 @@ namespace longhaul::kernels {
 namespace {
 
 struct NeonBf16 : Portable {
-  static inline Real dot_pairs(Real sum, Pairs x, Pairs y) {  // BFDOT: rounds both products of a pair and their sum, to odd
+  // BFDOT: rounds both products of a pair and their sum, to odd
+  static inline Real dot_pairs(Real sum, Pairs x, Pairs y) {
     return vbfdotq_f32(sum, std::bit_cast<bfloat16x8_t>(x), std::bit_cast<bfloat16x8_t>(y));
   }
 };

@@ -1,6 +1,7 @@
-// Packing, transposing and rounding for the sets of vector_kernels.h: 128-bit shuffles where elements change places (the compiler's own
-// vectors: SSE, VEX or NEON by the set), and plain loops that it turns into vectors of the set's width. Included between
-// LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET. The template argument Set is only there to make each file's copies its own.
+// Packing, transposing and rounding for the sets of vector_kernels.h: 128-bit shuffles where elements change
+// places (the compiler's own vectors: SSE, VEX or NEON by the set), and plain loops that it turns into
+// vectors of the set's width. Included between LONGHAUL_BEGIN_TARGET and LONGHAUL_END_TARGET. The template
+// argument Set is only there to make each file's copies its own.
 
 namespace longhaul::kernels {
 namespace {
@@ -14,10 +15,14 @@ inline void transpose_words(const void* a, int64_t stride, void* out, int64_t st
   Words row[4];
   LONGHAUL_UNROLL
   for (int i = 0; i < 4; ++i) std::memcpy(&row[i], static_cast<const char*>(a) + i * stride, 16);
-  const Words low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
-  const Words low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-  const Words turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  const Words low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+              high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+  const Words low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5),
+              high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Words turned[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                           __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                           __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
   LONGHAUL_UNROLL
   for (int i = 0; i < 4; ++i) std::memcpy(static_cast<char*>(out) + i * stride_out, &turned[i], 16);
 }
@@ -41,8 +46,8 @@ inline void transpose_halves(const void* a, int64_t stride, void* out, int64_t s
 template <class Set, class Element>
 void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
   constexpr int64_t kSize = sizeof(Element), kSide = 16 / kSize;
-  // A line of each of a few rows is used up at once: rows may lie so far apart that they share a place in the nearest cache. A stretch of
-  // rows fills whole lines of the result before the next columns.
+  // A line of each of a few rows is used up at once: rows may lie so far apart that they share a place in the
+  // nearest cache. A stretch of rows fills whole lines of the result before the next columns.
   constexpr int64_t kTogether = 64, kLine = 64 / kSize;
   const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
   for (int64_t first = 0; first < whole_rows; first += kTogether) {
@@ -66,9 +71,11 @@ void transpose(const Element* a, int64_t ld, int64_t rows, int64_t columns, Elem
   }
 }
 
-// A panel of which only `columns` exist, or the rows of one from `first` on: element by element, zeros around.
+// A panel of which only `columns` exist, or the rows of one from `first` on: element by element, zeros
+// around.
 template <class Set, class Element>
-void pack_edge(const Element* b, int64_t along, int64_t next, int64_t first, int64_t k, int64_t columns, Element* panel) {
+void pack_edge(const Element* b, int64_t along, int64_t next, int64_t first, int64_t k, int64_t columns,
+               Element* panel) {
   constexpr int64_t kTogether = sizeof(Element) == 2 ? 2 : 1;  // k's side by side
   const int64_t end = kTogether == 2 ? packed_k(k) : k;
   for (int64_t i = first; i < end; ++i) {
@@ -130,7 +137,8 @@ void pack_fp32(const float* b, int64_t ld, bool transposed, int64_t k, int64_t n
     const int64_t whole = transposed ? k / 4 * 4 : k;
     for (int64_t i = 0; i < whole; i += transposed ? 4 : 1) {
       if (transposed) {
-        for (int64_t x = 0; x < kPanelColumns; x += 4) transpose_words<Set>(from + x * ld + i, ld * 4, panel + i * kPanelColumns + x, 64);
+        for (int64_t x = 0; x < kPanelColumns; x += 4)
+          transpose_words<Set>(from + x * ld + i, ld * 4, panel + i * kPanelColumns + x, 64);
       } else {
         std::memcpy(panel + i * kPanelColumns, from + i * ld, kPanelColumns * sizeof *panel);
       }
@@ -150,7 +158,8 @@ void round_bf16(const float* c, int64_t ldc, int64_t rows, int64_t columns, uint
 }
 
 template <class Set>
-void round_bf16_with_bias(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias, uint16_t* out, int64_t ld_out) {
+void round_bf16_with_bias(const float* c, int64_t ldc, int64_t rows, int64_t columns, const uint16_t* bias,
+                          uint16_t* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* const from = c + i * ldc;
     uint16_t* const to = out + i * ld_out;

@@ -1,5 +1,5 @@
-// Four lanes by the compiler's own vectors for vector_kernels.h: NEON on aarch64, SSE2 on x86-64, plain code elsewhere. portable.cpp and
-// neon_bf16.cpp share them.
+// Four lanes by the compiler's own vectors for vector_kernels.h: NEON on aarch64, SSE2 on x86-64, plain code
+// elsewhere. portable.cpp and neon_bf16.cpp share them.
 
 namespace longhaul::kernels {
 namespace {

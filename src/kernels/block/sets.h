@@ -17,19 +17,22 @@ extern const BlockKernels kPortableBlockKernels;
 
 bool in_block_scope();  // on this thread
 
-// A small bf16 product of whole numbers comes out exact. The tile instructions are asked this before they are used: no machine that has
-// them was there when their kernel was written.
+// A small bf16 product of whole numbers comes out exact. The tile instructions are asked this before they are
+// used: no machine that has them was there when their kernel was written.
 bool multiplies_exactly(const BlockKernels& kernels);
 
 }  // namespace longhaul::kernels
 
-// Between these two, functions and templates are compiled for the named instructions. Include everything else before.
+// Between these two, functions and templates are compiled for the named instructions. Include everything else
+// before.
 #define LONGHAUL_PRAGMA(text) _Pragma(#text)
 #ifdef __clang__
-#define LONGHAUL_BEGIN_TARGET(features) LONGHAUL_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define LONGHAUL_BEGIN_TARGET(features) \
+  LONGHAUL_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define LONGHAUL_END_TARGET LONGHAUL_PRAGMA(clang attribute pop)
 #else
-#define LONGHAUL_BEGIN_TARGET(features) LONGHAUL_PRAGMA(GCC push_options) LONGHAUL_PRAGMA(GCC target(features))
+#define LONGHAUL_BEGIN_TARGET(features) \
+  LONGHAUL_PRAGMA(GCC push_options) LONGHAUL_PRAGMA(GCC target(features))
 #define LONGHAUL_END_TARGET LONGHAUL_PRAGMA(GCC pop_options)
 #endif
 // Before a loop of fixed length over registers, which must disappear altogether.

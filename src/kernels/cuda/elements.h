@@ -1,4 +1,5 @@
-// Parts of the memory-bound kernels: eight bf16 values at a time, and sums over rows that do not depend on how blocks are scheduled.
+// Parts of the memory-bound kernels: eight bf16 values at a time, and sums over rows that do not depend on
+// how blocks are scheduled.
 //
 // A row that is not a whole number of aligned 16-byte units is read value by value.
 #pragma once
@@ -50,7 +51,8 @@ LONGHAUL_KERNEL(256) sum_runs_kernel(const float* partial, float* sink, int64_t 
   for (int64_t run = 0; run < runs; ++run) sum += partial[run * columns + c];
   sink[c] += sum;
 }
-inline void sum_runs(const char* name, const float* partial, float* sink, int64_t runs, int64_t columns, Stream stream) {
+inline void sum_runs(const char* name, const float* partial, float* sink, int64_t runs, int64_t columns,
+                     Stream stream) {
   launch(name, sum_runs_kernel, divide_up(columns, 256), 256, 0, stream, partial, sink, runs, columns);
 }
 

@@ -1,6 +1,6 @@
-// Warp-wide instructions of the kernels: matrix products, loads of fragments from shared tiles, asynchronous copies, shuffles.
-// On the device each is one PTX instruction (sm_80 and later); emulated, the lanes of a warp meet and the layouts of fragments.h
-// are applied. All 32 lanes must call together.
+// Warp-wide instructions of the kernels: matrix products, loads of fragments from shared tiles, asynchronous
+// copies, shuffles. On the device each is one PTX instruction (sm_80 and later); emulated, the lanes of a
+// warp meet and the layouts of fragments.h are applied. All 32 lanes must call together.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -17,9 +17,11 @@ struct FragmentB {
 // c[16×8] += a[16×16] · b[16×8]
 LONGHAUL_DEVICE void multiply_add(float (&c)[4], const FragmentA& a, const FragmentB& b) {
 #if defined(__CUDA_ARCH__)
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a.reg[0]), "r"(a.reg[1]), "r"(a.reg[2]), "r"(a.reg[3]), "r"(b.reg[0]), "r"(b.reg[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.reg[0]), "r"(a.reg[1]), "r"(a.reg[2]), "r"(a.reg[3]), "r"(b.reg[0]), "r"(b.reg[1]));
 #elif !defined(__CUDACC__)
   emulation::multiply_add(c, a.reg, b.reg);
 #endif
@@ -114,8 +116,9 @@ LONGHAUL_DEVICE float block_largest(float x, float* scratch) {
 // Copies 16 bytes to shared memory in the background; only the first `bytes` are read, the rest becomes zero.
 LONGHAUL_DEVICE void copy_async(void* shared, const void* global, int bytes) {
 #if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))), "l"(global),
-               "r"(bytes)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global), "r"(bytes)
                : "memory");
 #elif !defined(__CUDACC__)
   emulation::copy_async(shared, global, bytes);
@@ -144,11 +147,14 @@ struct Tile {
   LONGHAUL_DEVICE Bf16* at(int row, int col) const { return data + tile_offset(row, col, kWidth); }
 };
 
-LONGHAUL_DEVICE bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+LONGHAUL_DEVICE bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
 LONGHAUL_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 LONGHAUL_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-// Fragments at corner (row, col) of the operand's tile. A from [m][k]; transposed from [k][m], still at (k, m) of the tile.
+// Fragments at corner (row, col) of the operand's tile. A from [m][k]; transposed from [k][m], still at (k,
+// m) of the tile.
 template <int kWidth>
 LONGHAUL_DEVICE FragmentA load_a(Tile<kWidth> tile, int m, int k) {
   const Place place = a_address(lane_index());
@@ -181,16 +187,19 @@ LONGHAUL_DEVICE void load_b_transposed(FragmentB (&b)[2], Tile<kWidth> tile, int
   b[1] = {{reg[2], reg[3]}};
 }
 
-// Sixteen columns of accumulators, two fragments C side by side, rounded to the fragment A of those 16×16 values.
+// Sixteen columns of accumulators, two fragments C side by side, rounded to the fragment A of those 16×16
+// values.
 LONGHAUL_DEVICE FragmentA as_a(const float (&left)[4], const float (&right)[4]) {
-  return {{pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
+  return {
+      {pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
 }
 
-// Fills a tile of kRows × kWidth from rows in global memory, row i at `first + i · stride`; rows from `rows` on and columns from
-// `cols` on are zero. `threads` threads of the block share the work. Aligned (16 bytes, cols a multiple of 8): in the background,
-// part of the next copy group; otherwise at once.
+// Fills a tile of kRows × kWidth from rows in global memory, row i at `first + i · stride`; rows from `rows`
+// on and columns from `cols` on are zero. `threads` threads of the block share the work. Aligned (16 bytes,
+// cols a multiple of 8): in the background, part of the next copy group; otherwise at once.
 template <int kRows, int kWidth>
-LONGHAUL_DEVICE void load_tile(Tile<kWidth> tile, const Bf16* first, int64_t stride, int rows, int cols, bool aligned) {
+LONGHAUL_DEVICE void load_tile(Tile<kWidth> tile, const Bf16* first, int64_t stride, int rows, int cols,
+                               bool aligned) {
   constexpr int kUnits = kWidth / kUnit;
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kUnits; i += static_cast<int>(blockDim.x)) {
     const int row = i / kUnits, col = i % kUnits * kUnit;
@@ -205,11 +214,12 @@ LONGHAUL_DEVICE void load_tile(Tile<kWidth> tile, const Bf16* first, int64_t str
   }
 }
 
-// Sixteen rows of accumulators to global memory in bf16, by way of rows row0 … of `own`, which no other warp may be using, so that
-// stores are 16 bytes wide. Row i, counted in the tile, goes to row_pointer(i); rows from `rows` on and columns from `cols` on are dropped.
+// Sixteen rows of accumulators to global memory in bf16, by way of rows row0 … of `own`, which no other warp
+// may be using, so that stores are 16 bytes wide. Row i, counted in the tile, goes to row_pointer(i); rows
+// from `rows` on and columns from `cols` on are dropped.
 template <int kWidth, int kColumns, class RowPointer>
-LONGHAUL_DEVICE void store_rows(Tile<kWidth> own, int row0, int col0, const float (&x)[kColumns][4], int rows, int cols,
-                                const RowPointer& row_pointer) {
+LONGHAUL_DEVICE void store_rows(Tile<kWidth> own, int row0, int col0, const float (&x)[kColumns][4], int rows,
+                                int cols, const RowPointer& row_pointer) {
   synchronize_warp();
   LONGHAUL_UNROLL
   for (int column = 0; column < kColumns; ++column) {

@@ -30,9 +30,10 @@ Machine machine() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess || devices == 0) {
-    found.reason = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for the CUDA that this was built with"
-                   : status != cudaSuccess               ? cudaGetErrorString(status)
-                                                         : "CUDA sees no device";
+    found.reason = status == cudaErrorInsufficientDriver
+                       ? "no NVIDIA driver, or one too old for the CUDA that this was built with"
+                   : status != cudaSuccess ? cudaGetErrorString(status)
+                                           : "CUDA sees no device";
     return found;
   }
   cudaDeviceProp properties{};
@@ -51,7 +52,8 @@ Machine machine() {
 
 void* allocate(int64_t bytes) {
   void* memory = nullptr;
-  check(cudaMalloc(&memory, static_cast<size_t>(bytes)), ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
+  check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
+        ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
   return memory;
 }
 void release(void* memory) { check(cudaFree(memory), "cudaFree"); }
@@ -62,9 +64,12 @@ void to_host(void* host, const void* device, int64_t bytes) {
   check(cudaMemcpy(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost), "copy from the device");
 }
 void copy_on_device(void* to, const void* from, int64_t bytes) {
-  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice), "copy on the device");
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice),
+        "copy on the device");
 }
-void fill(void* device, unsigned char byte, int64_t bytes) { check(cudaMemset(device, byte, static_cast<size_t>(bytes)), "cudaMemset"); }
+void fill(void* device, unsigned char byte, int64_t bytes) {
+  check(cudaMemset(device, byte, static_cast<size_t>(bytes)), "cudaMemset");
+}
 void synchronize() { check(cudaDeviceSynchronize(), "a kernel failed"); }
 
 void start_timer() { check(cudaEventRecord(timer().begin), "cudaEventRecord"); }

@@ -16,7 +16,8 @@ const runtime::Machine& machine() {
 Refusal refusal() { return machine().usable ? Refusal() : Refusal(machine().reason.c_str()); }
 const CudaCalls<CudaMachine> registered({.refusal = refusal});
 
-constexpr size_t kTablesKept = 256;  // of the microbatches, layouts and operators at hand; of the pages of each layer's cache
+// of the microbatches, layouts and operators at hand; of the pages of each layer's cache
+constexpr size_t kTablesKept = 256;
 
 struct Kept {
   at::Device device;
@@ -39,7 +40,8 @@ Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like) {
   const Stream stream = current_stream(device);
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->device != device || entry->stream != stream || entry->host.numel() != count) continue;
-    if (count > 0 && std::memcmp(entry->host.const_data_ptr(), bytes, static_cast<size_t>(count)) != 0) continue;
+    if (count > 0 && std::memcmp(entry->host.const_data_ptr(), bytes, static_cast<size_t>(count)) != 0)
+      continue;
     std::rotate(kept.begin(), entry, entry + 1);
     return kept.front().table;
   }

@@ -24,9 +24,13 @@ class OnDevice {
 };
 
 // Null for undefined tensors. Tensors are contiguous.
-inline const Bf16* bf16(const Tensor& x) { return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr; }
+inline const Bf16* bf16(const Tensor& x) {
+  return x.defined() ? static_cast<const Bf16*>(x.const_data_ptr()) : nullptr;
+}
 inline const float* fp32(const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
-inline Bf16* bf16_out(const Tensor& x) { return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr; }
+inline Bf16* bf16_out(const Tensor& x) {
+  return x.defined() ? static_cast<Bf16*>(x.mutable_data_ptr()) : nullptr;
+}
 inline float* fp32_out(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
 
 inline Tensor contiguous(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
@@ -37,8 +41,8 @@ inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) {
 Tensor workspace(int64_t bytes, const Tensor& like);  // beside `like`
 int multiprocessors();
 
-// The same bytes on the device of `like`. Kept for the thread's next calls on this stream with the same bytes: layers of a step share
-// their documents.
+// The same bytes on the device of `like`. Kept for the thread's next calls on this stream with the same
+// bytes: layers of a step share their documents.
 Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like);
 
 template <class T>

@@ -9,12 +9,15 @@ namespace longhaul::kernels {
 namespace {
 
 constexpr int64_t kDeltaChunk = 64, kDeltaChannelChunk = 16;
-constexpr int64_t kSpanTokens = 1024, kChannelSpanTokens = 256;  // of which the pairs within chunks are held at once
-constexpr double kSmallestDecay = -800;                          // e^−800 is 0 in fp64 too; a steeper one would cost sums their digits
+// of which the pairs within chunks are held at once
+constexpr int64_t kSpanTokens = 1024, kChannelSpanTokens = 256;
+// e^−800 is 0 in fp64 too; a steeper one would cost sums their digits
+constexpr double kSmallestDecay = -800;
 
 // M x = b or Mᵀ x = b; of the system only what lies below the diagonal is read.
 Tensor solved(const Tensor& system, const Tensor& right, bool transposed) {
-  return at::linalg_solve_triangular(transposed ? system.transpose(2, 3) : system, right, /*upper=*/transposed, /*left=*/true,
+  return at::linalg_solve_triangular(transposed ? system.transpose(2, 3) : system, right,
+                                     /*upper=*/transposed, /*left=*/true,
                                      /*unitriangular=*/true);
 }
 
@@ -25,7 +28,8 @@ Tensor scores(const Tensor& x, const Tensor& y, const Tensor& within) {
 }
 
 // What a gradient of scores is for the rows x and for the columns y; added.
-void scores_backward(const Tensor& d_scores, const Tensor& x, const Tensor& y, const Tensor& within, const Tensor& d_x, const Tensor& d_y) {
+void scores_backward(const Tensor& d_scores, const Tensor& x, const Tensor& y, const Tensor& within,
+                     const Tensor& d_x, const Tensor& d_y) {
   if (within.size(4) == 1) {
     const Tensor pairs = d_scores.mul(within.squeeze(4));
     d_x.add_(at::matmul(pairs, y));
@@ -39,18 +43,24 @@ void scores_backward(const Tensor& d_scores, const Tensor& x, const Tensor& y, c
 
 // Σ over the heads that share one.
 Tensor summed_groups(const Tensor& x_thd, int64_t group) {
-  return group == 1 ? x_thd : x_thd.reshape({x_thd.size(0), x_thd.size(1) / group, group, x_thd.size(2)}).sum(2);
+  return group == 1 ? x_thd
+                    : x_thd.reshape({x_thd.size(0), x_thd.size(1) / group, group, x_thd.size(2)}).sum(2);
 }
 
 }  // namespace
 
 DeltaCut::DeltaCut(const DeltaRuleProblem& problem)
-    : chunks(document_chunks(problem.offsets, problem.decays_by_channel() ? kDeltaChannelChunk : kDeltaChunk)),
+    : chunks(
+          document_chunks(problem.offsets, problem.decays_by_channel() ? kDeltaChannelChunk : kDeltaChunk)),
       span_chunks((problem.decays_by_channel() ? kChannelSpanTokens : kSpanTokens) / chunks.width),
       token(to_tensor(chunks.token, problem.in.v_thv.device())),
       place(to_tensor(chunks.place, problem.in.v_thv.device())) {
   const Tensor lengths = to_tensor(chunks.length, problem.in.v_thv.device());
-  padded = at::arange(chunks.width, lengths.options()).unsqueeze(0).ge(lengths.unsqueeze(1)).unsqueeze(2).unsqueeze(3);
+  padded = at::arange(chunks.width, lengths.options())
+               .unsqueeze(0)
+               .ge(lengths.unsqueeze(1))
+               .unsqueeze(2)
+               .unsqueeze(3);
 }
 
 DeltaSpan::DeltaSpan(const DeltaRuleProblem& problem, const DeltaCut& cut, int64_t number)
@@ -75,7 +85,9 @@ DeltaSpan::DeltaSpan(const DeltaRuleProblem& problem, const DeltaCut& cut, int64
 
 Tensor DeltaSpan::of_places(const Tensor& x_thd) const {
   const int64_t width = cut_.chunks.width, heads = problem_.heads();
-  Tensor x = x_thd.detach().index_select(0, cut_.token.narrow(0, first_ * width, count_ * width)).to(problem_.state_type());
+  Tensor x = x_thd.detach()
+                 .index_select(0, cut_.token.narrow(0, first_ * width, count_ * width))
+                 .to(problem_.state_type());
   if (x.size(1) != heads) x = x.repeat_interleave(problem_.group(), 1);
   x = x.view({count_, width, heads, x.size(2)}).masked_fill(cut_.padded.narrow(0, first_, count_), 0);
   return x.transpose(1, 2).contiguous();
@@ -90,7 +102,8 @@ Tensor DeltaSpan::of_tokens(const Tensor& x_chbd) const {
 
 void DeltaSpan::make_decays() {
   const int64_t width = cut_.chunks.width;
-  const Tensor at_i = at::arange(width, cut_.token.options()).view({width, 1, 1}), at_j = at_i.view({1, width, 1});
+  const Tensor at_i = at::arange(width, cut_.token.options()).view({width, 1, 1}),
+               at_j = at_i.view({1, width, 1});
   const Tensor later = at_i.lt(at_j);
   if (!problem_.decays()) {
     within_ = at::ones({1, 1, width, width, 1}, q_.options()).masked_fill_(later, 0);
@@ -99,8 +112,11 @@ void DeltaSpan::make_decays() {
     return;
   }
   const Tensor& log_decay = problem_.in.log_decay;
-  const Tensor g = of_places(log_decay.dim() == 3 ? log_decay : log_decay.unsqueeze(2)).clamp_min_(kSmallestDecay);  // [C, H, B, e]
-  const Tensor sums = g.unsqueeze(3).expand({-1, -1, -1, width, -1}).masked_fill(at_i.le(at_j), 0).cumsum(2);        // D_ij
+  // [C, H, B, e]
+  const Tensor g =
+      of_places(log_decay.dim() == 3 ? log_decay : log_decay.unsqueeze(2)).clamp_min_(kSmallestDecay);
+  // D_ij
+  const Tensor sums = g.unsqueeze(3).expand({-1, -1, -1, width, -1}).masked_fill(at_i.le(at_j), 0).cumsum(2);
   to_end_ = sums.select(2, width - 1).exp();
   within_ = sums.exp().masked_fill_(later, 0);
   from_begin_ = g.cumsum(2).exp_();
@@ -119,7 +135,8 @@ void DeltaSpan::advance(const Tensor& states) {
 }
 
 void DeltaSpan::read(const Tensor& o_thd) const {
-  const Tensor o = at::matmul(q_.mul(from_begin_), entering_).add_(at::matmul(p_, u_)).mul_(problem_.in.scale);
+  const Tensor o =
+      at::matmul(q_.mul(from_begin_), entering_).add_(at::matmul(p_, u_)).mul_(problem_.in.scale);
   o_thd.narrow(0, begin_, tokens_).copy_(of_tokens(o));
 }
 
@@ -130,7 +147,9 @@ Tensor DeltaSpan::walk_back(const Tensor& d_o, const Tensor& d_u, const Tensor& 
     const Tensor gradient = d_states.select(0, document(c)), of_writes = d_u.select(0, c);
     d_leaving.select(0, c).copy_(gradient);
     of_writes.add_(at::bmm(ends.select(0, c), gradient));
-    gradient.mul_(kept_.select(0, c)).add_(read.select(0, c)).sub_(at::bmm(w_.select(0, c).transpose(1, 2), of_writes));
+    gradient.mul_(kept_.select(0, c))
+        .add_(read.select(0, c))
+        .sub_(at::bmm(w_.select(0, c).transpose(1, 2), of_writes));
   }
   return d_leaving;
 }
@@ -145,16 +164,20 @@ void DeltaSpan::backward(const Tensor& d_o_thd, const Tensor& d_states, const De
   tokens(out.beta_th).copy_(of_tokens(z.mul(residual).sum(3, true)).squeeze(2));
 
   const Tensor to_rows = entering_.transpose(2, 3), writes = u_.transpose(2, 3);
-  const Tensor d_q = at::matmul(d_o, to_rows).mul_(from_begin_), d_k_rows = at::matmul(y, to_rows).mul_(from_begin_).neg_();
+  const Tensor d_q = at::matmul(d_o, to_rows).mul_(from_begin_),
+               d_k_rows = at::matmul(y, to_rows).mul_(from_begin_).neg_();
   const Tensor d_ends = at::matmul(u_, d_leaving.transpose(2, 3)).mul_(to_end_), d_k_columns = d_ends.clone();
   scores_backward(at::matmul(d_o, writes), q_, k_, within_, d_q, d_k_columns);
   scores_backward(at::matmul(y, writes).tril_(-1).neg_(), k_, k_, within_, d_k_rows, d_k_columns);
   tokens(out.q_tgk).copy_(summed_groups(of_tokens(d_q), problem_.group()));
   tokens(out.k_tgk).copy_(summed_groups(of_tokens(d_k_rows.add(d_k_columns)), problem_.group()));
   if (!problem_.decays()) return;
-  // Of D_i0 for each i: what stands in a row grows with it, what stands in a column falls; all of it ends at the chunk's last place.
+  // Of D_i0 for each i: what stands in a row grows with it, what stands in a column falls; all of it ends at
+  // the chunk's last place.
   Tensor d_sums = q_.mul(d_q).add_(k_.mul(d_k_rows.sub(d_k_columns)));
-  d_sums.select(2, cut_.chunks.width - 1).add_(k_.mul(d_ends).sum(2)).add_(entering_.mul(d_leaving).mul_(kept_).sum(3));
+  d_sums.select(2, cut_.chunks.width - 1)
+      .add_(k_.mul(d_ends).sum(2))
+      .add_(entering_.mul(d_leaving).mul_(kept_).sum(3));
   if (!problem_.decays_by_channel()) d_sums = d_sums.sum(3, true);
   const Tensor d_decay = of_tokens(d_sums.flip(2).cumsum(2).flip(2));
   tokens(out.log_decay).copy_(problem_.decays_by_channel() ? d_decay : d_decay.squeeze(2));
@@ -162,11 +185,14 @@ void DeltaSpan::backward(const Tensor& d_o_thd, const Tensor& d_states, const De
 
 LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, Tensor* spans) {
   const std::vector<int64_t> sizes{problem.documents(), problem.heads(), problem.keys(), problem.values()};
-  const Tensor states = problem.in.initial_state_nhkv.defined() ? problem.in.initial_state_nhkv.detach().clone(at::MemoryFormat::Contiguous)
-                                                                : at::zeros(sizes, problem.state_options());
-  const Tensor o = at::empty({problem.tokens(), problem.heads(), problem.values()}, problem.in.v_thv.options().requires_grad(false));
+  const Tensor states = problem.in.initial_state_nhkv.defined()
+                            ? problem.in.initial_state_nhkv.detach().clone(at::MemoryFormat::Contiguous)
+                            : at::zeros(sizes, problem.state_options());
+  const Tensor o = at::empty({problem.tokens(), problem.heads(), problem.values()},
+                             problem.in.v_thv.options().requires_grad(false));
   const DeltaCut cut(problem);
-  if (spans != nullptr) *spans = at::empty({cut.spans(), sizes[1], sizes[2], sizes[3]}, problem.state_options());
+  if (spans != nullptr)
+    *spans = at::empty({cut.spans(), sizes[1], sizes[2], sizes[3]}, problem.state_options());
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (int64_t i = 0; i < cut.spans(); ++i) {
     DeltaSpan span(problem, cut, i);
@@ -177,16 +203,19 @@ LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& proble
   return {o, states};
 }
 
-DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& spans, const Tensor& d_o_thd,
-                                               const Tensor& d_final) {
+DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& spans,
+                                               const Tensor& d_o_thd, const Tensor& d_final) {
   const auto& [q, k, v, beta, log_decay, initial, offsets, scale] = problem.in;
-  const auto like = [](const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options().requires_grad(false)) : Tensor(); };
+  const auto like = [](const Tensor& x) {
+    return x.defined() ? at::empty(x.sizes(), x.options().requires_grad(false)) : Tensor();
+  };
   const std::vector<int64_t> sizes{problem.documents(), problem.heads(), problem.keys(), problem.values()};
   const auto states_or_zeros = [&](const Tensor& x) {
     return x.defined() ? x.detach().to(problem.state_type()).clone(at::MemoryFormat::Contiguous)
                        : at::zeros(sizes, problem.state_options());
   };
-  const DeltaRuleGradients out{like(q), like(k), like(v), like(beta), like(log_decay), states_or_zeros(d_final)};
+  const DeltaRuleGradients out{like(q),    like(k),         like(v),
+                               like(beta), like(log_decay), states_or_zeros(d_final)};
   const DeltaCut cut(problem);
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (int64_t i = cut.spans(); i-- > 0;) {

@@ -1,6 +1,7 @@
-// delta_rule in chunks (the WY form of arXiv 2406.06484, with decays as in 2412.06464 and 2510.26692). The writes u_t of delta_rule are values of
-// a plain linear recurrence; within a chunk of B tokens that the state S enters they follow from one triangular system. With D_ij =
-// Σ_{j < s ≤ i} log λ_s (per channel or one for all), never above 0, and sums over channels c:
+// delta_rule in chunks (the WY form of arXiv 2406.06484, with decays as in 2412.06464 and 2510.26692). The
+// writes u_t of delta_rule are values of a plain linear recurrence; within a chunk of B tokens that the state
+// S enters they follow from one triangular system. With D_ij = Σ_{j < s ≤ i} log λ_s (per channel or one for
+// all), never above 0, and sums over channels c:
 //
 //   a_ij = Σ_c k_ic k_jc e^{D_ijc}  (j < i)     p_ij = Σ_c q_ic k_jc e^{D_ijc}  (j ≤ i)     M = 1 + diag(β) a
 //   U = M⁻¹ diag(β) (V − K' S)                  K' = K ⊙ e^{D_·0},  Q' = Q ⊙ e^{D_·0},  K° = K ⊙ e^{D_B·}
@@ -8,12 +9,15 @@
 //
 // and backward, with G the gradient of S_next:
 //
-//   dU = scale · pᵀ dO + K° G      Z = M⁻ᵀ dU       Y = diag(β) Z      G_prev = scale · Q'ᵀ dO + e^{D_B0} ⊙ G − K'ᵀ Y
-//   dV = Y    dβ_i = z_i · (v_i − K'_i S − Σ_j a_ij u_j)    dK' = −Y Sᵀ    da = −Y Uᵀ    dp = scale · dO Uᵀ    dK° = U Gᵀ
+//   dU = scale · pᵀ dO + K° G      Z = M⁻ᵀ dU       Y = diag(β) Z
+//   G_prev = scale · Q'ᵀ dO + e^{D_B0} ⊙ G − K'ᵀ Y
+//   dV = Y    dβ_i = z_i · (v_i − K'_i S − Σ_j a_ij u_j)    dK' = −Y Sᵀ    da = −Y Uᵀ    dp = scale · dO Uᵀ
+//                                                                          dK° = U Gᵀ
 //
-// D is summed term by term, not taken as a difference of two sums, which one steep decay would leave without digits. A decay per channel holds D
-// for every channel, so its chunks are shorter. A few chunks are worked on at once, a span: what is kept for the backward pass is the state that
-// enters each span, and everything else is made again. LibTorch's operators, outside autograd; any device. Plain data; not thread-safe.
+// D is summed term by term, not taken as a difference of two sums, which one steep decay would leave without
+// digits. A decay per channel holds D for every channel, so its chunks are shorter. A few chunks are worked
+// on at once, a span: what is kept for the backward pass is the state that enters each span, and everything
+// else is made again. LibTorch's operators, outside autograd; any device. Plain data; not thread-safe.
 #pragma once
 
 #include "kernels/delta_rule/problem.h"
@@ -31,7 +35,8 @@ struct DeltaCut {
   Tensor token, place, padded;  // on the device; padded: bool [chunks, width, 1, 1]
 };
 
-// One span: operands [C, H, B, …] in the dtype of the state, zero where padded; e a decay's axis, 1 long without a decay per channel.
+// One span: operands [C, H, B, …] in the dtype of the state, zero where padded; e a decay's axis, 1 long
+// without a decay per channel.
 class DeltaSpan {
  public:
   DeltaSpan(const DeltaRuleProblem& problem, const DeltaCut& cut, int64_t number);
@@ -39,7 +44,8 @@ class DeltaSpan {
   // Walks the chunks: `states` [N, H, K, V] of the documents are advanced.
   void advance(const Tensor& states_nhkv);
   void read(const Tensor& o_thd) const;  // writes the tokens of this span
-  // After advance. d_states: the gradients of the states that leave, which become those of the states that enter.
+  // After advance. d_states: the gradients of the states that leave, which become those of the states that
+  // enter.
   void backward(const Tensor& d_o_thd, const Tensor& d_states_nhkv, const DeltaRuleGradients& out) const;
 
   int64_t first_document() const { return document(0); }

@@ -19,7 +19,7 @@ Refusal refuse_delta_rule_cpu(const DeltaRuleProblem& problem);  // empty: takes
 
 // `kept` receives the states between segments, which backward wants; null: not kept.
 LinearRecurrenceResult delta_rule_forward_cpu(const DeltaRuleProblem& problem, Tensor* kept);
-DeltaRuleGradients delta_rule_backward_cpu(const DeltaRuleProblem& problem, const Tensor& kept, const Tensor& d_o_thd,
-                                           const Tensor& d_final_nhkv);
+DeltaRuleGradients delta_rule_backward_cpu(const DeltaRuleProblem& problem, const Tensor& kept,
+                                           const Tensor& d_o_thd, const Tensor& d_final_nhkv);
 
 }  // namespace longhaul::kernels

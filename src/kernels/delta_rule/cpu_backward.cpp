@@ -1,7 +1,8 @@
-// The backward half of DeltaChunk (chunked.h has the equations), with q scaled: p = Q Kᵀ ⊙ Λ, O = Q' S + p U. The gradient of log λ_i is what passes
-// token i: what rows behind it read of the state that entered and of tokens before it (moment), what tokens before it give to the state that
-// leaves (written), and the state that passes through. Pairs stand in a moment twice, with their row and against their column, from the same numbers, so
-// that those that do not straddle i cancel exactly.
+// The backward half of DeltaChunk (chunked.h has the equations), with q scaled: p = Q Kᵀ ⊙ Λ, O = Q' S + p U.
+// The gradient of log λ_i is what passes token i: what rows behind it read of the state that entered and of
+// tokens before it (moment), what tokens before it give to the state that leaves (written), and the state
+// that passes through. Pairs stand in a moment twice, with their row and against their column, from the same
+// numbers, so that those that do not straddle i cancel exactly.
 #include <algorithm>
 
 #include "kernels/delta_rule/cpu.h"
@@ -14,13 +15,15 @@ constexpr int64_t kSide = kDeltaTokens;
 
 }  // namespace
 
-void DeltaChunk::backward(const float* state, const float* residual, float* gradient, int64_t chunk_of_segment) {
+void DeltaChunk::backward(const float* state, const float* residual, float* gradient,
+                          int64_t chunk_of_segment) {
   rows_.scale_rows(residual, values_, at_.beta, m_, values_, at_.u, values_);
   pack_tokens(at_.d_o, values_, at_.d_o_tokens);
   gradient_of_writes(gradient);
   store(at_.y, m_, values_, job_.dv, token_, head_);
   rows_.dot_rows(at_.z, values_, residual, values_, at_.ones, m_, values_, at_.through);
-  for (int64_t i = 0; i < m_; ++i) job_.d_beta.data[(token_ + i) * job_.d_beta.token + head_ * job_.d_beta.head] = at_.through[i];
+  for (int64_t i = 0; i < m_; ++i)
+    job_.d_beta.data[(token_ + i) * job_.d_beta.token + head_ * job_.d_beta.head] = at_.through[i];
   rows_.scale_rows(at_.y, values_, at_.minus, m_, values_, at_.y, values_);  // −Y from here on
   products_with_states(state, gradient);
   if (job_.by_channel)
@@ -41,7 +44,8 @@ void DeltaChunk::backward(const float* state, const float* residual, float* grad
 
 void DeltaChunk::begin_group() const {
   if (job_.group == 1) return;
-  for (float* sums : {at_.group_dq, at_.group_dk}) std::fill_n(sums, kDeltaSegmentChunks * kSide * keys_, 0.0f);
+  for (float* sums : {at_.group_dq, at_.group_dk})
+    std::fill_n(sums, kDeltaSegmentChunks * kSide * keys_, 0.0f);
 }
 
 void DeltaChunk::end_group(int64_t document, int64_t start, int64_t tokens, int64_t key_head) const {
@@ -102,7 +106,8 @@ void DeltaChunk::gradients_by_head(const float* state, const float* gradient) co
 void DeltaChunk::decay_gradient_by_head(const float* state, const float* gradient) const {
   states_.row_dots(state, gradient, keys_, values_, at_.through);
   double passes = 0, later = 0;
-  for (int64_t c = 0; c < keys_; ++c) passes += static_cast<double>(at_.total[c]) * static_cast<double>(at_.through[c]);
+  for (int64_t c = 0; c < keys_; ++c)
+    passes += static_cast<double>(at_.total[c]) * static_cast<double>(at_.through[c]);
   float* const out = job_.d_decay.data + token_ * job_.d_decay.token + head_ * job_.d_decay.head;
   for (int64_t i = 0; i < m_; ++i) {
     out[i * job_.d_decay.token] = static_cast<float>(passes);
@@ -126,28 +131,34 @@ void DeltaChunk::gradients_by_channel(const float* state, const float* gradient)
   states_.row_dots(state, gradient, keys_, values_, at_.through);
   for (int64_t c = 0; c < keys_; ++c) at_.through[c] *= at_.total[c];
   states_.decay_gradient(at_.moment, at_.written, at_.through, at_.lambda, nullptr, m_, keys_,
-                         job_.d_decay.data + token_ * job_.d_decay.token + head_ * job_.d_decay.head, job_.d_decay.token);
+                         job_.d_decay.data + token_ * job_.d_decay.token + head_ * job_.d_decay.head,
+                         job_.d_decay.token);
 }
 
 // Of scores Σ_c x_ic k_jc Λ_c(j → i): d_x, d_k and moment get their sums.
 void DeltaChunk::pairs_backward(const float* d_scores, const float* x, float* d_x) const {
   products_->transpose(d_scores, kSide, m_, m_, at_.raw, kSide);
   for (const Pair& pair : pairs_) {
-    const int64_t left = pair.left * keys_, right = pair.right * keys_, transposed = pair.left * kSide + pair.right;
+    const int64_t left = pair.left * keys_, right = pair.right * keys_,
+                  transposed = pair.left * kSide + pair.right;
     if (pair.diagonal()) {
-      rows_.diagonal_gradients(x + left, keys_, at_.k + left, keys_, at_.lambda + left, at_.raw + transposed, kSide, 1, pair.left_rows,
-                               keys_, at_.mask + transposed, d_x + left, at_.d_k + left, at_.moment + left);
+      rows_.diagonal_gradients(x + left, keys_, at_.k + left, keys_, at_.lambda + left, at_.raw + transposed,
+                               kSide, 1, pair.left_rows, keys_, at_.mask + transposed, d_x + left,
+                               at_.d_k + left, at_.moment + left);
       continue;
     }
     rows_.scale_backward(at_.k + left, keys_, at_.lambda + left, pair.left_rows, keys_, at_.left);
     rows_.scale_forward(x + right, keys_, at_.lambda + right, pair.right_rows, keys_, 1, at_.right);
     products_->pack(at_.left, keys_, false, pair.left_rows, keys_, at_.panels);
-    products_->multiply(d_scores + pair.right * kSide + pair.left, kSide, at_.panels, pair.right_rows, keys_, pair.left_rows, at_.first,
-                        keys_);
-    rows_.add_forward(at_.first, at_.right, at_.lambda + right, pair.right_rows, keys_, 1, d_x + right, at_.moment + right);
+    products_->multiply(d_scores + pair.right * kSide + pair.left, kSide, at_.panels, pair.right_rows, keys_,
+                        pair.left_rows, at_.first, keys_);
+    rows_.add_forward(at_.first, at_.right, at_.lambda + right, pair.right_rows, keys_, 1, d_x + right,
+                      at_.moment + right);
     products_->pack(at_.right, keys_, false, pair.right_rows, keys_, at_.panels);
-    products_->multiply(at_.raw + transposed, kSide, at_.panels, pair.left_rows, keys_, pair.right_rows, at_.first, keys_);
-    rows_.add_backward(at_.first, at_.left, at_.lambda + left, pair.left_rows, keys_, -1, at_.d_k + left, at_.moment + left);
+    products_->multiply(at_.raw + transposed, kSide, at_.panels, pair.left_rows, keys_, pair.right_rows,
+                        at_.first, keys_);
+    rows_.add_backward(at_.first, at_.left, at_.lambda + left, pair.left_rows, keys_, -1, at_.d_k + left,
+                       at_.moment + left);
   }
 }
 

@@ -8,7 +8,8 @@ namespace longhaul::kernels {
 namespace {
 
 constexpr int64_t kB = kDeltaTokens;
-constexpr int64_t kStrip = 32;     // tokens that are packed together, and rows whose part above the diagonal is left out
+// tokens that are packed together, and rows whose part above the diagonal is left out
+constexpr int64_t kStrip = 32;
 constexpr int64_t kDiagonal = 16;  // tokens whose scores with a decay per channel are made pair by pair
 
 int64_t packs_of(int64_t columns) { return kB / kStrip * packed_size<float>(kStrip, columns); }
@@ -16,7 +17,8 @@ int64_t packs_of(int64_t columns) { return kB / kStrip * packed_size<float>(kStr
 }  // namespace
 
 DeltaPlaces::DeltaPlaces(Arena& arena, const DeltaJob& job, bool backward) {
-  const int64_t keys = job.keys, values = job.values, area = job.area(), wide = std::max(keys, values), segment = kDeltaSegmentChunks;
+  const int64_t keys = job.keys, values = job.values, area = job.area(), wide = std::max(keys, values),
+                segment = kDeltaSegmentChunks;
   const auto take = [&](int64_t count, auto&... places) { ((places = arena.take<float>(count)), ...); };
   take(kB * keys, q, k, q_from, k_from, k_to, transposed);
   take(kB * values, v, u, residual);
@@ -85,20 +87,23 @@ void DeltaChunk::load(const DeltaRows& rows, int64_t t, int64_t head, int64_t co
 }
 
 // In pieces: join_rows takes so many columns.
-void DeltaChunk::store(const float* x, int64_t rows, int64_t columns, const DeltaRows& out, int64_t t, int64_t head) const {
+void DeltaChunk::store(const float* x, int64_t rows, int64_t columns, const DeltaRows& out, int64_t t,
+                       int64_t head) const {
   constexpr int64_t kPiece = 256;
   char* const to = out.at(t, head);
   for (int64_t c = 0; c < columns; c += kPiece) {
     const int64_t width = std::min(kPiece, columns - c);
     if (out.bf16)
-      narrow_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches, reinterpret_cast<uint16_t*>(to) + c,
-                        out.token / 2);
+      narrow_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches,
+                        reinterpret_cast<uint16_t*>(to) + c, out.token / 2);
     else
-      rows_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches, reinterpret_cast<float*>(to) + c, out.token / 4);
+      rows_.join_rows(x + c, nullptr, columns, nullptr, rows, width, job_.past_caches,
+                      reinterpret_cast<float*>(to) + c, out.token / 4);
   }
 }
 
-void DeltaChunk::enter(int64_t document, int64_t start, int64_t tokens, int64_t head, bool reads, bool gradients) {
+void DeltaChunk::enter(int64_t document, int64_t start, int64_t tokens, int64_t head, bool reads,
+                       bool gradients) {
   const bool other_length = tokens != m_;
   m_ = tokens;
   document_ = document;
@@ -113,7 +118,8 @@ void DeltaChunk::enter(int64_t document, int64_t start, int64_t tokens, int64_t 
     load(job_.q, token_, key_head, keys_, at_.q);
     for (int64_t i = 0; i < m_ * keys_; ++i) at_.q[i] *= job_.scale;
   }
-  for (int64_t i = 0; i < m_; ++i) at_.beta[i] = job_.beta.data[(token_ + i) * job_.beta.token + head * job_.beta.head];
+  for (int64_t i = 0; i < m_; ++i)
+    at_.beta[i] = job_.beta.data[(token_ + i) * job_.beta.token + head * job_.beta.head];
   load_decays(token_);
   if (job_.by_channel) {
     rows_.scale_forward(at_.k, keys_, at_.lambda, m_, keys_, 1, at_.k_from);
@@ -149,7 +155,8 @@ void DeltaChunk::load_decays(int64_t t) {
   std::fill_n(at_.total, keys_, before);
 }
 
-// Of a decay per channel: halves, whose decays all pass the boundary between them, cut again down to the blocks on the diagonal.
+// Of a decay per channel: halves, whose decays all pass the boundary between them, cut again down to the
+// blocks on the diagonal.
 void DeltaChunk::list_pairs() {
   pairs_.clear();
   for (int64_t half = kB / 2; half >= kDiagonal; half /= 2) {
@@ -171,24 +178,27 @@ void DeltaChunk::pack_tokens(const float* x, int64_t columns, float* panels) con
   }
 }
 
-void DeltaChunk::multiply_tokens(const float* a, const float* panels, int64_t rows, int64_t columns, int64_t first, int64_t end, float* c,
-                                 bool accumulate) const {
+void DeltaChunk::multiply_tokens(const float* a, const float* panels, int64_t rows, int64_t columns,
+                                 int64_t first, int64_t end, float* c, bool accumulate) const {
   for (int64_t t = first; t < end; t += kStrip) {
     products_->multiply(a + t, kB, panels + t / kStrip * packed_size<float>(kStrip, columns), rows, columns,
                         std::min(std::min(kStrip, m_ - t), end - t), c, columns, accumulate || t > first);
   }
 }
 
-void DeltaChunk::multiply_lower(const float* square, const float* panels, int64_t columns, float* c, bool accumulate) const {
+void DeltaChunk::multiply_lower(const float* square, const float* panels, int64_t columns, float* c,
+                                bool accumulate) const {
   for (int64_t i = 0; i < m_; i += kStrip) {
     const int64_t rows = std::min(kStrip, m_ - i);
     multiply_tokens(square + i * kB, panels, rows, columns, 0, i + rows, c + i * columns, accumulate);
   }
 }
 
-void DeltaChunk::multiply_upper(const float* square, const float* panels, int64_t columns, float* c, bool accumulate) const {
+void DeltaChunk::multiply_upper(const float* square, const float* panels, int64_t columns, float* c,
+                                bool accumulate) const {
   for (int64_t i = 0; i < m_; i += kStrip)
-    multiply_tokens(square + i * kB, panels, std::min(kStrip, m_ - i), columns, i, m_, c + i * columns, accumulate);
+    multiply_tokens(square + i * kB, panels, std::min(kStrip, m_ - i), columns, i, m_, c + i * columns,
+                    accumulate);
 }
 
 void DeltaChunk::multiply_pairs(const float* x, const float* panels, int64_t depth, float* c) const {
@@ -213,16 +223,19 @@ void DeltaChunk::scores_by_channel(bool reads) const {
   for (const Pair& pair : pairs_) {
     const int64_t place = pair.right * kB + pair.left, left = pair.left * keys_, right = pair.right * keys_;
     if (pair.diagonal()) {
-      rows_.diagonal_scores(at_.k + right, keys_, at_.k + left, keys_, at_.lambda + left, pair.left_rows, keys_, at_.a + place, kB);
+      rows_.diagonal_scores(at_.k + right, keys_, at_.k + left, keys_, at_.lambda + left, pair.left_rows,
+                            keys_, at_.a + place, kB);
       if (reads)
-        rows_.diagonal_scores(at_.q + right, keys_, at_.k + left, keys_, at_.lambda + left, pair.left_rows, keys_, at_.p + place, kB);
+        rows_.diagonal_scores(at_.q + right, keys_, at_.k + left, keys_, at_.lambda + left, pair.left_rows,
+                              keys_, at_.p + place, kB);
       continue;
     }
     rows_.scale_backward(at_.k + left, keys_, at_.lambda + left, pair.left_rows, keys_, at_.left);
     products_->pack(at_.left, keys_, true, keys_, pair.left_rows, at_.panels);
     const auto scores_of = [&](const float* x, float* scores) {
       rows_.scale_forward(x + right, keys_, at_.lambda + right, pair.right_rows, keys_, 1, at_.right);
-      products_->multiply(at_.right, keys_, at_.panels, pair.right_rows, pair.left_rows, keys_, scores + place, kB);
+      products_->multiply(at_.right, keys_, at_.panels, pair.right_rows, pair.left_rows, keys_,
+                          scores + place, kB);
     };
     scores_of(at_.k, at_.a);
     if (reads) scores_of(at_.q, at_.p);

@@ -16,11 +16,13 @@ double softplus_of(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-st
 // value(x, i) of every element i, in the dtype of sums.
 template <class Value>
 Tensor each_element(const Tensor& logits, const Value& value) {
-  const Tensor x = logits.to(at::kDouble).contiguous(), y = at::empty(x.sizes(), logits.options().dtype(wide_type(logits)));
+  const Tensor x = logits.to(at::kDouble).contiguous(),
+               y = at::empty(x.sizes(), logits.options().dtype(wide_type(logits)));
   const double* from = x.const_data_ptr<double>();
   const auto run = [&](auto* to) {
     parallel_for(0, x.numel(), 4096, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<std::remove_reference_t<decltype(*to)>>(value(from[i], i));
+      for (int64_t i = begin; i < end; ++i)
+        to[i] = static_cast<std::remove_reference_t<decltype(*to)>>(value(from[i], i));
     });
   };
   if (y.scalar_type() == at::kDouble) {
@@ -32,7 +34,9 @@ Tensor each_element(const Tensor& logits, const Value& value) {
 }
 
 // −e^{rate}, beside logits [T, H] or [T, H, Dk].
-Tensor factor_of(const Tensor& logits, const Tensor& rate) { return (logits.dim() == 3 ? rate.unsqueeze(1) : rate).exp().neg(); }
+Tensor factor_of(const Tensor& logits, const Tensor& rate) {
+  return (logits.dim() == 3 ? rate.unsqueeze(1) : rate).exp().neg();
+}
 
 Tensor decays_of(const Tensor& logits, const Tensor& rate, const Tensor& bias) {
   const Tensor x = logits.to(wide_type(logits)).add(bias);
@@ -42,7 +46,8 @@ Tensor decays_of(const Tensor& logits, const Tensor& rate, const Tensor& bias) {
 }  // namespace
 
 Tensor write_shares(const Tensor& logits, double most, bool decoding) {
-  if (decoding && logits.is_cpu()) return each_element(logits, [&](double x, int64_t) { return most * sigmoid_of(x); });
+  if (decoding && logits.is_cpu())
+    return each_element(logits, [&](double x, int64_t) { return most * sigmoid_of(x); });
   return logits.to(wide_type(logits)).sigmoid().mul(most);
 }
 
@@ -57,7 +62,9 @@ Tensor step_decays(const Tensor& logits, const Tensor& rate, const Tensor& bias,
     });
   }
   return differentiable("step_decays", {logits, rate, bias}, [&]() -> Recorded {
-    return {.results = {decays_of(logits, rate, bias)}, .saved = {logits, rate, bias}, .backward = [](const BackwardCall& call) {
+    return {.results = {decays_of(logits, rate, bias)},
+            .saved = {logits, rate, bias},
+            .backward = [](const BackwardCall& call) {
               const Tensor &x = call.saved[0], &d_decay = call.gradients[0];
               const Tensor scaled = d_decay.mul(factor_of(x, call.saved[1]));
               const Tensor d_x = x.to(wide_type(x)).add(call.saved[2]).sigmoid_().mul_(scaled);
@@ -72,8 +79,10 @@ Tensor step_decays(const Tensor& logits, const Tensor& rate, const Tensor& bias,
 Tensor of_length(const Tensor& x, double factor, double eps) {
   const int64_t width = x.size(2);
   const auto channels = static_cast<double>(width);
-  const Tensor weight = at::full({width}, factor / std::sqrt(channels), x.options().dtype(wide_type(x)).requires_grad(false));
-  return rms_norm(x.reshape({x.size(0) * x.size(1), width}), weight, eps / channels).view({x.size(0), x.size(1), width});
+  const Tensor weight =
+      at::full({width}, factor / std::sqrt(channels), x.options().dtype(wide_type(x)).requires_grad(false));
+  return rms_norm(x.reshape({x.size(0) * x.size(1), width}), weight, eps / channels)
+      .view({x.size(0), x.size(1), width});
 }
 
 }  // namespace longhaul::kernels

@@ -24,7 +24,9 @@ struct DeltaRuleProblem {
   bool decays() const { return in.log_decay.defined(); }
   bool decays_by_channel() const { return decays() && in.log_decay.dim() == 3; }
   ScalarType state_type() const { return in.v_thv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-  at::TensorOptions state_options() const { return in.v_thv.options().dtype(state_type()).requires_grad(false); }
+  at::TensorOptions state_options() const {
+    return in.v_thv.options().dtype(state_type()).requires_grad(false);
+  }
 };
 
 // In the dtypes of the inputs; log_decay where there is one. The initial state's is there always.
@@ -36,10 +38,11 @@ DeltaRuleProblem delta_rule_problem(const DeltaRuleInputs& in);
 
 // spans: what the backward pass reads besides the inputs (null: not wanted). d_final may be undefined: zeros.
 LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, Tensor* spans);
-DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& spans, const Tensor& d_o_thd,
-                                               const Tensor& d_final_nhkv);
+DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& spans,
+                                               const Tensor& d_o_thd, const Tensor& d_final_nhkv);
 
 LinearRecurrenceResult delta_rule_forward_reference(const DeltaRuleProblem& problem);
-DeltaRuleGradients delta_rule_backward_reference(const DeltaRuleProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv);
+DeltaRuleGradients delta_rule_backward_reference(const DeltaRuleProblem& problem, const Tensor& d_o_thd,
+                                                 const Tensor& d_final_nhkv);
 
 }  // namespace longhaul::kernels

@@ -1,8 +1,10 @@
 // The definition of delta_rule: loops in the state's dtype. D is the gradient of S.
 //
-//   S' = λ_t ⊙ S_{t-1}      r_t = v_t − k_t S'      u_t = β_t r_t      S_t = S' + k_tᵀ u_t      o_t = scale · q_t S_t
+//   S' = λ_t ⊙ S_{t-1}      r_t = v_t − k_t S'      u_t = β_t r_t      S_t = S' + k_tᵀ u_t      o_t = scale ·
+//                                                                      q_t S_t
 //
-//   D += scale · q_tᵀ do_t     dq_t = scale · S_t do_t     du = k_t D     dβ_t = r_t · du     dv_t = dr = β_t du
+//   D += scale · q_tᵀ do_t     dq_t = scale · S_t do_t     du = k_t D     dβ_t = r_t · du
+//   dv_t = dr = β_t du
 //   dk_t = D u_t − S' dr       D' = D − k_tᵀ dr            dλ_t = Σ_v S_{t-1} ⊙ D'            D ← λ_t ⊙ D'
 #include <algorithm>
 
@@ -25,7 +27,9 @@ struct DeltaView {
         values(p.values()) {}
 
   Tensor wide(const Tensor& x) const { return x.detach().to(problem.state_type()).contiguous(); }
-  int64_t key_row(int64_t t, int64_t h) const { return (t * problem.key_heads() + h / problem.group()) * keys; }
+  int64_t key_row(int64_t t, int64_t h) const {
+    return (t * problem.key_heads() + h / problem.group()) * keys;
+  }
   int64_t value_row(int64_t t, int64_t h) const { return (t * heads + h) * values; }
   int64_t decay_index(int64_t t, int64_t h, int64_t c) const {
     return problem.decays_by_channel() ? (t * heads + h) * keys + c : t * heads + h;
@@ -60,7 +64,8 @@ void delta_step(const DeltaView<Real>& view, int64_t t, int64_t h, Real* state, 
 
 Tensor reference_first_states(const DeltaRuleProblem& problem, const Tensor& given) {
   if (given.defined()) return given.detach().to(problem.state_type()).clone(at::MemoryFormat::Contiguous);
-  return at::zeros({problem.documents(), problem.heads(), problem.keys(), problem.values()}, problem.state_options());
+  return at::zeros({problem.documents(), problem.heads(), problem.keys(), problem.values()},
+                   problem.state_options());
 }
 
 template <class Real>
@@ -73,7 +78,8 @@ LinearRecurrenceResult delta_forward(const DeltaRuleProblem& problem) {
   for (int64_t n = 0; n < problem.documents(); ++n) {
     for (int64_t h = 0; h < view.heads; ++h) {
       Real* state = states.mutable_data_ptr<Real>() + (n * view.heads + h) * keys * values;
-      for (int64_t t = problem.offsets[static_cast<size_t>(n)]; t < problem.offsets[static_cast<size_t>(n) + 1]; ++t) {
+      for (int64_t t = problem.offsets[static_cast<size_t>(n)];
+           t < problem.offsets[static_cast<size_t>(n) + 1]; ++t) {
         delta_step(view, t, h, state, residual.data());
         const Real* q = view.of(view.q, view.key_row(t, h));
         Real* out = o.mutable_data_ptr<Real>() + view.value_row(t, h);
@@ -101,8 +107,9 @@ struct DeltaSums {
 
 // One token backward: `before` is S_{t-1}, `now` S_t, `gradient` D.
 template <class Real>
-void delta_step_backward(const DeltaView<Real>& view, int64_t t, int64_t h, const Real* before, const Real* now, const Real* residual,
-                         const Real* d_o, Real* gradient, const DeltaSums<Real>& sums) {
+void delta_step_backward(const DeltaView<Real>& view, int64_t t, int64_t h, const Real* before,
+                         const Real* now, const Real* residual, const Real* d_o, Real* gradient,
+                         const DeltaSums<Real>& sums) {
   const int64_t keys = view.keys, values = view.values;
   const Real scale = static_cast<Real>(view.problem.in.scale), beta = *view.of(view.beta, t * view.heads + h);
   const Real *q = view.of(view.q, view.key_row(t, h)), *k = view.of(view.k, view.key_row(t, h));
@@ -134,21 +141,25 @@ void delta_step_backward(const DeltaView<Real>& view, int64_t t, int64_t h, cons
       d_lambda += before[at] * gradient[at];
       gradient[at] *= lambda;
     }
-    if (sums.decay.defined()) sums.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_lambda;
+    if (sums.decay.defined())
+      sums.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_lambda;
   }
 }
 
 template <class Real>
-DeltaRuleGradients delta_backward(const DeltaRuleProblem& problem, const Tensor& d_o_thd, const Tensor& d_final) {
+DeltaRuleGradients delta_backward(const DeltaRuleProblem& problem, const Tensor& d_o_thd,
+                                  const Tensor& d_final) {
   const DeltaView<Real> view(problem);
   const DeltaSums<Real> sums(view);
   const Tensor d_o = view.wide(d_o_thd), d_states = reference_first_states(problem, d_final),
                initial = reference_first_states(problem, problem.in.initial_state_nhkv);
   const int64_t area = view.keys * view.values, values = view.values;
   for (int64_t n = 0; n < problem.documents(); ++n) {
-    const int64_t begin = problem.offsets[static_cast<size_t>(n)], length = problem.offsets[static_cast<size_t>(n) + 1] - begin;
+    const int64_t begin = problem.offsets[static_cast<size_t>(n)],
+                  length = problem.offsets[static_cast<size_t>(n) + 1] - begin;
     for (int64_t h = 0; h < view.heads; ++h) {
-      std::vector<Real> states(static_cast<size_t>((length + 1) * area)), residuals(static_cast<size_t>(length * values + 1));
+      std::vector<Real> states(static_cast<size_t>((length + 1) * area)),
+          residuals(static_cast<size_t>(length * values + 1));
       std::copy_n(view.of(initial, (n * view.heads + h) * area), area, states.data());
       for (int64_t i = 0; i < length; ++i) {
         Real* now = states.data() + (i + 1) * area;
@@ -163,7 +174,9 @@ DeltaRuleGradients delta_backward(const DeltaRuleProblem& problem, const Tensor&
       }
     }
   }
-  const auto as = [](const Tensor& gradient, const Tensor& input) { return gradient.to(input.scalar_type()); };
+  const auto as = [](const Tensor& gradient, const Tensor& input) {
+    return gradient.to(input.scalar_type());
+  };
   return {as(sums.q, problem.in.q_tgk),
           as(sums.k, problem.in.k_tgk),
           as(sums.v, problem.in.v_thv),
@@ -178,7 +191,8 @@ LinearRecurrenceResult delta_rule_forward_reference(const DeltaRuleProblem& prob
   return problem.state_type() == at::kDouble ? delta_forward<double>(problem) : delta_forward<float>(problem);
 }
 
-DeltaRuleGradients delta_rule_backward_reference(const DeltaRuleProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv) {
+DeltaRuleGradients delta_rule_backward_reference(const DeltaRuleProblem& problem, const Tensor& d_o_thd,
+                                                 const Tensor& d_final_nhkv) {
   return problem.state_type() == at::kDouble ? delta_backward<double>(problem, d_o_thd, d_final_nhkv)
                                              : delta_backward<float>(problem, d_o_thd, d_final_nhkv);
 }

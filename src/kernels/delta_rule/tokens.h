@@ -9,6 +9,7 @@ namespace longhaul::kernels {
 
 // Processes the documents with fewer than `most` tokens and leaves the others alone. Writes their rows of
 // o_thd, and the states.
-void delta_rule_tokens(const DeltaRuleProblem& problem, const RecurrenceStates& states, int64_t most, const Tensor& o_thd);
+void delta_rule_tokens(const DeltaRuleProblem& problem, const RecurrenceStates& states, int64_t most,
+                       const Tensor& o_thd);
 
 }  // namespace longhaul::kernels

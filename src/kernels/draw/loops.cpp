@@ -40,7 +40,8 @@ void weights(const float* logits, int64_t count, float largest, float temperatur
   for (int64_t begin = 0; begin < count; begin += kDrawBlock) {
     const int64_t n = std::min(kDrawBlock, count - begin);
     walk(kFloats, n, [&](auto at) LONGHAUL_VECTOR {
-      store(kFloats, exponential(kFloats, hn::Div(hn::Sub(load(kFloats, logits + begin, at), top), t)), out + begin, at);
+      store(kFloats, exponential(kFloats, hn::Div(hn::Sub(load(kFloats, logits + begin, at), top), t)),
+            out + begin, at);
     });
     auto sum = hn::Zero(doubles);
     walk(doubles, n, [&](auto at) LONGHAUL_VECTOR {
@@ -62,11 +63,14 @@ void places(const float* logits, int64_t count, float largest, int32_t* out) {
   auto least = top;
   walk(kFloats, count, [&](auto at) LONGHAUL_VECTOR {
     auto x = load(kFloats, logits, at);
-    if constexpr (std::is_same_v<decltype(at), Rest>) x = hn::IfThenElse(mask_of_first(kFloats, at.n), x, top);
+    if constexpr (std::is_same_v<decltype(at), Rest>)
+      x = hn::IfThenElse(mask_of_first(kFloats, at.n), x, top);
     least = hn::Min(least, hn::IfThenElse(hn::IsFinite(x), x, top));
   });
-  const double width = static_cast<double>(largest) - static_cast<double>(hn::GetLane(hn::MinOfLanes(kFloats, least)));
-  const auto places_a_unit = hn::Set(kFloats, width > 0 ? static_cast<float>((kDrawPlaces - 1) / width) : 1.0f);
+  const double width =
+      static_cast<double>(largest) - static_cast<double>(hn::GetLane(hn::MinOfLanes(kFloats, least)));
+  const auto places_a_unit =
+      hn::Set(kFloats, width > 0 ? static_cast<float>((kDrawPlaces - 1) / width) : 1.0f);
   const auto last = hn::Set(kFloats, static_cast<float>(kDrawPlaces - 1));
   walk(kFloats, count, [&](auto at) LONGHAUL_VECTOR {
     const auto place = hn::Min(hn::Mul(hn::Sub(top, load(kFloats, logits, at)), places_a_unit), last);
@@ -88,8 +92,10 @@ namespace longhaul::kernels {
 
 float largest_logit(const float* logits, int64_t count) { return LONGHAUL_CHOOSE(largest)(logits, count); }
 
-void draw_weights(const float* logits, int64_t count, float largest, double temperature, float* weights, double* sums) {
-  LONGHAUL_CHOOSE(weights)(logits, count, largest, static_cast<float>(std::clamp(temperature, 1e-30, 1e30)), weights, sums);
+void draw_weights(const float* logits, int64_t count, float largest, double temperature, float* weights,
+                  double* sums) {
+  LONGHAUL_CHOOSE(weights)
+  (logits, count, largest, static_cast<float>(std::clamp(temperature, 1e-30, 1e30)), weights, sums);
 }
 
 void draw_places(const float* logits, int64_t count, float largest, int32_t* places) {

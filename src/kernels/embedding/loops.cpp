@@ -24,7 +24,9 @@ void rows(const EmbeddingForward& p, int64_t begin, int64_t end) {
       continue;
     }
     const In* position = static_cast<const In*>(p.position_table_pd) + p.positions_t[t] * p.hidden;
-    walk(d, p.hidden, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Add(load(d, row, at), load(d, position, at)), out, at); });
+    walk(d, p.hidden, [&](auto at) LONGHAUL_VECTOR {
+      store(d, hn::Add(load(d, row, at), load(d, position, at)), out, at);
+    });
   }
 }
 
@@ -39,7 +41,8 @@ void add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) {
     int64_t next = i;
     do {
       const In* dy = static_cast<const In*>(p.dy_td) + p.order_t[next] * p.hidden;
-      walk(d, p.hidden, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Add(load(d, sum, at), load(d, dy, at)), sum, at); });
+      walk(d, p.hidden,
+           [&](auto at) LONGHAUL_VECTOR { store(d, hn::Add(load(d, sum, at), load(d, dy, at)), sum, at); });
       ++next;
     } while (next < p.tokens && id(next) == id(i));
     i = next;
@@ -60,8 +63,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rows_any)(p, begin, end); }
-void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(add_rows_any)(p, begin, end); }
+void embedding_rows(const EmbeddingForward& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(rows_any)(p, begin, end);
+}
+void embedding_add_rows(const EmbeddingBackward& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(add_rows_any)(p, begin, end);
+}
 
 }  // namespace longhaul::kernels
 #endif

@@ -24,7 +24,8 @@ struct EmbeddingBackward {
   const void* dy_td;
   void* sink_vd;
 };
-// sink[id] += Σ dy of the tokens with that id, in order, for the ids whose first token in the order lies in [begin, end).
+// sink[id] += Σ dy of the tokens with that id, in order, for the ids whose first token in the order lies in
+// [begin, end).
 void embedding_add_rows(const EmbeddingBackward& problem, int64_t begin, int64_t end);
 
 }  // namespace longhaul::kernels

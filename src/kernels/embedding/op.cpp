@@ -40,23 +40,28 @@ void add_gradient_on_cpu(const Tensor& ids, const Tensor& dy, const Tensor& sink
                                   .ids_t = ids.const_data_ptr<int64_t>(),
                                   .dy_td = pointer_to(dy),
                                   .sink_vd = writable(sink)};
-  parallel_for(0, dy.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_add_rows(problem, begin, end); });
+  parallel_for(0, dy.size(0), kGrain,
+               [&](int64_t begin, int64_t end) { embedding_add_rows(problem, begin, end); });
 }
 
-Tensor forward_cpu(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+Tensor forward_cpu(const Tensor& ids, const Tensor& table, const Tensor& positions,
+                   const Tensor& position_table) {
   const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
-  const EmbeddingForward problem{.storage = storage_of(table),
-                                 .hidden = table.size(1),
-                                 .ids_t = ids.const_data_ptr<int64_t>(),
-                                 .positions_t = positions.defined() ? positions.const_data_ptr<int64_t>() : nullptr,
-                                 .table_vd = pointer_to(table),
-                                 .position_table_pd = pointer_to(position_table),
-                                 .out_td = writable(out)};
-  parallel_for(0, ids.size(0), kGrain, [&](int64_t begin, int64_t end) { embedding_rows(problem, begin, end); });
+  const EmbeddingForward problem{
+      .storage = storage_of(table),
+      .hidden = table.size(1),
+      .ids_t = ids.const_data_ptr<int64_t>(),
+      .positions_t = positions.defined() ? positions.const_data_ptr<int64_t>() : nullptr,
+      .table_vd = pointer_to(table),
+      .position_table_pd = pointer_to(position_table),
+      .out_td = writable(out)};
+  parallel_for(0, ids.size(0), kGrain,
+               [&](int64_t begin, int64_t end) { embedding_rows(problem, begin, end); });
   return out;
 }
 
-Tensor forward_aten(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
+Tensor forward_aten(const Tensor& ids, const Tensor& table, const Tensor& positions,
+                    const Tensor& position_table) {
   const Tensor rows = table.index_select(0, ids);
   if (!positions.defined()) return rows;
   return rows.to(wide_type(table)).add(position_table.index_select(0, positions)).to(table.scalar_type());
@@ -67,15 +72,21 @@ void add_gradient_aten(const Tensor& ids, const Tensor& dy, const Tensor& sink) 
   Tensor(sink).index_put_({ids}, dy.to(sink.scalar_type()), /*accumulate=*/true);
 }
 
-Tensor forward_cuda(const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
-  const auto there = [&](const Tensor& numbers) { return numbers.defined() ? to_device(numbers, table.device()) : Tensor(); };
+Tensor forward_cuda(const Tensor& ids, const Tensor& table, const Tensor& positions,
+                    const Tensor& position_table) {
+  const auto there = [&](const Tensor& numbers) {
+    return numbers.defined() ? to_device(numbers, table.device()) : Tensor();
+  };
   const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
   cuda_calls<EmbeddingCuda>().forward(there(ids), table, there(positions), position_table, out);
   return out;
 }
 
-Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const Tensor& positions, const Tensor& position_table) {
-  const auto form = choice == ByDevice::kCuda ? forward_cuda : choice == ByDevice::kAten ? forward_aten : forward_cpu;
+Tensor forward_of(ByDevice choice, const Tensor& ids, const Tensor& table, const Tensor& positions,
+                  const Tensor& position_table) {
+  const auto form = choice == ByDevice::kCuda   ? forward_cuda
+                    : choice == ByDevice::kAten ? forward_aten
+                                                : forward_cpu;
   return form(ids, table, positions, position_table);
 }
 
@@ -92,13 +103,16 @@ void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const
 
 void check_table(const char* argument, const EmbeddingTable& table) {
   const Tensor& value = table.value_vd;
-  if (value.dim() != 2 || !value.is_contiguous() || !at::isFloatingType(value.scalar_type()) || value.scalar_type() == at::kHalf) {
+  if (value.dim() != 2 || !value.is_contiguous() || !at::isFloatingType(value.scalar_type()) ||
+      value.scalar_type() == at::kHalf) {
     refuse_argument("embedding", argument, "[rows, hidden] in bf16, fp32 or fp64", shape_text(value));
   }
   const Tensor& sink = table.sink.buffer();
   if (!sink.defined()) return;
-  if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() || sink.device() != value.device()) {
-    refuse_argument("embedding", argument, fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))),
+  if (sink.sizes() != value.sizes() || sink.scalar_type() != wide_type(value) || !sink.is_contiguous() ||
+      sink.device() != value.device()) {
+    refuse_argument("embedding", argument,
+                    fmt::format("a sink {}×{} {}", value.size(0), value.size(1), name_of(wide_type(value))),
                     shape_text(sink));
   }
 }
@@ -118,14 +132,18 @@ void check_numbers(const char* argument, const Tensor& numbers) {
   }
 }
 
-Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions, const EmbeddingTable* position) {
+Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions,
+             const EmbeddingTable* position) {
   const ByDevice choice = choose_by_device("embedding", table.value_vd, refuse_cuda(table.value_vd));
   // Kernels of ours want the ids on the CPU as well, where they are sorted for the gradient.
   const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
-  const auto there = [&](const Tensor& x) { return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous(); };
+  const auto there = [&](const Tensor& x) {
+    return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous();
+  };
   const EmbeddingTable none, &second = position != nullptr ? *position : none;
   if (choice == ByDevice::kMeta) {
-    return meta_results({table.value_vd, second.value_vd}, {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}},
+    return meta_results({table.value_vd, second.value_vd},
+                        {{{ids.size(0), table.value_vd.size(1)}, table.value_vd.scalar_type()}},
                         {table.sink, second.sink})[0];
   }
   return differentiable("embedding", {table.value_vd, second.value_vd}, [&]() -> Recorded {
@@ -162,14 +180,18 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table) {
   return apply(ids, table, nullptr, nullptr);
 }
 
-Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& positions, const EmbeddingTable& position) {
+Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& positions,
+                 const EmbeddingTable& position) {
   check_ids(ids, table);
   check_table("position", position);
   check_numbers("positions", positions);
-  if (positions.sizes() != ids.sizes()) refuse_argument("embedding", "positions", shape_text(ids), shape_text(positions));
-  if (position.value_vd.size(1) != table.value_vd.size(1) || position.value_vd.scalar_type() != table.value_vd.scalar_type() ||
+  if (positions.sizes() != ids.sizes())
+    refuse_argument("embedding", "positions", shape_text(ids), shape_text(positions));
+  if (position.value_vd.size(1) != table.value_vd.size(1) ||
+      position.value_vd.scalar_type() != table.value_vd.scalar_type() ||
       position.value_vd.device() != table.value_vd.device()) {
-    refuse_argument("embedding", "position", "the hidden size, dtype and device of the table, " + shape_text(table.value_vd),
+    refuse_argument("embedding", "position",
+                    "the hidden size, dtype and device of the table, " + shape_text(table.value_vd),
                     shape_text(position.value_vd));
   }
   if (const auto beyond = outside(positions, position.value_vd.size(0))) {
@@ -185,13 +207,18 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
 
 Tensor embedding_of_share(const Tensor& ids, const EmbeddingTable& share, int64_t first_row) {
   if (share.value_vd.is_meta()) return embedding(ids, share);
-  const Tensor here = ids.ge(first_row).logical_and(ids.lt(first_row + share.value_vd.size(0))).nonzero().squeeze(1);
+  const Tensor here =
+      ids.ge(first_row).logical_and(ids.lt(first_row + share.value_vd.size(0))).nonzero().squeeze(1);
   const Tensor mine = embedding(ids.index_select(0, here).sub(first_row), share);
-  // Not LibTorch's own: for its backward pass that keeps the rows, as large as hidden states, for their shape.
+  // Not LibTorch's own: for its backward pass that keeps the rows, as large as hidden states, for their
+  // shape.
   return differentiable("embedding of a share", {mine}, [&]() -> Recorded {
-    return {.results = {at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false)).index_copy_(0, here, mine)},
+    return {.results = {at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false))
+                            .index_copy_(0, here, mine)},
             .saved = {here},
-            .backward = [](const BackwardCall& call) { return std::vector<Tensor>{call.gradients[0].index_select(0, call.saved[0])}; }};
+            .backward = [](const BackwardCall& call) {
+              return std::vector<Tensor>{call.gradients[0].index_select(0, call.saved[0])};
+            }};
   })[0];
 }
 

@@ -23,7 +23,8 @@ struct EmbeddingTable {
 // waits. An id outside the table is a kData error: the tokenizer does not belong to this model.
 Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table);
 // The same plus the rows positions_t [tokens] of `position`; a position outside it is a kUsage error.
-Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t, const EmbeddingTable& position);
+Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t,
+                 const EmbeddingTable& position);
 
 // For a table that several ranks share, of which this rank has the rows from first_row on: returns zeros
 // for ids of other ranks' rows, so that the sum over ranks is the embedding.

@@ -15,12 +15,13 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::kernels {
 namespace HWY_NAMESPACE {
 
-// A tile of four tokens and two experts: eight sums, and no instruction set runs out of registers. Where there are fewer tokens or
-// experts, the tile's last ones are the same one again.
+// A tile of four tokens and two experts: eight sums, and no instruction set runs out of registers. Where
+// there are fewer tokens or experts, the tile's last ones are the same one again.
 constexpr int64_t kTokens = 4, kExperts = 2;
 
 template <class In>
-void logits_of_tile(const RouteForward& p, const std::array<int64_t, kTokens>& token, const std::array<int64_t, kExperts>& expert) {
+void logits_of_tile(const RouteForward& p, const std::array<int64_t, kTokens>& token,
+                    const std::array<int64_t, kExperts>& expert) {
   using Real = RealOf<In>;
   const VectorTag<In> d;
   const auto x = [&](size_t i) { return static_cast<const In*>(p.x_td) + token[i] * p.hidden; };
@@ -37,10 +38,11 @@ void logits_of_tile(const RouteForward& p, const std::array<int64_t, kTokens>& t
     s30 = hn::MulAdd(v3, a, s30), s31 = hn::MulAdd(v3, b, s31);
   });
   auto* logits = static_cast<Real*>(p.probability_te);  // made probabilities below
-  const std::array<std::array<Real, kExperts>, kTokens> sums = {{{sum_of_lanes(d, s00), sum_of_lanes(d, s01)},
-                                                                 {sum_of_lanes(d, s10), sum_of_lanes(d, s11)},
-                                                                 {sum_of_lanes(d, s20), sum_of_lanes(d, s21)},
-                                                                 {sum_of_lanes(d, s30), sum_of_lanes(d, s31)}}};
+  const std::array<std::array<Real, kExperts>, kTokens> sums = {
+      {{sum_of_lanes(d, s00), sum_of_lanes(d, s01)},
+       {sum_of_lanes(d, s10), sum_of_lanes(d, s11)},
+       {sum_of_lanes(d, s20), sum_of_lanes(d, s21)},
+       {sum_of_lanes(d, s30), sum_of_lanes(d, s31)}}};
   for (size_t i = 0; i < sums.size(); ++i) {
     for (size_t e = 0; e < expert.size(); ++e) logits[token[i] * p.experts + expert[e]] = sums[i][e];
   }
@@ -101,8 +103,10 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
   auto* sums = static_cast<Real*>(sums_any);
   std::fill_n(sums, p.experts + 1, Real(0));
   for (int64_t t = begin; t < end; t += kTokens) {
-    const std::array<int64_t, kTokens> tokens = {t, std::min(t + 1, end - 1), std::min(t + 2, end - 1), std::min(t + 3, end - 1)};
-    for (int64_t e = 0; e < p.experts; e += kExperts) logits_of_tile<In>(p, tokens, {e, std::min(e + 1, p.experts - 1)});
+    const std::array<int64_t, kTokens> tokens = {t, std::min(t + 1, end - 1), std::min(t + 2, end - 1),
+                                                 std::min(t + 3, end - 1)};
+    for (int64_t e = 0; e < p.experts; e += kExperts)
+      logits_of_tile<In>(p, tokens, {e, std::min(e + 1, p.experts - 1)});
     for (int64_t i = t; i < std::min(t + kTokens, end); ++i) {
       Real *row = probability + i * p.experts, *weight = static_cast<Real*>(p.weight_tk) + i * p.k;
       int64_t* choice = p.choice_tk + i * p.k;
@@ -110,8 +114,10 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
       const Real log_sum = softmax_row<In>(row, p.experts);
       static_cast<Real*>(p.log_sum_t)[i] = log_sum;
       if (!p.given) choose(row, p.experts, p.k, choice);
-      constexpr Real kLeast = sizeof(Real) == sizeof(float) ? static_cast<Real>(kVanishing) : static_cast<Real>(kVanishingWide);
-      const bool lost = p.given && std::all_of(choice, choice + p.k, [&](int64_t e) { return row[e] < kLeast; });
+      constexpr Real kLeast =
+          sizeof(Real) == sizeof(float) ? static_cast<Real>(kVanishing) : static_cast<Real>(kVanishingWide);
+      const bool lost =
+          p.given && std::all_of(choice, choice + p.k, [&](int64_t e) { return row[e] < kLeast; });
       if (lost)
         weigh_by_logits(p.k, weight);
       else
@@ -122,7 +128,8 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
   }
 }
 
-// d_logit_e = p_e (dP_e − Σ_j p_j dP_j) + 2 dz log_sum p_e, and for the chosen + w (dw − Σ_j w_j dw_j)        (docs/sources/minimax-01.md §2.6)
+// d_logit_e = p_e (dP_e − Σ_j p_j dP_j) + 2 dz log_sum p_e, and for the chosen + w (dw − Σ_j w_j dw_j)
+// (docs/sources/minimax-01.md §2.6)
 // dP is that of the token's sequence.
 template <class Real>
 void logit_gradients(const RouteBackward& p, int64_t t) {
@@ -136,11 +143,13 @@ void logit_gradients(const RouteBackward& p, int64_t t) {
     for (int64_t e = 0; e < p.experts; ++e) d_logits[e] = probability[e] * (d_sum[e] - mean);
   }
   if (p.d_log_sum_square != nullptr) {
-    const Real z = 2 * *static_cast<const Real*>(p.d_log_sum_square) * static_cast<const Real*>(p.log_sum_t)[t];
+    const Real z =
+        2 * *static_cast<const Real*>(p.d_log_sum_square) * static_cast<const Real*>(p.log_sum_t)[t];
     for (int64_t e = 0; e < p.experts; ++e) d_logits[e] += z * probability[e];
   }
   if (p.d_weight_tk != nullptr) {
-    const Real *weight = static_cast<const Real*>(p.weight_tk) + t * p.k, *d_weight = static_cast<const Real*>(p.d_weight_tk) + t * p.k;
+    const Real *weight = static_cast<const Real*>(p.weight_tk) + t * p.k,
+               *d_weight = static_cast<const Real*>(p.d_weight_tk) + t * p.k;
     Real mean = 0;
     for (int64_t i = 0; i < p.k; ++i) mean += weight[i] * d_weight[i];
     for (int64_t i = 0; i < p.k; ++i) d_logits[p.choice_tk[t * p.k + i]] += weight[i] * (d_weight[i] - mean);
@@ -155,7 +164,8 @@ void route_backward(const RouteBackward& p, int64_t begin, int64_t end) {
   const auto* router = static_cast<const Real*>(p.router_ed);
   for (int64_t t = begin; t < end; ++t) logit_gradients<Real>(p, t);
   for (int64_t t = begin; t < end; t += kTokens) {
-    const std::array<int64_t, kTokens> token = {t, std::min(t + 1, end - 1), std::min(t + 2, end - 1), std::min(t + 3, end - 1)};
+    const std::array<int64_t, kTokens> token = {t, std::min(t + 1, end - 1), std::min(t + 2, end - 1),
+                                                std::min(t + 3, end - 1)};
     std::array<const Real*, kTokens> g;
     std::array<In*, kTokens> dx;
     for (size_t i = 0; i < token.size(); ++i) {
@@ -179,7 +189,8 @@ void route_backward(const RouteBackward& p, int64_t begin, int64_t end) {
   }
 }
 
-// d_router += d_logitsᵀ · x for columns [begin, end): four experts at a time, tokens in runs that stay in cache, in order.
+// d_router += d_logitsᵀ · x for columns [begin, end): four experts at a time, tokens in runs that stay in
+// cache, in order.
 template <class In>
 void route_backward_some_columns(const RouteBackward& p, int64_t begin, int64_t end) {
   using Real = RealOf<In>;
@@ -192,7 +203,8 @@ void route_backward_some_columns(const RouteBackward& p, int64_t begin, int64_t 
     const int64_t to = std::min(p.tokens, from + kRun);
     for (int64_t e = 0; e < p.experts; e += kRows) {
       const int64_t rows = std::min(kRows, p.experts - e);
-      const int64_t e1 = e + std::min<int64_t>(1, rows - 1), e2 = e + std::min<int64_t>(2, rows - 1), e3 = e + rows - 1;
+      const int64_t e1 = e + std::min<int64_t>(1, rows - 1), e2 = e + std::min<int64_t>(2, rows - 1),
+                    e3 = e + rows - 1;
       walk(d, end - begin, [&](auto at) LONGHAUL_VECTOR {
         auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
         for (int64_t t = from; t < to; ++t) {
@@ -264,7 +276,8 @@ void route_backward_any(const RouteBackward& p, int64_t begin, int64_t end) {
   with_storage(p.storage, [&](auto in) HWY_ATTR { route_backward<decltype(in)>(p, begin, end); });
 }
 void route_columns_any(const RouteBackward& p, int64_t begin, int64_t end) {
-  with_storage(p.storage, [&](auto in) HWY_ATTR { route_backward_some_columns<decltype(in)>(p, begin, end); });
+  with_storage(p.storage,
+               [&](auto in) HWY_ATTR { route_backward_some_columns<decltype(in)>(p, begin, end); });
 }
 void combine_any(const Combine& p, int64_t begin, int64_t end) {
   with_storage(p.storage, [&](auto in) HWY_ATTR { combine<decltype(in)>(p, begin, end); });
@@ -280,11 +293,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) { LONGHAUL_CHOOSE(route_any)(p, begin, end, sums); }
-void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_backward_any)(p, begin, end); }
-void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(route_columns_any)(p, begin, end); }
-void combine_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_any)(p, begin, end); }
-void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(combine_backward_any)(p, begin, end); }
+void route_rows(const RouteForward& p, int64_t begin, int64_t end, void* sums) {
+  LONGHAUL_CHOOSE(route_any)(p, begin, end, sums);
+}
+void route_backward_rows(const RouteBackward& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(route_backward_any)(p, begin, end);
+}
+void route_backward_columns(const RouteBackward& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(route_columns_any)(p, begin, end);
+}
+void combine_rows(const Combine& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(combine_any)(p, begin, end);
+}
+void combine_backward_rows(const Combine& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(combine_backward_any)(p, begin, end);
+}
 
 }  // namespace longhaul::kernels
 #endif

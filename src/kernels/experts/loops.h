@@ -35,8 +35,10 @@ struct RouteBackward {
   void *d_logits_te, *dx_td;
   void* d_router_ed;  // added to
 };
-void route_backward_rows(const RouteBackward& problem, int64_t begin, int64_t end);     // d_logits and dx of tokens [begin, end)
-void route_backward_columns(const RouteBackward& problem, int64_t begin, int64_t end);  // d_router's columns [begin, end), after that
+// d_logits and dx of tokens [begin, end)
+void route_backward_rows(const RouteBackward& problem, int64_t begin, int64_t end);
+// d_router's columns [begin, end), after that
+void route_backward_columns(const RouteBackward& problem, int64_t begin, int64_t end);
 
 struct Combine {
   Storage storage;
@@ -48,7 +50,8 @@ struct Combine {
   const void* d_out_td;  // backward: dy[place] = weight · d_out, d_weight = ⟨d_out, y[place]⟩
   void *dy_rd, *d_weight_tk;
 };
-void combine_rows(const Combine& problem, int64_t begin, int64_t end);  // out[t] = Σ_k weight · y[place], in the order of k
+// out[t] = Σ_k weight · y[place], in the order of k
+void combine_rows(const Combine& problem, int64_t begin, int64_t end);
 void combine_backward_rows(const Combine& problem, int64_t begin, int64_t end);
 
 }  // namespace longhaul::kernels

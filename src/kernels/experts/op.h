@@ -39,7 +39,9 @@ struct RouterOptions {
   // best values (scores and bias), and the experts are chosen from the groups_per_token best groups (ties:
   // the lower group).
   int64_t groups = 1, groups_per_token = 1;
-  Tensor bias_e;  // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
+  // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no
+  // gradient
+  Tensor bias_e;
   // Replaces the scores in the choice: a function of the logits, without a gradient, that returns [tokens,
   // experts], for meta tensors too. The weights are still those of the scores. It cannot be combined with a
   // bias or groups.
@@ -48,7 +50,10 @@ struct RouterOptions {
   // one by scores, bias, groups or judged. The weights are those of these experts' scores; gradients flow
   // through them and p as usual. Undefined: route makes the choice.
   Tensor choice_tk{};
-  bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() && !judged; }
+  bool plain() const {
+    return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() &&
+           !judged;
+  }
 };
 
 struct Routing {
@@ -65,7 +70,8 @@ struct Routing {
 Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const GradientSink& router_sink,
               const Tensor& sequence_offsets = {}, const RouterOptions& options = {});
 // With ATen operators; the router's gradient goes through autograd.
-Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& sequence_offsets = {});
+Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k,
+                        const Tensor& sequence_offsets = {});
 
 struct ExpertAssignment {
   Tensor source_r;  // int64 [tokens · k]: token of each sorted row
@@ -73,12 +79,14 @@ struct ExpertAssignment {
   std::vector<int64_t> rows_per_expert;
 };
 
-ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts);  // int64 [tokens, k] expert of each choice
+// int64 [tokens, k] expert of each choice
+ExpertAssignment assign_experts(const Tensor& choice_tk, int64_t experts);
 
 // [tokens, hidden] → [tokens · k, hidden] sorted by expert. Differentiable.
 Tensor permute_to_experts(const Tensor& x_td, const ExpertAssignment& assignment);
 
-// Σ_k weight_tk · y[place_tk] → [tokens, hidden]. Differentiable in y and weight (weights fp32, fp64 for fp64 inputs).
+// Σ_k weight_tk · y[place_tk] → [tokens, hidden]. Differentiable in y and weight (weights fp32, fp64 for fp64
+// inputs).
 Tensor combine_experts(const Tensor& y_rd, const Tensor& weight_tk, const ExpertAssignment& assignment);
 
 }  // namespace longhaul::kernels

@@ -43,15 +43,17 @@ struct Sequences {
   }
   // Whole numbers, so the order in which a device adds them up does not matter.
   Tensor choices_per_expert(const Tensor& choice, int64_t experts) const {
-    const Tensor cell = count() == 1 ? choice : choice.add(to_device(of_tokens(), choice.device()).unsqueeze(1), experts);
+    const Tensor cell =
+        count() == 1 ? choice : choice.add(to_device(of_tokens(), choice.device()).unsqueeze(1), experts);
     const Tensor counts = at::zeros({count() * experts}, choice.options());
-    return counts.scatter_add_(0, cell.reshape({-1}), at::ones({choice.numel()}, choice.options())).view({count(), experts});
+    return counts.scatter_add_(0, cell.reshape({-1}), at::ones({choice.numel()}, choice.options()))
+        .view({count(), experts});
   }
 };
 
 // All but the choice and its weights.
-Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor& logits, const Tensor& probability,
-                        const Sequences& sequences) {
+Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor& logits,
+                        const Tensor& probability, const Sequences& sequences) {
   return {weight, choice, sequences.sum(probability), sequences.choices_per_expert(choice, logits.size(1)),
           logits.logsumexp(1).square().sum()};
 }
@@ -65,8 +67,8 @@ Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const S
             .saved = {choice, weight},
             .backward =
                 [experts = logits.size(1)](const BackwardCall& call) {
-                  return std::vector<Tensor>{
-                      cuda_calls<ExpertsCuda>().route_backward(call.saved[0], call.saved[1], call.gradients[0].contiguous(), experts)};
+                  return std::vector<Tensor>{cuda_calls<ExpertsCuda>().route_backward(
+                      call.saved[0], call.saved[1], call.gradients[0].contiguous(), experts)};
                 },
             .not_recorded = {1}};
   });
@@ -77,10 +79,15 @@ Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const S
 Tensor within_groups(const Tensor& judged, int64_t k, const RouterOptions& options) {
   const int64_t tokens = judged.size(0), groups = options.groups, size = judged.size(1) / groups;
   const Tensor by_group = judged.view({tokens, groups, size});
-  const Tensor best = std::get<0>(by_group.sort(/*stable=*/true, 2, /*descending=*/true)).narrow(2, 0, k / options.groups_per_token).sum(2);
-  const Tensor chosen = std::get<1>(best.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, options.groups_per_token);
-  const Tensor outside = at::ones({tokens, groups}, judged.options().dtype(at::kBool)).scatter_(1, chosen, false);
-  return by_group.masked_fill(outside.unsqueeze(2), -std::numeric_limits<double>::infinity()).view({tokens, groups * size});
+  const Tensor best = std::get<0>(by_group.sort(/*stable=*/true, 2, /*descending=*/true))
+                          .narrow(2, 0, k / options.groups_per_token)
+                          .sum(2);
+  const Tensor chosen =
+      std::get<1>(best.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, options.groups_per_token);
+  const Tensor outside =
+      at::ones({tokens, groups}, judged.options().dtype(at::kBool)).scatter_(1, chosen, false);
+  return by_group.masked_fill(outside.unsqueeze(2), -std::numeric_limits<double>::infinity())
+      .view({tokens, groups * size});
 }
 
 // Without gradients.
@@ -88,43 +95,55 @@ Tensor chosen(const Tensor& score, const Tensor& logits, int64_t k, const Router
   Tensor judged = options.bias_e.defined() ? score.add(options.bias_e) : score;
   if (options.groups > 1) judged = within_groups(judged, k, options);
   if (options.judged) judged = options.judged(logits);
-  return std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, k);  // topk leaves the order of equals open
+  // topk leaves the order of equals open
+  return std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, k);
 }
 
 // Of experts that were given, not chosen: their probabilities may vanish.
 Tensor weights_of_given(const Tensor& picked, const Tensor& logits, const Tensor& choice) {
   const double least = picked.scalar_type() == at::kFloat ? kVanishing : kVanishingWide;
-  const Tensor sum = picked.sum(1, /*keepdim=*/true), lost = picked.detach().lt(least).all(1, /*keepdim=*/true);
+  const Tensor sum = picked.sum(1, /*keepdim=*/true),
+               lost = picked.detach().lt(least).all(1, /*keepdim=*/true);
   return at::where(lost, logits.gather(1, choice).softmax(1), picked.div(sum.masked_fill(lost, 1)));
 }
 
-Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences, const RouterOptions& options = {}) {
-  // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's fp32 products do.
+Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences,
+                   const RouterOptions& options = {}) {
+  // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's
+  // fp32 products do.
   const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
   const bool softmax = options.score == RouterOptions::Score::kSoftmax;
   const bool sigmoid = options.score == RouterOptions::Score::kSigmoid;
-  // By way of fp64 for the same reason: LibTorch's fp32 exponentials in vectors and behind the last whole one differ in their last bit.
+  // By way of fp64 for the same reason: LibTorch's fp32 exponentials in vectors and behind the last whole one
+  // differ in their last bit.
   const Tensor wide = softmax ? logits : logits.to(at::kDouble);
-  const Tensor score = softmax ? logits.softmax(1) : (sigmoid ? wide.sigmoid() : at::softplus(wide).sqrt()).to(logits.scalar_type());
-  const Tensor choice = options.choice_tk.defined() ? options.choice_tk : chosen(score.detach(), logits.detach(), k, options);
+  const Tensor score = softmax
+                           ? logits.softmax(1)
+                           : (sigmoid ? wide.sigmoid() : at::softplus(wide).sqrt()).to(logits.scalar_type());
+  const Tensor choice =
+      options.choice_tk.defined() ? options.choice_tk : chosen(score.detach(), logits.detach(), k, options);
   const Tensor picked = score.gather(1, choice);
   const auto shares = [&](const Tensor& x) {
     const Tensor sum = x.sum(1, /*keepdim=*/true);
     return x.div(softmax ? sum : sum.add(1e-20));
   };
   const bool given = options.choice_tk.defined();
-  const Tensor weight = !options.normalised ? picked : (softmax && given ? weights_of_given(picked, logits, choice) : shares(picked));
-  return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits, softmax ? score : shares(score),
-                         sequences);
+  const Tensor weight = !options.normalised
+                            ? picked
+                            : (softmax && given ? weights_of_given(picked, logits, choice) : shares(picked));
+  return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits,
+                         softmax ? score : shares(score), sequences);
 }
 
 Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
   const Refusal refusal = refuse_cuda(hidden, false);
   if (!refusal.empty()) return refusal;
-  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32") : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
+  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32")
+                                             : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
 }
 
-// Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way wherever it stands.
+// Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way
+// wherever it stands.
 struct Block {
   int64_t sequence, begin, end;
 };
@@ -144,7 +163,8 @@ Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, i
   const Tensor result = at::empty({sequences, sums.size(1)}, sums.options());
   auto first = blocks.begin();
   for (int64_t s = 0; s < sequences; ++s) {
-    const auto last = std::find_if(first, blocks.end(), [&](const Block& block) { return block.sequence != s; });
+    const auto last =
+        std::find_if(first, blocks.end(), [&](const Block& block) { return block.sequence != s; });
     result[s].copy_(sum_of_blocks(sums.narrow(0, first - blocks.begin(), last - first)));
     first = last;
   }
@@ -155,8 +175,11 @@ Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, i
 Tensor route_gradient(const BackwardCall& call, const GradientSink& sink) {
   const std::vector<Tensor>& saved = call.saved;
   const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
-  const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
-  const Tensor d_weight = contiguous(call.gradients[0]), d_sum = contiguous(call.gradients[2]), d_square = contiguous(call.gradients[3]);
+  const auto contiguous = [](const Tensor& gradient) {
+    return gradient.defined() ? gradient.contiguous() : gradient;
+  };
+  const Tensor d_weight = contiguous(call.gradients[0]), d_sum = contiguous(call.gradients[2]),
+               d_square = contiguous(call.gradients[3]);
   const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability);
   RouteBackward problem{.storage = storage_of(x),
                         .tokens = x.size(0),
@@ -175,23 +198,26 @@ Tensor route_gradient(const BackwardCall& call, const GradientSink& sink) {
                         .d_log_sum_square = pointer_to(d_square),
                         .d_logits_te = writable(d_logits),
                         .dx_td = writable(dx)};
-  parallel_for(0, x.size(0), kTokenGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
+  parallel_for(0, x.size(0), kTokenGrain,
+               [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
   // The tensors that `problem` points to stay alive as long as the product waits.
   sink.add([problem, saved, d_logits](const Tensor& buffer) mutable {
     problem.d_router_ed = writable(buffer);
-    parallel_for(0, saved[0].size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
+    parallel_for(0, saved[0].size(1), kColumnGrain,
+                 [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
   });
   return dx;
 }
 
 // → {weight, choice, probability sums, log-sum square}; given: the choice, or undefined
-Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const GradientSink& sink, const Sequences& sequences,
-                      const Tensor& given) {
+Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const GradientSink& sink,
+                      const Sequences& sequences, const Tensor& given) {
   const int64_t tokens = x.size(0), experts = router.size(0);
   const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
                log_sum = at::empty({tokens}, probability.options());
   const Tensor weight = at::empty({tokens, k}, probability.options()),
-               choice = given.defined() ? given.clone(at::MemoryFormat::Contiguous) : at::empty({tokens, k}, at::kLong);
+               choice = given.defined() ? given.clone(at::MemoryFormat::Contiguous)
+                                        : at::empty({tokens, k}, at::kLong);
   const std::vector<Block> blocks = blocks_of(sequences);
   const Tensor sums = at::empty({static_cast<int64_t>(blocks.size()), experts + 1}, probability.options());
   const RouteForward problem{.storage = storage_of(x),
@@ -225,13 +251,17 @@ Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const Gr
 
 // Whoever reads with these numbers does not look whether they are inside.
 void check_given(const Tensor& choice, const Tensor& hidden, int64_t k, int64_t experts) {
-  if (choice.sizes() != at::IntArrayRef({hidden.size(0), k}) || choice.scalar_type() != at::kLong || choice.device() != hidden.device())
-    refuse_argument("route", "choice", fmt::format("[{}, {}] int64 on the device of hidden", hidden.size(0), k), shape_text(choice));
+  if (choice.sizes() != at::IntArrayRef({hidden.size(0), k}) || choice.scalar_type() != at::kLong ||
+      choice.device() != hidden.device())
+    refuse_argument("route", "choice",
+                    fmt::format("[{}, {}] int64 on the device of hidden", hidden.size(0), k),
+                    shape_text(choice));
   if (choice.is_meta() || choice.numel() == 0) return;
   const Tensor sorted = std::get<0>(choice.sort(1));
   const int64_t least = sorted.min().item<int64_t>(), most = sorted.max().item<int64_t>();
   if (least < 0 || most >= experts) {
-    refuse_argument("route", "choice", fmt::format("experts 0 to {}", experts - 1), fmt::format("{}", least < 0 ? least : most));
+    refuse_argument("route", "choice", fmt::format("experts 0 to {}", experts - 1),
+                    fmt::format("{}", least < 0 ? least : most));
   }
   if (sorted.narrow(1, 1, k - 1).eq(sorted.narrow(1, 0, k - 1)).any().item<bool>())
     refuse_argument("route", "choice", fmt::format("{} different experts a token", k), "one of them twice");
@@ -239,58 +269,77 @@ void check_given(const Tensor& choice, const Tensor& hidden, int64_t k, int64_t 
 
 }  // namespace
 
-Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink, const Tensor& sequence_offsets,
-              const RouterOptions& options) {
+Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink,
+              const Tensor& sequence_offsets, const RouterOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()) || hidden.scalar_type() == at::kHalf)
     refuse_argument("route", "hidden", "[tokens, hidden] in bf16, fp32 or fp64", shape_text(hidden));
-  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
-      router.device() != hidden.device()) {
-    refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
+  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) ||
+      !router.is_contiguous() || router.device() != hidden.device()) {
+    refuse_argument("route", "router",
+                    fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))),
+                    shape_text(router));
   }
-  if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
+  if (k < 1 || k > router.size(0))
+    refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
   const Tensor& to = sink.buffer();
-  if (to.defined() && (to.sizes() != router.sizes() || to.scalar_type() != router.scalar_type() || !to.is_contiguous())) {
+  if (to.defined() &&
+      (to.sizes() != router.sizes() || to.scalar_type() != router.scalar_type() || !to.is_contiguous())) {
     refuse_argument("route", "router_sink", shape_text(router), shape_text(to));
   }
   const int64_t experts = router.size(0);
-  if (options.groups < 1 || experts % options.groups != 0 || options.groups_per_token < 1 || options.groups_per_token > options.groups ||
-      k % options.groups_per_token != 0 || k / options.groups_per_token > experts / options.groups) {
-    refuse_argument("route", "groups", fmt::format("groups of equal size, of which a token's {} experts come in equal parts", k),
-                    fmt::format("{} of {} groups of {} experts", options.groups_per_token, options.groups, experts));
+  if (options.groups < 1 || experts % options.groups != 0 || options.groups_per_token < 1 ||
+      options.groups_per_token > options.groups || k % options.groups_per_token != 0 ||
+      k / options.groups_per_token > experts / options.groups) {
+    refuse_argument(
+        "route", "groups",
+        fmt::format("groups of equal size, of which a token's {} experts come in equal parts", k),
+        fmt::format("{} of {} groups of {} experts", options.groups_per_token, options.groups, experts));
   }
   const Tensor& bias = options.bias_e;
-  if (bias.defined() && (bias.sizes() != at::IntArrayRef({experts}) || bias.scalar_type() != router.scalar_type() ||
-                         bias.device() != router.device() || bias.requires_grad())) {
-    refuse_argument("route", "bias", fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())), shape_text(bias));
+  if (bias.defined() &&
+      (bias.sizes() != at::IntArrayRef({experts}) || bias.scalar_type() != router.scalar_type() ||
+       bias.device() != router.device() || bias.requires_grad())) {
+    refuse_argument("route", "bias",
+                    fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())),
+                    shape_text(bias));
   }
   if (options.judged && (bias.defined() || options.groups > 1))
-    refuse_argument("route", "judged", "neither a bias nor groups beside it", bias.defined() ? "a bias" : "groups");
+    refuse_argument("route", "judged", "neither a bias nor groups beside it",
+                    bias.defined() ? "a bias" : "groups");
   const Tensor& given = options.choice_tk;
   if (given.defined()) check_given(given, hidden, k, experts);
   const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
-  const Refusal not_plain = options.plain() ? Refusal() : "it scores and chooses by softmax, normalised, without bias, scale and groups";
+  const Refusal not_plain =
+      options.plain() ? Refusal()
+                      : "it scores and chooses by softmax, normalised, without bias, scale and groups";
   const Refusal no_choice = given.defined() ? Refusal("the choice is given") : not_plain;
-  const ByDevice choice =
-      choose_by_device("route", hidden, no_choice.empty() ? refuse_route_gpu(hidden, experts, k) : no_choice, not_plain);
+  const ByDevice choice = choose_by_device(
+      "route", hidden, no_choice.empty() ? refuse_route_gpu(hidden, experts, k) : no_choice, not_plain);
   if (choice == ByDevice::kMeta) {
     const ScalarType wide = router.scalar_type();
-    const std::vector<Tensor> results =
-        meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}}, {sink});
+    const std::vector<Tensor> results = meta_results(
+        {hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}}, {sink});
     const auto numbers = hidden.options().dtype(at::kLong).requires_grad(false);
-    if (options.judged && !given.defined()) options.judged(at::empty({hidden.size(0), experts}, numbers.dtype(wide)));
-    return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
+    if (options.judged && !given.defined())
+      options.judged(at::empty({hidden.size(0), experts}, numbers.dtype(wide)));
+    return {results[0], at::empty({hidden.size(0), k}, numbers), results[1],
+            at::empty({sequences.count(), experts}, numbers), results[2]};
   }
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
     const Tensor leaf = with_gradient_to(router, sink);
-    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences) : route_aten(hidden, leaf, k, sequences, options);
+    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences)
+                                     : route_aten(hidden, leaf, k, sequences, options);
   }
-  const std::vector<Tensor> results = differentiable(
-      "route", {hidden, router}, [&] { return record_route(hidden.contiguous(), router, k, sink, sequences, options.choice_tk); });
+  const std::vector<Tensor> results = differentiable("route", {hidden, router}, [&] {
+    return record_route(hidden.contiguous(), router, k, sink, sequences, options.choice_tk);
+  });
   return {results[0], results[1], results[2], sequences.choices_per_expert(results[1], experts), results[3]};
 }
 
-Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sequence_offsets) {
-  return route_aten(hidden, router, k, {document_offsets(sequence_offsets, hidden.size(0), "route_reference")});
+Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k,
+                        const Tensor& sequence_offsets) {
+  return route_aten(hidden, router, k,
+                    {document_offsets(sequence_offsets, hidden.size(0), "route_reference")});
 }
 
 }  // namespace longhaul::kernels

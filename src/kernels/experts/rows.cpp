@@ -26,7 +26,8 @@ Tensor taken(const Tensor& x, const Tensor& index) {
   const auto bytes = static_cast<size_t>(x.size(1) * x.element_size());
   parallel_for(0, index.size(0), kRowGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
-      std::memcpy(to + static_cast<size_t>(r) * bytes, from + static_cast<size_t>(from_row[r]) * bytes, bytes);
+      std::memcpy(to + static_cast<size_t>(r) * bytes, from + static_cast<size_t>(from_row[r]) * bytes,
+                  bytes);
   });
   return out;
 }
@@ -37,7 +38,8 @@ Tensor summed(const Tensor& y, const Tensor& index, int64_t tokens) {
   for (int64_t r = 0; r < index.size(0); ++r) ++begin_of[static_cast<size_t>(token[r]) + 1];
   for (size_t t = 0; t + 1 < begin_of.size(); ++t) begin_of[t + 1] += begin_of[t];
   std::vector<int64_t> next(begin_of.begin(), begin_of.end() - 1);
-  for (int64_t r = 0; r < index.size(0); ++r) rows[static_cast<size_t>(next[static_cast<size_t>(token[r])]++)] = r;
+  for (int64_t r = 0; r < index.size(0); ++r)
+    rows[static_cast<size_t>(next[static_cast<size_t>(token[r])]++)] = r;
   const Tensor out = at::empty({tokens, y.size(1)}, y.options());
   auto* const to = static_cast<char*>(out.mutable_data_ptr());
   const int64_t bytes = y.size(1) * y.element_size();
@@ -60,12 +62,15 @@ Tensor summed(const Tensor& y, const Tensor& index, int64_t tokens) {
 void check(const char* op, const Tensor& x, const Tensor& index, int64_t rows, int64_t range) {
   if (x.dim() != 2 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf)
     refuse_argument(op, "rows", "[rows, channels] in bf16, fp32 or fp64", shape_text(x));
-  const bool fits =
-      index.dim() == 1 && index.scalar_type() == at::kLong && index.device() == x.device() && (rows < 0 || index.size(0) == rows);
-  if (!fits) refuse_argument(op, "index", fmt::format("int64 [{}]", rows < 0 ? "rows" : std::to_string(rows)), shape_text(index));
+  const bool fits = index.dim() == 1 && index.scalar_type() == at::kLong && index.device() == x.device() &&
+                    (rows < 0 || index.size(0) == rows);
+  if (!fits)
+    refuse_argument(op, "index", fmt::format("int64 [{}]", rows < 0 ? "rows" : std::to_string(rows)),
+                    shape_text(index));
   if (!index.is_cpu() || index.numel() == 0) return;
   const int64_t least = index.min().item<int64_t>(), most = index.max().item<int64_t>();
-  if (least < 0 || most >= range) refuse_argument(op, "index", fmt::format("0 to {}", range - 1), fmt::format("{} to {}", least, most));
+  if (least < 0 || most >= range)
+    refuse_argument(op, "index", fmt::format("0 to {}", range - 1), fmt::format("{} to {}", least, most));
 }
 
 }  // namespace
@@ -89,7 +94,9 @@ Tensor sum_rows(const Tensor& y, const Tensor& index, int64_t tokens) {
   if (choice == ByDevice::kMeta) return meta_results({y}, {{{tokens, y.size(1)}, y.scalar_type()}})[0];
   if (choice != ByDevice::kCpu) {
     const ScalarType wide = wide_type(y);
-    return at::zeros({tokens, y.size(1)}, y.options().dtype(wide).requires_grad(false)).index_add(0, index, y.to(wide)).to(y.scalar_type());
+    return at::zeros({tokens, y.size(1)}, y.options().dtype(wide).requires_grad(false))
+        .index_add(0, index, y.to(wide))
+        .to(y.scalar_type());
   }
   return differentiable("sum_rows", {y}, [&]() -> Recorded {
     return {.results = {summed(y.contiguous(), index.contiguous(), tokens)},

@@ -38,7 +38,8 @@ class SinkhornRounds {
     }
     parallel_for(0, blocks_.rows, 64, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        for (int64_t e = 0; e < experts_; ++e) row(t)[e] *= d0_[static_cast<size_t>(t)] * d1_[static_cast<size_t>(e)];
+        for (int64_t e = 0; e < experts_; ++e)
+          row(t)[e] *= d0_[static_cast<size_t>(t)] * d1_[static_cast<size_t>(e)];
       }
     });
   }
@@ -53,7 +54,8 @@ class SinkhornRounds {
     for (int64_t t = blocks_.begin(b); t < blocks_.end(b); ++t) {
       double of_row = 0;
       for (int64_t e = 0; e < experts_; ++e) of_row += d1_[static_cast<size_t>(e)] * row(t)[e];
-      const double d0 = d0_[static_cast<size_t>(t)] = 1 / (static_cast<double>(blocks_.rows) * (of_row + kLeastSum));
+      const double d0 = d0_[static_cast<size_t>(t)] =
+          1 / (static_cast<double>(blocks_.rows) * (of_row + kLeastSum));
       for (int64_t e = 0; e < experts_; ++e) sum[e] += d0 * row(t)[e];
     }
   }
@@ -86,8 +88,10 @@ class SinkhornRounds {
 Tensor sinkhorn(const Tensor& logits) {
   if (logits.dim() != 2 || logits.size(1) < 1 || !at::isFloatingType(logits.scalar_type()))
     refuse_argument("sinkhorn", "logits", "[tokens, experts] of floating type", shape_text(logits));
-  if (logits.is_meta()) return at::empty(logits.sizes(), logits.options().dtype(at::kDouble).requires_grad(false));
-  const Tensor cost = logits.detach().to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  if (logits.is_meta())
+    return at::empty(logits.sizes(), logits.options().dtype(at::kDouble).requires_grad(false));
+  const Tensor cost =
+      logits.detach().to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true).contiguous();
   const int64_t tokens = cost.size(0), experts = cost.size(1);
   double* const of = cost.mutable_data_ptr<double>();
   parallel_for(0, tokens, 64, [&](int64_t begin, int64_t end) {

@@ -17,7 +17,8 @@
 
 namespace longhaul::kernels {
 
-// logits [tokens, experts] of any floating type and device → fp64, on the same device. Meta tensors give meta tensors.
+// logits [tokens, experts] of any floating type and device → fp64, on the same device. Meta tensors give meta
+// tensors.
 Tensor sinkhorn(const Tensor& logits_te);
 
 }  // namespace longhaul::kernels

@@ -45,7 +45,8 @@ Tensor SortedByExpert::rows(const Tensor& x) const {
 Tensor SortedByExpert::back(const Tensor& y, const Tensor& weight) const {
   if (every_) return combine_experts(y, weight, assignment_);
   const Tensor of_rows = take_rows(weight.reshape({-1, 1}), choice_r_);
-  return sum_rows(y.to(weight.scalar_type()).mul(of_rows), assignment_.source_r, weight.size(0)).to(y.scalar_type());
+  return sum_rows(y.to(weight.scalar_type()).mul(of_rows), assignment_.source_r, weight.size(0))
+      .to(y.scalar_type());
 }
 
 }  // namespace longhaul::kernels

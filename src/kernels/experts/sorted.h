@@ -23,9 +23,12 @@ class SortedByExpert {
   // choice_tk int64 [tokens, k]. every: `of` is all experts and no choice was dropped.
   SortedByExpert(const Tensor& choice_tk, ExpertRange of, bool every);
 
-  const std::vector<int64_t>& rows_per_expert() const { return assignment_.rows_per_expert; }  // of those in `of`
-  Tensor rows(const Tensor& x_td) const;                                                       // differentiable
-  Tensor back(const Tensor& y_rd, const Tensor& weight_tk) const;                              // differentiable in both
+  // of those in `of`
+  const std::vector<int64_t>& rows_per_expert() const { return assignment_.rows_per_expert; }
+  // differentiable
+  Tensor rows(const Tensor& x_td) const;
+  // differentiable in both
+  Tensor back(const Tensor& y_rd, const Tensor& weight_tk) const;
 
  private:
   bool every_;

@@ -15,7 +15,8 @@ template <FeatureMap kMap, class D>
 HWY_INLINE hn::Vec<D> mapped(D d, hn::Vec<D> x) {
   if constexpr (kMap == FeatureMap::kSilu) return hn::Mul(x, sigmoid(d, x));
   if constexpr (kMap == FeatureMap::kSigmoid) return sigmoid(d, x);
-  if constexpr (kMap == FeatureMap::kRelu) return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // a NaN stays one
+  // a NaN stays one
+  if constexpr (kMap == FeatureMap::kRelu) return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
   return x;
 }
 
@@ -62,7 +63,8 @@ HWY_INLINE void head_features(const FeatureLoops& p, const In* x, const Angles<R
   const int64_t half = p.head_dim / 2;
   switch (p.turn) {
     case Turn::kNone:
-      return walk(d, p.head_dim, [&](auto at) LONGHAUL_VECTOR { store(d, mapped<kMap>(d, load(d, x, at)), y, at); });
+      return walk(d, p.head_dim,
+                  [&](auto at) LONGHAUL_VECTOR { store(d, mapped<kMap>(d, load(d, x, at)), y, at); });
     case Turn::kCosine:
       return walk(d, p.head_dim, [&](auto at) LONGHAUL_VECTOR {
         const auto f = mapped<kMap>(d, load(d, x, at));
@@ -80,14 +82,17 @@ HWY_INLINE void head_features(const FeatureLoops& p, const In* x, const Angles<R
 }
 
 template <class In, FeatureMap kMap>
-HWY_INLINE void head_gradient(const FeatureLoops& p, const In* x, const Angles<RealOf<In>>& a, const In* dy, In* dx) {
+HWY_INLINE void head_gradient(const FeatureLoops& p, const In* x, const Angles<RealOf<In>>& a, const In* dy,
+                              In* dx) {
   const VectorTag<In> d;
   const int64_t half = p.head_dim / 2;
-  const auto add = [&](auto v, auto* to, auto at) LONGHAUL_VECTOR { store(d, hn::Add(load(d, to, at), v), to, at); };
+  const auto add = [&](auto v, auto* to, auto at)
+                       LONGHAUL_VECTOR { store(d, hn::Add(load(d, to, at), v), to, at); };
   switch (p.turn) {
     case Turn::kNone:
-      return walk(d, p.head_dim,
-                  [&](auto at) LONGHAUL_VECTOR { store(d, hn::Mul(load(d, dy, at), map_slope<kMap>(d, load(d, x, at))), dx, at); });
+      return walk(d, p.head_dim, [&](auto at) LONGHAUL_VECTOR {
+        store(d, hn::Mul(load(d, dy, at), map_slope<kMap>(d, load(d, x, at))), dx, at);
+      });
     case Turn::kCosine:
       return walk(d, p.head_dim, [&](auto at) LONGHAUL_VECTOR {
         const auto v = load(d, x, at), dc = load(d, dy, at), ds = load(d, dy + p.head_dim, at);
@@ -100,7 +105,8 @@ HWY_INLINE void head_gradient(const FeatureLoops& p, const In* x, const Angles<R
       });
     case Turn::kRotary:
       return walk(d, half, [&](auto at) LONGHAUL_VECTOR {
-        const auto u = load(d, x, at), v = load(d, x + half, at), df = load(d, dy, at), dg = load(d, dy + half, at);
+        const auto u = load(d, x, at), v = load(d, x + half, at), df = load(d, dy, at),
+                   dg = load(d, dy + half, at);
         const auto c = load(d, a.cos, at), s = load(d, a.sin, at);
         store(d, hn::Mul(hn::MulAdd(df, c, hn::Mul(dg, s)), map_slope<kMap>(d, u)), dx, at);
         store(d, hn::Mul(hn::NegMulAdd(df, s, hn::Mul(dg, c)), map_slope<kMap>(d, v)), dx + half, at);
@@ -118,8 +124,8 @@ HWY_INLINE Angles<Real> angles_of(const FeatureLoops& p, int64_t t, int64_t h) {
   if (p.turn == Turn::kNone) return {};
   const int64_t at = t * p.angles + (p.angles == p.of_head ? 0 : h * p.of_head);
   Real *const d_cos = static_cast<Real*>(p.d_cos_tr), *const d_sin = static_cast<Real*>(p.d_sin_tr);
-  return {static_cast<const Real*>(p.cos_tr) + at, static_cast<const Real*>(p.sin_tr) + at, d_cos != nullptr ? d_cos + at : nullptr,
-          d_sin != nullptr ? d_sin + at : nullptr};
+  return {static_cast<const Real*>(p.cos_tr) + at, static_cast<const Real*>(p.sin_tr) + at,
+          d_cos != nullptr ? d_cos + at : nullptr, d_sin != nullptr ? d_sin + at : nullptr};
 }
 
 template <class In>
@@ -128,7 +134,8 @@ void feature(const FeatureLoops& p, int64_t begin, int64_t end) {
   with_map(p.map, [&](auto map) LONGHAUL_VECTOR {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < p.heads; ++h) {
-        head_features<In, map()>(p, static_cast<const In*>(p.x) + t * p.ld_x + h * p.head_dim, angles_of<RealOf<In>>(p, t, h),
+        head_features<In, map()>(p, static_cast<const In*>(p.x) + t * p.ld_x + h * p.head_dim,
+                                 angles_of<RealOf<In>>(p, t, h),
                                  static_cast<In*>(p.y) + (t * p.heads + h) * out);
       }
     }
@@ -141,7 +148,8 @@ void feature_gradient(const FeatureLoops& p, int64_t begin, int64_t end) {
   with_map(p.map, [&](auto map) LONGHAUL_VECTOR {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < p.heads; ++h) {
-        head_gradient<In, map()>(p, static_cast<const In*>(p.x) + t * p.ld_x + h * p.head_dim, angles_of<RealOf<In>>(p, t, h),
+        head_gradient<In, map()>(p, static_cast<const In*>(p.x) + t * p.ld_x + h * p.head_dim,
+                                 angles_of<RealOf<In>>(p, t, h),
                                  static_cast<const In*>(p.dy) + (t * p.heads + h) * out,
                                  static_cast<In*>(p.dx) + (t * p.heads + h) * p.head_dim);
       }
@@ -156,7 +164,9 @@ void gate(const GatedLoops& p, int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const In *n = static_cast<const In*>(p.n) + t * p.ld_n, *u = static_cast<const In*>(p.u) + t * p.ld_u;
       In* y = static_cast<In*>(p.y) + t * p.channels;
-      walk(d, p.channels, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Mul(load(d, n, at), mapped<map()>(d, load(d, u, at))), y, at); });
+      walk(d, p.channels, [&](auto at) LONGHAUL_VECTOR {
+        store(d, hn::Mul(load(d, n, at), mapped<map()>(d, load(d, u, at))), y, at);
+      });
     }
   });
 }
@@ -198,10 +208,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void feature_rows(const FeatureLoops& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(feature_any)(p, begin, end); }
-void feature_gradient_rows(const FeatureLoops& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(feature_gradient_any)(p, begin, end); }
+void feature_rows(const FeatureLoops& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(feature_any)(p, begin, end);
+}
+void feature_gradient_rows(const FeatureLoops& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(feature_gradient_any)(p, begin, end);
+}
 void gated_rows(const GatedLoops& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(gate_any)(p, begin, end); }
-void gated_gradient_rows(const GatedLoops& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(gate_gradient_any)(p, begin, end); }
+void gated_gradient_rows(const GatedLoops& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(gate_gradient_any)(p, begin, end);
+}
 
 }  // namespace longhaul::kernels
 #endif

@@ -16,8 +16,9 @@ struct FeatureLoops {
   const void* x = nullptr;
   int64_t ld_x = 0;                                 // from row to row
   const void *cos_tr = nullptr, *sin_tr = nullptr;  // fp32 (fp64), `angles` a row
-  int64_t angles = 0, of_head = 0;                  // of a head as many; alike for all heads where that is all
-  void* y = nullptr;                                // contiguous, as its gradient and that of x
+  // of a head as many; alike for all heads where that is all
+  int64_t angles = 0, of_head = 0;
+  void* y = nullptr;  // contiguous, as its gradient and that of x
   const void* dy = nullptr;
   void* dx = nullptr;
   void *d_cos_tr = nullptr, *d_sin_tr = nullptr;  // null: not wanted

@@ -14,7 +14,9 @@ namespace {
 
 constexpr const char *kFeatures = "features", *kGated = "gated";
 
-int64_t feature_grain(int64_t columns) { return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, columns)); }
+int64_t feature_grain(int64_t columns) {
+  return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, columns));
+}
 
 void check_feature_rows(const char* op, const char* argument, const Tensor& x) {
   if (x.dim() != 2 || !at::isFloatingType(x.scalar_type()) || x.scalar_type() == at::kHalf)
@@ -22,16 +24,22 @@ void check_feature_rows(const char* op, const char* argument, const Tensor& x) {
 }
 
 void check_turn(const Tensor& x, int64_t heads, Turn turn, const TurnTable& table) {
-  if (heads < 1 || x.size(1) % heads != 0) refuse_argument(kFeatures, "x", fmt::format("[tokens, {} heads]", heads), shape_text(x));
+  if (heads < 1 || x.size(1) % heads != 0)
+    refuse_argument(kFeatures, "x", fmt::format("[tokens, {} heads]", heads), shape_text(x));
   if (turn == Turn::kNone) return;
   const int64_t of_head = x.size(1) / heads / (turn == Turn::kRotary ? 2 : 1);
   if (turn == Turn::kRotary && x.size(1) / heads % 2 != 0)
     refuse_argument(kFeatures, "x", "an even number of channels a head", shape_text(x));
   for (const Tensor* each : {&table.cos_tr, &table.sin_tr}) {
-    const bool rows = each->defined() && each->dim() == 2 && each->size(0) == x.size(0) && each->scalar_type() == wide_type(x);
-    if (rows && each->sizes() == table.cos_tr.sizes() && (each->size(1) == of_head || each->size(1) == heads * of_head)) continue;
-    refuse_argument(kFeatures, "table", fmt::format("[{}, {} or {}] {}", x.size(0), of_head, heads * of_head, name_of(wide_type(x))),
-                    shape_text(*each));
+    const bool rows = each->defined() && each->dim() == 2 && each->size(0) == x.size(0) &&
+                      each->scalar_type() == wide_type(x);
+    if (rows && each->sizes() == table.cos_tr.sizes() &&
+        (each->size(1) == of_head || each->size(1) == heads * of_head))
+      continue;
+    refuse_argument(
+        kFeatures, "table",
+        fmt::format("[{}, {} or {}] {}", x.size(0), of_head, heads * of_head, name_of(wide_type(x))),
+        shape_text(*each));
   }
 }
 
@@ -65,13 +73,15 @@ Tensor features_result(const Tensor& x, const Featuring& by, const TurnTable& ta
   const Tensor y = at::empty(feature_sizes(x, by), x.options().requires_grad(false));
   FeatureLoops loops = loops_of_features(x, by, table);
   loops.y = writable(y);
-  parallel_for(0, x.size(0), feature_grain(x.size(1)), [&](int64_t begin, int64_t end) { feature_rows(loops, begin, end); });
+  parallel_for(0, x.size(0), feature_grain(x.size(1)),
+               [&](int64_t begin, int64_t end) { feature_rows(loops, begin, end); });
   return y;
 }
 
 std::vector<Tensor> features_gradient(const BackwardCall& call, const Featuring& by) {
   const Tensor& x = call.saved[0];
-  const Tensor dy = call.gradients[0].contiguous(), dx = at::empty(x.sizes(), x.options().requires_grad(false));
+  const Tensor dy = call.gradients[0].contiguous(),
+               dx = at::empty(x.sizes(), x.options().requires_grad(false));
   FeatureLoops loops = loops_of_features(x, by, {call.saved[1], call.saved[2]});
   loops.dy = pointer_to(dy);
   loops.dx = writable(dx);
@@ -81,7 +91,8 @@ std::vector<Tensor> features_gradient(const BackwardCall& call, const Featuring&
     d_sin = at::zeros_like(d_cos);
     loops.d_cos_tr = writable(d_cos), loops.d_sin_tr = writable(d_sin);
   }
-  parallel_for(0, x.size(0), feature_grain(x.size(1)), [&](int64_t begin, int64_t end) { feature_gradient_rows(loops, begin, end); });
+  parallel_for(0, x.size(0), feature_grain(x.size(1)),
+               [&](int64_t begin, int64_t end) { feature_gradient_rows(loops, begin, end); });
   return {dx, d_cos, d_sin};
 }
 
@@ -99,17 +110,20 @@ Tensor gated_result(const Tensor& n, const Tensor& u, FeatureMap map) {
   const Tensor y = at::empty(n.sizes(), n.options().requires_grad(false));
   GatedLoops loops = loops_of_gated(n, u, map);
   loops.y = writable(y);
-  parallel_for(0, n.size(0), feature_grain(n.size(1)), [&](int64_t begin, int64_t end) { gated_rows(loops, begin, end); });
+  parallel_for(0, n.size(0), feature_grain(n.size(1)),
+               [&](int64_t begin, int64_t end) { gated_rows(loops, begin, end); });
   return y;
 }
 
 std::vector<Tensor> gated_gradient(const BackwardCall& call, FeatureMap map) {
   const Tensor &n = call.saved[0], &u = call.saved[1];
-  const Tensor dy = call.gradients[0].contiguous(), dn = at::empty(n.sizes(), n.options().requires_grad(false)), du = at::empty_like(dn);
+  const Tensor dy = call.gradients[0].contiguous(),
+               dn = at::empty(n.sizes(), n.options().requires_grad(false)), du = at::empty_like(dn);
   GatedLoops loops = loops_of_gated(n, u, map);
   loops.dy = pointer_to(dy);
   loops.dn = writable(dn), loops.du = writable(du);
-  parallel_for(0, n.size(0), feature_grain(n.size(1)), [&](int64_t begin, int64_t end) { gated_gradient_rows(loops, begin, end); });
+  parallel_for(0, n.size(0), feature_grain(n.size(1)),
+               [&](int64_t begin, int64_t end) { gated_gradient_rows(loops, begin, end); });
   return {dn, du};
 }
 
@@ -140,7 +154,8 @@ Tensor features(const Tensor& x, int64_t heads, FeatureMap map, Turn turn, const
       return meta_results({x, cos, sin}, {{feature_sizes(x, by), x.scalar_type()}})[0];
     case ByDevice::kCpu:
       return differentiable(kFeatures, {x, cos, sin}, [&]() -> Recorded {
-        const Tensor rows = with_rows(x), c = turns ? cos.contiguous() : cos, s = turns ? sin.contiguous() : sin;
+        const Tensor rows = with_rows(x), c = turns ? cos.contiguous() : cos,
+                     s = turns ? sin.contiguous() : sin;
         const Tensor y = features_result(rows, by, {c, s});
         return {.results = {y},
                 .saved = {rows, c, s},
@@ -156,7 +171,8 @@ Tensor features(const Tensor& x, int64_t heads, FeatureMap map, Turn turn, const
 
 Tensor gated(const Tensor& n, const Tensor& u, FeatureMap map) {
   check_feature_rows(kGated, "n", n);
-  if (u.sizes() != n.sizes() || u.scalar_type() != n.scalar_type()) refuse_argument(kGated, "u", "as n: " + shape_text(n), shape_text(u));
+  if (u.sizes() != n.sizes() || u.scalar_type() != n.scalar_type())
+    refuse_argument(kGated, "u", "as n: " + shape_text(n), shape_text(u));
   switch (choose_by_device(kGated, n, "no kernels of our own on a GPU")) {
     case ByDevice::kMeta:
       return meta_results({n, u}, {{n.sizes().vec(), n.scalar_type()}})[0];
@@ -166,7 +182,9 @@ Tensor gated(const Tensor& n, const Tensor& u, FeatureMap map) {
         return {.results = {y},
                 .saved = {rows, by},
                 .backward = [map](const BackwardCall& call) { return gated_gradient(call, map); },
-                .cheap = {{y, {rows, by}, [map](const std::vector<Tensor>& from) { return gated_result(from[0], from[1], map); }}}};
+                .cheap = {{y, {rows, by}, [map](const std::vector<Tensor>& from) {
+                             return gated_result(from[0], from[1], map);
+                           }}}};
       })[0];
     default:
       return gated_reference(n, u, map);
@@ -181,7 +199,8 @@ Tensor features_reference(const Tensor& x, int64_t heads, FeatureMap map, Turn t
     const auto angles = [&](const Tensor& each) { return each.view({x.size(0), -1, dim}); };
     return at::cat({f * angles(table.cos_tr), f * angles(table.sin_tr)}, 2).to(x.scalar_type());
   }
-  const Tensor a = f.narrow(2, 0, dim / 2), b = f.narrow(2, dim / 2, dim / 2), c = table.cos_tr.view({x.size(0), -1, dim / 2}),
+  const Tensor a = f.narrow(2, 0, dim / 2), b = f.narrow(2, dim / 2, dim / 2),
+               c = table.cos_tr.view({x.size(0), -1, dim / 2}),
                s = table.sin_tr.view({x.size(0), -1, dim / 2});
   return at::cat({a * c - b * s, b * c + a * s}, 2).to(x.scalar_type());
 }

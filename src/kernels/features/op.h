@@ -27,11 +27,13 @@ struct TurnTable {
 };
 
 // x_tc [T, H·D] → [T, H, D]; with a cosine turn [T, H, 2·D].
-Tensor features(const Tensor& x_tc, int64_t heads, FeatureMap map, Turn turn = Turn::kNone, const TurnTable& table = {});
+Tensor features(const Tensor& x_tc, int64_t heads, FeatureMap map, Turn turn = Turn::kNone,
+                const TurnTable& table = {});
 Tensor gated(const Tensor& n_tc, const Tensor& u_tc, FeatureMap map);  // both [T, C]
 
 // The same with ATen operators under autograd.
-Tensor features_reference(const Tensor& x_tc, int64_t heads, FeatureMap map, Turn turn = Turn::kNone, const TurnTable& table = {});
+Tensor features_reference(const Tensor& x_tc, int64_t heads, FeatureMap map, Turn turn = Turn::kNone,
+                          const TurnTable& table = {});
 Tensor gated_reference(const Tensor& n_tc, const Tensor& u_tc, FeatureMap map);
 
 }  // namespace longhaul::kernels

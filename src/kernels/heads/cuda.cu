@@ -7,8 +7,8 @@ namespace {
 
 // A thread per pair, then per channel that does not turn.
 LONGHAUL_KERNEL(256)
-rotary_kernel(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride, int64_t tokens, int heads,
-              int width, int pairs, bool inverse) {
+rotary_kernel(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride,
+              int64_t tokens, int heads, int width, int pairs, bool inverse) {
   const int64_t each = width - pairs, index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (index >= tokens * heads * each) return;
   const int64_t row = index / each, token = row / heads, head = row % heads;
@@ -27,10 +27,10 @@ rotary_kernel(const Bf16* x, int64_t x_stride, const float* cos, const float* si
 
 }  // namespace
 
-void rotary(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride, int64_t tokens, int heads,
-            int width, int pairs, bool inverse, Stream stream) {
-  launch("rotary", rotary_kernel, divide_up(tokens * heads * (width - pairs), 256), 256, 0, stream, x, x_stride, cos, sin, y, y_stride,
-         tokens, heads, width, pairs, inverse);
+void rotary(const Bf16* x, int64_t x_stride, const float* cos, const float* sin, Bf16* y, int64_t y_stride,
+            int64_t tokens, int heads, int width, int pairs, bool inverse, Stream stream) {
+  launch("rotary", rotary_kernel, divide_up(tokens * heads * (width - pairs), 256), 256, 0, stream, x,
+         x_stride, cos, sin, y, y_stride, tokens, heads, width, pairs, inverse);
 }
 
 }  // namespace longhaul::kernels::cuda

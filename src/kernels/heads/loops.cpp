@@ -18,7 +18,8 @@ template <class In, bool kBack>
 HWY_INLINE void rotate_row(const RotateHeads& p, int64_t t) {
   using Real = RealOf<In>;
   const VectorTag<In> d;
-  const auto *cos = static_cast<const Real*>(p.cos_tr) + t * p.pairs, *sin = static_cast<const Real*>(p.sin_tr) + t * p.pairs;
+  const auto *cos = static_cast<const Real*>(p.cos_tr) + t * p.pairs,
+             *sin = static_cast<const Real*>(p.sin_tr) + t * p.pairs;
   In* row = static_cast<In*>(p.x_thd) + t * p.row;
   for (int64_t h = 0; h < p.rotated; ++h) {
     In *first = row + h * p.head_dim, *second = first + p.pairs;
@@ -62,8 +63,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(rotate_any)(p, begin, end); }
-void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(gather_any)(p, begin, end); }
+void rotate_rows(const RotateHeads& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(rotate_any)(p, begin, end);
+}
+void gather_rows(const GatherHeads& p, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(gather_any)(p, begin, end);
+}
 
 }  // namespace longhaul::kernels
 #endif

@@ -19,12 +19,14 @@ struct RotaryTable {
 };
 RotaryTable rotary_table(std::span<const int64_t> positions, int64_t dim, double base, ScalarType type);
 // With frequencies other than base^(−2j/dim): one for each pair.
-RotaryTable rotary_table(std::span<const int64_t> positions, std::span<const double> frequencies, ScalarType type);
+RotaryTable rotary_table(std::span<const int64_t> positions, std::span<const double> frequencies,
+                         ScalarType type);
 
 // x_tc [tokens, (heads + 2 kv_heads) · head_dim] is consumed: its storage holds the heads afterwards, and
 // autograd raises an error if its old values are needed (aten leaves it unchanged). Without a table
 // (undefined tensors) nothing is rotated.
-Heads split_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim, const RotaryTable& table);
+Heads split_heads(const Tensor& x_tc, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                  const RotaryTable& table);
 
 // x_thd [tokens, heads, head_dim], rotated with ATen operators under autograd.
 Tensor rotate_reference(const Tensor& x_thd, const RotaryTable& table);

@@ -22,7 +22,8 @@ HWY_INLINE hn::Vec<Floats> numbers(const int8_t* from) {
   return hn::ConvertTo(Floats(), hn::PromoteTo(hn::RebindToSigned<Floats>(), hn::LoadU(bytes, from)));
 }
 
-// The lower half of a small whole number's bits is zero: bf16 is the upper one. Rows 2i and 2i + 1 are interleaved.
+// The lower half of a small whole number's bits is zero: bf16 is the upper one. Rows 2i and 2i + 1 are
+// interleaved.
 void widen_bf16(const int8_t* panel, int64_t rows, uint16_t* wide) {
   const hn::RebindToUnsigned<Floats> words;
   for (int64_t i = 0; i < rows; i += 2) {
@@ -37,7 +38,8 @@ void widen_bf16(const int8_t* panel, int64_t rows, uint16_t* wide) {
 }
 
 void widen_fp32(const int8_t* panel, int64_t rows, float* wide) {
-  for (int64_t i = 0; i < rows * kPanelColumns; i += kLanes) hn::StoreU(numbers(panel + i), Floats(), wide + i);
+  for (int64_t i = 0; i < rows * kPanelColumns; i += kLanes)
+    hn::StoreU(numbers(panel + i), Floats(), wide + i);
 }
 
 const Int8Loops& loops_of_int8() {

@@ -17,7 +17,9 @@ namespace longhaul::kernels {
 namespace {
 
 const void* from_column(const Tensor& vector, int64_t column) {
-  return vector.defined() ? static_cast<const std::byte*>(vector.const_data_ptr()) + column * vector.element_size() : nullptr;
+  return vector.defined()
+             ? static_cast<const std::byte*>(vector.const_data_ptr()) + column * vector.element_size()
+             : nullptr;
 }
 
 // Of the product that gives z: writes a = act(z).
@@ -84,10 +86,13 @@ struct Call {
   Tensor product_bias() const { return activation == Activation::kGelu ? Tensor() : up.bias; }
 };
 
-GradientSink bias_sink(const LinearWeights& weights) { return weights.bias.defined() ? weights.sinks.bias : GradientSink(); }
+GradientSink bias_sink(const LinearWeights& weights) {
+  return weights.bias.defined() ? weights.sinks.bias : GradientSink();
+}
 
 // sink += dyᵀ x, now or later, where the weight's gradient is wanted.
-void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& rows, const Tensor& dy, const Tensor& x) {
+void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& rows, const Tensor& dy,
+                   const Tensor& x) {
   const GradientSink &sink = weights.sinks.weight, bias = bias_sink(weights);
   if (!sink.wanted()) return;
   GradientSink::add_together(sink, bias, [to = sink.buffer(), bias_to = bias.buffer(), rows, dy, x] {
@@ -113,15 +118,19 @@ Made fused(const Tensor& x, const Call& call, bool want_gradient) {
 
 // Of x, if wanted; the weights' own are added to their sinks.
 Tensor fused_gradient(const BackwardCall& back, const Call& call) {
-  const Tensor &x = back.saved[0], &z = back.saved[1], &a = back.saved[2], &up = back.saved[3], &down = back.saved[4];
+  const Tensor &x = back.saved[0], &z = back.saved[1], &a = back.saved[2], &up = back.saved[3],
+               &down = back.saved[4];
   const std::vector<int64_t>& rows = call.rows_per_group;
-  const Tensor dy = back.gradients[0].stride(-1) == 1 ? back.gradients[0] : back.gradients[0].contiguous(), dz = at::empty_like(z);
+  const Tensor dy = back.gradients[0].stride(-1) == 1 ? back.gradients[0] : back.gradients[0].contiguous(),
+               dz = at::empty_like(z);
   count_product(dy, down);
   if (back.wanted[0]) count_product(dy, up);
   add_gradients(call.down, rows, dy, a);
-  packed_input_gradient(dy, rows, down, *call.down.kept.copies, call.down.kept.version, slope_of(call.activation, call.gelu_bias(), z, dz));
+  packed_input_gradient(dy, rows, down, *call.down.kept.copies, call.down.kept.version,
+                        slope_of(call.activation, call.gelu_bias(), z, dz));
   add_gradients(call.up, rows, dz, x);
-  return back.wanted[0] ? packed_input_gradient(dz, rows, up, *call.up.kept.copies, call.up.kept.version) : Tensor();
+  return back.wanted[0] ? packed_input_gradient(dz, rows, up, *call.up.kept.copies, call.up.kept.version)
+                        : Tensor();
 }
 
 Refusal refuse_gradients(const LinearWeights& weights, const Tensor& x) {
@@ -149,62 +158,76 @@ Tensor composed(const Tensor& x, const Call& call) {
     const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, Tensor(), {});
     return grouped_linear(a, call.rows_per_group, down.weight, down.sinks.weight, down.kept);
   }
-  const LinearSinks of_product{up.sinks.weight, call.product_bias().defined() ? up.sinks.bias : GradientSink()};
+  const LinearSinks of_product{up.sinks.weight,
+                               call.product_bias().defined() ? up.sinks.bias : GradientSink()};
   const Tensor z = linear(x, up.weight, call.product_bias(), of_product, up.kept);
   const Tensor a = call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, up.bias, up.sinks.bias);
   return linear(a, down.weight, down.bias, down.sinks, down.kept);
 }
 
 constexpr std::string_view kForms[] = {"fused", "composed"};
-constexpr Dispatcher kFeedForward("feed_forward", kForms), kGroupedFeedForward("grouped_feed_forward", kForms);
+constexpr Dispatcher kFeedForward("feed_forward", kForms),
+    kGroupedFeedForward("grouped_feed_forward", kForms);
 
 Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& call) {
   const auto trains = [](const LinearWeights& weights) {
     return weights.weight.requires_grad() || (weights.bias.defined() && weights.bias.requires_grad());
   };
-  const bool want_gradient = at::GradMode::is_enabled() && (x.requires_grad() || trains(call.up) || trains(call.down));
-  const size_t choice = dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, call, want_gradient) : Refusal(); });
+  const bool want_gradient =
+      at::GradMode::is_enabled() && (x.requires_grad() || trains(call.up) || trains(call.down));
+  const size_t choice =
+      dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, call, want_gradient) : Refusal(); });
   if (choice == 1) return composed(x, call);
   return differentiable("feed_forward", {x, call.up.weight, call.down.weight}, [&]() -> Recorded {
     const Made made = fused(x, call, want_gradient);
     if (!want_gradient) return {.results = {made.y}};
-    return {
-        .results = {made.y},
-        .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
-        .backward =
-            [call](const BackwardCall& back) {
-              return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
-            },
-        .sinks = {call.up.sinks.weight, bias_sink(call.up), call.down.sinks.weight, bias_sink(call.down)},
-        .cheap = {{made.a, {made.z, call.gelu_bias()}, [swiglu = call.activation == Activation::kSwiglu](const std::vector<Tensor>& from) {
-                     return swiglu ? kernels::swiglu(from[0]) : bias_gelu(from[0], from[1], {});
-                   }}}};
+    return {.results = {made.y},
+            .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
+            .backward =
+                [call](const BackwardCall& back) {
+                  return std::vector<Tensor>{fused_gradient(back, call), Tensor(), Tensor()};
+                },
+            .sinks = {call.up.sinks.weight, bias_sink(call.up), call.down.sinks.weight, bias_sink(call.down)},
+            .cheap = {{made.a,
+                       {made.z, call.gelu_bias()},
+                       [swiglu = call.activation == Activation::kSwiglu](const std::vector<Tensor>& from) {
+                         return swiglu ? kernels::swiglu(from[0]) : bias_gelu(from[0], from[1], {});
+                       }}}};
   })[0];
 }
 
-void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
+void check(const char* op, int64_t dimensions, const Tensor& x, Activation activation,
+           const LinearWeights& up, const LinearWeights& down) {
   const int64_t parts = activation == Activation::kSwiglu ? 2 : 1;
   const auto refuse_weight = [&](const char* name, const std::string& expected, const Tensor& weight) {
     refuse_argument(op, name, expected, shape_text(weight));
   };
-  if (up.weight.dim() != dimensions || x.dim() != 2 || up.weight.size(-1) != x.size(1) || up.weight.scalar_type() != x.scalar_type()) {
-    refuse_weight("up", fmt::format("{}, in] for x {}", dimensions == 3 ? "[experts, out" : "[out", shape_text(x)), up.weight);
+  if (up.weight.dim() != dimensions || x.dim() != 2 || up.weight.size(-1) != x.size(1) ||
+      up.weight.scalar_type() != x.scalar_type()) {
+    refuse_weight("up",
+                  fmt::format("{}, in] for x {}", dimensions == 3 ? "[experts, out" : "[out", shape_text(x)),
+                  up.weight);
   }
   if (down.weight.dim() != dimensions || down.weight.size(-1) * parts != up.weight.size(-2) ||
-      down.weight.scalar_type() != x.scalar_type() || (dimensions == 3 && down.weight.size(0) != up.weight.size(0))) {
-    refuse_weight("down", fmt::format("[…, out, {} of up's columns] for up {}", parts == 2 ? "half" : "all", shape_text(up.weight)),
+      down.weight.scalar_type() != x.scalar_type() ||
+      (dimensions == 3 && down.weight.size(0) != up.weight.size(0))) {
+    refuse_weight("down",
+                  fmt::format("[…, out, {} of up's columns] for up {}", parts == 2 ? "half" : "all",
+                              shape_text(up.weight)),
                   down.weight);
   }
   for (const LinearWeights* weights : {&up, &down}) {
     if (!weights->bias.defined()) continue;
     if (dimensions == 3 || weights->bias.sizes() != at::IntArrayRef({weights->weight.size(0)}) ||
         weights->bias.scalar_type() != x.scalar_type()) {
-      refuse_weight("bias", dimensions == 3 ? "none" : "[out] for a weight " + shape_text(weights->weight), weights->bias);
+      refuse_weight("bias", dimensions == 3 ? "none" : "[out] for a weight " + shape_text(weights->weight),
+                    weights->bias);
     }
   }
 }
 
-Call call_of(Activation activation, std::vector<int64_t> rows, const LinearWeights& up, const LinearWeights& down) {
+Call call_of(Activation activation, std::vector<int64_t> rows, const LinearWeights& up,
+             const LinearWeights& down) {
   Call call{activation, std::move(rows), up, down};
   for (LinearWeights* weights : {&call.up, &call.down}) {
     if (weights->bias.defined()) weights->bias = weights->bias.contiguous();
@@ -214,18 +237,20 @@ Call call_of(Activation activation, std::vector<int64_t> rows, const LinearWeigh
 
 }  // namespace
 
-Tensor feed_forward(const Tensor& x, Activation activation, const LinearWeights& up, const LinearWeights& down) {
+Tensor feed_forward(const Tensor& x, Activation activation, const LinearWeights& up,
+                    const LinearWeights& down) {
   check("feed_forward", 2, x, activation, up, down);
   return dispatched(kFeedForward, x, call_of(activation, {x.size(0)}, up, down));
 }
 
-Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert, Activation activation, const LinearWeights& up,
-                            const LinearWeights& down) {
+Tensor grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert,
+                            Activation activation, const LinearWeights& up, const LinearWeights& down) {
   check("grouped_feed_forward", 3, x, activation, up, down);
   int64_t rows = 0;
   for (const int64_t count : rows_per_expert) rows += count;
   if (up.weight.size(0) != static_cast<int64_t>(rows_per_expert.size()) || x.size(0) != rows) {
-    refuse_argument("grouped_feed_forward", "rows_per_expert", fmt::format("{} numbers whose sum is {}", up.weight.size(0), x.size(0)),
+    refuse_argument("grouped_feed_forward", "rows_per_expert",
+                    fmt::format("{} numbers whose sum is {}", up.weight.size(0), x.size(0)),
                     fmt::format("{} numbers, sum {}", rows_per_expert.size(), rows));
   }
   return dispatched(kGroupedFeedForward, x, call_of(activation, rows_per_expert, up, down));

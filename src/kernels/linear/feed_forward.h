@@ -26,10 +26,12 @@ struct LinearWeights {
   KeptPacked kept;
 };
 
-// x [tokens, in] → [tokens, out]. Differentiable in x; the gradients of weights and biases are added to the sinks.
-Tensor feed_forward(const Tensor& x_td, Activation activation, const LinearWeights& up, const LinearWeights& down);
+// x [tokens, in] → [tokens, out]. Differentiable in x; the gradients of weights and biases are added to the
+// sinks.
+Tensor feed_forward(const Tensor& x_td, Activation activation, const LinearWeights& up,
+                    const LinearWeights& down);
 // x [rows, in] sorted by expert, weights [experts, out, in], no biases.
-Tensor grouped_feed_forward(const Tensor& x_rd, const std::vector<int64_t>& rows_per_expert, Activation activation, const LinearWeights& up,
-                            const LinearWeights& down);
+Tensor grouped_feed_forward(const Tensor& x_rd, const std::vector<int64_t>& rows_per_expert,
+                            Activation activation, const LinearWeights& up, const LinearWeights& down);
 
 }  // namespace longhaul::kernels

@@ -15,14 +15,17 @@ namespace longhaul::kernels {
 namespace {
 
 constexpr std::string_view kInt8Products[] = {"packed", "libtorch"}, kInt8Forms[] = {"fused", "composed"};
-constexpr Dispatcher kInt8Linear("int8_grouped_linear", kInt8Products), kInt8FeedForward("int8_grouped_feed_forward", kInt8Forms);
+constexpr Dispatcher kInt8Linear("int8_grouped_linear", kInt8Products),
+    kInt8FeedForward("int8_grouped_feed_forward", kInt8Forms);
 
-void check(const char* op, const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Int8Weight& weight) {
+void check(const char* op, const Tensor& x, const std::vector<int64_t>& rows_per_expert,
+           const Int8Weight& weight) {
   const int64_t rows = std::accumulate(rows_per_expert.begin(), rows_per_expert.end(), int64_t{0});
-  if (static_cast<int64_t>(rows_per_expert.size()) != weight.experts() || x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.in() ||
-      !x.is_floating_point()) {
-    refuse_argument(op, "x", fmt::format("[rows, {}] sorted by {} experts", weight.in(), weight.experts()),
-                    fmt::format("{} and {} numbers of rows, sum {}", shape_text(x), rows_per_expert.size(), rows));
+  if (static_cast<int64_t>(rows_per_expert.size()) != weight.experts() || x.dim() != 2 || x.size(0) != rows ||
+      x.size(1) != weight.in() || !x.is_floating_point()) {
+    refuse_argument(
+        op, "x", fmt::format("[rows, {}] sorted by {} experts", weight.in(), weight.experts()),
+        fmt::format("{} and {} numbers of rows, sum {}", shape_text(x), rows_per_expert.size(), rows));
   }
   if (!at::GradMode::is_enabled() || !x.requires_grad()) return;
   throw Error({.code = ExitCode::kUsage,
@@ -40,7 +43,8 @@ Refusal refuse_fused(const Tensor& x, const Int8Weight& up, const Int8Weight& do
   return down.in() % kPanelColumns != 0 ? "gate and up share a panel of columns" : "";
 }
 
-Tensor libtorch_output(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Int8Weight& weight) {
+Tensor libtorch_output(const Tensor& x, const std::vector<int64_t>& rows_per_expert,
+                       const Int8Weight& weight) {
   const ScalarType type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;  // of the sums
   const Tensor y = at::empty({x.size(0), weight.out()}, x.options());
   int64_t begin = 0;
@@ -56,21 +60,27 @@ Tensor libtorch_output(const Tensor& x, const std::vector<int64_t>& rows_per_exp
 
 }  // namespace
 
-Tensor int8_grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Int8Weight& weight) {
+Tensor int8_grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert,
+                           const Int8Weight& weight) {
   check("int8_grouped_linear", x, rows_per_expert, weight);
-  const size_t choice = kInt8Linear.choose([&](size_t i) { return i == 0 ? refuse_packed(x, weight) : Refusal(); });
-  return choice == 0 ? packed_output(x, rows_per_expert, weight) : libtorch_output(x, rows_per_expert, weight);
+  const size_t choice =
+      kInt8Linear.choose([&](size_t i) { return i == 0 ? refuse_packed(x, weight) : Refusal(); });
+  return choice == 0 ? packed_output(x, rows_per_expert, weight)
+                     : libtorch_output(x, rows_per_expert, weight);
 }
 
-Tensor int8_grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Int8Weight& up,
-                                 const Int8Weight& down) {
+Tensor int8_grouped_feed_forward(const Tensor& x, const std::vector<int64_t>& rows_per_expert,
+                                 const Int8Weight& up, const Int8Weight& down) {
   check("int8_grouped_feed_forward", x, rows_per_expert, up);
   if (down.experts() != up.experts() || 2 * down.in() != up.out()) {
-    refuse_argument("int8_grouped_feed_forward", "down", fmt::format("[{}, out, half of {}]", up.experts(), up.out()),
+    refuse_argument("int8_grouped_feed_forward", "down",
+                    fmt::format("[{}, out, half of {}]", up.experts(), up.out()),
                     fmt::format("[{}, {}, {}]", down.experts(), down.out(), down.in()));
   }
-  const size_t choice = kInt8FeedForward.choose([&](size_t i) { return i == 0 ? refuse_fused(x, up, down) : Refusal(); });
-  if (choice == 1) return int8_grouped_linear(swiglu(int8_grouped_linear(x, rows_per_expert, up)), rows_per_expert, down);
+  const size_t choice =
+      kInt8FeedForward.choose([&](size_t i) { return i == 0 ? refuse_fused(x, up, down) : Refusal(); });
+  if (choice == 1)
+    return int8_grouped_linear(swiglu(int8_grouped_linear(x, rows_per_expert, up)), rows_per_expert, down);
   const Tensor a = at::empty({x.size(0), down.in()}, x.options().requires_grad(false));
   packed_output(x, rows_per_expert, up, swiglu_into(a, /*keeps=*/false));
   return packed_output(a, rows_per_expert, down);

@@ -19,9 +19,10 @@
 namespace longhaul::kernels {
 
 // x [rows, in] sorted by expert → [rows, out].
-Tensor int8_grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Int8Weight& weight);
+Tensor int8_grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert,
+                           const Int8Weight& weight);
 // up [experts, 2F, in]: gate and up side by side; down [experts, out, F].
-Tensor int8_grouped_feed_forward(const Tensor& x_rd, const std::vector<int64_t>& rows_per_expert, const Int8Weight& up,
-                                 const Int8Weight& down);
+Tensor int8_grouped_feed_forward(const Tensor& x_rd, const std::vector<int64_t>& rows_per_expert,
+                                 const Int8Weight& up, const Int8Weight& down);
 
 }  // namespace longhaul::kernels

@@ -22,8 +22,9 @@ constexpr std::string_view kImplementations[] = {"cuda", "packed", "libtorch"};
 struct Products {
   Dispatcher output, input_gradient, weight_gradient;
 };
-constexpr Products kSingle{
-    {"linear", kImplementations}, {"linear_input_gradient", kImplementations}, {"linear_weight_gradient", kImplementations}},
+constexpr Products kSingle{{"linear", kImplementations},
+                           {"linear_input_gradient", kImplementations},
+                           {"linear_weight_gradient", kImplementations}},
     kGrouped{{"grouped_linear", kImplementations},
              {"grouped_linear_input_gradient", kImplementations},
              {"grouped_linear_weight_gradient", kImplementations}};
@@ -80,7 +81,8 @@ void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const 
   const Product product = choose(products_of(sink).weight_gradient, refuse_gpu_weight_gradient(sink, dy, x),
                                  refuse_packed_weight_gradient(sink, bias_sink, dy, x));
   if (product == Product::kCuda)
-    return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(), rows_per_expert);
+    return cuda_calls<MatmulCuda>().add_grouped_weight_gradients(sink, dy.contiguous(), x.contiguous(),
+                                                                 rows_per_expert);
   if (product == Product::kPacked) return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
   if (sink.dim() == 2) {
     torch_weight_gradient(sink, dy, x);
@@ -92,12 +94,15 @@ void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const 
   });
 }
 
-Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
-                 const KeptPacked& kept) {
+Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
   count_product(x, weight);
-  const Product product = choose(products_of(weight).output, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
-  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
-  if (product == Product::kPacked) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
+  const Product product =
+      choose(products_of(weight).output, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
+  if (product == Product::kCuda)
+    return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
+  if (product == Product::kPacked)
+    return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
   if (weight.dim() == 2) return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
   Tensor y = at::empty({x.size(0), weight.size(1)}, x.options());
   for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
@@ -107,12 +112,16 @@ Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   return y;
 }
 
-Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
+Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert,
+                         const KeptPacked& kept) {
   if (kept.copies != nullptr) kept.copies->expect_newest(kept.version);
   count_product(dy, weight);
-  const Product product = choose(products_of(weight).input_gradient, refuse_gpu(dy, weight), refuse_packed(dy, weight, kept.copies));
-  if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(dy.contiguous(), rows_per_expert, weight, true);
-  if (product == Product::kPacked) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
+  const Product product = choose(products_of(weight).input_gradient, refuse_gpu(dy, weight),
+                                 refuse_packed(dy, weight, kept.copies));
+  if (product == Product::kCuda)
+    return cuda_calls<MatmulCuda>().grouped(dy.contiguous(), rows_per_expert, weight, true);
+  if (product == Product::kPacked)
+    return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);
   if (weight.dim() == 2) return at::mm(dy, weight);
   Tensor dx = at::empty({dy.size(0), weight.size(2)}, dy.options());
   for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {
@@ -123,15 +132,18 @@ Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vect
 }
 
 // One weight [out, in] or one for each expert [experts, out, in]; a bias only beside the former.
-Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
-                const LinearSinks& sinks, const KeptPacked& kept) {
+Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const std::vector<int64_t>& rows_per_expert, const LinearSinks& sinks,
+                const KeptPacked& kept) {
   const auto backward = [=](const BackwardCall& call) {
     const Tensor &saved_x = call.saved[0], &saved_weight = call.saved[1];
     const Tensor dy = call.gradients[0].stride(-1) == 1 ? call.gradients[0] : call.gradients[0].contiguous();
     if (sinks.wanted()) {
-      GradientSink::add_together(sinks.weight, sinks.bias, [=, weight_sink = sinks.weight.buffer(), bias_sink = sinks.bias.buffer()] {
-        add_weight_gradients_of(weight_sink, bias_sink, dy, saved_x, rows_per_expert);
-      });
+      GradientSink::add_together(sinks.weight, sinks.bias,
+                                 [=, weight_sink = sinks.weight.buffer(), bias_sink = sinks.bias.buffer()] {
+                                   add_weight_gradients_of(weight_sink, bias_sink, dy, saved_x,
+                                                           rows_per_expert);
+                                 });
     }
     const Tensor dx = call.wanted[0] ? input_gradient_of(dy, saved_weight, rows_per_expert, kept) : Tensor();
     return std::vector<Tensor>{dx, Tensor(), Tensor()};
@@ -151,7 +163,8 @@ void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) 
 }
 
 static void check_product(const char* op, const Tensor& x, const Tensor& weight) {
-  if (x.dim() != 2 || weight.dim() != 2 || x.size(1) != weight.size(1) || x.scalar_type() != weight.scalar_type()) {
+  if (x.dim() != 2 || weight.dim() != 2 || x.size(1) != weight.size(1) ||
+      x.scalar_type() != weight.scalar_type()) {
     refuse_argument(op, "x", "[tokens, in] for a weight " + shape_text(weight), shape_text(x));
   }
 }
@@ -162,7 +175,8 @@ Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
   const Product product = choose(kWide, "it is left to LibTorch", refuse_packed(x, weight, kept.copies));
   if (product == Product::kPacked) return packed_wide_output(x, weight, *kept.copies, kept.version);
   if (x.scalar_type() != at::kBFloat16) return at::mm(x, weight.t());
-  // LibTorch rounds its results to bf16. Some rows of the weight at a time are widened: never a copy of all of it.
+  // LibTorch rounds its results to bf16. Some rows of the weight at a time are widened: never a copy of all
+  // of it.
   constexpr int64_t kRows = 1024;
   const Tensor wide = x.to(at::kFloat);
   const Tensor y = at::empty({x.size(0), weight.size(0)}, wide.options());
@@ -174,12 +188,14 @@ Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
 }
 
 static void check_bias(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (bias.defined() && (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
+  if (bias.defined() &&
+      (bias.sizes() != at::IntArrayRef({weight.size(0)}) || bias.scalar_type() != x.scalar_type())) {
     refuse_argument("linear", "bias", "[out] for a weight " + shape_text(weight), shape_text(bias));
   }
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks, KeptPacked kept) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks,
+              KeptPacked kept) {
   check_product("linear", x, weight);
   check_bias(x, weight, bias);
   return recorded(x, weight, bias, {x.size(0)}, sinks, kept);
@@ -193,35 +209,45 @@ Tensor linear_output(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 Tensor linear_input_gradient(const Tensor& dy, const Tensor& weight, KeptPacked kept) {
-  if (dy.dim() != 2 || weight.dim() != 2 || dy.size(1) != weight.size(0) || dy.scalar_type() != weight.scalar_type())
-    refuse_argument("linear_input_gradient", "dy", "[tokens, out] for a weight " + shape_text(weight), shape_text(dy));
+  if (dy.dim() != 2 || weight.dim() != 2 || dy.size(1) != weight.size(0) ||
+      dy.scalar_type() != weight.scalar_type())
+    refuse_argument("linear_input_gradient", "dy", "[tokens, out] for a weight " + shape_text(weight),
+                    shape_text(dy));
   const at::NoGradGuard no_gradient;
   return input_gradient_of(dy, weight, {dy.size(0)}, kept);
 }
 
 // → rows of all experts.
-static int64_t checked_rows(const char* op, const std::vector<int64_t>& rows_per_expert, const Tensor& weight) {
+static int64_t checked_rows(const char* op, const std::vector<int64_t>& rows_per_expert,
+                            const Tensor& weight) {
   if (weight.dim() != 3 || weight.size(0) != static_cast<int64_t>(rows_per_expert.size())) {
-    refuse_argument(op, "weight", "[" + std::to_string(rows_per_expert.size()) + " experts, out, in]", shape_text(weight));
+    refuse_argument(op, "weight", "[" + std::to_string(rows_per_expert.size()) + " experts, out, in]",
+                    shape_text(weight));
   }
   return std::accumulate(rows_per_expert.begin(), rows_per_expert.end(), int64_t{0});
 }
 
-Tensor grouped_linear_input_gradient(const Tensor& dy, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, KeptPacked kept) {
+Tensor grouped_linear_input_gradient(const Tensor& dy, const std::vector<int64_t>& rows_per_expert,
+                                     const Tensor& weight, KeptPacked kept) {
   const int64_t rows = checked_rows("grouped_linear_input_gradient", rows_per_expert, weight);
-  if (dy.dim() != 2 || dy.size(0) != rows || dy.size(1) != weight.size(1) || dy.scalar_type() != weight.scalar_type()) {
-    refuse_argument("grouped_linear_input_gradient", "dy", "[" + std::to_string(rows) + " rows, out] for weights " + shape_text(weight),
+  if (dy.dim() != 2 || dy.size(0) != rows || dy.size(1) != weight.size(1) ||
+      dy.scalar_type() != weight.scalar_type()) {
+    refuse_argument("grouped_linear_input_gradient", "dy",
+                    "[" + std::to_string(rows) + " rows, out] for weights " + shape_text(weight),
                     shape_text(dy));
   }
   const at::NoGradGuard no_gradient;
   return input_gradient_of(dy, weight, rows_per_expert, kept);
 }
 
-Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, const GradientSink& sink,
-                      KeptPacked kept) {
+Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight,
+                      const GradientSink& sink, KeptPacked kept) {
   const int64_t rows = checked_rows("grouped_linear", rows_per_expert, weight);
-  if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) || x.scalar_type() != weight.scalar_type()) {
-    refuse_argument("grouped_linear", "x", "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight), shape_text(x));
+  if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) ||
+      x.scalar_type() != weight.scalar_type()) {
+    refuse_argument("grouped_linear", "x",
+                    "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight),
+                    shape_text(x));
   }
   return recorded(x, weight, Tensor(), rows_per_expert, {.weight = sink}, kept);
 }

@@ -26,13 +26,15 @@ struct LinearSinks {
   bool wanted() const { return weight.wanted() || bias.wanted(); }
 };
 
-// x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the gradients of weight and
-// bias are added to the sinks.
-Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const LinearSinks& sinks, KeptPacked kept = {});
+// x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the
+// gradients of weight and bias are added to the sinks.
+Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const LinearSinks& sinks,
+              KeptPacked kept = {});
 
-// x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out]. Experts without rows are skipped.
-Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink,
-                      KeptPacked kept = {});
+// x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out].
+// Experts without rows are skipped.
+Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert,
+                      const Tensor& weight_eoi, const GradientSink& sink, KeptPacked kept = {});
 
 // Logits: x Wᵀ [tokens, out] in fp32 (fp64 for fp64) with a weight [out, in]; the sums are not rounded to
 // the dtype of x. No gradient.

@@ -12,7 +12,8 @@
 namespace longhaul::kernels {
 
 struct ProductCheck {
-  double worst = 0;             // largest difference as a share of what rounding may leave; not finite where y is not
+  // largest difference as a share of what rounding may leave; not finite where y is not
+  double worst = 0;
   int64_t row = 0, column = 0;  // where: of y, the first of the columns
   bool good() const { return worst <= 1; }
 };

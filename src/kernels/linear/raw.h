@@ -13,7 +13,7 @@ Tensor linear_output(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& 
 Tensor linear_input_gradient(const Tensor& dy_to, const Tensor& weight_oi, KeptPacked kept = {});
 // The second product for rows sorted by expert, as in grouped_linear: dy_ro [rows, out], weight_eoi
 // [experts, out, in] → [rows, in].
-Tensor grouped_linear_input_gradient(const Tensor& dy_ro, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi,
-                                     KeptPacked kept = {});
+Tensor grouped_linear_input_gradient(const Tensor& dy_ro, const std::vector<int64_t>& rows_per_expert,
+                                     const Tensor& weight_eoi, KeptPacked kept = {});
 
 }  // namespace longhaul::kernels

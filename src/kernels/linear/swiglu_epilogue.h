@@ -11,7 +11,9 @@ namespace longhaul::kernels {
 class Places {
  public:
   explicit Places(const Tensor& matrix)
-      : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())), ld_(matrix.size(1)), bytes_(matrix.element_size()) {}
+      : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())),
+        ld_(matrix.size(1)),
+        bytes_(matrix.element_size()) {}
   void* at(int64_t row, int64_t column) const { return data_ + (row * ld_ + column) * bytes_; }
   int64_t ld() const { return ld_; }
 
@@ -20,7 +22,8 @@ class Places {
   int64_t ld_, bytes_;
 };
 
-// a [rows, F] of a product whose result is [rows, 2F], of one type; keeps: the result has a place in memory too.
+// a [rows, F] of a product whose result is [rows, 2F], of one type; keeps: the result has a place in memory
+// too.
 inline Epilogue swiglu_into(const Tensor& a, bool keeps) {
   return {.run =
               [storage = storage_of(a), to = Places(a)](const OutputBlock& block) {

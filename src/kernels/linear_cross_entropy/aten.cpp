@@ -10,8 +10,8 @@ struct ChunkLoss {
   Tensor d_logits_tv;  // where asked for
 };
 
-ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels, const CrossEntropyProblem& problem,
-                     bool want_gradient) {
+ChunkLoss chunk_loss(const Tensor& hidden, const Tensor& wide_weight, const Tensor& labels,
+                     const CrossEntropyProblem& problem, bool want_gradient) {
   const LinearCrossEntropyOptions& options = problem.options;
   Tensor logits = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
   const Tensor index = (problem.all_labelled ? labels : labels.clamp_min(0)).unsqueeze(1);
@@ -38,7 +38,8 @@ Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropy
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
     const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
     const Tensor hidden = problem.hidden_td.narrow(0, begin, rows);
-    const ChunkLoss loss = chunk_loss(hidden, wide_weight, problem.labels_t.narrow(0, begin, rows), problem, gradients.wanted());
+    const ChunkLoss loss =
+        chunk_loss(hidden, wide_weight, problem.labels_t.narrow(0, begin, rows), problem, gradients.wanted());
     each_t.narrow(0, begin, rows).copy_(loss.each_t);
     if (!gradients.wanted()) continue;
     const Tensor d_logits = loss.d_logits_tv.to(hidden.scalar_type());
@@ -55,18 +56,21 @@ void token_logits_aten(const CrossEntropyProblem& problem, const TokenLogits& ou
   const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
     const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
-    Tensor logits = at::mm(problem.hidden_td.narrow(0, begin, rows).to(wide_weight.scalar_type()), wide_weight.t());
+    Tensor logits =
+        at::mm(problem.hidden_td.narrow(0, begin, rows).to(wide_weight.scalar_type()), wide_weight.t());
     if (problem.logit_scale != 1) logits.mul_(problem.logit_scale);
     const Tensor labels = problem.labels_t.narrow(0, begin, rows), lse = logits.logsumexp(1);
     out.logsumexp_t.narrow(0, begin, rows).copy_(lse);
-    out.label_t.narrow(0, begin, rows).copy_(logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill_(labels.lt(0), 0));
+    out.label_t.narrow(0, begin, rows)
+        .copy_(logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill_(labels.lt(0), 0));
     if (!out.entropy_t.defined()) continue;
     logits.sub_(lse.unsqueeze(1));
     out.entropy_t.narrow(0, begin, rows).copy_(logits.exp().mul_(logits).sum(1).neg_());
   }
 }
 
-void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                const CrossEntropyGradients& into) {
   const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
     const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);

@@ -1,16 +1,19 @@
-// Head, loss and gradients in one pass over blocks of tokens × vocabulary that stay in cache, after FlashAttention's online softmax
-// (arXiv 2307.08691 §3.1): with m the largest logit of a token so far and O = Σ_v e^{z_v − m} W_v, both are rescaled when m grows, and
+// Head, loss and gradients in one pass over blocks of tokens × vocabulary that stay in cache, after
+// FlashAttention's online softmax (arXiv 2307.08691 §3.1): with m the largest logit of a token so far and O =
+// Σ_v e^{z_v − m} W_v, both are rescaled when m grows, and
 //
 //   dh = u (1 + 2 ζ L) O / Σ_v e^{z_v − m} − u W_label.
 //
-// For the weight's gradient the terms e^{z_v − m} of `chunk` tokens are kept, each relative to the m of its block; they become dz by one
-// factor a row once L is known. The label's own term is left out of O and of what is kept, and enters with its exact fp32
-// coefficient: its dz = p − 1 would lose its digits in a rounded p.
+// For the weight's gradient the terms e^{z_v − m} of `chunk` tokens are kept, each relative to the m of its
+// block; they become dz by one factor a row once L is known. The label's own term is left out of O and of
+// what is kept, and enters with its exact fp32 coefficient: its dz = p − 1 would lose its digits in a rounded
+// p.
 //
-// A block of the vocabulary is a chunk of k of the weight's packed copy for dz W (matmul/panels.h), so copies that the caller keeps serve
-// both products.
+// A block of the vocabulary is a chunk of k of the weight's packed copy for dz W (matmul/panels.h), so copies
+// that the caller keeps serve both products.
 //
-// Tokens are shared among threads for the first part, blocks of the vocabulary for the second. No sum's order depends on that.
+// Tokens are shared among threads for the first part, blocks of the vocabulary for the second. No sum's order
+// depends on that.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -43,8 +46,10 @@ uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
 template <class Element>
 class FusedHead {
  public:
-  // given: the log-sum-exp (and the entropy, where it has a gradient) is known, and gradients are those of it and of the label's logit.
-  FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients, const TokenLogitsGradient* given = nullptr)
+  // given: the log-sum-exp (and the entropy, where it has a gradient) is known, and gradients are those of it
+  // and of the label's logit.
+  FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients,
+            const TokenLogitsGradient* given = nullptr)
       : options_(problem.options),
         kept_(problem.kept),
         tokens_(problem.tokens()),
@@ -58,7 +63,9 @@ class FusedHead {
         weight_(elements(problem.weight_vd)),
         labels_(problem.labels_t.const_data_ptr<int64_t>()),
         logit_scale_(static_cast<float>(problem.logit_scale)),
-        d_hidden_(gradients.hidden_td.defined() ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr()) : nullptr),
+        d_hidden_(gradients.hidden_td.defined()
+                      ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr())
+                      : nullptr),
         sink_(gradients.sink_vd.defined() ? gradients.sink_vd.mutable_data_ptr<float>() : nullptr) {
     if (given == nullptr) return;
     known_lse_ = given->logsumexp_t.const_data_ptr<float>();
@@ -89,8 +96,9 @@ class FusedHead {
     for (int64_t begin = 0; begin < tokens_; begin += chunk_) {
       begin_ = begin;
       rows_ = std::min(chunk_, tokens_ - begin);
-      parallel_for(0, (rows_ + kRowGrain - 1) / kRowGrain, 1,
-                   [&](int64_t from, int64_t to) { token_rows(from * kRowGrain, std::min(rows_, to * kRowGrain)); });
+      parallel_for(0, (rows_ + kRowGrain - 1) / kRowGrain, 1, [&](int64_t from, int64_t to) {
+        token_rows(from * kRowGrain, std::min(rows_, to * kRowGrain));
+      });
       if (sink_ == nullptr) continue;
       pack_hidden();
       parallel_for(0, blocks_.count, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });
@@ -98,7 +106,9 @@ class FusedHead {
   }
 
  private:
-  static const Element* elements(const Tensor& tensor) { return static_cast<const Element*>(tensor.const_data_ptr()); }
+  static const Element* elements(const Tensor& tensor) {
+    return static_cast<const Element*>(tensor.const_data_ptr());
+  }
 
   template <class T>
   T* take(int64_t count) {
@@ -111,7 +121,8 @@ class FusedHead {
     if (sink_ != nullptr) {
       terms_ = take<Element>(blocks_.count * chunk_ * kColumns);
       bases_ = take<float>(blocks_.count * chunk_);
-      packed_hidden_ = take<Element>((chunk_ + kDepth - 1) / kDepth * packed_size<Element>(kDepth, channels_));
+      packed_hidden_ =
+          take<Element>((chunk_ + kDepth - 1) / kDepth * packed_size<Element>(kDepth, channels_));
       lse_ = take<float>(chunk_);
       factor_ = take<float>(chunk_);
       label_factor_ = take<float>(chunk_);
@@ -121,7 +132,9 @@ class FusedHead {
   void pack_weight() {
     PackedWeight& copies = kept_.copies != nullptr ? *kept_.copies : own_;
     for_logits_ = static_cast<const Element*>(copies.for_output(weight_vd_, kept_.version));
-    if (d_hidden_ != nullptr) for_hidden_ = static_cast<const Element*>(copies.for_input_gradient(weight_vd_, kept_.version, kColumns));
+    if (d_hidden_ != nullptr)
+      for_hidden_ =
+          static_cast<const Element*>(copies.for_input_gradient(weight_vd_, kept_.version, kColumns));
   }
 
   // kDepth tokens after kDepth tokens, each the B of one product.
@@ -152,8 +165,9 @@ class FusedHead {
 
   void token_rows(int64_t begin, int64_t end) {
     const bool terms_die = d_hidden_ != nullptr && sink_ == nullptr;
-    Rows scratch = scratch_of_thread(
-        [&](Arena& arena) { return Rows(arena, std::min(kRows, end - begin), d_hidden_ != nullptr ? channels_ : 0, terms_die); });
+    Rows scratch = scratch_of_thread([&](Arena& arena) {
+      return Rows(arena, std::min(kRows, end - begin), d_hidden_ != nullptr ? channels_ : 0, terms_die);
+    });
     const BlockScope block;
     for (int64_t at = begin; at < end; at += kRows) {
       const int64_t count = std::min(kRows, end - at);
@@ -166,7 +180,9 @@ class FusedHead {
       std::fill_n(scratch.weighted, count, 0.0);
       if (d_entropy_ != nullptr) slopes(scratch, at, count);
       for (int64_t b = 0; b < blocks_.count; ++b) {
-        Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns : terms_die ? scratch.terms : nullptr;
+        Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns
+                         : terms_die      ? scratch.terms
+                                          : nullptr;
         token_block(block, scratch, at, count, b, terms);
       }
       finish(scratch, at, count);
@@ -194,14 +210,18 @@ class FusedHead {
       absorb_logits(block);
   }
 
-  void token_block(const BlockScope& block, Rows& scratch, int64_t at, int64_t count, int64_t b, Element* terms) {
+  void token_block(const BlockScope& block, Rows& scratch, int64_t at, int64_t count, int64_t b,
+                   Element* terms) {
     const int64_t n = blocks_.length_of(b), first = blocks_.begin(b);
     const int64_t* labels = labels_ + begin_ + at;
     float* logits = scratch.logits;
-    multiply_panels(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_, layout_, count, first, n, logits, kColumns);
-    for (int64_t r = 0; r < count && logit_scale_ != 1.0f; ++r) scale_row(logits + r * kColumns, n, logit_scale_);
+    multiply_panels(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_, layout_, count, first,
+                    n, logits, kColumns);
+    for (int64_t r = 0; r < count && logit_scale_ != 1.0f; ++r)
+      scale_row(logits + r * kColumns, n, logit_scale_);
     for (int64_t r = 0; r < count; ++r) {
-      if (labels[r] >= first && labels[r] < first + n) scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
+      if (labels[r] >= first && labels[r] < first + n)
+        scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
     }
     absorb(scratch, count, n, terms);
     if (terms == nullptr) return;
@@ -214,7 +234,8 @@ class FusedHead {
     for (int64_t r = 0; r < count && b > 0; ++r) {
       if (scratch.rescale[r] != 1.0f) scale_row(sums + r * channels_, channels_, scratch.rescale[r]);
     }
-    block->multiply(terms, kColumns, for_hidden_ + first * packed_n(channels_), count, channels_, n, sums, channels_, b > 0);
+    block->multiply(terms, kColumns, for_hidden_ + first * packed_n(channels_), count, channels_, n, sums,
+                    channels_, b > 0);
   }
 
   // dz_v = of_all e^{z_v − L} + [v = label] of_label.
@@ -222,7 +243,8 @@ class FusedHead {
     float of_all, of_label;
   };
   Upstream upstream_of(int64_t t, float lse) const {
-    if (known_lse_ != nullptr) return {logit_scale_ * d_lse_[t], labels_[t] < 0 ? 0.0f : logit_scale_ * d_label_[t]};
+    if (known_lse_ != nullptr)
+      return {logit_scale_ * d_lse_[t], labels_[t] < 0 ? 0.0f : logit_scale_ * d_label_[t]};
     const auto zeta = static_cast<float>(options_.z_loss), upstream = static_cast<float>(options_.upstream);
     return {upstream * (1 + 2 * zeta * lse), -upstream};
   }
@@ -231,12 +253,15 @@ class FusedHead {
     const auto zeta = static_cast<float>(options_.z_loss);
     for (int64_t r = 0; r < count; ++r) {
       const int64_t t = begin_ + at + r;
-      const auto lse = known_lse_ != nullptr ? known_lse_[t] : static_cast<float>(scratch.base[r] + std::log(scratch.sum[r]));
+      const auto lse = known_lse_ != nullptr ? known_lse_[t]
+                                             : static_cast<float>(scratch.base[r] + std::log(scratch.sum[r]));
       if (each_ != nullptr) each_[t] = lse - scratch.label_logit[r] + zeta * lse * lse;
       if (out_lse_ != nullptr) {
         out_lse_[t] = lse;
         out_label_[t] = scratch.label_logit[r];
-        if (out_entropy_ != nullptr) out_entropy_[t] = static_cast<float>(std::log(scratch.sum[r]) - scratch.weighted[r] / scratch.sum[r]);
+        if (out_entropy_ != nullptr)
+          out_entropy_[t] =
+              static_cast<float>(std::log(scratch.sum[r]) - scratch.weighted[r] / scratch.sum[r]);
       }
       const auto [of_all, of_label] = upstream_of(t, lse);
       const float log_p = scratch.label_logit[r] - lse;
@@ -249,28 +274,34 @@ class FusedHead {
         label_factor_[at + r] = label_factor;
       }
       if (d_hidden_ == nullptr) continue;
-      const float whole = known_lse_ != nullptr ? std::exp(lse - scratch.base[r]) : static_cast<float>(scratch.sum[r]);
+      const float whole =
+          known_lse_ != nullptr ? std::exp(lse - scratch.base[r]) : static_cast<float>(scratch.sum[r]);
       combine_rows(kStorage<Element>, scratch.sums_rd + r * channels_, factor / whole,
-                   weight_ + std::max<int64_t>(0, labels_[t]) * channels_, label_factor, channels_, d_hidden_ + t * channels_);
+                   weight_ + std::max<int64_t>(0, labels_[t]) * channels_, label_factor, channels_,
+                   d_hidden_ + t * channels_);
     }
   }
 
-  // The rows of the weight's gradient that belong to some blocks of the vocabulary, from all tokens of the chunk.
+  // The rows of the weight's gradient that belong to some blocks of the vocabulary, from all tokens of the
+  // chunk.
   void vocabulary_blocks(int64_t begin, int64_t end) {
-    Element* transposed = scratch_of_thread([&](Arena& arena) { return arena.take<Element>(kColumns * rows_); });
+    Element* transposed =
+        scratch_of_thread([&](Arena& arena) { return arena.take<Element>(kColumns * rows_); });
     const BlockScope block;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t n = blocks_.length_of(b), first = blocks_.begin(b);
       Element* terms = terms_ + b * chunk_ * kColumns;
       for (int64_t t = 0; t < rows_; ++t) {
         Element* row = terms + t * kColumns;
-        scale_stored_row(kStorage<Element>, row, n, factor_[t] * std::exp(bases_[b * chunk_ + t] - lse_[t]), row);
+        scale_stored_row(kStorage<Element>, row, n, factor_[t] * std::exp(bases_[b * chunk_ + t] - lse_[t]),
+                         row);
         const int64_t label = labels_[begin_ + t] - first;
         if (label >= 0 && label < n) row[label] = rounded_to(Element{}, label_factor_[t]);
       }
       block->transpose(terms, kColumns, rows_, n, transposed, rows_);
       for (int64_t k = 0; k < rows_; k += kDepth) {
-        block->multiply(transposed + k, rows_, packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_), n, channels_,
+        block->multiply(transposed + k, rows_,
+                        packed_hidden_ + k / kDepth * packed_size<Element>(kDepth, channels_), n, channels_,
                         std::min(kDepth, rows_ - k), sink_ + first * channels_, channels_, true);
       }
     }
@@ -301,16 +332,19 @@ class FusedHead {
   Element* terms_ = nullptr;             // [blocks, chunk, kColumns]: e^{z − base}
   float* bases_ = nullptr;               // [blocks, chunk]
   Element* packed_hidden_ = nullptr;
-  float *lse_ = nullptr, *factor_ = nullptr, *label_factor_ = nullptr;  // of the chunk's tokens; dz = factor · p, of the label label_factor
+  // of the chunk's tokens; dz = factor · p, of the label label_factor
+  float *lse_ = nullptr, *factor_ = nullptr, *label_factor_ = nullptr;
 };
 
 }  // namespace
 
-Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem,
+                                   const CrossEntropyGradients& gradients) {
   const ScalarType type = problem.hidden_td.scalar_type();
   if (!problem.hidden_td.device().is_cpu()) return "the tensors are not on the CPU";
   if (type != at::kBFloat16 && type != at::kFloat) return "computes in bf16 and fp32";
-  if (gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat) return "the weight's gradient is not kept in fp32";
+  if (gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat)
+    return "the weight's gradient is not kept in fp32";
   return "";
 }
 
@@ -326,7 +360,8 @@ void token_logits_fused(const CrossEntropyProblem& problem, const TokenLogits& o
     FusedHead<uint16_t>(problem, {}).logits(out);
 }
 
-void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                 const CrossEntropyGradients& into) {
   if (problem.hidden_td.scalar_type() == at::kFloat)
     FusedHead<float>(problem, into, &of).run();
   else

@@ -17,7 +17,8 @@ struct LossRows {
   float z_loss, scale;
 };
 
-// A block per row. The largest and the sum are found in one pass, each thread keeping its own; the second pass, from cache, writes.
+// A block per row. The largest and the sum are found in one pass, each thread keeping its own; the second
+// pass, from cache, writes.
 LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows in) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);
@@ -39,15 +40,18 @@ LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows in) {
   const float log2_sum = top + log2f(sum), lse = log2_sum * kLn2;
   if (threadIdx.x == 0) in.loss[row] = label < 0 ? 0.f : lse - z[label] + in.z_loss * lse * lse;
   if (in.d_logits == nullptr) return;
-  const float factor = label < 0 ? 0.f : in.scale * (1.f + 2.f * in.z_loss * lse), hit = label < 0 ? 0.f : in.scale;
+  const float factor = label < 0 ? 0.f : in.scale * (1.f + 2.f * in.z_loss * lse),
+              hit = label < 0 ? 0.f : in.scale;
   for (int64_t c = threadIdx.x; c < in.stride; c += kThreads) {
     float d = 0;
-    if (c < in.vocabulary && label >= 0) d = factor * power_of_two(z[c] * kLog2E - log2_sum) - (c == label ? hit : 0.f);
+    if (c < in.vocabulary && label >= 0)
+      d = factor * power_of_two(z[c] * kLog2E - log2_sum) - (c == label ? hit : 0.f);
     in.d_logits[row * in.stride + c] = from_float<Bf16>(d);
   }
 }
 
-int64_t padded_vocabulary(int64_t vocabulary) { return round_up(vocabulary, kUnit); }  // rows of 16-byte units for the products
+// rows of 16-byte units for the products
+int64_t padded_vocabulary(int64_t vocabulary) { return round_up(vocabulary, kUnit); }
 
 // Some tokens of the products around the logits, whose rows are `stride` long.
 struct HeadRows {
@@ -91,7 +95,8 @@ struct TermRows {
   float scale;
 };
 
-// A block per row. The second pass, for the entropy, reads the row again from cache: log p is then exact where p is close to 1.
+// A block per row. The second pass, for the entropy, reads the row again from cache: log p is then exact
+// where p is close to 1.
 LONGHAUL_KERNEL(kThreads) terms_kernel(TermRows in) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);
@@ -137,7 +142,8 @@ LONGHAUL_KERNEL(kThreads) term_gradients_kernel(TermGradientRows in) {
   const int64_t row = blockIdx.x, label = in.labels[row];
   const float* z = in.logits + row * in.stride;
   const float lse = in.of.logsumexp[row], slope = in.of.d_entropy == nullptr ? 0.f : -in.of.d_entropy[row];
-  const float level = in.of.d_logsumexp[row] + (in.of.d_entropy == nullptr ? 0.f : slope * in.of.entropy[row]);
+  const float level =
+      in.of.d_logsumexp[row] + (in.of.d_entropy == nullptr ? 0.f : slope * in.of.entropy[row]);
   const float hit = label < 0 ? 0.f : in.of.d_label[row];
   for (int64_t c = threadIdx.x; c < in.stride; c += kThreads) {
     float d = 0;
@@ -166,8 +172,8 @@ HeadRows rows_of(const TokenHead& p, int64_t begin) {
 
 }  // namespace
 
-void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride,
-                  float z_loss, float scale, Stream stream) {
+void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows,
+                  int64_t vocabulary, int64_t stride, float z_loss, float scale, Stream stream) {
   const LossRows in{logits, labels, loss, d_logits, vocabulary, stride, z_loss, scale};
   launch("linear_cross_entropy.loss", loss_kernel, rows, kThreads, kThreads / kWarp * 4, stream, in);
 }
@@ -185,7 +191,8 @@ void linear_cross_entropy(const LinearCrossEntropy& p, void* workspace, Stream s
     const int64_t rows = p.tokens - begin < p.chunk ? p.tokens - begin : p.chunk;
     const HeadRows in{rows, p.hidden, p.vocabulary, stride, p.h + begin * p.hidden, p.weight};
     head_logits(in, logits, stream);
-    loss_of_rows(logits, p.labels + begin, p.loss + begin, d_logits, rows, p.vocabulary, stride, p.z_loss, p.scale, stream);
+    loss_of_rows(logits, p.labels + begin, p.loss + begin, d_logits, rows, p.vocabulary, stride, p.z_loss,
+                 p.scale, stream);
     if (d_logits == nullptr) continue;
     head_gradients(in, d_logits, p.d_h == nullptr ? nullptr : p.d_h + begin * p.hidden, p.d_weight, stream);
   }
@@ -201,22 +208,27 @@ void token_head(const TokenHead& p, const TokenHeadTerms& terms, void* workspace
   for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
     const HeadRows in = rows_of(p, begin);
     head_logits(in, logits, stream);
-    const TokenHeadTerms out{terms.logsumexp + begin, terms.label + begin, terms.entropy == nullptr ? nullptr : terms.entropy + begin};
+    const TokenHeadTerms out{terms.logsumexp + begin, terms.label + begin,
+                             terms.entropy == nullptr ? nullptr : terms.entropy + begin};
     const TermRows rows{logits, p.labels + begin, out, p.vocabulary, in.stride, p.logit_scale};
     launch("linear_cross_entropy.terms", terms_kernel, in.rows, kThreads, kThreads / kWarp * 4, stream, rows);
   }
 }
 
-void token_head_backward(const TokenHead& p, const TokenHeadGradients& gradients, void* workspace, Stream stream) {
+void token_head_backward(const TokenHead& p, const TokenHeadGradients& gradients, void* workspace,
+                         Stream stream) {
   const int64_t largest = p.chunk < p.tokens ? p.chunk : p.tokens;
   float* logits = static_cast<float*>(workspace);
   Bf16* d_logits = reinterpret_cast<Bf16*>(logits + largest * padded_vocabulary(p.vocabulary));
   for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
     const HeadRows in = rows_of(p, begin);
     head_logits(in, logits, stream);
-    const TermGradientRows rows{logits, p.labels + begin, from_row(gradients, begin), d_logits, p.vocabulary, in.stride, p.logit_scale};
+    const TermGradientRows rows{logits,       p.labels + begin, from_row(gradients, begin),
+                                d_logits,     p.vocabulary,     in.stride,
+                                p.logit_scale};
     launch("linear_cross_entropy.term_gradients", term_gradients_kernel, in.rows, kThreads, 0, stream, rows);
-    head_gradients(in, d_logits, gradients.d_h == nullptr ? nullptr : gradients.d_h + begin * p.hidden, gradients.d_weight, stream);
+    head_gradients(in, d_logits, gradients.d_h == nullptr ? nullptr : gradients.d_h + begin * p.hidden,
+                   gradients.d_weight, stream);
   }
 }
 

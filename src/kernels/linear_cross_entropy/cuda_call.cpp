@@ -21,7 +21,8 @@ Tensor run(const CrossEntropyProblem& problem, const CrossEntropyGradients& grad
                                       .loss = cuda::fp32_out(loss),
                                       .d_h = cuda::bf16_out(gradients.hidden_td),
                                       .d_weight = cuda::fp32_out(gradients.sink_vd)};
-  const Tensor workspace = cuda::workspace(cuda::linear_cross_entropy_workspace_bytes(call), problem.hidden_td);
+  const Tensor workspace =
+      cuda::workspace(cuda::linear_cross_entropy_workspace_bytes(call), problem.hidden_td);
   cuda::linear_cross_entropy(call, workspace.mutable_data_ptr(), device.stream());
   return loss;
 }
@@ -42,15 +43,19 @@ const float* given(const Tensor& x) { return x.defined() ? x.const_data_ptr<floa
 void token_logits(const CrossEntropyProblem& problem, const TokenLogits& out) {
   const cuda::OnDevice device(problem.hidden_td);
   const cuda::TokenHead head = head_of(problem);
-  const Tensor workspace = cuda::workspace(cuda::token_head_workspace_bytes(head, /*backward=*/false), problem.hidden_td);
-  cuda::token_head(head, {cuda::fp32_out(out.logsumexp_t), cuda::fp32_out(out.label_t), cuda::fp32_out(out.entropy_t)},
-                   workspace.mutable_data_ptr(), device.stream());
+  const Tensor workspace =
+      cuda::workspace(cuda::token_head_workspace_bytes(head, /*backward=*/false), problem.hidden_td);
+  cuda::token_head(
+      head, {cuda::fp32_out(out.logsumexp_t), cuda::fp32_out(out.label_t), cuda::fp32_out(out.entropy_t)},
+      workspace.mutable_data_ptr(), device.stream());
 }
 
-void token_logits_backward(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+void token_logits_backward(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                           const CrossEntropyGradients& into) {
   const cuda::OnDevice device(problem.hidden_td);
   const cuda::TokenHead head = head_of(problem);
-  const Tensor workspace = cuda::workspace(cuda::token_head_workspace_bytes(head, /*backward=*/true), problem.hidden_td);
+  const Tensor workspace =
+      cuda::workspace(cuda::token_head_workspace_bytes(head, /*backward=*/true), problem.hidden_td);
   const cuda::TokenHeadGradients gradients{.logsumexp = given(of.logsumexp_t),
                                            .entropy = given(of.entropy_t),
                                            .d_logsumexp = given(of.upstream.logsumexp_t),
@@ -61,7 +66,9 @@ void token_logits_backward(const CrossEntropyProblem& problem, const TokenLogits
   cuda::token_head_backward(head, gradients, workspace.mutable_data_ptr(), device.stream());
 }
 
-const CudaCalls<CrossEntropyCuda> registered({.run = run, .token_logits = token_logits, .token_logits_backward = token_logits_backward});
+const CudaCalls<CrossEntropyCuda> registered({.run = run,
+                                              .token_logits = token_logits,
+                                              .token_logits_backward = token_logits_backward});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -1,4 +1,5 @@
-// linear_cross_entropy by CUDA kernels on tensors: a head and loss in chunks of tokens, with products of our own.
+// linear_cross_entropy by CUDA kernels on tensors: a head and loss in chunks of tokens, with products of our
+// own.
 #pragma once
 
 #include "kernels/cuda/calls.h"
@@ -7,9 +8,11 @@
 namespace longhaul::kernels {
 
 struct CrossEntropyCuda {
-  Tensor (*run)(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);  // the loss of every token
+  // the loss of every token
+  Tensor (*run)(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
   void (*token_logits)(const CrossEntropyProblem& problem, const TokenLogits& out);
-  void (*token_logits_backward)(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
+  void (*token_logits_backward)(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                const CrossEntropyGradients& into);
 };
 
 }  // namespace longhaul::kernels

@@ -8,9 +8,11 @@
 namespace longhaul::kernels {
 namespace {
 
-// The labels as rows of this rank; −1 where the label is none of them. By arithmetic, which meta tensors know as well.
+// The labels as rows of this rank; −1 where the label is none of them. By arithmetic, which meta tensors know
+// as well.
 Tensor own_rows_of(const Tensor& labels, const Tensor& weight, int64_t first_row) {
-  const Tensor row = labels.sub(first_row), here = row.ge(0).bitwise_and(row.lt(weight.size(0))).bitwise_and(labels.ge(0));
+  const Tensor row = labels.sub(first_row),
+               here = row.ge(0).bitwise_and(row.lt(weight.size(0))).bitwise_and(labels.ge(0));
   return row.add(1).mul(here).sub(1);
 }
 
@@ -29,10 +31,13 @@ struct AskedFor {
   }
   // Of L, the label's logit and H, from those of the results; undefined where a result was not used.
   TokenLogits gradients(const std::vector<Tensor>& of_results, const Tensor& labelled) const {
-    const auto of_result = [&](size_t i) { return of_results[i].defined() ? of_results[i].mul(labelled) : at::zeros_like(labelled); };
+    const auto of_result = [&](size_t i) {
+      return of_results[i].defined() ? of_results[i].mul(labelled) : at::zeros_like(labelled);
+    };
     const Tensor d_label = of_result(0);
     Tensor d_logsumexp = d_label.neg();
-    if (logsumexp && of_results.back().defined()) d_logsumexp = d_logsumexp.add(of_results.back().mul(labelled));
+    if (logsumexp && of_results.back().defined())
+      d_logsumexp = d_logsumexp.add(of_results.back().mul(labelled));
     return {d_logsumexp, d_label, entropy && of_results[1].defined() ? of_result(1) : Tensor()};
   }
 };
@@ -40,12 +45,14 @@ struct AskedFor {
 }  // namespace
 
 TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden, const Head& head, const Tensor& labels,
-                                               const LogProbabilityOptions& options, const VocabularyRows& rows) {
+                                               const LogProbabilityOptions& options,
+                                               const VocabularyRows& rows) {
   const AskedFor asked{options.entropy, options.logsumexp};
   const auto results = differentiable("token_log_probabilities", {hidden, head.weight_vd}, [&]() -> Recorded {
     const Tensor own = rows.joined ? own_rows_of(labels, head.weight_vd, rows.first_row) : labels;
     const TokenLogitsInputs in{hidden, head.weight_vd, own, options.chunk, head.kept, options.temperature};
-    const TokenLogits of_rank = token_logits(in, options.entropy), of = rows.joined ? rows.joined(of_rank) : of_rank;
+    const TokenLogits of_rank = token_logits(in, options.entropy),
+                      of = rows.joined ? rows.joined(of_rank) : of_rank;
     const Tensor labelled = labels.ge(0).to(of.logsumexp_t.scalar_type());
     std::vector<Tensor> kept_tensors = {hidden, head.weight_vd, own, of.logsumexp_t, labelled};
     if (options.entropy) kept_tensors.push_back(of.entropy_t);
@@ -54,9 +61,12 @@ TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden, const Head&
             .backward =
                 [asked, sink = head.sink, kept = head.kept, options](const BackwardCall& call) {
                   const std::vector<Tensor>& saved = call.saved;
-                  const TokenLogitsInputs again{saved[0], saved[1], saved[2], options.chunk, kept, options.temperature};
-                  const Tensor d_hidden = call.wanted[0] ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
-                  token_logits_backward_to_sink(again, {saved[3], Tensor(), options.entropy ? saved[5] : Tensor()},
+                  const TokenLogitsInputs again{saved[0],      saved[1], saved[2],
+                                                options.chunk, kept,     options.temperature};
+                  const Tensor d_hidden =
+                      call.wanted[0] ? at::empty(saved[0].sizes(), saved[0].options()) : Tensor();
+                  token_logits_backward_to_sink(again,
+                                                {saved[3], Tensor(), options.entropy ? saved[5] : Tensor()},
                                                 asked.gradients(call.gradients, saved[4]), d_hidden, sink);
                   return std::vector<Tensor>{d_hidden, Tensor()};
                 },
@@ -67,15 +77,18 @@ TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden, const Head&
 }
 
 TokenLogProbabilities token_log_probabilities(const Tensor& hidden, const Head& head, const Tensor& labels,
-                                              const LogProbabilityOptions& options, const VocabularyRows& rows) {
+                                              const LogProbabilityOptions& options,
+                                              const VocabularyRows& rows) {
   if (!rows.joined) check_cross_entropy(hidden, head.weight_vd, labels, {.chunk = options.chunk});
   if (!labels.is_cpu()) return log_probabilities_of_all(hidden, head, labels, options, rows);
   const Tensor has_label = labels.ge(0);
   if (has_label.all().item<bool>()) return log_probabilities_of_all(hidden, head, labels, options, rows);
   const Tensor where = has_label.nonzero().squeeze(1);
-  const auto of_some = log_probabilities_of_all(hidden.index_select(0, where), head, labels.index_select(0, where), options, rows);
+  const auto of_some = log_probabilities_of_all(hidden.index_select(0, where), head,
+                                                labels.index_select(0, where), options, rows);
   const auto spread = [&](const Tensor& x) {
-    return x.defined() ? at::zeros(labels.sizes(), x.options().requires_grad(false)).index_copy(0, where, x) : x;
+    return x.defined() ? at::zeros(labels.sizes(), x.options().requires_grad(false)).index_copy(0, where, x)
+                       : x;
   };
   return {spread(of_some.log_probability_t), spread(of_some.entropy_t), spread(of_some.logsumexp_t)};
 }

@@ -20,13 +20,14 @@ struct LogProbabilityOptions {
   int64_t chunk = 512;
 };
 
-// [tokens] fp32 (fp64 for fp64 inputs); undefined what was not asked for. Differentiable in hidden; the weight's gradient goes to the sink.
+// [tokens] fp32 (fp64 for fp64 inputs); undefined what was not asked for. Differentiable in hidden; the
+// weight's gradient goes to the sink.
 struct TokenLogProbabilities {
   Tensor log_probability_t, entropy_t, logsumexp_t;
 };
 
-// A head of which this rank has the rows from `first_row` on. `joined` makes the terms of all ranks' rows from those of this rank's, the same on
-// all ranks; null: this rank has all rows.
+// A head of which this rank has the rows from `first_row` on. `joined` makes the terms of all ranks' rows
+// from those of this rank's, the same on all ranks; null: this rank has all rows.
 struct VocabularyRows {
   int64_t first_row = 0;
   std::function<TokenLogits(const TokenLogits&)> joined{};
@@ -38,10 +39,14 @@ struct Head {
   KeptPacked kept = {};
 };
 
-TokenLogProbabilities token_log_probabilities(const Tensor& hidden_td, const Head& head, const Tensor& labels_t,
-                                              const LogProbabilityOptions& options = {}, const VocabularyRows& rows = {});
-// The same, and rows without a label are computed too, so that the order of sums does not depend on the labels.
-TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden_td, const Head& head, const Tensor& labels_t,
-                                               const LogProbabilityOptions& options, const VocabularyRows& rows);
+TokenLogProbabilities token_log_probabilities(const Tensor& hidden_td, const Head& head,
+                                              const Tensor& labels_t,
+                                              const LogProbabilityOptions& options = {},
+                                              const VocabularyRows& rows = {});
+// The same, and rows without a label are computed too, so that the order of sums does not depend on the
+// labels.
+TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden_td, const Head& head,
+                                               const Tensor& labels_t, const LogProbabilityOptions& options,
+                                               const VocabularyRows& rows);
 
 }  // namespace longhaul::kernels

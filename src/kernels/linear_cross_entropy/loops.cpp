@@ -37,7 +37,8 @@ float sum_of_exponentials(const float* z, int64_t count, float base, Out* p) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), pairs = count / (2 * lanes) * (2 * lanes);
   auto even = hn::Zero(d), odd = hn::Zero(d);
   for (int64_t i = 0; i < pairs; i += 2 * lanes) {
-    const auto first = exponential(d, hn::Sub(hn::LoadU(d, z + i), m)), second = exponential(d, hn::Sub(hn::LoadU(d, z + i + lanes), m));
+    const auto first = exponential(d, hn::Sub(hn::LoadU(d, z + i), m)),
+               second = exponential(d, hn::Sub(hn::LoadU(d, z + i + lanes), m));
     even = hn::Add(even, first);
     odd = hn::Add(odd, second);
     if constexpr (kStored) {
@@ -90,7 +91,8 @@ void absorb_for_entropy(const LogitBlock& block, double* weighted) {
     float of_block = 0;
     const float sum = sums_for_entropy(z, block.columns, base, &of_block);
     // Terms relative to the former base, now relative to the new one; there were none where that was −∞.
-    const double moved = rescale == 0 ? 0 : rescale * (weighted[r] + static_cast<double>(before - base) * block.sum[r]);
+    const double moved =
+        rescale == 0 ? 0 : rescale * (weighted[r] + static_cast<double>(before - base) * block.sum[r]);
     weighted[r] = moved + of_block;
     block.base[r] = base;
     block.rescale[r] = rescale;
@@ -113,10 +115,13 @@ void entropy_gradients_of(const LogitBlock& block, const float* level, const flo
 }
 
 void entropy_gradients_any(const LogitBlock& block, const float* level, const float* slope) {
-  block.storage == Storage::kBf16 ? entropy_gradients_of<uint16_t>(block, level, slope) : entropy_gradients_of<float>(block, level, slope);
+  block.storage == Storage::kBf16 ? entropy_gradients_of<uint16_t>(block, level, slope)
+                                  : entropy_gradients_of<float>(block, level, slope);
 }
 
-void absorb_any(const LogitBlock& block) { block.storage == Storage::kBf16 ? absorb<uint16_t>(block) : absorb<float>(block); }
+void absorb_any(const LogitBlock& block) {
+  block.storage == Storage::kBf16 ? absorb<uint16_t>(block) : absorb<float>(block);
+}
 
 template <class From, class To>
 void scaled(const From* from, int64_t count, float factor, To* to) {
@@ -139,8 +144,9 @@ template <class Out>
 void combine(const float* x, float a, const Out* w, float b, int64_t count, Out* to) {
   const VectorTag<float> d;
   const auto x_factor = hn::Set(d, a), w_factor = hn::Set(d, b);
-  walk(d, count,
-       [&](auto at) LONGHAUL_VECTOR { store(d, hn::MulAdd(load(d, x, at), x_factor, hn::Mul(load(d, w, at), w_factor)), to, at); });
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    store(d, hn::MulAdd(load(d, x, at), x_factor, hn::Mul(load(d, w, at), w_factor)), to, at);
+  });
 }
 
 void combine_any(Storage storage, const float* x, float a, const void* w, float b, int64_t count, void* to) {
@@ -160,7 +166,9 @@ namespace longhaul::kernels {
 
 void absorb_logits(const LogitBlock& block) { LONGHAUL_CHOOSE(absorb_any)(block); }
 
-void absorb_logits_for_entropy(const LogitBlock& block, double* weighted) { LONGHAUL_CHOOSE(absorb_for_entropy)(block, weighted); }
+void absorb_logits_for_entropy(const LogitBlock& block, double* weighted) {
+  LONGHAUL_CHOOSE(absorb_for_entropy)(block, weighted);
+}
 
 void entropy_gradients(const LogitBlock& block, const float* level, const float* slope) {
   LONGHAUL_CHOOSE(entropy_gradients_any)(block, level, slope);

@@ -8,9 +8,9 @@
 
 namespace longhaul::kernels {
 
-// A block of logits z [rows × columns] joins what is known of its rows: base becomes the largest logit so far, sum the sum of
-// e^{z − base} so far, and `rescale` what sums relative to the former base must be multiplied by (0 at first, when base is −∞).
-// The terms e^{z − base} are stored to p; null: only summed.
+// A block of logits z [rows × columns] joins what is known of its rows: base becomes the largest logit so
+// far, sum the sum of e^{z − base} so far, and `rescale` what sums relative to the former base must be
+// multiplied by (0 at first, when base is −∞). The terms e^{z − base} are stored to p; null: only summed.
 struct LogitBlock {
   Storage storage;
   int64_t rows, columns;
@@ -23,9 +23,11 @@ struct LogitBlock {
   float* rescale;
 };
 void absorb_logits(const LogitBlock& block);
-// The same, nothing is stored, and `weighted` becomes the sum of e^{z − base} (z − base), from which the entropy follows.
+// The same, nothing is stored, and `weighted` becomes the sum of e^{z − base} (z − base), from which the
+// entropy follows.
 void absorb_logits_for_entropy(const LogitBlock& block, double* weighted);
-// p = e^{z − base} (level + slope · (z − base)), of rows whose base is the log-sum-exp: the gradient of logits where the entropy has one.
+// p = e^{z − base} (level + slope · (z − base)), of rows whose base is the log-sum-exp: the gradient of
+// logits where the entropy has one.
 void entropy_gradients(const LogitBlock& block, const float* level, const float* slope);
 
 void scale_row(float* row, int64_t count, float factor);

@@ -38,12 +38,14 @@ struct LinearCrossEntropyOptions {
 // hidden_td [tokens, hidden], weight_vd [vocabulary, hidden], labels_t int64 [tokens] (−1: no loss), sink:
 // for the weight's gradient. Returns a scalar, fp32 (fp64 for fp64 inputs), differentiable in hidden.
 // `kept`: the weight's packed copies; without them the fused form packs the weight at each call.
-Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, const GradientSink& sink,
-                                const LinearCrossEntropyOptions& options = {}, KeptPacked kept = {});
+Tensor linear_cross_entropy_sum(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
+                                const GradientSink& sink, const LinearCrossEntropyOptions& options = {},
+                                KeptPacked kept = {});
 // The loss of every token, [tokens], 0 without label; no gradient.
 Tensor linear_cross_entropy_each(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
                                  const LinearCrossEntropyOptions& options = {}, KeptPacked kept = {});
 // The mean over tokens with a label (0 when there is none), differentiable in hidden and weight.
-Tensor linear_cross_entropy(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t, double z_loss);
+Tensor linear_cross_entropy(const Tensor& hidden_td, const Tensor& weight_vd, const Tensor& labels_t,
+                            double z_loss);
 
 }  // namespace longhaul::kernels

@@ -33,7 +33,8 @@ Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEn
 Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
-Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
+Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem,
+                                   const CrossEntropyGradients& gradients);
 
 // The raw level: labels below 0 are allowed everywhere.
 struct TokenLogitsGradient {
@@ -43,12 +44,16 @@ struct TokenLogitsGradient {
 void token_logits_reference(const CrossEntropyProblem& problem, const TokenLogits& out);
 void token_logits_aten(const CrossEntropyProblem& problem, const TokenLogits& out);
 void token_logits_fused(const CrossEntropyProblem& problem, const TokenLogits& out);
-void token_logits_backward_reference(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
-void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
-void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
+void token_logits_backward_reference(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                     const CrossEntropyGradients& into);
+void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                const CrossEntropyGradients& into);
+void token_logits_backward_fused(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                 const CrossEntropyGradients& into);
 
 // Refuse bad arguments.
-void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options);
+void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels,
+                         const LinearCrossEntropyOptions& options);
 void check_cross_entropy_sink(const Tensor& sink, const Tensor& weight);
 
 }  // namespace longhaul::kernels

@@ -18,8 +18,10 @@ enum TokenLogitsBy : size_t { kCuda, kFused, kMeta, kAten, kReference };
 
 CrossEntropyProblem problem_of(const TokenLogitsInputs& in) {
   check_cross_entropy(in.hidden_td, in.weight_vd, in.labels_t, {.chunk = in.chunk});
-  CrossEntropyProblem problem{in.hidden_td.contiguous(), in.weight_vd.contiguous(), in.labels_t.contiguous(), {.chunk = in.chunk}};
-  if (in.weight_vd.is_contiguous()) problem.kept = in.kept;  // a copy of it, made for this call, is not what was packed
+  CrossEntropyProblem problem{
+      in.hidden_td.contiguous(), in.weight_vd.contiguous(), in.labels_t.contiguous(), {.chunk = in.chunk}};
+  // a copy of it, made for this call, is not what was packed
+  if (in.weight_vd.is_contiguous()) problem.kept = in.kept;
   problem.all_labelled = false;
   if (!(in.temperature > 0) || !std::isfinite(in.temperature))
     refuse_argument(kTokenLogits, "temperature", "a number above 0", std::to_string(in.temperature));
@@ -38,8 +40,11 @@ size_t choose(const CrossEntropyProblem& problem, const CrossEntropyGradients& g
 }
 
 void check_each(const char* argument, const Tensor& x, const CrossEntropyProblem& problem) {
-  if (x.sizes() == problem.labels_t.sizes() && x.scalar_type() == problem.sum_type() && x.device() == problem.hidden_td.device()) return;
-  refuse_argument(kTokenLogits, argument, "[" + std::to_string(problem.tokens()) + "] " + std::string(name_of(problem.sum_type())),
+  if (x.sizes() == problem.labels_t.sizes() && x.scalar_type() == problem.sum_type() &&
+      x.device() == problem.hidden_td.device())
+    return;
+  refuse_argument(kTokenLogits, argument,
+                  "[" + std::to_string(problem.tokens()) + "] " + std::string(name_of(problem.sum_type())),
                   shape_text(x));
 }
 
@@ -70,8 +75,8 @@ TokenLogits token_logits(const TokenLogitsInputs& in, bool with_entropy) {
   return result;
 }
 
-void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients, const Tensor& d_hidden,
-                           const Tensor& sink) {
+void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients,
+                           const Tensor& d_hidden, const Tensor& sink) {
   const at::NoGradGuard no_gradient;
   const CrossEntropyProblem problem = problem_of(in);
   check_each("logsumexp", of.logsumexp_t, problem);
@@ -82,18 +87,20 @@ void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, c
     check_each("entropy", of.entropy_t, problem);
   }
   if (d_hidden.defined() &&
-      (d_hidden.sizes() != in.hidden_td.sizes() || d_hidden.scalar_type() != in.hidden_td.scalar_type() || !d_hidden.is_contiguous()))
-    refuse_argument(kTokenLogits, "d_hidden", "contiguous, as hidden: " + shape_text(in.hidden_td), shape_text(d_hidden));
+      (d_hidden.sizes() != in.hidden_td.sizes() || d_hidden.scalar_type() != in.hidden_td.scalar_type() ||
+       !d_hidden.is_contiguous()))
+    refuse_argument(kTokenLogits, "d_hidden", "contiguous, as hidden: " + shape_text(in.hidden_td),
+                    shape_text(d_hidden));
   if (sink.defined()) check_cross_entropy_sink(sink, in.weight_vd);
   const CrossEntropyGradients into{d_hidden, sink};
   if (!into.wanted()) return;
   if (d_hidden.defined()) count_product(problem.hidden_td, problem.weight_vd);
   if (sink.defined()) count_product(problem.hidden_td, problem.weight_vd);
   const bool entropy = gradients.entropy_t.defined();
-  const TokenLogitsGradient upstream{
-      of.logsumexp_t.contiguous(),
-      entropy ? of.entropy_t.contiguous() : Tensor(),
-      {gradients.logsumexp_t.contiguous(), gradients.label_t.contiguous(), entropy ? gradients.entropy_t.contiguous() : Tensor()}};
+  const TokenLogitsGradient upstream{of.logsumexp_t.contiguous(),
+                                     entropy ? of.entropy_t.contiguous() : Tensor(),
+                                     {gradients.logsumexp_t.contiguous(), gradients.label_t.contiguous(),
+                                      entropy ? gradients.entropy_t.contiguous() : Tensor()}};
   switch (choose(problem, into)) {
     case kCuda:
       return cuda_calls<CrossEntropyCuda>().token_logits_backward(problem, upstream, into);
@@ -107,9 +114,11 @@ void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, c
   }
 }
 
-void token_logits_backward_to_sink(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients, const Tensor& d_hidden,
+void token_logits_backward_to_sink(const TokenLogitsInputs& in, const TokenLogits& of,
+                                   const TokenLogits& gradients, const Tensor& d_hidden,
                                    const GradientSink& sink) {
-  // A product that runs at once makes both; one that waits, or that nobody wants, leaves d_hidden to what stands behind.
+  // A product that runs at once makes both; one that waits, or that nobody wants, leaves d_hidden to what
+  // stands behind.
   const auto beside = std::make_shared<Tensor>(d_hidden);
   sink.add([in, of, gradients, beside](const Tensor& buffer) {
     token_logits_backward(in, of, gradients, std::exchange(*beside, Tensor()), buffer);

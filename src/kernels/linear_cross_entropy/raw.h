@@ -3,7 +3,8 @@
 //
 //   z_t = W h_t / T,   L_t = logsumexp(z_t),   p_tv = e^{z_tv − L_t},   H_t = − Σ_v p_tv log p_tv
 //   log p(label_t) = z_t[label_t] − L_t                                        T: the temperature of sampling
-//   dz_tv = p_tv (dL_t − dH_t (log p_tv + H_t)) + [v = label_t] d_label_t,   dh = Wᵀ dz / T,   dW += dz hᵀ / T
+//   dz_tv = p_tv (dL_t − dH_t (log p_tv + H_t)) + [v = label_t] d_label_t,   dh = Wᵀ dz / T,
+//   dW += dz hᵀ / T
 //
 // The backward pass takes L and H as arguments, so the rows of W may be divided over ranks: L and H are then
 // those of all ranks (parallel/vocabulary.cpp). Labels below 0 have a logit of 0 without a gradient.
@@ -17,7 +18,8 @@
 
 namespace longhaul::kernels {
 
-// [tokens] fp32 (fp64) each: L, the label's logit and H; or the gradients of the three. entropy_t undefined: not asked for.
+// [tokens] fp32 (fp64) each: L, the label's logit and H; or the gradients of the three. entropy_t undefined:
+// not asked for.
 struct TokenLogits {
   Tensor logsumexp_t, label_t, entropy_t{};
 };
@@ -30,13 +32,15 @@ struct TokenLogitsInputs {
 };
 
 TokenLogits token_logits(const TokenLogitsInputs& in, bool with_entropy = false);
-// `of`: L and, where its gradient is given, H; the label's logit is not used. d_hidden_td, dtype of hidden, is written; sink_vd is added to; either
-// may be undefined: not wanted.
-void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients, const Tensor& d_hidden_td,
-                           const Tensor& sink_vd);
+// `of`: L and, where its gradient is given, H; the label's logit is not used. d_hidden_td, dtype of hidden,
+// is written; sink_vd is added to; either may be undefined: not wanted.
+void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients,
+                           const Tensor& d_hidden_td, const Tensor& sink_vd);
 
-// The weight's gradient to a sink: with d_hidden, from the same logits, where it is added at once; where its product waits, the logits are made again then.
-void token_logits_backward_to_sink(const TokenLogitsInputs& in, const TokenLogits& of, const TokenLogits& gradients,
-                                   const Tensor& d_hidden_td, const GradientSink& sink);
+// The weight's gradient to a sink: with d_hidden, from the same logits, where it is added at once; where its
+// product waits, the logits are made again then.
+void token_logits_backward_to_sink(const TokenLogitsInputs& in, const TokenLogits& of,
+                                   const TokenLogits& gradients, const Tensor& d_hidden_td,
+                                   const GradientSink& sink);
 
 }  // namespace longhaul::kernels

@@ -51,7 +51,8 @@ Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEn
     each[t] = lse - z[static_cast<size_t>(label[t])] + zeta * lse * lse;
     if (!gradients.wanted()) return;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      const double dz = upstream * ((1 + 2 * zeta * lse) * std::exp(z[static_cast<size_t>(v)] - lse) - (v == label[t] ? 1 : 0));
+      const double dz = upstream * ((1 + 2 * zeta * lse) * std::exp(z[static_cast<size_t>(v)] - lse) -
+                                    (v == label[t] ? 1 : 0));
       for (int64_t d = 0; d < channels; ++d) {
         dh[t][d] += dz * w[v][d];
         dw[v][d] += dz * h[t][d];
@@ -76,7 +77,8 @@ void token_logits_reference(const CrossEntropyProblem& problem, const TokenLogit
   });
 }
 
-void token_logits_backward_reference(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into) {
+void token_logits_backward_reference(const CrossEntropyProblem& problem, const TokenLogitsGradient& of,
+                                     const CrossEntropyGradients& into) {
   const Tensor hidden = problem.hidden_td.to(at::kDouble), weight = problem.weight_vd.to(at::kDouble);
   const Tensor d_hidden = at::zeros_like(hidden), d_weight = at::zeros_like(weight);
   const auto h = hidden.accessor<double, 2>(), w = weight.accessor<double, 2>();

@@ -17,17 +17,19 @@ int64_t blocks_of(const Run& run) {
 template <int kKeys, int kValues>
 void find_states(const Run& run, Stream stream) {  // that enter the segments
   if (run.segment_count == run.documents) return;
-  launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>, blocks_of<kKeys, kValues>(run), kChunkedWarps * kWarp,
-         chunked_shared(kKeys, kValues).bytes, stream, run);
+  launch("linear_recurrence.segment_states", chunked_kernel<kKeys, kValues, false>,
+         blocks_of<kKeys, kValues>(run), kChunkedWarps * kWarp, chunked_shared(kKeys, kValues).bytes, stream,
+         run);
   const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
-  launch("linear_recurrence.scan", scan_kernel, divide_up(area, 256) * run.heads * run.documents, 256, 0, stream, run);
+  launch("linear_recurrence.scan", scan_kernel, divide_up(area, 256) * run.heads * run.documents, 256, 0,
+         stream, run);
 }
 
 template <int kKeys, int kValues>
 void run_chunked(const Run& run, Stream stream) {
   find_states<kKeys, kValues>(run, stream);
-  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks_of<kKeys, kValues>(run), kChunkedWarps * kWarp,
-         chunked_shared(kKeys, kValues).bytes, stream, run);
+  launch("linear_recurrence.chunked", chunked_kernel<kKeys, kValues, true>, blocks_of<kKeys, kValues>(run),
+         kChunkedWarps * kWarp, chunked_shared(kKeys, kValues).bytes, stream, run);
 }
 
 void run_chunked(const Run& run, Stream stream) {
@@ -44,8 +46,8 @@ void run_chunked(const Run& run, Stream stream) {
 template <int kWidth>
 void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
   find_states<kWidth, 64>(of_v, stream);
-  launch("linear_recurrence.joined", joined_kernel<kWidth>, blocks_of<kWidth, kWidth>(of_v), kJoinedWarps<kWidth> * kWarp,
-         joined_shared(kWidth).bytes, stream, of_v, of_k);
+  launch("linear_recurrence.joined", joined_kernel<kWidth>, blocks_of<kWidth, kWidth>(of_v),
+         kJoinedWarps<kWidth> * kWarp, joined_shared(kWidth).bytes, stream, of_v, of_k);
 }
 
 // The gradients of k and v: together where both fit, else one after the other.
@@ -59,11 +61,13 @@ void run_joined(const Run& of_v, const Run& of_k, Stream stream) {
 
 void run_exact(const Run& run, Stream stream) {
   const int64_t blocks = divide_up(run.v.width, 32) * run.heads * run.documents;
-  launch("linear_recurrence.exact", exact_kernel, blocks, exact_warps(run.k.width) * 32, exact_shared(run.k.width).bytes, stream, run);
+  launch("linear_recurrence.exact", exact_kernel, blocks, exact_warps(run.k.width) * 32,
+         exact_shared(run.k.width).bytes, stream, run);
 }
 
 Rows rows_view(const Bf16* data, int heads, int group, int width) {
-  return {data, group, width, static_cast<int64_t>(heads) * width, width % kUnit == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0};
+  return {data, group, width, static_cast<int64_t>(heads) * width,
+          width % kUnit == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0};
 }
 
 struct Roles {
@@ -95,8 +99,12 @@ Run base_run(const Recurrence& p, const RecurrenceTables& tables, bool against) 
   return run;
 }
 
-StateView as_stored(const float* data, const Recurrence& p) { return {const_cast<float*>(data), p.values, 1}; }
-StateView transposed(const float* data, const Recurrence& p) { return {const_cast<float*>(data), 1, p.values}; }
+StateView as_stored(const float* data, const Recurrence& p) {
+  return {const_cast<float*>(data), p.values, 1};
+}
+StateView transposed(const float* data, const Recurrence& p) {
+  return {const_cast<float*>(data), 1, p.values};
+}
 
 Run forward_run(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state) {
   const Roles roles(p);
@@ -112,9 +120,11 @@ Run forward_run(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, fl
 struct BackwardRuns {
   Run q, k, v;
 };
-BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients) {
+BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables,
+                           const RecurrenceGradientPointers& gradients) {
   const Roles roles(p, gradients.d_o);
-  BackwardRuns runs{base_run(p, tables, p.reverse), base_run(p, tables, !p.reverse), base_run(p, tables, !p.reverse)};
+  BackwardRuns runs{base_run(p, tables, p.reverse), base_run(p, tables, !p.reverse),
+                    base_run(p, tables, !p.reverse)};
   runs.q.q = roles.d_o, runs.q.k = roles.v, runs.q.v = roles.k;
   runs.q.out = gradients.d_q;
   runs.q.initial = transposed(p.initial, p);
@@ -131,9 +141,11 @@ BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables, 
   return runs;
 }
 
-void sum_group(const float* x, Bf16* out, int64_t tokens, int heads_out, int group, int width, Stream stream) {
+void sum_group(const float* x, Bf16* out, int64_t tokens, int heads_out, int group, int width,
+               Stream stream) {
   const int64_t count = tokens * heads_out * width;
-  launch("linear_recurrence.group_sum", group_sum_kernel, divide_up(count, 256), 256, 0, stream, x, out, count, group, width);
+  launch("linear_recurrence.group_sum", group_sum_kernel, divide_up(count, 256), 256, 0, stream, x, out,
+         count, group, width);
 }
 
 struct Workspace {
@@ -155,7 +167,8 @@ struct TwoPassWorkspace {
   float *decays, *segment_states, *segment_decays, *wide_k, *wide_v, *decay_sums, *bound_sums;
   int64_t bytes;
 };
-TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& tables, bool backward, unsigned char* memory) {
+TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& tables, bool backward,
+                                 unsigned char* memory) {
   TwoPassWorkspace w{};
   const auto take = [&]<class T>(T*& part, int64_t count) {
     part = memory != nullptr && count > 0 ? reinterpret_cast<T*>(memory + w.bytes) : nullptr;
@@ -174,16 +187,20 @@ TwoPassWorkspace divide_two_pass(const Recurrence& p, const TwoPassTables& table
   take(w.d_states, tables.chunk_count * state_floats(p));
   take(w.wide_k, grouped && !tied ? keys : 0);
   take(w.wide_v, grouped ? values : 0);
-  take(w.decay_sums, p.kind == DecayKind::kHead || p.kind == DecayKind::kHeadToken ? p.tokens * p.heads * slices_of(p.keys) : 0);
+  take(w.decay_sums, p.kind == DecayKind::kHead || p.kind == DecayKind::kHeadToken
+                         ? p.tokens * p.heads * slices_of(p.keys)
+                         : 0);
   take(w.bound_sums, bounded(p.gate) ? static_cast<int64_t>(tables.chunk_count) * p.heads * p.keys : 0);
   return w;
 }
 
-TwoPass two_pass_of(const Recurrence& p, const TwoPassTables& tables, const Bf16* d_o, const TwoPassWorkspace& w) {
+TwoPass two_pass_of(const Recurrence& p, const TwoPassTables& tables, const Bf16* d_o,
+                    const TwoPassWorkspace& w) {
   const Roles roles(p, d_o);
   TwoPass in{};
   in.q = roles.q, in.k = roles.k, in.v = roles.v, in.d_o = roles.d_o;
-  in.q_scaled = rows_view(w.q_scaled, p.heads, 1, p.keys), in.k_scaled = rows_view(w.k_scaled, p.heads, 1, p.keys);
+  in.q_scaled = rows_view(w.q_scaled, p.heads, 1, p.keys),
+  in.k_scaled = rows_view(w.k_scaled, p.heads, 1, p.keys);
   in.kind = p.kind;
   in.log_decay = p.log_decay;
   in.gate = p.gate;
@@ -201,28 +218,34 @@ TwoPass two_pass_of(const Recurrence& p, const TwoPassTables& tables, const Bf16
 
 void prepare(const TwoPass& in, const TwoPassWorkspace& w, Stream stream) {
   const int64_t blocks = static_cast<int64_t>(in.chunk_count) * in.heads * slices_of(in.q.width);
-  launch("linear_recurrence.prepare", prepare_kernel, blocks, kTwoPassThreads, 4 * kSlice * 4, stream, in, w.q_scaled, w.k_scaled);
+  launch("linear_recurrence.prepare", prepare_kernel, blocks, kTwoPassThreads, 4 * kSlice * 4, stream, in,
+         w.q_scaled, w.k_scaled);
 }
 
 void run_states(const TwoPass& in, const StatePass& pass, Stream stream) {
-  const int64_t blocks = static_cast<int64_t>(in.segment_count) * in.heads * slices_of(in.q.width) * slices_of(in.v.width);
+  const int64_t blocks =
+      static_cast<int64_t>(in.segment_count) * in.heads * slices_of(in.q.width) * slices_of(in.v.width);
   if (in.segment_count > in.documents) {
-    launch("linear_recurrence.state_segments", states_kernel<true>, blocks, kStateThreads, 5 * kTileBytes, stream, in, pass);
+    launch("linear_recurrence.state_segments", states_kernel<true>, blocks, kStateThreads, 5 * kTileBytes,
+           stream, in, pass);
     const int64_t area = static_cast<int64_t>(in.q.width) * in.v.width;
-    launch("linear_recurrence.state_scan", state_scan_kernel, divide_up(area, 256) * in.heads * in.documents, 256, 0, stream, in, pass);
+    launch("linear_recurrence.state_scan", state_scan_kernel, divide_up(area, 256) * in.heads * in.documents,
+           256, 0, stream, in, pass);
   }
-  launch("linear_recurrence.states", states_kernel<false>, blocks, kStateThreads, 5 * kTileBytes, stream, in, pass);
+  launch("linear_recurrence.states", states_kernel<false>, blocks, kStateThreads, 5 * kTileBytes, stream, in,
+         pass);
 }
 
 void run_outputs(const TwoPass& in, const OutputPass& pass, Stream stream) {
-  launch("linear_recurrence.outputs", outputs_kernel, static_cast<int64_t>(in.chunk_count) * in.heads, kTwoPassThreads, 8 * kTileBytes,
-         stream, in, pass);
+  launch("linear_recurrence.outputs", outputs_kernel, static_cast<int64_t>(in.chunk_count) * in.heads,
+         kTwoPassThreads, 8 * kTileBytes, stream, in, pass);
 }
 
-void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients, const TwoPassWorkspace& w,
-                   Stream stream) {
+void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradientPointers& gradients,
+                   const TwoPassWorkspace& w, Stream stream) {
   const int slices = slices_of(p.keys);
-  const bool scalar = p.kind != DecayKind::kChannelToken, wanted = gradients.d_log_decay != nullptr || gradients.d_logits != nullptr;
+  const bool scalar = p.kind != DecayKind::kChannelToken,
+             wanted = gradients.d_log_decay != nullptr || gradients.d_logits != nullptr;
   const bool decay = wanted && p.kind != DecayKind::kNone, bound = gradients.d_lower_bound != nullptr;
   const GradientPass pass{gradients.d_q,
                           gradients.d_k,
@@ -232,22 +255,23 @@ void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradi
                                    : gradients.d_log_decay,
                           scalar ? nullptr : gradients.d_logits,
                           bound ? w.bound_sums : nullptr};
-  launch("linear_recurrence.gradients", gradients_kernel, static_cast<int64_t>(in.chunk_count) * in.heads * slices, kTwoPassThreads,
-         gradient_shared().bytes, stream, in, pass, p.tokens);
+  launch("linear_recurrence.gradients", gradients_kernel,
+         static_cast<int64_t>(in.chunk_count) * in.heads * slices, kTwoPassThreads, gradient_shared().bytes,
+         stream, in, pass, p.tokens);
   if (bound) {
     const int64_t channels = static_cast<int64_t>(p.heads) * p.keys;
-    launch("linear_recurrence.bound_sum", bound_sum_kernel, divide_up(channels, 256), 256, 0, stream, w.bound_sums, gradients.d_lower_bound,
-           channels, in.chunk_count);
+    launch("linear_recurrence.bound_sum", bound_sum_kernel, divide_up(channels, 256), 256, 0, stream,
+           w.bound_sums, gradients.d_lower_bound, channels, in.chunk_count);
   }
   if (!decay || !scalar) return;
   const float* sums = w.decay_sums;
   const int64_t count = p.tokens * p.heads;
   if (p.kind == DecayKind::kHeadToken) {
-    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums, p.gate, p.log_decay,
-           gradients.d_log_decay, gradients.d_logits, count, slices);
+    launch("linear_recurrence.slice_sum", slice_sum_kernel, divide_up(count, 256), 256, 0, stream, sums,
+           p.gate, p.log_decay, gradients.d_log_decay, gradients.d_logits, count, slices);
   } else {
-    launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums, gradients.d_log_decay, p.tokens * slices,
-           p.heads);
+    launch("linear_recurrence.token_sum", token_sum_kernel, p.heads, 256, 256 * 8, stream, sums,
+           gradients.d_log_decay, p.tokens * slices, p.heads);
   }
 }
 
@@ -255,18 +279,20 @@ void run_gradients(const TwoPass& in, const Recurrence& p, const RecurrenceGradi
 
 int64_t chunked_workspace_bytes(const Recurrence& p, int segments, bool backward) {
   const bool grouped = backward && p.heads != p.key_heads;
-  return 4 * (segments * (state_floats(p) + p.heads) + (grouped ? p.tokens * p.heads * (p.keys + p.values) : 0));
+  return 4 *
+         (segments * (state_floats(p) + p.heads) + (grouped ? p.tokens * p.heads * (p.keys + p.values) : 0));
 }
 
-void chunked_forward(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream) {
+void chunked_forward(const Recurrence& p, const RecurrenceTables& tables, Bf16* o, float* final_state,
+                     void* workspace, Stream stream) {
   const Workspace w = divide_workspace(p, tables.segments, workspace);
   Run run = forward_run(p, tables, o, final_state);
   run.states = w.states, run.segment_decays = w.segment_decays;
   run_chunked(run, stream);
 }
 
-void chunked_backward(const Recurrence& p, const RecurrenceTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
-                      Stream stream) {
+void chunked_backward(const Recurrence& p, const RecurrenceTables& tables,
+                      const RecurrenceGradientPointers& gradients, void* workspace, Stream stream) {
   const Workspace w = divide_workspace(p, tables.segments, workspace);
   BackwardRuns runs = backward_runs(p, tables, gradients);
   for (Run* run : {&runs.q, &runs.k, &runs.v}) run->states = w.states, run->segment_decays = w.segment_decays;
@@ -285,7 +311,8 @@ int64_t two_pass_workspace_bytes(const Recurrence& p, const TwoPassTables& table
   return divide_two_pass(p, tables, backward, nullptr).bytes;
 }
 
-void two_pass_forward(const Recurrence& p, const TwoPassTables& tables, Bf16* o, float* final_state, void* workspace, Stream stream) {
+void two_pass_forward(const Recurrence& p, const TwoPassTables& tables, Bf16* o, float* final_state,
+                      void* workspace, Stream stream) {
   const TwoPassWorkspace w = divide_two_pass(p, tables, false, static_cast<unsigned char*>(workspace));
   const TwoPass in = two_pass_of(p, tables, nullptr, w);
   prepare(in, w, stream);
@@ -293,8 +320,8 @@ void two_pass_forward(const Recurrence& p, const TwoPassTables& tables, Bf16* o,
   run_outputs(in, {in.q_scaled, in.v, in.states, o, nullptr, false}, stream);
 }
 
-void two_pass_backward(const Recurrence& p, const TwoPassTables& tables, const RecurrenceGradientPointers& gradients, void* workspace,
-                       Stream stream) {
+void two_pass_backward(const Recurrence& p, const TwoPassTables& tables,
+                       const RecurrenceGradientPointers& gradients, void* workspace, Stream stream) {
   const TwoPassWorkspace w = divide_two_pass(p, tables, true, static_cast<unsigned char*>(workspace));
   const TwoPass in = two_pass_of(p, tables, gradients.d_o, w);
   prepare(in, w, stream);

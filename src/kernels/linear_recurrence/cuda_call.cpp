@@ -1,5 +1,6 @@
-// Which form runs: two-pass for a decay per channel and for the gradient of any decay; exact, token by token, forward where every
-// document has one token (decoding); else chunked. Any backward pass may follow any forward pass: all recompute from the inputs.
+// Which form runs: two-pass for a decay per channel and for the gradient of any decay; exact, token by token,
+// forward where every document has one token (decoding); else chunked. Any backward pass may follow any
+// forward pass: all recompute from the inputs.
 #include "kernels/linear_recurrence/cuda_call.h"
 
 #include "kernels/cuda/tensors.h"
@@ -16,7 +17,8 @@ Refusal refuse(const RecurrenceProblem& problem) {
   if (logits != at::kBFloat16 && logits != at::kFloat) return "it takes logits of bf16 and fp32";
   const int64_t keys = problem.q_thk.size(2), values = problem.v_thv.size(2);
   static_assert(kMostChannels == 256);
-  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels) return "it takes heads of 1 to 256 channels";
+  if (std::min(keys, values) < 1 || std::max(keys, values) > kMostChannels)
+    return "it takes heads of 1 to 256 channels";
   return "";
 }
 
@@ -43,11 +45,13 @@ cuda::RecurrenceGateKind kind_of(RecurrenceGate::Kind kind) {
       return cuda::RecurrenceGateKind::kLowerBounded;
   }
 }
-bool bf16_logits(const RecurrenceProblem& problem) { return problem.gated() && problem.log_decay.scalar_type() == at::kBFloat16; }
+bool bf16_logits(const RecurrenceProblem& problem) {
+  return problem.gated() && problem.log_decay.scalar_type() == at::kBFloat16;
+}
 
 bool decoding(const RecurrenceProblem& problem) {
-  return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(), [](int64_t a, int64_t b) { return b > a + 1; }) ==
-         problem.offsets.end();
+  return std::adjacent_find(problem.offsets.begin(), problem.offsets.end(),
+                            [](int64_t a, int64_t b) { return b > a + 1; }) == problem.offsets.end();
 }
 
 // A problem as the kernels take it, and the tensors it points into.
@@ -56,7 +60,9 @@ struct Operands {
       : q(problem.q_thk.contiguous()),
         k(cuda::contiguous(problem.k_thk)),
         v(problem.v_thv.contiguous()),
-        log_decay(problem.log_decay.defined() && !bf16_logits(problem) ? problem.log_decay.detach().to(at::kFloat).contiguous() : Tensor()),
+        log_decay(problem.log_decay.defined() && !bf16_logits(problem)
+                      ? problem.log_decay.detach().to(at::kFloat).contiguous()
+                      : Tensor()),
         logits(bf16_logits(problem) ? problem.log_decay.detach().contiguous() : Tensor()),
         lower_bound(cuda::contiguous(problem.gate().lower_bound_hk)),
         initial(cuda::contiguous(problem.initial_state_nhkv)),
@@ -90,14 +96,21 @@ struct Operands {
 
 // The segments of the chunked form on the device, one plan for all sweeps of a pass.
 struct Segments {
-  Segments(const RecurrenceProblem& problem, const Operands& in, bool backward) : Segments(plan_of(problem, in.call, backward), in.q) {}
+  Segments(const RecurrenceProblem& problem, const Operands& in, bool backward)
+      : Segments(plan_of(problem, in.call, backward), in.q) {}
   Segments(const cuda::RecurrencePlan& plan, const Tensor& like)
-      : along(plan.along, like), against(plan.against, like), document_segments(plan.document_segments, like) {}
-  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call, bool backward) {
+      : along(plan.along, like),
+        against(plan.against, like),
+        document_segments(plan.document_segments, like) {}
+  static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call,
+                                      bool backward) {
     const auto walks = cuda::chunked_walks(call.heads, call.keys, call.values, backward);
-    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
+    return cuda::plan_recurrence(
+        problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
   }
-  cuda::RecurrenceTables tables() const { return {along.data(), against.data(), document_segments.data(), count()}; }
+  cuda::RecurrenceTables tables() const {
+    return {along.data(), against.data(), document_segments.data(), count()};
+  }
   int count() const { return static_cast<int>(along.size); }
   cuda::Table<cuda::Segment> along, against;
   cuda::Table<int32_t> document_segments;
@@ -105,19 +118,21 @@ struct Segments {
 
 // The tables of the two-pass form: its segments in the order of the problem, and their chunks.
 struct Chunks {
-  Chunks(const RecurrenceProblem& problem, const Operands& in) : Chunks(plan_of(problem, in.call), in.call.reverse, in.q) {}
+  Chunks(const RecurrenceProblem& problem, const Operands& in)
+      : Chunks(plan_of(problem, in.call), in.call.reverse, in.q) {}
   Chunks(const cuda::RecurrencePlan& plan, bool reverse, const Tensor& like)
-      : Chunks(reverse ? plan.against : plan.along, plan.document_segments, cuda::chunks_of(reverse ? plan.against : plan.along, reverse),
-               like) {}
-  Chunks(const std::vector<cuda::Segment>& in_order, const std::vector<int32_t>& of_documents, const cuda::ChunkTable& table,
-         const Tensor& like)
+      : Chunks(reverse ? plan.against : plan.along, plan.document_segments,
+               cuda::chunks_of(reverse ? plan.against : plan.along, reverse), like) {}
+  Chunks(const std::vector<cuda::Segment>& in_order, const std::vector<int32_t>& of_documents,
+         const cuda::ChunkTable& table, const Tensor& like)
       : segments(in_order, like),
         chunks(table.chunks, like),
         segment_chunks(table.segment_chunks, like),
         document_segments(of_documents, like) {}
   static cuda::RecurrencePlan plan_of(const RecurrenceProblem& problem, const cuda::Recurrence& call) {
     const auto walks = cuda::two_pass_walks(call.heads, call.keys, call.values);
-    return cuda::plan_recurrence(problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
+    return cuda::plan_recurrence(
+        problem.offsets, cuda::choose_segment_tokens(problem.offsets, walks, cuda::multiprocessors()));
   }
   cuda::TwoPassTables tables() const {
     return {segments.data(),
@@ -135,8 +150,9 @@ struct Chunks {
 LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
-  LinearRecurrenceResult result{at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
-                                in.state()};
+  LinearRecurrenceResult result{
+      at::empty({in.call.tokens, in.call.heads, in.call.values}, in.v.options().requires_grad(false)),
+      in.state()};
   cuda::Bf16* o = cuda::bf16_out(result.o_thd);
   float* final_state = cuda::fp32_out(result.final_state_nhkv);
   if (decoding(problem)) {
@@ -145,42 +161,53 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
   }
   if (problem.decay == DecayKind::kKeyToken) {
     const Chunks chunks(problem, in);
-    const Tensor workspace = cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), false), in.q);
-    cuda::two_pass_forward(in.call, chunks.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
+    const Tensor workspace =
+        cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), false), in.q);
+    cuda::two_pass_forward(in.call, chunks.tables(), o, final_state, workspace.mutable_data_ptr(),
+                           device.stream());
     return result;
   }
   const Segments segments(problem, in, false);
-  const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), false), in.q);
-  cuda::chunked_forward(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(), device.stream());
+  const Tensor workspace =
+      cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), false), in.q);
+  cuda::chunked_forward(in.call, segments.tables(), o, final_state, workspace.mutable_data_ptr(),
+                        device.stream());
   return result;
 }
 
-RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay) {
+RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final,
+                             bool want_decay) {
   const cuda::OnDevice device(problem.q_thk);
   const Operands in(problem);
   const Tensor d_o_flat = d_o.contiguous(), d_final_flat = cuda::contiguous(d_final);
-  RecurrenceGradients out{at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v),
-                          want_decay ? at::empty_like(in.logits.defined() ? in.logits : in.log_decay) : Tensor(), in.state()};
+  RecurrenceGradients out{
+      at::empty_like(in.q), in.k.defined() ? at::empty_like(in.k) : Tensor(), at::empty_like(in.v),
+      want_decay ? at::empty_like(in.logits.defined() ? in.logits : in.log_decay) : Tensor(), in.state()};
   if (want_decay && in.lower_bound.defined()) out.lower_bound_hk = at::empty_like(in.lower_bound);
-  const cuda::RecurrenceGradientPointers gradients{.d_o = cuda::bf16(d_o_flat),
-                                                   .d_final = cuda::fp32(d_final_flat),
-                                                   .d_q = cuda::bf16_out(out.q_thk),
-                                                   .d_k = cuda::bf16_out(out.k_thk),
-                                                   .d_v = cuda::bf16_out(out.v_thv),
-                                                   .d_initial = cuda::fp32_out(out.initial_state_nhkv),
-                                                   .d_log_decay = in.logits.defined() ? nullptr : cuda::fp32_out(out.log_decay),
-                                                   .d_logits = in.logits.defined() ? cuda::bf16_out(out.log_decay) : nullptr,
-                                                   .d_lower_bound = cuda::fp32_out(out.lower_bound_hk)};
+  const cuda::RecurrenceGradientPointers gradients{
+      .d_o = cuda::bf16(d_o_flat),
+      .d_final = cuda::fp32(d_final_flat),
+      .d_q = cuda::bf16_out(out.q_thk),
+      .d_k = cuda::bf16_out(out.k_thk),
+      .d_v = cuda::bf16_out(out.v_thv),
+      .d_initial = cuda::fp32_out(out.initial_state_nhkv),
+      .d_log_decay = in.logits.defined() ? nullptr : cuda::fp32_out(out.log_decay),
+      .d_logits = in.logits.defined() ? cuda::bf16_out(out.log_decay) : nullptr,
+      .d_lower_bound = cuda::fp32_out(out.lower_bound_hk)};
   if (problem.decay == DecayKind::kKeyToken || want_decay) {
     const Chunks chunks(problem, in);
-    const Tensor workspace = cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), true), in.q);
-    cuda::two_pass_backward(in.call, chunks.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
+    const Tensor workspace =
+        cuda::workspace(cuda::two_pass_workspace_bytes(in.call, chunks.tables(), true), in.q);
+    cuda::two_pass_backward(in.call, chunks.tables(), gradients, workspace.mutable_data_ptr(),
+                            device.stream());
     if (want_decay) out.log_decay = out.log_decay.to(problem.log_decay.scalar_type());
     return out;
   }
   const Segments segments(problem, in, true);
-  const Tensor workspace = cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), true), in.q);
-  cuda::chunked_backward(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(), device.stream());
+  const Tensor workspace =
+      cuda::workspace(cuda::chunked_workspace_bytes(in.call, segments.count(), true), in.q);
+  cuda::chunked_backward(in.call, segments.tables(), gradients, workspace.mutable_data_ptr(),
+                         device.stream());
   return out;
 }
 

@@ -9,7 +9,8 @@ namespace longhaul::kernels {
 struct RecurrenceCuda {
   Refusal (*refuse)(const RecurrenceProblem& problem);
   LinearRecurrenceResult (*forward)(const RecurrenceProblem& problem);
-  RecurrenceGradients (*backward)(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, bool want_decay);
+  RecurrenceGradients (*backward)(const RecurrenceProblem& problem, const Tensor& d_o_thd,
+                                  const Tensor& d_final_nhkv, bool want_decay);
 };
 
 }  // namespace longhaul::kernels

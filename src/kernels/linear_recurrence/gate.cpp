@@ -5,8 +5,8 @@ namespace {
 
 bool bounded(const RecurrenceGate& gate) { return gate.kind == RecurrenceGate::Kind::kLowerBounded; }
 
-// log_decay is a logarithm, whose slope is infinite at a λ of 0. So much more of it, which no λ above 1e-12 notices, keeps the slope, and with it
-// what such a token gives γ.
+// log_decay is a logarithm, whose slope is infinite at a λ of 0. So much more of it, which no λ above 1e-12
+// notices, keeps the slope, and with it what such a token gives γ.
 constexpr double kLeastDecay = 0x1p-64;
 
 }  // namespace
@@ -31,7 +31,8 @@ RecurrenceProblem with_gate_made(RecurrenceProblem problem) {
   if (!problem.gated()) return problem;
   RecurrenceGate gate = problem.gate();
   const Tensor x = problem.log_decay.to(problem.state_type());
-  problem.log_decay = bounded(gate) ? gate_decay(gate, x).add(kLeastDecay).log() : at::log_sigmoid(x).div(gate.divisor);
+  problem.log_decay =
+      bounded(gate) ? gate_decay(gate, x).add(kLeastDecay).log() : at::log_sigmoid(x).div(gate.divisor);
   if (problem.options.tied_keys) {
     problem.k_thk = gate_keys(gate, x).to(problem.q_thk.scalar_type());
     problem.options.tied_keys = false;

@@ -1,5 +1,6 @@
-// The gates of linear_recurrence (op.h) in LibTorch's operators, on whole tensors: for the reference, which is plain, and for the aten form,
-// which differentiates them. The fast forms have their own, in the loops that read the logits (cpu_gate-inl.h, gate_kernels.h).
+// The gates of linear_recurrence (op.h) in LibTorch's operators, on whole tensors: for the reference, which
+// is plain, and for the aten form, which differentiates them. The fast forms have their own, in the loops
+// that read the logits (cpu_gate-inl.h, gate_kernels.h).
 #pragma once
 
 #include "kernels/linear_recurrence/problem.h"
@@ -7,8 +8,9 @@
 namespace longhaul::kernels {
 
 // Of logits x, elementwise, in the dtype of x, which is that of γ.
-Tensor gate_decay(const RecurrenceGate& gate, const Tensor& x);     // λ
-Tensor gate_keys(const RecurrenceGate& gate, const Tensor& x_thk);  // k tied to it: 1 − λ, without the difference
+Tensor gate_decay(const RecurrenceGate& gate, const Tensor& x);  // λ
+// k tied to it: 1 − λ, without the difference
+Tensor gate_keys(const RecurrenceGate& gate, const Tensor& x_thk);
 
 // From ∂λ less the gradient of tied keys: the gradients of x and, where there is one, of γ.
 struct GateGradients {

@@ -26,9 +26,10 @@
 
 namespace longhaul::kernels {
 
-// A decay that is a gate. What is given in place of log_decay are then the logits x of a projection, bf16 or fp32 (fp64 for fp64 inputs),
-// [T,H,Dk], or [T,H] for log_sigmoid. The operator forms the decay, and the keys where they are tied to it, in fp32 where it reads
-// them, and stores neither. Gradients go to x and γ, the latter a sum over tokens in a fixed order. docs/sources/linear-attention.md §5.2, §5.3:
+// A decay that is a gate. What is given in place of log_decay are then the logits x of a projection, bf16 or
+// fp32 (fp64 for fp64 inputs), [T,H,Dk], or [T,H] for log_sigmoid. The operator forms the decay, and the keys
+// where they are tied to it, in fp32 where it reads them, and stores neither. Gradients go to x and γ, the
+// latter a sum over tokens in a fixed order. docs/sources/linear-attention.md §5.2, §5.3:
 //
 //   log_sigmoid     log λ = logσ(x) / τ        k = 1 − λ                GLA (τ = 16), MetaLA, gated RetNet
 //   lower_bounded   λ = γ + (1 − γ) σ(x)       k = (1 − γ) σ(−x)        HGRN2
@@ -62,14 +63,15 @@ struct LinearRecurrenceResult {
   Tensor final_state_nhkv;  // [N, H, Dk, Dv]
 };
 
-// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], or a gate's logits;
-// initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one document).
+// q_thk [T,H,Dk], k_thk [T,Hk,Dk], v_thv [T,Hk,Dv]; log_decay undefined, [H], [T,H] or [T,H,Dk], or a gate's
+// logits; initial_state_nhkv [N,H,Dk,Dv] or undefined (zeros); offsets: int64 [N+1] on the CPU, document
+// boundaries, or undefined (one document).
 //
-// A log_decay above 1e-3 (0 but for rounding) is an error on the CPU. On a GPU, where the host does not wait to look, it makes what follows
-// it in its document and head NaN, as a NaN does.
-LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
-                                         const Tensor& initial_state_nhkv, const Tensor& offsets,
-                                         const LinearRecurrenceOptions& options = {});
+// A log_decay above 1e-3 (0 but for rounding) is an error on the CPU. On a GPU, where the host does not wait
+// to look, it makes what follows it in its document and head NaN, as a NaN does.
+LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
+                                         const Tensor& log_decay, const Tensor& initial_state_nhkv,
+                                         const Tensor& offsets, const LinearRecurrenceOptions& options = {});
 
 // The states of many sequences. A call continues some of them: its document n continues sequence rows[n].
 struct RecurrenceStates {
@@ -79,12 +81,14 @@ struct RecurrenceStates {
 
 // Decoding: linear_recurrence from these states, which the final states replace (in the cpu form without a
 // copy). No gradient.
-Tensor linear_recurrence_continued(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
-                                   const RecurrenceStates& states, const Tensor& offsets, const LinearRecurrenceOptions& options = {});
+Tensor linear_recurrence_continued(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
+                                   const Tensor& log_decay, const RecurrenceStates& states,
+                                   const Tensor& offsets, const LinearRecurrenceOptions& options = {});
 
 // The definition: loops in the dtype of the state that follow the equation. Same contract, and also
 // differentiable.
-LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
+LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk,
+                                                   const Tensor& v_thv, const Tensor& log_decay,
                                                    const Tensor& initial_state_nhkv, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options = {});
 

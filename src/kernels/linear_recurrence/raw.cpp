@@ -38,8 +38,9 @@ RecurrenceBy choose(const char* op, const RecurrenceProblem& problem) {
   }));
 }
 
-// On a GPU the host would have to wait: there the kernels answer with NaN. The cpu form looks at decays per channel itself, block by block,
-// where it reads them: elsewhere that would be a pass over as many bytes as q, k and v have together.
+// On a GPU the host would have to wait: there the kernels answer with NaN. The cpu form looks at decays per
+// channel itself, block by block, where it reads them: elsewhere that would be a pass over as many bytes as
+// q, k and v have together.
 void check_decays(const RecurrenceProblem& problem, RecurrenceBy by) {
   const Tensor& log_decay = problem.log_decay;
   if (!log_decay.defined() || !log_decay.is_cpu() || log_decay.numel() == 0) return;
@@ -47,19 +48,26 @@ void check_decays(const RecurrenceProblem& problem, RecurrenceBy by) {
   refuse_rising_decay(log_decay.detach().max().item<double>());
 }
 
-Tensor empty_like_or_none(const Tensor& x) { return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor(); }
+Tensor empty_like_or_none(const Tensor& x) {
+  return x.defined() ? at::empty(x.sizes(), x.options()) : Tensor();
+}
 
 RecurrenceGradients empty_gradients(const RecurrenceProblem& problem, bool want_decay) {
   const auto wide = problem.q_thk.options().dtype(problem.state_type());
-  RecurrenceGradients out{empty_like_or_none(problem.q_thk), empty_like_or_none(problem.k_thk), empty_like_or_none(problem.v_thv)};
-  if (want_decay) out.log_decay = at::empty(problem.log_decay.sizes(), problem.gated() ? problem.log_decay.options() : wide);
+  RecurrenceGradients out{empty_like_or_none(problem.q_thk), empty_like_or_none(problem.k_thk),
+                          empty_like_or_none(problem.v_thv)};
+  if (want_decay)
+    out.log_decay =
+        at::empty(problem.log_decay.sizes(), problem.gated() ? problem.log_decay.options() : wide);
   if (want_decay) out.lower_bound_hk = empty_like_or_none(problem.gate().lower_bound_hk);
-  out.initial_state_nhkv = at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, wide);
+  out.initial_state_nhkv =
+      at::empty({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, wide);
   return out;
 }
 
 // By differentiating the forward pass, which runs again.
-RecurrenceGradients backward_aten(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final, bool want_decay) {
+RecurrenceGradients backward_aten(const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final,
+                                  bool want_decay) {
   const at::AutoGradMode recording(true);
   std::vector<Tensor> leaves;
   std::vector<size_t> index;  // of the leaf of each place, one past the leaves: none
@@ -69,19 +77,22 @@ RecurrenceGradients backward_aten(const RecurrenceProblem& problem, const Tensor
     leaves.push_back(x.detach().requires_grad_(true));
     return leaves.back();
   };
-  const Tensor zeros = at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)},
-                                 problem.q_thk.options().dtype(problem.state_type()).requires_grad(false));
+  const Tensor zeros =
+      at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)},
+                problem.q_thk.options().dtype(problem.state_type()).requires_grad(false));
   RecurrenceProblem of_leaves = problem;
   of_leaves.q_thk = leaf(problem.q_thk, true);
   of_leaves.k_thk = leaf(problem.k_thk, true);
   of_leaves.v_thv = leaf(problem.v_thv, true);
   of_leaves.log_decay = leaf(problem.log_decay, want_decay);
-  of_leaves.initial_state_nhkv = leaf(problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv : zeros, true);
+  of_leaves.initial_state_nhkv =
+      leaf(problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv : zeros, true);
   of_leaves.options.gate.lower_bound_hk = leaf(problem.gate().lower_bound_hk, want_decay);
-  const LinearRecurrenceResult result = linear_recurrence_aten(with_gate_made(with_recurrence_keys(of_leaves)));
-  const std::vector<Tensor> gradients =
-      torch::autograd::grad({result.o_thd, result.final_state_nhkv}, leaves, {d_o, d_final.defined() ? d_final : zeros},
-                            /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+  const LinearRecurrenceResult result =
+      linear_recurrence_aten(with_gate_made(with_recurrence_keys(of_leaves)));
+  const std::vector<Tensor> gradients = torch::autograd::grad(
+      {result.o_thd, result.final_state_nhkv}, leaves, {d_o, d_final.defined() ? d_final : zeros},
+      /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   const auto of = [&](size_t place) {
     if (index[place] == SIZE_MAX) return Tensor();
     const Tensor& gradient = gradients[index[place]];
@@ -91,7 +102,8 @@ RecurrenceGradients backward_aten(const RecurrenceProblem& problem, const Tensor
 }
 
 RecurrenceProblem problem_of(const RecurrenceInputs& in) {
-  return recurrence_problem(in.q_thk, in.k_thk, in.v_thv, in.log_decay, in.initial_state_nhkv, in.offsets, in.options);
+  return recurrence_problem(in.q_thk, in.k_thk, in.v_thv, in.log_decay, in.initial_state_nhkv, in.offsets,
+                            in.options);
 }
 
 RecurrenceFold fold_of(const RecurrenceProblem& problem, const Tensor& d_o) {
@@ -99,10 +111,12 @@ RecurrenceFold fold_of(const RecurrenceProblem& problem, const Tensor& d_o) {
   check_recurrence_values(problem, by);
   const auto wide = problem.q_thk.options().dtype(problem.state_type());
   const int64_t documents = problem.documents(), heads = problem.heads(), keys = problem.q_thk.size(2);
-  RecurrenceFold out{at::empty({documents, heads, keys, problem.v_thv.size(2)}, wide), at::empty({documents, heads, keys}, wide)};
+  RecurrenceFold out{at::empty({documents, heads, keys, problem.v_thv.size(2)}, wide),
+                     at::empty({documents, heads, keys}, wide)};
   if (by == RecurrenceBy::kCpu) recurrence_fold_cpu(problem, d_o, out.state_nhkv, out.decay_nhk);
   if (by == RecurrenceBy::kAten)
-    recurrence_fold_aten(with_gate_made(with_recurrence_keys(problem)), d_o.defined(), out.state_nhkv, out.decay_nhk);
+    recurrence_fold_aten(with_gate_made(with_recurrence_keys(problem)), d_o.defined(), out.state_nhkv,
+                         out.decay_nhk);
   if (by == RecurrenceBy::kReference)
     recurrence_fold_reference(with_recurrence_keys(problem), d_o.defined(), out.state_nhkv, out.decay_nhk);
   return out;
@@ -132,12 +146,15 @@ RecurrenceProblem with_recurrence_keys(RecurrenceProblem problem) {
   return problem;
 }
 
-// The operations of the forward pass, token by token: the state takes a key's value and is read by a query. The backward pass has twice as many.
+// The operations of the forward pass, token by token: the state takes a key's value and is read by a query.
+// The backward pass has twice as many.
 static double recurrence_flops(const RecurrenceProblem& problem) {
-  return 4.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.q_thk.size(2) * problem.v_thv.size(2));
+  return 4.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.q_thk.size(2) *
+                                   problem.v_thv.size(2));
 }
 
-LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrenceProblem& problem, Tensor* boundaries) {
+LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrenceProblem& problem,
+                                             Tensor* boundaries) {
   count_flops(recurrence_flops(problem));
   switch (by) {
     case RecurrenceBy::kCuda:
@@ -154,10 +171,12 @@ LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrencePr
   }
 }
 
-RecurrenceGradients recurrence_backward_by(RecurrenceBy by, const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final,
-                                           const Tensor& boundaries, bool want_decay) {
+RecurrenceGradients recurrence_backward_by(RecurrenceBy by, const RecurrenceProblem& problem,
+                                           const Tensor& d_o, const Tensor& d_final, const Tensor& boundaries,
+                                           bool want_decay) {
   count_flops(2 * recurrence_flops(problem));
-  if (by == RecurrenceBy::kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
+  if (by == RecurrenceBy::kCuda)
+    return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
   if (by == RecurrenceBy::kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   if (by == RecurrenceBy::kAten) return backward_aten(problem, d_o, d_final, want_decay);
   RecurrenceGradients out = empty_gradients(problem, want_decay);
@@ -193,18 +212,21 @@ RecurrenceRun run_recurrence(const RecurrenceInputs& in) {
   const RecurrenceBy by = choose_recurrence(problem);
   check_recurrence_values(problem, by);
   RecurrenceRun run;
-  run.result = recurrence_forward_by(by, by == RecurrenceBy::kReference ? with_recurrence_keys(problem) : problem, &run.boundaries);
+  run.result = recurrence_forward_by(
+      by, by == RecurrenceBy::kReference ? with_recurrence_keys(problem) : problem, &run.boundaries);
   return run;
 }
 
-RecurrenceGradients run_recurrence_backward(const RecurrenceInputs& in, const Tensor& boundaries, const Tensor& d_o, const Tensor& d_final,
-                                            bool want_decay) {
+RecurrenceGradients run_recurrence_backward(const RecurrenceInputs& in, const Tensor& boundaries,
+                                            const Tensor& d_o, const Tensor& d_final, bool want_decay) {
   const at::NoGradGuard no_gradient;
   const RecurrenceProblem problem = problem_of(in);
   const RecurrenceBy by = choose_recurrence(problem);
-  if (want_decay && !in.log_decay.defined()) refuse_argument(kRecurrenceOp, "log_decay", "one, whose gradient is wanted", "nothing");
+  if (want_decay && !in.log_decay.defined())
+    refuse_argument(kRecurrenceOp, "log_decay", "one, whose gradient is wanted", "nothing");
   if (d_o.sizes() != at::IntArrayRef({problem.tokens(), problem.heads(), problem.v_thv.size(2)}))
-    refuse_argument(kRecurrenceOp, "d_o", fmt::format("[{}, {}, {}]", problem.tokens(), problem.heads(), problem.v_thv.size(2)),
+    refuse_argument(kRecurrenceOp, "d_o",
+                    fmt::format("[{}, {}, {}]", problem.tokens(), problem.heads(), problem.v_thv.size(2)),
                     shape_text(d_o));
   Tensor states = boundaries;
   if (by == RecurrenceBy::kCpu && !states.defined()) recurrence_forward_cpu(problem, &states);

@@ -37,9 +37,11 @@ RecurrenceFold fold_recurrence(const RecurrenceInputs& in, int64_t heads);
 RecurrenceFold fold_recurrence_gradient(const RecurrenceInputs& in, const Tensor& d_o_thd);
 
 RecurrenceRun run_recurrence(const RecurrenceInputs& in);
-// boundaries: of run_recurrence on the same inputs, or undefined (the states are made again). d_final may be undefined: zeros. Gradients come in
-// the dtype of their inputs; that of log_decay (or a gate's logits and γ) where `want_decay`.
-RecurrenceGradients run_recurrence_backward(const RecurrenceInputs& in, const Tensor& boundaries, const Tensor& d_o_thd,
-                                            const Tensor& d_final_nhkv, bool want_decay);
+// boundaries: of run_recurrence on the same inputs, or undefined (the states are made again). d_final may be
+// undefined: zeros. Gradients come in the dtype of their inputs; that of log_decay (or a gate's logits and γ)
+// where `want_decay`.
+RecurrenceGradients run_recurrence_backward(const RecurrenceInputs& in, const Tensor& boundaries,
+                                            const Tensor& d_o_thd, const Tensor& d_final_nhkv,
+                                            bool want_decay);
 
 }  // namespace longhaul::kernels

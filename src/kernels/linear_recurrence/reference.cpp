@@ -1,8 +1,10 @@
 // The definition of linear_recurrence: loops in the state's dtype.
 //
 //   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t          o_t = scale · q_t S_t
-//   D_t = scale · q_tᵀ do_t + λ_{t+1} ⊙ D_{t+1}      (D of the last token also takes the final state's gradient)
-//   dq_t = scale · S_t do_t     dk_t = D_t v_t     dv_t = k_t D_t     dλ_t = Σ_v S_{t-1} ⊙ D_t     dS_0 = λ_1 ⊙ D_1
+//   D_t = scale · q_tᵀ do_t + λ_{t+1} ⊙ D_{t+1}
+//   (D of the last token also takes the final state's gradient)
+//   dq_t = scale · S_t do_t     dk_t = D_t v_t     dv_t = k_t D_t     dλ_t = Σ_v S_{t-1} ⊙ D_t
+//   dS_0 = λ_1 ⊙ D_1
 #include <cmath>
 
 #include "kernels/linear_recurrence/gate.h"
@@ -30,8 +32,12 @@ struct View {
         values(problem.v_thv.size(2)) {}
 
   const Real* q_row(int64_t t, int64_t h) const { return q.const_data_ptr<Real>() + (t * heads + h) * keys; }
-  const Real* k_row(int64_t t, int64_t h) const { return k.const_data_ptr<Real>() + (t * key_heads + h / group) * keys; }
-  const Real* v_row(int64_t t, int64_t h) const { return v.const_data_ptr<Real>() + (t * key_heads + h / group) * values; }
+  const Real* k_row(int64_t t, int64_t h) const {
+    return k.const_data_ptr<Real>() + (t * key_heads + h / group) * keys;
+  }
+  const Real* v_row(int64_t t, int64_t h) const {
+    return v.const_data_ptr<Real>() + (t * key_heads + h / group) * values;
+  }
   int64_t decay_index(int64_t t, int64_t h, int64_t c) const {
     switch (kind) {
       case DecayKind::kHead:
@@ -64,7 +70,8 @@ void advance(const View<Real>& view, int64_t t, int64_t h, Real* state_kv) {
   const Real* v = view.v_row(t, h);
   for (int64_t c = 0; c < view.keys; ++c) {
     const Real lambda = view.lambda(t, h, c);
-    for (int64_t d = 0; d < view.values; ++d) state_kv[c * view.values + d] = lambda * state_kv[c * view.values + d] + k[c] * v[d];
+    for (int64_t d = 0; d < view.values; ++d)
+      state_kv[c * view.values + d] = lambda * state_kv[c * view.values + d] + k[c] * v[d];
   }
 }
 
@@ -73,12 +80,14 @@ LinearRecurrenceResult reference_forward(const RecurrenceProblem& problem) {
   const View<Real> view(problem);
   const auto options = problem.q_thk.options().dtype(view.type);
   Tensor o = at::empty({problem.tokens(), view.heads, view.values}, options);
-  Tensor final_state = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.clone(at::MemoryFormat::Contiguous)
-                                                            : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options);
+  Tensor final_state = problem.initial_state_nhkv.defined()
+                           ? problem.initial_state_nhkv.clone(at::MemoryFormat::Contiguous)
+                           : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options);
   const Real scale = static_cast<Real>(problem.options.scale);
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     for (int64_t h = 0; h < view.heads; ++h) {
-      Real* state = final_state.mutable_data_ptr<Real>() + (static_cast<int64_t>(n) * view.heads + h) * view.keys * view.values;
+      Real* state = final_state.mutable_data_ptr<Real>() +
+                    (static_cast<int64_t>(n) * view.heads + h) * view.keys * view.values;
       for (int64_t i = 0; i < problem.offsets[n + 1] - problem.offsets[n]; ++i) {
         const int64_t t = token_at(problem, n, i);
         advance(view, t, h, state);
@@ -102,11 +111,13 @@ struct GradientBuffers {
 
 // One head of one document, backward. `states` holds S_0 … S_L of that head.
 template <class Real>
-void backward_head(const RecurrenceProblem& problem, const View<Real>& view, size_t n, int64_t h, const Real* d_o,
-                   const std::vector<Real>& states, GradientBuffers<Real>& out) {
+void backward_head(const RecurrenceProblem& problem, const View<Real>& view, size_t n, int64_t h,
+                   const Real* d_o, const std::vector<Real>& states, GradientBuffers<Real>& out) {
   const int64_t keys = view.keys, values = view.values, area = keys * values;
   const Real scale = static_cast<Real>(problem.options.scale);
-  Real* d_state = out.state.template mutable_data_ptr<Real>() + (static_cast<int64_t>(n) * view.heads + h) * area;  // starts as d_final
+  // starts as d_final
+  Real* d_state =
+      out.state.template mutable_data_ptr<Real>() + (static_cast<int64_t>(n) * view.heads + h) * area;
   for (int64_t i = problem.offsets[n + 1] - problem.offsets[n] - 1; i >= 0; --i) {
     const int64_t t = token_at(problem, n, i);
     const Real *q = view.q_row(t, h), *k = view.k_row(t, h), *v = view.v_row(t, h);
@@ -127,20 +138,23 @@ void backward_head(const RecurrenceProblem& problem, const View<Real>& view, siz
         d_lambda += before[c * values + d] * total;
         total *= lambda;
       }
-      if (out.decay.defined()) out.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_lambda;
+      if (out.decay.defined())
+        out.decay.template mutable_data_ptr<Real>()[view.decay_index(t, h, c)] += d_lambda;
     }
   }
 }
 
 template <class Real>
-RecurrenceGradients reference_backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final, bool want_decay) {
+RecurrenceGradients reference_backward(const RecurrenceProblem& problem, const Tensor& d_o_thd,
+                                       const Tensor& d_final, bool want_decay) {
   const View<Real> view(problem);
   const Tensor d_o = d_o_thd.to(view.type).contiguous();
   const auto options = d_o.options();
-  GradientBuffers<Real> out{at::zeros_like(view.q), at::zeros_like(view.k), at::zeros_like(view.v),
-                            want_decay ? at::zeros_like(view.decay) : Tensor(),
-                            d_final.defined() ? d_final.to(view.type).clone(at::MemoryFormat::Contiguous)
-                                              : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options)};
+  GradientBuffers<Real> out{
+      at::zeros_like(view.q), at::zeros_like(view.k), at::zeros_like(view.v),
+      want_decay ? at::zeros_like(view.decay) : Tensor(),
+      d_final.defined() ? d_final.to(view.type).clone(at::MemoryFormat::Contiguous)
+                        : at::zeros({problem.documents(), view.heads, view.keys, view.values}, options)};
   const int64_t area = view.keys * view.values;
   for (size_t n = 0; n + 1 < problem.offsets.size(); ++n) {
     const int64_t length = problem.offsets[n + 1] - problem.offsets[n];
@@ -158,20 +172,24 @@ RecurrenceGradients reference_backward(const RecurrenceProblem& problem, const T
       backward_head(problem, view, n, h, d_o.const_data_ptr<Real>(), states, out);
     }
   }
-  RecurrenceGradients result{.q_thk = out.q.to(problem.q_thk.scalar_type()),
-                             .k_thk = problem.options.tied_keys ? Tensor() : out.k.to(problem.k_thk.scalar_type()),
-                             .v_thv = out.v.to(problem.v_thv.scalar_type()),
-                             .initial_state_nhkv = out.state};
+  RecurrenceGradients result{
+      .q_thk = out.q.to(problem.q_thk.scalar_type()),
+      .k_thk = problem.options.tied_keys ? Tensor() : out.k.to(problem.k_thk.scalar_type()),
+      .v_thv = out.v.to(problem.v_thv.scalar_type()),
+      .initial_state_nhkv = out.state};
   if (!want_decay) return result;
   GateGradients of_gate{view.decay * out.decay, Tensor()};  // of a given log_decay
-  if (problem.gated()) of_gate = gate_gradients(problem.gate(), view.given, problem.options.tied_keys ? out.decay - out.k : out.decay);
+  if (problem.gated())
+    of_gate =
+        gate_gradients(problem.gate(), view.given, problem.options.tied_keys ? out.decay - out.k : out.decay);
   result.log_decay = of_gate.logits.to(problem.log_decay.scalar_type());
   result.lower_bound_hk = of_gate.lower_bound_hk;
   return result;
 }
 
 template <class Real>
-void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv,
+          const Tensor& decay_nhk) {
   const View<Real> view(problem);
   const Real scale = static_cast<Real>(problem.options.scale);
   const int64_t keys = view.keys, values = view.values;
@@ -188,7 +206,8 @@ void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_n
           const Real lambda = view.lambda(t, h, c);
           decay_nhk.mutable_data_ptr<Real>()[at * keys + c] *= lambda;
           for (int64_t d = 0; gradient && d < values; ++d)
-            state[c * values + d] = lambda * (state[c * values + d] + scale * view.q_row(t, h)[c] * view.v_row(t, h)[d]);
+            state[c * values + d] =
+                lambda * (state[c * values + d] + scale * view.q_row(t, h)[c] * view.v_row(t, h)[d]);
         }
         if (!gradient) advance(view, t, h, state);
       }
@@ -199,16 +218,19 @@ void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_n
 }  // namespace
 
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem) {
-  return problem.state_type() == at::kDouble ? reference_forward<double>(problem) : reference_forward<float>(problem);
+  return problem.state_type() == at::kDouble ? reference_forward<double>(problem)
+                                             : reference_forward<float>(problem);
 }
 
-RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
-                                                  bool want_decay) {
-  return problem.state_type() == at::kDouble ? reference_backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
-                                             : reference_backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
+RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd,
+                                                  const Tensor& d_final_nhkv, bool want_decay) {
+  return problem.state_type() == at::kDouble
+             ? reference_backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
+             : reference_backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
 }
 
-void recurrence_fold_reference(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+void recurrence_fold_reference(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv,
+                               const Tensor& decay_nhk) {
   if (problem.state_type() == at::kDouble) return fold<double>(problem, gradient, state_nhkv, decay_nhk);
   fold<float>(problem, gradient, state_nhkv, decay_nhk);
 }

@@ -15,7 +15,9 @@ namespace longhaul::kernels {
 struct RecurrenceShape {
   int64_t block = 64, keys = 64, values = 64;
   double computed =
-      1;  // share of the block × block products that is computed: 1/2 + c/2C when squares of c above the diagonal are left out
+      // share of the block × block products that is computed: 1/2 + c/2C when squares of c above the diagonal
+      // are left out
+      1;
   int64_t element_bytes = 2;
   int64_t decay_bytes = 0;  // of log_decay per token and head: 4 d_k for a decay per channel
 };
@@ -25,14 +27,16 @@ struct RecurrenceWork {
 };
 
 constexpr RecurrenceWork forward_work(const RecurrenceShape& s) {
-  return {static_cast<double>(2 * s.block * (s.keys + s.values)) * s.computed + static_cast<double>(4 * s.keys * s.values),
+  return {static_cast<double>(2 * s.block * (s.keys + s.values)) * s.computed +
+              static_cast<double>(4 * s.keys * s.values),
           static_cast<double>(s.element_bytes * 2 * (s.keys + s.values) + s.decay_bytes)};
 }
 
 // The decay is read once and its gradient written once, whatever the sweeps.
 constexpr RecurrenceWork backward_work(const RecurrenceShape& s, int sweeps = 1) {
   const int64_t rows = sweeps == 1 ? 4 * s.keys + 3 * s.values : 5 * (s.keys + s.values);
-  return {static_cast<double>(2 * s.block * (3 * s.keys + 2 * s.values)) * s.computed + static_cast<double>(10 * s.keys * s.values),
+  return {static_cast<double>(2 * s.block * (3 * s.keys + 2 * s.values)) * s.computed +
+              static_cast<double>(10 * s.keys * s.values),
           static_cast<double>(s.element_bytes * rows + 2 * s.decay_bytes)};
 }
 

@@ -37,8 +37,12 @@ void column_sums(const In* x, int64_t ld, int64_t rows, int64_t columns, float* 
   });
 }
 
-void column_sums_bf16(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* to) { column_sums(x, ld, rows, columns, to); }
-void column_sums_fp32(const float* x, int64_t ld, int64_t rows, int64_t columns, float* to) { column_sums(x, ld, rows, columns, to); }
+void column_sums_bf16(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* to) {
+  column_sums(x, ld, rows, columns, to);
+}
+void column_sums_fp32(const float* x, int64_t ld, int64_t rows, int64_t columns, float* to) {
+  column_sums(x, ld, rows, columns, to);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace longhaul::kernels

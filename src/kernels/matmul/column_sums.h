@@ -1,5 +1,5 @@
-// Sums over rows, for the gradient of a bias: to_c += Σ_i x_ic, in fp32, rows in order before they are added. x is bf16 (as bits) or fp32
-// with row stride ld. One thread.
+// Sums over rows, for the gradient of a bias: to_c += Σ_i x_ic, in fp32, rows in order before they are added.
+// x is bf16 (as bits) or fp32 with row stride ld. One thread.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ struct Operands {
 };
 
 LONGHAUL_DEVICE MatmulBlock block_of(const Matmul& p) {
-  const int64_t row_blocks = divide_up(p.m, kBlockRows), column_blocks = divide_up(p.n, kBlockColumns), index = blockIdx.x;
+  const int64_t row_blocks = divide_up(p.m, kBlockRows), column_blocks = divide_up(p.n, kBlockColumns),
+                index = blockIdx.x;
   switch (p.grouping) {
     case Matmul::Grouping::kRows:
       return row_grouped_block(index, column_blocks, p.offsets, p.groups);
@@ -30,35 +31,45 @@ template <bool kATransposed, bool kBTransposed>
 LONGHAUL_KERNEL(kThreads)
 matmul_kernel(Operands in) {
   LONGHAUL_SHARED(shared);
-  constexpr int kAWidth = kATransposed ? kBlockRows : kBlockDepth, kBWidth = kBTransposed ? kBlockDepth : kBlockColumns;
+  constexpr int kAWidth = kATransposed ? kBlockRows : kBlockDepth,
+                kBWidth = kBTransposed ? kBlockDepth : kBlockColumns;
   const Matmul& p = in.p;
   const MatmulBlock block = block_of(p);
   if (block.group < 0) return;
-  const bool by_rows = p.grouping == Matmul::Grouping::kRows, by_depth = p.grouping == Matmul::Grouping::kDepth;
-  const int64_t rows = by_rows ? block.last - block.first : p.m, depth = by_depth ? block.last - block.first : p.k;
+  const bool by_rows = p.grouping == Matmul::Grouping::kRows,
+             by_depth = p.grouping == Matmul::Grouping::kDepth;
+  const int64_t rows = by_rows ? block.last - block.first : p.m,
+                depth = by_depth ? block.last - block.first : p.k;
   const int64_t row_base = by_rows ? block.first : 0, depth_base = by_depth ? block.first : 0;
   const Bf16* b = p.b + (by_rows ? block.group * p.b_group : 0);
-  const int m_left = at_most(rows - block.row, kBlockRows), n_left = at_most(p.n - block.column, kBlockColumns);
+  const int m_left = at_most(rows - block.row, kBlockRows),
+            n_left = at_most(p.n - block.column, kBlockColumns);
   const int steps = static_cast<int>(divide_up(depth, kBlockDepth));
   Bf16* memory = reinterpret_cast<Bf16*>(shared);
-  const auto a_tile = [&](int step) { return Tile<kAWidth>{memory + step % kMatmulStages * kBlockRows * kBlockDepth}; };
+  const auto a_tile = [&](int step) {
+    return Tile<kAWidth>{memory + step % kMatmulStages * kBlockRows * kBlockDepth};
+  };
   const auto b_tile = [&](int step) {
-    return Tile<kBWidth>{memory + (kMatmulStages * kBlockRows + step % kMatmulStages * kBlockColumns) * kBlockDepth};
+    return Tile<kBWidth>{memory +
+                         (kMatmulStages * kBlockRows + step % kMatmulStages * kBlockColumns) * kBlockDepth};
   };
   const auto load = [&](int step) {
     if (step < steps) {
       const int64_t k = static_cast<int64_t>(step) * kBlockDepth;
       const int k_left = at_most(depth - k, kBlockDepth);
       if constexpr (kATransposed) {
-        load_tile<kBlockDepth>(a_tile(step), p.a + (depth_base + k) * p.a_stride + row_base + block.row, p.a_stride, k_left, m_left,
-                               in.a_aligned);
+        load_tile<kBlockDepth>(a_tile(step), p.a + (depth_base + k) * p.a_stride + row_base + block.row,
+                               p.a_stride, k_left, m_left, in.a_aligned);
       } else {
-        load_tile<kBlockRows>(a_tile(step), p.a + (row_base + block.row) * p.a_stride + k, p.a_stride, m_left, k_left, in.a_aligned);
+        load_tile<kBlockRows>(a_tile(step), p.a + (row_base + block.row) * p.a_stride + k, p.a_stride, m_left,
+                              k_left, in.a_aligned);
       }
       if constexpr (kBTransposed) {
-        load_tile<kBlockColumns>(b_tile(step), b + block.column * p.b_stride + k, p.b_stride, n_left, k_left, in.b_aligned);
+        load_tile<kBlockColumns>(b_tile(step), b + block.column * p.b_stride + k, p.b_stride, n_left, k_left,
+                                 in.b_aligned);
       } else {
-        load_tile<kBlockDepth>(b_tile(step), b + (depth_base + k) * p.b_stride + block.column, p.b_stride, k_left, n_left, in.b_aligned);
+        load_tile<kBlockDepth>(b_tile(step), b + (depth_base + k) * p.b_stride + block.column, p.b_stride,
+                               k_left, n_left, in.b_aligned);
       }
     }
     end_copy_group();
@@ -98,7 +109,8 @@ matmul_kernel(Operands in) {
     }
   }
   wait_for_copies<0>();
-  const int64_t c_base = (by_depth ? block.group * p.c_group : 0) + (row_base + block.row) * p.c_stride + block.column;
+  const int64_t c_base =
+      (by_depth ? block.group * p.c_group : 0) + (row_base + block.row) * p.c_stride + block.column;
   LONGHAUL_UNROLL
   for (int i = 0; i < kWarpRows / 16; ++i) {
     LONGHAUL_UNROLL
@@ -138,26 +150,32 @@ LONGHAUL_KERNEL(kRateThreads) rate_kernel(float* out) {
 }
 
 bool aligned(const Bf16* data, int64_t stride, int64_t cols, int64_t group) {
-  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kUnit == 0 && cols % kUnit == 0 && group % kUnit == 0;
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kUnit == 0 && cols % kUnit == 0 &&
+         group % kUnit == 0;
 }
 
 }  // namespace
 
 double matrix_rate_flops(int multiprocessors) {
-  return 2.0 * 16 * 8 * 16 * kRateRounds * kRateChains * (kRateThreads / kWarp) * kRateBlocks * multiprocessors;
+  return 2.0 * 16 * 8 * 16 * kRateRounds * kRateChains * (kRateThreads / kWarp) * kRateBlocks *
+         multiprocessors;
 }
 void matrix_rate_kernel(int multiprocessors, float* out, Stream stream) {
-  launch("matrix_rate", rate_kernel, static_cast<int64_t>(multiprocessors) * kRateBlocks, kRateThreads, 0, stream, out);
+  launch("matrix_rate", rate_kernel, static_cast<int64_t>(multiprocessors) * kRateBlocks, kRateThreads, 0,
+         stream, out);
 }
 
 void matmul(const Matmul& p, Stream stream) {
   if (p.m == 0 || p.n == 0) return;
   const int64_t column_blocks = divide_up(p.n, kBlockColumns);
-  const int64_t row_blocks = p.grouping == Matmul::Grouping::kRows ? largest_row_blocks(p.m, p.groups) : divide_up(p.m, kBlockRows);
+  const int64_t row_blocks =
+      p.grouping == Matmul::Grouping::kRows ? largest_row_blocks(p.m, p.groups) : divide_up(p.m, kBlockRows);
   const int64_t blocks = row_blocks * column_blocks * (p.grouping == Matmul::Grouping::kDepth ? p.groups : 1);
   const Operands in{p, aligned(p.a, p.a_stride, p.a_transposed ? p.m : p.k, 0),
                     aligned(p.b, p.b_stride, p.b_transposed ? p.k : p.n, p.b_group)};
-  const auto start = [&](void (*kernel)(Operands)) { launch("matmul", kernel, blocks, kThreads, kMatmulSharedBytes, stream, in); };
+  const auto start = [&](void (*kernel)(Operands)) {
+    launch("matmul", kernel, blocks, kThreads, kMatmulSharedBytes, stream, in);
+  };
   if (p.a_transposed) {
     start(p.b_transposed ? matmul_kernel<true, true> : matmul_kernel<true, false>);
   } else {

@@ -12,7 +12,8 @@ std::vector<int64_t> offsets_of(const std::vector<int64_t>& rows_per_expert) {
   return offsets;
 }
 
-Tensor grouped(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight, bool transposed) {
+Tensor grouped(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight,
+               bool transposed) {
   const cuda::OnDevice device(x);
   const cuda::Table offsets(offsets_of(rows_per_expert), x);
   const int64_t out = weight.size(transposed ? 2 : 1);
@@ -30,7 +31,8 @@ Tensor grouped(const Tensor& x, const std::vector<int64_t>& rows_per_expert, con
   return y;
 }
 
-void add_grouped_weight_gradients(const Tensor& sink, const Tensor& dy, const Tensor& x, const std::vector<int64_t>& rows_per_expert) {
+void add_grouped_weight_gradients(const Tensor& sink, const Tensor& dy, const Tensor& x,
+                                  const std::vector<int64_t>& rows_per_expert) {
   const cuda::OnDevice device(x);
   const cuda::Table offsets(offsets_of(rows_per_expert), x);
   cuda::Matmul product;
@@ -45,7 +47,8 @@ void add_grouped_weight_gradients(const Tensor& sink, const Tensor& dy, const Te
   cuda::matmul(product, device.stream());
 }
 
-const CudaCalls<MatmulCuda> registered({.grouped = grouped, .add_grouped_weight_gradients = add_grouped_weight_gradients});
+const CudaCalls<MatmulCuda> registered({.grouped = grouped,
+                                        .add_grouped_weight_gradients = add_grouped_weight_gradients});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -18,8 +18,10 @@ struct OutputBlock {
 
 struct Epilogue {
   std::function<void(const OutputBlock&)> run;  // empty: nothing is done
-  bool halves = false;                          // columns j and n/2 + j come together (gate and up); n/2 is a multiple of kPanelColumns
-  bool keeps = true;                            // false: blocks die with the epilogue, the result has no place in memory
+  // columns j and n/2 + j come together (gate and up); n/2 is a multiple of kPanelColumns
+  bool halves = false;
+  // false: blocks die with the epilogue, the result has no place in memory
+  bool keeps = true;
 };
 
 }  // namespace longhaul::kernels

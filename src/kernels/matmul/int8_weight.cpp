@@ -13,7 +13,8 @@ constexpr int64_t kMost = 127, kElementsAtOnce = 1 << 18;
 
 }  // namespace
 
-Int8Weight::Int8Weight(int64_t experts, int64_t out, int64_t in, at::Device device) : experts_(experts), out_(out), in_(in) {
+Int8Weight::Int8Weight(int64_t experts, int64_t out, int64_t in, at::Device device)
+    : experts_(experts), out_(out), in_(in) {
   const MemoryPurposeScope scope(MemoryPurpose::kParameters);
   const auto options = at::TensorOptions().device(device);
   panels_ = at::zeros({experts * Int8Layout(in, out).size()}, options.dtype(at::kChar));
@@ -28,20 +29,24 @@ Tensor Int8Weight::chunk_of(int64_t expert, int64_t chunk) const {
 }
 
 void Int8Weight::write(int64_t expert, int64_t first, const Tensor& all_rows, const std::string& name) {
-  LONGHAUL_ASSERT(all_rows.dim() == 2 && all_rows.size(1) == in_ && first >= 0 && first + all_rows.size(0) <= out_,
-                  "{} does not fit [{}, {}] from row {} on", name, out_, in_, first);
+  LONGHAUL_ASSERT(
+      all_rows.dim() == 2 && all_rows.size(1) == in_ && first >= 0 && first + all_rows.size(0) <= out_,
+      "{} does not fit [{}, {}] from row {} on", name, out_, in_, first);
   const at::NoGradGuard no_gradient;
   const Chunks chunks = Int8Layout(in_, out_).chunks;
   const int64_t end = first + all_rows.size(0);
   for (int64_t row = first; row < end;) {
     // The rest of a panel, or whole ones.
     const int64_t lane = row % kPanelColumns, lanes = std::min(kPanelColumns - lane, end - row);
-    const int64_t panels = lanes < kPanelColumns ? 1
-                                                 : std::clamp<int64_t>(kElementsAtOnce / (kPanelColumns * std::max<int64_t>(in_, 1)), 1,
-                                                                       (end - row) / kPanelColumns);
+    const int64_t panels =
+        lanes < kPanelColumns
+            ? 1
+            : std::clamp<int64_t>(kElementsAtOnce / (kPanelColumns * std::max<int64_t>(in_, 1)), 1,
+                                  (end - row) / kPanelColumns);
     const int64_t count = panels * lanes;
     const Tensor wide = all_rows.narrow(0, row - first, count).to(panels_.device(), at::kFloat);
-    Tensor scale = in_ == 0 ? at::zeros({count}, wide.options()) : wide.abs().amax(1).div(static_cast<double>(kMost));
+    Tensor scale =
+        in_ == 0 ? at::zeros({count}, wide.options()) : wide.abs().amax(1).div(static_cast<double>(kMost));
     if (!scale.isfinite().all().item<bool>()) {
       throw Error({.code = ExitCode::kCheckpoint,
                    .what = "a weight that is not finite has no eight bits",
@@ -71,7 +76,8 @@ Tensor Int8Weight::values(int64_t expert) const {
   const Tensor q = at::empty({out_, in_}, panels_.options());
   for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
     const int64_t length = chunks.length_of(chunk);
-    const Tensor rows = chunk_of(expert, chunk).narrow(1, 0, length).transpose(1, 2).reshape({packed_n(out_), length});
+    const Tensor rows =
+        chunk_of(expert, chunk).narrow(1, 0, length).transpose(1, 2).reshape({packed_n(out_), length});
     q.narrow(1, chunks.begin(chunk), length).copy_(rows.narrow(0, 0, out_));
   }
   return q;

@@ -12,22 +12,25 @@
 
 namespace longhaul::kernels {
 
-// Why the packed kernels do not take this call; empty: they do. x may have any row stride, its columns lie side by side.
+// Why the packed kernels do not take this call; empty: they do. x may have any row stride, its columns lie
+// side by side.
 Refusal refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept);
-Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x);
+Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy,
+                                      const Tensor& x);
 
-// [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type of x. Undefined where the
-// epilogue does not keep it.
-Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
-                     uint64_t version, const Epilogue& epilogue = {});
+// [rows, in] → [rows, out] with weight [out, in] or [groups, out, in]; bias [out] or undefined, of the type
+// of x. Undefined where the epilogue does not keep it.
+Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight,
+                     const Tensor& bias, PackedWeight& kept, uint64_t version, const Epilogue& epilogue = {});
 // The same with weights in eight bits, without a bias.
 Refusal refuse_packed(const Tensor& x, const Int8Weight& weight);
-Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Int8Weight& weight, const Epilogue& epilogue = {});
+Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Int8Weight& weight,
+                     const Epilogue& epilogue = {});
 // [rows, in] → [rows, out] in fp32, as the sums come out, with weight [out, in].
 Tensor packed_wide_output(const Tensor& x, const Tensor& weight, PackedWeight& kept, uint64_t version);
 // [rows, out] → [rows, in].
-Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight, PackedWeight& kept,
-                             uint64_t version, const Epilogue& epilogue = {});
+Tensor packed_input_gradient(const Tensor& dy, std::span<const int64_t> rows_per_group, const Tensor& weight,
+                             PackedWeight& kept, uint64_t version, const Epilogue& epilogue = {});
 // sink [out, in] or [groups, out, in] += dyᵀ x; bias_sink (undefined: none; one group only) += Σ_t dy_t.
 void packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                             std::span<const int64_t> rows_per_group);

@@ -8,8 +8,10 @@ namespace {
 
 template <class Element>
 void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose purpose, Tensor& panels) {
-  const int64_t matrices = weight.dim() == 3 ? weight.size(0) : 1, out = weight.size(-2), in = weight.size(-1);
-  const int64_t size = matrices * PanelLayout<Element>(for_input ? out : in, for_input ? in : out, longest).size();
+  const int64_t matrices = weight.dim() == 3 ? weight.size(0) : 1, out = weight.size(-2),
+                in = weight.size(-1);
+  const int64_t size =
+      matrices * PanelLayout<Element>(for_input ? out : in, for_input ? in : out, longest).size();
   if (!panels.defined() || panels.numel() != size) {
     const MemoryPurposeScope scope(purpose);
     panels = at::empty({size}, weight.options().requires_grad(false));
@@ -18,8 +20,11 @@ void pack(const Tensor& weight, bool for_input, int64_t longest, MemoryPurpose p
                static_cast<Element*>(panels.mutable_data_ptr()));
 }
 
-// In-place writes so far. Tensors made in inference mode count none; a copy of theirs does not outlive the call it is made for.
-int64_t writes_to(const Tensor& weight) { return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version()); }
+// In-place writes so far. Tensors made in inference mode count none; a copy of theirs does not outlive the
+// call it is made for.
+int64_t writes_to(const Tensor& weight) {
+  return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version());
+}
 
 }  // namespace
 
@@ -30,17 +35,19 @@ void PackedWeight::written(uint64_t version) {
 
 void PackedWeight::expect_newest(uint64_t version) const {
   LONGHAUL_ASSERT(version >= newest_,
-                  "version {} of a weight is asked for after it was written and became version {}: a backward pass must run before the "
+                  "version {} of a weight is asked for after it was written and became version {}: a "
+                  "backward pass must run before the "
                   "weights of its forward pass are updated",
                   version, newest_);
 }
 
-const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input, int64_t longest) {
+const void* PackedWeight::fresh(Copy& copy, const Tensor& weight, uint64_t version, bool for_input,
+                                int64_t longest) {
   written(version);
   const void* data = weight.const_data_ptr();
   const int64_t writes = writes_to(weight);
-  if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes || copy.longest != longest ||
-      copy.panels.scalar_type() != weight.scalar_type()) {
+  if (!copy.panels.defined() || copy.data != data || copy.version != version || copy.writes != writes ||
+      copy.longest != longest || copy.panels.scalar_type() != weight.scalar_type()) {
     LONGHAUL_ASSERT(weight.is_contiguous(), "a weight that is not contiguous");
     if (copy.panels.defined() && copy.panels.scalar_type() != weight.scalar_type()) copy.panels = Tensor();
     if (weight.scalar_type() == at::kBFloat16)

@@ -22,20 +22,24 @@ class PackedWeight {
   // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h
   // says, one expert after the other. `longest`: the longest chunk of k = out; one number for each weight,
   // because another number would pack it again.
-  const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false, Chunks::kLongest); }
+  const void* for_output(const Tensor& weight, uint64_t version) {
+    return fresh(for_output_, weight, version, false, Chunks::kLongest);
+  }
   const void* for_input_gradient(const Tensor& weight, uint64_t version, int64_t longest = Chunks::kLongest) {
     return fresh(for_input_gradient_, weight, version, true, longest);
   }
 
-  // For an optimizer that writes the weight row by row: packs rows [begin, end) of matrix `matrix` anew in every copy there is, while they
-  // are in cache (begin: a multiple of kRowStep; end: too, or the last row). Several threads may pack different rows. When all rows of all
-  // matrices are packed, refreshed() says so; until then the copies must not be used.
+  // For an optimizer that writes the weight row by row: packs rows [begin, end) of matrix `matrix` anew in
+  // every copy there is, while they are in cache (begin: a multiple of kRowStep; end: too, or the last row).
+  // Several threads may pack different rows. When all rows of all matrices are packed, refreshed() says so;
+  // until then the copies must not be used.
   static constexpr int64_t kRowStep = 32;
   bool in_use() const { return for_output_.panels.defined() || for_input_gradient_.panels.defined(); }
   void pack_rows(const Tensor& weight, int64_t matrix, int64_t begin, int64_t end);
   void refreshed(const Tensor& weight, uint64_t version);
 
-  // The weight has been written and now has this version. Without it a copy made later for an older version would go unnoticed.
+  // The weight has been written and now has this version. Without it a copy made later for an older version
+  // would go unnoticed.
   void written(uint64_t version);
   void expect_newest(uint64_t version) const;
 
@@ -58,8 +62,8 @@ class PackedWeight {
   uint64_t newest_ = 0;  // version that was ever named
 };
 
-// Packed copies that the caller keeps (until after the backward pass) and the weight's version. An operator that is given none packs
-// inside each call, or leaves the product to LibTorch.
+// Packed copies that the caller keeps (until after the backward pass) and the weight's version. An operator
+// that is given none packs inside each call, or leaves the product to LibTorch.
 struct KeptPacked {
   PackedWeight* copies = nullptr;
   uint64_t version = 0;

@@ -14,7 +14,9 @@ namespace longhaul::kernels {
 struct Chunks {
   static constexpr int64_t kLongest = 512;
   explicit Chunks(int64_t k_total, int64_t longest = kLongest)
-      : k(k_total), count((k + longest - 1) / longest), length(count == 0 ? 0 : packed_k((k + count - 1) / count)) {
+      : k(k_total),
+        count((k + longest - 1) / longest),
+        length(count == 0 ? 0 : packed_k((k + count - 1) / count)) {
     if (length > 0) count = (k + length - 1) / length;
   }
   int64_t k, count, length;  // all chunks have `length` but the last
@@ -24,7 +26,8 @@ struct Chunks {
 
 template <class Element>
 struct PanelLayout {
-  PanelLayout(int64_t k, int64_t n_total, int64_t longest = Chunks::kLongest) : chunks(k, longest), n(n_total) {}
+  PanelLayout(int64_t k, int64_t n_total, int64_t longest = Chunks::kLongest)
+      : chunks(k, longest), n(n_total) {}
   Chunks chunks;
   int64_t n;
   int64_t size() const { return panel_rows<Element>(chunks.k) * packed_n(n); }
@@ -34,14 +37,16 @@ struct PanelLayout {
   }
 };
 
-// c [rows × columns] = A B for the columns of B from `column` on, a multiple of 16: over all chunks, in order.
+// c [rows × columns] = A B for the columns of B from `column` on, a multiple of 16: over all chunks, in
+// order.
 template <class Element>
-void multiply_panels(const BlockScope& kernels, const Element* a, int64_t lda, const Element* panels, const PanelLayout<Element>& layout,
-                     int64_t rows, int64_t column, int64_t columns, float* c, int64_t ldc) {
+void multiply_panels(const BlockScope& kernels, const Element* a, int64_t lda, const Element* panels,
+                     const PanelLayout<Element>& layout, int64_t rows, int64_t column, int64_t columns,
+                     float* c, int64_t ldc) {
   if (layout.chunks.count == 0) return kernels->multiply(a, lda, panels, rows, columns, 0, c, ldc, false);
   for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-    kernels->multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns,
-                      layout.chunks.length_of(chunk), c, ldc, chunk > 0);
+    kernels->multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows,
+                      columns, layout.chunks.length_of(chunk), c, ldc, chunk > 0);
   }
 }
 

@@ -15,12 +15,14 @@ struct Block {
   int64_t group, row, rows, column, columns;
 };
 
-// Blocks of y. A block of B (all of k) takes about a third of the second-level cache and is used for one block of rows after the other;
-// where k is so long that the block would be narrow, it is wider all the same, and B streams through.
-// halves: blocks of both halves of y at the same columns are one block.
-TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n, int64_t element_bytes, bool halves) {
+// Blocks of y. A block of B (all of k) takes about a third of the second-level cache and is used for one
+// block of rows after the other; where k is so long that the block would be narrow, it is wider all the same,
+// and B streams through. halves: blocks of both halves of y at the same columns are one block.
+TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n, int64_t element_bytes,
+                          bool halves) {
   const int64_t cache = std::max<int64_t>(machine().l2_bytes, 512 << 10);
-  int64_t longest_rows = 192, widest = std::clamp<int64_t>(cache * 3 / 8 / (element_bytes * std::max<int64_t>(k, 1)), 256, 512);
+  int64_t longest_rows = 192,
+          widest = std::clamp<int64_t>(cache * 3 / 8 / (element_bytes * std::max<int64_t>(k, 1)), 256, 512);
   if (halves) {
     widest /= 2;
     n /= 2;
@@ -41,7 +43,8 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
     const int64_t height = even_part(groups[g].rows, longest_rows, 32);
     for (int64_t j = 0; j < n; j += columns) {
       for (int64_t i = 0; i < groups[g].rows; i += height) {
-        const Block block{static_cast<int64_t>(g), groups[g].begin + i, std::min(height, groups[g].rows - i), j, std::min(columns, n - j)};
+        const Block block{static_cast<int64_t>(g), groups[g].begin + i, std::min(height, groups[g].rows - i),
+                          j, std::min(columns, n - j)};
         blocks.add(block, block.rows * block.columns * std::max<int64_t>(k, 1) * (halves ? 2 : 1));
       }
     }
@@ -49,15 +52,18 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
   return blocks;
 }
 
-// c [rows × columns] = A B as multiply_panels has it, for panels in eight bits. They are widened in registers where the set can do that; else four at a
-// time, chunk by chunk, in cache. Either way sums have the order of the wide product.
+// c [rows × columns] = A B as multiply_panels has it, for panels in eight bits. They are widened in registers
+// where the set can do that; else four at a time, chunk by chunk, in cache. Either way sums have the order of
+// the wide product.
 template <class Element>
-void multiply_int8_panels(const BlockScope& kernels, const Element* a, int64_t lda, const int8_t* panels, const Int8Layout& layout,
-                          int64_t rows, int64_t column, int64_t columns, float* c, int64_t ldc) {
-  if (const auto multiply = int8_products().multiply_of(Element{}); multiply != nullptr && layout.chunks.count > 0) {
+void multiply_int8_panels(const BlockScope& kernels, const Element* a, int64_t lda, const int8_t* panels,
+                          const Int8Layout& layout, int64_t rows, int64_t column, int64_t columns, float* c,
+                          int64_t ldc) {
+  if (const auto multiply = int8_products().multiply_of(Element{});
+      multiply != nullptr && layout.chunks.count > 0) {
     for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
-      multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns, layout.chunks.length_of(chunk), c,
-               ldc, chunk > 0);
+      multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns,
+               layout.chunks.length_of(chunk), c, ldc, chunk > 0);
     }
     return;
   }
@@ -81,7 +87,8 @@ void multiply_int8_panels(const BlockScope& kernels, const Element* a, int64_t l
 template <class Element, class Stored>
 class BlockRunner {
  public:
-  explicit BlockRunner(const RowProduct<Element, Stored>& product) : product_(product), layout_(product.k, product.n) {}
+  explicit BlockRunner(const RowProduct<Element, Stored>& product)
+      : product_(product), layout_(product.k, product.n) {}
 
   void run(const Block& block) const {
     const Epilogue& epilogue = product_.epilogue;
@@ -113,7 +120,8 @@ class BlockRunner {
     if constexpr (std::is_same_v<Stored, Element>) {
       multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, ldc);
     } else {
-      multiply_int8_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, ldc);
+      multiply_int8_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c,
+                           ldc);
       const float* const scales = product_.scales + block.group * product_.n + column;
       for (int64_t i = 0; i < block.rows; ++i) {
 #pragma omp simd
@@ -176,8 +184,9 @@ void multiply_rows_wide(const WideProduct<Element>& product) {
       .run(kProductGrain, [&](const Block* first, const Block* last) {
         const BlockScope kernels;
         for (const Block* block = first; block != last; ++block) {
-          multiply_panels(kernels, product.x + block->row * product.ldx, product.ldx, product.panels, layout, block->rows, block->column,
-                          block->columns, product.y + block->row * product.n + block->column, product.n);
+          multiply_panels(kernels, product.x + block->row * product.ldx, product.ldx, product.panels, layout,
+                          block->rows, block->column, block->columns,
+                          product.y + block->row * product.n + block->column, product.n);
         }
       });
 }

@@ -13,7 +13,8 @@ namespace longhaul::kernels {
 // Multiply-adds of a product worth a thread of their own: a few microseconds.
 inline constexpr int64_t kProductGrain = 1 << 18;
 
-// Cuts `total` into the fewest parts of at most `longest`, all alike but the last and multiples of `multiple`.
+// Cuts `total` into the fewest parts of at most `longest`, all alike but the last and multiples of
+// `multiple`.
 inline int64_t even_part(int64_t total, int64_t longest, int64_t multiple) {
   const int64_t parts = std::max<int64_t>(1, (total + longest - 1) / longest);
   return ((total + parts - 1) / parts + multiple - 1) / multiple * multiple;
@@ -29,7 +30,8 @@ class TaskList {
   }
   size_t size() const { return tasks_.size(); }
 
-  // `grain`: the cost below which no further thread is worth while. body(first, last) gets a stretch of tasks.
+  // `grain`: the cost below which no further thread is worth while. body(first, last) gets a stretch of
+  // tasks.
   template <class Body>
   void run(int64_t grain, const Body& body) const {
     parallel_for(0, total_, grain, [&](int64_t from, int64_t to) {

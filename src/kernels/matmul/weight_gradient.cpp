@@ -6,11 +6,13 @@
 namespace longhaul::kernels {
 namespace {
 
-// Rows whose packed copies exist at once. Longer inputs are taken slab by slab, each added to the sink in turn.
+// Rows whose packed copies exist at once. Longer inputs are taken slab by slab, each added to the sink in
+// turn.
 constexpr int64_t kSlabRows = 4096;
 constexpr int64_t kStrip = 128;  // columns of x or dy that are packed in one go
 
-// A stretch of a group's rows, with the places of its packed copies: dyᵀ chunk by chunk, each [out × length]; x as panels.
+// A stretch of a group's rows, with the places of its packed copies: dyᵀ chunk by chunk, each [out × length];
+// x as panels.
 struct Part {
   int64_t group, begin;
   Chunks chunks;  // of its rows
@@ -20,7 +22,8 @@ struct Part {
 template <class Element>
 class Slab {
  public:
-  Slab(const WeightGradient<Element>& gradient, std::vector<Part> parts) : gradient_(gradient), parts_(std::move(parts)) {
+  Slab(const WeightGradient<Element>& gradient, std::vector<Part> parts)
+      : gradient_(gradient), parts_(std::move(parts)) {
     static thread_local Scratch dy_scratch, x_scratch;
     int64_t dy_size = 0, x_size = 0;
     for (Part& part : parts_) {
@@ -52,8 +55,10 @@ class Slab {
   void pack() const {
     TaskList<Strip> strips;
     for (const Part& part : parts_) {
-      for (int64_t j = 0; j < gradient_.out; j += kStrip) strips.add({&part, true, j}, part.chunks.k * kStrip);
-      for (int64_t j = 0; j < gradient_.in; j += kStrip) strips.add({&part, false, j}, part.chunks.k * kStrip);
+      for (int64_t j = 0; j < gradient_.out; j += kStrip)
+        strips.add({&part, true, j}, part.chunks.k * kStrip);
+      for (int64_t j = 0; j < gradient_.in; j += kStrip)
+        strips.add({&part, false, j}, part.chunks.k * kStrip);
     }
     strips.run(1 << 15, [&](const Strip* first, const Strip* last) {
       for (const Strip* strip = first; strip != last; ++strip) {
@@ -70,8 +75,10 @@ class Slab {
     for (int64_t c = 0; c < part.chunks.count; ++c) {
       const int64_t begin = part.chunks.begin(c), length = part.chunks.length_of(c);
       const Element* const from = gradient_.dy + (part.begin + begin) * gradient_.ld_dy + column;
-      kernels.transpose(from, gradient_.ld_dy, length, columns, dy_ + part.dy_offset + begin * gradient_.out + column * length, length);
-      if (gradient_.bias_sink != nullptr) add_column_sums(from, gradient_.ld_dy, length, columns, gradient_.bias_sink + column);
+      kernels.transpose(from, gradient_.ld_dy, length, columns,
+                        dy_ + part.dy_offset + begin * gradient_.out + column * length, length);
+      if (gradient_.bias_sink != nullptr)
+        add_column_sums(from, gradient_.ld_dy, length, columns, gradient_.bias_sink + column);
     }
   }
 
@@ -79,8 +86,8 @@ class Slab {
     const BlockKernels& kernels = block_kernels();
     const PanelLayout<Element> layout(part.chunks.k, gradient_.in);
     for (int64_t c = 0; c < part.chunks.count; ++c) {
-      kernels.pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx, false,
-                   part.chunks.length_of(c), columns, x_ + part.x_offset + layout.offset(c, column));
+      kernels.pack(gradient_.x + (part.begin + part.chunks.begin(c)) * gradient_.ldx + column, gradient_.ldx,
+                   false, part.chunks.length_of(c), columns, x_ + part.x_offset + layout.offset(c, column));
     }
   }
 
@@ -88,7 +95,9 @@ class Slab {
   TaskList<Block> blocks() const {
     int64_t longest = 192, widest = 256;
     const auto too_few = [&] {
-      return static_cast<int64_t>(parts_.size()) * (gradient_.out / longest + 1) * (gradient_.in / widest + 1) < 3 * threads();
+      return static_cast<int64_t>(parts_.size()) * (gradient_.out / longest + 1) *
+                 (gradient_.in / widest + 1) <
+             3 * threads();
     };
     while (threads() > 1 && too_few() && (widest > 64 || longest > 48)) {
       if (widest > 64)
@@ -101,7 +110,8 @@ class Slab {
     for (const Part& part : parts_) {
       for (int64_t j = 0; j < gradient_.in; j += columns) {
         for (int64_t i = 0; i < gradient_.out; i += rows) {
-          const Block block{&part, i, std::min(rows, gradient_.out - i), j, std::min(columns, gradient_.in - j)};
+          const Block block{&part, i, std::min(rows, gradient_.out - i), j,
+                            std::min(columns, gradient_.in - j)};
           result.add(block, block.rows * block.columns * part.chunks.k);
         }
       }
@@ -115,12 +125,14 @@ class Slab {
       for (const Block* block = first; block != last; ++block) {
         const Part& part = *block->part;
         const PanelLayout<Element> layout(part.chunks.k, gradient_.in);
-        float* const c = gradient_.sink + (part.group * gradient_.out + block->row) * gradient_.in + block->column;
+        float* const c =
+            gradient_.sink + (part.group * gradient_.out + block->row) * gradient_.in + block->column;
         for (int64_t chunk = 0; chunk < part.chunks.count; ++chunk) {
           const int64_t length = part.chunks.length_of(chunk);
-          kernels->multiply(dy_ + part.dy_offset + part.chunks.begin(chunk) * gradient_.out + block->row * length, length,
-                            x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length, c, gradient_.in,
-                            true);
+          kernels->multiply(
+              dy_ + part.dy_offset + part.chunks.begin(chunk) * gradient_.out + block->row * length, length,
+              x_ + part.x_offset + layout.offset(chunk, block->column), block->rows, block->columns, length,
+              c, gradient_.in, true);
         }
       }
     });

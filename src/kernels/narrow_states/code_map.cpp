@@ -17,7 +17,8 @@ std::vector<float> sizes_of_map(bool with_signs) {
   for (int i = 0; i < kDecades; ++i) {
     const int count = 1 << (with_signs ? i : i + 1);
     for (int j = 0; j < count; ++j)
-      sizes.push_back(static_cast<float>((0.1 + 0.9 * (j + 0.5) / count) * std::pow(10.0, i - (kDecades - 1))));
+      sizes.push_back(
+          static_cast<float>((0.1 + 0.9 * (j + 0.5) / count) * std::pow(10.0, i - (kDecades - 1))));
   }
   sizes.push_back(1);
   return sizes;
@@ -39,7 +40,8 @@ CodeMap made_map(bool with_signs) {
   for (int32_t bin = 1; bin < CodeMap::kBins; ++bin) {
     const auto edge = std::bit_cast<float>(static_cast<uint32_t>(CodeMap::kFirstBin + bin) << 16);
     const auto below = static_cast<int32_t>(std::ranges::lower_bound(sizes, edge) - sizes.begin()) - 1;
-    map.bins[static_cast<size_t>(bin)] = static_cast<int32_t>(std::ranges::upper_bound(sizes, edge) - sizes.begin()) - 1;
+    map.bins[static_cast<size_t>(bin)] =
+        static_cast<int32_t>(std::ranges::upper_bound(sizes, edge) - sizes.begin()) - 1;
     LONGHAUL_ASSERT(below - map.bins[static_cast<size_t>(bin - 1)] <= 1, "bin {} holds two sizes", bin - 1);
   }
   return map;

@@ -23,7 +23,8 @@ using Places = hn::RebindToSigned<Floats>;
 using Bytes = hn::Rebind<uint8_t, Floats>;
 constexpr int64_t kLongestVector = 16;  // so many elements behind a run are written in buffers
 
-// 32 bits for the element at `place`: the finaliser of MurmurHash3, the upper half of the key mixed in on the way.
+// 32 bits for the element at `place`: the finaliser of MurmurHash3, the upper half of the key mixed in on the
+// way.
 HWY_INLINE hn::Vec<Words> random_bits(uint64_t key, int64_t place) {
   const Words d;
   auto h = hn::Add(hn::Iota(d, static_cast<uint32_t>(place)), hn::Zero(d));
@@ -35,7 +36,9 @@ HWY_INLINE hn::Vec<Words> random_bits(uint64_t key, int64_t place) {
   return hn::Xor(h, hn::ShiftRight<16>(h));
 }
 
-void to_floats(const float* from, int64_t count, float* to) { std::memcpy(to, from, static_cast<size_t>(count) * sizeof *to); }
+void to_floats(const float* from, int64_t count, float* to) {
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof *to);
+}
 void to_floats(const double* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
 }
@@ -96,14 +99,19 @@ HWY_INLINE hn::Vec<Places> rounded_place(const CodeMap& map, hn::Vec<Floats> siz
   bin = hn::Min(hn::Max(bin, hn::Zero(places)), hn::Set(places, CodeMap::kBins - 1));
   auto place = hn::GatherIndex(places, map.bins.data(), bin);
   const auto next = hn::GatherIndex(d, map.sizes.data(), hn::Add(place, one));
-  place = hn::IfThenElse(hn::RebindMask(places, hn::Ge(size, next)), hn::Min(hn::Add(place, one), hn::Set(places, map.last_size)), place);
-  const auto below = hn::GatherIndex(d, map.sizes.data(), place), above = hn::GatherIndex(d, map.sizes.data(), hn::Add(place, one));
-  const auto share = hn::Mul(hn::ConvertTo(d, hn::BitCast(places, hn::ShiftRight<8>(random))), hn::Set(d, 0x1p-24f));
+  place = hn::IfThenElse(hn::RebindMask(places, hn::Ge(size, next)),
+                         hn::Min(hn::Add(place, one), hn::Set(places, map.last_size)), place);
+  const auto below = hn::GatherIndex(d, map.sizes.data(), place),
+             above = hn::GatherIndex(d, map.sizes.data(), hn::Add(place, one));
+  const auto share =
+      hn::Mul(hn::ConvertTo(d, hn::BitCast(places, hn::ShiftRight<8>(random))), hn::Set(d, 0x1p-24f));
   const auto up = hn::Lt(hn::Mul(share, hn::Sub(above, below)), hn::Sub(size, below));
-  return hn::IfThenElse(hn::RebindMask(places, up), hn::Min(hn::Add(place, one), hn::Set(places, map.last_size)), place);
+  return hn::IfThenElse(hn::RebindMask(places, up),
+                        hn::Min(hn::Add(place, one), hn::Set(places, map.last_size)), place);
 }
 
-void codes_of(const CodeMap& map, Signs signs, const float* scaled, int64_t count, uint64_t key, uint8_t* codes) {
+void codes_of(const CodeMap& map, Signs signs, const float* scaled, int64_t count, uint64_t key,
+              uint8_t* codes) {
   const Floats d;
   const Places places;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -112,10 +120,13 @@ void codes_of(const CodeMap& map, Signs signs, const float* scaled, int64_t coun
     const auto y = hn::LoadU(d, scaled + i), size = hn::Abs(y);
     auto place = rounded_place(map, size, random_bits(key, i));
     if (signs == Signs::kPositive) {
-      place = hn::IfThenElse(hn::RebindMask(places, hn::Gt(size, hn::Zero(d))), hn::Max(place, hn::Set(places, 1)), place);
+      place = hn::IfThenElse(hn::RebindMask(places, hn::Gt(size, hn::Zero(d))),
+                             hn::Max(place, hn::Set(places, 1)), place);
     } else {
-      const auto negative = hn::Sub(hn::Set(places, map.zero), hn::Min(place, hn::Set(places, map.last_negative)));
-      place = hn::IfThenElse(hn::RebindMask(places, hn::Lt(y, hn::Zero(d))), negative, hn::Add(place, hn::Set(places, map.zero)));
+      const auto negative =
+          hn::Sub(hn::Set(places, map.zero), hn::Min(place, hn::Set(places, map.last_negative)));
+      place = hn::IfThenElse(hn::RebindMask(places, hn::Lt(y, hn::Zero(d))), negative,
+                             hn::Add(place, hn::Set(places, map.zero)));
     }
     hn::StoreU(hn::DemoteTo(Bytes(), place), Bytes(), padded + i);
   }

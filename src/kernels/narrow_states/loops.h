@@ -22,7 +22,8 @@ struct NarrowLoops {
   // `first`: the place of from[0] among the elements that `key` is for.
   void (*narrow)(const Real* from, int64_t count, uint64_t key, int64_t first, uint16_t* bf16) = nullptr;
   void (*decode)(const uint8_t* codes, float scale, int64_t count, Signs signs, Real* to) = nullptr;
-  float (*encode)(const Real* from, int64_t count, Signs signs, uint64_t key, uint8_t* codes) = nullptr;  // the scale
+  // the scale
+  float (*encode)(const Real* from, int64_t count, Signs signs, uint64_t key, uint8_t* codes) = nullptr;
 };
 
 template <class Real>

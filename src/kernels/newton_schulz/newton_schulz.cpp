@@ -13,26 +13,31 @@ namespace {
 
 using Constants = NewtonSchulzConstants;
 
-constexpr int64_t kRows = 32;                    // of a block, and the columns of a block that is mirrored
-constexpr int64_t kColumns = 256;                // of the panels that a block of rows is multiplied by at a time
-constexpr int64_t kOfOneThread = 512 * 512 * 2;  // elements of a matrix, up to which it is worth a thread of its own
+constexpr int64_t kRows = 32;  // of a block, and the columns of a block that is mirrored
+// of the panels that a block of rows is multiplied by at a time
+constexpr int64_t kColumns = 256;
+// elements of a matrix, up to which it is worth a thread of its own
+constexpr int64_t kOfOneThread = 512 * 512 * 2;
 
 template <class Body>
 void for_blocks(int64_t total, int64_t step, const Body& body) {
   parallel_for(0, (total + step - 1) / step, 1, [&](int64_t first, int64_t last) {
     const BlockScope kernels;
-    for (int64_t block = first; block < last; ++block) body(kernels, block * step, std::min(step, total - block * step));
+    for (int64_t block = first; block < last; ++block)
+      body(kernels, block * step, std::min(step, total - block * step));
   });
 }
 
-// Whether the CPU multiplies bf16 itself. One that does not widens bf16 to fp32 first, so that fp32 is as fast and rounds less.
+// Whether the CPU multiplies bf16 itself. One that does not widens bf16 to fp32 first, so that fp32 is as
+// fast and rounds less.
 bool multiplies_bf16() {
   const BlockKernels& kernels = block_kernels();
   const std::string_view name = kernels.name;
   return kernels.vectors == VectorSet::kAvx512Bf16 || name == "amx" || name == "neon_bf16";
 }
 
-// One matrix after the other in the same working space; Element: what enters the products, bf16 (uint16_t) or fp32. n ≤ m.
+// One matrix after the other in the same working space; Element: what enters the products, bf16 (uint16_t) or
+// fp32. n ≤ m.
 template <class Element>
 class Iteration {
  public:
@@ -50,7 +55,8 @@ class Iteration {
 
   void make_room(int64_t n, int64_t m) {
     n_ = n, m_ = m;
-    x_.resize(size(n, m)), gram_.resize(size(n, n)), square_.resize(size(n, n)), narrow_square_.resize(size(n, n));
+    x_.resize(size(n, m)), gram_.resize(size(n, n)), square_.resize(size(n, n)),
+        narrow_square_.resize(size(n, n));
     if (kNarrow) narrow_x_.resize(size(n, m));
     panels_.resize(static_cast<size_t>(std::max(packed_size<Element>(m, n), packed_size<Element>(n, m))));
   }
@@ -80,7 +86,8 @@ class Iteration {
         double sums[8] = {};
         const float* const x = x_.data() + i * m_;
         for (int64_t j = 0; j < m_; ++j) sums[j % 8] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
-        squares[static_cast<size_t>(i)] = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+        squares[static_cast<size_t>(i)] =
+            ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
       }
     });
     double sum = 0;
@@ -104,20 +111,22 @@ class Iteration {
   // b, [k × n] or with `transposed` [n × k].
   void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n) {
     for_blocks(n, kColumns, [&](const BlockScope& kernels, int64_t column, int64_t count) {
-      kernels->pack(b + (transposed ? column * ld : column), ld, transposed, k, count, panels_.data() + column * panel_rows<Element>(k));
+      kernels->pack(b + (transposed ? column * ld : column), ld, transposed, k, count,
+                    panels_.data() + column * panel_rows<Element>(k));
     });
   }
 
   // Rows [row, row + count) of a · panels, columns [0, columns).
-  void multiply(const BlockScope& kernels, const Element* a, int64_t row, int64_t count, int64_t columns, int64_t k, float* c, int64_t ldc,
-                bool accumulate) const {
+  void multiply(const BlockScope& kernels, const Element* a, int64_t row, int64_t count, int64_t columns,
+                int64_t k, float* c, int64_t ldc, bool accumulate) const {
     for (int64_t column = 0; column < columns; column += kColumns) {
-      kernels->multiply(a + row * k, k, panels_.data() + column * panel_rows<Element>(k), count, std::min(kColumns, columns - column), k,
-                        c + row * ldc + column, ldc, accumulate);
+      kernels->multiply(a + row * k, k, panels_.data() + column * panel_rows<Element>(k), count,
+                        std::min(kColumns, columns - column), k, c + row * ldc + column, ldc, accumulate);
     }
   }
 
-  // On and below the diagonal: c = a · panels; after `finish(row, count, columns)` has changed c, rounded into narrow_square_ on both sides.
+  // On and below the diagonal: c = a · panels; after `finish(row, count, columns)` has changed c, rounded
+  // into narrow_square_ on both sides.
   template <class Finish>
   void symmetric(const Element* a, int64_t k, float* c, const Finish& finish) {
     for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
@@ -136,11 +145,13 @@ class Iteration {
   }
 
   // [rows × columns] with one row stride, as it enters products.
-  static void rounded(const BlockScope& kernels, const float* from, int64_t ld, int64_t rows, int64_t columns, Element* to) {
+  static void rounded(const BlockScope& kernels, const float* from, int64_t ld, int64_t rows, int64_t columns,
+                      Element* to) {
     if constexpr (kNarrow) {
       kernels->round_bf16(from, ld, rows, columns, to, ld);
     } else {
-      for (int64_t row = 0; row < rows; ++row) std::copy(from + row * ld, from + row * ld + columns, to + row * ld);
+      for (int64_t row = 0; row < rows; ++row)
+        std::copy(from + row * ld, from + row * ld + columns, to + row * ld);
     }
   }
 
@@ -194,8 +205,10 @@ void run_all(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations) {
 
 }  // namespace
 
-void newton_schulz_bf16(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations, NewtonSchulzProducts products) {
-  if (products == NewtonSchulzProducts::kBf16 || (products == NewtonSchulzProducts::kFaster && multiplies_bf16()))
+void newton_schulz_bf16(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations,
+                        NewtonSchulzProducts products) {
+  if (products == NewtonSchulzProducts::kBf16 ||
+      (products == NewtonSchulzProducts::kFaster && multiplies_bf16()))
     run_all<uint16_t>(matrices, iterations);
   else
     run_all<float>(matrices, iterations);

@@ -27,7 +27,9 @@ Tensor times(const Tensor& x, const Tensor& y) {
 Tensor newton_schulz(const Tensor& matrix, int64_t iterations) {
   const bool tall = matrix.size(0) > matrix.size(1);
   Tensor x = (tall ? matrix.t() : matrix).contiguous();
-  x = x / at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).clamp_min(Constants::least_norm).to(x.scalar_type());
+  x = x / at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble)
+              .clamp_min(Constants::least_norm)
+              .to(x.scalar_type());
   for (int64_t i = 0; i < iterations; ++i) {
     const Tensor a = times_transposed(x, x);
     const Tensor b = times_transposed(a, a).mul_(Constants::c).add_(a, Constants::b);  // A is symmetric
@@ -36,7 +38,8 @@ Tensor newton_schulz(const Tensor& matrix, int64_t iterations) {
   return tall ? x.t() : x;
 }
 
-std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t iterations, ScalarType products) {
+std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t iterations,
+                                  ScalarType products) {
   std::vector<Tensor> inputs, results;
   std::vector<NewtonSchulzMatrix> narrow;
   for (const Tensor& matrix : matrices) {
@@ -46,7 +49,8 @@ std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t i
     }
     inputs.push_back(matrix.contiguous());
     results.push_back(at::empty_like(inputs.back()));
-    narrow.push_back({inputs.back().const_data_ptr<float>(), results.back().mutable_data_ptr<float>(), matrix.size(0), matrix.size(1)});
+    narrow.push_back({inputs.back().const_data_ptr<float>(), results.back().mutable_data_ptr<float>(),
+                      matrix.size(0), matrix.size(1)});
   }
   newton_schulz_bf16(narrow, iterations);
   return results;

@@ -15,6 +15,7 @@ namespace longhaul::kernels {
 Tensor newton_schulz(const Tensor& matrix, int64_t iterations);  // [n, m], fp32 or fp64; a new tensor
 // Iterates all matrices. `products`: the dtype of the products; bf16 is possible for fp32 matrices on a
 // CPU, other cases use the dtype of the matrices.
-std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t iterations, ScalarType products);
+std::vector<Tensor> newton_schulz(const std::vector<Tensor>& matrices, int64_t iterations,
+                                  ScalarType products);
 
 }  // namespace longhaul::kernels

@@ -30,7 +30,8 @@ norm_forward_kernel(Norm in) {
     if (in.residual != nullptr) {
       const Eight other = load_eight(in.residual + base + c, in.channels - c);
       LONGHAUL_UNROLL
-      for (int i = 0; i < kUnit; ++i) x.x[i] = to_float(from_float<Bf16>(in.alpha * x.x[i] + in.beta * other.x[i]));
+      for (int i = 0; i < kUnit; ++i)
+        x.x[i] = to_float(from_float<Bf16>(in.alpha * x.x[i] + in.beta * other.x[i]));
       store_eight(in.h + base + c, in.channels - c, x);  // read again below by this thread alone
     }
     LONGHAUL_UNROLL
@@ -43,7 +44,8 @@ norm_forward_kernel(Norm in) {
     squares = 0;
     for (int c = first; c < in.channels; c += step) {
       const Eight x = load_eight(h + c, in.channels - c);
-      for (int i = 0; i < kUnit; ++i) squares += c + i < in.channels ? (x.x[i] - mean) * (x.x[i] - mean) : 0.f;
+      for (int i = 0; i < kUnit; ++i)
+        squares += c + i < in.channels ? (x.x[i] - mean) * (x.x[i] - mean) : 0.f;
     }
     squares = block_sum(squares, scratch);
   }
@@ -57,7 +59,8 @@ norm_forward_kernel(Norm in) {
     Eight gate{};
     if (in.gate_kind != GateKind::kNone) gate = load_eight(in.gate + base + c, in.channels - c);
     for (int i = 0; i < kUnit && c + i < in.channels; ++i) {
-      const float y = (x.x[i] - mean) * inverse * in.weight[c + i] + (in.bias != nullptr ? in.bias[c + i] : 0.f);
+      const float y =
+          (x.x[i] - mean) * inverse * in.weight[c + i] + (in.bias != nullptr ? in.bias[c + i] : 0.f);
       x.x[i] = y * activation(in.gate_kind, gate.x[i]);
     }
     store_eight(in.y + base + c, in.channels - c, x);
@@ -75,19 +78,23 @@ norm_backward_kernel(Norm in, NormGradient out) {
   for (int c = first; c < in.channels; c += step) {
     for (int i = c; i < c + kUnit && i < in.channels; ++i) d_weight[i] = d_bias[i] = 0;
   }
-  const int64_t each = rows_per_run(in.rows), begin = blockIdx.x * each, end = begin + each < in.rows ? begin + each : in.rows;
+  const int64_t each = rows_per_run(in.rows), begin = blockIdx.x * each,
+                end = begin + each < in.rows ? begin + each : in.rows;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t base = row * in.channels;
     const float mean = kCentred ? in.mean[row] : 0.f, inverse = in.inverse[row];
     float sum = 0, dot = 0;
     for (int c = first; c < in.channels; c += step) {
-      const Eight h = load_eight(in.x + base + c, in.channels - c), d_y = load_eight(out.d_y + base + c, in.channels - c);
+      const Eight h = load_eight(in.x + base + c, in.channels - c),
+                  d_y = load_eight(out.d_y + base + c, in.channels - c);
       Eight gate{}, d_gate{};
       if (in.gate_kind != GateKind::kNone) gate = load_eight(in.gate + base + c, in.channels - c);
       for (int i = 0; i < kUnit && c + i < in.channels; ++i) {
-        const float n = (h.x[i] - mean) * inverse, w = in.weight[c + i], g = d_y.x[i] * activation(in.gate_kind, gate.x[i]);
+        const float n = (h.x[i] - mean) * inverse, w = in.weight[c + i],
+                    g = d_y.x[i] * activation(in.gate_kind, gate.x[i]);
         if (in.gate_kind != GateKind::kNone) {
-          d_gate.x[i] = d_y.x[i] * (n * w + (in.bias != nullptr ? in.bias[c + i] : 0.f)) * activation_slope(in.gate_kind, gate.x[i]);
+          d_gate.x[i] = d_y.x[i] * (n * w + (in.bias != nullptr ? in.bias[c + i] : 0.f)) *
+                        activation_slope(in.gate_kind, gate.x[i]);
         }
         d_weight[c + i] += g * n;
         d_bias[c + i] += g;
@@ -99,12 +106,14 @@ norm_backward_kernel(Norm in, NormGradient out) {
     const float mean_d = kCentred ? block_sum(sum, scratch) / static_cast<float>(in.channels) : 0.f;
     const float mean_dot = block_sum(dot, scratch) / static_cast<float>(in.channels);
     for (int c = first; c < in.channels; c += step) {
-      const Eight h = load_eight(in.x + base + c, in.channels - c), d_y = load_eight(out.d_y + base + c, in.channels - c);
+      const Eight h = load_eight(in.x + base + c, in.channels - c),
+                  d_y = load_eight(out.d_y + base + c, in.channels - c);
       Eight gate{}, d_h{}, d_branch{};
       if (in.gate_kind != GateKind::kNone) gate = load_eight(in.gate + base + c, in.channels - c);
       if (out.d_residual != nullptr) d_h = load_eight(out.d_residual + base + c, in.channels - c);
       for (int i = 0; i < kUnit && c + i < in.channels; ++i) {
-        const float n = (h.x[i] - mean) * inverse, g = d_y.x[i] * activation(in.gate_kind, gate.x[i]) * in.weight[c + i];
+        const float n = (h.x[i] - mean) * inverse,
+                    g = d_y.x[i] * activation(in.gate_kind, gate.x[i]) * in.weight[c + i];
         d_h.x[i] += inverse * (g - mean_d - n * mean_dot);
         d_branch.x[i] = in.beta * d_h.x[i];
         d_h.x[i] *= in.alpha;
@@ -132,16 +141,21 @@ void norm_backward(const char* name, const Norm& in, const NormGradient& out, St
   launch(name, norm_backward_kernel<kCentred>, runs, kNormThreads, 32 + in.channels * 8, stream, in, out);
   if (runs == 0) return;
   sum_runs(name, out.partial, out.d_weight, runs, in.channels, stream);
-  if (out.d_bias != nullptr) sum_runs(name, out.partial + runs * in.channels, out.d_bias, runs, in.channels, stream);
+  if (out.d_bias != nullptr)
+    sum_runs(name, out.partial + runs * in.channels, out.d_bias, runs, in.channels, stream);
 }
 
 }  // namespace
 
-void rms_norm_forward(const Norm& norm, Stream stream) { norm_forward<false>("rms_norm.forward", norm, stream); }
+void rms_norm_forward(const Norm& norm, Stream stream) {
+  norm_forward<false>("rms_norm.forward", norm, stream);
+}
 void rms_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<false>("rms_norm.backward", norm, gradient, stream);
 }
-void layer_norm_forward(const Norm& norm, Stream stream) { norm_forward<true>("layer_norm.forward", norm, stream); }
+void layer_norm_forward(const Norm& norm, Stream stream) {
+  norm_forward<true>("layer_norm.forward", norm, stream);
+}
 void layer_norm_backward(const Norm& norm, const NormGradient& gradient, Stream stream) {
   norm_backward<true>("layer_norm.backward", norm, gradient, stream);
 }

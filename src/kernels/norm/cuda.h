@@ -1,9 +1,13 @@
-// rms_norm and layer_norm on a GPU, with the residual joined before and a gate applied after where they are given. Sums are fp32.
+// rms_norm and layer_norm on a GPU, with the residual joined before and a gate applied after where they are
+// given. Sums are fp32.
 //
-//   h = α x + β residual,  n = (h − mean) · r,  y = (n ⊙ w + b) ⊙ act(gate)        mean = 0 for rms_norm; act: none, sigmoid or silu
-//   dn = dy ⊙ act(gate) ⊙ w,  dh = r (dn − mean(dn) − n mean(dn ⊙ n)) + d_residual,  dx = α dh,  d(residual) = β dh,  dgate = dy ⊙ (n ⊙ w + b) ⊙ act′(gate)
+//   h = α x + β residual,  n = (h − mean) · r,  y = (n ⊙ w + b) ⊙ act(gate)
+//   mean = 0 for rms_norm; act: none, sigmoid or silu
+//   dn = dy ⊙ act(gate) ⊙ w,  dh = r (dn − mean(dn) − n mean(dn ⊙ n)) + d_residual,  dx = α dh,
+//   d(residual) = β dh,  dgate = dy ⊙ (n ⊙ w + b) ⊙ act′(gate)
 //
-// Weights are fp32; their gradients are added to what is there, in an order that does not vary. h is rounded to bf16 before it is normalised, so that backward, which reads it, sees the same.
+// Weights are fp32; their gradients are added to what is there, in an order that does not vary. h is rounded
+// to bf16 before it is normalised, so that backward, which reads it, sees the same.
 #pragma once
 
 #include "kernels/cuda/numbers.h"
@@ -37,7 +41,9 @@ struct NormGradient {
   float* partial = nullptr;                      // norm_workspace_bytes
 };
 
-LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) { return row_runs(rows) * channels * 2 * 4; }
+LONGHAUL_HD int64_t norm_workspace_bytes(int64_t rows, int channels) {
+  return row_runs(rows) * channels * 2 * 4;
+}
 
 // norm.x is h in the backward pass.
 void rms_norm_forward(const Norm& norm, Stream stream);

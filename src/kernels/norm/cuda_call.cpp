@@ -13,7 +13,9 @@ Refusal refuse(const Tensor& x) {
   return x.size(1) > kMostChannels ? "it takes at most 16384 channels" : "";
 }
 
-cuda::GateKind gate_kind(const Tensor& gate) { return gate.defined() ? cuda::GateKind::kSigmoid : cuda::GateKind::kNone; }
+cuda::GateKind gate_kind(const Tensor& gate) {
+  return gate.defined() ? cuda::GateKind::kSigmoid : cuda::GateKind::kNone;
+}
 
 void forward(const NormCall& call) {
   const cuda::OnDevice device(call.x_tc);
@@ -58,7 +60,8 @@ void backward(const NormGradientCall& call) {
                                     .d_weight = cuda::fp32_out(call.dw_c),
                                     .d_bias = cuda::fp32_out(call.db_c),
                                     .partial = static_cast<float*>(partial.mutable_data_ptr())};
-  (call.kind == NormKind::kLayer ? cuda::layer_norm_backward : cuda::rms_norm_backward)(norm, gradient, device.stream());
+  (call.kind == NormKind::kLayer ? cuda::layer_norm_backward : cuda::rms_norm_backward)(norm, gradient,
+                                                                                        device.stream());
 }
 
 const CudaCalls<NormCuda> registered({.refuse = refuse, .forward = forward, .backward = backward});

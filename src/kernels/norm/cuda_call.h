@@ -1,5 +1,5 @@
-// The norms' CUDA kernels on tensors: what op.cpp hands over, and what cuda_call.cpp registers. Tensors are contiguous and of x's device;
-// those that a call does without are undefined.
+// The norms' CUDA kernels on tensors: what op.cpp hands over, and what cuda_call.cpp registers. Tensors are
+// contiguous and of x's device; those that a call does without are undefined.
 #pragma once
 
 #include "kernels/cuda/calls.h"

@@ -20,7 +20,8 @@ void forward_row(const NormForward& p, int64_t t) {
   using Real = RealOf<In>;
   const VectorTag<In> d;
   const int64_t n = p.channels;
-  const auto *x = static_cast<const In*>(p.x_tc) + t * n, *branch = static_cast<const In*>(p.branch_tc) + t * n;
+  const auto *x = static_cast<const In*>(p.x_tc) + t * n,
+             *branch = static_cast<const In*>(p.branch_tc) + t * n;
   const In* z = x;
   auto sum = hn::Zero(d), squares = hn::Zero(d);
   if (p.branch_tc != nullptr) {
@@ -56,7 +57,8 @@ void forward_row(const NormForward& p, int64_t t) {
       squares = hn::MulAdd(v, v, squares);
     });
   }
-  const Real scale = Real(1) / std::sqrt(sum_of_lanes(d, squares) / static_cast<Real>(n) + static_cast<Real>(p.eps));
+  const Real scale =
+      Real(1) / std::sqrt(sum_of_lanes(d, squares) / static_cast<Real>(n) + static_cast<Real>(p.eps));
   static_cast<Real*>(p.scale_t)[t] = scale;
 
   const auto *w = static_cast<const Real*>(p.weight_c), *bias = static_cast<const Real*>(p.bias_c);
@@ -68,7 +70,9 @@ void forward_row(const NormForward& p, int64_t t) {
     return hn::Mul(hn::Mul(kCentred ? hn::Sub(v, m) : v, r), load(d, w, at));
   };
   if (p.gate_tc != nullptr) {
-    walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Mul(normed(at), sigmoid(d, load(d, gate, at))), y, at); });
+    walk(d, n, [&](auto at) LONGHAUL_VECTOR {
+      store(d, hn::Mul(normed(at), sigmoid(d, load(d, gate, at))), y, at);
+    });
   } else if (p.bias_c != nullptr) {
     walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, hn::Add(normed(at), load(d, bias, at)), y, at); });
   } else {
@@ -99,7 +103,8 @@ void backward_row(const NormBackward& p, int64_t t, RealOf<In>* dn_row, RealOf<I
     In* d_gate = static_cast<In*>(p.d_gate_tc) + row;
     const auto one = hn::Set(d, Real(1));
     walk(d, n, [&](auto at) LONGHAUL_VECTOR {
-      const auto normed = hn::Mul(hn::Sub(load(d, z, at), m), r), g = load(d, dy, at), s = sigmoid(d, load(d, gate, at));
+      const auto normed = hn::Mul(hn::Sub(load(d, z, at), m), r), g = load(d, dy, at),
+                 s = sigmoid(d, load(d, gate, at));
       const auto opened = hn::Mul(g, s);
       store(d, hn::Mul(hn::Mul(opened, hn::Sub(one, s)), hn::Mul(normed, load(d, w, at))), d_gate, at);
       collect(at, normed, opened);
@@ -138,7 +143,8 @@ void backward_rows(const NormBackward& p, int64_t begin, int64_t end, void* dw_c
 
 void forward_rows_any(const NormForward& p, int64_t begin, int64_t end) {
   with_storage(p.storage, [&](auto in) HWY_ATTR {
-    for (int64_t t = begin; t < end; ++t) p.centred ? forward_row<decltype(in), true>(p, t) : forward_row<decltype(in), false>(p, t);
+    for (int64_t t = begin; t < end; ++t)
+      p.centred ? forward_row<decltype(in), true>(p, t) : forward_row<decltype(in), false>(p, t);
   });
 }
 
@@ -153,7 +159,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end) { LONGHAUL_CHOOSE(forward_rows_any)(problem, begin, end); }
+void norm_forward_rows(const NormForward& problem, int64_t begin, int64_t end) {
+  LONGHAUL_CHOOSE(forward_rows_any)(problem, begin, end);
+}
 
 void norm_backward_rows(const NormBackward& problem, int64_t begin, int64_t end, void* dw, void* db) {
   LONGHAUL_CHOOSE(backward_rows_any)(problem, begin, end, dw, db);

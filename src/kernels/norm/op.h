@@ -17,8 +17,8 @@
 
 namespace longhaul::kernels {
 
-// x_tc and gate_tc [tokens, channels] of one dtype, weight_c and bias_c [channels] in fp32 (fp64 for fp64 inputs). Results: dtype of x.
-// gate_tc, bias_c: may be undefined.
+// x_tc and gate_tc [tokens, channels] of one dtype, weight_c and bias_c [channels] in fp32 (fp64 for fp64
+// inputs). Results: dtype of x. gate_tc, bias_c: may be undefined.
 Tensor rms_norm(const Tensor& x_tc, const Tensor& weight_c, double eps, const Tensor& gate_tc = {});
 Tensor layer_norm(const Tensor& x_tc, const Tensor& weight_c, const Tensor& bias_c, double eps);
 
@@ -26,13 +26,13 @@ enum class NormKind { kRms, kLayer };
 struct JoinedNorm {
   Tensor joined_tc, normed_tc;  // z and y; both may be used
 };
-JoinedNorm join_norm(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha, double beta, const Tensor& weight_c,
-                     const Tensor& bias_c, double eps);
+JoinedNorm join_norm(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha, double beta,
+                     const Tensor& weight_c, const Tensor& bias_c, double eps);
 
 // The same with ATen operators under autograd: the references, which also run where the CPU's loops do not.
 Tensor rms_norm_reference(const Tensor& x_tc, const Tensor& weight_c, double eps, const Tensor& gate_tc = {});
 Tensor layer_norm_reference(const Tensor& x_tc, const Tensor& weight_c, const Tensor& bias_c, double eps);
-JoinedNorm join_norm_reference(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha, double beta,
-                               const Tensor& weight_c, const Tensor& bias_c, double eps);
+JoinedNorm join_norm_reference(NormKind kind, const Tensor& x_tc, const Tensor& branch_tc, double alpha,
+                               double beta, const Tensor& weight_c, const Tensor& bias_c, double eps);
 
 }  // namespace longhaul::kernels

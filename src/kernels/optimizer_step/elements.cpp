@@ -37,9 +37,10 @@ template <class Real, class Body>
 void each_stretch(const std::vector<ElementStretch<Real>>& stretches, const Body& body) {
   TaskList<const ElementStretch<Real>*> tasks;
   for (const ElementStretch<Real>& stretch : stretches) tasks.add(&stretch, stretch.run.count);
-  tasks.run(kUpdateGrain, [&](const ElementStretch<Real>* const* first, const ElementStretch<Real>* const* last) {
-    for (; first != last; ++first) body(**first);
-  });
+  tasks.run(kUpdateGrain,
+            [&](const ElementStretch<Real>* const* first, const ElementStretch<Real>* const* last) {
+              for (; first != last; ++first) body(**first);
+            });
 }
 
 template <class Real>
@@ -55,7 +56,9 @@ void step_of_adamw(const StepProblem<Real>& problem) {
                              .zero_gradient = false};
   each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& stretch) {
     const UpdateRun<Real>& run = stretch.run;
-    const auto update = [&](auto loop) { loop(run.master, run.first, run.second, run.gradient, run.value, run.count, scalars); };
+    const auto update = [&](auto loop) {
+      loop(run.master, run.first, run.second, run.gradient, run.value, run.count, scalars);
+    };
     if constexpr (std::is_same_v<Real, double>)
       update(element_loops().adamw_fp64);
     else
@@ -80,7 +83,8 @@ void step_of_lamb(const StepProblem<Real>& problem) {
   const std::vector<ElementStretch<Real>> stretches = stretches_of(problem);
   std::vector<LambSums> sums(stretches.size()), of_matrices(problem.matrices.size());
   each_stretch(stretches, [&](const ElementStretch<Real>& stretch) {
-    sums[static_cast<size_t>(&stretch - stretches.data())] = update_loops<Real>().lamb_moments(stretch.run, scalars);
+    sums[static_cast<size_t>(&stretch - stretches.data())] =
+        update_loops<Real>().lamb_moments(stretch.run, scalars);
   });
   for (size_t i = 0; i < stretches.size(); ++i) {
     of_matrices[stretches[i].matrix].weights += sums[i].weights;
@@ -110,11 +114,17 @@ void step_of_elements(const StepProblem<Real>& problem) {
                               .lr = problem.lr,
                               .fade = options["sign_fade"],
                               .zero_gradient = false};
-    return each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) { update_loops<Real>().lion(each.run, scalars); });
+    return each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) {
+      update_loops<Real>().lion(each.run, scalars);
+    });
   }
-  const SgdScalars scalars{
-      .momentum = options["momentum"], .kept_weight = kept, .lr = problem.lr, .nesterov = options.flag("nesterov"), .zero_gradient = false};
-  each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) { update_loops<Real>().sgd(each.run, scalars); });
+  const SgdScalars scalars{.momentum = options["momentum"],
+                           .kept_weight = kept,
+                           .lr = problem.lr,
+                           .nesterov = options.flag("nesterov"),
+                           .zero_gradient = false};
+  each_stretch(stretches_of(problem),
+               [&](const ElementStretch<Real>& each) { update_loops<Real>().sgd(each.run, scalars); });
 }
 template void step_of_elements(const StepProblem<float>&);
 template void step_of_elements(const StepProblem<double>&);

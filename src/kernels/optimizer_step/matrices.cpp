@@ -1,5 +1,6 @@
-// came, adafactor, sm3: passes over tiles, one for each sum that the next one waits for (kernels/updates/factored.h), of one matrix after the other, so that
-// it lies in a cache; sm3's one pass goes over all of them.
+// came, adafactor, sm3: passes over tiles, one for each sum that the next one waits for
+// (kernels/updates/factored.h), of one matrix after the other, so that it lies in a cache; sm3's one pass
+// goes over all of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,7 +55,8 @@ class TileWalk {
   TilePlan plan_;
 };
 
-// What the loops multiply by, of a matrix: from its rows' and columns' means, or a vector's whole second moment.
+// What the loops multiply by, of a matrix: from its rows' and columns' means, or a vector's whole second
+// moment.
 template <class Real>
 struct DivisorsOf {
   std::vector<Real> rows, columns;
@@ -70,8 +72,10 @@ struct MeansOf {
 };
 
 template <class Real>
-DivisorsOf<Real> divisors_of_matrix(const StepMatrix<Real>& matrix, const MeansOf<Real>& means, double mean_of_rows, bool inverse_roots) {
-  DivisorsOf<Real> result{std::vector<Real>(static_cast<size_t>(matrix.rows)), std::vector<Real>(static_cast<size_t>(matrix.columns))};
+DivisorsOf<Real> divisors_of_matrix(const StepMatrix<Real>& matrix, const MeansOf<Real>& means,
+                                    double mean_of_rows, bool inverse_roots) {
+  DivisorsOf<Real> result{std::vector<Real>(static_cast<size_t>(matrix.rows)),
+                          std::vector<Real>(static_cast<size_t>(matrix.columns))};
   prepare_divisors(means.rows, matrix.rows, mean_of_rows, inverse_roots, result.rows.data());
   prepare_divisors(means.columns, matrix.columns, 1, inverse_roots, result.columns.data());
   return result;
@@ -83,12 +87,15 @@ DivisorsOf<Real> divisors_of_vector(const StepMatrix<Real>& vector, bool inverse
   return result;
 }
 
-// Moving averages follow sums over the rows and columns; returns the mean of the rows' ones, rounded as they are.
+// Moving averages follow sums over the rows and columns; returns the mean of the rows' ones, rounded as they
+// are.
 template <class Real>
-double follow_means(const StepMatrix<Real>& matrix, const MeansOf<Real>& means, const double* sums_of_rows, const double* sums_of_columns,
-                    double beta) {
-  const double of_row = (1 - beta) / static_cast<double>(matrix.columns), of_column = (1 - beta) / static_cast<double>(matrix.rows);
-  const double sum = followed_sum(sums_of_rows, matrix.rows, of_row) + kept_sum(means.rows, matrix.rows, beta);
+double follow_means(const StepMatrix<Real>& matrix, const MeansOf<Real>& means, const double* sums_of_rows,
+                    const double* sums_of_columns, double beta) {
+  const double of_row = (1 - beta) / static_cast<double>(matrix.columns),
+               of_column = (1 - beta) / static_cast<double>(matrix.rows);
+  const double sum =
+      followed_sum(sums_of_rows, matrix.rows, of_row) + kept_sum(means.rows, matrix.rows, beta);
   follow_sums(means.rows, sums_of_rows, matrix.rows, beta, of_row);
   follow_sums(means.columns, sums_of_columns, matrix.columns, beta, of_column);
   return static_cast<double>(static_cast<Real>(sum / static_cast<double>(matrix.rows)));
@@ -100,7 +107,10 @@ void each_by_itself(const StepProblem<Real>& problem, void (*passes)(const StepP
   std::vector<int64_t> elements;
   for (const StepMatrix<Real>& matrix : problem.matrices) elements.push_back(matrix.elements());
   each_alone(elements, [&](size_t i) {
-    passes({.matrices = {problem.matrices[i]}, .options = problem.options, .step = problem.step, .lr = problem.lr});
+    passes({.matrices = {problem.matrices[i]},
+            .options = problem.options,
+            .step = problem.step,
+            .lr = problem.lr});
   });
 }
 
@@ -130,7 +140,8 @@ void passes_of_came(const StepProblem<Real>& problem) {
       return;
     }
     const MeansOf<Real> means{matrix.row_mean, matrix.column_mean};
-    divisors[i] = divisors_of_matrix(matrix, means, follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), beta), true);
+    divisors[i] = divisors_of_matrix(
+        matrix, means, follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), beta), true);
   });
   std::vector<double> sizes(walk.tiles());
   walk.run([&](Tile<Real> tile, const Place& place) {
@@ -141,7 +152,8 @@ void passes_of_came(const StepProblem<Real>& problem) {
   walk.run([&](Tile<Real> tile, const Place& place) {
     divisors[place.matrix].set(tile, place);
     tile.row_numbers = residuals.rows(place), tile.column_numbers = residuals.columns(place);
-    loops.came_momentum(tile, {.shrink = shrink_of(size_of[place.matrix], matrices[place.matrix].elements(), options["update_clip"]),
+    loops.came_momentum(tile, {.shrink = shrink_of(size_of[place.matrix], matrices[place.matrix].elements(),
+                                                   options["update_clip"]),
                                .beta = options["beta1"],
                                .eps = options["residual_eps"],
                                .zero_gradient = false});
@@ -154,11 +166,13 @@ void passes_of_came(const StepProblem<Real>& problem) {
       return;
     }
     const MeansOf<Real> means{matrix.row_residual, matrix.column_residual};
-    const double mean = follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options["beta3"]);
+    const double mean =
+        follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options["beta3"]);
     divisors[i] = divisors_of_matrix(matrix, means, mean, true);
   });
-  const double correction =
-      options.flag("correct_residuals") ? std::sqrt(1 - std::pow(options["beta3"], static_cast<double>(problem.step))) : 1;
+  const double correction = options.flag("correct_residuals")
+                                ? std::sqrt(1 - std::pow(options["beta3"], static_cast<double>(problem.step)))
+                                : 1;
   walk.run([&](Tile<Real> tile, const Place& place) {
     divisors[place.matrix].set(tile, place);
     loops.came_update(tile, {.kept_weight = 1 - problem.lr * options["weight_decay"],
@@ -181,7 +195,11 @@ namespace {
 class AdafactorForms {
  public:
   explicit AdafactorForms(const StepOptions& options, int64_t step, double lr)
-      : fairseq(options["form"] == 0), torch(options["form"] == 1), options_(options), t_(static_cast<double>(step)), lr_(lr) {}
+      : fairseq(options["form"] == 0),
+        torch(options["form"] == 1),
+        options_(options),
+        t_(static_cast<double>(step)),
+        lr_(lr) {}
   bool relative() const { return torch || (fairseq && options_.flag("scale_by_weights")); }
   double beta2() const {
     const double decay = 1 - std::pow(t_, -0.8);
@@ -190,7 +208,8 @@ class AdafactorForms {
   double step_size(double squared_weights, int64_t elements) const {
     if (!fairseq && !torch) return lr_;
     const double rate = torch || options_.flag("relative_step") ? std::min(lr_, 1 / std::sqrt(t_)) : lr_;
-    return relative() ? rate * std::max(1e-3, std::sqrt(squared_weights / static_cast<double>(elements))) : rate;
+    return relative() ? rate * std::max(1e-3, std::sqrt(squared_weights / static_cast<double>(elements)))
+                      : rate;
   }
   const bool fairseq, torch;
 
@@ -245,12 +264,14 @@ void passes_of_adafactor(const StepProblem<Real>& problem) {
     divisors[place.matrix].set(tile, place);
     const int64_t elements = matrices[place.matrix].elements();
     const double alpha = form.step_size(weights_of[place.matrix], elements);
-    loops.adafactor_update(tile, {.direction = {.floor = floor},
-                                  .inside = shrink_of(size_of[place.matrix], elements, options["update_clip"]) * (form.fairseq ? alpha : 1),
-                                  .outside = form.fairseq ? 1 : alpha,
-                                  .beta = options["momentum"],
-                                  .kept_weight = 1 - (form.fairseq ? alpha : problem.lr) * decay,
-                                  .zero_gradient = false});
+    loops.adafactor_update(tile,
+                           {.direction = {.floor = floor},
+                            .inside = shrink_of(size_of[place.matrix], elements, options["update_clip"]) *
+                                      (form.fairseq ? alpha : 1),
+                            .outside = form.fairseq ? 1 : alpha,
+                            .beta = options["momentum"],
+                            .kept_weight = 1 - (form.fairseq ? alpha : problem.lr) * decay,
+                            .zero_gradient = false});
   });
 }
 

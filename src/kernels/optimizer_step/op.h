@@ -61,6 +61,7 @@ struct NamedState {
   Tensor tensor;
 };
 // The states with which a run begins: zeros, in the order above.
-std::vector<NamedState> optimizer_states(const std::string& name, const std::vector<Tensor>& values, const std::vector<double>& options);
+std::vector<NamedState> optimizer_states(const std::string& name, const std::vector<Tensor>& values,
+                                         const std::vector<double>& options);
 
 }  // namespace longhaul::kernels

@@ -12,7 +12,8 @@ namespace longhaul::kernels {
 // The options of a rule, those that were given and the others.
 class StepOptions {
  public:
-  StepOptions(const StepRule& rule, const std::vector<double>& given);  // kUsage for too many, and for numbers out of range
+  // kUsage for too many, and for numbers out of range
+  StepOptions(const StepRule& rule, const std::vector<double>& given);
   double operator[](std::string_view name) const;
   bool flag(std::string_view name) const { return (*this)[name] != 0; }
   const StepRule& rule() const { return *rule_; }

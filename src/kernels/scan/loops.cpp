@@ -30,7 +30,9 @@ void sum(const ScanRange& r, const DecayedSumLoops& p) {
   const int64_t count = r.last - r.first;
   Real* const state = row_of<Real>(p.final, 0, 0, r.first);
   const Real* const initial = row_of<Real>(p.initial, 0, 0, r.first);
-  walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, initial != nullptr ? load(d, initial, at) : hn::Zero(d), state, at); });
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    store(d, initial != nullptr ? load(d, initial, at) : hn::Zero(d), state, at);
+  });
   for (int64_t t = r.begin; t < r.end; ++t) {
     const Real* a = row_of<Real>(p.a, t, r.channels, r.first);
     const In* u = row_of<In>(p.u, t, r.ld_in, r.first);
@@ -50,17 +52,23 @@ void sum_gradient(const ScanRange& r, const DecayedSumLoops& p) {
   const VectorTag<In> d;
   const int64_t count = r.last - r.first;
   Real* const running = row_of<Real>(p.d_initial, 0, 0, r.first);
-  const Real *const d_final = row_of<Real>(p.d_final, 0, 0, r.first), *const initial = row_of<Real>(p.initial, 0, 0, r.first);
-  walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, d_final != nullptr ? load(d, d_final, at) : hn::Zero(d), running, at); });
+  const Real *const d_final = row_of<Real>(p.d_final, 0, 0, r.first), *const initial = row_of<Real>(
+                                                                          p.initial, 0, 0, r.first);
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    store(d, d_final != nullptr ? load(d, d_final, at) : hn::Zero(d), running, at);
+  });
   for (int64_t t = r.end; t-- > r.begin;) {
     const Real* a = row_of<Real>(p.a, t, r.channels, r.first);
-    const In *dh = row_of<In>(p.dh, t, r.channels, r.first), *before = row_of<In>(p.h, t - 1, r.channels, r.first);
+    const In *dh = row_of<In>(p.dh, t, r.channels, r.first),
+             *before = row_of<In>(p.h, t - 1, r.channels, r.first);
     In* du = row_of<In>(p.du, t, r.channels, r.first);
     Real* da = row_of<Real>(p.da, t, r.channels, r.first);
     walk(d, count, [&](auto at) LONGHAUL_VECTOR {
       const auto slope = hn::Add(load(d, running, at), load(d, dh, at));
       store(d, slope, du, at);
-      const auto previous = t > r.begin ? load(d, before, at) : initial != nullptr ? load(d, initial, at) : hn::Zero(d);
+      const auto previous = t > r.begin          ? load(d, before, at)
+                            : initial != nullptr ? load(d, initial, at)
+                                                 : hn::Zero(d);
       store(d, hn::Mul(slope, previous), da, at);
       store(d, hn::Mul(slope, load(d, a, at)), running, at);
     });
@@ -75,7 +83,9 @@ void softmax(const ScanRange& r, const CumulativeSoftmaxLoops& p) {
   const auto nothing = hn::Set(d, -std::numeric_limits<Real>::infinity());
   Real* const running = row_of<Real>(p.final, 0, 0, r.first);
   const Real* const initial = row_of<Real>(p.initial, 0, 0, r.first);
-  walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, initial != nullptr ? load(d, initial, at) : nothing, running, at); });
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    store(d, initial != nullptr ? load(d, initial, at) : nothing, running, at);
+  });
   for (int64_t t = r.begin; t < r.end; ++t) {
     const In* x = row_of<In>(p.x, t, r.ld_in, r.first);
     In* k = row_of<In>(p.k, t, r.channels, r.first);
@@ -85,7 +95,8 @@ void softmax(const ScanRange& r, const CumulativeSoftmaxLoops& p) {
       const auto far = exponential(d, hn::Sub(hn::Min(before, logit), most));
       const auto z = hn::IfThenElse(hn::Eq(before, nothing), logit, hn::Add(most, hn::Log1p(d, far)));
       store(d, exponential(d, hn::Sub(logit, z)), k, at);
-      store(d, hn::IfThenElse(hn::Eq(before, nothing), hn::Zero(d), hn::Min(hn::Sub(before, z), hn::Zero(d))), g, at);
+      store(d, hn::IfThenElse(hn::Eq(before, nothing), hn::Zero(d), hn::Min(hn::Sub(before, z), hn::Zero(d))),
+            g, at);
       store(d, z, running, at);
     });
   }
@@ -98,11 +109,16 @@ void softmax_gradient(const ScanRange& r, const CumulativeSoftmaxLoops& p) {
   const VectorTag<In> d;
   const int64_t count = r.last - r.first;
   const auto one = hn::Set(d, Real(1)), nothing = hn::Set(d, -std::numeric_limits<Real>::infinity());
-  Real* const running = row_of<Real>(p.d_initial, 0, 0, r.first);  // what comes to z_t from the tokens behind it
-  const Real *const d_final = row_of<Real>(p.d_final, 0, 0, r.first), *const initial = row_of<Real>(p.initial, 0, 0, r.first);
-  walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, d_final != nullptr ? load(d, d_final, at) : hn::Zero(d), running, at); });
+  // what comes to z_t from the tokens behind it
+  Real* const running = row_of<Real>(p.d_initial, 0, 0, r.first);
+  const Real *const d_final = row_of<Real>(p.d_final, 0, 0, r.first), *const initial = row_of<Real>(
+                                                                          p.initial, 0, 0, r.first);
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    store(d, d_final != nullptr ? load(d, d_final, at) : hn::Zero(d), running, at);
+  });
   for (int64_t t = r.end; t-- > r.begin;) {
-    const Real *g = row_of<Real>(static_cast<const void*>(p.g), t, r.channels, r.first), *dg = row_of<Real>(p.dg, t, r.channels, r.first);
+    const Real *g = row_of<Real>(static_cast<const void*>(p.g), t, r.channels, r.first),
+               *dg = row_of<Real>(p.dg, t, r.channels, r.first);
     const In* dk = row_of<In>(p.dk, t, r.channels, r.first);
     In* dx = row_of<In>(p.dx, t, r.channels, r.first);
     walk(d, count, [&](auto at) LONGHAUL_VECTOR {
@@ -143,9 +159,15 @@ HWY_AFTER_NAMESPACE();
 namespace longhaul::kernels {
 
 void decayed_sum_range(const ScanRange& r, const DecayedSumLoops& p) { LONGHAUL_CHOOSE(sum_any)(r, p); }
-void decayed_sum_gradient_range(const ScanRange& r, const DecayedSumLoops& p) { LONGHAUL_CHOOSE(sum_gradient_any)(r, p); }
-void cumulative_softmax_range(const ScanRange& r, const CumulativeSoftmaxLoops& p) { LONGHAUL_CHOOSE(softmax_any)(r, p); }
-void cumulative_softmax_gradient_range(const ScanRange& r, const CumulativeSoftmaxLoops& p) { LONGHAUL_CHOOSE(softmax_gradient_any)(r, p); }
+void decayed_sum_gradient_range(const ScanRange& r, const DecayedSumLoops& p) {
+  LONGHAUL_CHOOSE(sum_gradient_any)(r, p);
+}
+void cumulative_softmax_range(const ScanRange& r, const CumulativeSoftmaxLoops& p) {
+  LONGHAUL_CHOOSE(softmax_any)(r, p);
+}
+void cumulative_softmax_gradient_range(const ScanRange& r, const CumulativeSoftmaxLoops& p) {
+  LONGHAUL_CHOOSE(softmax_gradient_any)(r, p);
+}
 
 }  // namespace longhaul::kernels
 #endif

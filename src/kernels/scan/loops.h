@@ -22,7 +22,8 @@ struct DecayedSumLoops {
   void *da = nullptr, *du = nullptr, *d_initial = nullptr;
 };
 void decayed_sum_range(const ScanRange& range, const DecayedSumLoops& loops);
-void decayed_sum_gradient_range(const ScanRange& range, const DecayedSumLoops& loops);  // d_initial: also the running sum
+// d_initial: also the running sum
+void decayed_sum_gradient_range(const ScanRange& range, const DecayedSumLoops& loops);
 
 struct CumulativeSoftmaxLoops {
   const void *x = nullptr, *initial = nullptr;

@@ -21,15 +21,18 @@ namespace longhaul::kernels {
 struct DecayedSum {
   Tensor h_tc, final_state_nc;
 };
-// a_tc [T, C] fp32 (fp64); u_tc [T, C]; offsets: int64 [N+1] on the CPU, or undefined (one document); initial_state_nc [N, C] or undefined (zeros).
-DecayedSum decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const Tensor& offsets, const Tensor& initial_state_nc);
+// a_tc [T, C] fp32 (fp64); u_tc [T, C]; offsets: int64 [N+1] on the CPU, or undefined (one document);
+// initial_state_nc [N, C] or undefined (zeros).
+DecayedSum decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const Tensor& offsets,
+                       const Tensor& initial_state_nc);
 
 struct CumulativeSoftmax {
   Tensor k_tc, log_decay_tc, final_state_nc;  // of the state: z
 };
 // x_tc [T, C]; initial_state_nc [N, C]: z of the preceding tokens, −∞ if there were none, or undefined
 // (there were none).
-CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const Tensor& offsets, const Tensor& initial_state_nc);
+CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const Tensor& offsets,
+                                     const Tensor& initial_state_nc);
 
 // The states of many sequences. A call continues some of them: its document n continues sequence rows[n].
 struct ScanStates {
@@ -39,11 +42,15 @@ struct ScanStates {
   Tensor begun_sc{};
 };
 // Decoding: continues from these states, which the final states replace. No gradient.
-Tensor decayed_sum_continued(const Tensor& a_tc, const Tensor& u_tc, const ScanStates& states, const Tensor& offsets);
-CumulativeSoftmax cumulative_softmax_continued(const Tensor& x_tc, const ScanStates& states, const Tensor& offsets);
+Tensor decayed_sum_continued(const Tensor& a_tc, const Tensor& u_tc, const ScanStates& states,
+                             const Tensor& offsets);
+CumulativeSoftmax cumulative_softmax_continued(const Tensor& x_tc, const ScanStates& states,
+                                               const Tensor& offsets);
 
 // Token by token under autograd: the references, which also run where the loops do not.
-DecayedSum decayed_sum_reference(const Tensor& a_tc, const Tensor& u_tc, const Tensor& offsets, const Tensor& initial_state_nc);
-CumulativeSoftmax cumulative_softmax_reference(const Tensor& x_tc, const Tensor& offsets, const Tensor& initial_state_nc);
+DecayedSum decayed_sum_reference(const Tensor& a_tc, const Tensor& u_tc, const Tensor& offsets,
+                                 const Tensor& initial_state_nc);
+CumulativeSoftmax cumulative_softmax_reference(const Tensor& x_tc, const Tensor& offsets,
+                                               const Tensor& initial_state_nc);
 
 }  // namespace longhaul::kernels

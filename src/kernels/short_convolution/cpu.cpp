@@ -28,7 +28,8 @@ struct RowPointers {
   int64_t stride_bytes = 0;
   static RowPointers of(const Tensor& x) {
     if (!x.defined() || x.numel() == 0) return {};
-    return {static_cast<std::byte*>(const_cast<void*>(x.const_data_ptr())), x.stride(x.dim() - 2) * x.element_size()};  // NOLINT
+    return {static_cast<std::byte*>(const_cast<void*>(x.const_data_ptr())),
+            x.stride(x.dim() - 2) * x.element_size()};  // NOLINT
   }
   std::byte* row(int64_t i) const { return data == nullptr ? nullptr : data + i * stride_bytes; }
 };
@@ -57,7 +58,8 @@ void for_convolved_tokens(const ConvolutionProblem& problem, int64_t begin, int6
     rows.begin = problem.offsets[static_cast<size_t>(rows.document)];
     const int64_t stop = std::min(end, problem.offsets[static_cast<size_t>(rows.document) + 1]);
     for (; t < stop; ++t) {
-      for (int64_t j = 0; j <= history; ++j) taps[static_cast<size_t>(j)] = rows.at(t - rows.begin - history + j);
+      for (int64_t j = 0; j <= history; ++j)
+        taps[static_cast<size_t>(j)] = rows.at(t - rows.begin - history + j);
       body(t, taps.data());
     }
   }
@@ -70,12 +72,15 @@ int64_t convolution_grain(const ConvolutionProblem& problem) {
 // The last W−1 inputs of every document.
 Tensor final_inputs(const ConvolutionProblem& problem) {
   const int64_t history = problem.width() - 1;
-  const Tensor state = at::zeros({problem.documents(), history, problem.channels()}, problem.x_tc.options().requires_grad(false));
+  const Tensor state = at::zeros({problem.documents(), history, problem.channels()},
+                                 problem.x_tc.options().requires_grad(false));
   for (int64_t n = 0; n < problem.documents(); ++n) {
-    const int64_t begin = problem.offsets[static_cast<size_t>(n)], length = problem.offsets[static_cast<size_t>(n) + 1] - begin;
+    const int64_t begin = problem.offsets[static_cast<size_t>(n)],
+                  length = problem.offsets[static_cast<size_t>(n) + 1] - begin;
     const int64_t own = std::min(history, length), old = history - own;
     if (own > 0) state[n].narrow(0, old, own).copy_(problem.x_tc.narrow(0, begin + length - own, own));
-    if (old > 0 && problem.initial_state_nwc.defined()) state[n].narrow(0, 0, old).copy_(problem.initial_state_nwc[n].narrow(0, own, old));
+    if (old > 0 && problem.initial_state_nwc.defined())
+      state[n].narrow(0, 0, old).copy_(problem.initial_state_nwc[n].narrow(0, own, old));
   }
   return state;
 }
@@ -105,9 +110,10 @@ Tensor convolution_slopes(const ConvolutionProblem& problem, const Tensor& dy, C
   return dz;
 }
 
-// The gradient of what stands at `position` of document n: of the tokens that read it, and of the final state where it is still there.
-void input_gradient(const ConvolutionProblem& problem, const ShortConvolution& loops, const Tensor& dz, const Tensor& d_final, int64_t n,
-                    int64_t position, void* dx) {
+// The gradient of what stands at `position` of document n: of the tokens that read it, and of the final state
+// where it is still there.
+void input_gradient(const ConvolutionProblem& problem, const ShortConvolution& loops, const Tensor& dz,
+                    const Tensor& d_final, int64_t n, int64_t position, void* dx) {
   const int64_t history = problem.width() - 1, begin = problem.offsets[static_cast<size_t>(n)];
   const int64_t length = problem.offsets[static_cast<size_t>(n) + 1] - begin;
   const RowPointers slope = RowPointers::of(dz), left = RowPointers::of(d_final);
@@ -117,27 +123,33 @@ void input_gradient(const ConvolutionProblem& problem, const ShortConvolution& l
     taps[static_cast<size_t>(j)] = reader >= 0 && reader < length ? slope.row(begin + reader) : nullptr;
   }
   const int64_t kept = position - (length - history);  // which row of the final state it is
-  convolution_input_row(loops, taps.data(), kept >= 0 && kept < history ? left.row(n * history + kept) : nullptr, dx);
+  convolution_input_row(loops, taps.data(),
+                        kept >= 0 && kept < history ? left.row(n * history + kept) : nullptr, dx);
 }
 
 }  // namespace
 
 ShortConvolutionResult convolution_forward_cpu(const ConvolutionProblem& problem) {
   const ShortConvolution loops = convolution_loops(problem);
-  const Tensor y = at::empty({problem.x_tc.size(0), problem.channels()}, problem.x_tc.options().requires_grad(false));
+  const Tensor y =
+      at::empty({problem.x_tc.size(0), problem.channels()}, problem.x_tc.options().requires_grad(false));
   const RowPointers to = RowPointers::of(y);
   parallel_for(0, y.size(0), convolution_grain(problem), [&](int64_t begin, int64_t end) {
-    for_convolved_tokens(problem, begin, end, [&](int64_t t, const void* const* taps) { convolve_row(loops, taps, to.row(t)); });
+    for_convolved_tokens(problem, begin, end,
+                         [&](int64_t t, const void* const* taps) { convolve_row(loops, taps, to.row(t)); });
   });
   return {y, final_inputs(problem)};
 }
 
-ConvolutionGradients convolution_backward_cpu(const ConvolutionProblem& problem, const Tensor& dy, const Tensor& d_final_any) {
+ConvolutionGradients convolution_backward_cpu(const ConvolutionProblem& problem, const Tensor& dy,
+                                              const Tensor& d_final_any) {
   ConvolutionSums sums;
-  const Tensor dz = convolution_slopes(problem, dy, sums), d_final = d_final_any.defined() ? d_final_any.contiguous() : d_final_any;
+  const Tensor dz = convolution_slopes(problem, dy, sums),
+               d_final = d_final_any.defined() ? d_final_any.contiguous() : d_final_any;
   const ShortConvolution loops = convolution_loops(problem);
   const int64_t tokens = problem.x_tc.size(0), channels = problem.channels(), history = problem.width() - 1;
-  ConvolutionGradients gradients{.x_tc = at::empty({tokens, channels}, problem.x_tc.options().requires_grad(false))};
+  ConvolutionGradients gradients{
+      .x_tc = at::empty({tokens, channels}, problem.x_tc.options().requires_grad(false))};
   const RowPointers to = RowPointers::of(gradients.x_tc);
   parallel_for(0, tokens, convolution_grain(problem), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -146,10 +158,12 @@ ConvolutionGradients convolution_backward_cpu(const ConvolutionProblem& problem,
     }
   });
   if (problem.initial_state_nwc.defined()) {
-    gradients.initial_state_nwc = at::empty(problem.initial_state_nwc.sizes(), problem.x_tc.options().requires_grad(false));
+    gradients.initial_state_nwc =
+        at::empty(problem.initial_state_nwc.sizes(), problem.x_tc.options().requires_grad(false));
     const RowPointers states = RowPointers::of(gradients.initial_state_nwc);
     for (int64_t n = 0; n < problem.documents(); ++n) {
-      for (int64_t i = 0; i < history; ++i) input_gradient(problem, loops, dz, d_final, n, i - history, states.row(n * history + i));
+      for (int64_t i = 0; i < history; ++i)
+        input_gradient(problem, loops, dz, d_final, n, i - history, states.row(n * history + i));
     }
   }
   gradients.weight_wc = sum_of_blocks(sums.weight_bwc).view({problem.width(), channels});

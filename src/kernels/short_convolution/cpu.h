@@ -1,4 +1,5 @@
-// short_convolution on the CPU, outside autograd: arguments checked, x with contiguous rows however far apart, weight turned to [W, C].
+// short_convolution on the CPU, outside autograd: arguments checked, x with contiguous rows however far
+// apart, weight turned to [W, C].
 #pragma once
 
 #include <vector>
@@ -23,6 +24,7 @@ struct ConvolutionGradients {
 
 ShortConvolutionResult convolution_forward_cpu(const ConvolutionProblem& problem);
 // d_final_nwc may be undefined: zeros.
-ConvolutionGradients convolution_backward_cpu(const ConvolutionProblem& problem, const Tensor& dy_tc, const Tensor& d_final_nwc);
+ConvolutionGradients convolution_backward_cpu(const ConvolutionProblem& problem, const Tensor& dy_tc,
+                                              const Tensor& d_final_nwc);
 
 }  // namespace longhaul::kernels

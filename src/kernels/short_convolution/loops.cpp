@@ -13,11 +13,14 @@ namespace HWY_NAMESPACE {
 
 // start + Σ_j weight_j ⊙ row[j], of the channels `at`.
 template <class Row, class D, class At>
-HWY_INLINE hn::Vec<D> weighted(const ShortConvolution& p, D d, const void* const* row, hn::Vec<D> start, At at) {
+HWY_INLINE hn::Vec<D> weighted(const ShortConvolution& p, D d, const void* const* row, hn::Vec<D> start,
+                               At at) {
   const auto* weight = static_cast<const hn::TFromD<D>*>(p.weight_wc);
   auto sum = start;
   for (int64_t j = 0; j < p.width; ++j) {
-    if (row[j] != nullptr) sum = hn::MulAdd(load(d, weight + j * p.channels, at), load(d, static_cast<const Row*>(row[j]), at), sum);
+    if (row[j] != nullptr)
+      sum =
+          hn::MulAdd(load(d, weight + j * p.channels, at), load(d, static_cast<const Row*>(row[j]), at), sum);
   }
   return sum;
 }
@@ -34,16 +37,19 @@ void convolve(const ShortConvolution& p, const void* const* x, void* y) {
 }
 
 template <class In>
-void slope(const ShortConvolution& p, const void* const* x, const void* dy, void* dz_any, void* d_weight_any, void* d_bias_any) {
+void slope(const ShortConvolution& p, const void* const* x, const void* dy, void* dz_any, void* d_weight_any,
+           void* d_bias_any) {
   using Real = RealOf<In>;
   const VectorTag<In> d;
   const auto one = hn::Set(d, Real(1));
   const auto* bias = static_cast<const Real*>(p.bias_c);
-  auto *d_weight = static_cast<Real*>(d_weight_any), *d_bias = static_cast<Real*>(d_bias_any), *dz = static_cast<Real*>(dz_any);
+  auto *d_weight = static_cast<Real*>(d_weight_any), *d_bias = static_cast<Real*>(d_bias_any),
+       *dz = static_cast<Real*>(dz_any);
   walk(d, p.channels, [&](auto at) LONGHAUL_VECTOR {
     auto slope = load(d, static_cast<const In*>(dy), at);
     if (p.silu) {
-      const auto z = weighted<In>(p, d, x, bias != nullptr ? load(d, bias, at) : hn::Zero(d), at), s = sigmoid(d, z);
+      const auto z = weighted<In>(p, d, x, bias != nullptr ? load(d, bias, at) : hn::Zero(d), at),
+                 s = sigmoid(d, z);
       slope = hn::Mul(slope, hn::Mul(s, hn::MulAdd(z, hn::Sub(one, s), one)));
     }
     store(d, slope, dz, at);
@@ -69,7 +75,8 @@ void input(const ShortConvolution& p, const void* const* dz, const void* beside,
 void convolve_any(const ShortConvolution& p, const void* const* x, void* y) {
   with_storage(p.storage, [&](auto in) HWY_ATTR { convolve<decltype(in)>(p, x, y); });
 }
-void slope_any(const ShortConvolution& p, const void* const* x, const void* dy, void* dz, void* d_weight, void* d_bias) {
+void slope_any(const ShortConvolution& p, const void* const* x, const void* dy, void* dz, void* d_weight,
+               void* d_bias) {
   with_storage(p.storage, [&](auto in) HWY_ATTR { slope<decltype(in)>(p, x, dy, dz, d_weight, d_bias); });
 }
 void input_any(const ShortConvolution& p, const void* const* dz, const void* beside, void* dx) {
@@ -83,8 +90,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace longhaul::kernels {
 
-void convolve_row(const ShortConvolution& p, const void* const* x, void* y) { LONGHAUL_CHOOSE(convolve_any)(p, x, y); }
-void convolution_slope_row(const ShortConvolution& p, const void* const* x, const void* dy, void* dz, void* d_weight, void* d_bias) {
+void convolve_row(const ShortConvolution& p, const void* const* x, void* y) {
+  LONGHAUL_CHOOSE(convolve_any)(p, x, y);
+}
+void convolution_slope_row(const ShortConvolution& p, const void* const* x, const void* dy, void* dz,
+                           void* d_weight, void* d_bias) {
   LONGHAUL_CHOOSE(slope_any)(p, x, dy, dz, d_weight, d_bias);
 }
 void convolution_input_row(const ShortConvolution& p, const void* const* dz, const void* beside, void* dx) {

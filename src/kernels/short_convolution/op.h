@@ -30,11 +30,12 @@ struct ShortConvolutionResult {
   Tensor final_state_nwc;  // [N, W−1, C], dtype of x
 };
 
-// x_tc [T, C]; weight_cw [C, W], W from 1 to 16, and bias_c [C] or undefined, each in the dtype of x or in fp32 (fp64 for fp64 inputs); offsets:
-// int64 [N+1] on the CPU, document boundaries, or undefined (one document); initial_state_nwc [N, W−1, C] in the dtype of x, oldest row first,
-// or undefined.
-ShortConvolutionResult short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const Tensor& offsets,
-                                         const Tensor& initial_state_nwc, const ShortConvolutionOptions& options = {});
+// x_tc [T, C]; weight_cw [C, W], W from 1 to 16, and bias_c [C] or undefined, each in the dtype of x or in
+// fp32 (fp64 for fp64 inputs); offsets: int64 [N+1] on the CPU, document boundaries, or undefined (one
+// document); initial_state_nwc [N, W−1, C] in the dtype of x, oldest row first, or undefined.
+ShortConvolutionResult short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
+                                         const Tensor& offsets, const Tensor& initial_state_nwc,
+                                         const ShortConvolutionOptions& options = {});
 
 // The states of many sequences. A call continues some of them: its document n continues sequence rows[n].
 struct ConvolutionStates {
@@ -43,11 +44,14 @@ struct ConvolutionStates {
 };
 
 // Decoding: continues from these states, which the final states replace. No gradient.
-Tensor short_convolution_continued(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const ConvolutionStates& states,
-                                   const Tensor& offsets, const ShortConvolutionOptions& options = {});
+Tensor short_convolution_continued(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
+                                   const ConvolutionStates& states, const Tensor& offsets,
+                                   const ShortConvolutionOptions& options = {});
 
 // The same with ATen operators under autograd; it runs where the loops do not.
-ShortConvolutionResult short_convolution_aten(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c, const Tensor& offsets,
-                                              const Tensor& initial_state_nwc, const ShortConvolutionOptions& options = {});
+ShortConvolutionResult short_convolution_aten(const Tensor& x_tc, const Tensor& weight_cw,
+                                              const Tensor& bias_c, const Tensor& offsets,
+                                              const Tensor& initial_state_nwc,
+                                              const ShortConvolutionOptions& options = {});
 
 }  // namespace longhaul::kernels

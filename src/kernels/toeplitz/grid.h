@@ -24,11 +24,12 @@ struct ToeplitzAxis {
 };
 
 // x_td [Σ tokens of the grids, d]; all grids have as many axes as there are parameters. Differentiable.
-Tensor toeplitz_of_grids(const Tensor& x_td, std::span<const GridSizes> grids, std::span<const ToeplitzAxis> axes);
+Tensor toeplitz_of_grids(const Tensor& x_td, std::span<const GridSizes> grids,
+                         std::span<const ToeplitzAxis> axes);
 
-// `angles`: a head's channels for a cosine turn, half of them for a rotary one. Behind `plain` leading tokens of each grid that stand nowhere (classes,
-// conditions; angle 0). Made in fp64.
-TurnTable turns_of_grids(std::span<const GridSizes> grids, int64_t angles, int64_t head_dim, double base, ScalarType type,
-                         at::Device device, int64_t plain = 0);
+// `angles`: a head's channels for a cosine turn, half of them for a rotary one. Behind `plain` leading tokens
+// of each grid that stand nowhere (classes, conditions; angle 0). Made in fp64.
+TurnTable turns_of_grids(std::span<const GridSizes> grids, int64_t angles, int64_t head_dim, double base,
+                         ScalarType type, at::Device device, int64_t plain = 0);
 
 }  // namespace longhaul::kernels

@@ -22,13 +22,15 @@ class ToeplitzVector {
   using D = VectorTag<In>;
   using V = hn::Vec<D>;
   static constexpr std::align_val_t kAligned{64};
-  static constexpr int64_t kTokens = 4;  // that pass an exponential at once: its sum is read and written once for all
+  // that pass an exponential at once: its sum is read and written once for all
+  static constexpr int64_t kTokens = 4;
 
   explicit ToeplitzVector(const ToeplitzRange& range)
       : r_(range),
         lanes_(static_cast<int64_t>(hn::Lanes(D()))),
         decay_(static_cast<const Real*>(range.decay)),
-        memory_(static_cast<Real*>(::operator new(sizeof(Real) * static_cast<size_t>(6 * range.exponentials * lanes_), kAligned))) {}
+        memory_(static_cast<Real*>(
+            ::operator new(sizeof(Real) * static_cast<size_t>(6 * range.exponentials * lanes_), kAligned))) {}
 
   template <class At>
   HWY_INLINE void forward(const ToeplitzLoops& p, At at) {
@@ -71,17 +73,21 @@ class ToeplitzVector {
       for (; t + kTokens <= end; t += kTokens) tokens_sums<kTokens>(p, t, at);
       for (; t < end; ++t) tokens_sums<1>(p, t, at);
       if (p.d_final == nullptr) continue;
-      const Real* const rows = static_cast<const Real*>(p.d_final) + n * r_.exponentials * r_.channels + r_.first;
+      const Real* const rows =
+          static_cast<const Real*>(p.d_final) + n * r_.exponentials * r_.channels + r_.first;
       for (int64_t j = 0; j < r_.exponentials; ++j) {
         Real* const sum = ends() + j * lanes_;
-        hn::Store(hn::MulAdd(load(d, rows + j * r_.channels, at), hn::Load(d, u() + j * lanes_), hn::Load(d, sum)), d, sum);
+        hn::Store(
+            hn::MulAdd(load(d, rows + j * r_.channels, at), hn::Load(d, u() + j * lanes_), hn::Load(d, sum)),
+            d, sum);
       }
     }
     Real* const d_coefficient = static_cast<Real*>(p.d_coefficient) + r_.first;
     Real* const d_log_decay = static_cast<Real*>(p.d_log_decay);
     for (int64_t j = 0; j < r_.exponentials; ++j) {
       store(d, hn::Load(d, dsum() + j * lanes_), d_coefficient + j * r_.channels, at);
-      const V both = hn::MulAdd(hn::Load(d, b() + j * lanes_), hn::Load(d, usum() + j * lanes_), hn::Load(d, ends() + j * lanes_));
+      const V both = hn::MulAdd(hn::Load(d, b() + j * lanes_), hn::Load(d, usum() + j * lanes_),
+                                hn::Load(d, ends() + j * lanes_));
       d_log_decay[j] += sum_of_lanes(d, only(d, both, at));
     }
   }
@@ -100,7 +106,8 @@ class ToeplitzVector {
   HWY_INLINE void fetch(const void* from, int64_t n, Real* to, At at) const {
     const D d;
     const Real* const rows = static_cast<const Real*>(from) + n * r_.exponentials * r_.channels + r_.first;
-    for (int64_t j = 0; j < r_.exponentials; ++j) hn::Store(load(d, rows + j * r_.channels, at), d, to + j * lanes_);
+    for (int64_t j = 0; j < r_.exponentials; ++j)
+      hn::Store(load(d, rows + j * r_.channels, at), d, to + j * lanes_);
   }
   template <class At>
   HWY_INLINE void begin(const void* from, int64_t n, Real* to, At at) const {
@@ -113,7 +120,8 @@ class ToeplitzVector {
     if (to == nullptr) return;
     const D d;
     Real* const rows = static_cast<Real*>(to) + n * r_.exponentials * r_.channels + r_.first;
-    for (int64_t j = 0; j < r_.exponentials; ++j) store(d, hn::Load(d, from + j * lanes_), rows + j * r_.channels, at);
+    for (int64_t j = 0; j < r_.exponentials; ++j)
+      store(d, hn::Load(d, from + j * lanes_), rows + j * r_.channels, at);
   }
   template <class T>
   HWY_INLINE T* row(T* data, int64_t t, int64_t ld) const {
@@ -159,7 +167,8 @@ class ToeplitzVector {
       }
       hn::Store(later, d, s() + j * lanes_);
     }
-    for (int64_t i = 0; i < kCount; ++i) store(d, dx[i], row(static_cast<In*>(p.dx), t - 1 - i, r_.channels), at);
+    for (int64_t i = 0; i < kCount; ++i)
+      store(d, dx[i], row(static_cast<In*>(p.dx), t - 1 - i, r_.channels), at);
   }
 
   template <int64_t kCount, class At>
@@ -173,7 +182,8 @@ class ToeplitzVector {
     for (int64_t j = 0; j < r_.exponentials; ++j) {
       const int64_t k = j * lanes_;
       const V l = hn::Set(d, decay_[j]);
-      V sum = hn::Load(d, s() + k), slope = hn::Load(d, u() + k), to_b = hn::Load(d, dsum() + k), to_u = hn::Load(d, usum() + k);
+      V sum = hn::Load(d, s() + k), slope = hn::Load(d, u() + k), to_b = hn::Load(d, dsum() + k),
+        to_u = hn::Load(d, usum() + k);
       for (int64_t i = 0; i < kCount; ++i) {
         slope = hn::Mul(l, hn::Add(slope, sum));
         sum = hn::MulAdd(l, sum, x[i]);
@@ -223,7 +233,9 @@ HWY_AFTER_NAMESPACE();
 namespace longhaul::kernels {
 
 void toeplitz_range(const ToeplitzRange& r, const ToeplitzLoops& p) { LONGHAUL_CHOOSE(forward_any)(r, p); }
-void toeplitz_gradient_range(const ToeplitzRange& r, const ToeplitzGradientLoops& p) { LONGHAUL_CHOOSE(gradient_any)(r, p); }
+void toeplitz_gradient_range(const ToeplitzRange& r, const ToeplitzGradientLoops& p) {
+  LONGHAUL_CHOOSE(gradient_any)(r, p);
+}
 
 }  // namespace longhaul::kernels
 #endif

@@ -26,10 +26,11 @@ namespace longhaul::kernels {
 struct Toeplitz {
   Tensor y_td, final_state_ned;
 };
-// x_td [T, d]; coefficient_de [d, e] (B); log_decay_e [e] (log λ ≤ 0); offsets: int64 [N+1] on the CPU, or undefined (one document);
-// initial_state_ned [N, e, d] or undefined (zeros). Without `with_state` the final ones are not made.
-Toeplitz toeplitz(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e, const Tensor& offsets,
-                  const Tensor& initial_state_ned, bool with_state = true);
+// x_td [T, d]; coefficient_de [d, e] (B); log_decay_e [e] (log λ ≤ 0); offsets: int64 [N+1] on the CPU, or
+// undefined (one document); initial_state_ned [N, e, d] or undefined (zeros). Without `with_state` the final
+// ones are not made.
+Toeplitz toeplitz(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e,
+                  const Tensor& offsets, const Tensor& initial_state_ned, bool with_state = true);
 
 // The states of many sequences. A call continues some of them: its document n continues sequence rows[n].
 struct ToeplitzStates {
@@ -37,12 +38,12 @@ struct ToeplitzStates {
   std::span<const int64_t> rows;  // [N], all different
 };
 // Decoding: continues from these states, which the final states replace. No gradient.
-Tensor toeplitz_continued(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e, const ToeplitzStates& states,
-                          const Tensor& offsets);
+Tensor toeplitz_continued(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e,
+                          const ToeplitzStates& states, const Tensor& offsets);
 
 // In chunks, with LibTorch's operators under autograd: a short convolution within a chunk, products with S
 // across chunks.
-Toeplitz toeplitz_aten(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e, const Tensor& offsets,
-                       const Tensor& initial_state_ned);
+Toeplitz toeplitz_aten(const Tensor& x_td, const Tensor& coefficient_de, const Tensor& log_decay_e,
+                       const Tensor& offsets, const Tensor& initial_state_ned);
 
 }  // namespace longhaul::kernels

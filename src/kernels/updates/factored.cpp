@@ -28,7 +28,8 @@ HWY_INLINE hn::Vec<Lanes<Real>> every(double x) {
 
 constexpr hn::ScalableTag<double> kDoubles{};
 using Wide = hn::Vec<hn::ScalableTag<double>>;
-constexpr int64_t kLanes = hn::MaxLanes(kDoubles), kParts = kTogether / kLanes, kRowParts = kInterleaved / kLanes;
+constexpr int64_t kLanes = hn::MaxLanes(kDoubles), kParts = kTogether / kLanes,
+                  kRowParts = kInterleaved / kLanes;
 
 // Sixteen numbers in fp64.
 struct Strip {
@@ -62,7 +63,8 @@ HWY_INLINE Strip strip_of_last(int64_t count, const Number& number) {
   const Lanes<Real> d;
   Real numbers[kTogether] = {};
   walk(d, count, [&](auto at) LONGHAUL_VECTOR { store(d, number(at), numbers, at); });
-  return strip_of<Real>([&](Whole at) LONGHAUL_VECTOR { return load(d, static_cast<const Real*>(numbers), at); });
+  return strip_of<Real>([&](Whole at)
+                            LONGHAUL_VECTOR { return load(d, static_cast<const Real*>(numbers), at); });
 }
 
 struct Sum {
@@ -87,7 +89,8 @@ class JoinedRows {
   template <class Numbers>
   HWY_INLINE void add(double* columns, const Numbers& numbers) {
     Wide of_columns[kParts];
-    for (int64_t part = 0; part < kParts; ++part) of_columns[part] = hn::LoadU(kDoubles, columns + part * kLanes);
+    for (int64_t part = 0; part < kParts; ++part)
+      of_columns[part] = hn::LoadU(kDoubles, columns + part * kLanes);
     for (int r = 0; r < Rows; ++r) {
       const Strip strip = numbers(r);
       for (int64_t part = 0; part < kParts; ++part) {
@@ -95,11 +98,13 @@ class JoinedRows {
         rows_[r][part % kRowParts] = Join::of(rows_[r][part % kRowParts], strip.parts[part]);
       }
     }
-    for (int64_t part = 0; part < kParts; ++part) hn::StoreU(of_columns[part], kDoubles, columns + part * kLanes);
+    for (int64_t part = 0; part < kParts; ++part)
+      hn::StoreU(of_columns[part], kDoubles, columns + part * kLanes);
   }
   HWY_INLINE double of_row(int r) const {
     double numbers[kInterleaved];
-    for (int64_t part = 0; part < kRowParts; ++part) hn::StoreU(rows_[r][part], kDoubles, numbers + part * kLanes);
+    for (int64_t part = 0; part < kRowParts; ++part)
+      hn::StoreU(rows_[r][part], kDoubles, numbers + part * kLanes);
     for (int64_t half = kInterleaved / 2; half > 0; half /= 2) {
       for (int64_t i = 0; i < half; ++i) numbers[i] = Join::of(numbers[i], numbers[i + half]);
     }
@@ -110,7 +115,8 @@ class JoinedRows {
   Wide rows_[Rows][kRowParts];
 };
 
-// number(row, column, at) for every element of some rows, each counted in its row and its column: `at` counts from `column`.
+// number(row, column, at) for every element of some rows, each counted in its row and its column: `at` counts
+// from `column`.
 template <class Join, int Rows, class Real, class Number>
 HWY_INLINE void join_rows(const Tile<Real>& tile, int64_t row, const Number& number) {
   JoinedRows<Join, Rows> joined;
@@ -128,7 +134,8 @@ HWY_INLINE void join_rows(const Tile<Real>& tile, int64_t row, const Number& num
     });
     std::copy(columns, columns + count, tile.column_numbers + column);
   }
-  for (int r = 0; r < Rows; ++r) tile.row_numbers[row + r] = Join::of(tile.row_numbers[row + r], joined.of_row(r));
+  for (int r = 0; r < Rows; ++r)
+    tile.row_numbers[row + r] = Join::of(tile.row_numbers[row + r], joined.of_row(r));
 }
 
 template <class Join, class Real, class Number>
@@ -197,10 +204,12 @@ double direction_squares(const Tile<Real>& tile, const DirectionScalars& scalars
     for (int64_t row = 0; row < tile.rows; ++row) {
       for (int64_t column = 0; column < whole; column += kTogether)
         add(strip_of<Real>([&](Whole at) LONGHAUL_VECTOR { return direction.at(row, column, at); }));
-      if (rest > 0) add(strip_of_last<Real>(rest, [&](auto at) LONGHAUL_VECTOR { return direction.at(row, whole, at); }));
+      if (rest > 0)
+        add(strip_of_last<Real>(rest, [&](auto at) LONGHAUL_VECTOR { return direction.at(row, whole, at); }));
     }
     double numbers[kTogether];
-    for (int64_t part = 0; part < kParts; ++part) hn::StoreU(sums.parts[part], kDoubles, numbers + part * kLanes);
+    for (int64_t part = 0; part < kParts; ++part)
+      hn::StoreU(sums.parts[part], kDoubles, numbers + part * kLanes);
     for (int half = kTogether / 2; half > 0; half /= 2) {
       for (int i = 0; i < half; ++i) numbers[i] += numbers[i + half];
     }
@@ -212,14 +221,16 @@ template <class Real>
 void came_momentum(const Tile<Real>& given, const CameScalars& scalars) {
   const Tile<Real> tile = given;
   const Lanes<Real> d;
-  const auto shrink = every<Real>(scalars.shrink), beta = every<Real>(scalars.beta), rest = every<Real>(1 - scalars.beta);
+  const auto shrink = every<Real>(scalars.shrink), beta = every<Real>(scalars.beta),
+             rest = every<Real>(1 - scalars.beta);
   const auto eps = every<Real>(scalars.eps);
   const bool zero_gradient = scalars.zero_gradient;
   with_direction(tile, scalars.direction, [&](const auto& direction) LONGHAUL_VECTOR {
     join_both_ways<Sum>(tile, [&](int64_t row, int64_t column, auto at) LONGHAUL_VECTOR {
       Real* const momentum = tile.momentum + row * tile.momentum_stride + column;
       const auto update = hn::Mul(direction.at(row, column, at), shrink);
-      const auto m = hn::Add(hn::Mul(beta, load(d, momentum, at)), hn::Mul(rest, update)), residual = hn::Sub(update, m);
+      const auto m = hn::Add(hn::Mul(beta, load(d, momentum, at)), hn::Mul(rest, update)),
+                 residual = hn::Sub(update, m);
       store(d, m, momentum, at);
       if (zero_gradient) store(d, hn::Zero(d), tile.gradient + row * tile.stride + column, at);
       return hn::Add(hn::Mul(residual, residual), eps);
@@ -261,7 +272,10 @@ template <class Real>
 class Followed {
  public:
   HWY_INLINE Followed(const Tile<Real>& tile, double beta)
-      : momentum_(tile.momentum), stride_(tile.momentum_stride), beta_(every<Real>(beta)), rest_(every<Real>(1 - beta)) {}
+      : momentum_(tile.momentum),
+        stride_(tile.momentum_stride),
+        beta_(every<Real>(beta)),
+        rest_(every<Real>(1 - beta)) {}
   template <class At>
   HWY_INLINE hn::Vec<Lanes<Real>> at(int64_t row, int64_t column, At at, hn::Vec<Lanes<Real>> step) const {
     if (momentum_ == nullptr) return step;
@@ -283,7 +297,8 @@ void adafactor_update(const Tile<Real>& given, const AdafactorScalars& scalars) 
   const Tile<Real> tile = given;
   const Lanes<Real> d;
   const Followed<Real> followed(tile, scalars.beta);
-  const auto inside = every<Real>(scalars.inside), outside = every<Real>(scalars.outside), kept = every<Real>(scalars.kept_weight);
+  const auto inside = every<Real>(scalars.inside), outside = every<Real>(scalars.outside),
+             kept = every<Real>(scalars.kept_weight);
   const bool zero_gradient = scalars.zero_gradient;
   with_direction(tile, scalars.direction, [&](const auto& direction) LONGHAUL_VECTOR {
     write_weights(tile, [&](int64_t row, auto at, auto w) LONGHAUL_VECTOR {
@@ -336,18 +351,22 @@ void sm3_update(const Tile<Real>& given, const Sm3Scalars& scalars) {
   if (tile.of_rows == nullptr) {
     auto* const sums = const_cast<Real*>(tile.of_columns);
     for (int64_t row = 0; row < tile.rows; ++row)
-      walk(d, tile.columns, [&](auto at) LONGHAUL_VECTOR { store(d, elements.step(row, 0, at, load(d, sums, at)), sums, at); });
+      walk(d, tile.columns, [&](auto at) LONGHAUL_VECTOR {
+        store(d, elements.step(row, 0, at, load(d, sums, at)), sums, at);
+      });
     return;
   }
   join_both_ways<Largest>(tile, [&](int64_t row, int64_t column, auto at) LONGHAUL_VECTOR {
-    return elements.step(row, column, at, hn::Min(hn::Set(d, tile.of_rows[row]), load(d, tile.of_columns + column, at)));
+    return elements.step(row, column, at,
+                         hn::Min(hn::Set(d, tile.of_rows[row]), load(d, tile.of_columns + column, at)));
   });
 }
 
 template <class Real>
 const FactoredLoops<Real>& factored() {
-  static constexpr FactoredLoops<Real> kFunctions{square_sums<Real>, direction_squares<Real>, came_momentum<Real>,
-                                                  came_update<Real>, adafactor_update<Real>,  sm3_update<Real>};
+  static constexpr FactoredLoops<Real> kFunctions{square_sums<Real>,      direction_squares<Real>,
+                                                  came_momentum<Real>,    came_update<Real>,
+                                                  adafactor_update<Real>, sm3_update<Real>};
   return kFunctions;
 }
 

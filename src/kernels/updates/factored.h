@@ -22,7 +22,8 @@ struct Tile {
   double *row_numbers = nullptr, *column_numbers = nullptr;  // sums, or largest numbers
 };
 
-// u = g · of_rows · of_columns, which hold inverse roots; with `floor` above 0 g / sqrt(max(of_rows · of_columns, floor)), which hold what is divided by.
+// u = g · of_rows · of_columns, which hold inverse roots; with `floor` above 0 g / sqrt(max(of_rows ·
+// of_columns, floor)), which hold what is divided by.
 struct DirectionScalars {
   double gradient_scale = 1, floor = 0;
 };
@@ -46,8 +47,10 @@ struct AdafactorScalars {
   double inside = 1, outside = 1, beta = 0, kept_weight = 1;
   bool zero_gradient = true;
 };
-// ν = min(of_rows, of_columns) + g², the bounds before this step;  m ← β m + (1 − β) g / sqrt(ν + ε), or m is that;  w ← kept · w − lr · m;
-// row_numbers and column_numbers become the larger of themselves and ν. Of a vector (of_rows null) ν is kept instead: of_columns ← of_columns + g².
+// ν = min(of_rows, of_columns) + g², the bounds before this step;
+// m ← β m + (1 − β) g / sqrt(ν + ε), or m is that;  w ← kept · w − lr · m;
+// row_numbers and column_numbers become the larger of themselves and ν. Of a vector (of_rows null) ν is kept
+// instead: of_columns ← of_columns + g².
 struct Sm3Scalars {
   double gradient_scale = 1, eps = 1e-30, beta = 0, kept_weight = 1, lr = 0;
   bool zero_gradient = true;

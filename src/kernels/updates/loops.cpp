@@ -26,7 +26,8 @@ HWY_INLINE Numbers<Real> all(double x) {
 // update(at, gradient, weight) for every element, then the working copy and the zero, which a run has or not.
 // `states`: those that update() reads.
 template <class Real, class Update, class... States>
-HWY_INLINE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update, const States*... states) {
+HWY_INLINE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update,
+                        const States*... states) {
   const Tag<Real> d;
   const auto all_of = [&](auto at) LONGHAUL_VECTOR {
     const auto weight = update(at, load(d, run.gradient, at), load(d, run.master, at));
@@ -51,7 +52,8 @@ void lion(const UpdateRun<Real>& run, const LionScalars& scalars) {
         const auto c = hn::Add(hn::Mul(beta1, momentum), hn::Mul(rest1, g)), size = hn::Abs(c);
         const auto divisor = hn::IfThenElse(hn::Gt(size, fade), size, fade);
         store(d, hn::Add(hn::Mul(beta2, momentum), hn::Mul(rest2, g)), run.first, at);
-        const auto sign = hn::IfThenElse(hn::Gt(divisor, zero), hn::Div(c, divisor), c);  // c: zero, or not a number
+        // c: zero, or not a number
+        const auto sign = hn::IfThenElse(hn::Gt(divisor, zero), hn::Div(c, divisor), c);
         return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, sign));
       },
       run.first);
@@ -81,9 +83,12 @@ void sgd(const UpdateRun<Real>& run, const SgdScalars& scalars) {
 
 // u = m·correction / (√v·root_correction + ε) + decay·w
 template <class Real>
-HWY_INLINE Numbers<Real> lamb_direction(const LambScalars& scalars, Numbers<Real> m, Numbers<Real> v, Numbers<Real> w) {
-  const auto divisor = hn::Add(hn::Mul(hn::Sqrt(v), all<Real>(scalars.root_correction)), all<Real>(scalars.eps));
-  return hn::Add(hn::Div(hn::Mul(m, all<Real>(scalars.correction)), divisor), hn::Mul(all<Real>(scalars.decay), w));
+HWY_INLINE Numbers<Real> lamb_direction(const LambScalars& scalars, Numbers<Real> m, Numbers<Real> v,
+                                        Numbers<Real> w) {
+  const auto divisor =
+      hn::Add(hn::Mul(hn::Sqrt(v), all<Real>(scalars.root_correction)), all<Real>(scalars.eps));
+  return hn::Add(hn::Div(hn::Mul(m, all<Real>(scalars.correction)), divisor),
+                 hn::Mul(all<Real>(scalars.decay), w));
 }
 
 template <class Real>
@@ -96,7 +101,8 @@ LambSums lamb_moments(const UpdateRun<Real>& run, const LambScalars& scalars) {
   for (int64_t i = 0; i < run.count; i += 16) {
     Real w_of[16] = {}, u_of[16] = {};
     walk(d, std::min<int64_t>(16, run.count - i), [&](auto at) LONGHAUL_VECTOR {
-      const auto w = load(d, run.master + i, at), g = hn::Add(hn::Mul(load(d, run.gradient + i, at), scale), hn::Mul(l2, w));
+      const auto w = load(d, run.master + i, at),
+                 g = hn::Add(hn::Mul(load(d, run.gradient + i, at), scale), hn::Mul(l2, w));
       const auto m = hn::Add(hn::Mul(beta1, load(d, run.first + i, at)), hn::Mul(rest1, g));
       const auto v = hn::Add(hn::Mul(beta2, load(d, run.second + i, at)), hn::Mul(rest2, hn::Mul(g, g)));
       store(d, m, run.first + i, at);

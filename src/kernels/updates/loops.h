@@ -19,8 +19,9 @@ inline constexpr int64_t kUpdateGrain = 16384;
 
 template <class Real>
 struct UpdateRun {
-  Real *master = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;  // states: momentum; second moment
-  uint16_t* value = nullptr;                                                         // bf16, or null
+  // states: momentum; second moment
+  Real *master = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;
+  uint16_t* value = nullptr;  // bf16, or null
   int64_t count = 0;
 
   UpdateRun from(int64_t begin, int64_t length) const {
@@ -29,7 +30,8 @@ struct UpdateRun {
   }
 };
 
-// Lion: c = β1 m + (1 − β1) g;  w ← w·kept − lr·sign(c);  m ← β2 m + (1 − β2) g. Where |c| is below `fade`, the sign is c/fade.
+// Lion: c = β1 m + (1 − β1) g;  w ← w·kept − lr·sign(c);
+// m ← β2 m + (1 − β2) g. Where |c| is below `fade`, the sign is c/fade.
 struct LionScalars {
   double gradient_scale = 1, beta1 = 0.9, beta2 = 0.99, kept_weight = 1, lr = 0, fade = 0;
   bool zero_gradient = true;
@@ -39,8 +41,10 @@ struct SgdScalars {
   double gradient_scale = 1, momentum = 0.9, kept_weight = 1, lr = 0;
   bool nesterov = false, zero_gradient = true;
 };
-// LAMB: g' = g + l2·w;  m ← β1 m + (1 − β1) g';  v ← β2 v + (1 − β2) g'²;  u = m·correction / (√v·root_correction + ε) + decay·w.
-// The first pass brings m and v up to date and adds up w² and u²; the second makes u again and takes step·u off w.
+// LAMB: g' = g + l2·w;  m ← β1 m + (1 − β1) g';  v ← β2 v + (1 − β2) g'²;
+// u = m·correction / (√v·root_correction + ε) + decay·w.
+// The first pass brings m and v up to date and adds up w² and u²; the second makes u again and takes step·u
+// off w.
 struct LambScalars {
   double gradient_scale = 1, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, l2 = 0, decay = 0;
   double correction = 1, root_correction = 1;  // 1 / (1 − β1^t), 1 / sqrt(1 − β2^t)

@@ -11,11 +11,14 @@ namespace longhaul::kernels {
 // mean ← β mean + share · sums; a share of (1 − β) / count makes sums of `count` numbers means.
 template <class Real>
 void follow_sums(Real* mean, const double* sums, int64_t count, double beta, double share) {
-  for (int64_t i = 0; i < count; ++i) mean[i] = static_cast<Real>(static_cast<double>(mean[i]) * beta + sums[i] * share);
+  for (int64_t i = 0; i < count; ++i)
+    mean[i] = static_cast<Real>(static_cast<double>(mean[i]) * beta + sums[i] * share);
 }
 
 // Together the sum of follow_sums' means, from those before: it is linear in them.
-inline double followed_sum(const double* sums, int64_t count, double share) { return std::accumulate(sums, sums + count, 0.0) * share; }
+inline double followed_sum(const double* sums, int64_t count, double share) {
+  return std::accumulate(sums, sums + count, 0.0) * share;
+}
 template <class Real>
 double kept_sum(const Real* before, int64_t count, double beta) {
   return beta * std::accumulate(before, before + count, 0.0);

@@ -18,13 +18,15 @@ constexpr int64_t kTogether = 16;  // elements whose squares are added up togeth
 
 // What the worker goes on with, of elements whose anchors come to `after` by -`movement`.
 template <OuterMerge merge, class Real, class At, class Vector>
-HWY_INLINE Vector merged(const OuterRun<Real>& run, int64_t i, At at, Vector mix, Vector movement, Vector after) {
+HWY_INLINE Vector merged(const OuterRun<Real>& run, int64_t i, At at, Vector mix, Vector movement,
+                         Vector after) {
   const hn::ScalableTag<Real> d;
   if constexpr (merge == OuterMerge::kReplaced) {
     return after;
   } else {
     const auto weight = load(d, run.weight + i, at);
-    if constexpr (merge == OuterMerge::kCorrected) return hn::Add(weight, hn::Sub(load(d, run.sent + i, at), movement));
+    if constexpr (merge == OuterMerge::kCorrected)
+      return hn::Add(weight, hn::Sub(load(d, run.sent + i, at), movement));
     return hn::Add(after, hn::Mul(mix, hn::Sub(weight, after)));
   }
 }
@@ -51,7 +53,8 @@ OuterSums update_merged(const OuterRun<Real>& given, const OuterNumbers& of) {
         clipped += static_cast<int64_t>(hn::CountTrue(d, beyond));
       }
       if (run.momentum != nullptr) store(d, momentum, run.momentum + i, at);
-      const auto movement = hn::Mul(step, numbers.nesterov ? hn::Add(gradient, hn::Mul(beta, momentum)) : momentum);
+      const auto movement =
+          hn::Mul(step, numbers.nesterov ? hn::Add(gradient, hn::Mul(beta, momentum)) : momentum);
       const auto after = hn::Sub(before, movement);
       if (numbers.leaves_difference) store(d, hn::Sub(before, load(d, run.weight + i, at)), run.sums + i, at);
       store(d, merged<merge>(run, i, at, mix, movement, after), run.weight + i, at);
@@ -100,7 +103,8 @@ double distance(const OuterRun<Real>& run) {
   for (int64_t i = 0; i < run.count; i += kTogether) {
     Real apart[kTogether] = {};
     walk(d, std::min(kTogether, run.count - i), [&](auto at) LONGHAUL_VECTOR {
-      store(d, hn::Sub(load(d, run.anchor + i, at), load(d, run.weight + i, at)), static_cast<Real*>(apart), at);
+      store(d, hn::Sub(load(d, run.anchor + i, at), load(d, run.weight + i, at)), static_cast<Real*>(apart),
+            at);
     });
     sums.add(static_cast<const Real*>(apart));
   }

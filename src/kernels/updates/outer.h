@@ -1,17 +1,21 @@
-// The arithmetic of outer loops on a run of elements (docs/sources/co2.md §2, §8), in one pass over memory. Of each element: the weight w of this worker;
-// the anchor x, which all workers agree on and began the round with; the outer momentum m; and s, the sum over workers of their x - w of a round.
+// The arithmetic of outer loops on a run of elements (docs/sources/co2.md §2, §8), in one pass over memory.
+// Of each element: the weight w of this worker; the anchor x, which all workers agree on and began the round
+// with; the outer momentum m; and s, the sum over workers of their x - w of a round.
 //
-//   g ← scale s            scale: 1 / workers, over the staleness gap, and over the learning rate of steps where momenta are in units of it
+//   g ← scale s            scale: 1 / workers, over the staleness gap, and over the learning rate of steps
+//                          where momenta are in units of it
 //   m ← β m + g            and within ±clip
 //   d ← m                  Nesterov's: g + β m
 //   s ← x - w              where `leaves_difference`: with the x from before, for the next sum
 //   x ← x - step d
 //   w ← x                  kReplaced: what the worker has learnt since is left out
-//       w + y - step d     kCorrected: where it stood when it sent y is now x, and what it has learnt since stays whole
+//       w + y - step d     kCorrected: where it stood when it sent y is now x,
+//           and what it has learnt since stays whole
 //       x + mix (w - x)    kMixed
 //
-// Raw pointers, one thread, no tensors, as loops.h, whose rules hold: compiled for several instruction sets, which all give the same bits. Callers share stretches
-// among threads, whose sums are then added in order; those of a stretch are fp64, in sixteen interleaved ones.
+// Raw pointers, one thread, no tensors, as loops.h, whose rules hold: compiled for several instruction sets,
+// which all give the same bits. Callers share stretches among threads, whose sums are then added in order;
+// those of a stretch are fp64, in sixteen interleaved ones.
 #pragma once
 
 #include <cstdint>

@@ -10,14 +10,16 @@ namespace {
 constexpr int64_t kTileElements = 32768, kMostTiles = 64;  // of a matrix: each has sums of all columns
 constexpr int64_t kGrainOfTiles = 16384;
 constexpr int64_t kOfOneThread =
-    1 << 19;  // elements of a matrix: gradient, momentum and master are 6 MB, a core's share of most last-level caches
+    // elements of a matrix: gradient, momentum and master are 6 MB, a core's share of most last-level caches
+    1 << 19;
 
 }  // namespace
 
 TilePlan::TilePlan(std::vector<Sizes> matrices) : matrices_(std::move(matrices)) {
   for (size_t i = 0; i < matrices_.size(); ++i) {
     const int64_t rows = rows_of(i), columns = std::max<int64_t>(1, columns_of(i));
-    const int64_t step = std::max({int64_t{1}, kTileElements / columns, (rows + kMostTiles - 1) / kMostTiles});
+    const int64_t step =
+        std::max({int64_t{1}, kTileElements / columns, (rows + kMostTiles - 1) / kMostTiles});
     for (int64_t row = 0; row < rows; row += step) {
       tiles_.push_back({.matrix = i, .tile = tiles_.size(), .row = row, .rows = std::min(step, rows - row)});
       tasks_.add(tiles_.back().tile, tiles_.back().rows * columns);
@@ -62,8 +64,9 @@ void each_alone(const std::vector<int64_t>& elements, const std::function<void(s
   }
   std::ranges::stable_sort(small, std::ranges::greater{}, [&](size_t i) { return elements[i]; });
   // Inside the region their own loops run serially.
-  parallel_items(static_cast<int64_t>(small.size()), threads(),
-                 [&](const auto& each) { each([&](int64_t item) { body(small[static_cast<size_t>(item)]); }); });
+  parallel_items(static_cast<int64_t>(small.size()), threads(), [&](const auto& each) {
+    each([&](int64_t item) { body(small[static_cast<size_t>(item)]); });
+  });
 }
 
 void TileSums::settle(How how) {

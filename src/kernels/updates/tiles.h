@@ -37,7 +37,8 @@ class TilePlan {
   std::vector<Sizes> matrices_;
   std::vector<Place> tiles_;
   TaskList<size_t> tasks_;  // the same
-  // Of TileSums: where numbers of the rows of a matrix begin, and those of the columns of a tile; its first tile; how many numbers there are.
+  // Of TileSums: where numbers of the rows of a matrix begin, and those of the columns of a tile; its first
+  // tile; how many numbers there are.
   std::vector<int64_t> rows_at_, columns_at_;
   std::vector<size_t> first_tile_;
   int64_t numbers_ = 0;
@@ -48,7 +49,8 @@ class TilePlan {
 // between passes; larger ones come one after the other, with all threads inside body.
 void each_alone(const std::vector<int64_t>& elements, const std::function<void(size_t matrix)>& body);
 
-// Numbers of rows and of columns, from zero; rows lie in one tile, columns are added up over tiles (or the largest is found) by settle().
+// Numbers of rows and of columns, from zero; rows lie in one tile, columns are added up over tiles (or the
+// largest is found) by settle().
 class TileSums {
  public:
   enum class How { kSum, kLargest };

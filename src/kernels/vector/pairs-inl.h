@@ -26,11 +26,13 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kLineBytes = 64, kAheadBytes = 384;
 
-// The lines that `count` elements from p + i on will have lain in when kAheadBytes of fp32 are done. Past the end of an array it asks for nothing that faults.
+// The lines that `count` elements from p + i on will have lain in when kAheadBytes of fp32 are done. Past the
+// end of an array it asks for nothing that faults.
 template <class T>
 HWY_INLINE void ask_ahead(const T* p, int64_t i, int64_t count, int64_t ahead_elements) {
   const char* const from = reinterpret_cast<const char*>(p + i + ahead_elements);
-  for (int64_t byte = 0; byte < count * static_cast<int64_t>(sizeof(T)); byte += kLineBytes) hwy::Prefetch(from + byte);
+  for (int64_t byte = 0; byte < count * static_cast<int64_t>(sizeof(T)); byte += kLineBytes)
+    hwy::Prefetch(from + byte);
 }
 
 // a, then b, as bf16.
@@ -41,10 +43,14 @@ HWY_INLINE void store_pair(D d, hn::Vec<D> a, hn::Vec<D> b, uint16_t* p) {
   const hn::RebindToUnsigned<D> u;
   const auto upper_half = [&](hn::Vec<D> v) LONGHAUL_VECTOR {
     const auto bits = hn::BitCast(u, v);
-    const auto rounded = hn::Add(bits, hn::Add(hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1)), hn::Set(u, 0x7fff)));
-    return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(u, hn::IsNaN(v)), hn::Set(u, 0x7fc00000u), rounded)).raw;
+    const auto rounded =
+        hn::Add(bits, hn::Add(hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1)), hn::Set(u, 0x7fff)));
+    return hn::ShiftRight<16>(
+               hn::IfThenElse(hn::RebindMask(u, hn::IsNaN(v)), hn::Set(u, 0x7fc00000u), rounded))
+        .raw;
   };
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packus_epi32(upper_half(a), upper_half(b)), 0xd8));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_permute4x64_epi64(_mm256_packus_epi32(upper_half(a), upper_half(b)), 0xd8));
 #else
   store(d, a, p, Whole{0});
   store(d, b, p, Whole{static_cast<int64_t>(hn::Lanes(d))});
@@ -52,7 +58,8 @@ HWY_INLINE void store_pair(D d, hn::Vec<D> a, hn::Vec<D> b, uint16_t* p) {
 }
 
 template <class D, class Update, class... Arrays>
-HWY_INLINE void walk_pairs(D d, int64_t n, const Update& update, [[maybe_unused]] uint16_t* value, const Arrays*... arrays) {
+HWY_INLINE void walk_pairs(D d, int64_t n, const Update& update, [[maybe_unused]] uint16_t* value,
+                           const Arrays*... arrays) {
   constexpr bool kMayBeCopied = std::is_same_v<hn::TFromD<D>, float>;
   constexpr auto kAhead = kAheadBytes / static_cast<int64_t>(sizeof(hn::TFromD<D>));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), pair = 2 * lanes;

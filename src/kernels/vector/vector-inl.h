@@ -1,12 +1,13 @@
-// Vectors for the memory-bound operators: rows of bf16, fp32 or fp64 are read as fp32 (fp64) vectors, computed on, and rounded once
-// when stored. Compiled once per instruction set (Highway's foreach_target); everything lives in HWY_NAMESPACE.
+// Vectors for the memory-bound operators: rows of bf16, fp32 or fp64 are read as fp32 (fp64) vectors,
+// computed on, and rounded once when stored. Compiled once per instruction set (Highway's foreach_target);
+// everything lives in HWY_NAMESPACE.
 //
 //   walk(d, n, [&](auto at) LONGHAUL_VECTOR { store(d, mul(load(d, x, at), …), y, at); })
 //
-// visits n elements in whole vectors and one shorter rest; `at` says where, and never lets anything outside [0, n) be touched.
-// bf16 is held as its bits (uint16_t); rounding is to nearest, ties to even, and every NaN becomes the quiet 0x7fc0.
-// Relative errors, measured in tests/kernels/vector_test.cpp: exponential 2^-23, sigmoid 2^-21 in fp32 (2^-51, 2^-50 in fp64). A NaN
-// stays a NaN through all of them.
+// visits n elements in whole vectors and one shorter rest; `at` says where, and never lets anything outside
+// [0, n) be touched. bf16 is held as its bits (uint16_t); rounding is to nearest, ties to even, and every NaN
+// becomes the quiet 0x7fc0. Relative errors, measured in tests/kernels/vector_test.cpp: exponential 2^-23,
+// sigmoid 2^-21 in fp32 (2^-51, 2^-50 in fp64). A NaN stays a NaN through all of them.
 
 // Per-target include guard.
 #if defined(LONGHAUL_KERNELS_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -74,7 +75,8 @@ HWY_INLINE auto rounded_bf16([[maybe_unused]] D d, hn::Vec<D> v) {
   const auto kept = hn::IfThenElse(hn::RebindMask(u, hn::IsNaN(v)), hn::Set(u, 0x7fc00000u), rounded);
 #if HWY_TARGET == HWY_AVX3
   const hn::Repartition<uint16_t, D> halves;
-  return hn::LowerHalf(hn::ConcatOdd(halves, hn::BitCast(halves, kept), hn::BitCast(halves, kept)));  // one permutation
+  // one permutation
+  return hn::LowerHalf(hn::ConcatOdd(halves, hn::BitCast(halves, kept), hn::BitCast(halves, kept)));
 #else
   const hn::Rebind<uint16_t, D> narrow;
   const hn::RebindToSigned<D> s;
@@ -115,8 +117,9 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Out* p, Rest at) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// With `using native::store`, bf16 is stored by VCVTNEPS2BF16, one instruction for seven, with the same bits except that denormals become 0. For
-// functions that are chosen where block_kernels() names a set that has it; Highway's target does not.
+// With `using native::store`, bf16 is stored by VCVTNEPS2BF16, one instruction for seven, with the same bits
+// except that denormals become 0. For functions that are chosen where block_kernels() names a set that has
+// it; Highway's target does not.
 namespace native {
 HWY_INLINE __m256i rounded(hn::Vec<hn::ScalableTag<float>> v) {
   __m256i halves;
@@ -145,7 +148,8 @@ HWY_INLINE hn::Vec<D> as_stored(D d, hn::Vec<D> v) {
   }
 }
 
-// The first n lanes. n may be negative or more than there are (AVX-512's own instruction looks at its last eight bits only).
+// The first n lanes. n may be negative or more than there are (AVX-512's own instruction looks at its last
+// eight bits only).
 template <class D>
 HWY_INLINE hn::Mask<D> mask_of_first(D d, int64_t n) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -167,8 +171,8 @@ HWY_INLINE hn::TFromD<D> sum_of_lanes(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 
-// Σ x² in fp64 in sixteen interleaved sums, added up in one order: the same bits whatever the instruction set, in a file that is compiled
-// without contracted multiply-adds.
+// Σ x² in fp64 in sixteen interleaved sums, added up in one order: the same bits whatever the instruction
+// set, in a file that is compiled without contracted multiply-adds.
 class SquareSums {
  public:
   HWY_INLINE SquareSums() {
@@ -195,13 +199,17 @@ class SquareSums {
   static constexpr Doubles kDoubles{};
   static constexpr size_t kLanes = hn::MaxLanes(Doubles()), kVectors = 16 / kLanes;
   HWY_INLINE static hn::Vec<Doubles> wide(const double* x) { return hn::LoadU(kDoubles, x); }
-  HWY_INLINE static hn::Vec<Doubles> wide(const float* x) { return hn::PromoteTo(kDoubles, hn::LoadU(hn::Rebind<float, Doubles>(), x)); }
+  HWY_INLINE static hn::Vec<Doubles> wide(const float* x) {
+    return hn::PromoteTo(kDoubles, hn::LoadU(hn::Rebind<float, Doubles>(), x));
+  }
   hn::Vec<Doubles> sums_[kVectors];
 };
 
-// 2^n · 2^f for a vector `shifted` of kShift + n (n whole, |n| ≤ 126) and |f| ≤ ½: the one polynomial of every fp32 exponential. 1 + f·q(f) with
-// the least largest relative error for q of degree 5, 2e-9; with rounding 8e-8. A NaN in f stays one.
-inline constexpr float kShift = 12582912.0f + 127.0f;  // 1.5 · 2^23 + the exponent's bias: added to x, it leaves n + 127 in the lowest bits
+// 2^n · 2^f for a vector `shifted` of kShift + n (n whole, |n| ≤ 126) and |f| ≤ ½: the one polynomial of
+// every fp32 exponential. 1 + f·q(f) with the least largest relative error for q of degree 5, 2e-9; with
+// rounding 8e-8. A NaN in f stays one. 1.5 · 2^23 + the exponent's bias: added to x, it leaves n + 127 in the
+// lowest bits
+inline constexpr float kShift = 12582912.0f + 127.0f;
 template <class D>
 HWY_INLINE hn::Vec<D> power_of_two(D d, hn::Vec<D> shifted, hn::Vec<D> f) {
   const hn::RebindToUnsigned<D> bits;
@@ -228,20 +236,24 @@ template <class D>
 HWY_INLINE hn::Vec<D> exponential(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
   if constexpr (std::is_same_v<T, float>) {
-    // x = n ln 2 + r. ln 2 in two parts, the first of which n multiplies exactly: so it makes no difference whether multiply-adds are fused.
-    const auto shift = hn::Set(d, kShift), shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift), n = hn::Sub(shifted, shift);
-    const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
+    // x = n ln 2 + r. ln 2 in two parts, the first of which n multiplies exactly: so it makes no difference
+    // whether multiply-adds are fused.
+    const auto shift = hn::Set(d, kShift), shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift),
+               n = hn::Sub(shifted, shift);
+    const auto r =
+        hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
     const auto y = power_of_two(d, shifted, hn::Mul(r, hn::Set(d, 1.44269504f)));
     const auto bounded = hn::IfThenElse(hn::Gt(x, hn::Set(d, 87.0f)), hn::Set(d, 6.0760303e37f), y);
     return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), bounded);
   } else {
     const auto clamped = hn::Min(hn::Max(x, hn::Set(d, -700.0)), hn::Set(d, 700.0));
-    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, clamped));  // Highway's takes a NaN for a very negative number
+    // Highway's takes a NaN for a very negative number
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, clamped));
   }
 }
 
-// 1/x for x in [1, 1e38]. AVX-512's estimate has 14 bits, so one Newton step is as good as a division and takes a third of its time;
-// other sets' estimates are too coarse for that.
+// 1/x for x in [1, 1e38]. AVX-512's estimate has 14 bits, so one Newton step is as good as a division and
+// takes a third of its time; other sets' estimates are too coarse for that.
 template <class D>
 HWY_INLINE hn::Vec<D> reciprocal(D d, hn::Vec<D> x) {
 #if HWY_TARGET == HWY_AVX3

@@ -4,8 +4,8 @@
 //   gpipe, 1f1b, zb-h1   one: rank r has stage r
 //   interleaved          v: chunk c of rank r is stage c·p + r, so a micro-batch passes all ranks v times
 //   zbv                  two: stage r, and from the end stage 2p − 1 − r: a V, with both ends on rank 0
-//   dualpipe             two of p stages: r and p − 1 − r, so each stage is on two ranks; half of the micro-batches
-//                        enter at each end
+//   dualpipe             two of p stages: r and p − 1 − r, so each stage is on two ranks; half of the
+//                        micro-batches enter at each end
 //
 // Pure integers. Sources: docs/sources/megascale.md §10.
 #pragma once

@@ -11,7 +11,8 @@
 namespace longhaul::layout {
 namespace {
 
-[[noreturn]] void refuse_micro_batches(const Pipeline& pipeline, int64_t micro_batches, std::string expected) {
+[[noreturn]] void refuse_micro_batches(const Pipeline& pipeline, int64_t micro_batches,
+                                       std::string expected) {
   throw Error({.code = ExitCode::kUsage,
                .what = fmt::format("the schedule {} does not take this number of micro-batches on {} ranks",
                                    recipe::name_of_value(pipeline.schedule()), pipeline.ranks()),
@@ -36,7 +37,8 @@ RankOrder order_of_rank(const Pipeline& pipeline, int64_t rank, int64_t m) {
       return {one_forward_one_backward(rank, p, m), std::min(p - rank, m)};
     case PipelineSchedule::kInterleaved: {
       const int64_t run = interleaved_run(p, m);
-      return {interleaved_passes(rank, p, v, m, run), std::min(interleaved_warm_up(rank, p, v, m, run) + 1, m * v)};
+      return {interleaved_passes(rank, p, v, m, run),
+              std::min(interleaved_warm_up(rank, p, v, m, run) + 1, m * v)};
     }
     case PipelineSchedule::kZbH1:
       return {zero_bubble_h1(rank, p, m), std::min(p, m)};
@@ -63,11 +65,14 @@ Schedule passes_of(const Pipeline& pipeline, int64_t micro_batches) {
   if (pipeline.schedule() == PipelineSchedule::kInterleaved && interleaved_run(p, micro_batches) == 0) {
     refuse_micro_batches(pipeline, micro_batches, fmt::format("at least {}, one for each rank", p));
   }
-  if (pipeline.schedule() == PipelineSchedule::kDualPipe && (micro_batches % 2 != 0 || micro_batches < 2 * p)) {
-    refuse_micro_batches(pipeline, micro_batches, fmt::format("an even number of at least {}, two for each rank", 2 * p));
+  if (pipeline.schedule() == PipelineSchedule::kDualPipe &&
+      (micro_batches % 2 != 0 || micro_batches < 2 * p)) {
+    refuse_micro_batches(pipeline, micro_batches,
+                         fmt::format("an even number of at least {}, two for each rank", 2 * p));
   }
   Schedule schedule{.pipeline = pipeline, .micro_batches = micro_batches, .ranks = {}, .most_in_flight = {}};
-  if (pipeline.schedule() == PipelineSchedule::kInterleaved) schedule.gradients_under_way = interleaved_run(p, micro_batches) - p + 1;
+  if (pipeline.schedule() == PipelineSchedule::kInterleaved)
+    schedule.gradients_under_way = interleaved_run(p, micro_batches) - p + 1;
   for (int64_t rank = 0; rank < p; ++rank) {
     RankOrder order = order_of_rank(pipeline, rank, micro_batches);
     schedule.ranks.push_back(std::move(order.passes));
@@ -78,7 +83,8 @@ Schedule passes_of(const Pipeline& pipeline, int64_t micro_batches) {
 
 Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches) {
   Schedule passes = passes_of(pipeline, micro_batches);
-  return pipeline.pairs_in_turns() ? with_transfers_around_pairs(std::move(passes)) : with_transfers(std::move(passes));
+  return pipeline.pairs_in_turns() ? with_transfers_around_pairs(std::move(passes))
+                                   : with_transfers(std::move(passes));
 }
 
 Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches) {
@@ -86,11 +92,13 @@ Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches) {
                     .micro_batches = micro_batches,
                     .ranks = std::vector<Passes>(static_cast<size_t>(pipeline.ranks())),
                     .trains = false,
-                    .most_in_flight = std::vector<int64_t>(static_cast<size_t>(pipeline.ranks()), micro_batches * pipeline.chunks())};
+                    .most_in_flight = std::vector<int64_t>(static_cast<size_t>(pipeline.ranks()),
+                                                           micro_batches * pipeline.chunks())};
   for (int64_t m = 0; m < micro_batches; ++m) {
     for (int64_t stage = 0; stage < pipeline.stages(); ++stage) {
       const Hop hop = pipeline.hop(schedule.route_of(m), stage);
-      schedule.ranks[static_cast<size_t>(hop.rank)].push_back({.pass = Pass::kForward, .chunk = hop.chunk, .micro_batch = m});
+      schedule.ranks[static_cast<size_t>(hop.rank)].push_back(
+          {.pass = Pass::kForward, .chunk = hop.chunk, .micro_batch = m});
     }
   }
   return with_transfers(std::move(schedule));

@@ -52,13 +52,16 @@ struct Schedule {
   std::vector<std::vector<Action>> ranks;
   bool trains = true;           // false: only forward passes
   bool pairs_in_turns = false;  // The passes of a pair, between which there are no transfers, take turns.
-  // Most activations that a rank holds by the method: (micro-batch, chunk) from forward pass to last gradient.
+  // Most activations that a rank holds by the method: (micro-batch, chunk) from forward pass to last
+  // gradient.
   std::vector<int64_t> most_in_flight;
 
   // Gradients that a rank has sent to one peer and for which it has not waited.
   int64_t gradients_under_way = 1;
 
-  int64_t route_of(int64_t micro_batch) const { return pipeline.routes() == 2 && micro_batch >= micro_batches / 2 ? 1 : 0; }
+  int64_t route_of(int64_t micro_batch) const {
+    return pipeline.routes() == 2 && micro_batch >= micro_batches / 2 ? 1 : 0;
+  }
   // The stage of the model that a rank's chunk runs on a micro-batch; −1: this micro-batch does not come
   // here.
   int64_t stage_of(int64_t rank, const Action& action) const;
@@ -84,7 +87,8 @@ MessageWay way_of(int64_t rank, const Action& transfer);
 // All ways that a schedule of the pipeline uses, ascending.
 std::vector<MessageWay> ways_of(const Pipeline& pipeline);
 
-std::string text(const Action& action);                  // "F1.3": forward of chunk 1, micro-batch 3; "recv F1.3 from 2"
+// "F1.3": forward of chunk 1, micro-batch 3; "recv F1.3 from 2"
+std::string text(const Action& action);
 std::string text(const std::vector<Action>& of_a_rank);  // the passes of a rank: "F0.0 F0.1 B0.0 …"
 
 }  // namespace longhaul::layout

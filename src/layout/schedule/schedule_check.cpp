@@ -80,14 +80,16 @@ class Player {
     }
     if (!action.transfer()) return run(rank, stage, action);
     const bool sending = action.pass == Pass::kStartSend || action.pass == Pass::kWaitSend;
-    if (action.peer < 0 || action.peer >= size() || action.peer == rank) return fail(rank, action, "no such neighbour");
+    if (action.peer < 0 || action.peer >= size() || action.peer == rank)
+      return fail(rank, action, "no such neighbour");
     const int64_t made_by = sending ? stage : stage + (action.channel == Channel::kActivations ? -1 : 1);
     Way& way = ways_[{sending ? rank : action.peer, sending ? action.peer : rank, action.channel}];
     if (action.pass == Pass::kStartSend) enqueue(rank, action, way.sends.size());
     if (action.pass == Pass::kStartReceive) enqueue(rank, action, way.receives.size());
     switch (action.pass) {
       case Pass::kStartSend:
-        if (!done_.contains({action.channel == Channel::kActivations ? Pass::kForward : Pass::kBackwardInput, stage, action.micro_batch})) {
+        if (!done_.contains({action.channel == Channel::kActivations ? Pass::kForward : Pass::kBackwardInput,
+                             stage, action.micro_batch})) {
           return fail(rank, action, "the tensor is not there yet");
         }
         way.sends.push_back({action.micro_batch, stage, clock_[at(rank)]});
@@ -135,9 +137,11 @@ class Player {
   }
 
   bool wait(int64_t rank, const Action& action, int64_t made_by, Way& way, bool sending) {
-    std::vector<Way::End>&own = sending ? way.sends : way.receives, &other = sending ? way.receives : way.sends;
-    const auto mine =
-        std::ranges::find_if(own, [&](const Way::End& end) { return end.micro_batch == action.micro_batch && end.stage == made_by; });
+    std::vector<Way::End>&own = sending ? way.sends : way.receives,
+    &other = sending ? way.receives : way.sends;
+    const auto mine = std::ranges::find_if(own, [&](const Way::End& end) {
+      return end.micro_batch == action.micro_batch && end.stage == made_by;
+    });
     if (mine == own.end()) return fail(rank, action, "it was never started");
     if (mine->awaited) return fail(rank, action, "it was waited for before");
     const auto index = static_cast<size_t>(mine - own.begin());
@@ -145,7 +149,8 @@ class Player {
     const Way::End& match = other[index];
     if (match.micro_batch != mine->micro_batch || match.stage != mine->stage) {
       return fail(rank, action,
-                  fmt::format("rank {} has micro-batch {} of stage {} in its place", action.peer, match.micro_batch, match.stage));
+                  fmt::format("rank {} has micro-batch {} of stage {} in its place", action.peer,
+                              match.micro_batch, match.stage));
     }
     if (!moved(way_of(rank, action), index)) return false;  // later
     mine->awaited = true;
@@ -158,7 +163,8 @@ class Player {
   bool has(int64_t rank, Channel channel, int64_t made_by, int64_t micro_batch) const {
     if (schedule_.pipeline.hop(schedule_.route_of(micro_batch), made_by).rank != rank)
       return arrived_.contains({channel, made_by, micro_batch});
-    return done_.contains({channel == Channel::kActivations ? Pass::kForward : Pass::kBackwardInput, made_by, micro_batch});
+    return done_.contains(
+        {channel == Channel::kActivations ? Pass::kForward : Pass::kBackwardInput, made_by, micro_batch});
   }
 
   bool run(int64_t rank, int64_t stage, const Action& action) {
@@ -168,20 +174,23 @@ class Player {
     double cost = 0;
     switch (action.pass) {
       case Pass::kForward:
-        if (stage > 0 && !has(rank, Channel::kActivations, stage - 1, m)) return fail(rank, action, "its input is not there");
+        if (stage > 0 && !has(rank, Channel::kActivations, stage - 1, m))
+          return fail(rank, action, "its input is not there");
         cost = costs_.forward;
         ++in_flight_[at(rank)];
         break;
       case Pass::kBackward:
       case Pass::kBackwardInput:
-        if (!done_.contains({Pass::kForward, stage, m})) return fail(rank, action, "its forward pass has not been");
+        if (!done_.contains({Pass::kForward, stage, m}))
+          return fail(rank, action, "its forward pass has not been");
         if (stage + 1 < schedule_.pipeline.stages() && !has(rank, Channel::kGradients, stage + 1, m)) {
           return fail(rank, action, "the gradient of its output is not there");
         }
         cost = costs_.backward_input + (action.pass == Pass::kBackward ? costs_.backward_weight : 0);
         break;
       case Pass::kBackwardWeight:
-        if (!done_.contains({Pass::kBackwardInput, stage, m})) return fail(rank, action, "its backward pass has not been");
+        if (!done_.contains({Pass::kBackwardInput, stage, m}))
+          return fail(rank, action, "its backward pass has not been");
         cost = costs_.backward_weight;
         break;
       default:
@@ -205,7 +214,8 @@ class Player {
     int64_t& peak = timeline_.peak_in_flight[at(rank)];
     peak = std::max(peak, in_flight_[at(rank)]);
     if (in_flight_[at(rank)] > schedule_.most_in_flight[at(rank)]) {
-      return fail(rank, action, fmt::format("more than {} activations are held", schedule_.most_in_flight[at(rank)]));
+      return fail(rank, action,
+                  fmt::format("more than {} activations are held", schedule_.most_in_flight[at(rank)]));
     }
     if (action.pass == Pass::kBackward || action.pass == Pass::kBackwardWeight) --in_flight_[at(rank)];
     timeline_.ranks[at(rank)].push_back({action, clock_[at(rank)], clock_[at(rank)] + cost, paired});
@@ -219,7 +229,8 @@ class Player {
     for (int64_t rank = 0; rank < size(); ++rank) {
       const auto& list = schedule_.ranks[at(rank)];
       if (next_[at(rank)] == list.size()) continue;
-      stuck += fmt::format("{}rank {} at \"{}\"", stuck.empty() ? "" : ", ", rank, text(list[next_[at(rank)]]));
+      stuck +=
+          fmt::format("{}rank {} at \"{}\"", stuck.empty() ? "" : ", ", rank, text(list[next_[at(rank)]]));
     }
     if (!stuck.empty()) flaw_ = "these wait for ever: " + stuck;
   }
@@ -239,10 +250,11 @@ class Player {
     }
     for (const auto& [ends, way] : ways_) {
       const auto awaited = [](const Way::End& end) { return end.awaited; };
-      if (way.sends.size() == way.receives.size() && std::ranges::all_of(way.sends, awaited) && std::ranges::all_of(way.receives, awaited))
+      if (way.sends.size() == way.receives.size() && std::ranges::all_of(way.sends, awaited) &&
+          std::ranges::all_of(way.receives, awaited))
         continue;
-      flaw_ =
-          fmt::format("between rank {} and rank {} not everything that was started is waited for", std::get<0>(ends), std::get<1>(ends));
+      flaw_ = fmt::format("between rank {} and rank {} not everything that was started is waited for",
+                          std::get<0>(ends), std::get<1>(ends));
       return;
     }
   }
@@ -276,6 +288,8 @@ Timeline simulate(const Schedule& schedule, const PassCosts& costs) {
   return player.timeline();
 }
 
-std::string flaw_of(const Schedule& schedule, Messages messages) { return Player(schedule, {}, messages).play(); }
+std::string flaw_of(const Schedule& schedule, Messages messages) {
+  return Player(schedule, {}, messages).play();
+}
 
 }  // namespace longhaul::layout

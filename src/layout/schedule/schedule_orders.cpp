@@ -15,7 +15,9 @@ class PassWriter {
     if (first_micro_batch.empty()) first_micro_batch.assign(static_cast<size_t>(chunks), 0);
     forward_ = backward_ = first_micro_batch;
   }
-  void forward(int64_t chunk, bool joined = false) { add(Pass::kForward, chunk, forward_[at(chunk)]++, joined); }
+  void forward(int64_t chunk, bool joined = false) {
+    add(Pass::kForward, chunk, forward_[at(chunk)]++, joined);
+  }
   void backward(int64_t chunk) { add(Pass::kBackward, chunk, backward_[at(chunk)]++); }
   void backward_input(int64_t chunk) {
     waiting_.push_back({Pass::kBackwardWeight, chunk, backward_[at(chunk)]});
@@ -85,7 +87,8 @@ Passes interleaved_passes(int64_t rank, int64_t ranks, int64_t chunks, int64_t m
     }
   }
   const auto backward = [&](size_t k) {
-    return Action{.pass = Pass::kBackward, .chunk = chunks - 1 - order[k].chunk, .micro_batch = order[k].micro_batch};
+    return Action{
+        .pass = Pass::kBackward, .chunk = chunks - 1 - order[k].chunk, .micro_batch = order[k].micro_batch};
   };
   const auto warm_up = static_cast<size_t>(interleaved_warm_up(rank, ranks, chunks, micro_batches, run));
   Passes passes(order.begin(), order.begin() + static_cast<ptrdiff_t>(warm_up));
@@ -152,7 +155,8 @@ Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
 // The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this
 // half of the ranks; `far`: the other one.
 Passes dual_pipe(int64_t rank, int64_t ranks, int64_t micro_batches) {
-  const int64_t half = ranks / 2, from_end = std::min(rank, ranks - 1 - rank), to_middle = half - from_end - 1, n = micro_batches / 2;
+  const int64_t half = ranks / 2, from_end = std::min(rank, ranks - 1 - rank),
+                to_middle = half - from_end - 1, n = micro_batches / 2;
   const int64_t near = rank < half ? 0 : 1, far = 1 - near;
   PassWriter write(2, {0, n});
   // One micro-batch's forward pass together with another's backward pass.

@@ -50,7 +50,8 @@ class Inserter {
   }
 
  private:
-  using Message = std::tuple<int64_t, Channel, int64_t, int64_t>;  // receiver, channel, its chunk, micro-batch
+  // receiver, channel, its chunk, micro-batch
+  using Message = std::tuple<int64_t, Channel, int64_t, int64_t>;
 
   int64_t size() const { return static_cast<int64_t>(schedule_.ranks.size()); }
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -80,7 +81,8 @@ class Inserter {
       const Action wait = transfer(Pass::kWaitReceive, list[i], from.rank);
       const size_t begin = runs_[at(rank)].begin[i];
       around_[at(rank)][begin].before.push_back(wait);
-      awaited_[{rank, wait.channel, wait.chunk, wait.micro_batch}] = {list[i], begin == 0 ? 0 : runs_[at(rank)].begin[begin - 1]};
+      awaited_[{rank, wait.channel, wait.chunk, wait.micro_batch}] = {
+          list[i], begin == 0 ? 0 : runs_[at(rank)].begin[begin - 1]};
     }
   }
 
@@ -90,7 +92,8 @@ class Inserter {
     std::map<std::pair<int64_t, int64_t>, Action> hidden_of;  // likewise, by chunk and micro-batch
     for (size_t i = 0; i < list.size(); ++i) {
       if (!moves(list[i])) continue;
-      if (const auto sent = hidden_of.find({list[i].chunk, list[i].micro_batch}); list[i].backward() && sent != hidden_of.end()) {
+      if (const auto sent = hidden_of.find({list[i].chunk, list[i].micro_batch});
+          list[i].backward() && sent != hidden_of.end()) {
         around_[at(rank)][runs_[at(rank)].begin[i]].before.push_back(sent->second);
         hidden_of.erase(sent);
       }
@@ -114,7 +117,8 @@ class Inserter {
       sent_[{rank, to.rank, start.channel}].push_back({to.rank, start.channel, to.chunk, start.micro_batch});
     }
     for (const auto& [place, wait] : hidden_of) last_[at(rank)].push_back(wait);
-    for (const auto& [peer, waits] : gradients_to) last_[at(rank)].insert(last_[at(rank)].end(), waits.begin(), waits.end());
+    for (const auto& [peer, waits] : gradients_to)
+      last_[at(rank)].insert(last_[at(rank)].end(), waits.begin(), waits.end());
   }
 
   // Receives start in the order of their sends: one that is needed late, but sent early, starts early.
@@ -127,7 +131,8 @@ class Inserter {
       }
       for (const Message& message : messages) {
         const Awaited& awaited = awaited_.at(message);
-        around_[at(receiver)][awaited.start].before_start.push_back(transfer(Pass::kStartReceive, awaited.needed_by, std::get<0>(way)));
+        around_[at(receiver)][awaited.start].before_start.push_back(
+            transfer(Pass::kStartReceive, awaited.needed_by, std::get<0>(way)));
       }
     }
   }
@@ -137,7 +142,8 @@ class Inserter {
     auto& list = schedule_.ranks[at(rank)];
     for (size_t i = 0; i < list.size(); ++i) {
       const Around& around = around_[at(rank)][i];
-      for (const auto* part : {&around.before_start, &around.before}) whole.insert(whole.end(), part->begin(), part->end());
+      for (const auto* part : {&around.before_start, &around.before})
+        whole.insert(whole.end(), part->begin(), part->end());
       whole.push_back(list[i]);
       whole.insert(whole.end(), around.after.begin(), around.after.end());
     }

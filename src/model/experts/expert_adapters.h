@@ -15,11 +15,12 @@ class ExpertAdapters {
  public:
   // names[e]: the matrices of expert e in `weight`, one below the other. Refuses (kUsage) adapters of some
   // experts only, DoRA, adapters beside weights in eight bits, and experts whose tensors ranks share.
-  ExpertAdapters(ParameterSet& parameters, const Parameter& weight, const std::vector<std::vector<std::string>>& names);
+  ExpertAdapters(ParameterSet& parameters, const Parameter& weight,
+                 const std::vector<std::vector<std::string>>& names);
   bool any() const { return down_ != nullptr; }
   // x [rows, in] sorted by expert → [rows, out] of the frozen weights with the adapters.
-  Tensor product(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const kernels::LinearWeights& base,
-                 const std::shared_ptr<kernels::Postponed>& later) const;
+  Tensor product(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert,
+                 const kernels::LinearWeights& base, const std::shared_ptr<kernels::Postponed>& later) const;
 
  private:
   Parameter* down_ = nullptr;      // [experts, ranks, in]

@@ -31,15 +31,19 @@
 namespace longhaul::model {
 
 struct KeptChoices {
-  Tensor choice_tk;      // for this rank's own tokens; −1 where dropped
-  Tensor dropped_share;  // scalar: of the choices of the tokens that were judged here, those of the row or this rank's
-  // The most that any rank that shares the row can have: rows for one expert, and tokens. It follows from the layout alone.
+  Tensor choice_tk;  // for this rank's own tokens; −1 where dropped
+  // scalar: of the choices of the tokens that were judged here, those of the row or this rank's
+  Tensor dropped_share;
+  // The most that any rank that shares the row can have: rows for one expert, and tokens. It follows from the
+  // layout alone.
   int64_t most_rows = 0, most_tokens = 0;
 };
 
-// choice_tk int64 and weight_tk: for this rank's own tokens. A collective call of the ranks that share the row, and of all replicas where the batch shares the room.
-KeptChoices within_capacity(const Tensor& choice_tk, const Tensor& weight_tk, int64_t experts, const recipe::RouterOptions& options,
-                            const layout::SequenceView& view, ParallelOps& ops);
+// choice_tk int64 and weight_tk: for this rank's own tokens. A collective call of the ranks that share the
+// row, and of all replicas where the batch shares the room.
+KeptChoices within_capacity(const Tensor& choice_tk, const Tensor& weight_tk, int64_t experts,
+                            const recipe::RouterOptions& options, const layout::SequenceView& view,
+                            ParallelOps& ops);
 
 // How many of its `wanted` choices of one expert each sequence keeps, with `room` for all sequences together.
 std::vector<int64_t> quotas(std::span<const int64_t> wanted, int64_t room);

@@ -39,11 +39,15 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
   of_down_.emplace(parameters, *down_, down);
   if (config.shared_experts == 0) return;
   shared_ = std::make_unique<DenseChannel>(place.name + ".shared", config.channel, config.bias, parameters);
-  if (config.shared_gate) shared_gate_.emplace(parameters, place.name, "shared_gate", std::vector<std::string>{"shared_gate"}, config.bias);
+  if (config.shared_gate)
+    shared_gate_.emplace(parameters, place.name, "shared_gate", std::vector<std::string>{"shared_gate"},
+                         config.bias);
 }
 
-kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, const layout::SequenceView& view) const {
-  const Tensor sequence_offsets = view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
+kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden,
+                                     const layout::SequenceView& view) const {
+  const Tensor sequence_offsets =
+      view.own_row_offsets.size() < 3 ? Tensor() : to_tensor(view.own_row_offsets);
   using Score = kernels::RouterOptions::Score;
   static constexpr Score kScores[] = {Score::kSoftmax, Score::kSigmoid, Score::kSqrtSoftplus};
   kernels::RouterOptions how{.score = kScores[static_cast<size_t>(options_.score)],
@@ -65,22 +69,29 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
   if (options_.choice == recipe::RouterChoice::kQuantile) {
     how.judged = [&](const Tensor& logits) {
       const Tensor bias = bias_->value.detach();
-      if (context.training) context.choices_of_routers[bias_->name] = quantiles_of(logits, bias, per_token_, view, context.ops);
+      if (context.training)
+        context.choices_of_routers[bias_->name] = quantiles_of(logits, bias, per_token_, view, context.ops);
       return logits.to(at::kDouble).add(bias);
     };
   }
   if (context.training && options_.choice == recipe::RouterChoice::kBiased) {
     how.judged = [&](const Tensor& logits) {
       const RandomStream numbers(context.seed, fmt::format("router_choice/{}/{}", name(), context.step));
-      const RandomStream biases(context.seed, fmt::format("router_choice_biases/{}", name()));  // the same in every step
-      return judged_with_biases(logits, numbers, biases, options_.choice_std, view, context.first_sequence(view));
+      // the same in every step
+      const RandomStream biases(context.seed, fmt::format("router_choice_biases/{}", name()));
+      return judged_with_biases(logits, numbers, biases, options_.choice_std, view,
+                                context.first_sequence(view));
     };
   }
   if (context.replayed_routes != nullptr) how.choice_tk = replayed(*context.replayed_routes);
   const bool jitters = context.training && options_.jitter > 0;
-  const auto stream = [&] { return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step)); };
-  const Tensor input = jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
-  kernels::Routing routing = kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
+  const auto stream = [&] {
+    return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step));
+  };
+  const Tensor input =
+      jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
+  kernels::Routing routing =
+      kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
   if (context.recorded_routes != nullptr) (*context.recorded_routes)[name()] = routing.choice_tk;
   return routing;
 }
@@ -91,12 +102,14 @@ Tensor Experts::replayed(const Routes& routes) const {
   return found->second;
 }
 
-ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const {
+ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing,
+                                  const layout::SequenceView& view) const {
   ExpertChoices choices{routing.choice_tk, routing.weight_tk, experts_};
   if (!context.training) return choices;
   if (options_.bias_rate > 0) context.choices_of_routers[bias_->name] = routing.count_se.sum(0);
   if (options_.capacity_factor > 0) {
-    const KeptChoices kept = within_capacity(routing.choice_tk, routing.weight_tk, experts_, options_, view, context.ops);
+    const KeptChoices kept =
+        within_capacity(routing.choice_tk, routing.weight_tk, experts_, options_, view, context.ops);
     choices.choice_tk = kept.choice_tk;
     choices.every = false;
     choices.most_rows = kept.most_rows, choices.most_tokens = kept.most_tokens;
@@ -108,19 +121,25 @@ ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& rout
 Summand Experts::summand(Context& context, BlockInput& input, const layout::SequenceView& view) {
   const Tensor& hidden = input.own_td;
   const kernels::Routing routing = routing_of(context, hidden, view);
-  const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
-    if (gate_up_->int8) return kernels::int8_grouped_feed_forward(rows, per_expert, *gate_up_->int8, *down_->int8);
+  const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert,
+                           const std::shared_ptr<kernels::Postponed>& later) {
+    if (gate_up_->int8)
+      return kernels::int8_grouped_feed_forward(rows, per_expert, *gate_up_->int8, *down_->int8);
     const auto weights = [&](Parameter& parameter) {
-      return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
+      return kernels::LinearWeights{.weight = parameter.value,
+                                    .sinks = {.weight = parameter.sink().into(later)},
+                                    .kept = parameter.kept()};
     };
     if (of_gate_up_->any() || of_down_->any()) {
       const auto made = [&](const ExpertAdapters& adapters, Parameter& parameter, const Tensor& x) {
         if (adapters.any()) return adapters.product(x, per_expert, weights(parameter), later);
-        return kernels::grouped_linear(x, per_expert, parameter.value, parameter.sink().into(later), parameter.kept());
+        return kernels::grouped_linear(x, per_expert, parameter.value, parameter.sink().into(later),
+                                       parameter.kept());
       };
       return made(*of_down_, *down_, kernels::swiglu(made(*of_gate_up_, *gate_up_, rows)));
     }
-    return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
+    return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_),
+                                         weights(*down_));
   };
   Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);
   if (shared_ != nullptr) output = output + of_shared(context, input, view);
@@ -130,7 +149,8 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
 Tensor Experts::of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const {
   const Tensor made = context.ops.summed(input, {shared_->summand(context, input, view)}, view);
   if (!shared_gate_) return made;
-  // In fp64, because LibTorch's functions round an element by where its threads cut all rows; it is one number a token.
+  // In fp64, because LibTorch's functions round an element by where its threads cut all rows; it is one
+  // number a token.
   return made * shared_gate_->forward(input.own_td).to(at::kDouble).sigmoid().to(made.scalar_type());
 }
 
@@ -148,7 +168,8 @@ Tensor Experts::with_losses(Context& context, const Tensor& output, const kernel
   if (z_coefficient_ > 0) add(routing.log_sum_square.mul(z_coefficient_));
   Tensor joined = loss.defined() ? context.join_auxiliary_loss(name(), output, loss) : output;
   for (const RouterBalance* balance : {&balance_, &balance_of_sequences_}) {
-    if (balance->wanted() && balance->joint()) joined = balance->join(context, name(), joined, counts, probability);
+    if (balance->wanted() && balance->joint())
+      joined = balance->join(context, name(), joined, counts, probability);
   }
   return joined;
 }

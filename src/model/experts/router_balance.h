@@ -1,15 +1,20 @@
-// The loss that evens out how often experts are chosen. Of a set of tokens that is judged together (model.auxiliary_loss_of), with T of them, k choices
-// each, E experts, n_e how often e was chosen (a constant) and p_te the router's probabilities; c: model.auxiliary_loss. A sum over tokens, as the main
-// loss is:
+// The loss that evens out how often experts are chosen. Of a set of tokens that is judged together
+// (model.auxiliary_loss_of), with T of them, k choices each, E experts, n_e how often e was chosen (a
+// constant) and p_te the router's probabilities; c: model.auxiliary_loss. A sum over tokens, as the main loss
+// is:
 //
-//   switch        c · E · Σ_e (n_e / (T k)) · Σ_t p_te           of each router by itself; c a token when balanced (Switch 2101.03961 with k of GShard's
-//                                                                choices, as Megatron-LM has it)
-//   gshard        c · (1/E) · Σ_e (n_e / T) · Σ_t p_te           likewise; c k / E² when balanced (GShard 2006.16668, as printed in MiniMax-01 too)
-//   hugging_face  c · E · Σ_e F_e · P_e, where F_e = Σ_l n_le / (L T) and P_e = Σ_l Σ_t p_lte / L are of all L routers of the model joined into one;
+//   switch        c · E · Σ_e (n_e / (T k)) · Σ_t p_te           of each router by itself; c a token when
+//                                                                balanced (Switch 2101.03961 with k of
+//                                                                GShard's choices, as Megatron-LM has it)
+//   gshard        c · (1/E) · Σ_e (n_e / T) · Σ_t p_te           likewise; c k / E² when balanced (GShard
+//                                                                2006.16668, as printed in MiniMax-01 too)
+//   hugging_face  c · E · Σ_e F_e · P_e, where F_e = Σ_l n_le / (
+//       L T) and P_e = Σ_l Σ_t p_lte / L are of all L routers of the model joined into one;
 //                 c k when balanced (load_balancing_loss_func of transformers)
 //
-// Joint, a router's gradient c (E/L) F_e depends on the choices of those above it: they are known when the backward pass comes, which reads them then. Its
-// value is told with the last router. The routers are all on one rank: pipelines are refused (parallel/pipeline/arrangement.cpp).
+// Joint, a router's gradient c (E/L) F_e depends on the choices of those above it: they are known when the
+// backward pass comes, which reads them then. Its value is told with the last router. The routers are all on
+// one rank: pipelines are refused (parallel/pipeline/arrangement.cpp).
 #pragma once
 
 #include <string>
@@ -26,8 +31,10 @@ class RouterBalance {
   // Whether it is a loss of one router, or of all of them together.
   bool joint() const { return form_ == recipe::BalanceForm::kHuggingFace; }
 
-  // count_se: of the choices of this replica's sequences, on every rank that shares them; probability_sum_se: of this rank's own tokens, with its graph.
-  Tensor loss(Context& context, const std::string& block, const Tensor& count_se, const Tensor& probability_sum_se) const;
+  // count_se: of the choices of this replica's sequences, on every rank that shares them; probability_sum_se:
+  // of this rank's own tokens, with its graph.
+  Tensor loss(Context& context, const std::string& block, const Tensor& count_se,
+              const Tensor& probability_sum_se) const;
   // The activation, behind which the backward pass gives probability_sum_se its gradient.
   Tensor join(Context& context, const std::string& block, const Tensor& activation, const Tensor& count_se,
               const Tensor& probability_sum_se) const;

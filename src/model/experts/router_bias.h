@@ -11,7 +11,8 @@
 
 namespace longhaul::model {
 
-// b += rate · sign(mean(n) − n). choices: by the name of the bias, int64 [experts] counts over all tokens of the step on all ranks.
+// b += rate · sign(mean(n) − n). choices: by the name of the bias, int64 [experts] counts over all tokens of
+// the step on all ranks.
 void move_router_biases(ParameterSet& parameters, const std::map<std::string, Tensor>& choices, double rate);
 
 }  // namespace longhaul::model

@@ -14,12 +14,15 @@
 
 namespace longhaul::model {
 
-// For each own token, the first of its `blocks` blocks of a random stream (base/random.h); it depends on the number of the sequence in the step and the token's place in it.
-std::vector<uint64_t> first_blocks_of_tokens(const layout::SequenceView& view, int64_t blocks, int64_t first_sequence);
+// For each own token, the first of its `blocks` blocks of a random stream (base/random.h); it depends on the
+// number of the sequence in the step and the token's place in it.
+std::vector<uint64_t> first_blocks_of_tokens(const layout::SequenceView& view, int64_t blocks,
+                                             int64_t first_sequence);
 
-// Returns hidden [own tokens, hidden] with jitter, in the precision of sums. first_sequence: the number in the step of the first sequence of the view's row. Differentiable;
-// the backward pass draws the numbers again instead of keeping them.
-Tensor jittered(const Tensor& hidden_td, double jitter, const RandomStream& stream, const layout::SequenceView& view,
-                int64_t first_sequence);
+// Returns hidden [own tokens, hidden] with jitter, in the precision of sums. first_sequence: the number in
+// the step of the first sequence of the view's row. Differentiable; the backward pass draws the numbers again
+// instead of keeping them.
+Tensor jittered(const Tensor& hidden_td, double jitter, const RandomStream& stream,
+                const layout::SequenceView& view, int64_t first_sequence);
 
 }  // namespace longhaul::model

@@ -18,7 +18,8 @@ Tensor thresholds(const Tensor& logits, const Tensor& bias, int64_t per_token) {
 
 }  // namespace
 
-Tensor quantiles_of(const Tensor& logits, const Tensor& bias, int64_t per_token, const layout::SequenceView& view, ParallelOps& ops) {
+Tensor quantiles_of(const Tensor& logits, const Tensor& bias, int64_t per_token,
+                    const layout::SequenceView& view, ParallelOps& ops) {
   const at::NoGradGuard no_gradient;
   const Tensor sums = at::zeros({logits.size(1) + 1}, logits.options().dtype(at::kLong).requires_grad(false));
   if (view.layout.tokens() == 0) return sums;
@@ -40,14 +41,16 @@ Tensor quantiles_of(const Tensor& logits, const Tensor& bias, int64_t per_token,
   return sums;
 }
 
-void move_router_thresholds(ParameterSet& parameters, const std::map<std::string, Tensor>& sums, double memory) {
+void move_router_thresholds(ParameterSet& parameters, const std::map<std::string, Tensor>& sums,
+                            double memory) {
   const at::NoGradGuard no_gradient;
   for (const auto& [name, sum] : sums) {
     Parameter* const bias = parameters.holder_of(name);
     LONGHAUL_ASSERT(bias != nullptr, "no router's bias is called {}", name);
     if (bias->parts.at(0).spec.frozen) continue;
     const int64_t experts = sum.size(0) - 1;
-    const Tensor theta = sum.narrow(0, 0, experts).to(at::kDouble).div(sum.select(0, experts).clamp_min(1)).mul(kUnit);
+    const Tensor theta =
+        sum.narrow(0, 0, experts).to(at::kDouble).div(sum.select(0, experts).clamp_min(1)).mul(kUnit);
     // This rank's share alone, as in move_router_biases(). What is added sums to 0, as b does.
     const Tensor asked = theta.mean().sub(theta).narrow(0, bias->own.begin, bias->own.length);
     bias->own_value.mul_(memory).add_(asked.to(bias->own_value.scalar_type()), 1 - memory);

@@ -10,7 +10,8 @@
 
 namespace longhaul::model {
 
-// logits [own tokens, experts] → the scores for the choice, fp64. A collective call of the ranks that share the row, if they cut a sequence.
+// logits [own tokens, experts] → the scores for the choice, fp64. A collective call of the ranks that share
+// the row, if they cut a sequence.
 Tensor balanced_by_sinkhorn(const Tensor& logits_te, const layout::SequenceView& view, ParallelOps& ops);
 
 }  // namespace longhaul::model

@@ -7,7 +7,8 @@ namespace longhaul::model {
 std::vector<std::string> blocks_with_routers(const recipe::ModelConfig& config) {
   std::vector<std::string> blocks;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    if (config.channel_mixer(layer) == recipe::ChannelMixer::kExperts) blocks.push_back(fmt::format("layers.{}.experts", layer));
+    if (config.channel_mixer(layer) == recipe::ChannelMixer::kExperts)
+      blocks.push_back(fmt::format("layers.{}.experts", layer));
   }
   return blocks;
 }

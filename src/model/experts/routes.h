@@ -27,10 +27,12 @@
 
 namespace longhaul::model {
 
-// By block ("layers.3.experts"): int64 [own tokens, k], best first where a router chose, on the device of the model. Replayed, every block that the pass runs has
-// an entry, or is an assertion; an undefined tensor: it chooses by itself (the modules of model.predict_ahead, which no text passes through).
+// By block ("layers.3.experts"): int64 [own tokens, k], best first where a router chose, on the device of the
+// model. Replayed, every block that the pass runs has an entry, or is an assertion; an undefined tensor: it
+// chooses by itself (the modules of model.predict_ahead, which no text passes through).
 using Routes = std::map<std::string, Tensor>;
 
-std::vector<std::string> blocks_with_routers(const recipe::ModelConfig& config);  // of the decoder's layers, in their order
+// of the decoder's layers, in their order
+std::vector<std::string> blocks_with_routers(const recipe::ModelConfig& config);
 
 }  // namespace longhaul::model

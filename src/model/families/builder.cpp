@@ -9,7 +9,8 @@ using layout::Rectangle;
 using layout::Shape;
 
 PublicTensors::PublicTensors(const recipe::ModelConfig& config, std::string_view dtype) : dtype_(dtype) {
-  for (const auto& spec : layout::parameters(config)) shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
+  for (const auto& spec : layout::parameters(config))
+    shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
 }
 
 const Shape& PublicTensors::shape_of(const std::string& logical) const {
@@ -18,7 +19,9 @@ const Shape& PublicTensors::shape_of(const std::string& logical) const {
   return found->second;
 }
 
-void PublicTensors::whole(const std::string& name, const std::string& logical) { whole(name, logical, dtype_); }
+void PublicTensors::whole(const std::string& name, const std::string& logical) {
+  whole(name, logical, dtype_);
+}
 
 void PublicTensors::whole(const std::string& name, const std::string& logical, std::string_view dtype) {
   const Shape& shape = shape_of(logical);
@@ -29,7 +32,8 @@ void PublicTensors::transposed(const std::string& name, const std::vector<std::s
   PublicTensor tensor{name, {shape_of(logical.front())[1], 0}, dtype_, {}};
   for (const std::string& part : logical) {
     const Shape& shape = shape_of(part);
-    tensor.pieces.push_back({part, Rectangle::whole(shape), {{0, tensor.shape[1]}, {shape[1], shape[0]}}, true});
+    tensor.pieces.push_back(
+        {part, Rectangle::whole(shape), {{0, tensor.shape[1]}, {shape[1], shape[0]}}, true});
     tensor.shape[1] += shape[0];
   }
   tensors_.push_back(std::move(tensor));

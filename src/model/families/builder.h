@@ -1,4 +1,5 @@
-// PublicTensors: collects a family's list, looking up logical shapes so that a map only names things. For src/model/families.
+// PublicTensors: collects a family's list, looking up logical shapes so that a map only names things. For
+// src/model/families.
 #pragma once
 
 #include <map>
@@ -17,12 +18,14 @@ class PublicTensors {
   // A public tensor that is one logical tensor.
   void whole(const std::string& name, const std::string& logical);
   void whole(const std::string& name, const std::string& logical, std::string_view dtype);
-  // One that is the transpose of the logical tensors put above each other (a single one, or fused rows): [in, Σ out].
+  // One that is the transpose of the logical tensors put above each other (a single one, or fused rows): [in,
+  // Σ out].
   void transposed(const std::string& name, const std::vector<std::string>& logical);
-  // One that is a stack of matrices, each of which is some logical tensors above each other: [matrices, Σ rows, columns].
+  // One that is a stack of matrices, each of which is some logical tensors above each other: [matrices, Σ
+  // rows, columns].
   void matrices(const std::string& name, const std::vector<std::vector<std::string>>& logical);
-  // The logical tensors (matrices or vectors) above each other; with `rows` > 0 dealt out in turn: `rows` rows of the first, `rows`
-  // of the second, …, and again.
+  // The logical tensors (matrices or vectors) above each other; with `rows` > 0 dealt out in turn: `rows`
+  // rows of the first, `rows` of the second, …, and again.
   void stacked(const std::string& name, const std::vector<std::string>& logical, int64_t rows = 0);
 
   // Taps of convolutions above each other: [Σ channels, 1, taps].

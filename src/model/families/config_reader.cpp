@@ -12,7 +12,8 @@
 namespace longhaul::model {
 namespace {
 
-// Of files as they are published: how they came to be, how text is drawn from the model, what only training does.
+// Of files as they are published: how they came to be, how text is drawn from the model, what only training
+// does.
 constexpr std::array kSaysNothing = {"architectures",
                                      "auto_map",
                                      "model_type",
@@ -85,16 +86,19 @@ constexpr std::array kSaysNothing = {"architectures",
                                      "unsloth_version",
                                      "unsloth_fixed"};
 
-constexpr std::array kOfTraining = {"attention_dropout",     "attn_pdrop",        "embd_pdrop",         "resid_pdrop", "hidden_dropout",
-                                    "summary_first_dropout", "initializer_range", "router_jitter_noise"};
+constexpr std::array kOfTraining = {"attention_dropout", "attn_pdrop",         "embd_pdrop",
+                                    "resid_pdrop",       "hidden_dropout",     "summary_first_dropout",
+                                    "initializer_range", "router_jitter_noise"};
 
-// Fields that many files have without meaning anything by them: with this value they change nothing, with another one they might.
+// Fields that many files have without meaning anything by them: with this value they change nothing, with
+// another one they might.
 const std::map<std::string, nlohmann::json>& neutral_fields() {
   static const std::map<std::string, nlohmann::json> fields = {{"add_cross_attention", false},
                                                                {"tie_encoder_decoder", false},
                                                                {"pruned_heads", nlohmann::json::object()},
-                                                               {"use_mrope", false},         // Qwen2.5
-                                                               {"is_llama_config", true},    // SmolLM, by nanotron
+                                                               {"use_mrope", false},  // Qwen2.5
+                                                               // SmolLM, by nanotron
+                                                               {"is_llama_config", true},
                                                                {"rope_interleaved", false},  // likewise
                                                                {"use_sliding_window", false},
                                                                {"n_special", 0}};  // GPT-2
@@ -107,7 +111,8 @@ std::string brief_json(const nlohmann::json& value) {
 
 }  // namespace
 
-ConfigReader::ConfigReader(const nlohmann::json& config, std::string where) : config_(config), where_(std::move(where)) {
+ConfigReader::ConfigReader(const nlohmann::json& config, std::string where)
+    : config_(config), where_(std::move(where)) {
   if (config.is_object()) return;
   throw Error({.code = ExitCode::kData,
                .what = "this is no configuration of a model",
@@ -122,7 +127,8 @@ const nlohmann::json* ConfigReader::find(const std::string& key) {
   return found == config_.end() || found->is_null() ? nullptr : &*found;
 }
 
-void ConfigReader::refuse(const std::string& key, const std::string& expected, const std::string& found, const std::string& hint) const {
+void ConfigReader::refuse(const std::string& key, const std::string& expected, const std::string& found,
+                          const std::string& hint) const {
   throw Error({.code = ExitCode::kData,
                .what = fmt::format("{} of the model's configuration cannot be used", key),
                .expected = expected,
@@ -131,7 +137,8 @@ void ConfigReader::refuse(const std::string& key, const std::string& expected, c
                .hint = hint});
 }
 
-void ConfigReader::wrong_type(const std::string& key, const char* expected, const nlohmann::json& found) const {
+void ConfigReader::wrong_type(const std::string& key, const char* expected,
+                              const nlohmann::json& found) const {
   refuse(key, expected, brief_json(found));
 }
 
@@ -146,12 +153,14 @@ int64_t ConfigReader::integer(const std::string& key, int64_t least) {
 int64_t ConfigReader::integer_or(const std::string& key, int64_t otherwise, int64_t least) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return otherwise;
-  constexpr int64_t kMost = int64_t{1} << 40;  // beyond any model; products of two stay far from 63 bits where they are checked again
+  // beyond any model; products of two stay far from 63 bits where they are checked again
+  constexpr int64_t kMost = int64_t{1} << 40;
   if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > kMost)) {
     wrong_type(key, "a whole number", *value);
   }
   const auto number = value->get<int64_t>();
-  if (number < least || number > kMost) refuse(key, fmt::format("a whole number of at least {}", least), std::to_string(number));
+  if (number < least || number > kMost)
+    refuse(key, fmt::format("a whole number of at least {}", least), std::to_string(number));
   return number;
 }
 
@@ -188,7 +197,8 @@ std::vector<int64_t> ConfigReader::integers(const std::string& key) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return {};
   const auto is_whole = [](const nlohmann::json& each) { return each.is_number_integer(); };
-  if (!value->is_array() || !std::ranges::all_of(*value, is_whole)) wrong_type(key, "a list of whole numbers", *value);
+  if (!value->is_array() || !std::ranges::all_of(*value, is_whole))
+    wrong_type(key, "a list of whole numbers", *value);
   return value->get<std::vector<int64_t>>();
 }
 
@@ -206,9 +216,11 @@ void ConfigReader::must_be(const std::string& key, const nlohmann::json& value, 
   refuse(key, brief_json(value), brief_json(*found), why);
 }
 
-void ConfigReader::must_be_one_of(const std::string& key, const std::vector<std::string>& values, const std::string& otherwise) {
+void ConfigReader::must_be_one_of(const std::string& key, const std::vector<std::string>& values,
+                                  const std::string& otherwise) {
   const std::string found = text_or(key, otherwise);
-  if (std::ranges::find(values, found) == values.end()) refuse(key, fmt::format("{}", fmt::join(values, " or ")), found);
+  if (std::ranges::find(values, found) == values.end())
+    refuse(key, fmt::format("{}", fmt::join(values, " or ")), found);
 }
 
 void ConfigReader::ignore(const std::string& key) {
@@ -234,11 +246,15 @@ void ConfigReader::finish() {
   if (unknown.empty()) return;
   const std::string near = nearest_spelling(unknown.front(), {read_.begin(), read_.end()});
   std::string found = brief_json(config_.at(unknown.front()));
-  for (size_t i = 1; i < unknown.size(); ++i) found += fmt::format("{} {}", i == 1 ? "; also" : ",", brief(unknown[i]));
+  for (size_t i = 1; i < unknown.size(); ++i)
+    found += fmt::format("{} {}", i == 1 ? "; also" : ",", brief(unknown[i]));
   refuse(brief(unknown.front()),
-         near.empty() ? "only fields whose effect on the model is known" : "only fields whose effect is known, such as " + near, found,
-         unknown.size() == 1 ? "if it changes nothing that the model computes, remove it from the file"
-                             : "those that change nothing that the model computes may be removed from the file");
+         near.empty() ? "only fields whose effect on the model is known"
+                      : "only fields whose effect is known, such as " + near,
+         found,
+         unknown.size() == 1
+             ? "if it changes nothing that the model computes, remove it from the file"
+             : "those that change nothing that the model computes may be removed from the file");
 }
 
 }  // namespace longhaul::model

@@ -1,6 +1,7 @@
-// ConfigReader: config.json of a public model, field by field. Whoever reads a field says what it may be; finish() refuses whatever nobody
-// has asked for and is not known to leave the mathematics alone, so nothing that changes what a model computes is passed over. Errors are
-// kData and name file, field, what was expected and what was found.
+// ConfigReader: config.json of a public model, field by field. Whoever reads a field says what it may be;
+// finish() refuses whatever nobody has asked for and is not known to leave the mathematics alone, so nothing
+// that changes what a model computes is passed over. Errors are kData and name file, field, what was expected
+// and what was found.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -29,8 +30,10 @@ class ConfigReader {
 
   // A field with one supported value: missing (or null) is that value.
   void must_be(const std::string& key, const nlohmann::json& value, const std::string& why);
-  void must_be_one_of(const std::string& key, const std::vector<std::string>& values, const std::string& otherwise);
-  // Fields that say nothing about what is computed for a given text (dropout, beginnings of training): told, not read.
+  void must_be_one_of(const std::string& key, const std::vector<std::string>& values,
+                      const std::string& otherwise);
+  // Fields that say nothing about what is computed for a given text (dropout, beginnings of training): told,
+  // not read.
   void ignore(const std::string& key);
 
   [[noreturn]] void refuse(const std::string& key, const std::string& expected, const std::string& found,
@@ -42,7 +45,8 @@ class ConfigReader {
 
  private:
   const nlohmann::json* find(const std::string& key);
-  [[noreturn]] void wrong_type(const std::string& key, const char* expected, const nlohmann::json& found) const;
+  [[noreturn]] void wrong_type(const std::string& key, const char* expected,
+                               const nlohmann::json& found) const;
 
   const nlohmann::json& config_;
   std::string where_;

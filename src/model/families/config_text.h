@@ -1,4 +1,5 @@
-// config.json as Python writes it: its json module writes Infinity, -Infinity and NaN, which JSON does not have. Pure function.
+// config.json as Python writes it: its json module writes Infinity, -Infinity and NaN, which JSON does not
+// have. Pure function.
 #pragma once
 
 #include <string>
@@ -6,6 +7,7 @@
 
 namespace longhaul::model {
 
-std::string json_of_python(std::string_view text);  // the same with null in their places; texts are left as they are
+// the same with null in their places; texts are left as they are
+std::string json_of_python(std::string_view text);
 
 }  // namespace longhaul::model

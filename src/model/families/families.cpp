@@ -12,8 +12,8 @@
 
 namespace longhaul::model {
 
-extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe, kMinimax, kMinimaxHf, kMamba2, kRetnet, kGla,
-    kHgrn2, kDeltaNet, kGatedDeltaNet;  // in files of their own
+extern const Family kGpt2, kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe, kMinimax,
+    kMinimaxHf, kMamba2, kRetnet, kGla, kHgrn2, kDeltaNet, kGatedDeltaNet;  // in files of their own
 
 namespace {
 
@@ -23,7 +23,8 @@ std::vector<PublicTensor> logical_tensors(const ModelConfig& config) {
   std::vector<PublicTensor> tensors;
   for (const auto& spec : layout::parameters(config)) {
     const auto whole = layout::Rectangle::whole(spec.tensor.global_shape);
-    tensors.push_back({spec.tensor.name, spec.tensor.global_shape, "bf16", {{spec.tensor.name, whole, whole}}});
+    tensors.push_back(
+        {spec.tensor.name, spec.tensor.global_shape, "bf16", {{spec.tensor.name, whole, whole}}});
   }
   return tensors;
 }
@@ -49,9 +50,9 @@ const nlohmann::json* text_at(const nlohmann::json& config, const char* key) {
 }  // namespace
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all = {&kGpt2,     &kLlama,    &kMistral,  &kMixtral,      &kQwen2,  &kQwen3,
-                                                 &kQwen2Moe, &kQwen3Moe, &kMinimax,  &kMinimaxHf,    &kMamba2, &kRetnet,
-                                                 &kGla,      &kHgrn2,    &kDeltaNet, &kGatedDeltaNet};
+  static const std::vector<const Family*> all = {
+      &kGpt2,    &kLlama,     &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen2Moe, &kQwen3Moe,
+      &kMinimax, &kMinimaxHf, &kMamba2,  &kRetnet,  &kGla,   &kHgrn2, &kDeltaNet, &kGatedDeltaNet};
   return all;
 }
 
@@ -67,7 +68,8 @@ const Family& family_of(const nlohmann::json& config, const std::string& where) 
     if (const auto* type = text_at(config, "model_type")) named = type->get<std::string>();
     const auto architectures = config.find("architectures");
     const bool listed = architectures != config.end() && architectures->is_array() && !architectures->empty();
-    if (named.empty() && listed && architectures->front().is_string()) named = architectures->front().get<std::string>();
+    if (named.empty() && listed && architectures->front().is_string())
+      named = architectures->front().get<std::string>();
   }
   for (const Family* family : families()) {
     for (const auto& names : {family->model_types, family->architectures}) {
@@ -84,10 +86,15 @@ const Family& family_of(const nlohmann::json& config, const std::string& where) 
        .expected = fmt::format("model_type: one of {}", fmt::join(types, ", ")),
        .found = named.empty() ? "no model_type" : brief(named),
        .where = where + ", model_type",
-       .hint = near.empty() ? "" : fmt::format("the nearest is {}; only where the model computes the same, write that there", near)});
+       .hint =
+           near.empty()
+               ? ""
+               : fmt::format("the nearest is {}; only where the model computes the same, write that there",
+                             near)});
 }
 
-ModelConfig read_config(const Family& family, const nlohmann::json& config, const std::string& where, std::vector<std::string>* ignored) {
+ModelConfig read_config(const Family& family, const nlohmann::json& config, const std::string& where,
+                        std::vector<std::string>* ignored) {
   ConfigReader reader(config, where);
   const ModelConfig model = family.read(reader);
   reader.finish();
@@ -113,7 +120,8 @@ std::vector<PublicTensor> public_tensors(const ModelConfig& config, std::string_
 
 int64_t public_bytes(const std::vector<PublicTensor>& tensors) {
   int64_t bytes = 0;
-  for (const PublicTensor& tensor : tensors) bytes += layout::volume(tensor.shape) * (tensor.dtype == "fp32" ? 4 : 2);
+  for (const PublicTensor& tensor : tensors)
+    bytes += layout::volume(tensor.shape) * (tensor.dtype == "fp32" ? 4 : 2);
   return bytes;
 }
 

@@ -1,7 +1,9 @@
-// Public families: how a model is published. A family reads and writes config.json, and says as data under which names, in which shapes and
-// dtypes its tensors stand in files: import and export walk that list, they know no family. Every public tensor is tiled by blocks of
-// logical tensors (layout/parameters.h), and every logical tensor is covered exactly once. One entry a family, in a file of its own, listed in
-// families.cpp; which models it can hold is recipe/architecture/families.h. Pure functions; nothing is allocated beyond the lists.
+// Public families: how a model is published. A family reads and writes config.json, and says as data under
+// which names, in which shapes and dtypes its tensors stand in files: import and export walk that list, they
+// know no family. Every public tensor is tiled by blocks of logical tensors (layout/parameters.h), and every
+// logical tensor is covered exactly once. One entry a family, in a file of its own, listed in families.cpp;
+// which models it can hold is recipe/architecture/families.h. Pure functions; nothing is allocated beyond the
+// lists.
 #pragma once
 
 #include <functional>
@@ -18,8 +20,8 @@ namespace longhaul::model {
 
 class ConfigReader;  // config_reader.h
 
-// A block of a public tensor that holds a block of a logical one. Blocks of public tensors count rows and columns: of a tensor with more
-// than two dimensions all but the last one are rows.
+// A block of a public tensor that holds a block of a logical one. Blocks of public tensors count rows and
+// columns: of a tensor with more than two dimensions all but the last one are rows.
 struct PublicPiece {
   std::string logical;  // "layers.3.mixer.query.weight"
   layout::Rectangle of_logical;
@@ -39,7 +41,8 @@ struct PublicTensor {
 
 // One way in which files of a family name their tensors.
 struct PublicLayout {
-  std::string_view name;  // "transformer."; of the one that export writes unless the model came in another: ""
+  // "transformer."; of the one that export writes unless the model came in another: ""
+  std::string_view name;
   std::vector<PublicTensor> (*tensors)(const recipe::ModelConfig&);
 };
 
@@ -57,11 +60,13 @@ struct Family {
   std::string_view title;                       // for people
   std::string_view loaded_by = "transformers";  // a program that has a model for its files
   recipe::ModelConfig (*read)(ConfigReader&);
-  void (*write)(const recipe::ModelConfig&, nlohmann::ordered_json&);  // all that says what the model computes
+  // all that says what the model computes
+  void (*write)(const recipe::ModelConfig&, nlohmann::ordered_json&);
   std::vector<PublicLayout> layouts;
   bool (*is_buffer)(std::string_view name) = nullptr;  // a tensor of files that is made anew, not read
   // Those that a reader of the family's files asks for; `json`: the config.json that stands beside them.
-  std::vector<PublicBuffer> (*buffers)(const recipe::ModelConfig&, const nlohmann::ordered_json& json) = nullptr;
+  std::vector<PublicBuffer> (*buffers)(const recipe::ModelConfig&,
+                                       const nlohmann::ordered_json& json) = nullptr;
 };
 
 const std::vector<const Family*>& families();      // those with public files
@@ -71,8 +76,8 @@ const Family& family_of(const nlohmann::json& config, const std::string& where);
 recipe::ModelConfig read_config(const Family& family, const nlohmann::json& config, const std::string& where,
                                 std::vector<std::string>* ignored = nullptr);
 
-// In the order of layout::parameters. Family "longhaul": the logical names themselves. A config that the family cannot express, and an
-// unknown family, are kUsage errors.
+// In the order of layout::parameters. Family "longhaul": the logical names themselves. A config that the
+// family cannot express, and an unknown family, are kUsage errors.
 std::vector<PublicTensor> public_tensors(const recipe::ModelConfig& config, std::string_view layout = "");
 
 // Bytes of all tensors' elements, as an index file's total_size counts them.

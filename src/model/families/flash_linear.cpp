@@ -1,6 +1,7 @@
-// Models of flash-linear-attention (fla-org, github.com/fla-org/flash-linear-attention) whose configuration says enough: RetNet, GLA, HGRN2,
-// DeltaNet and Gated DeltaNet. All have RMS norms before mixer and SwiGLU, no positions outside the mixer, and names of their own. What its layers can do beside
-// (short convolutions of GLA, shared key heads, other gates, hybrids with softmax, residual attention) is refused by name.
+// Models of flash-linear-attention (fla-org, github.com/fla-org/flash-linear-attention) whose configuration
+// says enough: RetNet, GLA, HGRN2, DeltaNet and Gated DeltaNet. All have RMS norms before mixer and SwiGLU,
+// no positions outside the mixer, and names of their own. What its layers can do beside (short convolutions
+// of GLA, shared key heads, other gates, hybrids with softmax, residual attention) is refused by name.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,10 +16,13 @@ namespace {
 using recipe::Mixer;
 using recipe::ModelConfig;
 
-constexpr const char* kUnfused = "unfused norm";  // how the norm of a gated output is called where "fuse_norm" is false
+// how the norm of a gated output is called where "fuse_norm" is false
+constexpr const char* kUnfused = "unfused norm";
 
 // hidden · ratio as the layers compute it: cut to a whole number.
-int64_t expanded(int64_t hidden, double ratio) { return static_cast<int64_t>(static_cast<double>(hidden) * ratio); }
+int64_t expanded(int64_t hidden, double ratio) {
+  return static_cast<int64_t>(static_cast<double>(hidden) * ratio);
+}
 
 // The ratio of which `expanded` makes this width.
 double ratio_of(int64_t width, int64_t hidden) {
@@ -28,7 +32,8 @@ double ratio_of(int64_t width, int64_t hidden) {
 
 int64_t channels_of_head(ConfigReader& reader, const std::string& key, int64_t width, int64_t heads) {
   if (width <= 0 || width % heads != 0) {
-    reader.refuse(key, fmt::format("a ratio whose channels are a multiple of the {} heads", heads), fmt::format("{} channels", width));
+    reader.refuse(key, fmt::format("a ratio whose channels are a multiple of the {} heads", heads),
+                  fmt::format("{} channels", width));
   }
   return width / heads;
 }
@@ -41,7 +46,8 @@ ModelConfig read_flash_linear(ConfigReader& reader, const char* family, Mixer mi
   config.initialisation = recipe::Initialisation::kNormal;
   config.hidden = reader.integer("hidden_size");
   config.layers = reader.integer("num_hidden_layers");
-  if (config.layers > 10'000) reader.refuse("num_hidden_layers", "at most 10000", std::to_string(config.layers));
+  if (config.layers > 10'000)
+    reader.refuse("num_hidden_layers", "at most 10000", std::to_string(config.layers));
   config.vocabulary = reader.integer_or("vocab_size", 32000, 2);
   const int64_t ratio = reader.integer_or("hidden_ratio", reader.says("hidden_ratio") ? 4 : default_ratio);
   const auto thirds = static_cast<int64_t>(static_cast<double>(config.hidden * ratio) * 2 / 3);
@@ -56,8 +62,9 @@ ModelConfig read_flash_linear(ConfigReader& reader, const char* family, Mixer mi
   reader.must_be("use_rope", false, "there are no positions outside the mixers");
   reader.must_be("use_elu", false, "queries and keys go through no elu");
   reader.must_be("share_conv_kernel", false, "queries, keys and values have convolutions of their own");
-  for (const char* of_arithmetic : {"attn_mode", "fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "fuse_linear_cross_entropy",
-                                    "use_l2warp", "max_position_embeddings", "norm_first"}) {
+  for (const char* of_arithmetic :
+       {"attn_mode", "fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "fuse_linear_cross_entropy",
+        "use_l2warp", "max_position_embeddings", "norm_first"}) {
     reader.ignore(of_arithmetic);  // the same numbers in another way, or of training alone
   }
   return config;
@@ -87,8 +94,10 @@ void read_gated_heads(ConfigReader& reader, ModelConfig& config, int64_t heads) 
 ModelConfig read_retnet(ConfigReader& reader) {
   ModelConfig config = read_flash_linear(reader, "retnet", Mixer::kRetnet, 2);
   read_gated_heads(reader, config, 8);
-  config.head_dim = channels_of_head(reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 1)), config.heads);
-  config.retnet.value_dim = channels_of_head(reader, "expand_v", expanded(config.hidden, reader.number_or("expand_v", 2)), config.heads);
+  config.head_dim = channels_of_head(reader, "expand_k",
+                                     expanded(config.hidden, reader.number_or("expand_k", 1)), config.heads);
+  config.retnet.value_dim = channels_of_head(
+      reader, "expand_v", expanded(config.hidden, reader.number_or("expand_v", 2)), config.heads);
   config.retnet.norm_weight = true;
   config.retnet.norm_eps = config.norm_eps;
   return config;
@@ -105,8 +114,10 @@ void write_retnet(const ModelConfig& config, nlohmann::ordered_json& json) {
 ModelConfig read_gla(ConfigReader& reader) {
   ModelConfig config = read_flash_linear(reader, "gla", Mixer::kGla, 4);
   read_gated_heads(reader, config, 4);
-  config.gla.key_dim = channels_of_head(reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 0.5)), config.heads);
-  config.head_dim = channels_of_head(reader, "expand_v", expanded(config.hidden, reader.number_or("expand_v", 1)), config.heads);
+  config.gla.key_dim = channels_of_head(
+      reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 0.5)), config.heads);
+  config.head_dim = channels_of_head(reader, "expand_v",
+                                     expanded(config.hidden, reader.number_or("expand_v", 1)), config.heads);
   config.gla.norm_eps = config.norm_eps;
   reader.must_be("clamp_min", nullptr, "decays have no bound");
   reader.must_be("use_gk", true, "keys have decays");
@@ -122,14 +133,15 @@ void write_gla(const ModelConfig& config, nlohmann::ordered_json& json) {
   json["expand_v"] = ratio_of(config.heads * config.head_dim, config.hidden);
 }
 
-// Its recurrence is scaled by 1/√keys before a norm that adds 1e-5 whatever the file says: that is 1e-5 · keys without the scale.
+// Its recurrence is scaled by 1/√keys before a norm that adds 1e-5 whatever the file says: that is 1e-5 ·
+// keys without the scale.
 ModelConfig read_hgrn2(ConfigReader& reader) {
   ModelConfig config = read_flash_linear(reader, "hgrn2", Mixer::kHgrn2, 4);
   const bool by_heads = reader.says("expand_ratio") && !reader.has("expand_ratio") && reader.has("num_heads");
   const int64_t said = by_heads ? reader.integer("num_heads") : reader.integer_or("expand_ratio", 128);
   if (config.hidden % said != 0) {
-    reader.refuse(by_heads ? "num_heads" : "expand_ratio", fmt::format("a number that divides hidden_size = {}", config.hidden),
-                  std::to_string(said));
+    reader.refuse(by_heads ? "num_heads" : "expand_ratio",
+                  fmt::format("a number that divides hidden_size = {}", config.hidden), std::to_string(said));
   }
   config.heads = by_heads ? said : config.hidden / said;
   config.head_dim = config.hgrn2.expand = config.hidden / config.heads;
@@ -143,15 +155,18 @@ ModelConfig read_hgrn2(ConfigReader& reader) {
 
 void write_hgrn2(const ModelConfig& config, nlohmann::ordered_json& json) {
   write_flash_linear(config, json);
-  if (!json.contains("expand_ratio") || !json["expand_ratio"].is_null()) json["expand_ratio"] = config.head_dim;
+  if (!json.contains("expand_ratio") || !json["expand_ratio"].is_null())
+    json["expand_ratio"] = config.head_dim;
   json["num_heads"] = config.heads;
 }
 
 ModelConfig read_deltanet(ConfigReader& reader) {
   ModelConfig config = read_flash_linear(reader, "delta_net", Mixer::kDeltaNet, 4);
   config.heads = reader.integer_or("num_heads", 16);
-  config.deltanet.key_dim = channels_of_head(reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 1)), config.heads);
-  config.head_dim = channels_of_head(reader, "expand_v", expanded(config.hidden, reader.number_or("expand_v", 1)), config.heads);
+  config.deltanet.key_dim = channels_of_head(
+      reader, "expand_k", expanded(config.hidden, reader.number_or("expand_k", 1)), config.heads);
+  config.head_dim = channels_of_head(reader, "expand_v",
+                                     expanded(config.hidden, reader.number_or("expand_v", 1)), config.heads);
   config.deltanet.convolution = reader.integer_or("conv_size", 4);
   config.deltanet.output_gate = reader.flag_or("use_gate", false);
   config.deltanet.negative_eigenvalues = reader.flag_or("allow_neg_eigval", false);
@@ -168,7 +183,8 @@ void write_deltanet(const ModelConfig& config, nlohmann::ordered_json& json) {
   write_flash_linear(config, json);
   const recipe::DeltaNetOptions& own = config.deltanet;
   json["num_heads"] = config.heads;
-  json["expand_k"] = ratio_of(config.heads * (own.key_dim > 0 ? own.key_dim : config.head_dim), config.hidden);
+  json["expand_k"] =
+      ratio_of(config.heads * (own.key_dim > 0 ? own.key_dim : config.head_dim), config.hidden);
   json["expand_v"] = ratio_of(config.heads * config.head_dim, config.hidden);
   json["conv_size"] = own.convolution;
   json["use_gate"] = own.output_gate;
@@ -181,7 +197,8 @@ ModelConfig read_gated_deltanet(ConfigReader& reader) {
   config.heads = reader.integer_or("num_v_heads", heads);
   config.head_dim = expanded(keys, reader.number_or("expand_v", 2));
   if (config.head_dim < 1 || config.heads % heads != 0) {
-    reader.refuse(config.head_dim < 1 ? "expand_v" : "num_v_heads", "whole heads", fmt::format("{} of {}", config.heads, config.head_dim));
+    reader.refuse(config.head_dim < 1 ? "expand_v" : "num_v_heads", "whole heads",
+                  fmt::format("{} of {}", config.heads, config.head_dim));
   }
   config.gated_deltanet.key_heads = heads == config.heads ? 0 : heads;
   config.gated_deltanet.key_dim = keys;
@@ -196,9 +213,11 @@ ModelConfig read_gated_deltanet(ConfigReader& reader) {
 void write_gated_deltanet(const ModelConfig& config, nlohmann::ordered_json& json) {
   write_flash_linear(config, json);
   const recipe::GatedDeltaNetOptions& own = config.gated_deltanet;
-  const int64_t keys = own.key_dim > 0 ? own.key_dim : config.head_dim, heads = own.key_heads > 0 ? own.key_heads : config.heads;
+  const int64_t keys = own.key_dim > 0 ? own.key_dim : config.head_dim,
+                heads = own.key_heads > 0 ? own.key_heads : config.heads;
   json["num_heads"] = heads;
-  json["num_v_heads"] = heads == config.heads ? nlohmann::ordered_json() : nlohmann::ordered_json(config.heads);
+  json["num_v_heads"] =
+      heads == config.heads ? nlohmann::ordered_json() : nlohmann::ordered_json(config.heads);
   json["head_dim"] = keys;
   json["expand_v"] = ratio_of(config.head_dim, keys);
   json["conv_size"] = own.convolution;
@@ -209,14 +228,16 @@ void write_gated_deltanet(const ModelConfig& config, nlohmann::ordered_json& jso
 std::vector<PublicTensor> flash_linear_tensors(const ModelConfig& config, const auto& add) {
   PublicTensors tensors(config, "bf16");
   tensors.whole("model.embeddings.weight", "embedding.weight");
-  if (tensors.has("hgrn2.lower_bounds.weight")) tensors.whole("model.lower_bounds", "hgrn2.lower_bounds.weight");
+  if (tensors.has("hgrn2.lower_bounds.weight"))
+    tensors.whole("model.lower_bounds", "hgrn2.lower_bounds.weight");
   for (int64_t l = 0; l < config.layers; ++l) {
     const std::string ours = fmt::format("layers.{}.", l), theirs = "model." + ours;
     tensors.whole(theirs + "attn_norm.weight", ours + "mixer_norm.weight");
     add(tensors, theirs + "attn.", ours + "mixer.");
     tensors.whole(theirs + "mlp_norm.weight", ours + "channel_norm.weight");
     for (const char* which : {"gate", "up", "down"}) {
-      tensors.whole(fmt::format("{}mlp.{}_proj.weight", theirs, which), fmt::format("{}channel.{}.weight", ours, which));
+      tensors.whole(fmt::format("{}mlp.{}_proj.weight", theirs, which),
+                    fmt::format("{}channel.{}.weight", ours, which));
     }
   }
   tensors.whole("model.norm.weight", "norm.weight");
@@ -235,43 +256,54 @@ constexpr Names kGatedHeads = {{"q_proj.weight", "query.weight"},
                                {"v_proj.weight", "value.weight"},
                                {"g_proj.weight", "gate.weight"},
                                {"o_proj.weight", "output.weight"}};
-constexpr Names kForgetOfGla = {
-    {"gk_proj.0.weight", "forget_down.weight"}, {"gk_proj.1.weight", "forget_up.weight"}, {"gk_proj.1.bias", "forget_up.bias"}};
+constexpr Names kForgetOfGla = {{"gk_proj.0.weight", "forget_down.weight"},
+                                {"gk_proj.1.weight", "forget_up.weight"},
+                                {"gk_proj.1.bias", "forget_up.bias"}};
 
 std::vector<PublicTensor> gated_heads_with(const ModelConfig& config, const char* norm) {
-  return flash_linear_tensors(config, [&](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
-    add_all(tensors, theirs, ours, kGatedHeads);
-    if (config.mixer(0) == Mixer::kGla) add_all(tensors, theirs, ours, kForgetOfGla);
-    tensors.whole(theirs + norm, ours + "norm.weight");
-  });
+  return flash_linear_tensors(
+      config, [&](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
+        add_all(tensors, theirs, ours, kGatedHeads);
+        if (config.mixer(0) == Mixer::kGla) add_all(tensors, theirs, ours, kForgetOfGla);
+        tensors.whole(theirs + norm, ours + "norm.weight");
+      });
 }
-std::vector<PublicTensor> fused_norm(const ModelConfig& config) { return gated_heads_with(config, "g_norm_swish_gate.weight"); }
-std::vector<PublicTensor> unfused_norm(const ModelConfig& config) { return gated_heads_with(config, "g_norm.weight"); }
+std::vector<PublicTensor> fused_norm(const ModelConfig& config) {
+  return gated_heads_with(config, "g_norm_swish_gate.weight");
+}
+std::vector<PublicTensor> unfused_norm(const ModelConfig& config) {
+  return gated_heads_with(config, "g_norm.weight");
+}
 
 std::vector<PublicTensor> hgrn2_tensors(const ModelConfig& config) {
-  return flash_linear_tensors(config, [](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
-    add_all(tensors, theirs, ours,
-            {{"q_proj.weight", "query.weight"},
-             {"f_proj.weight", "forget.weight"},
-             {"i_proj.weight", "value.weight"},
-             {"g_norm.weight", "norm.weight"},
-             {"o_proj.weight", "output.weight"}});
-  });
+  return flash_linear_tensors(config,
+                              [](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
+                                add_all(tensors, theirs, ours,
+                                        {{"q_proj.weight", "query.weight"},
+                                         {"f_proj.weight", "forget.weight"},
+                                         {"i_proj.weight", "value.weight"},
+                                         {"g_norm.weight", "norm.weight"},
+                                         {"o_proj.weight", "output.weight"}});
+                              });
 }
 
 // DeltaNet and Gated DeltaNet.
 std::vector<PublicTensor> deltanet_tensors(const ModelConfig& config) {
-  return flash_linear_tensors(config, [&](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
-    for (const auto& [public_name, logical] : kGatedHeads) {
-      if (tensors.has(ours + logical)) tensors.whole(theirs + public_name, ours + logical);  // a gate, or none
-    }
-    add_all(tensors, theirs, ours, {{"b_proj.weight", "write.weight"}, {"o_norm.weight", "norm.weight"}});
-    if (config.mixer(0) == Mixer::kGatedDeltaNet)
-      add_all(tensors, theirs, ours, {{"a_proj.weight", "forget.weight"}, {"A_log", "rate.weight"}, {"dt_bias", "step.weight"}});
-    for (const auto& [letter, which] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}}) {
-      tensors.convolution(fmt::format("{}{}_conv1d.weight", theirs, letter), {fmt::format("{}{}_convolution.weight", ours, which)});
-    }
-  });
+  return flash_linear_tensors(
+      config, [&](PublicTensors& tensors, const std::string& theirs, const std::string& ours) {
+        for (const auto& [public_name, logical] : kGatedHeads) {
+          // a gate, or none
+          if (tensors.has(ours + logical)) tensors.whole(theirs + public_name, ours + logical);
+        }
+        add_all(tensors, theirs, ours, {{"b_proj.weight", "write.weight"}, {"o_norm.weight", "norm.weight"}});
+        if (config.mixer(0) == Mixer::kGatedDeltaNet)
+          add_all(tensors, theirs, ours,
+                  {{"a_proj.weight", "forget.weight"}, {"A_log", "rate.weight"}, {"dt_bias", "step.weight"}});
+        for (const auto& [letter, which] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}}) {
+          tensors.convolution(fmt::format("{}{}_conv1d.weight", theirs, letter),
+                              {fmt::format("{}{}_convolution.weight", ours, which)});
+        }
+      });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// GPT-2 (Radford et al. 2019), fp32. Matrices are stored [in, out], the transpose of ours; query, key and value are one matrix. The released
-// files have no prefix, those that transformers writes have "transformer." before all names but the head's. Causal masks that some files hold
-// are buffers, not parameters.
+// GPT-2 (Radford et al. 2019), fp32. Matrices are stored [in, out], the transpose of ours; query, key and
+// value are one matrix. The released files have no prefix, those that transformers writes have "transformer."
+// before all names but the head's. Causal masks that some files hold are buffers, not parameters.
 #include <fmt/format.h>
 
 #include "model/families/builder.h"
@@ -18,7 +18,8 @@ recipe::ModelConfig read_gpt2(ConfigReader& reader) {
   config.layers = reader.integer("n_layer");
   config.heads = config.softmax.kv_heads = reader.integer("n_head");
   if (config.hidden % config.heads != 0) {
-    reader.refuse("n_head", fmt::format("a number that divides n_embd = {}", config.hidden), std::to_string(config.heads));
+    reader.refuse("n_head", fmt::format("a number that divides n_embd = {}", config.hidden),
+                  std::to_string(config.heads));
   }
   config.head_dim = config.hidden / config.heads;
   config.vocabulary = reader.integer("vocab_size", 2);
@@ -38,7 +39,8 @@ recipe::ModelConfig read_gpt2(ConfigReader& reader) {
   reader.must_be("scale_attn_by_inverse_layer_idx", false, "scores do not depend on the layer");
   reader.must_be("add_cross_attention", false, "the model attends to its own tokens");
   reader.ignore("reorder_and_upcast_attn");  // the order of the same operations
-  for (const char* of_a_head : {"summary_activation", "summary_proj_to_labels", "summary_type", "summary_use_proj"})
+  for (const char* of_a_head :
+       {"summary_activation", "summary_proj_to_labels", "summary_type", "summary_use_proj"})
     reader.ignore(of_a_head);
   return config;
 }
@@ -50,7 +52,8 @@ void write_gpt2(const recipe::ModelConfig& config, nlohmann::ordered_json& json)
   json["vocab_size"] = config.vocabulary;
   json["n_positions"] = config.max_positions;
   if (json.contains("n_ctx")) json["n_ctx"] = config.max_positions;
-  json["n_inner"] = config.intermediate == 4 * config.hidden ? nlohmann::ordered_json() : nlohmann::ordered_json(config.intermediate);
+  json["n_inner"] = config.intermediate == 4 * config.hidden ? nlohmann::ordered_json()
+                                                             : nlohmann::ordered_json(config.intermediate);
   json["layer_norm_epsilon"] = config.norm_eps;
   json["tie_word_embeddings"] = config.tie_embeddings;
   json["activation_function"] = "gelu_new";
@@ -69,10 +72,13 @@ std::vector<PublicTensor> tensors_below(const recipe::ModelConfig& config, const
   tensors.whole(prefix + "wte.weight", "embedding.weight");
   tensors.whole(prefix + "wpe.weight", "position.weight");
   for (int64_t l = 0; l < config.layers; ++l) {
-    const std::string ours = fmt::format("layers.{}.", l), theirs = fmt::format("{}h.{}.", prefix, l), mixer = ours + "mixer.";
+    const std::string ours = fmt::format("layers.{}.", l), theirs = fmt::format("{}h.{}.", prefix, l),
+                      mixer = ours + "mixer.";
     both(theirs + "ln_1", ours + "mixer_norm");
-    tensors.transposed(theirs + "attn.c_attn.weight", {mixer + "query.weight", mixer + "key.weight", mixer + "value.weight"});
-    tensors.stacked(theirs + "attn.c_attn.bias", {mixer + "query.bias", mixer + "key.bias", mixer + "value.bias"});
+    tensors.transposed(theirs + "attn.c_attn.weight",
+                       {mixer + "query.weight", mixer + "key.weight", mixer + "value.weight"});
+    tensors.stacked(theirs + "attn.c_attn.bias",
+                    {mixer + "query.bias", mixer + "key.bias", mixer + "value.bias"});
     linear(theirs + "attn.c_proj", mixer + "output");
     both(theirs + "ln_2", ours + "channel_norm");
     linear(theirs + "mlp.c_fc", ours + "channel.up");
@@ -84,7 +90,9 @@ std::vector<PublicTensor> tensors_below(const recipe::ModelConfig& config, const
 }
 
 std::vector<PublicTensor> released(const recipe::ModelConfig& config) { return tensors_below(config, ""); }
-std::vector<PublicTensor> prefixed(const recipe::ModelConfig& config) { return tensors_below(config, "transformer."); }
+std::vector<PublicTensor> prefixed(const recipe::ModelConfig& config) {
+  return tensors_below(config, "transformer.");
+}
 
 }  // namespace
 
@@ -96,6 +104,8 @@ const Family kGpt2{.name = "gpt2",
                    .read = read_gpt2,
                    .write = write_gpt2,
                    .layouts = {{"", released}, {"transformer.", prefixed}},
-                   .is_buffer = [](std::string_view name) { return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"); }};
+                   .is_buffer = [](std::string_view name) {
+                     return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+                   }};
 
 }  // namespace longhaul::model

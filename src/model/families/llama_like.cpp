@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
-constexpr int64_t kMostLayers = 10'000, kMostExperts = 1'000'000;  // what a list can name: far beyond any model, and a list of them fits
+// what a list can name: far beyond any model, and a list of them fits
+constexpr int64_t kMostLayers = 10'000, kMostExperts = 1'000'000;
 
 using AddExperts = void (*)(PublicTensors&, const recipe::ModelConfig&, int64_t, std::string_view);
 
@@ -31,7 +32,8 @@ std::vector<PublicTensor> tensors_with(const recipe::ModelConfig& config, AddExp
       add(tensors, config, l, "bf16");
       continue;
     }
-    for (const auto& [public_name, logical] : kDense) tensors.whole(theirs + public_name + ".weight", ours + logical + ".weight");
+    for (const auto& [public_name, logical] : kDense)
+      tensors.whole(theirs + public_name + ".weight", ours + logical + ".weight");
   }
   tensors.whole("model.norm.weight", "norm.weight");
   if (!config.tie_embeddings) tensors.whole("lm_head.weight", "head.weight");
@@ -43,7 +45,8 @@ std::vector<PublicTensor> tensors_with(const recipe::ModelConfig& config, AddExp
 int64_t read_head_dim(ConfigReader& reader, int64_t hidden, int64_t heads) {
   if (reader.has("head_dim")) return reader.integer("head_dim");
   if (hidden % heads != 0) {
-    reader.refuse("hidden_size", fmt::format("a multiple of the {} heads, or a head_dim", heads), std::to_string(hidden));
+    reader.refuse("hidden_size", fmt::format("a multiple of the {} heads, or a head_dim", heads),
+                  std::to_string(hidden));
   }
   return hidden / heads;
 }
@@ -90,7 +93,8 @@ void write_balance(const recipe::ModelConfig& config, nlohmann::ordered_json& js
 void read_experts(ConfigReader& reader, recipe::ModelConfig& config) {
   config.experts = reader.integer("num_local_experts");
   if (config.experts > kMostExperts / config.layers) {
-    reader.refuse("num_local_experts", fmt::format("at most {} in all layers", kMostExperts), std::to_string(config.experts));
+    reader.refuse("num_local_experts", fmt::format("at most {} in all layers", kMostExperts),
+                  std::to_string(config.experts));
   }
   config.experts_per_token = reader.integer_or("num_experts_per_tok", 2);
   if (config.experts_per_token > config.experts) {
@@ -101,13 +105,15 @@ void read_experts(ConfigReader& reader, recipe::ModelConfig& config) {
 }
 
 void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t otherwise) {
-  config.softmax.windows = {reader.says("sliding_window") ? reader.integer_or("sliding_window", 0) : otherwise};
+  config.softmax.windows = {reader.says("sliding_window") ? reader.integer_or("sliding_window", 0)
+                                                          : otherwise};
 }
 
 // 0: none.
 static int64_t read_used_window(ConfigReader& reader) {
   const bool used = reader.flag_or("use_sliding_window", false);
-  const int64_t said = reader.says("sliding_window") ? reader.integer_or("sliding_window", 0, /*least=*/0) : 4096;
+  const int64_t said =
+      reader.says("sliding_window") ? reader.integer_or("sliding_window", 0, /*least=*/0) : 4096;
   return used ? said : 0;
 }
 
@@ -116,7 +122,8 @@ void read_common_window(ConfigReader& reader, recipe::ModelConfig& config) {
   reader.ignore("max_window_layers");
   const char* const kind = window > 0 ? kSliding : kFull;
   for (const std::string& type : reader.texts("layer_types")) {
-    if (type != kind) reader.refuse("layer_types", fmt::format("{} throughout: layers of this family are alike", kind), type);
+    if (type != kind)
+      reader.refuse("layer_types", fmt::format("{} throughout: layers of this family are alike", kind), type);
   }
   config.softmax.windows = {window};
 }
@@ -133,9 +140,13 @@ void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config, Windo
   std::vector<int64_t> windows;
   for (int64_t l = 0; l < config.layers; ++l) {
     const bool in_pattern = otherwise == WindowedLayers::kUpper ? l >= first : l % 2 == 0 && l < first;
-    const std::string type = listed ? types[static_cast<size_t>(l)] : window > 0 && in_pattern ? kSliding : kFull;
-    if (type != kSliding && type != kFull) reader.refuse("layer_types", fmt::format("{} or {}", kFull, kSliding), type);
-    if (type == kSliding && window == 0) reader.refuse("layer_types", "no sliding layers where use_sliding_window is not set", type);
+    const std::string type = listed                     ? types[static_cast<size_t>(l)]
+                             : window > 0 && in_pattern ? kSliding
+                                                        : kFull;
+    if (type != kSliding && type != kFull)
+      reader.refuse("layer_types", fmt::format("{} or {}", kFull, kSliding), type);
+    if (type == kSliding && window == 0)
+      reader.refuse("layer_types", "no sliding layers where use_sliding_window is not set", type);
     windows.push_back(type == kSliding ? window : 0);
   }
   const bool same = std::ranges::all_of(windows, [&](int64_t each) { return each == windows.front(); });
@@ -188,31 +199,38 @@ void write_common_window(const recipe::ModelConfig& config, nlohmann::ordered_js
   json.erase("layer_types");  // transformers would take no notice of it
 }
 
-void add_softmax(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& theirs, const std::string& ours) {
+void add_softmax(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& theirs,
+                 const std::string& ours) {
   static constexpr std::pair<const char*, const char*> kMatrices[] = {
       {"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"o_proj", "output"}};
   for (const auto& [public_name, logical] : kMatrices) {
     tensors.whole(theirs + public_name + ".weight", ours + logical + ".weight");
-    if (tensors.has(ours + logical + ".bias")) tensors.whole(theirs + public_name + ".bias", ours + logical + ".bias");
+    if (tensors.has(ours + logical + ".bias"))
+      tensors.whole(theirs + public_name + ".bias", ours + logical + ".bias");
   }
   if (!config.softmax.qk_norm) return;
   tensors.whole(theirs + "q_norm.weight", ours + "query_norm.weight");
   tensors.whole(theirs + "k_norm.weight", ours + "key_norm.weight");
 }
 
-void add_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype) {
-  const std::string ours = fmt::format("layers.{}.", layer), theirs = fmt::format("model.layers.{}.block_sparse_moe.", layer);
+void add_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer,
+                 std::string_view router_dtype) {
+  const std::string ours = fmt::format("layers.{}.", layer),
+                    theirs = fmt::format("model.layers.{}.block_sparse_moe.", layer);
   tensors.whole(theirs + "gate.weight", ours + "router.weight", router_dtype);
   for (int64_t e = 0; e < config.experts; ++e) {
-    const std::string from = fmt::format("{}experts.{}.", ours, e), to = fmt::format("{}experts.{}.", theirs, e);
+    const std::string from = fmt::format("{}experts.{}.", ours, e),
+                      to = fmt::format("{}experts.{}.", theirs, e);
     tensors.whole(to + "w1.weight", from + "gate.weight");
     tensors.whole(to + "w3.weight", from + "up.weight");
     tensors.whole(to + "w2.weight", from + "down.weight");
   }
 }
 
-void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype) {
-  const std::string ours = fmt::format("layers.{}.", layer), theirs = fmt::format("model.layers.{}.mlp.", layer);
+void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer,
+                         std::string_view router_dtype) {
+  const std::string ours = fmt::format("layers.{}.", layer),
+                    theirs = fmt::format("model.layers.{}.mlp.", layer);
   std::vector<std::vector<std::string>> gate_up, down;
   for (int64_t e = 0; e < config.experts; ++e) {
     const std::string expert = fmt::format("{}experts.{}.", ours, e);
@@ -224,20 +242,25 @@ void add_stacked_experts(PublicTensors& tensors, const recipe::ModelConfig& conf
   tensors.matrices(theirs + "experts.down_proj", down);
 }
 
-static void add_shared(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& ours, const std::string& theirs) {
+static void add_shared(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& ours,
+                       const std::string& theirs) {
   if (config.shared_experts == 0) return;
   for (const char* which : {"gate", "up", "down"}) {
-    tensors.whole(fmt::format("{}shared_expert.{}_proj.weight", theirs, which), fmt::format("{}shared.{}.weight", ours, which));
+    tensors.whole(fmt::format("{}shared_expert.{}_proj.weight", theirs, which),
+                  fmt::format("{}shared.{}.weight", ours, which));
   }
   if (config.shared_gate) tensors.whole(theirs + "shared_expert_gate.weight", ours + "shared_gate.weight");
 }
 
-static void add_qwen_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer, std::string_view router_dtype) {
-  const std::string ours = fmt::format("layers.{}.", layer), theirs = fmt::format("model.layers.{}.mlp.", layer);
+static void add_qwen_experts(PublicTensors& tensors, const recipe::ModelConfig& config, int64_t layer,
+                             std::string_view router_dtype) {
+  const std::string ours = fmt::format("layers.{}.", layer),
+                    theirs = fmt::format("model.layers.{}.mlp.", layer);
   tensors.whole(theirs + "gate.weight", ours + "router.weight", router_dtype);
   for (int64_t e = 0; e < config.experts; ++e) {
     for (const char* which : {"gate", "up", "down"}) {
-      tensors.whole(fmt::format("{}experts.{}.{}_proj.weight", theirs, e, which), fmt::format("{}experts.{}.{}.weight", ours, e, which));
+      tensors.whole(fmt::format("{}experts.{}.{}_proj.weight", theirs, e, which),
+                    fmt::format("{}experts.{}.{}.weight", ours, e, which));
     }
   }
   add_shared(tensors, config, ours, theirs);
@@ -249,11 +272,17 @@ static void add_stacked_qwen_experts(PublicTensors& tensors, const recipe::Model
   add_shared(tensors, config, fmt::format("layers.{}.", layer), fmt::format("model.layers.{}.mlp.", layer));
 }
 
-std::vector<PublicTensor> qwen_moe_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_qwen_experts); }
+std::vector<PublicTensor> qwen_moe_tensors(const recipe::ModelConfig& config) {
+  return tensors_with(config, add_qwen_experts);
+}
 std::vector<PublicTensor> stacked_qwen_moe_tensors(const recipe::ModelConfig& config) {
   return tensors_with(config, add_stacked_qwen_experts);
 }
-std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_experts); }
-std::vector<PublicTensor> stacked_experts_tensors(const recipe::ModelConfig& config) { return tensors_with(config, add_stacked_experts); }
+std::vector<PublicTensor> llama_tensors(const recipe::ModelConfig& config) {
+  return tensors_with(config, add_experts);
+}
+std::vector<PublicTensor> stacked_experts_tensors(const recipe::ModelConfig& config) {
+  return tensors_with(config, add_stacked_experts);
+}
 
 }  // namespace longhaul::model

@@ -1,4 +1,5 @@
-// Mistral (arXiv 2310.06825) and Mixtral (arXiv 2401.04088): Llama with a window of keys, Mixtral with experts.
+// Mistral (arXiv 2310.06825) and Mixtral (arXiv 2401.04088): Llama with a window of keys, Mixtral with
+// experts.
 #include "model/families/llama_like.h"
 
 namespace longhaul::model {
@@ -16,8 +17,8 @@ void write_mistral(const recipe::ModelConfig& config, nlohmann::ordered_json& js
 }
 
 recipe::ModelConfig read_mixtral(ConfigReader& reader) {
-  recipe::ModelConfig config =
-      read_llama_like(reader, {.family = "mixtral", .norm_eps = 1e-5, .rotary_base = 1e6, .max_positions = 131072});
+  recipe::ModelConfig config = read_llama_like(
+      reader, {.family = "mixtral", .norm_eps = 1e-5, .rotary_base = 1e6, .max_positions = 131072});
   read_window(reader, config, 0);
   read_experts(reader, config);
   return config;

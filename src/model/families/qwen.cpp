@@ -1,5 +1,7 @@
-// Qwen2 and 2.5 (arXiv 2407.10671, 2412.15115): Llama with biases of queries, keys and values; windows in the upper layers where a file asks
-// for them. With experts (Qwen1.5-MoE, Qwen2-57B-A14B: shared ones with a gate; Qwen3-30B-A3B: none) the same, but for the channel mixers. Qwen3 (arXiv 2505.09388): norms of queries and keys instead of the biases.
+// Qwen2 and 2.5 (arXiv 2407.10671, 2412.15115): Llama with biases of queries, keys and values; windows in the
+// upper layers where a file asks for them. With experts (Qwen1.5-MoE, Qwen2-57B-A14B: shared ones with a
+// gate; Qwen3-30B-A3B: none) the same, but for the channel mixers. Qwen3 (arXiv 2505.09388): norms of queries
+// and keys instead of the biases.
 #include <algorithm>
 
 #include "model/families/llama_like.h"
@@ -41,11 +43,13 @@ void write_qwen3(const recipe::ModelConfig& config, nlohmann::ordered_json& json
   write_layer_windows(config, json);
 }
 
-// Layers have experts in every decoder_sparse_step-th layer, those of mlp_only_layers left out; intermediate_size is of the others.
+// Layers have experts in every decoder_sparse_step-th layer, those of mlp_only_layers left out;
+// intermediate_size is of the others.
 void read_qwen_experts(ConfigReader& reader, recipe::ModelConfig& config) {
   config.dense_intermediate = config.intermediate;
   config.intermediate = reader.integer("moe_intermediate_size");
-  const char* const experts = reader.has("num_experts") ? "num_experts" : "num_local_experts";  // as transformers 5 writes Qwen3's
+  // as transformers 5 writes Qwen3's
+  const char* const experts = reader.has("num_experts") ? "num_experts" : "num_local_experts";
   config.experts = reader.integer(experts);
   if (config.experts > 100'000) reader.refuse(experts, "at most 100000", std::to_string(config.experts));
   config.experts_per_token = reader.integer("num_experts_per_tok");

@@ -16,7 +16,8 @@ void read_scaling(ConfigReader reader, recipe::ModelConfig& config) {
     softmax.rotary_high = reader.number_or("high_freq_factor", 4);
     softmax.rotary_original = reader.integer_or("original_max_position_embeddings", config.max_positions);
   } else if (type != "default") {
-    reader.refuse("rope_type", "default, linear or llama3", type, "other ways to stretch rotary positions are not there yet");
+    reader.refuse("rope_type", "default, linear or llama3", type,
+                  "other ways to stretch rotary positions are not there yet");
   }
   if (type != "default") softmax.rotary_factor = reader.number_or("factor", 1);
   reader.finish();

@@ -15,7 +15,8 @@ std::vector<std::string> up_names(recipe::Channel kind) {
 
 }  // namespace
 
-DenseChannel::DenseChannel(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+DenseChannel::DenseChannel(const recipe::ModelConfig& config, const BlockPlace& place,
+                           ParameterSet& parameters)
     : DenseChannel(place.name + ".channel", config.channel, config.bias, parameters) {}
 
 DenseChannel::DenseChannel(const std::string& name, recipe::Channel kind, bool bias, ParameterSet& parameters)
@@ -34,13 +35,16 @@ Summand DenseChannel::summand(Context& context, BlockInput&, const layout::Seque
   if (up_.adapted() || down_.adapted()) {  // the operator of both products knows no adapters
     return down_.summand_of(context, [this](const Tensor& rows) {
       const Tensor made = up_.forward(rows);
-      return kind_ == recipe::Channel::kSwiglu ? kernels::swiglu(made) : kernels::bias_gelu(made, Tensor(), {});
+      return kind_ == recipe::Channel::kSwiglu ? kernels::swiglu(made)
+                                               : kernels::bias_gelu(made, Tensor(), {});
     });
   }
-  const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
-  return down_.summand(context, [activation, up = up_.weights()](const Tensor& rows, const kernels::LinearWeights& down) {
-    return kernels::feed_forward(rows, activation, up, down);
-  });
+  const auto activation =
+      kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;
+  return down_.summand(
+      context, [activation, up = up_.weights()](const Tensor& rows, const kernels::LinearWeights& down) {
+        return kernels::feed_forward(rows, activation, up, down);
+      });
 }
 
 }  // namespace longhaul::model

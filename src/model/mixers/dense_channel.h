@@ -1,4 +1,5 @@
-// The dense channel mixer: SwiGLU (arXiv 2002.05202), the same without silu (TransNormerLLM's SGLU), or up – tanh-GeLU – down as in GPT-2.
+// The dense channel mixer: SwiGLU (arXiv 2002.05202), the same without silu (TransNormerLLM's SGLU), or up –
+// tanh-GeLU – down as in GPT-2.
 #pragma once
 
 #include "model/linear.h"
@@ -10,7 +11,8 @@ namespace longhaul::model {
 class DenseChannel final : public ChannelMixer {
  public:
   DenseChannel(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters);
-  DenseChannel(const std::string& name, recipe::Channel kind, bool bias, ParameterSet& parameters);  // name.up, name.down, …
+  // name.up, name.down, …
+  DenseChannel(const std::string& name, recipe::Channel kind, bool bias, ParameterSet& parameters);
   Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view) override;
 
  private:

@@ -13,7 +13,8 @@ Hgrn::Hgrn(const recipe::ModelConfig& config, const BlockPlace& place, Parameter
       parts_(config.hgrn.parts()),
       eps_(config.hgrn.norm_eps),
       products_(parameters, name(), "value_forget_gate", {"value", "forget", "gate"}, config.bias),
-      frequencies_(config.hgrn.complex ? &parameters.add_stacked(name() + ".frequencies.weight", {name() + ".frequencies.weight"})
+      frequencies_(config.hgrn.complex ? &parameters.add_stacked(name() + ".frequencies.weight",
+                                                                 {name() + ".frequencies.weight"})
                                        : nullptr),
       norm_(parameters.add_stacked(name() + ".norm.weight", {name() + ".norm.weight"})),
       bounds_(shared_parameter(parameters, "hgrn.lower_bounds.weight")),
@@ -26,7 +27,8 @@ Hgrn::Turns Hgrn::turns(Context& context, const layout::SequenceView& view, cons
   return {angles.cos().to(context.precision.reduce), angles.sin().to(context.precision.reduce)};
 }
 
-Summand Hgrn::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+Summand Hgrn::summand(Context& context, BlockInput& input, const layout::SequenceView& view,
+                      const MixerRows* state) {
   using kernels::FeatureMap;
   using kernels::Turn;
   const auto product = [&](const Tensor& rows) { return std::vector<Tensor>{products_.forward(rows)}; };
@@ -37,14 +39,18 @@ Summand Hgrn::summand(Context& context, BlockInput& input, const layout::Sequenc
   const auto turned = [&](const Tensor& x, FeatureMap map, double direction) {
     if (frequencies_ == nullptr && map == FeatureMap::kNone) return x;
     if (frequencies_ == nullptr) return kernels::features(x, heads_, map).view({tokens, numbers});
-    return kernels::features(x, heads_, map, Turn::kRotary, {turn.cos_tr, turn.sin_tr.mul(direction)}).view({tokens, numbers});
+    return kernels::features(x, heads_, map, Turn::kRotary, {turn.cos_tr, turn.sin_tr.mul(direction)})
+        .view({tokens, numbers});
   };
   // λ and 1 − λ in fp32, for the real and the imaginary part alike.
   const Tensor bound_c = at::softmax(bounds_.use(), 0).narrow(0, 0, layer_).sum(0);
-  const Tensor open = kernels::features(parts[1].to(norm_.value.scalar_type()), heads_, FeatureMap::kSigmoid).view({tokens, channels});
+  const Tensor open = kernels::features(parts[1].to(norm_.value.scalar_type()), heads_, FeatureMap::kSigmoid)
+                          .view({tokens, channels});
   const Tensor writes = (1 - bound_c) * (1 - open), keeps = 1 - writes;
   const auto of_parts = [&](const Tensor& x) {
-    return x.view({tokens, heads_, 1, head_dim_}).expand({tokens, heads_, parts_, head_dim_}).reshape({tokens, numbers});
+    return x.view({tokens, heads_, 1, head_dim_})
+        .expand({tokens, heads_, parts_, head_dim_})
+        .reshape({tokens, numbers});
   };
   const Tensor written = turned(parts[0], FeatureMap::kSilu, -1) * of_parts(writes).to(made.scalar_type());
   const Tensor sums = context.ops.decayed_sum(of_parts(keeps), written, scan_of(state, "sums"), view);

@@ -74,9 +74,10 @@ Tensor Lcsm::activated(const Tensor& x) const {
   }
 }
 
-// Decoding: in fp64, because LibTorch rounds an element of a function by where it stands among others, and a sequence should not depend on those
-// beside it.
-Lcsm::Made Lcsm::made_of(Context& context, BlockInput& input, const layout::SequenceView& view, bool decoding) const {
+// Decoding: in fp64, because LibTorch rounds an element of a function by where it stands among others, and a
+// sequence should not depend on those beside it.
+Lcsm::Made Lcsm::made_of(Context& context, BlockInput& input, const layout::SequenceView& view,
+                         bool decoding) const {
   const auto products = [&](const Tensor& rows) {
     std::vector<Tensor> made{of_channels_.forward(rows)};
     if (of_rows_) made.push_back(of_rows_->forward(rows));
@@ -92,8 +93,9 @@ Lcsm::Made Lcsm::made_of(Context& context, BlockInput& input, const layout::Sequ
   if (steps_) all.value_td = at::softplus(made[2].to(type));
   if (options_.value_logits() && !steps_) all.value_td = made[0].narrow(1, channels_, channels_).to(type);
   int64_t next = 0;
-  for (const auto& [wanted, part] : {std::pair{expand_ == nullptr, &Made::expand_tk}, std::pair{shrink_ == nullptr, &Made::shrink_tk},
-                                     std::pair{options_.key_logits(), &Made::key_tk}}) {
+  for (const auto& [wanted, part] :
+       {std::pair{expand_ == nullptr, &Made::expand_tk}, std::pair{shrink_ == nullptr, &Made::shrink_tk},
+        std::pair{options_.key_logits(), &Made::key_tk}}) {
     if (!wanted) continue;
     all.*part = made[1].narrow(1, next, options_.state).to(type);
     next += options_.state;
@@ -115,18 +117,26 @@ Tensor Lcsm::log_gate(const Tensor& z, const Tensor& slopes) const {
 Tensor Lcsm::log_oscillation(const Made& made) const {
   const double tau = options_.tau;
   const auto p = [&] { return oscillation_->use(); };
-  const auto of_rows = [&] { return at::tensor(geometric_slopes(options_.state), at::kDouble).to(norm_->value.options()); };
+  const auto of_rows = [&] {
+    return at::tensor(geometric_slopes(options_.state), at::kDouble).to(norm_->value.options());
+  };
   const auto key = [&] { return made.key_tk.unsqueeze(1); };      // [T, 1, K]
   const auto value = [&] { return made.value_td.unsqueeze(2); };  // [T, D, 1]
   const auto gate = [&](const Tensor& z) { return at::log_sigmoid(z).div(tau); };
   switch (options_.oscillation) {
     case kMatrix: {
       if (tau > 0) return gate(p()).t().unsqueeze(0);
-      const Tensor all = at::tensor(geometric_slopes(options_.state * all_channels_), at::kDouble).to(norm_->value.options());
-      return all.neg().view({options_.state, all_channels_}).narrow(1, first_channel_, channels_).t().unsqueeze(0);
+      const Tensor all = at::tensor(geometric_slopes(options_.state * all_channels_), at::kDouble)
+                             .to(norm_->value.options());
+      return all.neg()
+          .view({options_.state, all_channels_})
+          .narrow(1, first_channel_, channels_)
+          .t()
+          .unsqueeze(0);
     }
     case kInputBoth:
-      return log_gate(made.key_tk, of_rows()).unsqueeze(1) + log_gate(made.value_td, own_slopes()).unsqueeze(2);
+      return log_gate(made.key_tk, of_rows()).unsqueeze(1) +
+             log_gate(made.value_td, own_slopes()).unsqueeze(2);
     case kInputValue:
       return log_gate(made.value_td, own_slopes());
     case kInputKey:
@@ -150,30 +160,38 @@ Tensor Lcsm::log_oscillation(const Made& made) const {
   }
 }
 
-// 1 − λ: e^f of each token over the sum of them so far, which is a recurrence that forgets nothing. f within ±10 keeps it in range.
-Tensor Lcsm::shares_so_far(Context& context, const Tensor& logits, const layout::SequenceView& view, const MixerRows* state) const {
+// 1 − λ: e^f of each token over the sum of them so far, which is a recurrence that forgets nothing. f within
+// ±10 keeps it in range.
+Tensor Lcsm::shares_so_far(Context& context, const Tensor& logits, const layout::SequenceView& view,
+                           const MixerRows* state) const {
   const ScalarType wide = context.precision.reduce;
-  const Tensor weights = logits.clamp(-10, 10).exp(), one = at::ones({logits.size(0), 1, 1}, logits.options().dtype(wide));
+  const Tensor weights = logits.clamp(-10, 10).exp(),
+               one = at::ones({logits.size(0), 1, 1}, logits.options().dtype(wide));
   kernels::RecurrenceStates sums;
   if (state != nullptr) sums = {state->state.tensor("sums"), state->rows};
-  const Tensor so_far = context.ops.linear_recurrence(one, one, weights.to(wide).unsqueeze(1), Tensor(), sums, view, {});
+  const Tensor so_far =
+      context.ops.linear_recurrence(one, one, weights.to(wide).unsqueeze(1), Tensor(), sums, view, {});
   return weights / so_far.squeeze(1).to(weights.scalar_type());
 }
 
-Summand Lcsm::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+Summand Lcsm::summand(Context& context, BlockInput& input, const layout::SequenceView& view,
+                      const MixerRows* state) {
   const Made made = made_of(context, input, view, state != nullptr);
   const int64_t tokens = made.input_td.size(0), columns = options_.by_rows() ? 1 : channels_;
   // [T, heads, K] of [T, K], or of a parameter [K, D].
   const auto rows = [&](const Tensor& of_input, Parameter* fixed) {
-    const Tensor each = fixed == nullptr ? activated(of_input).unsqueeze(1) : activated(fixed->use()).t().unsqueeze(0);
+    const Tensor each =
+        fixed == nullptr ? activated(of_input).unsqueeze(1) : activated(fixed->use()).t().unsqueeze(0);
     return each.expand({tokens, columns, each.size(2)});
   };
-  Tensor e = rows(made.expand_tk, expand_), s = rows(made.shrink_tk, shrink_), values = made.input_td, log_decay = log_oscillation(made);
+  Tensor e = rows(made.expand_tk, expand_), s = rows(made.shrink_tk, shrink_), values = made.input_td,
+         log_decay = log_oscillation(made);
   if (options_.oscillation == kStateSpace) values = values.to(made.value_td.scalar_type()) * made.value_td;
   if (options_.oscillation == kRotation) {
     const Tensor positions = at::tensor(view.positions_of_axis(0), at::kLong).to(e.device()).to(at::kDouble);
-    const Tensor turns =
-        at::pow(at::Scalar(10000.0), at::arange(options_.state, positions.options()).mul(-2.0 / static_cast<double>(all_channels_)));
+    const Tensor turns = at::pow(
+        at::Scalar(10000.0),
+        at::arange(options_.state, positions.options()).mul(-2.0 / static_cast<double>(all_channels_)));
     const Tensor angle = at::outer(positions, turns).unsqueeze(1), cos = angle.cos().to(e.scalar_type()),
                  sin = angle.sin().to(e.scalar_type());
     e = at::cat({e * cos, e * sin}, 2);
@@ -186,14 +204,16 @@ Summand Lcsm::summand(Context& context, BlockInput& input, const layout::Sequenc
     log_decay = share.clamp_max(1 - 0x1p-24).neg().log1p();
   }
   if (log_decay.defined()) {
-    log_decay = log_decay.dim() == 2 ? log_decay.expand({tokens, columns}) : log_decay.expand({tokens, columns, log_decay.size(2)});
+    log_decay = log_decay.dim() == 2 ? log_decay.expand({tokens, columns})
+                                     : log_decay.expand({tokens, columns, log_decay.size(2)});
     log_decay = log_decay.to(context.precision.reduce).contiguous();
   }
   const ScalarType type = context.precision.compute;
   const Tensor v = values.to(type).view({tokens, columns, channels_ / columns});
-  const Tensor y =
-      context.ops.linear_recurrence(s.to(type).contiguous(), e.to(type).contiguous(), v, log_decay, recurrence_of(state), view, {});
-  const Tensor normed = context.ops.layer_norm(y.reshape({tokens, channels_}), norm_->use(), options_.norm_eps);
+  const Tensor y = context.ops.linear_recurrence(s.to(type).contiguous(), e.to(type).contiguous(), v,
+                                                 log_decay, recurrence_of(state), view, {});
+  const Tensor normed =
+      context.ops.layer_norm(y.reshape({tokens, channels_}), norm_->use(), options_.norm_eps);
   return output_.summand(context, normed + shift_->use().to(normed.scalar_type()));
 }
 

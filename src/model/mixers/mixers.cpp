@@ -25,16 +25,19 @@ template <class Kind>
 using Make = std::unique_ptr<Kind> (*)(const recipe::ModelConfig&, const BlockPlace&, ParameterSet&);
 
 template <class Kind, class Module>
-std::unique_ptr<Kind> make(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
+std::unique_ptr<Kind> make(const recipe::ModelConfig& config, const BlockPlace& place,
+                           ParameterSet& parameters) {
   return std::make_unique<Module>(config, place, parameters);
 }
 
 template <auto plan>
-std::unique_ptr<SequenceMixer> make_recurrent(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
+std::unique_ptr<SequenceMixer> make_recurrent(const recipe::ModelConfig& config, const BlockPlace& place,
+                                              ParameterSet& parameters) {
   return std::make_unique<RecurrentMixer>(plan(config), config, place, parameters);
 }
 
-std::unique_ptr<SequenceMixer> make_tnl(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters) {
+std::unique_ptr<SequenceMixer> make_tnl(const recipe::ModelConfig& config, const BlockPlace& place,
+                                        ParameterSet& parameters) {
   const bool learned = !recipe::entry_of(recipe::Mixer::kTnl).shared(config).empty();
   return std::make_unique<RecurrentMixer>(recipe::tnl_plan(config, place.layer), config, place, parameters,
                                           learned ? "tnl.frequencies.weight" : "");
@@ -74,18 +77,22 @@ constexpr Listed<recipe::ChannelMixer, ChannelMixer> kChannelModules[] = {
 
 }  // namespace
 
-std::unique_ptr<SequenceMixer> make_mixer(recipe::Mixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
-                                          ParameterSet& parameters) {
-  const auto* const found = std::ranges::find(kSequenceModules, mixer, &Listed<recipe::Mixer, SequenceMixer>::name);
+std::unique_ptr<SequenceMixer> make_mixer(recipe::Mixer mixer, const recipe::ModelConfig& config,
+                                          const BlockPlace& place, ParameterSet& parameters) {
+  const auto* const found =
+      std::ranges::find(kSequenceModules, mixer, &Listed<recipe::Mixer, SequenceMixer>::name);
   LONGHAUL_ASSERT(found != std::end(kSequenceModules), "no module for {}", place.name);
-  LONGHAUL_ASSERT(config.causal || recipe::entry_of(mixer).bidirectional, "{} has no form without an order", place.name);
+  LONGHAUL_ASSERT(config.causal || recipe::entry_of(mixer).bidirectional, "{} has no form without an order",
+                  place.name);
   return found->make(config, place, parameters);
 }
 
-std::unique_ptr<ChannelMixer> make_channel_mixer(recipe::ChannelMixer mixer, const recipe::ModelConfig& config, const BlockPlace& place,
+std::unique_ptr<ChannelMixer> make_channel_mixer(recipe::ChannelMixer mixer,
+                                                 const recipe::ModelConfig& config, const BlockPlace& place,
                                                  ParameterSet& parameters) {
   if (mixer == recipe::ChannelMixer::kNone) return nullptr;
-  const auto* const found = std::ranges::find(kChannelModules, mixer, &Listed<recipe::ChannelMixer, ChannelMixer>::name);
+  const auto* const found =
+      std::ranges::find(kChannelModules, mixer, &Listed<recipe::ChannelMixer, ChannelMixer>::name);
   LONGHAUL_ASSERT(found != std::end(kChannelModules), "no module for the channel mixer of {}", place.name);
   return found->make(config, place, parameters);
 }

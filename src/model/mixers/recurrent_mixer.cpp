@@ -34,11 +34,14 @@ kernels::FeatureMap map_of(Plan::Map map) {
 }
 
 kernels::Turn turn_of(Plan::Turn turn) {
-  return turn == Plan::Turn::kCosine ? kernels::Turn::kCosine : turn == Plan::Turn::kRotary ? kernels::Turn::kRotary : kernels::Turn::kNone;
+  return turn == Plan::Turn::kCosine   ? kernels::Turn::kCosine
+         : turn == Plan::Turn::kRotary ? kernels::Turn::kRotary
+                                       : kernels::Turn::kNone;
 }
 
 bool direct_forget(const Plan& plan) { return plan.decay == Plan::Decay::kGate && plan.decay_rank == 0; }
-bool direct_gate(const Plan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }  // made with the others
+// made with the others
+bool direct_gate(const Plan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }
 
 std::vector<std::string> product_names(const Plan& plan) {
   std::vector<std::string> names{"query"};
@@ -61,32 +64,41 @@ void require_within(std::span<const int64_t> positions, int64_t longest) {
 }
 
 // As it is where there is nothing to do: no copy.
-Tensor featured(const Tensor& x, int64_t heads, Plan::Map map, Plan::Turn turn, const kernels::TurnTable& table) {
-  if (map == Plan::Map::kNone && turn == Plan::Turn::kNone) return x.view({x.size(0), heads, x.size(1) / heads});
+Tensor featured(const Tensor& x, int64_t heads, Plan::Map map, Plan::Turn turn,
+                const kernels::TurnTable& table) {
+  if (map == Plan::Map::kNone && turn == Plan::Turn::kNone)
+    return x.view({x.size(0), heads, x.size(1) / heads});
   return kernels::features(x, heads, map_of(map), turn_of(turn), table);
 }
 
 // Of every head that writes a copy for each query head that reads it: [tokens, own, c] → [tokens, heads, c].
 Tensor for_each_query(const Tensor& x, int64_t heads) {
   const int64_t own = x.size(1);
-  return own == heads ? x : x.unsqueeze(2).expand({x.size(0), own, heads / own, x.size(2)}).reshape({x.size(0), heads, x.size(2)});
+  return own == heads ? x
+                      : x.unsqueeze(2)
+                            .expand({x.size(0), own, heads / own, x.size(2)})
+                            .reshape({x.size(0), heads, x.size(2)});
 }
 
 }  // namespace
 
-RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters,
-                               const std::string& shared_frequencies)
+RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& config, const BlockPlace& place,
+                               ParameterSet& parameters, const std::string& shared_frequencies)
     : SequenceMixer(place.name),
       plan_(plan),
-      convolution_(plan.convolution > 0 ? &parameters.add_stacked(name() + ".convolution.weight", {name() + ".convolution.weight"})
+      convolution_(plan.convolution > 0 ? &parameters.add_stacked(name() + ".convolution.weight",
+                                                                  {name() + ".convolution.weight"})
                                         : nullptr),
       products_(parameters, name(), "products", product_names(plan), config.bias || plan.product_bias),
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(products_.rows(0) / plan.key),
       first_head_(products_.first_row(0) / plan.key),
       memory_heads_(std::max<int64_t>(1, heads_ * plan.memory_heads() / plan.heads)) {
-  const auto own = [&](const char* tensor) { return &parameters.add_stacked(name() + tensor, {name() + tensor}); };
-  const auto low = [&](std::optional<Linear>& down, std::optional<Linear>& up, const std::string& of, bool bias) {
+  const auto own = [&](const char* tensor) {
+    return &parameters.add_stacked(name() + tensor, {name() + tensor});
+  };
+  const auto low = [&](std::optional<Linear>& down, std::optional<Linear>& up, const std::string& of,
+                       bool bias) {
     down.emplace(parameters, name(), of + "_down", std::vector<std::string>{of + "_down"}, config.bias);
     up.emplace(parameters, name(), of + "_up", std::vector<std::string>{of + "_up"}, bias);
   };
@@ -104,15 +116,17 @@ RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& conf
   if (!shared_frequencies.empty()) frequencies_ = &shared_parameter(parameters, shared_frequencies);
   if (plan.decay != Plan::Decay::kSlopes) return;
   std::vector<double> log_decay;
-  for (int64_t h = 0; h < heads_; ++h) log_decay.push_back(-plan.slopes.at(static_cast<size_t>(first_head_ + h)));
+  for (int64_t h = 0; h < heads_; ++h)
+    log_decay.push_back(-plan.slopes.at(static_cast<size_t>(first_head_ + h)));
   log_decay_h_ = at::tensor(log_decay, at::kDouble).to(parameters.wide_options());
 }
 
-RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input, const layout::SequenceView& view,
-                                             const MixerRows* state) const {
+RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input,
+                                             const layout::SequenceView& view, const MixerRows* state) const {
   const auto products = [&](const Tensor& rows) {
-    return std::vector<Tensor>{products_.forward(rows), forget_down_ ? forget_up_->forward(forget_down_->forward(rows)) : Tensor(),
-                               gate_up_ ? gate_up_->forward(gate_down_ ? gate_down_->forward(rows) : rows) : Tensor()};
+    return std::vector<Tensor>{
+        products_.forward(rows), forget_down_ ? forget_up_->forward(forget_down_->forward(rows)) : Tensor(),
+        gate_up_ ? gate_up_->forward(gate_down_ ? gate_down_->forward(rows) : rows) : Tensor()};
   };
   const auto defined_products = [&](const Tensor& rows) {
     std::vector<Tensor> all = products(rows);
@@ -123,15 +137,16 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
   if (convolution_ != nullptr) {  // reads other tokens: behind the gathering
     const Tensor rows = context.ops.of_gathered(
         input, [](const Tensor& x) { return std::vector<Tensor>{x}; }, view)[0];
-    made = defined_products(
-        context.ops.short_convolution(rows, convolution_->use(), {}, convolution_of(state, "inputs"), view, {.silu = true}));
+    made = defined_products(context.ops.short_convolution(
+        rows, convolution_->use(), {}, convolution_of(state, "inputs"), view, {.silu = true}));
   } else {
     made = context.ops.of_gathered(input, defined_products, view);
   }
   std::vector<int64_t> channels;
   for (const std::string& each : product_names(plan_)) {
     const bool written = each == "key" || each == "forget" || each == "value";
-    channels.push_back((written ? memory_heads_ : heads_) * (each == "value" || each == "gate" ? plan_.value : plan_.key));
+    channels.push_back((written ? memory_heads_ : heads_) *
+                       (each == "value" || each == "gate" ? plan_.value : plan_.key));
   }
   const std::vector<Tensor> parts = made[0].split_with_sizes(channels, 1);
   Made result;
@@ -147,12 +162,14 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
   return result;
 }
 
-kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::SequenceView& view, const Tensor& like) const {
+kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::SequenceView& view,
+                                         const Tensor& like) const {
   if (plan_.turn == Plan::Turn::kNone) return {};
   const auto positions = view.positions_of_axis(0);
   if (plan_.longest > 0) require_within(positions, plan_.longest);
   const ScalarType wide = context.precision.reduce;
-  if (!plan_.grid.empty()) return context.rotary->turns_on_grid(positions, plan_.grid, plan_.key, wide, like.device());
+  if (!plan_.grid.empty())
+    return context.rotary->turns_on_grid(positions, plan_.grid, plan_.key, wide, like.device());
   const bool trains = at::GradMode::is_enabled() && frequencies_ != nullptr && frequencies_->trainable();
   if (frequencies_ != nullptr && (trains || !like.is_cpu())) {  // on a GPU nobody waits to read them
     const Tensor t = to_tensor(positions, like.device()).to(at::kDouble).add(plan_.first_position);
@@ -164,44 +181,56 @@ kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::Sequenc
     const Tensor values = frequencies_->value.detach().to(at::kDouble).contiguous();
     own.assign(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
   } else if (plan_.turn == Plan::Turn::kCosine) {  // a frequency a channel of all heads
-    own.assign(plan_.frequencies.begin() + first_head_ * plan_.key, plan_.frequencies.begin() + (first_head_ + heads_) * plan_.key);
+    own.assign(plan_.frequencies.begin() + first_head_ * plan_.key,
+               plan_.frequencies.begin() + (first_head_ + heads_) * plan_.key);
   }
   return context.rotary->turns(positions, own, plan_.first_position, wide, like.device());
 }
 
 // o_t also gets σ((q_t · (k_t ⊙ w)) v_t), k = 1 − λ of the token itself.
 Tensor RecurrentMixer::self_term(const Made& made, const Tensor& q, const Tensor& v, bool decoding) const {
-  // Decoding: in fp64, because LibTorch's functions round an element by where its threads cut all rows, and fp64 hides it.
+  // Decoding: in fp64, because LibTorch's functions round an element by where its threads cut all rows, and
+  // fp64 hides it.
   const ScalarType wide = decoding ? at::kDouble : self_->value.scalar_type();
   const Tensor k = at::log_sigmoid(made.forget.to(wide)).div(plan_.divisor).expm1().neg().view(q.sizes());
-  const Tensor weight = q.to(wide).mul(k).mul(self_->use().to(wide).view({heads_, plan_.key})).sum(2, /*keepdim=*/true);
+  const Tensor weight =
+      q.to(wide).mul(k).mul(self_->use().to(wide).view({heads_, plan_.key})).sum(2, /*keepdim=*/true);
   return weight.mul(v.to(wide)).sigmoid().to(v.scalar_type());
 }
 
-// A quotient of two sums, of which one may be next to 0: its gradients are differences that nearly cancel, over that sum. With sums and operands in a low
-// precision what is left of them is rounding, and another order of the same sums gives another model. So both are made in the wide one.
+// A quotient of two sums, of which one may be next to 0: its gradients are differences that nearly cancel,
+// over that sum. With sums and operands in a low precision what is left of them is rounding, and another
+// order of the same sums gives another model. So both are made in the wide one.
 RecurrentMixer::Made RecurrentMixer::for_quotient(const Context& context, const Made& made) {
   const ScalarType wide = context.precision.reduce;
-  return {.query = made.query.to(wide), .key = made.key.to(wide), .value = made.value.to(wide), .forget = {}, .gate = made.gate};
+  return {.query = made.query.to(wide),
+          .key = made.key.to(wide),
+          .value = made.value.to(wide),
+          .forget = {},
+          .gate = made.gate};
 }
 
-Tensor RecurrentMixer::recur(Context& context, const Made& projected, const layout::SequenceView& view, const MixerRows* state) const {
+Tensor RecurrentMixer::recur(Context& context, const Made& projected, const layout::SequenceView& view,
+                             const MixerRows* state) const {
   const Made made = plan_.denominator ? for_quotient(context, projected) : projected;
   const int64_t tokens = made.query.size(0);
   const kernels::TurnTable table = turns(context, view, made.query);
   const Tensor q = featured(made.query, heads_, plan_.query_map, plan_.turn, table);
-  Tensor v = for_each_query(featured(made.value, memory_heads_, plan_.value_map, Plan::Turn::kNone, {}), heads_), k,
-         log_decay = log_decay_h_;
+  Tensor v = for_each_query(featured(made.value, memory_heads_, plan_.value_map, Plan::Turn::kNone, {}),
+                            heads_),
+         k, log_decay = log_decay_h_;
   kernels::LinearRecurrenceOptions options{.scale = plan_.scale, .tied_keys = plan_.tied_keys};
   if (plan_.decay == Plan::Decay::kWhole) {
     k = featured(context.ops.segment_softmax(made.key, view), heads_, Plan::Map::kNone, plan_.turn, table);
     return context.ops.bidirectional_attention(q, k, v, view);
   }
   if (plan_.decay == Plan::Decay::kCumulative) {
-    const kernels::CumulativeSoftmax made_keys = context.ops.cumulative_softmax(made.key, scan_of(state, "log_sums", "begun"), view);
+    const kernels::CumulativeSoftmax made_keys =
+        context.ops.cumulative_softmax(made.key, scan_of(state, "log_sums", "begun"), view);
     k = featured(made_keys.k_tc, heads_, Plan::Map::kNone, plan_.turn, table);
     log_decay = made_keys.log_decay_tc.view({tokens, heads_, plan_.key});
-    if (plan_.turn == Plan::Turn::kCosine) log_decay = at::cat({log_decay, log_decay}, 2);  // both halves of a channel decay alike
+    // both halves of a channel decay alike
+    if (plan_.turn == Plan::Turn::kCosine) log_decay = at::cat({log_decay, log_decay}, 2);
   } else if (plan_.makes_keys()) {
     k = for_each_query(featured(made.key, memory_heads_, plan_.key_map, plan_.turn, table), heads_);
   }
@@ -213,7 +242,9 @@ Tensor RecurrentMixer::recur(Context& context, const Made& projected, const layo
   Tensor o = context.ops.linear_recurrence(q, k, v, log_decay, recurrence_of(state), view, options);
   if (plan_.denominator) {
     constexpr double kSmallest = 1e-6;
-    o = o.narrow(2, 0, plan_.value).div(o.narrow(2, plan_.value, 1).clamp_min(kSmallest)).to(context.precision.compute);
+    o = o.narrow(2, 0, plan_.value)
+            .div(o.narrow(2, plan_.value, 1).clamp_min(kSmallest))
+            .to(context.precision.compute);
   }
   return self_ != nullptr ? o + self_term(made, q, v, state != nullptr) : o;
 }
@@ -226,20 +257,24 @@ Tensor RecurrentMixer::norm_and_gate(Context& context, const Tensor& o, const Te
     case Plan::Norm::kNone:
       break;
     case Plan::Norm::kAll:
-      if (plan_.gated && plan_.gate_map == Plan::Map::kSigmoid) return context.ops.rms_norm(y, gate, weight, plan_.norm_eps);
+      if (plan_.gated && plan_.gate_map == Plan::Map::kSigmoid)
+        return context.ops.rms_norm(y, gate, weight, plan_.norm_eps);
       y = context.ops.rms_norm(y, Tensor(), weight, plan_.norm_eps);
       break;
     case Plan::Norm::kHeads:
-      y = kernels::rms_norm(y.view({tokens * heads_, plan_.value}), weight, plan_.norm_eps).view({tokens, channels});
+      y = kernels::rms_norm(y.view({tokens * heads_, plan_.value}), weight, plan_.norm_eps)
+              .view({tokens, channels});
       break;
     case Plan::Norm::kHeadsCentred:
-      y = kernels::layer_norm(y.view({tokens * heads_, plan_.value}), weight, Tensor(), plan_.norm_eps).view({tokens, channels});
+      y = kernels::layer_norm(y.view({tokens * heads_, plan_.value}), weight, Tensor(), plan_.norm_eps)
+              .view({tokens, channels});
       break;
   }
   return plan_.gated ? kernels::gated(y, gate, map_of(plan_.gate_map)) : y;
 }
 
-Summand RecurrentMixer::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+Summand RecurrentMixer::summand(Context& context, BlockInput& input, const layout::SequenceView& view,
+                                const MixerRows* state) {
   const Made made = project(context, input, view, state);
   return output_.summand(context, norm_and_gate(context, recur(context, made, view, state), made.gate));
 }

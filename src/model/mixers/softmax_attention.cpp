@@ -9,14 +9,17 @@
 
 namespace longhaul::model {
 
-SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, const BlockPlace& place, ParameterSet& parameters)
+SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, const BlockPlace& place,
+                                   ParameterSet& parameters)
     : SequenceMixer(place.name),
       head_dim_(config.head_dim),
       window_(config.softmax.window(place.layer)),
       causal_(config.causal),
       eps_(config.norm_eps),
-      qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias || config.softmax.bias != recipe::AttentionBias::kNone),
-      output_(parameters, name(), "output", {"output"}, config.bias || config.softmax.bias == recipe::AttentionBias::kAll),
+      qkv_(parameters, name(), "qkv", {"query", "key", "value"},
+           config.bias || config.softmax.bias != recipe::AttentionBias::kNone),
+      output_(parameters, name(), "output", {"output"},
+              config.bias || config.softmax.bias == recipe::AttentionBias::kAll),
       heads_(qkv_.rows(0) / head_dim_),
       kv_heads_(qkv_.rows(1) / head_dim_) {
   if (config.position == recipe::Position::kRotary) frequencies_ = config.softmax.rotary_frequencies();
@@ -38,19 +41,23 @@ Tensor SoftmaxAttention::normed(const Tensor& qkv) const {
   return at::cat({of_heads(parts[0], *query_norm_), of_heads(parts[1], *key_norm_), parts[2]}, 1);
 }
 
-Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) {
+Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view,
+                                  const MixerRows* state) {
   const auto products = [&](const Tensor& rows) {
-    return gate_ ? std::vector<Tensor>{qkv_.forward(rows), gate_->forward(rows)} : std::vector<Tensor>{qkv_.forward(rows)};
+    return gate_ ? std::vector<Tensor>{qkv_.forward(rows), gate_->forward(rows)}
+                 : std::vector<Tensor>{qkv_.forward(rows)};
   };
   const std::vector<Tensor> all = context.ops.of_gathered(input, products, view);
   const Tensor& made = all[0];
   const Tensor qkv = query_norm_ != nullptr ? normed(made) : made;
   kernels::RotaryTable table;
   if (!frequencies_.empty()) {
-    table = context.rotary->table(view.positions_of_axis(0), frequencies_, context.precision.reduce, qkv.device());
+    table = context.rotary->table(view.positions_of_axis(0), frequencies_, context.precision.reduce,
+                                  qkv.device());
   }
   const auto [q, k, v] = kernels::split_heads(qkv, heads_, kv_heads_, head_dim_, table);
-  const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_)), .window = window_, .causal = causal_};
+  const kernels::AttentionOptions options{
+      .scale = 1.0 / std::sqrt(static_cast<double>(head_dim_)), .window = window_, .causal = causal_};
   Tensor o;
   if (state != nullptr) {
     kernels::KeyValueCache& cache = state->state.keys_values();

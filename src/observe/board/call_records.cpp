@@ -76,8 +76,8 @@ std::vector<int64_t> numbers_at(const JsonView& view) {
 MessageRecord message_from(const JsonView& view) {
   const std::string& direction = view.at("direction").string();
   view.require(direction == "send" || direction == "receive", "send or receive");
-  return {direction == "send" ? Direction::kSend : Direction::kReceive, view.at("peer").integer(0), view.at("tensor").string(),
-          view.at("number").integer(0)};
+  return {direction == "send" ? Direction::kSend : Direction::kReceive, view.at("peer").integer(0),
+          view.at("tensor").string(), view.at("number").integer(0)};
 }
 
 CallRecord call_from(const JsonView& view, size_t groups) {
@@ -124,7 +124,8 @@ std::string_view name_of(CallState state) {
 }
 
 std::string label(CallKind kind, const std::string& name, int64_t sequence) {
-  return fmt::format("{} '{}' ({} {})", name_of(kind), name, kind == CallKind::kExchange ? "exchange" : "call", sequence);
+  return fmt::format("{} '{}' ({} {})", name_of(kind), name,
+                     kind == CallKind::kExchange ? "exchange" : "call", sequence);
 }
 
 std::string label(const CallRecord& call) { return label(call.kind, call.name, call.sequence); }
@@ -135,7 +136,8 @@ ordered_json to_json(const RankRecords& records) {
   for (const GroupPlace& group : records.groups)
     object["pg_config"].push_back({{"name", group.path}, {"desc", group.path}, {"ranks", group.top_ranks}});
   object["entries"] = ordered_json::array();
-  for (const CallRecord& call : records.calls) object["entries"].push_back(call_json(call, records.groups[call.group]));
+  for (const CallRecord& call : records.calls)
+    object["entries"].push_back(call_json(call, records.groups[call.group]));
   return object;
 }
 
@@ -143,7 +145,8 @@ std::filesystem::path calls_folder(const std::filesystem::path& run_folder) { re
 
 std::vector<RankRecords> read_calls(const std::filesystem::path& run_folder) {
   std::vector<RankRecords> ranks;
-  for (const auto& file : files_of_calls(run_folder)) ranks.push_back(rank_records(read_text(file), file.string()));
+  for (const auto& file : files_of_calls(run_folder))
+    ranks.push_back(rank_records(read_text(file), file.string()));
   std::ranges::sort(ranks, {}, &RankRecords::rank);
   return ranks;
 }
@@ -159,10 +162,12 @@ RankRecords rank_records(std::string_view text, const std::string& where) {
   const JsonView groups = view.at("pg_config"), entries = view.at("entries");
   for (size_t i = 0; i < groups.array_size(); ++i) {
     GroupPlace place{groups.at(i).at("name").string(), numbers_at(groups.at(i).at("ranks"))};
-    groups.at(i).require(std::ranges::find(place.top_ranks, records.rank) != place.top_ranks.end(), "a group of this rank");
+    groups.at(i).require(std::ranges::find(place.top_ranks, records.rank) != place.top_ranks.end(),
+                         "a group of this rank");
     records.groups.push_back(std::move(place));
   }
-  for (size_t i = 0; i < entries.array_size(); ++i) records.calls.push_back(call_from(entries.at(i), records.groups.size()));
+  for (size_t i = 0; i < entries.array_size(); ++i)
+    records.calls.push_back(call_from(entries.at(i), records.groups.size()));
   return records;
 }
 

@@ -16,7 +16,16 @@
 
 namespace longhaul::observe {
 
-enum class CallKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kExchange, kBarrier, kSplit };
+enum class CallKind : uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kBroadcast,
+  kExchange,
+  kBarrier,
+  kSplit
+};
 inline constexpr int kCallKinds = 8;
 std::string_view name_of(CallKind kind);  // "all_reduce"
 
@@ -42,7 +51,8 @@ struct CallRecord {
   int64_t number = 0;  // number among all calls of the rank
   size_t group = 0;    // index into RankRecords::groups
   CallKind kind = CallKind::kBarrier;
-  int64_t sequence = 0;                          // number among the group's collective calls, or its exchanges
+  // number among the group's collective calls, or its exchanges
+  int64_t sequence = 0;
   std::string name, text;                        // text: what all ranks must agree on
   std::vector<int64_t> send_rows, receive_rows;  // all_to_all
   std::vector<MessageRecord> messages;           // exchange

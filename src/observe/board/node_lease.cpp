@@ -23,7 +23,8 @@ NodeLease::NodeLease(const std::filesystem::path& path) : file_(SharedFile::crea
 }
 
 void NodeLease::renew(double seconds) {
-  reinterpret_cast<Until*>(file_.data())->store(monotonic_ns() + std::llround(seconds * 1e9), std::memory_order_relaxed);
+  reinterpret_cast<Until*>(file_.data())
+      ->store(monotonic_ns() + std::llround(seconds * 1e9), std::memory_order_relaxed);
 }
 
 std::optional<LeaseWatch> LeaseWatch::open(const std::filesystem::path& path) {

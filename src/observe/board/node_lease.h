@@ -5,7 +5,8 @@
 // machine's monotonic clock.
 //
 //   NodeLease lease(folder / "lease");  lease.renew(30);                          // the daemon
-//   const std::optional<LeaseWatch> watch = LeaseWatch::from_environment();  // a rank: LONGHAUL_LEASE; empty: no lease
+//   // a rank: LONGHAUL_LEASE; empty: no lease
+//   const std::optional<LeaseWatch> watch = LeaseWatch::from_environment();
 //   if (watch->over_s() > 0) …                                                    // seconds since it ended
 #pragma once
 

@@ -43,8 +43,9 @@ thread_local const void* phases_of = nullptr;
 }  // namespace
 
 std::string_view name_of(RankPhase phase) {
-  constexpr std::string_view kNames[kRankPhases] = {"start",     "load",       "data",       "forward", "backward", "communication",
-                                                    "optimizer", "checkpoint", "evaluation", "task",    "idle"};
+  constexpr std::string_view kNames[kRankPhases] = {"start",      "load",          "data",      "forward",
+                                                    "backward",   "communication", "optimizer", "checkpoint",
+                                                    "evaluation", "task",          "idle"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -168,10 +169,13 @@ BoardWriter::~BoardWriter() = default;
 BoardWriter::BoardWriter(BoardWriter&&) noexcept = default;
 BoardWriter& BoardWriter::operator=(BoardWriter&&) noexcept = default;
 
-BoardWriter::BoardWriter(const std::filesystem::path& path, const BoardOwner& owner) : state_(std::make_unique<State>(path, owner)) {}
+BoardWriter::BoardWriter(const std::filesystem::path& path, const BoardOwner& owner)
+    : state_(std::make_unique<State>(path, owner)) {}
 
 BoardWriter BoardWriter::from_environment(int64_t rank) {
-  const auto variable = [](const char* name) { return std::string_view(std::getenv(name) != nullptr ? std::getenv(name) : ""); };
+  const auto variable = [](const char* name) {
+    return std::string_view(std::getenv(name) != nullptr ? std::getenv(name) : "");
+  };
   const std::string_view path = variable("LONGHAUL_BOARD"), number = variable("LONGHAUL_GENERATION");
   if (path.empty()) return {};
   int64_t generation = 0;
@@ -182,14 +186,16 @@ BoardWriter BoardWriter::from_environment(int64_t rank) {
                  .found = std::string(number),
                  .where = "LONGHAUL_GENERATION"});
   }
-  BoardWriter writer(path, {.rank = rank, .generation = generation, .node = std::string(variable("LONGHAUL_NODE"))});
+  BoardWriter writer(
+      path, {.rank = rank, .generation = generation, .node = std::string(variable("LONGHAUL_NODE"))});
   set_diagnostics_area(&writer.state_->board->stacks);
   return writer;
 }
 
 void BoardWriter::show_in(const std::filesystem::path& run_folder) const {
   if (!on()) return;
-  const std::filesystem::path link = calls_folder(run_folder) / fmt::format("{}{}", kBoardLink, state_->board->owner.rank);
+  const std::filesystem::path link =
+      calls_folder(run_folder) / fmt::format("{}{}", kBoardLink, state_->board->owner.rank);
   make_folders(link.parent_path());
   const std::filesystem::path unfinished = fmt::format("{}.{}", link.string(), process_id());
   std::filesystem::remove(unfinished);
@@ -301,7 +307,8 @@ void BoardWriter::add_group(const GroupPlace& place) {
   group.path = place.path;
   group.first = state_->members;
   group.count = kept;
-  for (int64_t i = 0; i < kept; ++i) board.members[state_->members + i] = static_cast<int32_t>(place.top_ranks[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < kept; ++i)
+    board.members[state_->members + i] = static_cast<int32_t>(place.top_ranks[static_cast<size_t>(i)]);
   state_->members += kept;
   board.groups_written.store(at + 1, std::memory_order_release);
 }
@@ -315,14 +322,15 @@ void BoardWriter::calls_begin_at(int64_t number) {
 
 void BoardWriter::call_entered(const CallRecord& call) {
   if (!on()) return;
-  BoardFile::Call entry{.number = call.number + 1,
-                        .group = static_cast<int64_t>(call.group),
-                        .sequence = call.sequence,
-                        .kind = static_cast<int32_t>(call.kind),
-                        .state = static_cast<int32_t>(call.state),
-                        .traffic = call.traffic,
-                        .entered_ns = call.entered_ns,
-                        .messages = static_cast<int64_t>(std::min(call.messages.size(), size_t{kBoardMessages}))};
+  BoardFile::Call entry{
+      .number = call.number + 1,
+      .group = static_cast<int64_t>(call.group),
+      .sequence = call.sequence,
+      .kind = static_cast<int32_t>(call.kind),
+      .state = static_cast<int32_t>(call.state),
+      .traffic = call.traffic,
+      .entered_ns = call.entered_ns,
+      .messages = static_cast<int64_t>(std::min(call.messages.size(), size_t{kBoardMessages}))};
   for (int64_t i = 0; i < entry.messages; ++i) {
     const MessageRecord& message = call.messages[static_cast<size_t>(i)];
     entry.message[i].peer = static_cast<int32_t>(message.peer);
@@ -379,7 +387,8 @@ void BoardWriter::call_ended(int64_t number, bool well) {
     call.ended_ns = now_ns;
   });
   state_->progressed(now_ns);
-  if (phases_of != state_.get() || state_->board->waited_call.load(std::memory_order_relaxed) != number + 1) return;
+  if (phases_of != state_.get() || state_->board->waited_call.load(std::memory_order_relaxed) != number + 1)
+    return;
   state_->board->waited_call.store(0, std::memory_order_relaxed);
   state_->enter(*state_->before_waiting, now_ns);
   state_->before_waiting.reset();

@@ -2,9 +2,11 @@
 // in /dev/shm of fixed layout, which the rank writes and the daemon reads without asking the rank. So the
 // last state of a rank that hangs, is stopped or was killed can still be read.
 //
-//   BoardWriter board = BoardWriter::from_environment();      // LONGHAUL_BOARD; without it every call is one branch
+//   // LONGHAUL_BOARD; without it every call is one branch
+//   BoardWriter board = BoardWriter::from_environment();
 //   board.enter(RankPhase::kForward);  board.step_ended({…});
-//   std::optional<BoardReader> reader = BoardReader::open(path);           // empty: the rank has no board yet
+//   // empty: the rank has no board yet
+//   std::optional<BoardReader> reader = BoardReader::open(path);
 //   const RankProgress now = reader->progress();
 //
 // A process that lives may make no progress; the board shows both: a thread of its own updates beat_ns every
@@ -176,8 +178,9 @@ class BoardReader {
   ~BoardReader();
 
   RankProgress progress() const;
-  std::vector<BoardStep> steps() const;    // the last steps, oldest first
-  RankRecords calls() const;               // names may be cut; exchanges have at most kBoardMessages messages and no rows
+  std::vector<BoardStep> steps() const;  // the last steps, oldest first
+  // names may be cut; exchanges have at most kBoardMessages messages and no rows
+  RankRecords calls() const;
   std::vector<BoardStack> stacks() const;  // of the last request; empty: none was answered
   // The signal that ended the process; stacks() is then the stack of the thread that crashed; 0: none.
   int64_t crashed() const;

@@ -56,13 +56,15 @@ std::optional<CallRecord> BoardReader::State::call(int64_t number) const {
 }
 
 std::vector<GroupPlace> BoardReader::State::groups() const {
-  const int64_t written = std::clamp<int64_t>(board().groups_written.load(std::memory_order_acquire), 0, BoardFile::kGroups);
+  const int64_t written =
+      std::clamp<int64_t>(board().groups_written.load(std::memory_order_acquire), 0, BoardFile::kGroups);
   std::vector<GroupPlace> groups;
   for (int64_t number = 0; number < written; ++number) {
     const BoardFile::Group& entry = board().groups[number];
     const int64_t first = std::clamp<int64_t>(entry.first, 0, BoardFile::kMembers);
     const int64_t last = std::clamp<int64_t>(first + entry.count, first, BoardFile::kMembers);
-    groups.push_back({.path = entry.path.text(), .top_ranks = {board().members + first, board().members + last}});
+    groups.push_back(
+        {.path = entry.path.text(), .top_ranks = {board().members + first, board().members + last}});
   }
   return groups;
 }
@@ -81,7 +83,8 @@ std::optional<BoardReader> BoardReader::open(const std::filesystem::path& path) 
     if (nothing || bytes == sizeof(BoardFile)) return std::nullopt;
   }
   auto state = file ? std::make_unique<State>(State{std::move(*file)}) : nullptr;
-  if (state == nullptr || state->board().magic != BoardFile::kMagic || state->board().version != BoardFile::kVersion) {
+  if (state == nullptr || state->board().magic != BoardFile::kMagic ||
+      state->board().version != BoardFile::kVersion) {
     throw Error({.code = ExitCode::kData,
                  .what = "this is not the board of a rank of this version",
                  .expected = fmt::format("version {}, {} bytes", BoardFile::kVersion, sizeof(BoardFile)),
@@ -95,46 +98,50 @@ RankProgress BoardReader::progress() const {
   const BoardFile& board = state_->board();
   const BoardFile::Now now = board.now.load().value;
   const BoardFile::End end = board.end.load().value;
-  RankProgress progress{.rank = board.owner.rank,
-                        .generation = board.owner.generation,
-                        .pid = board.owner.pid,
-                        .host = board.owner.host.text(),
-                        .node = board.owner.node.text(),
-                        .beat_ns = board.beat_ns.load(std::memory_order_relaxed),
-                        .progress_ns = board.progress_ns.load(std::memory_order_relaxed),
-                        .step = now.step,
-                        .resumed_step = now.resumed_step,
-                        .micro_step = now.micro_step,
-                        .phase = static_cast<RankPhase>(std::clamp<int64_t>(now.phase, 0, kRankPhases - 1)),
-                        .phase_since_ns = now.phase_since_ns,
-                        .phase_at = now.phase_at.text(),
-                        .task_phase = {now.task_phase.text(), now.task_allowed_s, now.task_done, now.task_whole},
-                        .loss = now.loss,
-                        .gradient_norm = now.gradient_norm,
-                        .tokens = now.tokens,
-                        .step_seconds = now.step_seconds,
-                        .phase_seconds = now.last_step,
-                        .resident_bytes = board.resident_bytes.load(std::memory_order_relaxed),
-                        .device_bytes = board.device_bytes.load(std::memory_order_relaxed),
-                        .error_code = end.code,
-                        .error_text = end.text.text(),
-                        .failed_ns = end.failed_ns,
-                        .consequence = end.consequence != 0,
-                        .ended = end.ended != 0};
+  RankProgress progress{
+      .rank = board.owner.rank,
+      .generation = board.owner.generation,
+      .pid = board.owner.pid,
+      .host = board.owner.host.text(),
+      .node = board.owner.node.text(),
+      .beat_ns = board.beat_ns.load(std::memory_order_relaxed),
+      .progress_ns = board.progress_ns.load(std::memory_order_relaxed),
+      .step = now.step,
+      .resumed_step = now.resumed_step,
+      .micro_step = now.micro_step,
+      .phase = static_cast<RankPhase>(std::clamp<int64_t>(now.phase, 0, kRankPhases - 1)),
+      .phase_since_ns = now.phase_since_ns,
+      .phase_at = now.phase_at.text(),
+      .task_phase = {now.task_phase.text(), now.task_allowed_s, now.task_done, now.task_whole},
+      .loss = now.loss,
+      .gradient_norm = now.gradient_norm,
+      .tokens = now.tokens,
+      .step_seconds = now.step_seconds,
+      .phase_seconds = now.last_step,
+      .resident_bytes = board.resident_bytes.load(std::memory_order_relaxed),
+      .device_bytes = board.device_bytes.load(std::memory_order_relaxed),
+      .error_code = end.code,
+      .error_text = end.text.text(),
+      .failed_ns = end.failed_ns,
+      .consequence = end.consequence != 0,
+      .ended = end.ended != 0};
   const BoardFile::Background background = board.background.load().value;
   for (int64_t i = 0; i < std::clamp<int64_t>(background.count, 0, kBoardBackground); ++i)
-    progress.background.push_back({background.work[i].name.text(), background.work[i].since_ns, background.work[i].allowed_s});
-  const int64_t waited = board.waited_call.load(std::memory_order_relaxed), end_of_calls = board.calls_end.load(std::memory_order_acquire);
+    progress.background.push_back(
+        {background.work[i].name.text(), background.work[i].since_ns, background.work[i].allowed_s});
+  const int64_t waited = board.waited_call.load(std::memory_order_relaxed),
+                end_of_calls = board.calls_end.load(std::memory_order_acquire);
   std::optional<CallRecord> call;
   if (waited > 0) call = state_->call(waited - 1);
   if (!call && end_of_calls > 0) call = state_->call(end_of_calls - 1);
   if (!call) return progress;
   const std::vector<GroupPlace> groups = state_->groups();
-  progress.collective = {.group = call->group < groups.size() ? groups[call->group].path : fmt::format("group {}", call->group),
-                         .kind = std::string(name_of(call->kind)),
-                         .name = call->name,
-                         .sequence = call->sequence,
-                         .state = call->state};
+  progress.collective = {
+      .group = call->group < groups.size() ? groups[call->group].path : fmt::format("group {}", call->group),
+      .kind = std::string(name_of(call->kind)),
+      .name = call->name,
+      .sequence = call->sequence,
+      .state = call->state};
   return progress;
 }
 
@@ -158,7 +165,8 @@ std::vector<BoardStep> BoardReader::steps() const {
 
 RankRecords BoardReader::calls() const {
   const BoardFile& board = state_->board();
-  const int64_t begin = board.calls_begin.load(std::memory_order_acquire), end = board.calls_end.load(std::memory_order_acquire);
+  const int64_t begin = board.calls_begin.load(std::memory_order_acquire),
+                end = board.calls_end.load(std::memory_order_acquire);
   RankRecords records{.rank = board.owner.rank, .groups = state_->groups()};
   for (int64_t number = std::max(begin, end - kBoardCalls); number < end; ++number) {
     std::optional<CallRecord> call = state_->call(number);
@@ -168,8 +176,12 @@ RankRecords BoardReader::calls() const {
   return records;
 }
 
-int64_t BoardReader::crashed() const { return state_->board().stacks.crashed.load(std::memory_order_acquire); }
-int64_t BoardReader::stack_answers() const { return state_->board().stacks.answers.load(std::memory_order_acquire); }
+int64_t BoardReader::crashed() const {
+  return state_->board().stacks.crashed.load(std::memory_order_acquire);
+}
+int64_t BoardReader::stack_answers() const {
+  return state_->board().stacks.answers.load(std::memory_order_acquire);
+}
 
 std::vector<BoardStack> BoardReader::stacks() const {
   const StackArea& area = state_->board().stacks;
@@ -182,7 +194,8 @@ std::vector<BoardStack> BoardReader::stacks() const {
                      .state = thread.state[0] != '\0' ? thread.state[0] : '?',
                      .waits = text_of(thread.waits),
                      .answered = thread.count >= 0};
-    stack.frames.assign(thread.frames, thread.frames + std::clamp<int64_t>(thread.count, 0, StackArea::kFrames));
+    stack.frames.assign(thread.frames,
+                        thread.frames + std::clamp<int64_t>(thread.count, 0, StackArea::kFrames));
     stacks.push_back(std::move(stack));
   }
   return stacks;
@@ -190,11 +203,13 @@ std::vector<BoardStack> BoardReader::stacks() const {
 
 std::vector<BoardModule> BoardReader::modules() const {
   const BoardFile& board = state_->board();
-  const int64_t written = std::clamp<int64_t>(board.modules_written.load(std::memory_order_acquire), 0, BoardFile::kModules);
+  const int64_t written =
+      std::clamp<int64_t>(board.modules_written.load(std::memory_order_acquire), 0, BoardFile::kModules);
   std::vector<BoardModule> modules;
   for (int64_t i = 0; i < written; ++i) {
     const BoardFile::Module& module = board.modules[i];
-    modules.push_back({.path = module.path.text(), .begin = module.begin, .end = module.end, .base = module.base});
+    modules.push_back(
+        {.path = module.path.text(), .begin = module.begin, .end = module.end, .base = module.base});
   }
   return modules;
 }

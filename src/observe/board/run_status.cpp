@@ -12,8 +12,8 @@ namespace longhaul::observe {
 
 constexpr auto CollectiveStatus::fields() {
   using T = CollectiveStatus;
-  return std::tuple{Field{"group", &T::group}, Field{"name", &T::name}, Field{"kind", &T::kind}, Field{"sequence", &T::sequence},
-                    Field{"state", &T::state}};
+  return std::tuple{Field{"group", &T::group}, Field{"name", &T::name}, Field{"kind", &T::kind},
+                    Field{"sequence", &T::sequence}, Field{"state", &T::state}};
 }
 constexpr auto RankStatus::fields() {
   using T = RankStatus;
@@ -103,14 +103,16 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr JsonRules kStatusRules{.what = "cannot read the status of a run", .hint = "its driver writes a new one each second"};
+constexpr JsonRules kStatusRules{.what = "cannot read the status of a run",
+                                 .hint = "its driver writes a new one each second"};
 
 void read_value(const json& value, std::string& into) {
   if (value.is_string()) into = value.get<std::string>();
 }
 void read_value(const json& value, int64_t& into) {
   if (value.is_number_integer()) into = value.get<int64_t>();
-  if (value.is_number_float() && std::abs(value.get<double>()) < 9e18) into = static_cast<int64_t>(value.get<double>());
+  if (value.is_number_float() && std::abs(value.get<double>()) < 9e18)
+    into = static_cast<int64_t>(value.get<double>());
 }
 void read_value(const json& value, bool& into) {
   if (value.is_boolean()) into = value.get<bool>();
@@ -168,8 +170,8 @@ ordered_json json_value(const T& value) {
     return std::isfinite(value) ? ordered_json(value) : ordered_json();
   } else if constexpr (requires { value.has_value(); }) {
     return value ? json_value(*value) : ordered_json();
-  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t> || std::is_same_v<T, bool> ||
-                       std::is_same_v<T, std::vector<std::string>>) {
+  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, int64_t> ||
+                       std::is_same_v<T, bool> || std::is_same_v<T, std::vector<std::string>>) {
     return value;
   } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
     ordered_json object = ordered_json::object();
@@ -181,7 +183,8 @@ ordered_json json_value(const T& value) {
     return list;
   } else {
     ordered_json object = ordered_json::object();
-    for_each_field<T>([&](const auto& field) { object[std::string(field.name)] = json_value(value.*field.member); });
+    for_each_field<T>(
+        [&](const auto& field) { object[std::string(field.name)] = json_value(value.*field.member); });
     return object;
   }
 }
@@ -194,12 +197,15 @@ int64_t RunStatus::size_of(std::string_view axis) const {
 }
 
 int64_t RunStatus::stage_of(int64_t rank) const {
-  const int64_t world = static_cast<int64_t>(ranks.size()), workers = size_of("workers"), stages = size_of("pp");
+  const int64_t world = static_cast<int64_t>(ranks.size()), workers = size_of("workers"),
+                stages = size_of("pp");
   if (rank < 0 || world % (workers * stages) != 0 || world == 0) return 0;
   return rank % (world / workers) / (world / workers / stages);
 }
 
-std::filesystem::path status_file(const std::filesystem::path& run) { return run / "control" / "status.json"; }
+std::filesystem::path status_file(const std::filesystem::path& run) {
+  return run / "control" / "status.json";
+}
 
 RunStatus status_from_json(std::string_view text, const std::string& where) {
   const json object = parse_json(text, where, kStatusRules);
@@ -209,13 +215,16 @@ RunStatus status_from_json(std::string_view text, const std::string& where) {
   return status;
 }
 
-std::string to_json(const RunStatus& status) { return json_value(status).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+std::string to_json(const RunStatus& status) {
+  return json_value(status).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
 
 Incident incident_from_json(const json& object) {
   Incident incident;
   read_value(object, incident);
   // In the event stream "generation" is the writer's.
-  if (object.is_object() && object.contains("ended_generation")) read_value(object["ended_generation"], incident.ended_generation);
+  if (object.is_object() && object.contains("ended_generation"))
+    read_value(object["ended_generation"], incident.ended_generation);
   return incident;
 }
 

@@ -22,7 +22,8 @@ struct TaskPhaseState {
 
 constexpr auto TaskPhaseState::fields() {
   using T = TaskPhaseState;
-  return std::tuple{Field{"name", &T::name}, Field{"allowed_s", &T::allowed_s}, Field{"done", &T::done}, Field{"whole", &T::whole}};
+  return std::tuple{Field{"name", &T::name}, Field{"allowed_s", &T::allowed_s}, Field{"done", &T::done},
+                    Field{"whole", &T::whole}};
 }
 
 // For people: "rollout, 12 of 64" in a phase of the task, else `phase` (RankPhase by name).

@@ -43,7 +43,8 @@ template <class Value>
 std::vector<Point> over_windows(const std::vector<Point>& finite, double window, Value value) {
   constexpr size_t kPositions = 1000;
   std::vector<Point> result;
-  const size_t count = std::min(finite.size(), kPositions), half_most = static_cast<size_t>(std::max(0.0, window / 2));
+  const size_t count = std::min(finite.size(), kPositions),
+               half_most = static_cast<size_t>(std::max(0.0, window / 2));
   for (size_t i = 0; i < count; ++i) {
     const size_t at = count == 1 ? 0 : i * (finite.size() - 1) / (count - 1);
     const size_t before = std::min(half_most, at), after = std::min({half_most, at, finite.size() - 1 - at});
@@ -54,7 +55,8 @@ std::vector<Point> over_windows(const std::vector<Point>& finite, double window,
 
 std::vector<Point> finite_only(std::span<const Point> points) {
   std::vector<Point> finite;
-  std::copy_if(points.begin(), points.end(), std::back_inserter(finite), [](const Point& p) { return std::isfinite(p.y); });
+  std::copy_if(points.begin(), points.end(), std::back_inserter(finite),
+               [](const Point& p) { return std::isfinite(p.y); });
   return finite;
 }
 
@@ -64,8 +66,9 @@ std::vector<Point> smoothed(std::span<const Point> points, double window) {
   const auto finite = finite_only(points);
   std::vector<double> sums = {0};
   for (const Point& p : finite) sums.push_back(sums.back() + p.y);
-  return over_windows(finite, window,
-                      [&](size_t begin, size_t end) { return (sums[end] - sums[begin]) / static_cast<double>(end - begin); });
+  return over_windows(finite, window, [&](size_t begin, size_t end) {
+    return (sums[end] - sums[begin]) / static_cast<double>(end - begin);
+  });
 }
 
 std::vector<Point> running_median(std::span<const Point> points, double window) {
@@ -84,7 +87,8 @@ std::vector<double> linear_ticks(double low, double high, int count) {
   const double lead = raw / power;
   const double step = (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10) * power;
   std::vector<double> ticks;
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) ticks.push_back(i * step);
+  for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i)
+    ticks.push_back(i * step);
   return ticks;
 }
 

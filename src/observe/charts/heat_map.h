@@ -18,7 +18,8 @@ struct HeatMap {
 };
 
 // page_table makes a section of a page: a table whose columns from `numbers_from` on are numbers.
-std::string page_table(const std::string& title, const std::string& note, const std::vector<std::string>& columns, size_t numbers_from,
+std::string page_table(const std::string& title, const std::string& note,
+                       const std::vector<std::string>& columns, size_t numbers_from,
                        const std::vector<std::vector<std::string>>& rows);
 
 struct ResultPage {

@@ -9,7 +9,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr double kPlotWidth = 1080, kPlotHeight = 420, kPlotLeft = 70, kPlotRight = 1060, kPlotTop = 30, kPlotBottom = 372;
+constexpr double kPlotWidth = 1080, kPlotHeight = 420, kPlotLeft = 70, kPlotRight = 1060, kPlotTop = 30,
+                 kPlotBottom = 372;
 
 struct LogRange {
   double low = std::numeric_limits<double>::infinity(), high = 0;
@@ -21,7 +22,9 @@ struct LogRange {
   double share(double value) const { return std::log(value / low) / std::log(high / low); }
 };
 
-bool drawable(const Point& point) { return point.x > 0 && point.y > 0 && std::isfinite(point.x) && std::isfinite(point.y); }
+bool drawable(const Point& point) {
+  return point.x > 0 && point.y > 0 && std::isfinite(point.x) && std::isfinite(point.y);
+}
 
 // Decades with the numbers between them where there are few.
 std::vector<double> plot_ticks(const LogRange& range) {
@@ -41,9 +44,12 @@ std::string LogPlot::html() const {
       if (drawable(point)) x.take(point.x), y.take(point.y);
     }
   }
-  std::string html = fmt::format("<figure class=\"picture logplot\"><figcaption><h3>{}</h3><div class=\"keys\">", html_escaped(title));
+  std::string html = fmt::format(
+      "<figure class=\"picture logplot\"><figcaption><h3>{}</h3><div class=\"keys\">", html_escaped(title));
   for (const LogSeries& each : series) {
-    if (!each.name.empty()) html += fmt::format("<span class=\"key\"><i class=\"{}\"></i>{}</span>", each.style, html_escaped(each.name));
+    if (!each.name.empty())
+      html += fmt::format("<span class=\"key\"><i class=\"{}\"></i>{}</span>", each.style,
+                          html_escaped(each.name));
   }
   html += "</div>";
   if (!caption.empty()) html += fmt::format("<p>{}</p>", html_escaped(caption));
@@ -65,21 +71,24 @@ std::string LogPlot::html() const {
         "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.3g}</text>\n",
         at_y(tick), kPlotLeft, kPlotRight, kPlotLeft - 8, at_y(tick) + 4, tick);
   }
-  html += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><text x=\"{}\" y=\"{}\">{}</text>\n", kPlotRight,
-                      kPlotBottom + 38, html_escaped(x_name), kPlotLeft - 40, kPlotTop - 14, html_escaped(y_name));
+  html += fmt::format(
+      "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><text x=\"{}\" y=\"{}\">{}</text>\n", kPlotRight,
+      kPlotBottom + 38, html_escaped(x_name), kPlotLeft - 40, kPlotTop - 14, html_escaped(y_name));
   for (const LogSeries& each : series) {
     if (each.line) {
       std::string path;
       for (const Point& point : each.points) {
-        if (drawable(point)) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", at_x(point.x), at_y(point.y));
+        if (drawable(point))
+          path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", at_x(point.x), at_y(point.y));
       }
-      html += fmt::format("<path class=\"line {}{}{}\" d=\"{}\"/>\n", each.style, each.faint ? " faint" : "", each.dashed ? " dashed" : "",
-                          path);
+      html += fmt::format("<path class=\"line {}{}{}\" d=\"{}\"/>\n", each.style, each.faint ? " faint" : "",
+                          each.dashed ? " dashed" : "", path);
     }
     if (!each.dots) continue;
     for (const Point& point : each.points) {
       if (drawable(point))
-        html += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>\n", each.style, at_x(point.x), at_y(point.y));
+        html += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>\n", each.style,
+                            at_x(point.x), at_y(point.y));
     }
   }
   return html + "</svg></figure>\n";

@@ -86,13 +86,14 @@ MarkLook look_of(MeshPicture::Mark mark) {
 std::string field_svg(const MeshPlaces& places, const MeshPicture::Field& field) {
   const auto [x, y] = places.corner(field.rank);
   const MarkLook look = look_of(field.mark);
-  std::string svg =
-      fmt::format("<g class=\"field {}\"><title>{}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\"/>",
-                  look.style, html_escaped(field.tooltip.empty() ? fmt::format("rank {}", field.rank) : field.tooltip), x + 1, y + 1,
-                  places.width() - 2, places.height() - 2);
+  std::string svg = fmt::format(
+      "<g class=\"field {}\"><title>{}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
+      "height=\"{:.1f}\" rx=\"3\"/>",
+      look.style, html_escaped(field.tooltip.empty() ? fmt::format("rank {}", field.rank) : field.tooltip),
+      x + 1, y + 1, places.width() - 2, places.height() - 2);
   if (places.labelled()) {
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}{}</text>", x + places.width() / 2, y + places.height() / 2 + 4, field.rank,
-                       places.width() > 40 ? look.sign : "");
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}{}</text>", x + places.width() / 2,
+                       y + places.height() / 2 + 4, field.rank, places.width() > 40 ? look.sign : "");
   }
   return svg + "</g>\n";
 }
@@ -105,13 +106,16 @@ std::string arrow_svg(const MeshPlaces& places, const MeshPicture::Arrow& arrow)
   y += places.height() / 2, to_y += places.height() / 2;
   const double dx = to_x - x, dy = to_y - y, length = std::max(std::hypot(dx, dy), 1.0);
   const double stop = (length - places.height() / 2) / length;  // at the edge of the field
-  return fmt::format("<path class=\"arrow\" d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\"><title>{}</title></path>\n", x, y,
-                     x + dx / 2 - dy * 0.12, y + dy / 2 + dx * 0.12, x + dx * stop, y + dy * stop, html_escaped(arrow.tooltip));
+  return fmt::format(
+      "<path class=\"arrow\" d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\"><title>{}</title></path>\n", x,
+      y, x + dx / 2 - dy * 0.12, y + dy / 2 + dx * 0.12, x + dx * stop, y + dy * stop,
+      html_escaped(arrow.tooltip));
 }
 
 std::string axes_text(const std::vector<MeshPicture::Axis>& axes) {
   std::string text;
-  for (const auto& axis : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis.name, axis.size);
+  for (const auto& axis : axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis.name, axis.size);
   return text;
 }
 
@@ -126,11 +130,15 @@ std::string MeshPicture::svg() const {
   }
   const double width = std::max(places.right(), 560.0), height = places.bottom() + 34;
   std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" role=\"img\">\n",
       width, height);
-  svg += fmt::format("<title>{}</title>\n{}<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n", html_escaped(title), kMeshStyle);
-  svg += fmt::format("<text class=\"title\" x=\"{0}\" y=\"26\">{1}</text><text class=\"soft\" x=\"{0}\" y=\"46\">{2}</text>\n", kMeshLeft,
-                     html_escaped(title), html_escaped(caption));
+  svg += fmt::format("<title>{}</title>\n{}<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+                     html_escaped(title), kMeshStyle);
+  svg += fmt::format(
+      "<text class=\"title\" x=\"{0}\" y=\"26\">{1}</text><text class=\"soft\" x=\"{0}\" "
+      "y=\"46\">{2}</text>\n",
+      kMeshLeft, html_escaped(title), html_escaped(caption));
   for (const auto& [rank, field] : by_rank) svg += field_svg(places, field);
   size_t drawn = 0;
   for (const Arrow& arrow : arrows) {
@@ -142,7 +150,8 @@ std::string MeshPicture::svg() const {
   for (const Mark mark : {Mark::kWaits, Mark::kSuspect, Mark::kSilent})
     legend += fmt::format(" ·{} {}", look_of(mark).sign, look_of(mark).meaning);
   if (drawn < arrows.size()) legend += fmt::format(" · {} more arrows", arrows.size() - drawn);
-  svg += fmt::format("<text class=\"soft\" x=\"{}\" y=\"{:.0f}\">{}</text>\n", kMeshLeft, places.bottom() + 14, html_escaped(legend));
+  svg += fmt::format("<text class=\"soft\" x=\"{}\" y=\"{:.0f}\">{}</text>\n", kMeshLeft,
+                     places.bottom() + 14, html_escaped(legend));
   return svg + "</svg>\n";
 }
 

@@ -15,12 +15,18 @@ struct IsOptional : std::false_type {};
 template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 // True if a body itself has the fields that every line has.
 bool has_field(const EventBody& body, std::string_view name) {
   bool found = false;
-  std::visit([&]<class Body>(const Body&) { for_each_field<Body>([&](const auto& field) { found |= field.name == name; }); }, body);
+  std::visit(
+      [&]<class Body>(const Body&) {
+        for_each_field<Body>([&](const auto& field) { found |= field.name == name; });
+      },
+      body);
   return found;
 }
 
@@ -64,26 +70,34 @@ class LineWriter {
   void write(std::string_view name, const Metrics& metrics, Digits digits) {
     std::string list;
     for (const auto& [metric, value] : metrics) {
-      list += (list.empty() ? "" : ",") + quoted(metric) + ":" + number(fmt::format("{}.{}", name, metric), value, digits);
+      list += (list.empty() ? "" : ",") + quoted(metric) + ":" +
+              number(fmt::format("{}.{}", name, metric), value, digits);
     }
     key(name) += "{" + list + "}";
   }
   std::string number(std::string_view name, double value, Digits digits) {
-    if (std::isfinite(value)) return digits == Digits::kSeventeen ? fmt::format("{:#.17g}", value) : fmt::format("{}", value);
-    note_ += fmt::format("{}{}={}", note_.empty() ? "" : "; ", name, std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    if (std::isfinite(value))
+      return digits == Digits::kSeventeen ? fmt::format("{:#.17g}", value) : fmt::format("{}", value);
+    note_ += fmt::format("{}{}={}", note_.empty() ? "" : "; ", name,
+                         std::isnan(value) ? "nan"
+                         : value > 0       ? "inf"
+                                           : "-inf");
     return "null";
   }
 
   std::string line_, note_;
 };
 
-constexpr JsonRules kEventRules = {.what = "cannot read the event stream",
-                                   .hint = "the stream is described in docs/formats/events.md; move the file away to begin a new one",
-                                   .string_bytes = size_t{1} << 30};
+constexpr JsonRules kEventRules = {
+    .what = "cannot read the event stream",
+    .hint = "the stream is described in docs/formats/events.md; move the file away to begin a new one",
+    .string_bytes = size_t{1} << 30};
 
 class LineReader {
  public:
-  explicit LineReader(const JsonView& object) : object_(object) { object.require(object.value().is_object(), "one JSON object a line"); }
+  explicit LineReader(const JsonView& object) : object_(object) {
+    object.require(object.value().is_object(), "one JSON object a line");
+  }
 
   template <class Owner>
   void fields(Owner& owner) const {
@@ -126,8 +140,10 @@ class LineReader {
     const auto note = object_.value().find("note");
     if (note != object_.value().end() && note->is_string()) {
       const std::string text = "; " + note->get<std::string>() + ";";
-      if (text.find(fmt::format("; {}=inf;", name)) != std::string::npos) return std::numeric_limits<double>::infinity();
-      if (text.find(fmt::format("; {}=-inf;", name)) != std::string::npos) return -std::numeric_limits<double>::infinity();
+      if (text.find(fmt::format("; {}=inf;", name)) != std::string::npos)
+        return std::numeric_limits<double>::infinity();
+      if (text.find(fmt::format("; {}=-inf;", name)) != std::string::npos)
+        return -std::numeric_limits<double>::infinity();
     }
     return std::numeric_limits<double>::quiet_NaN();
   }
@@ -139,7 +155,8 @@ Common common_of(const JsonView& object) {
   Common common;
   LineReader(object).fields(common);
   if (common.schema > kEventSchema) {
-    object.fail(fmt::format("schema {} or less", kEventSchema), fmt::format("schema {}, written by a newer Longhaul", common.schema));
+    object.fail(fmt::format("schema {} or less", kEventSchema),
+                fmt::format("schema {}, written by a newer Longhaul", common.schema));
   }
   return common;
 }

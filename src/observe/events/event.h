@@ -91,9 +91,11 @@ struct StepReport {
   double tokens_per_second = 0;
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double milliseconds = 0;                       // the whole step, including the wait for data
-  std::optional<double> mfu;                     // 0..1 of the measured peak; attention is counted causally: half of the square
-  std::optional<double> mfu_full_attention;      // the same with the whole square counted, as others report it
+  double milliseconds = 0;  // the whole step, including the wait for data
+  // 0..1 of the measured peak; attention is counted causally: half of the square
+  std::optional<double> mfu;
+  // the same with the whole square counted, as others report it
+  std::optional<double> mfu_full_attention;
   std::optional<double> hfu;                     // as mfu, but recomputed operations are counted twice
   std::optional<double> model_flops_per_second;  // causal
   std::optional<double> data_wait_milliseconds;
@@ -201,8 +203,9 @@ struct Alarm {
   static constexpr std::string_view kName = "alarm";
   std::string kind;  // "disk_full", "events_lost", "loss_spike", …
   std::string message;
-  std::optional<std::string> metric;             // of minder: in which a machine differs from its peers
-  std::optional<int64_t> first_step, last_step;  // of events_lost: the steps whose reports are missing; none: no step's is
+  std::optional<std::string> metric;  // of minder: in which a machine differs from its peers
+  // of events_lost: the steps whose reports are missing; none: no step's is
+  std::optional<int64_t> first_step, last_step;
   static constexpr auto fields();
 };
 
@@ -273,8 +276,9 @@ struct End {
   static constexpr auto fields();
 };
 
-using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, BatchGrowth, Evaluation, CompressionBaseline, CheckpointSaved,
-                               Resume, Alarm, NonFinite, Sample, MeasuredMemory, IncidentReport, DriverState, End>;
+using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, BatchGrowth, Evaluation,
+                               CompressionBaseline, CheckpointSaved, Resume, Alarm, NonFinite, Sample,
+                               MeasuredMemory, IncidentReport, DriverState, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -304,7 +308,9 @@ Common common_from_json(std::string_view line, std::string_view where = "");  //
 // Calls body.template operator()<Type>() for every type of EventBody.
 template <class Body>
 void for_each_event_type(Body&& body) {
-  [&]<size_t... i>(std::index_sequence<i...>) { (body.template operator()<std::variant_alternative_t<i, EventBody>>(), ...); }
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (body.template operator()<std::variant_alternative_t<i, EventBody>>(), ...);
+  }
   (std::make_index_sequence<std::variant_size_v<EventBody>>{});
 }
 
@@ -408,43 +414,49 @@ constexpr auto OuterEvery::fields() {
 }
 constexpr auto BatchGrowth::fields() {
   using B = BatchGrowth;
-  return std::tuple{Field{"step", &B::step}, Field{"batch", &B::batch}, Field{"batch_before", &B::batch_before},
+  return std::tuple{Field{"step", &B::step}, Field{"batch", &B::batch},
+                    Field{"batch_before", &B::batch_before},
                     Field{"critical_batch_tokens", &B::critical_batch_tokens}};
 }
 constexpr auto Evaluation::fields() {
   using E = Evaluation;
   return std::tuple{Field{"step", &E::step}, Field{"loss", &E::loss, Digits::kSeventeen},
-                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen}, Field{"perplexity", &E::perplexity, Digits::kSeventeen},
+                    Field{"bits_per_byte", &E::bits_per_byte, Digits::kSeventeen},
+                    Field{"perplexity", &E::perplexity, Digits::kSeventeen},
                     Field{"metrics", &E::metrics, Digits::kSeventeen}};
 }
 constexpr auto CompressionBaseline::fields() {
   return std::tuple{Field{"gzip_bits_per_byte", &CompressionBaseline::gzip_bits_per_byte},
-                    Field{"xz_bits_per_byte", &CompressionBaseline::xz_bits_per_byte}, Field{"of_bytes", &CompressionBaseline::of_bytes}};
+                    Field{"xz_bits_per_byte", &CompressionBaseline::xz_bits_per_byte},
+                    Field{"of_bytes", &CompressionBaseline::of_bytes}};
 }
 constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
                     Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds},
-                    Field{"writing_seconds", &CheckpointSaved::writing_seconds}, Field{"bytes", &CheckpointSaved::bytes}};
+                    Field{"writing_seconds", &CheckpointSaved::writing_seconds},
+                    Field{"bytes", &CheckpointSaved::bytes}};
 }
 constexpr auto Resume::fields() {
-  return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}, Field{"loading_seconds", &Resume::loading_seconds},
-                    Field{"bytes", &Resume::bytes}};
+  return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source},
+                    Field{"loading_seconds", &Resume::loading_seconds}, Field{"bytes", &Resume::bytes}};
 }
 constexpr auto Alarm::fields() {
-  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}, Field{"metric", &Alarm::metric},
-                    Field{"first_step", &Alarm::first_step}, Field{"last_step", &Alarm::last_step}};
+  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message},
+                    Field{"metric", &Alarm::metric}, Field{"first_step", &Alarm::first_step},
+                    Field{"last_step", &Alarm::last_step}};
 }
 constexpr auto NonFinite::fields() {
-  return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},
-                    Field{"phase", &NonFinite::phase}};
+  return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer},
+                    Field{"tensor", &NonFinite::tensor}, Field{"phase", &NonFinite::phase}};
 }
 constexpr auto Sample::fields() {
-  return std::tuple{Field{"step", &Sample::step}, Field{"prompt", &Sample::prompt}, Field{"text", &Sample::text}};
+  return std::tuple{Field{"step", &Sample::step}, Field{"prompt", &Sample::prompt},
+                    Field{"text", &Sample::text}};
 }
 constexpr auto MeasuredMemory::fields() {
   using M = MeasuredMemory;
-  return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes}, Field{"peak_bytes", &M::peak_bytes},
-                    Field{"planned_bytes", &M::planned_bytes}};
+  return std::tuple{Field{"purpose", &M::purpose}, Field{"bytes", &M::bytes},
+                    Field{"peak_bytes", &M::peak_bytes}, Field{"planned_bytes", &M::planned_bytes}};
 }
 constexpr auto IncidentReport::fields() {
   using I = IncidentReport;
@@ -466,8 +478,8 @@ constexpr auto IncidentReport::fields() {
 }
 constexpr auto DriverState::fields() {
   using D = DriverState;
-  return std::tuple{Field{"state", &D::state}, Field{"reason", &D::reason}, Field{"ranks_generation", &D::ranks_generation},
-                    Field{"ranks", &D::ranks}};
+  return std::tuple{Field{"state", &D::state}, Field{"reason", &D::reason},
+                    Field{"ranks_generation", &D::ranks_generation}, Field{"ranks", &D::ranks}};
 }
 constexpr auto End::fields() { return std::tuple{Field{"reason", &End::reason}, Field{"step", &End::step}}; }
 

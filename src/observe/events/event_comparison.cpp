@@ -15,7 +15,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr std::array<const char*, 6> kFields = {"loss", "grad_norm", "learning_rate", "tokens", "auxiliary_loss", "evaluation.loss"};
+constexpr std::array<const char*, 6> kFields = {"loss",   "grad_norm",      "learning_rate",
+                                                "tokens", "auxiliary_loss", "evaluation.loss"};
 constexpr size_t kEvaluationLoss = 5;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 using Values = std::array<double, kFields.size()>;
@@ -33,9 +34,10 @@ Steps read(const std::filesystem::path& run) {
   Steps steps;
   for_each_event(events_file(run), [&](const Event& event) {
     if (const auto* step = std::get_if<StepReport>(&event.body)) {
-      steps.values[step->step] = {{step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens),
-                                   step->auxiliary_loss.value_or(kNoNumber), kNoNumber},
-                                  step->metrics};
+      steps.values[step->step] = {
+          {step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens),
+           step->auxiliary_loss.value_or(kNoNumber), kNoNumber},
+          step->metrics};
     } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
       steps.evaluations[evaluation->step] = *evaluation;
     } else if (const auto* resume = std::get_if<Resume>(&event.body)) {
@@ -46,11 +48,14 @@ Steps read(const std::filesystem::path& run) {
   return steps;
 }
 
-bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
 
 void note(FieldDifference& difference, int64_t step, double a, double b) {
   if (same(a, b)) return;
-  const double distance = std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
+  const double distance =
+      std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : std::numeric_limits<double>::infinity();
   if (difference.steps++ == 0) {
     difference.step = step;
     difference.first = a;
@@ -63,7 +68,8 @@ void note(FieldDifference& difference, int64_t step, double a, double b) {
 }
 
 // An evaluation that the second run does not have is not compared.
-void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a, const Metrics& b) {
+void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a,
+          const Metrics& b) {
   for (const auto& [name, value] : a) {
     const auto other = b.find(name);
     note(by_name[prefix + name], step, value, other == b.end() ? kNoNumber : other->second);
@@ -104,7 +110,8 @@ Comparison compare(const std::filesystem::path& first_run, const std::filesystem
     difference.field = name;
     if (difference.steps > 0) result.differences.push_back(difference);
   }
-  std::stable_sort(result.differences.begin(), result.differences.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::stable_sort(result.differences.begin(), result.differences.end(),
+                   [](const auto& a, const auto& b) { return a.step < b.step; });
   return result;
 }
 
@@ -113,16 +120,20 @@ std::string Comparison::text() const {
   if (steps_in_both == 0) {
     text = "the two runs have no step in common\n";
   } else if (differences.empty()) {
-    text = counted(steps_in_both, "step") + (steps_in_both == 1 ? " is" : " are") + " equal to the last bit\n";
+    text =
+        counted(steps_in_both, "step") + (steps_in_both == 1 ? " is" : " are") + " equal to the last bit\n";
   } else {
-    text = fmt::format("of {} in both, step {} is the first that differs\n", counted(steps_in_both, "step"), first_step());
+    text = fmt::format("of {} in both, step {} is the first that differs\n", counted(steps_in_both, "step"),
+                       first_step());
     for (const auto& d : differences) {
-      text += fmt::format("  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {}, by at most {:.3g} (step {})\n", d.field, d.step,
-                          d.first, d.second, counted(d.steps, "step"), d.largest, d.largest_step);
+      text += fmt::format(
+          "  {:<16} first at step {}: {:.17g} and {:.17g}; differs in {}, by at most {:.3g} (step {})\n",
+          d.field, d.step, d.first, d.second, counted(d.steps, "step"), d.largest, d.largest_step);
     }
   }
   const auto only_in = [&](const char* which, const std::vector<int64_t>& steps) {
-    if (!steps.empty()) text += fmt::format("only in the {} run: {}\n", which, counted(std::ssize(steps), "step"));
+    if (!steps.empty())
+      text += fmt::format("only in the {} run: {}\n", which, counted(std::ssize(steps), "step"));
   };
   only_in("first", only_in_first);
   only_in("second", only_in_second);

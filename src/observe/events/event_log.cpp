@@ -84,7 +84,8 @@ Common last_common(const File& file, int64_t end) {
 std::string new_run_name(double now_s) {
   std::string name = wall_time_text(now_s);
   std::erase_if(name, [](char c) { return c == '-' || c == ':' || c == 'Z'; });
-  return fmt::format("{}-{:08x}", name, static_cast<uint32_t>(xxh3(fmt::format("{} {}", machine().host, monotonic_ns()))));
+  return fmt::format("{}-{:08x}", name,
+                     static_cast<uint32_t>(xxh3(fmt::format("{} {}", machine().host, monotonic_ns()))));
 }
 
 }  // namespace
@@ -97,7 +98,8 @@ EventWriter::EventWriter(EventWriterOptions options) {
   const int64_t size = existing.size();
   good_bytes_ = after_last_newline(existing, size);
   if (good_bytes_ < size) {
-    log_warning("{}: the last line was torn by a crash; its {} bytes are cut off", options.path.string(), size - good_bytes_);
+    log_warning("{}: the last line was torn by a crash; its {} bytes are cut off", options.path.string(),
+                size - good_bytes_);
     file_.truncate(good_bytes_);
   }
   Common first{.run = "", .generation = 0}, last = first;
@@ -105,7 +107,9 @@ EventWriter::EventWriter(EventWriterOptions options) {
     first = first_common(existing, good_bytes_);
     last = last_common(existing, good_bytes_);
   }
-  common_.run = !options.run.empty() ? options.run : !first.run.empty() ? first.run : new_run_name(wall_time_s());
+  common_.run = !options.run.empty() ? options.run
+                : !first.run.empty() ? first.run
+                                     : new_run_name(wall_time_s());
   common_.generation = options.generation > 0     ? options.generation
                        : options.claim_generation ? options.claim_generation(last.generation)
                                                   : last.generation + 1;
@@ -120,12 +124,13 @@ void EventWriter::add(std::shared_ptr<EventReader> reader) {
 void EventWriter::require_still_ours() const {
   const std::lock_guard hold(mutex_);
   const auto refuse = [&](std::string found) {
-    throw Error({.code = ExitCode::kFenced,
-                 .what = "this process slept, and its run was taken over or moved: it must not go on",
-                 .expected = fmt::format("the events of generation {}, locked by this process", common_.generation),
-                 .found = std::move(found),
-                 .where = file_.path().string(),
-                 .hint = "start the run again: it continues from its last checkpoint"});
+    throw Error(
+        {.code = ExitCode::kFenced,
+         .what = "this process slept, and its run was taken over or moved: it must not go on",
+         .expected = fmt::format("the events of generation {}, locked by this process", common_.generation),
+         .found = std::move(found),
+         .where = file_.path().string(),
+         .hint = "start the run again: it continues from its last checkpoint"});
   };
   if (!file_.is_at_its_path()) refuse("another file, or none");
   if (!lock_->is_at_its_path()) refuse("another lock file, or none");
@@ -161,18 +166,20 @@ void EventWriter::write_locked(EventBody body) {
     hand_out(
         {.common = common_,
          .body = Alarm{.kind = "events_lost",
-                       .message = fmt::format("events cannot be written to {}; training goes on without them", file_.path().string())}});
+                       .message = fmt::format("events cannot be written to {}; training goes on without them",
+                                              file_.path().string())}});
   }
   if (written && lost_now_ > 0) tell_what_was_lost();
 }
 
 // When there is no room for this line either, what was lost is told after the next event that can be written.
 void EventWriter::tell_what_was_lost() {
-  const Event alarm{.common = common_,
-                    .body = Alarm{.kind = "events_lost",
-                                  .message = fmt::format("{} events before this one could not be written", lost_now_),
-                                  .first_step = first_lost_step_,
-                                  .last_step = last_lost_step_}};
+  const Event alarm{
+      .common = common_,
+      .body = Alarm{.kind = "events_lost",
+                    .message = fmt::format("{} events before this one could not be written", lost_now_),
+                    .first_step = first_lost_step_,
+                    .last_step = last_lost_step_}};
   if (!append(alarm)) return;
   lost_now_ = 0;
   first_lost_step_.reset();
@@ -221,8 +228,8 @@ class DamagedLines {
   }
   void tell() const {
     if (count_ == 0) return;
-    log_warning("{}: {} cannot be read and {} skipped, the first is line {} ({})", path_.string(), counted(count_, "line"),
-                count_ == 1 ? "is" : "are", first_, reason_);
+    log_warning("{}: {} cannot be read and {} skipped, the first is line {} ({})", path_.string(),
+                counted(count_, "line"), count_ == 1 ? "is" : "are", first_, reason_);
   }
 
  private:
@@ -231,7 +238,8 @@ class DamagedLines {
   std::string reason_;
 };
 
-std::optional<Event> event_of(const std::string& line, const std::string& where, int64_t number, DamagedLines& damaged) {
+std::optional<Event> event_of(const std::string& line, const std::string& where, int64_t number,
+                              DamagedLines& damaged) {
   try {
     return from_json(line, where);
   } catch (const Error& error) {
@@ -260,7 +268,8 @@ void for_each_event(const std::filesystem::path& path, const std::function<void(
       ++number;
       if (too_long) {
         damaged.add(number, "more than 16 MiB");
-      } else if (const auto event = event_of(line, fmt::format("{}:{}", path.string(), number), number, damaged)) {
+      } else if (const auto event =
+                     event_of(line, fmt::format("{}:{}", path.string(), number), number, damaged)) {
         body(*event);
       }
       line.clear();
@@ -285,7 +294,8 @@ std::filesystem::path events_file(const std::filesystem::path& run) {
   throw Error({.code = ExitCode::kData,
                .what = "no run there",
                .expected = "a run folder with an events.jsonl, or such a file",
-               .found = std::filesystem::exists(run, ignored) ? "a folder without events.jsonl" : "no such file or folder",
+               .found = std::filesystem::exists(run, ignored) ? "a folder without events.jsonl"
+                                                              : "no such file or folder",
                .where = run.string(),
                .hint = "name the folder given to train with --run"});
 }

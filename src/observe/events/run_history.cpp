@@ -15,7 +15,8 @@ namespace {
 // Drops the records from `step` on (none, if the run only went forward) and returns their number.
 template <class Record>
 int64_t drop_from(std::vector<Record>& records, int64_t step) {
-  const auto first = std::lower_bound(records.begin(), records.end(), step, [](const Record& r, int64_t s) { return r.step < s; });
+  const auto first = std::lower_bound(records.begin(), records.end(), step,
+                                      [](const Record& r, int64_t s) { return r.step < s; });
   const auto dropped = records.end() - first;
   records.erase(first, records.end());
   return dropped;
@@ -110,7 +111,8 @@ std::optional<double> metric(const Metrics& metrics, const std::string& name) {
 }
 
 void take(RunHistory& history, const Event& event) {
-  if (history.generations == 0 || history.first_wall_time == 0) history.first_wall_time = event.common.wall_time;
+  if (history.generations == 0 || history.first_wall_time == 0)
+    history.first_wall_time = event.common.wall_time;
   history.last_wall_time = event.common.wall_time;
   history.generations = std::max(history.generations, event.common.generation);
   history.run = event.common.run;

@@ -53,9 +53,11 @@ std::set<std::string> metric_names(const std::vector<Record>& records) {
 
 // Below this share of the run's cores, what other programs take is not worth a word.
 inline constexpr double kTakenByOthers = 0.05;
-// The mean share of the run's cores that other programs took in the steps that count; none: it was not measured.
+// The mean share of the run's cores that other programs took in the steps that count; none: it was not
+// measured.
 std::optional<double> taken_by_others(const std::vector<StepReport>& steps);
-std::string others_text(std::optional<double> share);  // "other programs took 48 % of the run's cores", or empty
+// "other programs took 48 % of the run's cores", or empty
+std::string others_text(std::optional<double> share);
 
 void take(RunHistory& history, const Event& event);     // adds the next event of the stream
 RunHistory read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl

@@ -27,7 +27,8 @@ double smoothing_window(size_t points);
 std::vector<Chart> report_charts(const RunHistory& run);
 // `timelines`: a section (report_timelines.h). `recipe_remark` is shown in place of the recipe's table when
 // there is none.
-std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes, const std::string& recipe_remark = "",
-                        const std::string& timelines = "", const std::string& closing = "");
+std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes,
+                        const std::string& recipe_remark = "", const std::string& timelines = "",
+                        const std::string& closing = "");
 
 }  // namespace longhaul::observe

@@ -31,7 +31,8 @@ std::vector<double> finite_values(const std::vector<Point>& points) {
 
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
@@ -51,17 +52,19 @@ void mark_events(const RunHistory& run, Chart& chart) {
                            .style = "save"});
   }
   for (const int64_t step : run.resumes) {
-    chart.marks.push_back(
-        {.x = static_cast<double>(step), .title = fmt::format("resumed from step {}", step), .style = "resume", .through = true});
+    chart.marks.push_back({.x = static_cast<double>(step),
+                           .title = fmt::format("resumed from step {}", step),
+                           .style = "resume",
+                           .through = true});
   }
   int64_t shown = 0;
   for (const StepReport& step : run.steps) {
     if (std::isfinite(step.loss) && !step.skipped.value_or(false)) continue;
     if (++shown > 200) break;  // beyond that the axis is red anyway
-    chart.marks.push_back(
-        {.x = static_cast<double>(step.step),
-         .title = fmt::format("step {}: loss {}{}", step.step, fixed(step.loss, 4), step.skipped.value_or(false) ? ", skipped" : ""),
-         .style = "bad"});
+    chart.marks.push_back({.x = static_cast<double>(step.step),
+                           .title = fmt::format("step {}: loss {}{}", step.step, fixed(step.loss, 4),
+                                                step.skipped.value_or(false) ? ", skipped" : ""),
+                           .style = "bad"});
   }
   std::erase_if(chart.marks, [&](const Mark& mark) { return mark.x > chart.x_max; });
 }
@@ -87,7 +90,12 @@ void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Mi
 // Loss in nats per token on the left. A held-out token has a fixed number of bytes, so bits per byte are the
 // same axis in another unit, and the results of gzip and xz are lines on it.
 Chart loss_chart(const RunHistory& run) {
-  Chart chart{.id = "loss", .title = "Loss", .unit = "nats per token", .width = 1080, .height = 400, .x_max = last_step(run)};
+  Chart chart{.id = "loss",
+              .title = "Loss",
+              .unit = "nats per token",
+              .width = 1080,
+              .height = 400,
+              .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.loss; });
   add_curve(chart, points, {.name = "training", .style = "train"});
 
@@ -114,10 +122,11 @@ Chart loss_chart(const RunHistory& run) {
     chart.right_ratio = ratio;
     chart.right_unit = "bits per byte";
     if (run.baseline) {
-      chart.references.push_back(
-          {run.baseline->gzip_bits_per_byte / ratio, fmt::format("gzip −9  {}", fixed(run.baseline->gzip_bits_per_byte, 3)), "gzip"});
-      chart.references.push_back(
-          {run.baseline->xz_bits_per_byte / ratio, fmt::format("xz −9  {}", fixed(run.baseline->xz_bits_per_byte, 3)), "xz"});
+      chart.references.push_back({run.baseline->gzip_bits_per_byte / ratio,
+                                  fmt::format("gzip −9  {}", fixed(run.baseline->gzip_bits_per_byte, 3)),
+                                  "gzip"});
+      chart.references.push_back({run.baseline->xz_bits_per_byte / ratio,
+                                  fmt::format("xz −9  {}", fixed(run.baseline->xz_bits_per_byte, 3)), "xz"});
     }
   }
   // The first steps fall from ln(vocabulary) so fast that they would take most of the picture, so they may
@@ -146,14 +155,18 @@ void fit_from_zero(Chart& chart, const std::vector<Point>& points) {
   chart.y_low = 0;
   chart.y_high = usual > 0 && most > 2 * usual ? usual * 1.5 : most > 0 ? most * 1.08 : 1;
   if (most > chart.y_high) {
-    const std::string peak = chart.tick_form == NumberForm::kMilliseconds ? milliseconds_text(most) : compact(most);
+    const std::string peak =
+        chart.tick_form == NumberForm::kMilliseconds ? milliseconds_text(most) : compact(most);
     chart.caption = fmt::format("The peak of {} is beyond the axis.", peak);
   }
 }
 
 Chart gradient_chart(const RunHistory& run) {
-  Chart chart{
-      .id = "gradient", .title = "Gradient norm", .unit = "before clipping", .x_max = last_step(run), .tick_form = NumberForm::kFixed3};
+  Chart chart{.id = "gradient",
+              .title = "Gradient norm",
+              .unit = "before clipping",
+              .x_max = last_step(run),
+              .tick_form = NumberForm::kFixed3};
   const auto points = points_of(run, [](const StepReport& s) { return s.grad_norm; });
   add_curve(chart, points, {.name = "norm", .style = "train", .form = NumberForm::kFixed3});
   std::vector<double> values = finite_values(points);
@@ -171,9 +184,13 @@ Chart gradient_chart(const RunHistory& run) {
 }
 
 Chart rate_chart(const RunHistory& run) {
-  Chart chart{.id = "rate", .title = "Learning rate", .x_max = last_step(run), .tick_form = NumberForm::kScientific};
+  Chart chart{
+      .id = "rate", .title = "Learning rate", .x_max = last_step(run), .tick_form = NumberForm::kScientific};
   const auto points = points_of(run, [](const StepReport& s) { return s.learning_rate; });
-  chart.series.push_back({.name = "rate", .style = "train", .points = thinned(points, kBuckets), .form = NumberForm::kScientific});
+  chart.series.push_back({.name = "rate",
+                          .style = "train",
+                          .points = thinned(points, kBuckets),
+                          .form = NumberForm::kScientific});
   fit_from_zero(chart, points);
   return chart;
 }
@@ -181,10 +198,12 @@ Chart rate_chart(const RunHistory& run) {
 Chart speed_chart(const RunHistory& run) {
   Chart chart{.id = "speed", .title = "Speed", .unit = "tokens per second", .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.tokens_per_second; });
-  add_curve(chart, points, {.name = "tokens/s", .style = "train", .form = NumberForm::kGrouped}, Middle::kMedian);
+  add_curve(chart, points, {.name = "tokens/s", .style = "train", .form = NumberForm::kGrouped},
+            Middle::kMedian);
   std::vector<double> ratios;
   for (const StepReport& s : run.steps) {
-    if (s.mfu && std::isfinite(*s.mfu) && s.tokens_per_second > 0) ratios.push_back(*s.mfu / s.tokens_per_second);
+    if (s.mfu && std::isfinite(*s.mfu) && s.tokens_per_second > 0)
+      ratios.push_back(*s.mfu / s.tokens_per_second);
   }
   // FLOPs per token do not change within a run, so MFU is the same curve in another unit.
   if (!ratios.empty()) {
@@ -197,10 +216,13 @@ Chart speed_chart(const RunHistory& run) {
 }
 
 Chart time_chart(const RunHistory& run) {
-  Chart chart{.id = "time", .title = "Step time", .x_max = last_step(run), .tick_form = NumberForm::kMilliseconds};
+  Chart chart{
+      .id = "time", .title = "Step time", .x_max = last_step(run), .tick_form = NumberForm::kMilliseconds};
   const auto points = points_of(run, [](const StepReport& s) { return s.milliseconds; });
-  add_curve(chart, points, {.name = "step", .style = "train", .form = NumberForm::kMilliseconds}, Middle::kMedian);
-  const auto waits = points_of(run, [](const StepReport& s) { return s.data_wait_milliseconds.value_or(std::nan("")); });
+  add_curve(chart, points, {.name = "step", .style = "train", .form = NumberForm::kMilliseconds},
+            Middle::kMedian);
+  const auto waits =
+      points_of(run, [](const StepReport& s) { return s.data_wait_milliseconds.value_or(std::nan("")); });
   if (!finite_values(waits).empty()) {
     chart.series.push_back({.name = "waiting for data",
                             .style = "eval",
@@ -228,14 +250,18 @@ Chart metric_chart(const RunHistory& run, const std::string& name, const std::st
   Chart chart{.id = id, .title = name, .x_max = last_step(run)};
   std::vector<Point> trained, heldout;
   for (const StepReport& step : run.steps) {
-    if (const auto value = metric(step.metrics, name)) trained.push_back({static_cast<double>(step.step), *value});
+    if (const auto value = metric(step.metrics, name))
+      trained.push_back({static_cast<double>(step.step), *value});
   }
   for (const Evaluation& e : run.evaluations) {
     if (const auto value = metric(e.metrics, name)) heldout.push_back({static_cast<double>(e.step), *value});
   }
   if (!trained.empty()) add_curve(chart, trained, {.name = "training", .style = "train"});
   if (!heldout.empty()) {
-    chart.series.push_back({.name = "held out", .style = "eval", .points = thinned(heldout, kBuckets), .dots = heldout.size() <= 50});
+    chart.series.push_back({.name = "held out",
+                            .style = "eval",
+                            .points = thinned(heldout, kBuckets),
+                            .dots = heldout.size() <= 50});
   }
   trained.insert(trained.end(), heldout.begin(), heldout.end());
   std::vector<double> values = finite_values(trained);
@@ -248,7 +274,9 @@ Chart metric_chart(const RunHistory& run, const std::string& name, const std::st
 
 }  // namespace
 
-double smoothing_window(size_t points) { return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40); }
+double smoothing_window(size_t points) {
+  return points < 60 ? 1 : std::max(5.0, static_cast<double>(points) / 40);
+}
 
 std::vector<Chart> report_charts(const RunHistory& run) {
   std::vector<Chart> charts;
@@ -260,16 +288,19 @@ std::vector<Chart> report_charts(const RunHistory& run) {
   charts.push_back(speed_chart(run));
   charts.push_back(time_chart(run));
   add_optional(charts, run, {.id = "memory", .title = "Memory", .unit = "GB resident"},
-               {.name = "resident", .style = "train", .form = NumberForm::kFixed3},
-               [](const StepReport& s) { return s.resident_bytes ? static_cast<double>(*s.resident_bytes) * 1e-9 : std::nan(""); });
+               {.name = "resident", .style = "train", .form = NumberForm::kFixed3}, [](const StepReport& s) {
+                 return s.resident_bytes ? static_cast<double>(*s.resident_bytes) * 1e-9 : std::nan("");
+               });
   // A model without experts has none: 0 at every step.
   if (std::ranges::any_of(run.steps, [](const StepReport& s) { return s.auxiliary_loss.value_or(0) != 0; })) {
     add_optional(charts, run, {.id = "auxiliary", .title = "Auxiliary loss", .unit = "of the routers"},
-                 {.name = "auxiliary", .style = "train"}, [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
+                 {.name = "auxiliary", .style = "train"},
+                 [](const StepReport& s) { return s.auxiliary_loss.value_or(std::nan("")); });
   }
   std::set<std::string> names = metric_names(run.steps);
   names.merge(metric_names(run.evaluations));
-  for (const std::string& name : names) charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
+  for (const std::string& name : names)
+    charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
   if (charts.size() % 2 == 0) {  // next to the wide first one the others are in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;

@@ -11,8 +11,8 @@ std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_fil
   for (const auto& difference : recipe::differences(recipe::load_defaults(), loaded)) {
     // The origin that the run's folder gives, if any.
     const std::string& earlier = loaded.origin(difference.key).earlier;
-    changes.push_back(
-        {difference.key, difference.second.toml(), difference.first.toml(), earlier.empty() ? difference.second_origin : earlier});
+    changes.push_back({difference.key, difference.second.toml(), difference.first.toml(),
+                       earlier.empty() ? difference.second_origin : earlier});
   }
   return changes;
 }

@@ -16,7 +16,8 @@ constexpr double kRest = 20;  // pause after a page, as a multiple of the time t
 ReportWriter::ReportWriter(std::function<void()> make)
     : ReportWriter(std::move(make), [] { return static_cast<double>(monotonic_ns()) * 1e-9; }) {}
 
-ReportWriter::ReportWriter(std::function<void()> make, std::function<double()> now_s) : make_(std::move(make)), now_s_(std::move(now_s)) {}
+ReportWriter::ReportWriter(std::function<void()> make, std::function<double()> now_s)
+    : make_(std::move(make)), now_s_(std::move(now_s)) {}
 
 void ReportWriter::make_page() {
   const double begin_s = now_s_();

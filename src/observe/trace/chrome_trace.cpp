@@ -30,7 +30,8 @@ class ChromeSink : public TimelineSink {
            {"tid", each.row},
            {"args", each.arguments}});
       for (const int64_t message : each.sends) arrow("s", each, message, each.time.begin);
-      for (const int64_t message : each.receives) arrow("f", each, message, std::max(each.time.begin, each.time.end - 1));
+      for (const int64_t message : each.receives)
+        arrow("f", each, message, std::max(each.time.begin, each.time.end - 1));
     }
   }
   void name_rank(const TraceRank& rank, const std::string& name) override {
@@ -64,7 +65,8 @@ class ChromeSink : public TimelineSink {
 
 }  // namespace
 
-void write_chrome_trace(const std::vector<RankTrace>& ranks, const std::function<void(std::string_view)>& write) {
+void write_chrome_trace(const std::vector<RankTrace>& ranks,
+                        const std::function<void(std::string_view)>& write) {
   ChromeSink sink(write);
   walk_timeline(ranks, sink);
   sink.finish();

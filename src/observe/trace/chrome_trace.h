@@ -13,6 +13,7 @@
 
 namespace longhaul::observe {
 
-void write_chrome_trace(const std::vector<RankTrace>& ranks, const std::function<void(std::string_view)>& write);
+void write_chrome_trace(const std::vector<RankTrace>& ranks,
+                        const std::function<void(std::string_view)>& write);
 
 }  // namespace longhaul::observe

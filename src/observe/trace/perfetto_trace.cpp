@@ -14,10 +14,15 @@ using Message = ProtobufMessage;
 
 // Field numbers.
 constexpr int kPacket = 1;
-constexpr int kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kSequenceFlags = 13, kTrackDescriptor = 60;  // TracePacket
-constexpr int kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kChildOrdering = 11, kOrderRank = 12;         // TrackDescriptor
-constexpr int kPid = 1, kProcessName = 6;                                                                    // ProcessDescriptor
-constexpr int kAnnotation = 4, kType = 9, kTrack = 11, kCategory = 22, kEventName = 23, kFlow = 47, kTerminatingFlow = 48;  // TrackEvent
+// TracePacket
+constexpr int kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kSequenceFlags = 13, kTrackDescriptor = 60;
+// TrackDescriptor
+constexpr int kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kChildOrdering = 11, kOrderRank = 12;
+// ProcessDescriptor
+constexpr int kPid = 1, kProcessName = 6;
+// TrackEvent
+constexpr int kAnnotation = 4, kType = 9, kTrack = 11, kCategory = 22, kEventName = 23, kFlow = 47,
+              kTerminatingFlow = 48;
 constexpr int kNoteInt = 4, kNoteDouble = 5, kNoteString = 6, kNoteName = 10;  // DebugAnnotation
 constexpr uint64_t kBegin = 1, kEnd = 2, kInstant = 3;
 constexpr uint64_t kExplicitOrder = 3, kStateCleared = 1;
@@ -34,14 +39,17 @@ class PerfettoSink : public TimelineSink {
     std::map<int64_t, std::vector<const TimelineSlice*>> rows;
     for (const TimelineSlice& each : slices) rows[each.row].push_back(&each);
     for (auto& [row, of_row] : rows) {
-      std::ranges::stable_sort(of_row, {}, [](const TimelineSlice* s) { return std::pair(s->time.begin, -s->time.end); });
+      std::ranges::stable_sort(of_row, {},
+                               [](const TimelineSlice* s) { return std::pair(s->time.begin, -s->time.end); });
       nested(of_row);
     }
   }
   void name_rank(const TraceRank& rank, const std::string& name) override {
     Message process, track;
     process.number(kPid, static_cast<uint64_t>(rank.rank + 1)).text(kProcessName, name);
-    track.number(kUuid, track_of(rank.rank, 0)).message(kProcess, process).number(kChildOrdering, kExplicitOrder);
+    track.number(kUuid, track_of(rank.rank, 0))
+        .message(kProcess, process)
+        .number(kChildOrdering, kExplicitOrder);
     describe(track.number(kOrderRank, static_cast<uint64_t>(rank.rank)));
   }
   void name_row(int64_t rank, int64_t row, const std::string& name) override {
@@ -64,7 +72,8 @@ class PerfettoSink : public TimelineSink {
   void event(int64_t ns, const Message& track_event) {
     Message message;
     // Times begin above 0: a call may have begun in the step before the first.
-    packet(message.number(kTimestamp, static_cast<uint64_t>(std::max<int64_t>(0, ns + kFirst_ns))).message(kTrackEvent, track_event));
+    packet(message.number(kTimestamp, static_cast<uint64_t>(std::max<int64_t>(0, ns + kFirst_ns)))
+               .message(kTrackEvent, track_event));
   }
 
   // Begins and ends in the order of time, each within those around it.
@@ -83,16 +92,24 @@ class PerfettoSink : public TimelineSink {
       open.push_back(open.empty() ? each->time.end : std::min(open.back(), each->time.end));
       if (each->receives.empty()) continue;
       Message arrived;  // at its end, because it may have been requested before it was sent
-      arrived.number(kType, kInstant).number(kTrack, track).text(kCategory, "message").text(kEventName, "received");
-      for (const int64_t message : each->receives) arrived.fixed(kTerminatingFlow, static_cast<uint64_t>(message));
+      arrived.number(kType, kInstant)
+          .number(kTrack, track)
+          .text(kCategory, "message")
+          .text(kEventName, "received");
+      for (const int64_t message : each->receives)
+        arrived.fixed(kTerminatingFlow, static_cast<uint64_t>(message));
       event(std::max(each->time.begin, open.back() - 1), arrived);
     }
-    if (!slices.empty()) close_until(std::numeric_limits<int64_t>::max(), track_of(slices.front()->rank, slices.front()->row));
+    if (!slices.empty())
+      close_until(std::numeric_limits<int64_t>::max(), track_of(slices.front()->rank, slices.front()->row));
   }
 
   static Message begin_of(const TimelineSlice& slice, uint64_t track) {
     Message begin;
-    begin.number(kType, kBegin).number(kTrack, track).text(kCategory, slice.category).text(kEventName, slice.name);
+    begin.number(kType, kBegin)
+        .number(kTrack, track)
+        .text(kCategory, slice.category)
+        .text(kEventName, slice.name);
     for (const auto& [name, value] : slice.arguments.items()) {
       Message note;
       note.text(kNoteName, name);
@@ -115,7 +132,8 @@ class PerfettoSink : public TimelineSink {
 
 }  // namespace
 
-void write_perfetto_trace(const std::vector<RankTrace>& ranks, const std::function<void(std::string_view)>& write) {
+void write_perfetto_trace(const std::vector<RankTrace>& ranks,
+                          const std::function<void(std::string_view)>& write) {
   PerfettoSink sink(write);
   walk_timeline(ranks, sink);
 }

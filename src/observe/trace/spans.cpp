@@ -14,9 +14,9 @@ thread_local const SpanRecorder* computing = nullptr;
 }  // namespace
 
 std::string_view name_of(SpanKind kind) {
-  constexpr std::string_view kNames[kSpanKinds] = {"forward",   "backward",   "backward input", "backward weight",
-                                                   "gradients", "norm",       "optimizer",      "values",
-                                                   "numbers",   "evaluation", "data",           "checkpoint copy"};
+  constexpr std::string_view kNames[kSpanKinds] = {
+      "forward",   "backward", "backward input", "backward weight", "gradients", "norm",
+      "optimizer", "values",   "numbers",        "evaluation",      "data",      "checkpoint copy"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -94,8 +94,8 @@ class SpanRecorder {
   void show_on(BoardWriter& board) { board_ = &board; }  // the board must outlive this recorder
   BoardWriter& board() const { return *board_; }         // before that, a board without a file
 
-  // For TaskPhase (task_phase.h), which keeps the phase around it. The seconds are added up by name, whether a
-  // step is recorded or not, until somebody takes them.
+  // For TaskPhase (task_phase.h), which keeps the phase around it. The seconds are added up by name, whether
+  // a step is recorded or not, until somebody takes them.
   TaskPhaseState begin_task_phase(const TaskPhaseState& phase);
   void task_phase_progressed(const TaskPhaseState& phase);
   void end_task_phase(const std::string& name, double seconds, const TaskPhaseState& outer);
@@ -137,9 +137,11 @@ class ComputesFor {
 
 class SpanScope {
  public:
-  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1, CallSite at = CallSite::here())
+  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1,
+            CallSite at = CallSite::here())
       : recorder_(recorder.on() ? &recorder : nullptr), board_(recorder.board()) {
-    if (recorder_ != nullptr) span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
+    if (recorder_ != nullptr)
+      span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
     if (board_.on()) before_ = board_.enter(phase_of(kind), at, micro_batch);
   }
   ~SpanScope() {

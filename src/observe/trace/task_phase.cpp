@@ -17,7 +17,9 @@ bool is_phase_name(std::string_view name) {
 }  // namespace
 
 TaskPhase::TaskPhase(SpanRecorder& recorder, std::string_view name, double allowed_s, CallSite at)
-    : recorder_(recorder), state_{.name = std::string(name), .allowed_s = allowed_s}, begin_ns_(monotonic_ns()) {
+    : recorder_(recorder),
+      state_{.name = std::string(name), .allowed_s = allowed_s},
+      begin_ns_(monotonic_ns()) {
   LONGHAUL_ASSERT(is_phase_name(name), "'{}' is no name of a phase: at most 31 of a-z, 0-9 and _", name);
   outer_ = recorder_.begin_task_phase(state_);
   before_ = recorder_.board().enter(RankPhase::kTask, at);

@@ -21,7 +21,8 @@ namespace longhaul::observe {
 
 class TaskPhase {
  public:
-  TaskPhase(SpanRecorder& recorder, std::string_view name, double allowed_s = 0, CallSite at = CallSite::here());
+  TaskPhase(SpanRecorder& recorder, std::string_view name, double allowed_s = 0,
+            CallSite at = CallSite::here());
   ~TaskPhase();
   TaskPhase(const TaskPhase&) = delete;
   TaskPhase& operator=(const TaskPhase&) = delete;

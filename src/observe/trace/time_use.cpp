@@ -52,12 +52,14 @@ void meet_in_collectives(std::span<const StepOfRank> ranks, Meeting& meeting) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto& calls = ranks[rank].step->calls;
     for (size_t i = 0; i < calls.size(); ++i) {
-      if (!message_call(calls[i])) groups[{calls[i].group, calls[i].kind, calls[i].name, calls[i].sequence}].push_back({rank, i});
+      if (!message_call(calls[i]))
+        groups[{calls[i].group, calls[i].kind, calls[i].name, calls[i].sequence}].push_back({rank, i});
     }
   }
   for (const auto& [key, places] : groups) {
     int64_t last = 0;
-    for (const Place& place : places) last = std::max(last, ranks[place.rank].step->calls[place.call].begin_ns);
+    for (const Place& place : places)
+      last = std::max(last, ranks[place.rank].step->calls[place.call].begin_ns);
     for (const Place& place : places) meeting.complete_ns[place.rank][place.call] = last;
   }
 }
@@ -74,15 +76,18 @@ void meet_in_messages(std::span<const StepOfRank> ranks, Meeting& meeting) {
     }
     std::ranges::stable_sort(order, {}, [&](size_t i) { return calls[i].sequence; });
     for (const size_t i : order) {
-      for (const int64_t to : calls[i].sends_to) sends[{calls[i].group, ranks[rank].rank, to}].push_back({rank, i});
-      for (const int64_t from : calls[i].receives_from) receives[{calls[i].group, from, ranks[rank].rank}].push_back({rank, i});
+      for (const int64_t to : calls[i].sends_to)
+        sends[{calls[i].group, ranks[rank].rank, to}].push_back({rank, i});
+      for (const int64_t from : calls[i].receives_from)
+        receives[{calls[i].group, from, ranks[rank].rank}].push_back({rank, i});
     }
   }
   for (const auto& [way, sent] : sends) {
     const std::vector<Place>& received = receives[way];
     for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i) {
       const Place from = sent[i], to = received[i];
-      const int64_t both = std::max(ranks[from.rank].step->calls[from.call].begin_ns, ranks[to.rank].step->calls[to.call].begin_ns);
+      const int64_t both = std::max(ranks[from.rank].step->calls[from.call].begin_ns,
+                                    ranks[to.rank].step->calls[to.call].begin_ns);
       for (const Place& place : {from, to}) {
         int64_t& complete = meeting.complete_ns[place.rank][place.call];
         complete = std::max(complete, both);
@@ -108,7 +113,8 @@ Meeting meeting_of(std::span<const StepOfRank> ranks) {
 std::vector<Interval> blocked_by(const CallSpan& call) {
   std::vector<Interval> blocked;
   if (call.started_ns > call.begin_ns) blocked.push_back({call.begin_ns, call.started_ns});
-  if (call.waited_until_ns > call.waited_from_ns) blocked.push_back({std::max(call.waited_from_ns, call.started_ns), call.waited_until_ns});
+  if (call.waited_until_ns > call.waited_from_ns)
+    blocked.push_back({std::max(call.waited_from_ns, call.started_ns), call.waited_until_ns});
   return blocked;
 }
 
@@ -116,7 +122,8 @@ TimeUse time_use(const StepOfRank& rank, std::span<const int64_t> complete_ns) {
   const StepTrace& step = *rank.step;
   std::vector<Interval> computes, stands, waits_for_data;
   TimeUse use{.rank = rank.rank, .steps = 1, .wall_ns = step.end_ns - step.begin_ns};
-  for (const Span& span : step.spans) (span.kind == SpanKind::kData ? waits_for_data : computes).push_back({span.begin_ns, span.end_ns});
+  for (const Span& span : step.spans)
+    (span.kind == SpanKind::kData ? waits_for_data : computes).push_back({span.begin_ns, span.end_ns});
   std::vector<Interval> exposed;
   for (size_t i = 0; i < step.calls.size(); ++i) {
     for (Interval blocked : blocked_by(step.calls[i])) {
@@ -173,12 +180,14 @@ std::string time_use_table(const std::vector<TimeUse>& ranks, bool colours) {
                                  {"idle", Align::kRight},
                                  {"", Align::kRight}});
   for (const TimeUse& use : ranks) {
-    const auto mean = [&](int64_t ns) { return milliseconds_text(static_cast<double>(ns) / static_cast<double>(use.steps) * 1e-6); };
+    const auto mean = [&](int64_t ns) {
+      return milliseconds_text(static_cast<double>(ns) / static_cast<double>(use.steps) * 1e-6);
+    };
     const auto share = [&](int64_t ns) {
       return percent(use.wall_ns > 0 ? static_cast<double>(ns) / static_cast<double>(use.wall_ns) : 0);
     };
-    table.row({std::to_string(use.rank), mean(use.wall_ns), mean(use.busy_ns), share(use.busy_ns), mean(use.exposed_ns),
-               share(use.exposed_ns), mean(use.idle_ns), share(use.idle_ns)});
+    table.row({std::to_string(use.rank), mean(use.wall_ns), mean(use.busy_ns), share(use.busy_ns),
+               mean(use.exposed_ns), share(use.exposed_ns), mean(use.idle_ns), share(use.idle_ns)});
   }
   return table.text(colours);
 }

@@ -2,8 +2,8 @@
 //
 //   busy     the computing thread worked
 //   exposed  it waited for a call that all participants had entered: communication that nothing hides
-//   idle     the rest: it waited for ranks that had not entered the call (a pipeline bubble, a slow rank), waited
-//            for data, or did what no span names
+//   idle     the rest: it waited for ranks that had not entered the call (a pipeline bubble, a slow rank),
+//            waited for data, or did what no span names
 //
 // Calls of ranks are matched by group and number, messages by their order from one rank to another. Nothing
 // is assumed about ranks without a record.

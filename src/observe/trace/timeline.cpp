@@ -48,7 +48,8 @@ class Walk {
     for (const RankTrace& rank : ranks_) {
       const TraceRank& r = rank.rank;
       const bool planned = r.rank >= kFirstPlannedRank;
-      sink_.name_rank(r, fmt::format("rank {}{} (pp {}, dp {}, cp {}, tp {})", planned ? r.rank - kFirstPlannedRank : r.rank,
+      sink_.name_rank(r, fmt::format("rank {}{} (pp {}, dp {}, cp {}, tp {})",
+                                     planned ? r.rank - kFirstPlannedRank : r.rank,
                                      planned ? " as planned" : "", r.pp, r.dp, r.cp, r.tp));
       for (const int64_t row : rows_[r.rank]) sink_.name_row(r.rank, row, name_of_row(row));
     }
@@ -60,7 +61,8 @@ class Walk {
   void step_of_all(const std::vector<StepOfRank>& ranks) {
     const Meeting meeting = meeting_of(ranks);
     std::vector<Numbers> sends, receives;
-    for (const StepOfRank& rank : ranks) sends.emplace_back(rank.step->calls.size()), receives.emplace_back(rank.step->calls.size());
+    for (const StepOfRank& rank : ranks)
+      sends.emplace_back(rank.step->calls.size()), receives.emplace_back(rank.step->calls.size());
     for (const auto& message : meeting.messages) {
       ++messages_;
       sends[message.from_rank][message.from_call].push_back(messages_);
@@ -75,7 +77,8 @@ class Walk {
     }
   }
 
-  TimelineSlice& slice(int64_t rank, int64_t row, std::string name, const char* category, Interval time, ordered_json arguments) {
+  TimelineSlice& slice(int64_t rank, int64_t row, std::string name, const char* category, Interval time,
+                       ordered_json arguments) {
     rows_[rank].insert(row);
     slices_.push_back({.rank = rank,
                        .row = row,
@@ -87,7 +90,11 @@ class Walk {
   }
 
   std::string name_of_row(int64_t row) const {
-    if (row < kFirstCallRow) return row == kComputeRow ? "compute" : row == kDataRow ? "data" : row == kBesideRow ? "beside" : "checkpoint";
+    if (row < kFirstCallRow)
+      return row == kComputeRow  ? "compute"
+             : row == kDataRow   ? "data"
+             : row == kBesideRow ? "beside"
+                                 : "checkpoint";
     for (const auto& [kind, first] : first_row_) {
       if (row >= first && row < first + kRowsOfKind)
         return "communication " + kind + (row > first ? fmt::format(" ({})", row - first + 1) : "");
@@ -103,18 +110,22 @@ class Walk {
       ordered_json arguments{{"step", step.step}};
       if (span.chunk >= 0) arguments["chunk"] = span.chunk;
       if (span.micro_batch >= 0) arguments["micro_batch"] = span.micro_batch;
-      const int64_t row = span.kind == SpanKind::kData ? kDataRow : span.kind == SpanKind::kCheckpoint ? kCheckpointRow : kComputeRow;
-      slice(rank.rank, row, text_of(span.kind, span.chunk, span.micro_batch), "compute", {span.begin_ns, span.end_ns},
-            std::move(arguments));
+      const int64_t row = span.kind == SpanKind::kData         ? kDataRow
+                          : span.kind == SpanKind::kCheckpoint ? kCheckpointRow
+                                                               : kComputeRow;
+      slice(rank.rank, row, text_of(span.kind, span.chunk, span.micro_batch), "compute",
+            {span.begin_ns, span.end_ns}, std::move(arguments));
     }
   }
 
   void beside(const StepOfRank& rank) {
     for (const BesideSpan& span : rank.step->beside)
-      slice(rank.rank, kBesideRow, span.name, "beside", {span.begin_ns, span.end_ns}, {{"step", rank.step->step}});
+      slice(rank.rank, kBesideRow, span.name, "beside", {span.begin_ns, span.end_ns},
+            {{"step", rank.step->step}});
   }
 
-  void calls_of(const StepOfRank& rank, const std::vector<int64_t>& complete_ns, const Numbers& sends, const Numbers& receives) {
+  void calls_of(const StepOfRank& rank, const std::vector<int64_t>& complete_ns, const Numbers& sends,
+                const Numbers& receives) {
     const auto& calls = rank.step->calls;
     std::vector<size_t> order(calls.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -126,13 +137,15 @@ class Walk {
       while (row < of_kind.size() && of_kind[row] > call.begin_ns) ++row;
       if (row == of_kind.size()) of_kind.push_back(0);
       of_kind[row] = call.end_ns;
-      call_of(rank, call, complete_ns[i],
-              first_row_.at(kind_of(call.group)) + std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1), sends[i], receives[i]);
+      call_of(
+          rank, call, complete_ns[i],
+          first_row_.at(kind_of(call.group)) + std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1),
+          sends[i], receives[i]);
     }
   }
 
-  void call_of(const StepOfRank& rank, const CallSpan& call, int64_t complete_ns, int64_t row, const std::vector<int64_t>& sends,
-               const std::vector<int64_t>& receives) {
+  void call_of(const StepOfRank& rank, const CallSpan& call, int64_t complete_ns, int64_t row,
+               const std::vector<int64_t>& sends, const std::vector<int64_t>& receives) {
     const std::string name = fmt::format("{}: {}", call.kind, call.name);
     ordered_json arguments{{"step", rank.step->step},
                            {"group", call.group},
@@ -141,11 +154,14 @@ class Walk {
                            {"received_bytes", call.received}};
     if (!call.sends_to.empty()) arguments["to"] = call.sends_to;
     if (!call.receives_from.empty()) arguments["from"] = call.receives_from;
-    arguments["last_rank_came_after_us"] = static_cast<double>(std::max<int64_t>(0, complete_ns - call.begin_ns)) * 1e-3;
-    TimelineSlice& made = slice(rank.rank, row, name, "communication", {call.begin_ns, call.end_ns}, std::move(arguments));
+    arguments["last_rank_came_after_us"] =
+        static_cast<double>(std::max<int64_t>(0, complete_ns - call.begin_ns)) * 1e-3;
+    TimelineSlice& made =
+        slice(rank.rank, row, name, "communication", {call.begin_ns, call.end_ns}, std::move(arguments));
     made.sends = sends, made.receives = receives;
     for (const Interval& blocked : blocked_by(call)) {
-      slice(rank.rank, kComputeRow, "stands still: " + name, "wait", blocked, {{"step", rank.step->step}, {"group", call.group}});
+      slice(rank.rank, kComputeRow, "stands still: " + name, "wait", blocked,
+            {{"step", rank.step->step}, {"group", call.group}});
     }
   }
 

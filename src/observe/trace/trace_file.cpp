@@ -17,7 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kSchema = 1;
-constexpr JsonRules kTraceRules{.what = "cannot read the trace of a rank", .hint = "move it away; the next start writes a new one"};
+constexpr JsonRules kTraceRules{.what = "cannot read the trace of a rank",
+                                .hint = "move it away; the next start writes a new one"};
 
 std::filesystem::path folder_of(const std::filesystem::path& run) { return run / "trace"; }
 
@@ -36,15 +37,19 @@ json json_of(const StepTrace& step) {
   const auto at = [&](int64_t time) { return time == 0 ? json() : json(time - step.begin_ns); };
   json spans = json::array(), calls = json::array();
   for (const Span& span : step.spans) {
-    spans.push_back({static_cast<int>(span.kind), at(span.begin_ns), at(span.end_ns), span.chunk, span.micro_batch});
+    spans.push_back(
+        {static_cast<int>(span.kind), at(span.begin_ns), at(span.end_ns), span.chunk, span.micro_batch});
   }
   for (const CallSpan& call : step.calls) {
-    calls.push_back({call.group, call.kind, call.name, call.sequence, call.sent, call.received, call.sends_to, call.receives_from,
-                     at(call.begin_ns), at(call.end_ns), at(call.started_ns), at(call.waited_from_ns), at(call.waited_until_ns)});
+    calls.push_back({call.group, call.kind, call.name, call.sequence, call.sent, call.received, call.sends_to,
+                     call.receives_from, at(call.begin_ns), at(call.end_ns), at(call.started_ns),
+                     at(call.waited_from_ns), at(call.waited_until_ns)});
   }
-  json line = {{"step", step.step}, {"begin_ns", step.begin_ns}, {"end_ns", step.end_ns}, {"dropped", step.dropped}, {"spans", spans},
-               {"calls", calls}};
-  for (const BesideSpan& span : step.beside) line["beside"].push_back({span.name, at(span.begin_ns), at(span.end_ns)});
+  json line = {{"step", step.step},     {"begin_ns", step.begin_ns},
+               {"end_ns", step.end_ns}, {"dropped", step.dropped},
+               {"spans", spans},        {"calls", calls}};
+  for (const BesideSpan& span : step.beside)
+    line["beside"].push_back({span.name, at(span.begin_ns), at(span.end_ns)});
   return line;
 }
 
@@ -109,7 +114,8 @@ StepTrace step_of(const JsonView& line, int64_t offset_ns) {
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
+  return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number)
+                                                                                   : std::nullopt;
 }
 
 // The complete lines.
@@ -156,7 +162,8 @@ std::optional<StepTrace> trace_line(std::string_view line, const std::string& wh
   return std::nullopt;
 }
 
-TraceWriter::TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank, int64_t most_bytes) : most_bytes_(most_bytes) {
+TraceWriter::TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank, int64_t most_bytes)
+    : most_bytes_(most_bytes) {
   make_folders(folder_of(run_folder));
   const auto path = folder_of(run_folder) / fmt::format("rank-{}.jsonl", rank.rank);
   file_ = File::open(path, File::Mode::kAppend);
@@ -182,7 +189,9 @@ void TraceWriter::append(const std::string& line) {
   }
 }
 
-void TraceWriter::write(const StepTrace& step) { append(json_of(step).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
+void TraceWriter::write(const StepTrace& step) {
+  append(json_of(step).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+}
 
 StepChoice step_choice(const std::string& text) {
   if (text.empty()) return {};
@@ -198,19 +207,23 @@ StepChoice step_choice(const std::string& text) {
                .hint = "--steps 20-40"});
 }
 
-void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder, const std::string& chosen) {
+void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder,
+                   const std::string& chosen) {
   if (std::ranges::any_of(ranks, [](const RankTrace& rank) { return !rank.steps.empty(); })) return;
   std::vector<int64_t> all;
   for (const RankTrace& rank : read_trace(run_folder)) {
     for (const StepTrace& step : rank.steps) all.push_back(step.step);
   }
   const auto [first, last] = std::ranges::minmax_element(all);
-  throw Error({.code = ExitCode::kData,
-               .what = chosen.empty() ? "no step of this run has been recorded yet" : "none of these steps was recorded",
-               .expected = all.empty() ? "at least one" : fmt::format("some of the steps {} to {}", *first, *last),
-               .found = chosen.empty() ? "none" : chosen,
-               .where = folder_of(run_folder).string(),
-               .hint = all.empty() ? "let the run go on to a step that observe.trace_every names" : "leave out --steps: all are shown"});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what =
+           chosen.empty() ? "no step of this run has been recorded yet" : "none of these steps was recorded",
+       .expected = all.empty() ? "at least one" : fmt::format("some of the steps {} to {}", *first, *last),
+       .found = chosen.empty() ? "none" : chosen,
+       .where = folder_of(run_folder).string(),
+       .hint = all.empty() ? "let the run go on to a step that observe.trace_every names"
+                           : "leave out --steps: all are shown"});
 }
 
 bool has_trace(const std::filesystem::path& run_folder) { return !files_of(run_folder).empty(); }
@@ -224,7 +237,8 @@ std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const
                  .expected = "files rank-<n>.jsonl",
                  .found = std::filesystem::is_directory(run_folder) ? "none" : "no such folder",
                  .where = folder_of(run_folder).string(),
-                 .hint = "train with observe.trace_every=10: every tenth step is recorded; a run can be gone on with so"});
+                 .hint = "train with observe.trace_every=10: every tenth step is recorded; a run can be gone "
+                         "on with so"});
   }
   std::ranges::sort(ranks, {}, [](const RankTrace& trace) { return trace.rank.rank; });
   return ranks;
@@ -241,9 +255,11 @@ std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder) {
   for (const RankTrace& rank : ranks) {
     for (const StepTrace& step : rank.steps) ++seen[step.step];
   }
-  const auto last = std::find_if(seen.rbegin(), seen.rend(), [&](const auto& each) { return each.second == ranks.size(); });
+  const auto last =
+      std::find_if(seen.rbegin(), seen.rend(), [&](const auto& each) { return each.second == ranks.size(); });
   if (last == seen.rend()) return {};
-  for (RankTrace& rank : ranks) std::erase_if(rank.steps, [&](const StepTrace& step) { return step.step != last->first; });
+  for (RankTrace& rank : ranks)
+    std::erase_if(rank.steps, [&](const StepTrace& step) { return step.step != last->first; });
   return ranks;
 }
 

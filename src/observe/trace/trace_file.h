@@ -29,7 +29,8 @@ struct TraceRank {
 class TraceWriter {
  public:
   static constexpr int64_t kMostBytes = 64 << 20;
-  TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank, int64_t most_bytes = kMostBytes);
+  TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank,
+              int64_t most_bytes = kMostBytes);
   bool full() const { return full_; }
   void write(const StepTrace& step);  // an error of writing is logged once and ends nothing
 
@@ -60,7 +61,8 @@ bool has_trace(const std::filesystem::path& run_folder);
 std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const StepChoice& steps = {});
 // Error 65 where none of the ranks has a step: it says which steps there are. `chosen`: the choice as it was
 // typed.
-void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder, const std::string& chosen);
+void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder,
+                   const std::string& chosen);
 // The trace of one step, the last that all ranks of the latest start have; empty: there is none.
 std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder);
 

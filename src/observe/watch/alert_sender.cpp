@@ -18,7 +18,8 @@ constexpr double kSlice_s = 0.1;  // how soon the end of the command is noticed
 
 }  // namespace
 
-AlertSender::AlertSender(AlertTargets targets) : targets_(std::move(targets)), worker_(std::make_unique<Worker>("alerts")) {
+AlertSender::AlertSender(AlertTargets targets)
+    : targets_(std::move(targets)), worker_(std::make_unique<Worker>("alerts")) {
   if (!targets_.webhook.empty()) webhook_ = http_address(targets_.webhook);
 }
 
@@ -68,10 +69,12 @@ void AlertSender::post(const Message& message) {
   std::string why;
   for (int attempt = 0; attempt < kTries && !ending_; ++attempt) {
     const Stopwatch waited;
-    while (attempt > 0 && !ending_ && waited.seconds() < targets_.pause_s * attempt) pause_unless_stopped(kSlice_s);
+    while (attempt > 0 && !ending_ && waited.seconds() < targets_.pause_s * attempt)
+      pause_unless_stopped(kSlice_s);
     if (ending_) return;
     try {
-      const HttpAnswer answer = http_post(*webhook_, message.json, "application/json", targets_.webhook_timeout_s);
+      const HttpAnswer answer =
+          http_post(*webhook_, message.json, "application/json", targets_.webhook_timeout_s);
       if (answer.status >= 200 && answer.status < 300) {
         ++sent_;
         return;
@@ -87,18 +90,22 @@ void AlertSender::post(const Message& message) {
 }
 
 void AlertSender::run_command(const Message& message) {
-  const std::vector<std::string> environment = {"LONGHAUL_ALERT=" + message.alert.name,
-                                                std::string("LONGHAUL_ALERT_STATUS=") + (message.alert.firing ? "firing" : "resolved"),
-                                                "LONGHAUL_ALERT_SEVERITY=" + message.alert.severity,
-                                                "LONGHAUL_ALERT_SUMMARY=" + printable(message.alert.summary),
-                                                "LONGHAUL_ALERT_RUN=" + message.run,
-                                                "LONGHAUL_ALERT_JSON=" + message.json};
+  const std::vector<std::string> environment = {
+      "LONGHAUL_ALERT=" + message.alert.name,
+      std::string("LONGHAUL_ALERT_STATUS=") + (message.alert.firing ? "firing" : "resolved"),
+      "LONGHAUL_ALERT_SEVERITY=" + message.alert.severity,
+      "LONGHAUL_ALERT_SUMMARY=" + printable(message.alert.summary),
+      "LONGHAUL_ALERT_RUN=" + message.run,
+      "LONGHAUL_ALERT_JSON=" + message.json};
   try {
-    const ProcessResult result = run_process({"sh", "-c", targets_.command}, environment, targets_.command_timeout_s);
+    const ProcessResult result =
+        run_process({"sh", "-c", targets_.command}, environment, targets_.command_timeout_s);
     if (result.timed_out)
-      note_failure(fmt::format("the command ran past {} and was ended", duration_text(targets_.command_timeout_s)));
+      note_failure(
+          fmt::format("the command ran past {} and was ended", duration_text(targets_.command_timeout_s)));
     else if (result.status != 0)
-      note_failure(fmt::format("the command ended with {}: {}", result.status, printable(brief(result.errors, 200))));
+      note_failure(
+          fmt::format("the command ended with {}: {}", result.status, printable(brief(result.errors, 200))));
     else
       ++sent_;
   } catch (const Error& error) {

@@ -44,7 +44,8 @@ class AlertBook {
     std::string summary;
   };
   std::map<std::string, Pending> held_;  // by name
-  double last_incident_ = -1;            // wall time of the newest incident seen; −1: nothing was examined yet
+  // wall time of the newest incident seen; −1: nothing was examined yet
+  double last_incident_ = -1;
 };
 
 // In the format that Alertmanager sends to webhooks (version 4), with "text" for chat services.

@@ -22,7 +22,8 @@ double median_of(std::vector<double> values) {
 }
 
 // The distance of each value from the median of its peers.
-std::vector<double> distances(const std::vector<double>& values, const std::vector<std::vector<size_t>>& peers) {
+std::vector<double> distances(const std::vector<double>& values,
+                              const std::vector<std::vector<size_t>>& peers) {
   std::vector<double> z(values.size(), kNone);
   for (const auto& members : peers) {
     std::vector<double> own, apart;
@@ -52,10 +53,15 @@ double work_of(const std::map<std::string, double>& phases) {
 }  // namespace
 
 std::vector<std::string> ordered_phases(std::vector<std::string> phases) {
-  static const std::vector<std::string> kOrder = {"data",       "forward",    "backward", "communication", "optimizer",
-                                                  "checkpoint", "evaluation", "task",     "idle"};
-  const auto place = [](const std::string& phase) { return std::ranges::find(kOrder, phase) - kOrder.begin(); };
-  std::ranges::sort(phases, [&](const std::string& a, const std::string& b) { return std::pair(place(a), a) < std::pair(place(b), b); });
+  static const std::vector<std::string> kOrder = {"data",          "forward",   "backward",
+                                                  "communication", "optimizer", "checkpoint",
+                                                  "evaluation",    "task",      "idle"};
+  const auto place = [](const std::string& phase) {
+    return std::ranges::find(kOrder, phase) - kOrder.begin();
+  };
+  std::ranges::sort(phases, [&](const std::string& a, const std::string& b) {
+    return std::pair(place(a), a) < std::pair(place(b), b);
+  });
   return phases;
 }
 
@@ -88,7 +94,8 @@ void compare_phases(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
     std::vector<double> means;
     for (const auto& row : map.rows) means.push_back(mean_of(ranks.at(row.rank), phase));
     const std::vector<double> z = distances(means, peers);
-    for (size_t i = 0; i < map.rows.size(); ++i) map.rows[i].seconds.push_back(means[i]), map.rows[i].z.push_back(z[i]);
+    for (size_t i = 0; i < map.rows.size(); ++i)
+      map.rows[i].seconds.push_back(means[i]), map.rows[i].z.push_back(z[i]);
   }
 }
 
@@ -125,7 +132,8 @@ void compare_steps(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
         now.push_back(found == by_step.end() ? kNone : work_of(found->second));
       }
       const double usual = median_of(now);
-      for (size_t i = 0; i < members.size(); ++i) map.rows[members[i]].work_by_step.push_back(usual > 0 ? now[i] / usual : kNone);
+      for (size_t i = 0; i < members.size(); ++i)
+        map.rows[members[i]].work_by_step.push_back(usual > 0 ? now[i] / usual : kNone);
     }
   }
 }
@@ -150,7 +158,9 @@ LatencyMap LatencyWindow::map(const std::function<LatencyPlace(int64_t rank)>& p
   // Nodes in the order of their first ranks: node-2 before node-10.
   std::map<std::string, int64_t> first;
   for (const auto& row : map.rows) first.try_emplace(row.place.node, row.rank);
-  std::ranges::stable_sort(map.rows, {}, [&](const LatencyMap::Row& row) { return std::pair(first.at(row.place.node), row.rank); });
+  std::ranges::stable_sort(map.rows, {}, [&](const LatencyMap::Row& row) {
+    return std::pair(first.at(row.place.node), row.rank);
+  });
   std::map<std::string, std::vector<size_t>> by_peers;
   for (size_t i = 0; i < map.rows.size(); ++i) by_peers[map.rows[i].place.peers].push_back(i);
   Peers peers;

@@ -8,7 +8,8 @@
 //
 //   LatencyWindow window;
 //   window.add(rank, step, {{"forward", 0.21}, {"communication", 0.05}});
-//   const LatencyMap map = window.map([](int64_t rank) { return LatencyPlace{.node = "n0", .peers = "stage 0"}; });
+//   const LatencyMap map = window.map([](int64_t rank) { return LatencyPlace{.node = "n0",
+//       .peers = "stage 0"}; });
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ constexpr int64_t kLookForFilesEvery = 5;
 constexpr double kSilentAfter_s = 60, kDriverSilentAfter_s = 15;
 
 double part_of(const Interval& a, const Interval& b) {
-  return static_cast<double>(std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.begin, b.begin))) * 1e-9;
+  return static_cast<double>(std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.begin, b.begin))) *
+         1e-9;
 }
 
 // Seconds by phase, as in status.json: the time that a rank worked alone, and separately the time that it
@@ -123,8 +124,12 @@ std::optional<double> RunView::taken_by_others() const {
   }
   return std::nullopt;
 }
-double RunView::effective_ratio() const { return status && status->effective_ratio ? *status->effective_ratio : time.ratio(); }
-std::optional<double> RunView::effective_ratio_hour() const { return status ? status->effective_ratio_hour : std::nullopt; }
+double RunView::effective_ratio() const {
+  return status && status->effective_ratio ? *status->effective_ratio : time.ratio();
+}
+std::optional<double> RunView::effective_ratio_hour() const {
+  return status ? status->effective_ratio_hour : std::nullopt;
+}
 double RunView::checkpoint_interval_s() const {
   if (history.checkpoints.size() < 2) return 0;
   std::vector<double> gaps;
@@ -141,9 +146,11 @@ StateText RunView::state() const {
     if (word == "DONE") return {word, "good", ""};
     if (word == "FAILED") return {word, "bad", "the driver has given up: see the incidents"};
     if (status_age() > kDriverSilentAfter_s && !history.end)
-      return {word.empty() ? "unknown" : word, "bad", fmt::format("the driver has said nothing for {}", duration_text(status_age()))};
+      return {word.empty() ? "unknown" : word, "bad",
+              fmt::format("the driver has said nothing for {}", duration_text(status_age()))};
     if (word == "TRAIN") return {word, "good", ""};
-    if (word == "SUSPECT" || word == "DIAGNOSE" || word == "REPAIR") return {word, "bad", "a fault is being dealt with"};
+    if (word == "SUSPECT" || word == "DIAGNOSE" || word == "REPAIR")
+      return {word, "bad", "a fault is being dealt with"};
     return {word.empty() ? "unknown" : word, "warn", ""};
   }
   if (history.end) {
@@ -153,7 +160,8 @@ StateText RunView::state() const {
   if (!history.start && history.steps.empty()) return {"waiting", "warn", "nothing has been written yet"};
   const double silent = event_word.age(now);
   if (silent > std::max(kSilentAfter_s, 5 * seconds_a_step()))
-    return {"silent", "bad", fmt::format("nothing was written for {}: it hangs, or was killed", duration_text(silent))};
+    return {"silent", "bad",
+            fmt::format("nothing was written for {}: it hangs, or was killed", duration_text(silent))};
   return {"running", "good", ""};
 }
 
@@ -233,20 +241,25 @@ void LiveRun::take_event(std::string_view line) {
     if (!std::isfinite(step->loss)) ++totals.nonfinite_steps;
     const int64_t a_step = view_.history.start ? view_.history.start->tokens_per_step : 0;
     const size_t count = view_.history.steps.size();
-    const int64_t before = count > 1 && view_.history.steps[count - 2].step == step->step - 1 ? view_.history.steps[count - 2].tokens : -1;
+    const int64_t before = count > 1 && view_.history.steps[count - 2].step == step->step - 1
+                               ? view_.history.steps[count - 2].tokens
+                               : -1;
     const int64_t gained = before >= 0 && step->tokens > before ? step->tokens - before : a_step;
     totals.tokens += gained;
-    if (view_.history.start && view_.history.start->sequence > 0) totals.samples += gained / view_.history.start->sequence;
+    if (view_.history.start && view_.history.start->sequence > 0)
+      totals.samples += gained / view_.history.start->sequence;
   } else if (const auto* saved = std::get_if<CheckpointSaved>(&event->body)) {
     view_.time.checkpoint += saved->blocking_milliseconds * 1e-3;
     view_.checkpoint_word = word;
   } else if (const auto* resumed = std::get_if<Resume>(&event->body)) {
     view_.loaded = *resumed;
   } else if (const auto* bad = std::get_if<NonFinite>(&event->body)) {
-    view_.troubles.push_back({now, event->common.rank, "not finite",
-                              fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
+    view_.troubles.push_back(
+        {now, event->common.rank, "not finite",
+         fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
   }
-  if (std::holds_alternative<Alarm>(event->body) || std::holds_alternative<IncidentReport>(event->body)) take_other(line);
+  if (std::holds_alternative<Alarm>(event->body) || std::holds_alternative<IncidentReport>(event->body))
+    take_other(line);
 }
 
 // Alarms and incidents of any process, even from a Longhaul version with more kinds of events than this one.
@@ -256,7 +269,8 @@ void LiveRun::take_other(std::string_view line) {
     ++view_.damaged_lines;
     return;
   }
-  const std::string event = object.value("event", nlohmann::json()).is_string() ? object["event"].get<std::string>() : "";
+  const std::string event =
+      object.value("event", nlohmann::json()).is_string() ? object["event"].get<std::string>() : "";
   if (event == "incident") {
     incidents_.push_back(incident_from_json(object));
     if (incidents_.size() > kMostIncidents) incidents_.erase(incidents_.begin());
@@ -265,13 +279,16 @@ void LiveRun::take_other(std::string_view line) {
   const auto text = [&](const char* key) {
     return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : std::string();
   };
-  const auto number = [&](const char* key) { return object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.0; };
+  const auto number = [&](const char* key) {
+    return object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.0;
+  };
   const std::string kind = text("kind");
   ++view_.totals.alarms[kind];
   if (kind == "minder") ++view_.totals.minder[text("metric").empty() ? "unknown" : text("metric")];
   if (kind == "rollback" || kind == "spike_rollback") ++view_.totals.rollbacks;
   if (kind.starts_with("corruption") || kind == "silent_corruption") ++view_.totals.corruptions;
-  view_.troubles.push_back({number("wall_time"), static_cast<int64_t>(number("rank")), kind, text("message")});
+  view_.troubles.push_back(
+      {number("wall_time"), static_cast<int64_t>(number("rank")), kind, text("message")});
   if (view_.troubles.size() > kMostTroubles) view_.troubles.erase(view_.troubles.begin());
 }
 
@@ -286,7 +303,8 @@ void LiveRun::find_files() {
   look("events", others_, 0);
   look("trace", traces_, kTraceBytes);
   const auto space = std::filesystem::space(view_.folder, ignored);
-  if (!ignored && space.capacity > 0) view_.disk_free_ratio = static_cast<double>(space.available) / static_cast<double>(space.capacity);
+  if (!ignored && space.capacity > 0)
+    view_.disk_free_ratio = static_cast<double>(space.available) / static_cast<double>(space.capacity);
 }
 
 void LiveRun::read_status() {
@@ -295,10 +313,12 @@ void LiveRun::read_status() {
     text = read_text_beneath(view_.folder, status_file(""), ExitCode::kData, 64 << 20);
     if (text == status_text_) return;
     view_.status = status_from_json(text, status_file(view_.folder).string());
-  } catch (const Error&) {  // there is none, or half of one on a file system without atomic replacement: the last status stays
+  } catch (const Error&) {
+    // there is none, or half of one on a file system without atomic replacement: the last status stays
     return;
   }
-  view_.status_word = {.said = view_.status->updated_wall_time, .seen = view_.now, .came = !status_text_.empty()};
+  view_.status_word = {
+      .said = view_.status->updated_wall_time, .seen = view_.now, .came = !status_text_.empty()};
   status_text_ = std::move(text);
   // Measurements of a rank that is gone, or that is on another machine now, say nothing about the working
   // ranks.
@@ -311,7 +331,8 @@ void LiveRun::read_status() {
   measured_on_ = std::move(nodes);
   for (const RankStatus& rank : view_.status->ranks) {
     if (rank.state == "lost") window_.drop(rank.rank);
-    if (rank.rank >= 0 && rank.state != "lost" && !rank.phase_seconds.empty()) window_.add(rank.rank, rank.step, rank.phase_seconds);
+    if (rank.rank >= 0 && rank.state != "lost" && !rank.phase_seconds.empty())
+      window_.add(rank.rank, rank.step, rank.phase_seconds);
   }
 }
 
@@ -375,7 +396,8 @@ void LiveRun::refresh_latencies() {
       return {.node = "", .peers = fmt::format("stage {}", stage == stage_of_.end() ? 0 : stage->second)};
     }
     const auto node = measured_on_.find(rank);
-    return {.node = node == measured_on_.end() ? "" : node->second, .peers = fmt::format("stage {}", view_.status->stage_of(rank))};
+    return {.node = node == measured_on_.end() ? "" : node->second,
+            .peers = fmt::format("stage {}", view_.status->stage_of(rank))};
   });
 }
 
@@ -386,7 +408,8 @@ void LiveRun::gather_incidents() {
   const size_t of_driver = view_.incidents.size();
   for (const Incident& incident : incidents_) {
     const auto same = [&](const Incident& each) {
-      return each.id > 0 && each.id == incident.id && each.fault == incident.fault && each.rank == incident.rank;
+      return each.id > 0 && each.id == incident.id && each.fault == incident.fault &&
+             each.rank == incident.rank;
     };
     const auto end = view_.incidents.begin() + static_cast<std::ptrdiff_t>(of_driver);
     if (std::none_of(view_.incidents.begin(), end, same)) view_.incidents.push_back(incident);
@@ -413,11 +436,13 @@ void LiveRun::poll(double now_wall_s) {
   for (const StepReport& step : view_.history.steps)
     view_.time.productive += std::isfinite(step.milliseconds) ? step.milliseconds * 1e-3 : 0;
   view_.time.repeated = std::max(0.0, view_.totals.step_times.sum_s - view_.time.productive);
-  const bool goes_on = !view_.history.end && view_.state().kind != std::string_view("bad") && last_.generation > 0;
+  const bool goes_on =
+      !view_.history.end && view_.state().kind != std::string_view("bad") && last_.generation > 0;
   view_.time.wall = elapsed_s_ + (goes_on ? std::max(0.0, view_.event_word.age(now_wall_s)) : 0);
   // A driver starts its ranks before the first of them says anything.
   const double began_s = view_.status ? view_.status->started_wall_time : 0;
-  const double before_s = began_s > 0 && last_.generation > 0 ? std::max(0.0, view_.history.first_wall_time - began_s) : 0;
+  const double before_s =
+      began_s > 0 && last_.generation > 0 ? std::max(0.0, view_.history.first_wall_time - began_s) : 0;
   view_.time.wall += before_s;
   view_.time.starting += before_s - std::exchange(before_first_event_s_, before_s);
 }

@@ -61,7 +61,8 @@ struct StepTimes {
 };
 
 struct Totals {  // Sums over all processes of the run that only grow: steps that were done again count again.
-  int64_t tokens = 0, samples = 0, steps = 0, skipped_steps = 0, nonfinite_steps = 0, rollbacks = 0, corruptions = 0;
+  int64_t tokens = 0, samples = 0, steps = 0, skipped_steps = 0, nonfinite_steps = 0, rollbacks = 0,
+          corruptions = 0;
   double data_wait_seconds = 0;
   StepTimes step_times;
   std::map<std::string, int64_t> alarms;  // by kind

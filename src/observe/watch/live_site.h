@@ -4,9 +4,12 @@
 // rendering per poll and width, and no file is read; files (traces, logs, the report) are read and replies
 // assembled outside it.
 //
-//   /                the runs; the run, where there is one          /metrics                 OpenMetrics of all
-//   /run/NAME/       its whole page              /run/NAME/panels   the panels that have changed, for the page's script
-//   /run/NAME/summary.json                       /run/NAME/trace.json, trace.pftrace   the last recorded steps
+//   /                the runs; the run, where there is one          /metrics                 OpenMetrics of
+//                                                                   all
+//   /run/NAME/       its whole page              /run/NAME/panels   the panels that have changed, for the
+//                                                                   page's script
+//   /run/NAME/summary.json                       /run/NAME/trace.json, trace.pftrace   the last recorded
+//                                                                                      steps
 //   /run/NAME/report.html, /healthz, /live.js
 #pragma once
 
@@ -51,7 +54,8 @@ class LiveSite {
     std::string page;  // for the wide layout
   };
   struct Site {
-    Site(const std::filesystem::path& run_folder, const std::string& job) : live(run_folder, job), folder(run_folder), key(job) {}
+    Site(const std::filesystem::path& run_folder, const std::string& job)
+        : live(run_folder, job), folder(run_folder), key(job) {}
     LiveRun live;
     AlertBook alerts;
     const std::filesystem::path folder;

@@ -1,6 +1,6 @@
-// The metrics of runs, with the names of docs/guides/watch.md. Every series has the label job: the run folder's
-// name. Values of ranks are given by node (the worst of its ranks), or on request by rank: a thousand ranks
-// are a thousand series each.
+// The metrics of runs, with the names of docs/guides/watch.md. Every series has the label job: the run
+// folder's name. Values of ranks are given by node (the worst of its ranks), or on request by rank: a
+// thousand ranks are a thousand series each.
 #pragma once
 
 #include <span>

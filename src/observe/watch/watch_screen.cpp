@@ -13,7 +13,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr const char *kPlain = "\x1b[0m", *kDim = "\x1b[2m", *kGood = "\x1b[32m", *kWarn = "\x1b[33m", *kBad = "\x1b[1;31m";
+constexpr const char *kPlain = "\x1b[0m", *kDim = "\x1b[2m", *kGood = "\x1b[32m", *kWarn = "\x1b[33m",
+                     *kBad = "\x1b[1;31m";
 constexpr int kIncidentLines = 4;
 
 // Cut to a width in cells; escape sequences of ours are not counted.
@@ -55,13 +56,16 @@ class Screen {
 };
 
 const char* style_of(const StateText& state) {
-  return state.kind == std::string_view("good") ? kGood : state.kind == std::string_view("bad") ? kBad : kWarn;
+  return state.kind == std::string_view("good")  ? kGood
+         : state.kind == std::string_view("bad") ? kBad
+                                                 : kWarn;
 }
 
 void add_head(Screen& screen, const RunView& run) {
   const StateText state = run.state();
   const int64_t step = run.step(), planned = run.planned_steps();
-  std::string line = fmt::format("{}  {}  step {}", printable(run.name), printable(state.word), count_text(step));
+  std::string line =
+      fmt::format("{}  {}  step {}", printable(run.name), printable(state.word), count_text(step));
   if (planned > 0) {
     const double share = std::clamp(static_cast<double>(step) / static_cast<double>(planned), 0.0, 1.0);
     std::string bar;
@@ -79,13 +83,16 @@ void add_numbers(Screen& screen, const RunView& run) {
   if (run.history.steps.empty()) return;
   const StepReport& last = run.history.steps.back();
   std::string line =
-      fmt::format("loss {}   gradient {}   {} tokens/s   {} a step   effective {}", fixed(last.loss, 4), fixed(last.grad_norm, 3),
-                  grouped(last.tokens_per_second), milliseconds_text(run.seconds_a_step() * 1000), percent(run.effective_ratio()));
+      fmt::format("loss {}   gradient {}   {} tokens/s   {} a step   effective {}", fixed(last.loss, 4),
+                  fixed(last.grad_norm, 3), grouped(last.tokens_per_second),
+                  milliseconds_text(run.seconds_a_step() * 1000), percent(run.effective_ratio()));
   if (last.mfu) line += "   MFU " + percent(*last.mfu);
   if (last.hfu && last.hfu != last.mfu) line += "   HFU " + percent(*last.hfu);
   if (const std::string others = others_text(run.taken_by_others()); !others.empty()) line += "   " + others;
-  if (const auto skew = run.entry_skew_s()) line += fmt::format("   ranks {} apart", milliseconds_text(*skew * 1000));
-  if (!run.history.checkpoints.empty()) line += fmt::format("   saved at step {}", count_text(run.history.checkpoints.back().step));
+  if (const auto skew = run.entry_skew_s())
+    line += fmt::format("   ranks {} apart", milliseconds_text(*skew * 1000));
+  if (!run.history.checkpoints.empty())
+    line += fmt::format("   saved at step {}", count_text(run.history.checkpoints.back().step));
   screen.line(line);
   std::vector<double> losses;
   for (const StepReport& step : run.history.steps) losses.push_back(step.loss);
@@ -96,17 +103,20 @@ void add_ranks(Screen& screen, const RunView& run) {
   if (run.status) {
     std::string nodes;
     for (const NodeStatus& node : run.status->nodes)
-      nodes += fmt::format("{}{} {}", nodes.empty() ? "" : "   ", printable(node.node), printable(node.state));
+      nodes +=
+          fmt::format("{}{} {}", nodes.empty() ? "" : "   ", printable(node.node), printable(node.state));
     if (!nodes.empty()) screen.line("nodes  " + nodes, kDim);
   }
   const bool known = run.status && !run.status->ranks.empty();
   if (!known && run.latencies.rows.empty()) return;
-  screen.line(fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}", "rank", "node", "state", "phase", "step",
-                          "step time", "work", "z", "heard", "progress"),
+  screen.line(fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}", "rank",
+                          "node", "state", "phase", "step", "step time", "work", "z", "heard", "progress"),
               kDim);
   // If there are more ranks than lines, those with problems are shown.
   std::vector<std::pair<double, std::string>> lines;
-  const auto work_of = [&](int64_t rank) { return std::ranges::find(run.latencies.rows, rank, &LatencyMap::Row::rank); };
+  const auto work_of = [&](int64_t rank) {
+    return std::ranges::find(run.latencies.rows, rank, &LatencyMap::Row::rank);
+  };
   std::vector<std::pair<int64_t, const RankStatus*>> ranks;
   if (known) {
     for (const RankStatus& rank : run.status->ranks) ranks.emplace_back(rank.rank, &rank);
@@ -120,16 +130,18 @@ void add_ranks(Screen& screen, const RunView& run) {
                       z = measured && std::isfinite(row->work_z) ? fmt::format("{:+.1f}", row->work_z) : "-";
     double trouble = measured && row->straggler ? row->work_z : 0;
     if (rank == nullptr) {
-      lines.emplace_back(trouble,
-                         fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}", number, "", "", "", "", "", work, z));
+      lines.emplace_back(trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}", number,
+                                              "", "", "", "", "", work, z));
       continue;
     }
     if (rank->state != "running") trouble += 1e6;
     if (rank->progress_age_s > 30) trouble += rank->progress_age_s;
     lines.emplace_back(
-        trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s", rank->rank,
-                             printable(brief(rank->node, 14)), printable(rank->state), printable(brief(rank->doing(), 20)), rank->step,
-                             milliseconds_text(rank->step_seconds * 1000), work, z, rank->beat_age_s, rank->progress_age_s));
+        trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s",
+                             rank->rank, printable(brief(rank->node, 14)), printable(rank->state),
+                             printable(brief(rank->doing(), 20)), rank->step,
+                             milliseconds_text(rank->step_seconds * 1000), work, z, rank->beat_age_s,
+                             rank->progress_age_s));
   }
   const auto room = static_cast<size_t>(std::max(3, screen.left() - 2 - 2 * kIncidentLines));
   const size_t all = lines.size();
@@ -143,14 +155,20 @@ void add_ranks(Screen& screen, const RunView& run) {
 
 void add_incidents(Screen& screen, const RunView& run) {
   int shown = 0;
-  for (auto each = run.incidents.rbegin(); each != run.incidents.rend() && shown < kIncidentLines; ++each, ++shown) {
-    if (shown == 0) screen.line(fmt::format("{}, the last:", counted(static_cast<int64_t>(run.incidents.size()), "incident")), kDim);
+  for (auto each = run.incidents.rbegin(); each != run.incidents.rend() && shown < kIncidentLines;
+       ++each, ++shown) {
+    if (shown == 0)
+      screen.line(
+          fmt::format("{}, the last:", counted(static_cast<int64_t>(run.incidents.size()), "incident")),
+          kDim);
     std::string text =
-        fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "", printable(each->fault));
+        fmt::format("  {}  {}", each->wall_time > 0 ? wall_time_text(each->wall_time).substr(0, 19) : "",
+                    printable(each->fault));
     if (each->rank >= 0) text += fmt::format(", rank {}", each->rank);
     if (!each->node.empty()) text += " on " + printable(each->node);
     text += ": " + printable(each->action);
-    if (each->recovered_milliseconds) text += fmt::format(", training after {}", milliseconds_text(*each->recovered_milliseconds));
+    if (each->recovered_milliseconds)
+      text += fmt::format(", training after {}", milliseconds_text(*each->recovered_milliseconds));
     screen.line(text);
   }
 }
@@ -185,7 +203,8 @@ std::string watch_screen(const RunView& run, const std::vector<Alert>& firing, c
   Screen screen(shape);
   add_head(screen, run);
   for (const Alert& alert : firing)
-    screen.line(fmt::format("{}: {}", alert.name, printable(alert.summary)), alert.severity == "critical" ? kBad : kWarn);
+    screen.line(fmt::format("{}: {}", alert.name, printable(alert.summary)),
+                alert.severity == "critical" ? kBad : kWarn);
   add_numbers(screen, run);
   add_ranks(screen, run);
   add_incidents(screen, run);

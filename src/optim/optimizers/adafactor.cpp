@@ -15,7 +15,8 @@ constexpr double kLeastScale = 1e-3, kDecayRate = -0.8, kBigVisionBeta2 = 0.999;
 
 // What torch.optim.Adafactor has for ε1 where nobody gives it.
 double machine_epsilon(const Tensor& of) {
-  return of.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return of.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                         : std::numeric_limits<float>::epsilon();
 }
 
 }  // namespace
@@ -46,15 +47,18 @@ Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixI
   walks_ = MatrixWalks(tiled, implementation);
   using Walk = MatrixWalks::Phase;
   const std::vector<Walk> all = {
-      Walk::of(*this, "squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares),
+      Walk::of(*this, "squares of gradients and weights", &squares_, &Adafactor::fused_squares,
+               &Adafactor::sum_squares),
       Walk::of(*this, "sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates),
       Walk::of(*this, "update", nullptr, &Adafactor::fused_update, &Adafactor::update)};
-  for (Phase& each : walks_.phases(all, std::bind_front(&Adafactor::refresh_members, this))) add_phase(std::move(each));
+  for (Phase& each : walks_.phases(all, std::bind_front(&Adafactor::refresh_members, this)))
+    add_phase(std::move(each));
 }
 
 double Adafactor::beta2() const {
   const double decay = 1 - std::pow(static_cast<double>(next_step()), kDecayRate);
-  return options_.adafactor_form == recipe::AdafactorForm::kBigVision ? std::min(decay, kBigVisionBeta2) : decay;
+  return options_.adafactor_form == recipe::AdafactorForm::kBigVision ? std::min(decay, kBigVisionBeta2)
+                                                                      : decay;
 }
 
 Tensor Adafactor::normalised(const Matrix& matrix, const StepSettings& settings) const {
@@ -63,15 +67,17 @@ Tensor Adafactor::normalised(const Matrix& matrix, const StepSettings& settings)
   const double eps = machine_epsilon(matrix.shard.master);
   if (!matrix.shard.matrix()) return g * matrix.second.clamp_min(eps * eps).rsqrt();
   const Factors& moment = matrix.moment;
-  const Tensor estimate = moment.rows.unsqueeze(1) * moment.columns.unsqueeze(0) / moment.mean_of_rows.clamp_min(eps);
+  const Tensor estimate =
+      moment.rows.unsqueeze(1) * moment.columns.unsqueeze(0) / moment.mean_of_rows.clamp_min(eps);
   return g * estimate.clamp_min(eps * eps).rsqrt();
 }
 
 void Adafactor::sum_squares(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const Tensor square =
-        (shard.gradient.to(shard.master.scalar_type()) * settings.gradient_scale).square_().add_(torch() ? 0 : options_.square_eps);
+    const Tensor square = (shard.gradient.to(shard.master.scalar_type()) * settings.gradient_scale)
+                              .square_()
+                              .add_(torch() ? 0 : options_.square_eps);
     if (shard.matrix())
       matrix.moment.add_sums(shard, squares_, square, beta2());
     else
@@ -90,13 +96,15 @@ void Adafactor::size_updates(const StepSettings& settings) {
 double Adafactor::step_size(const Matrix& matrix, double lr) const {
   if (options_.adafactor_form == recipe::AdafactorForm::kBigVision) return lr;
   const double elements = static_cast<double>(matrix.shard.spec().elements());
-  const double rate = torch() || options_.relative_step ? std::min(lr, 1 / std::sqrt(static_cast<double>(next_step()))) : lr;
+  const double rate =
+      torch() || options_.relative_step ? std::min(lr, 1 / std::sqrt(static_cast<double>(next_step()))) : lr;
   if (!torch() && !options_.scale_by_weights) return rate;
   return rate * std::max(kLeastScale, std::sqrt(squares_.number(matrix.weights) / elements));
 }
 
 double Adafactor::shrink(const Matrix& matrix) const {
-  const double squares = sizes_.number(matrix.updates), elements = static_cast<double>(matrix.shard.spec().elements());
+  const double squares = sizes_.number(matrix.updates),
+               elements = static_cast<double>(matrix.shard.spec().elements());
   return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
@@ -104,7 +112,8 @@ double Adafactor::shrink(const Matrix& matrix) const {
 void Adafactor::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
+    const double lr = settings.lr * shard.spec().lr_factor,
+                 decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
     const double alpha = step_size(matrix, lr);
     Tensor step = normalised(matrix, settings).mul_(shrink(matrix));
     if (of_steps()) step.mul_(alpha);
@@ -126,18 +135,23 @@ double Adafactor::floor() const {
 void Adafactor::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
   kernels::TileSums sums(tiles.plan());
   std::vector<double> weights(tiles.tiles().size());
-  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
-    kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, torch() ? 0 : options_.square_eps});
-    if (options_.adafactor_form == recipe::AdafactorForm::kBigVision || (!torch() && !options_.scale_by_weights)) return;
-    const kernels::ElementLoops& loops = kernels::element_loops();
-    if constexpr (std::is_same_v<Real, double>)
-      weights[place.tile] = loops.squares_fp64(tile.master, tile.rows * tile.columns);
-    else
-      weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
-  });
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+              kernels::factored_loops<Real>().square_sums(
+                  tile, {settings.gradient_scale, torch() ? 0 : options_.square_eps});
+              if (options_.adafactor_form == recipe::AdafactorForm::kBigVision ||
+                  (!torch() && !options_.scale_by_weights))
+                return;
+              const kernels::ElementLoops& loops = kernels::element_loops();
+              if constexpr (std::is_same_v<Real, double>)
+                weights[place.tile] = loops.squares_fp64(tile.master, tile.rows * tile.columns);
+              else
+                weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
+            });
   sums.settle(kernels::TileSums::How::kSum);
-  for (const MatrixTiles::Place& tile : tiles.tiles()) *squares_.numbers(matrices_[tiles.named(tile.matrix)].weights) += weights[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *squares_.numbers(matrices_[tiles.named(tile.matrix)].weights) += weights[tile.tile];
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix())
@@ -152,15 +166,19 @@ void Adafactor::fused_sizes(const MatrixTiles& tiles, const StepSettings& settin
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.moment.average(matrix.shard, squares_, beta2());
-    matrix.divisors = matrix.shard.matrix() ? Divisors(matrix.moment, form, torch() ? machine_epsilon(matrix.shard.master) : 0)
-                                            : Divisors(matrix.second, form);
+    matrix.divisors = matrix.shard.matrix()
+                          ? Divisors(matrix.moment, form, torch() ? machine_epsilon(matrix.shard.master) : 0)
+                          : Divisors(matrix.second, form);
   });
   std::vector<double> squares(tiles.tiles().size());
-  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
-    squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
-  });
-  for (const MatrixTiles::Place& tile : tiles.tiles()) *sizes_.numbers(matrices_[tiles.named(tile.matrix)].updates) += squares[tile.tile];
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
+              squares[place.tile] =
+                  kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
+            });
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].updates) += squares[tile.tile];
 }
 
 void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -168,7 +186,8 @@ void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& setti
   for (size_t i = 0; i < tiles.size(); ++i) {
     const Matrix& matrix = matrices_[tiles.named(i)];
     const layout::ParameterSpec& spec = matrix.shard.spec();
-    const double lr = settings.lr * spec.lr_factor, decay = spec.decay ? options_.weight_decay * settings.decay_factor : 0,
+    const double lr = settings.lr * spec.lr_factor,
+                 decay = spec.decay ? options_.weight_decay * settings.decay_factor : 0,
                  alpha = step_size(matrix, lr);
     of_matrices.push_back({.direction = {settings.gradient_scale, floor()},
                            .inside = shrink(matrix) * (of_steps() ? alpha : 1),
@@ -177,10 +196,11 @@ void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& setti
                            .kept_weight = 1 - (of_steps() ? alpha : lr) * decay,
                            .zero_gradient = settings.zero_gradients});
   }
-  tiles.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
-    kernels::factored_loops<Real>().adafactor_update(tile, of_matrices[place.matrix]);
-  });
+  tiles.run(MatrixTiles::Momentum::kWritten, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
+              kernels::factored_loops<Real>().adafactor_update(tile, of_matrices[place.matrix]);
+            });
   for (size_t i = 0; i < tiles.size(); ++i) matrices_[tiles.named(i)].divisors = {};
 }
 

@@ -24,7 +24,8 @@ namespace longhaul::optim {
 
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
+  Adafactor(const recipe::OptimOptions& options, Members members,
+            MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
 
  private:

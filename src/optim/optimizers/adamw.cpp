@@ -12,7 +12,8 @@ namespace longhaul::optim {
 AdamW::AdamW(const recipe::OptimOptions& options, Members members, AdamwImplementation implementation)
     : Elementwise(std::move(members), options, {"m", "v"}) {
   implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose();
-  LONGHAUL_ASSERT(implementation_ != AdamwImplementation::kFused || on_cpu(), "the fused update works on CPU tensors");
+  LONGHAUL_ASSERT(implementation_ != AdamwImplementation::kFused || on_cpu(),
+                  "the fused update works on CPU tensors");
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 
@@ -25,7 +26,8 @@ AdamwImplementation AdamW::choose() {
     if (i == 2) return "";
     if (pieces().empty()) return "nothing is trained";
     const Tensor& any = master(pieces().front().parameter);
-    return any.scalar_type() == at::kFloat ? kernels::refuse_cuda(any, /*bf16_only=*/false) : kernels::Refusal("the state is not fp32");
+    return any.scalar_type() == at::kFloat ? kernels::refuse_cuda(any, /*bf16_only=*/false)
+                                           : kernels::Refusal("the state is not fp32");
   })];
 }
 
@@ -44,11 +46,13 @@ kernels::AdamwScalars AdamW::scalars(const StepSettings& settings, const Piece& 
 void AdamW::update(const StepSettings& settings) {
   if (implementation_ == AdamwImplementation::kCuda) return update_on_gpu(settings);
   if (implementation_ == AdamwImplementation::kFused)
-    return write(settings, [&](const Stretch& stretch) { update_stretch(stretch, scalars(settings, *stretch.piece)); });
+    return write(settings,
+                 [&](const Stretch& stretch) { update_stretch(stretch, scalars(settings, *stretch.piece)); });
   for (const Piece& piece : pieces()) {
     const Views views = views_of(piece);
     if (piece.trainable)
-      kernels::adamw_aten(views.master, views.states[0], views.states[1], views.gradient, views.master, scalars(settings, piece));
+      kernels::adamw_aten(views.master, views.states[0], views.states[1], views.gradient, views.master,
+                          scalars(settings, piece));
     refresh(piece, settings);
   }
 }
@@ -64,7 +68,9 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
       continue;
     }
     const kernels::AdamwScalars own = scalars_of[piece.lr_factor] = scalars(settings, piece);
-    const auto at = [&](const Tensor& tensor) { return static_cast<float*>(tensor.data_ptr()) + piece.begin; };
+    const auto at = [&](const Tensor& tensor) {
+      return static_cast<float*>(tensor.data_ptr()) + piece.begin;
+    };
     const auto state = [&](size_t kind) { return static_cast<float*>(piece.states[kind].data_ptr()); };
     const bool copied = parameter.value.scalar_type() == at::kBFloat16;
     by_lr_factor[piece.lr_factor].push_back(
@@ -72,18 +78,20 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
          .m = state(0),
          .v = state(1),
          .gradient = at(parameter.own_grad),
-         .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.own_value.data_ptr()) + piece.begin : nullptr,
+         .value = copied ? static_cast<kernels::cuda::Bf16*>(parameter.own_value.data_ptr()) + piece.begin
+                         : nullptr,
          .count = piece.length,
          .kept_weight = static_cast<float>(own.kept_weight)});
   }
   for (const auto& [lr_factor, tensors] : by_lr_factor) {
     const kernels::AdamwScalars& own = scalars_of.at(lr_factor);
-    const kernels::cuda::AdamwStep numbers{.beta1 = static_cast<float>(own.beta1),
-                                           .beta2 = static_cast<float>(own.beta2),
-                                           .eps = static_cast<float>(own.eps),
-                                           .step_size = static_cast<float>(own.step_size),
-                                           .inverse_root_correction = static_cast<float>(own.inverse_root_correction),
-                                           .zero_gradient = own.zero_gradient};
+    const kernels::cuda::AdamwStep numbers{
+        .beta1 = static_cast<float>(own.beta1),
+        .beta2 = static_cast<float>(own.beta2),
+        .eps = static_cast<float>(own.eps),
+        .step_size = static_cast<float>(own.step_size),
+        .inverse_root_correction = static_cast<float>(own.inverse_root_correction),
+        .zero_gradient = own.zero_gradient};
     kernels::cuda_calls<kernels::AdamwCuda>().step(tensors, numbers, static_cast<float>(own.gradient_scale),
                                                    master(pieces().front().parameter));
   }
@@ -91,7 +99,9 @@ void AdamW::update_on_gpu(const StepSettings& settings) {
 
 void AdamW::update_stretch(const Stretch& stretch, const kernels::AdamwScalars& own) {
   const kernels::ElementLoops& loops = kernels::element_loops();
-  const auto update = [&](auto loop, const auto& run) { loop(run.master, run.first, run.second, run.gradient, run.value, run.count, own); };
+  const auto update = [&](auto loop, const auto& run) {
+    loop(run.master, run.first, run.second, run.gradient, run.value, run.count, own);
+  };
   with_run(stretch, States::kWritten, [&]<class Real>(const kernels::UpdateRun<Real>& run, const auto&) {
     if constexpr (std::is_same_v<Real, double>)
       update(loops.adamw_fp64, run);

@@ -21,7 +21,8 @@ enum class AdamwImplementation { kAutomatic, kCuda, kFused, kTensorOperations };
 
 class AdamW final : public Elementwise {
  public:
-  AdamW(const recipe::OptimOptions& options, Members members, AdamwImplementation implementation = AdamwImplementation::kAutomatic);
+  AdamW(const recipe::OptimOptions& options, Members members,
+        AdamwImplementation implementation = AdamwImplementation::kAutomatic);
 
  private:
   AdamwImplementation choose();

@@ -25,15 +25,18 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
   }
   walks_ = MatrixWalks(tiled, implementation);
   using Walk = MatrixWalks::Phase;
-  const std::vector<Walk> all = {Walk::of(*this, "squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
-                                 Walk::of(*this, "sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
-                                 Walk::of(*this, "residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
-                                 Walk::of(*this, "update", nullptr, &Came::fused_update, &Came::update)};
-  for (Phase& each : walks_.phases(all, std::bind_front(&Came::refresh_members, this))) add_phase(std::move(each));
+  const std::vector<Walk> all = {
+      Walk::of(*this, "squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
+      Walk::of(*this, "sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
+      Walk::of(*this, "residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
+      Walk::of(*this, "update", nullptr, &Came::fused_update, &Came::update)};
+  for (Phase& each : walks_.phases(all, std::bind_front(&Came::refresh_members, this)))
+    add_phase(std::move(each));
 }
 
 double Came::shrink(const Matrix& matrix) const {
-  const double squares = sizes_.number(matrix.squares), elements = static_cast<double>(matrix.shard.spec().elements());
+  const double squares = sizes_.number(matrix.squares),
+               elements = static_cast<double>(matrix.shard.spec().elements());
   return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
@@ -45,10 +48,12 @@ double Came::correction(const Matrix& matrix) const {
 
 void Came::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
   kernels::TileSums sums(tiles.plan());
-  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
-    kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
-  });
+  tiles.run(
+      MatrixTiles::Momentum::kUnused, next_step(),
+      [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+        tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+        kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
+      });
   sums.settle(kernels::TileSums::How::kSum);
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
@@ -67,31 +72,36 @@ void Came::fused_sizes(const MatrixTiles& tiles, const StepSettings& settings) {
                                            : Divisors(matrix.second, Divisors::Form::kInverseRoots);
   });
   std::vector<double> squares(tiles.tiles().size());
-  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
-    squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
-  });
-  for (const MatrixTiles::Place& tile : tiles.tiles()) *sizes_.numbers(matrices_[tiles.named(tile.matrix)].squares) += squares[tile.tile];
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
+              squares[place.tile] =
+                  kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
+            });
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].squares) += squares[tile.tile];
 }
 
 void Came::fused_residuals(const MatrixTiles& tiles, const StepSettings& settings) {
   std::vector<double> shrinks;
   for (size_t i = 0; i < tiles.size(); ++i) shrinks.push_back(shrink(matrices_[tiles.named(i)]));
   kernels::TileSums sums(tiles.plan());
-  tiles.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
-    tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
-    kernels::factored_loops<Real>().came_momentum(tile, {.direction = {settings.gradient_scale},
-                                                         .shrink = shrinks[place.matrix],
-                                                         .beta = options_.beta1,
-                                                         .eps = options_.residual_eps,
-                                                         .zero_gradient = settings.zero_gradients});
-  });
+  tiles.run(MatrixTiles::Momentum::kWritten, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
+              tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
+              kernels::factored_loops<Real>().came_momentum(tile, {.direction = {settings.gradient_scale},
+                                                                   .shrink = shrinks[place.matrix],
+                                                                   .beta = options_.beta1,
+                                                                   .eps = options_.residual_eps,
+                                                                   .zero_gradient = settings.zero_gradients});
+            });
   sums.settle(kernels::TileSums::How::kSum);
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     matrix.moments = {};
-    if (matrix.shard.matrix()) matrix.residual.add_sums(matrix.shard, residuals_, sums.rows_of(i), sums.columns_of(i), options_.beta3);
+    if (matrix.shard.matrix())
+      matrix.residual.add_sums(matrix.shard, residuals_, sums.rows_of(i), sums.columns_of(i), options_.beta3);
   });
 }
 
@@ -99,14 +109,17 @@ void Came::fused_update(const MatrixTiles& tiles, const StepSettings& settings) 
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.residual.average(matrix.shard, residuals_, options_.beta3);
-    matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots) : Divisors::ones(matrix.second);
+    matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots)
+                                             : Divisors::ones(matrix.second);
   });
-  tiles.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    const Matrix& matrix = matrices_[tiles.named(place.matrix)];
-    matrix.residuals.set(tile, place.row, place.column);
-    const double lr = settings.lr * matrix.shard.spec().lr_factor;
-    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix, settings), .lr = lr * correction(matrix)});
-  });
+  tiles.run(MatrixTiles::Momentum::kRead, next_step(),
+            [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+              const Matrix& matrix = matrices_[tiles.named(place.matrix)];
+              matrix.residuals.set(tile, place.row, place.column);
+              const double lr = settings.lr * matrix.shard.spec().lr_factor;
+              kernels::factored_loops<Real>().came_update(
+                  tile, {.kept_weight = 1 - lr * decay(matrix, settings), .lr = lr * correction(matrix)});
+            });
   for (size_t i = 0; i < tiles.size(); ++i) matrices_[tiles.named(i)].residuals = {};
 }
 
@@ -120,7 +133,9 @@ Tensor Came::normalised(const Matrix& matrix, double gradient_scale) const {
 void Came::sum_squares(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Tensor square =
-        (matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * settings.gradient_scale).square_().add_(options_.square_eps);
+        (matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * settings.gradient_scale)
+            .square_()
+            .add_(options_.square_eps);
     if (matrix.shard.matrix())
       matrix.moment.add_sums(matrix.shard, squares_, square, options_.beta2);
     else
@@ -141,7 +156,8 @@ void Came::sum_residuals(const StepSettings& settings) {
     const Tensor momentum = matrix.momentum.take().mul_(options_.beta1).add_(update, 1 - options_.beta1);
     matrix.momentum.put(momentum, next_step());
     if (!matrix.shard.matrix()) continue;
-    matrix.residual.add_sums(matrix.shard, residuals_, (update - momentum).square_().add_(options_.residual_eps), options_.beta3);
+    matrix.residual.add_sums(matrix.shard, residuals_,
+                             (update - momentum).square_().add_(options_.residual_eps), options_.beta3);
   }
 }
 

@@ -28,7 +28,8 @@ namespace longhaul::optim {
 
 class Came final : public Optimizer {
  public:
-  Came(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
+  Came(const recipe::OptimOptions& options, Members members,
+       MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
   std::vector<OfTensor> measured() const override;  // the mean of R
 

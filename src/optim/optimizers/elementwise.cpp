@@ -17,22 +17,26 @@ bool implemented(const Precision& precision, const model::Parameter& parameter) 
          (value == master || (value == at::kBFloat16 && master == at::kFloat));
 }
 
-void require_implemented(const std::string& optimizer, const Precision& precision, const model::Parameter& parameter) {
+void require_implemented(const std::string& optimizer, const Precision& precision,
+                         const model::Parameter& parameter) {
   if (implemented(precision, parameter)) return;
   throw Error(
       {.code = ExitCode::kUsage,
        .what = optimizer + " has no implementation for these dtypes",
-       .expected = "master, states and main gradient all fp32 or all fp64; working weights of the same dtype, or bf16 "
+       .expected = "master, states and main gradient all fp32 or all fp64; working weights of the same "
+                   "dtype, or bf16 "
                    "beside fp32",
-       .found = fmt::format("{}: master {}, states {}, main gradient {}, working weights {}", parameter.name, name_of(precision.master),
-                            name_of(precision.state), name_of(parameter.grad.scalar_type()), name_of(parameter.value.scalar_type())),
+       .found = fmt::format("{}: master {}, states {}, main gradient {}, working weights {}", parameter.name,
+                            name_of(precision.master), name_of(precision.state),
+                            name_of(parameter.grad.scalar_type()), name_of(parameter.value.scalar_type())),
        .where = "train.dtype",
        .hint = "train.dtype=bf16"});
 }
 
 }  // namespace
 
-Elementwise::Elementwise(Members given, const recipe::OptimOptions& options, std::vector<std::string> kinds, Runs runs)
+Elementwise::Elementwise(Members given, const recipe::OptimOptions& options, std::vector<std::string> kinds,
+                         Runs runs)
     : Optimizer(std::move(given)), options_(options), kinds_(std::move(kinds)) {
   for (const auto& parameter : parameters()) {
     if (parameter->trainable()) require_implemented(options_.name, members().precision, *parameter);
@@ -49,9 +53,11 @@ void Elementwise::list_pieces(Runs runs) {
       const layout::ParameterSpec& spec = parameter.parts[part].spec;
       const layout::Range run = parameter.own_run_of(part);
       if (run.length == 0 || !members().has(spec)) continue;
-      Piece piece{p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
+      Piece piece{
+          p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
       piece.columns = parameter.parts[part].own.length.size() == 2 ? parameter.parts[part].own.length[1] : 1;
-      if (!kinds_.empty()) piece.formats = recipe::state_formats(options_, spec.tensor.role, spec.tensor.global_shape);
+      if (!kinds_.empty())
+        piece.formats = recipe::state_formats(options_, spec.tensor.role, spec.tensor.global_shape);
       if (kinds_.size() == 1) piece.formats.second = recipe::StateDtype::kFloat32;
       // Neighbours that are treated alike are one piece: a layer's experts are a single run.
       if (runs == Runs::kOfNeighbours && !pieces_.empty() && pieces_.back().like(piece) &&
@@ -78,7 +84,8 @@ void Elementwise::make_states(Piece& piece, size_t part) const {
     const bool wide = dtypes[k] == recipe::StateDtype::kFloat32;
     piece.states.push_back(wide ? at::zeros({piece.length}, like) : Tensor());
     if (!piece.formats.narrow()) continue;
-    piece.narrow.emplace_back(parameter, part, kinds_[k], NarrowState::Format{dtypes[k], signs[k], options_.state_block, members().seed});
+    piece.narrow.emplace_back(parameter, part, kinds_[k],
+                              NarrowState::Format{dtypes[k], signs[k], options_.state_block, members().seed});
   }
 }
 
@@ -90,8 +97,11 @@ bool Elementwise::packs(const Piece& piece) const {
 // Where packed copies are in use: whole rows, as many at once as they are packed in; elsewhere any elements.
 void Elementwise::add_stretches(const Piece& piece, bool packing, std::vector<Stretch>& to) const {
   if (!packing || !packs(piece)) {
-    const int64_t step = piece.formats.narrow() ? std::max<int64_t>(1, kUpdateStretch / piece.columns) * piece.columns : kUpdateStretch;
-    for (int64_t at = 0; at < piece.length; at += step) to.push_back({&piece, piece.begin + at, std::min(step, piece.length - at), false});
+    const int64_t step = piece.formats.narrow()
+                             ? std::max<int64_t>(1, kUpdateStretch / piece.columns) * piece.columns
+                             : kUpdateStretch;
+    for (int64_t at = 0; at < piece.length; at += step)
+      to.push_back({&piece, piece.begin + at, std::min(step, piece.length - at), false});
     return;
   }
   const Tensor& value = parameters()[piece.parameter]->value;
@@ -99,7 +109,8 @@ void Elementwise::add_stretches(const Piece& piece, bool packing, std::vector<St
   const int64_t columns = value.size(-1), matrix = value.size(-2) * columns,
                 step = std::max<int64_t>(1, kUpdateStretch / (kStep * columns)) * kStep * columns;
   for (int64_t first = 0; first < piece.length; first += matrix) {
-    for (int64_t at = 0; at < matrix; at += step) to.push_back({&piece, first + at, std::min(step, matrix - at), true});
+    for (int64_t at = 0; at < matrix; at += step)
+      to.push_back({&piece, first + at, std::min(step, matrix - at), true});
   }
 }
 
@@ -113,7 +124,8 @@ std::vector<Elementwise::Stretch> Elementwise::stretches(bool packing) const {
 
 void Elementwise::pack_rows(const Stretch& stretch) {
   model::Parameter& parameter = *parameters()[stretch.piece->parameter];
-  const int64_t columns = parameter.value.size(-1), rows = parameter.value.size(-2), row = stretch.begin / columns;
+  const int64_t columns = parameter.value.size(-1), rows = parameter.value.size(-2),
+                row = stretch.begin / columns;
   parameter.packed.pack_rows(parameter.value, row / rows, row % rows, row % rows + stretch.length / columns);
 }
 
@@ -132,8 +144,10 @@ void Elementwise::write(const StepSettings& settings, const Update& update) {
   });
   for (const Piece& piece : pieces_) {
     model::Parameter& parameter = *parameters()[piece.parameter];
-    if (packs(piece)) parameter.packed.refreshed(parameter.value, parameter.version + 1);  // the version that step() is about to give it
-    if (!piece.trainable && settings.zero_gradients) parameter.own_grad.narrow(0, piece.begin, piece.length).zero_();
+    // the version that step() is about to give it
+    if (packs(piece)) parameter.packed.refreshed(parameter.value, parameter.version + 1);
+    if (!piece.trainable && settings.zero_gradients)
+      parameter.own_grad.narrow(0, piece.begin, piece.length).zero_();
   }
 }
 
@@ -145,27 +159,35 @@ Elementwise::Views Elementwise::views_of(const Piece& piece) {
 void Elementwise::refresh(const Piece& piece, const StepSettings& settings) {
   const Tensor& value = parameters()[piece.parameter]->own_value;
   const Views views = views_of(piece);
-  if (piece.trainable && !master(piece.parameter).is_alias_of(value)) value.narrow(0, piece.begin, piece.length).copy_(views.master);
+  if (piece.trainable && !master(piece.parameter).is_alias_of(value))
+    value.narrow(0, piece.begin, piece.length).copy_(views.master);
   if (settings.zero_gradients) views.gradient.zero_();
 }
 
-// Of the part's share; the pieces lie in the order of parameters and runs. A rank without a share has empty states, of the format they have elsewhere.
-void Elementwise::append_state(std::vector<StateTensor>& to, size_t parameter, size_t part, size_t kind) const {
+// Of the part's share; the pieces lie in the order of parameters and runs. A rank without a share has empty
+// states, of the format they have elsewhere.
+void Elementwise::append_state(std::vector<StateTensor>& to, size_t parameter, size_t part,
+                               size_t kind) const {
   const model::Parameter& holder = *parameters()[parameter];
   const model::Part& of = holder.parts[part];
   const layout::Range run = holder.own_run_of(part);
   if (run.length == 0) {
-    Piece none{.parameter = parameter, .formats = recipe::state_formats(options_, of.spec.tensor.role, of.spec.tensor.global_shape)};
+    Piece none{.parameter = parameter,
+               .formats = recipe::state_formats(options_, of.spec.tensor.role, of.spec.tensor.global_shape)};
     if (kinds_.size() == 1) none.formats.second = recipe::StateDtype::kFloat32;
     make_states(none, part);
     if (none.formats.narrow() && none.narrow[kind].defined()) return none.narrow[kind].append(to);
     return to.push_back(state_of_part(holder, part, kinds_[kind], none.states[kind].view(of.own.length)));
   }
-  const auto before = [](const std::pair<size_t, int64_t>& at, const Piece& piece) { return at < std::pair(piece.parameter, piece.begin); };
-  const Piece& piece = *std::prev(std::upper_bound(pieces_.begin(), pieces_.end(), std::pair(parameter, run.begin), before));
+  const auto before = [](const std::pair<size_t, int64_t>& at, const Piece& piece) {
+    return at < std::pair(piece.parameter, piece.begin);
+  };
+  const Piece& piece =
+      *std::prev(std::upper_bound(pieces_.begin(), pieces_.end(), std::pair(parameter, run.begin), before));
   if (!piece.narrow.empty() && piece.narrow[kind].defined()) return piece.narrow[kind].append(to);
   to.push_back(
-      state_of_part(holder, part, kinds_[kind], piece.states[kind].narrow(0, run.begin - piece.begin, run.length).view(of.own.length)));
+      state_of_part(holder, part, kinds_[kind],
+                    piece.states[kind].narrow(0, run.begin - piece.begin, run.length).view(of.own.length)));
 }
 
 std::vector<StateTensor> Elementwise::state() {

@@ -37,8 +37,9 @@ class Elementwise : public Optimizer {
     std::vector<Tensor> states{};       // [length] each; undefined where it is narrow
     std::vector<NarrowState> narrow{};  // as many as states, or none
     bool like(const Piece& other) const {
-      return !formats.narrow() && !other.formats.narrow() && parameter == other.parameter && weight_decay == other.weight_decay &&
-             lr_factor == other.lr_factor && trainable == other.trainable;
+      return !formats.narrow() && !other.formats.narrow() && parameter == other.parameter &&
+             weight_decay == other.weight_decay && lr_factor == other.lr_factor &&
+             trainable == other.trainable;
     }
   };
   struct Stretch {  // the part of a piece that one thread processes at a time
@@ -51,7 +52,8 @@ class Elementwise : public Optimizer {
   // `kinds`: the names of the states; the first is a first moment or a momentum, the second a second
   // moment. kUsage when the dtypes have no implementation: master, states and main gradient must have the
   // same dtype (fp32 or fp64), and the working copy has that dtype too, or bf16 with an fp32 master.
-  Elementwise(Members members, const recipe::OptimOptions& options, std::vector<std::string> kinds, Runs runs = Runs::kOfNeighbours);
+  Elementwise(Members members, const recipe::OptimOptions& options, std::vector<std::string> kinds,
+              Runs runs = Runs::kOfNeighbours);
 
   const recipe::OptimOptions& options() const { return options_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -71,7 +73,9 @@ class Elementwise : public Optimizer {
   void with_run(const Stretch& stretch, States states, const Body& body) {
     const auto in = [&](auto real) {
       using Real = decltype(real);
-      const auto call = [&](const kernels::UpdateRun<Real>& run) { body(run, kernels::update_loops<Real>()); };
+      const auto call = [&](const kernels::UpdateRun<Real>& run) {
+        body(run, kernels::update_loops<Real>());
+      };
       if (stretch.piece->formats.narrow())
         narrow_runs<Real>(stretch, states, call);
       else
@@ -106,20 +110,24 @@ class Elementwise : public Optimizer {
   template <class Real>
   kernels::UpdateRun<Real> run_of(const Stretch& stretch) {
     const model::Parameter& parameter = *parameters()[stretch.piece->parameter];
-    const auto at = [&](const Tensor& storage) { return static_cast<Real*>(storage.data_ptr()) + stretch.begin; };
+    const auto at = [&](const Tensor& storage) {
+      return static_cast<Real*>(storage.data_ptr()) + stretch.begin;
+    };
     const bool copied = parameter.value.scalar_type() == at::kBFloat16;
-    return {.master = at(master(stretch.piece->parameter)),
-            .gradient = at(parameter.own_grad),
-            .first = state_at<Real>(stretch, 0),
-            .second = state_at<Real>(stretch, 1),
-            .value = copied ? static_cast<uint16_t*>(parameter.own_value.data_ptr()) + stretch.begin : nullptr,
-            .count = stretch.length};
+    return {
+        .master = at(master(stretch.piece->parameter)),
+        .gradient = at(parameter.own_grad),
+        .first = state_at<Real>(stretch, 0),
+        .second = state_at<Real>(stretch, 1),
+        .value = copied ? static_cast<uint16_t*>(parameter.own_value.data_ptr()) + stretch.begin : nullptr,
+        .count = stretch.length};
   }
   template <class Real, class Call>
   void narrow_runs(const Stretch& stretch, States states, const Call& call) {
     const Piece& piece = *stretch.piece;
     const kernels::UpdateRun<Real> all = run_of<Real>(stretch);
-    const int64_t first = (stretch.begin - piece.begin) / piece.columns, rows = stretch.length / piece.columns;
+    const int64_t first = (stretch.begin - piece.begin) / piece.columns,
+                  rows = stretch.length / piece.columns;
     const NarrowState& blocks = piece.narrow[0].defined() ? piece.narrow[0] : piece.narrow[1];
     Real wide[2][kernels::kMostNarrow];
     for (int64_t row = 0; row < rows; ++row) {

@@ -18,7 +18,8 @@ struct Factors {
 
   void add_sums(const Shard& shard, Partials& partials, const Tensor& x, double beta) const;
   // The same from sums of x over this rank's rows and columns, on a CPU.
-  void add_sums(const Shard& shard, const Partials& partials, const double* sums_of_rows, const double* sums_of_columns, double beta) const;
+  void add_sums(const Shard& shard, const Partials& partials, const double* sums_of_rows,
+                const double* sums_of_columns, double beta) const;
   void average(const Shard& shard, const Partials& partials, double beta);
   // Divides x by the square root of the matrix that the factors represent.
   Tensor divide(const Tensor& x) const;

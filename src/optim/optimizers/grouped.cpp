@@ -6,7 +6,8 @@
 
 namespace longhaul::optim {
 
-Grouped::Grouped(const recipe::OptimOptions& options, Members given, Maker make) : Optimizer(std::move(given)) {
+Grouped::Grouped(const recipe::OptimOptions& options, Members given, Maker make)
+    : Optimizer(std::move(given)) {
   const auto rule = [options](const layout::ParameterSpec& spec) {
     return recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
   };

@@ -40,7 +40,8 @@ kernels::LambScalars Lamb::scalars(const StepSettings& settings, const Piece& pi
 }
 
 Tensor Lamb::update_of(const Views& views, const kernels::LambScalars& own) const {
-  return views.states[0] * own.correction / (views.states[1].sqrt() * own.root_correction + own.eps) + views.master * own.decay;
+  return views.states[0] * own.correction / (views.states[1].sqrt() * own.root_correction + own.eps) +
+         views.master * own.decay;
 }
 
 // On a CPU sums of stretches are added up in their order: the bits do not depend on the number of threads.
@@ -70,7 +71,9 @@ void Lamb::moments(const StepSettings& settings) {
     const Tensor g = views.gradient * own.gradient_scale + views.master * own.l2;
     views.states[0].mul_(own.beta1).add_(g, 1 - own.beta1);
     views.states[1].mul_(own.beta2).addcmul_(g, g, 1 - own.beta2);
-    const auto squares = [](const Tensor& x) { return at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).square(); };
+    const auto squares = [](const Tensor& x) {
+      return at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).square();
+    };
     norms_[place_of(piece)].copy_(at::stack({squares(views.master), squares(update_of(views, own))}));
   }
 }
@@ -96,10 +99,14 @@ void Lamb::update(const StepSettings& settings) {
     of_pieces.push_back(scalars(settings, piece));
     if (piece.trainable) of_pieces.back().step *= ratio(piece);
   }
-  const auto scalars_of = [&](const Piece& piece) -> const kernels::LambScalars& { return of_pieces[index_of(piece)]; };
+  const auto scalars_of = [&](const Piece& piece) -> const kernels::LambScalars& {
+    return of_pieces[index_of(piece)];
+  };
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, States::kRead, [&](const auto& run, const auto& loops) { loops.lamb_update(run, scalars_of(*stretch.piece)); });
+      with_run(stretch, States::kRead, [&](const auto& run, const auto& loops) {
+        loops.lamb_update(run, scalars_of(*stretch.piece));
+      });
     });
   }
   for (const Piece& piece : pieces()) {

@@ -2,7 +2,8 @@
 
 namespace longhaul::optim {
 
-Lion::Lion(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options, {"momentum"}) {
+Lion::Lion(const recipe::OptimOptions& options, Members members)
+    : Elementwise(std::move(members), options, {"momentum"}) {
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 
@@ -20,7 +21,9 @@ kernels::LionScalars Lion::scalars(const StepSettings& settings, const Piece& pi
 void Lion::update(const StepSettings& settings) {
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) { loops.lion(run, scalars(settings, *stretch.piece)); });
+      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) {
+        loops.lion(run, scalars(settings, *stretch.piece));
+      });
     });
   }
   for (const Piece& piece : pieces()) {

@@ -7,14 +7,17 @@ namespace {
 
 bool takes(const MatrixTiles::Matrix& matrix) {
   const Tensor &w = matrix.shard.master, &g = matrix.shard.gradient;
-  return w.device().is_cpu() && w.is_contiguous() && g.is_contiguous() && g.scalar_type() == w.scalar_type() &&
+  return w.device().is_cpu() && w.is_contiguous() && g.is_contiguous() &&
+         g.scalar_type() == w.scalar_type() &&
          (w.scalar_type() == at::kFloat || w.scalar_type() == at::kDouble);
 }
 
 // The working copy, where it is not the master itself.
 Tensor value_of(const Shard& shard) {
   const model::Parameter& parameter = *shard.parameter;
-  return parameter.value.scalar_type() == at::kBFloat16 ? parameter.own_part_of(parameter.own_value, shard.part) : Tensor();
+  return parameter.value.scalar_type() == at::kBFloat16
+             ? parameter.own_part_of(parameter.own_value, shard.part)
+             : Tensor();
 }
 
 }  // namespace
@@ -23,7 +26,8 @@ bool MatrixTiles::take(const std::vector<Matrix>& matrices, MatrixImplementation
   return implementation != MatrixImplementation::kTensorOperations && std::ranges::all_of(matrices, takes);
 }
 
-MatrixTiles::MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t> named) : named_(std::move(named)) {
+MatrixTiles::MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t> named)
+    : named_(std::move(named)) {
   std::vector<kernels::TilePlan::Sizes> sizes;
   for (const size_t i : named_) {
     matrices_.push_back(matrices[i]);
@@ -35,7 +39,8 @@ MatrixTiles::MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t
   plan_ = kernels::TilePlan(std::move(sizes));
 }
 
-MatrixWalks::MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices, MatrixImplementation implementation)
+MatrixWalks::MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices,
+                         MatrixImplementation implementation)
     : usable_(MatrixTiles::take(matrices, implementation)) {
   if (!usable_) return;
   std::vector<size_t> cut;
@@ -54,13 +59,15 @@ void MatrixWalks::each_whole(const std::function<void(const MatrixTiles&)>& body
   kernels::each_alone(elements_, [&](size_t i) { body(whole_[i]); });
 }
 
-std::vector<optim::Phase> MatrixWalks::phases(std::vector<Phase> given,
-                                              const std::function<void(const StepSettings&, Parts)>& refresh) const {
+std::vector<optim::Phase> MatrixWalks::phases(
+    std::vector<Phase> given, const std::function<void(const StepSettings&, Parts)>& refresh) const {
   std::vector<optim::Phase> result;
   for (const Phase& phase : given)
-    result.push_back({phase.name, phase.partials,
-                      [this, phase](const StepSettings& settings) { usable_ ? phase.fused(cut_, settings) : phase.operations(settings); }});
-  result.back().run = [this, refresh, last = result.back().run, all = std::move(given)](const StepSettings& settings) {
+    result.push_back({phase.name, phase.partials, [this, phase](const StepSettings& settings) {
+                        usable_ ? phase.fused(cut_, settings) : phase.operations(settings);
+                      }});
+  result.back().run = [this, refresh, last = result.back().run,
+                       all = std::move(given)](const StepSettings& settings) {
     last(settings);
     if (usable_) {
       each_whole([&](const MatrixTiles& tiles) {

@@ -58,7 +58,9 @@ class MatrixTiles {
   kernels::Tile<Real> tile_at(const Place& place) const {
     const Matrix& matrix = matrices_[place.matrix];
     const int64_t columns = plan_.columns_of(place.matrix), at = place.row * columns + place.column;
-    const auto number = [&](const Tensor& of) { return of.defined() ? static_cast<Real*>(of.data_ptr()) + at : nullptr; };
+    const auto number = [&](const Tensor& of) {
+      return of.defined() ? static_cast<Real*>(of.data_ptr()) + at : nullptr;
+    };
     const Tensor& value = values_[place.matrix];
     return {.gradient = number(matrix.shard.gradient),
             .master = number(matrix.shard.master),
@@ -109,7 +111,8 @@ class MatrixWalks {
 
     // Both functions are members of the optimizer, which must outlive the phase.
     template <class Owner>
-    static Phase of(Owner& owner, const char* name, Partials* partials, void (Owner::*fused)(const MatrixTiles&, const StepSettings&),
+    static Phase of(Owner& owner, const char* name, Partials* partials,
+                    void (Owner::*fused)(const MatrixTiles&, const StepSettings&),
                     void (Owner::*operations)(const StepSettings&)) {
       return {name, partials, std::bind_front(fused, &owner), std::bind_front(operations, &owner)};
     }
@@ -121,7 +124,9 @@ class MatrixWalks {
   // The phases for Optimizer::add_phase: matrices that are cut go through the phases one at a time, the
   // others through all of them in the last phase. `refresh`: finishes after the last phase what the loops
   // have not done (Optimizer::refresh_members). These walks must outlive the phases.
-  std::vector<optim::Phase> phases(std::vector<Phase> given, const std::function<void(const StepSettings& settings, Parts)>& refresh) const;
+  std::vector<optim::Phase> phases(
+      std::vector<Phase> given,
+      const std::function<void(const StepSettings& settings, Parts)>& refresh) const;
 
  private:
   void each_whole(const std::function<void(const MatrixTiles& tiles)>& body) const;

@@ -55,7 +55,8 @@ void Muon::deal_out() {
       Group made{.over = over};
       size_t ranks = 1;
       for (const layout::Axis axis : over.axes()) {
-        made.own = made.own * static_cast<size_t>(place.mesh.size(axis)) + static_cast<size_t>(place.coordinate(axis));
+        made.own = made.own * static_cast<size_t>(place.mesh.size(axis)) +
+                   static_cast<size_t>(place.coordinate(axis));
         ranks *= static_cast<size_t>(place.mesh.size(axis));
       }
       made.load.resize(ranks);
@@ -70,12 +71,14 @@ void Muon::deal_out() {
 Tensor Muon::own_box(const Matrix& matrix, const Partials& partials, const Partials::Place& place) const {
   Tensor box = partials[place].view(matrix.shard.global_shape());
   const layout::Rectangle& own = matrix.shard.of().own;
-  for (size_t d = 0; d < own.length.size(); ++d) box = box.narrow(static_cast<int64_t>(d), own.offset[d], own.length[d]);
+  for (size_t d = 0; d < own.length.size(); ++d)
+    box = box.narrow(static_cast<int64_t>(d), own.offset[d], own.length[d]);
   return box;
 }
 
 Tensor Muon::direction(Matrix& matrix, const StepSettings& settings) const {
-  const Tensor g = matrix.shard.gradient.to(matrix.shard.master.scalar_type()) * (settings.gradient_scale * (1 - momentum_));
+  const Tensor g = matrix.shard.gradient.to(matrix.shard.master.scalar_type()) *
+                   (settings.gradient_scale * (1 - momentum_));
   const Tensor momentum = matrix.momentum.take().mul_(momentum_).add_(g);
   matrix.momentum.put(momentum, next_step());
   return options_.nesterov ? g.add_(momentum, momentum_) : momentum;
@@ -88,14 +91,16 @@ void Muon::follow(const StepSettings& settings) {
 }
 
 // In groups, so that few directions wait for their products beside each other, and all threads have some.
-void Muon::in_groups(const std::function<bool(const Matrix&)>& which, const std::function<Tensor(Matrix&)>& from,
+void Muon::in_groups(const std::function<bool(const Matrix&)>& which,
+                     const std::function<Tensor(Matrix&)>& from,
                      const std::function<void(Matrix&, const Tensor&)>& to) {
   constexpr int64_t kElements = 1 << 22;
   std::vector<Matrix*> group;
   std::vector<Tensor> directions;
   int64_t elements = 0;
   const auto work = [&] {
-    const std::vector<Tensor> results = kernels::newton_schulz(directions, options_.muon_iterations, members().precision.compute);
+    const std::vector<Tensor> results =
+        kernels::newton_schulz(directions, options_.muon_iterations, members().precision.compute);
     for (size_t i = 0; i < group.size(); ++i) to(*group[i], results[i]);
     group.clear(), directions.clear(), elements = 0;
   };
@@ -115,16 +120,21 @@ void Muon::orthogonalise() {
   };
   in_groups([](const Matrix& matrix) { return matrix.cut && matrix.mine; },
             [&](Matrix& matrix) { return whole(matrix, directions_, matrix.direction); },
-            [&](Matrix& matrix, const Tensor& result) { whole(matrix, orthogonals_, matrix.orthogonal).copy_(result); });
+            [&](Matrix& matrix, const Tensor& result) {
+              whole(matrix, orthogonals_, matrix.orthogonal).copy_(result);
+            });
   directions_.release();
 }
 
 void Muon::move(Matrix& matrix, const Tensor& orthogonal, const StepSettings& settings) const {
   const Shard& shard = matrix.shard;
-  const double rows = static_cast<double>(shard.global_shape()[0]), columns = static_cast<double>(shard.global_shape()[1]);
-  const double scale = options_.muon_scale == recipe::MuonScale::kMatchRms ? 0.2 * std::sqrt(std::max(rows, columns))
-                                                                           : std::sqrt(std::max(1.0, rows / columns));
-  const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
+  const double rows = static_cast<double>(shard.global_shape()[0]),
+               columns = static_cast<double>(shard.global_shape()[1]);
+  const double scale = options_.muon_scale == recipe::MuonScale::kMatchRms
+                           ? 0.2 * std::sqrt(std::max(rows, columns))
+                           : std::sqrt(std::max(1.0, rows / columns));
+  const double lr = settings.lr * shard.spec().lr_factor,
+               decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
   shard.master.mul_(1 - lr * decay).sub_(orthogonal, lr * scale);
 }
 
@@ -132,7 +142,8 @@ void Muon::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     if (matrix.cut) move(matrix, own_box(matrix, orthogonals_, matrix.orthogonal), settings);
   }
-  in_groups([](const Matrix& matrix) { return !matrix.cut; }, [&](Matrix& matrix) { return direction(matrix, settings); },
+  in_groups([](const Matrix& matrix) { return !matrix.cut; },
+            [&](Matrix& matrix) { return direction(matrix, settings); },
             [&](Matrix& matrix, const Tensor& result) { move(matrix, result, settings); });
   orthogonals_.release();
   refresh_members(settings);

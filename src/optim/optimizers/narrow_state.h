@@ -30,15 +30,20 @@ class NarrowState {
     uint64_t seed = 0;
   };
   NarrowState() = default;
-  NarrowState(const model::Parameter& parameter, size_t part, const std::string& kind, const Format& format);  // zeros
+  // zeros
+  NarrowState(const model::Parameter& parameter, size_t part, const std::string& kind, const Format& format);
   bool defined() const { return values_.defined(); }
 
   // Rows and columns are those of this rank's share. run_from: how many elements from `column` on lie in
   // one block.
   int64_t run_from(int64_t column) const;
   void read(int64_t row, int64_t column, int64_t count, float* to) const { read_run(row, column, count, to); }
-  void read(int64_t row, int64_t column, int64_t count, double* to) const { read_run(row, column, count, to); }
-  void keep(int64_t step, int64_t row, int64_t column, int64_t count, const float* from) const { keep_run(step, row, column, count, from); }
+  void read(int64_t row, int64_t column, int64_t count, double* to) const {
+    read_run(row, column, count, to);
+  }
+  void keep(int64_t step, int64_t row, int64_t column, int64_t count, const float* from) const {
+    keep_run(step, row, column, count, from);
+  }
   void keep(int64_t step, int64_t row, int64_t column, int64_t count, const double* from) const {
     keep_run(step, row, column, count, from);
   }
@@ -54,13 +59,15 @@ class NarrowState {
   void keep_run(int64_t step, int64_t row, int64_t column, int64_t count, const Real* from) const;
   void require_whole_blocks() const;
   int64_t place(int64_t row, int64_t column) const { return row * values_.size(1) + column; }
-  int64_t block_of(int64_t column) const { return (first_column_ + column) / format_.block; }  // of the logical row
+  // of the logical row
+  int64_t block_of(int64_t column) const { return (first_column_ + column) / format_.block; }
 
   Format format_;
   std::string kind_;
   const model::Parameter* parameter_ = nullptr;
   size_t part_ = 0;
-  int64_t first_row_ = 0, first_column_ = 0, blocks_ = 0, all_blocks_ = 0;  // blocks of a logical row, and of the logical matrix
+  // blocks of a logical row, and of the logical matrix
+  int64_t first_row_ = 0, first_column_ = 0, blocks_ = 0, all_blocks_ = 0;
   std::optional<RandomStream> stream_;
   Tensor values_, scales_;  // [rows, columns] bf16 or codes; [rows, blocks of this share]
 };

@@ -11,7 +11,8 @@ std::vector<std::string> states_of_sgd(const recipe::OptimOptions& options) {
 
 }  // namespace
 
-Sgd::Sgd(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options, states_of_sgd(options)) {
+Sgd::Sgd(const recipe::OptimOptions& options, Members members)
+    : Elementwise(std::move(members), options, states_of_sgd(options)) {
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 
@@ -28,7 +29,9 @@ kernels::SgdScalars Sgd::scalars(const StepSettings& settings, const Piece& piec
 void Sgd::update(const StepSettings& settings) {
   if (on_cpu()) {
     return write(settings, [&](const Stretch& stretch) {
-      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) { loops.sgd(run, scalars(settings, *stretch.piece)); });
+      with_run(stretch, States::kWritten, [&](const auto& run, const auto& loops) {
+        loops.sgd(run, scalars(settings, *stretch.piece));
+      });
     });
   }
   for (const Piece& piece : pieces()) {

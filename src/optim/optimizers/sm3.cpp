@@ -31,14 +31,17 @@ Sm3::Sm3(const recipe::OptimOptions& options, Members given, MatrixImplementatio
     std::iota(all.begin(), all.end(), size_t{0});
     tiles_ = MatrixTiles(tiled, std::move(all));
   }
-  add_phase({"update", &largest_, [this, fused](const StepSettings& settings) { fused ? fused_update(settings) : update(settings); }});
+  add_phase({"update", &largest_, [this, fused](const StepSettings& settings) {
+               fused ? fused_update(settings) : update(settings);
+             }});
   add_phase({"bounds", nullptr, [this](const StepSettings&) { keep_bounds(); }});
 }
 
 void Sm3::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
+    const double lr = settings.lr * shard.spec().lr_factor,
+                 decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
     const Tensor g = shard.gradient.to(shard.master.scalar_type()) * settings.gradient_scale;
     Tensor sums = matrix.sums;
     if (shard.matrix()) {
@@ -62,21 +65,23 @@ void Sm3::update(const StepSettings& settings) {
 
 void Sm3::fused_update(const StepSettings& settings) {
   kernels::TileSums largest(tiles_.plan());
-  tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    const Matrix& matrix = matrices_[place.matrix];
-    const bool bounded = matrix.shard.matrix();
-    tile.row_numbers = largest.rows(place), tile.column_numbers = largest.columns(place);
-    tile.of_rows = bounded ? matrix.rows.const_data_ptr<Real>() + place.row : nullptr;
-    tile.of_columns = (bounded ? matrix.columns : matrix.sums).const_data_ptr<Real>() + place.column;
-    const double lr = settings.lr * matrix.shard.spec().lr_factor,
-                 decay = matrix.shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
-    kernels::factored_loops<Real>().sm3_update(tile, {.gradient_scale = settings.gradient_scale,
-                                                      .eps = options_.square_eps,
-                                                      .beta = momentum_,
-                                                      .kept_weight = 1 - lr * decay,
-                                                      .lr = lr,
-                                                      .zero_gradient = settings.zero_gradients});
-  });
+  tiles_.run(
+      MatrixTiles::Momentum::kWritten, next_step(),
+      [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+        const Matrix& matrix = matrices_[place.matrix];
+        const bool bounded = matrix.shard.matrix();
+        tile.row_numbers = largest.rows(place), tile.column_numbers = largest.columns(place);
+        tile.of_rows = bounded ? matrix.rows.const_data_ptr<Real>() + place.row : nullptr;
+        tile.of_columns = (bounded ? matrix.columns : matrix.sums).const_data_ptr<Real>() + place.column;
+        const double lr = settings.lr * matrix.shard.spec().lr_factor,
+                     decay = matrix.shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
+        kernels::factored_loops<Real>().sm3_update(tile, {.gradient_scale = settings.gradient_scale,
+                                                          .eps = options_.square_eps,
+                                                          .beta = momentum_,
+                                                          .kept_weight = 1 - lr * decay,
+                                                          .lr = lr,
+                                                          .zero_gradient = settings.zero_gradients});
+      });
   largest.settle(kernels::TileSums::How::kLargest);
   for (size_t i = 0; i < matrices_.size(); ++i) {
     const Matrix& matrix = matrices_[i];

@@ -18,7 +18,8 @@ namespace longhaul::optim {
 
 class Sm3 final : public Optimizer {
  public:
-  Sm3(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
+  Sm3(const recipe::OptimOptions& options, Members members,
+      MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
 
  private:

@@ -19,26 +19,33 @@ namespace {
 using kernels::OuterMerge, kernels::OuterNumbers, kernels::OuterSums;
 
 constexpr size_t kMeasuredSteps = 4;  // before τ is chosen; the first does not count
-constexpr double kGrowth = 1.1;       // of the anchor's movement from round to round, and how often until the guard acts
+// of the anchor's movement from round to round, and how often until the guard acts
+constexpr double kGrowth = 1.1;
 constexpr int64_t kGrowing = 3;
 constexpr double kFallen = 2;             // of the learning rate, since what is on its way was made
 constexpr int kFirstStep = 0, kLoss = 1;  // of OuterWeights::Numbers
 
-bool late_co2(const recipe::OuterOptions& options) { return options.method == recipe::Outer::kCo2 && recipe::hidden(options); }
+bool late_co2(const recipe::OuterOptions& options) {
+  return options.method == recipe::Outer::kCo2 && recipe::hidden(options);
+}
 
-bool gaps_by_tensor(const recipe::OuterOptions& options) { return late_co2(options) && options.gap == recipe::OuterGap::kPerTensor; }
+bool gaps_by_tensor(const recipe::OuterOptions& options) {
+  return late_co2(options) && options.gap == recipe::OuterGap::kPerTensor;
+}
 
 std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {
   comm::Communicator* const counterparts = ranks.counterparts();
   LONGHAUL_ASSERT(counterparts != nullptr, "an outer loop of one worker");
-  layout::GroupKind all{.name = "outer loop", .groups = {std::vector<int64_t>(static_cast<size_t>(counterparts->size()))}};
+  layout::GroupKind all{.name = "outer loop",
+                        .groups = {std::vector<int64_t>(static_cast<size_t>(counterparts->size()))}};
   std::iota(all.groups[0].begin(), all.groups[0].end(), int64_t{0});
   return std::move(counterparts->split({all}, {.name = "outer loop"})[0]);
 }
 
 }  // namespace
 
-OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters, parallel::Ranks& ranks)
+OuterLoop::OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer,
+                     model::ParameterSet& parameters, parallel::Ranks& ranks)
     : options_(options),
       optimizer_(optimizer),
       parameters_(parameters),
@@ -149,8 +156,10 @@ void OuterLoop::meet_now(OuterRound& round, const LocalStep& step) {
   const bool mean = !round.synchronous.empty();  // nothing but the workers' mean
   const Stopwatch watch;
   const double workers = static_cast<double>(group_->size());
-  if (options_.method == recipe::Outer::kCo2 && !mean && options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
-  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step.lr, step.lr, round.gap));
+  if (options_.method == recipe::Outer::kCo2 && !mean && options_.gap == recipe::OuterGap::kConstant)
+    round.gap = options_.gap_value;
+  const OuterSums sums =
+      weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step.lr, step.lr, round.gap));
   if (mean) weights_.forget_momentum();
   round.update_s += watch.seconds();
   round.loss = weights_.numbers()[kLoss] / workers;
@@ -263,7 +272,8 @@ void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
 std::vector<double> OuterLoop::gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round) {
   const auto workers = static_cast<double>(group_->size());
   if (gaps_) {
-    std::vector<double> gaps = gaps_->gaps(std::span(arrived).subspan(OuterWeights::kNumbers), workers, shared_.in_flight_steps);
+    std::vector<double> gaps =
+        gaps_->gaps(std::span(arrived).subspan(OuterWeights::kNumbers), workers, shared_.in_flight_steps);
     round.gap = gaps_->mean(gaps);
     return gaps;
   }
@@ -286,26 +296,29 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr, double unit) 
   round.clipped = of[3] / counted_;
   if (gaps_) gaps_->note_movement();
   if (!std::isfinite(round.movement)) {
-    throw Error({.code = ExitCode::kNumeric,
-                 .what = "the mean of the workers' weights is not finite",
-                 .found = fmt::format("a movement of {} behind round {}", round.movement, round.round),
-                 .hint = "lower optim.lr, optim.outer_lr or optim.outer_momentum, or go back to an earlier checkpoint"});
+    throw Error(
+        {.code = ExitCode::kNumeric,
+         .what = "the mean of the workers' weights is not finite",
+         .found = fmt::format("a movement of {} behind round {}", round.movement, round.round),
+         .hint =
+             "lower optim.lr, optim.outer_lr or optim.outer_momentum, or go back to an earlier checkpoint"});
   }
   const double before = shared_.relative_movement;
   shared_.relative_movement = lr > 0 ? round.movement / lr : 0;
-  const bool grows =
-      options_.guard && late_co2(options_) && round.synchronous.empty() && before > 0 && shared_.relative_movement > kGrowth * before;
+  const bool grows = options_.guard && late_co2(options_) && round.synchronous.empty() && before > 0 &&
+                     shared_.relative_movement > kGrowth * before;
   shared_.growing = grows ? shared_.growing + 1 : 0;
 }
 
-// Δ of rounds t - 1 and t - 2 are δ times the errors that they began with, which differ by how far the anchor moved in between. Lengths alone are known, so
-// δ is that or more.
+// Δ of rounds t - 1 and t - 2 are δ times the errors that they began with, which differ by how far the anchor
+// moved in between. Lengths alone are known, so δ is that or more.
 void OuterLoop::estimate_strain(OuterRound& round, double unit) {
   const bool late = round.synchronous.empty() && round.applied.has_value();
   const double gradient = late ? round.gradient * round.gap * unit : 0;
   if (gradient > 0 && shared_.gradient > 0 && shared_.earlier_movement > 0) {
     const double delta = std::abs(gradient - shared_.gradient) / shared_.earlier_movement;
-    round.strain = recipe::outer_lr_of(options_) * delta / round.gap / (1 - recipe::outer_momentum_of(options_));
+    round.strain =
+        recipe::outer_lr_of(options_) * delta / round.gap / (1 - recipe::outer_momentum_of(options_));
   }
   shared_.gradient = gradient;
 }
@@ -313,8 +326,11 @@ void OuterLoop::estimate_strain(OuterRound& round, double unit) {
 void OuterLoop::choose(OuterRound& round, int64_t left) {
   std::sort(seconds_.begin() + 1, seconds_.end());
   const double median = seconds_[1 + (seconds_.size() - 1) / 2];
-  const auto longest = [&](double seconds) { return static_cast<double>(ranks_.most(std::llround(seconds * 1e9))) * 1e-9; };
-  const double step_s = std::max(1e-9, longest(median)), exchange_s = longest(round.exchange_s), update_s = longest(round.update_s);
+  const auto longest = [&](double seconds) {
+    return static_cast<double>(ranks_.most(std::llround(seconds * 1e9))) * 1e-9;
+  };
+  const double step_s = std::max(1e-9, longest(median)), exchange_s = longest(round.exchange_s),
+               update_s = longest(round.update_s);
   round.choice = choose_every(recipe::hidden(options_), step_s, exchange_s, update_s, left, fragments());
   every_ = round.choice->every;
   seconds_.clear();

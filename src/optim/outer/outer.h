@@ -70,14 +70,16 @@ struct OuterRound {
   std::optional<double> strain;
   double gradient = 0, momentum = 0, movement = 0;  // norms: of Δ / Λ, of m, of the anchor's step
   double clipped = 0;                               // share of m's elements that were clipped
-  double loss = 0;                                  // mean over workers and steps of the round that was applied
+  // mean over workers and steps of the round that was applied
+  double loss = 0;
   std::optional<OuterChoice> choice;
 };
 
 class OuterLoop {
  public:
   // All arguments must outlive the object. A collective call. Weights must be the same on all workers.
-  OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters, parallel::Ranks& ranks);
+  OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters,
+            parallel::Ranks& ranks);
   ~OuterLoop();
 
   // Call it after each step of this worker, skipped steps too. Returns a round if one ended with this step.
@@ -130,7 +132,8 @@ class OuterLoop {
   void start_sums(const LocalStep& step);
   OuterRound take_within_round(const LocalStep& step);
   void tell_weights(OuterRound& round);
-  void note(OuterRound& round, kernels::OuterSums sums, double lr, double unit = 1);  // unit: of a late outer gradient
+  // unit: of a late outer gradient
+  void note(OuterRound& round, kernels::OuterSums sums, double lr, double unit = 1);
   void estimate_strain(OuterRound& round, double unit);
   double first_step() const;
   void wait_for_sums(OuterRound& round);
@@ -149,7 +152,8 @@ class OuterLoop {
   double counted_ = 0;                         // elements of a worker
   int64_t every_ = 0, round_ = 0, done_ = 0;   // done_: steps of this round
   Shared shared_;
-  Tensor worker_numbers_;        // how long this worker's first step of the round was; the sum of its losses in it
+  // how long this worker's first step of the round was; the sum of its losses in it
+  Tensor worker_numbers_;
   std::vector<double> seconds_;  // of steps, until τ is chosen
   double waited_s_ = 0;
   int64_t started_ns_ = 0;

@@ -16,6 +16,7 @@ struct OuterChoice {
 
 // `left`: steps of the run that are still to come. When weights are sent in `fragments`, in turn, the
 // result is a multiple of `fragments`, and exchange_s is the time for all fragments.
-OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double update_s, int64_t left, int64_t fragments = 1);
+OuterChoice choose_every(bool hidden, double step_s, double exchange_s, double update_s, int64_t left,
+                         int64_t fragments = 1);
 
 }  // namespace longhaul::optim

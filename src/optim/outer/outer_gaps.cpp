@@ -7,7 +7,8 @@
 
 namespace longhaul::optim {
 
-OuterGaps::OuterGaps(const OuterWeights& weights, const model::ParameterSet& parameters, const parallel::Ranks& ranks)
+OuterGaps::OuterGaps(const OuterWeights& weights, const model::ParameterSet& parameters,
+                     const parallel::Ranks& ranks)
     : weights_(weights), ranks_(ranks) {
   for (const auto& parameter : parameters.all()) {
     if (!parameter->trainable()) continue;

@@ -32,7 +32,8 @@ class OuterGaps {
 
   // The first steps of the current round, by tensor: the numbers that are sent with the sums.
   std::vector<double> first_steps() const;
-  // arrived: sums over workers of first_steps() of a round of `steps`; a tensor that never moved has the gap 1.
+  // arrived: sums over workers of first_steps() of a round of `steps`; a tensor that never moved has the gap
+  // 1.
   std::vector<double> gaps(std::span<const double> arrived, double workers, int64_t steps) const;
   void forget();
 
@@ -46,7 +47,8 @@ class OuterGaps {
     size_t part = 0;
     Partials::Place place;
   };
-  void lengths(const std::vector<double>& squares, const Tensor& lengths);  // of whole tensors from this rank's part of their squares
+  // of whole tensors from this rank's part of their squares
+  void lengths(const std::vector<double>& squares, const Tensor& lengths);
 
   const OuterWeights& weights_;
   const parallel::Ranks& ranks_;

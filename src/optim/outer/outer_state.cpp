@@ -33,19 +33,21 @@ bool OuterLoop::saves_well() const {
 }
 
 nlohmann::json OuterLoop::facts() const {
-  const OuterWeights::Numbers numbers = weights_.numbers(fragment_of(std::max<int64_t>(0, shared_.in_flight_round)));
-  return {{"every", every_},
-          {"round", round_},
-          {"done", done_},
-          {"in_flight_round", shared_.in_flight_round},
-          {"in_flight_steps", shared_.in_flight_steps},
-          {"in_flight_lr", shared_.in_flight_lr},
-          {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.begin() + OuterWeights::kNumbers)},
-          {"movement", shared_.movement},
-          {"relative_movement", shared_.relative_movement},
-          {"gradient", shared_.gradient},
-          {"earlier_movement", shared_.earlier_movement},
-          {"growing", shared_.growing}};
+  const OuterWeights::Numbers numbers =
+      weights_.numbers(fragment_of(std::max<int64_t>(0, shared_.in_flight_round)));
+  return {
+      {"every", every_},
+      {"round", round_},
+      {"done", done_},
+      {"in_flight_round", shared_.in_flight_round},
+      {"in_flight_steps", shared_.in_flight_steps},
+      {"in_flight_lr", shared_.in_flight_lr},
+      {"in_flight_numbers", std::vector<double>(numbers.begin(), numbers.begin() + OuterWeights::kNumbers)},
+      {"movement", shared_.movement},
+      {"relative_movement", shared_.relative_movement},
+      {"gradient", shared_.gradient},
+      {"earlier_movement", shared_.earlier_movement},
+      {"growing", shared_.growing}};
 }
 
 void OuterLoop::restore(const nlohmann::json& facts) {
@@ -62,10 +64,13 @@ void OuterLoop::restore(const nlohmann::json& facts) {
     shared_.gradient = facts.value("gradient", 0.0);  // of earlier versions: not known
     shared_.earlier_movement = facts.value("earlier_movement", 0.0);
     OuterWeights::Numbers numbers(OuterWeights::kNumbers);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = facts.at("in_flight_numbers").at(i).get<double>();
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = facts.at("in_flight_numbers").at(i).get<double>();
     weights_.set_numbers(numbers, fragment_of(std::max<int64_t>(0, shared_.in_flight_round)));
   } catch (const nlohmann::json::exception& error) {
-    throw Error({.code = ExitCode::kCheckpoint, .what = "the outer loop's facts of the checkpoint cannot be read", .found = error.what()});
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the outer loop's facts of the checkpoint cannot be read",
+                 .found = error.what()});
   }
 }
 

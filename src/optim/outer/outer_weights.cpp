@@ -22,20 +22,26 @@ const kernels::OuterLoops<Real>& loops_of(const kernels::OuterRun<Real>&) {
 
 size_t fragment_of(const layout::ParameterSpec& spec, size_t fragments) {
   if (spec.layer >= 0) return static_cast<size_t>(spec.layer) % fragments;
-  const bool first = spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition;
+  const bool first =
+      spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition;
   return first ? 0 : fragments - 1;
 }
 
 }  // namespace
 
-OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept)
-    : optimizer_(optimizer), parameters_(parameters), begins_(parameters.all().size(), -1), numbers_(kNumbers) {
+OuterWeights::OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters,
+                           const OuterKept& kept)
+    : optimizer_(optimizer),
+      parameters_(parameters),
+      begins_(parameters.all().size(), -1),
+      numbers_(kNumbers) {
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   ScalarType dtype = at::kFloat;
   const auto fragments = static_cast<size_t>(kept.fragments);
   if (kept.by_tensor) {
     LONGHAUL_ASSERT(fragments == 1, "numbers of each tensor beside fragments");
-    for (const auto& parameter : parameters.all()) numbers_ += parameter->trainable() ? static_cast<int64_t>(parameter->parts.size()) : 0;
+    for (const auto& parameter : parameters.all())
+      numbers_ += parameter->trainable() ? static_cast<int64_t>(parameter->parts.size()) : 0;
   }
   for (size_t f = 0; f < fragments; ++f) {
     Fragment fragment{.first = stretches_.size(), .begin = elements_};
@@ -65,8 +71,8 @@ void OuterWeights::lay_out(const model::Parameter& parameter, size_t p) {
     const layout::Range run = parameter.own_run_of(part);
     const bool counted = parameter.parts[part].first_copy;
     for (int64_t at = 0; at < run.length; at += kStretch) {
-      stretches_.push_back(
-          {p, movements_.size(), run.begin + at, elements_ + run.begin + at, std::min(kStretch, run.length - at), counted});
+      stretches_.push_back({p, movements_.size(), run.begin + at, elements_ + run.begin + at,
+                            std::min(kStretch, run.length - at), counted});
     }
     if (counted) counted_ += static_cast<double>(run.length);
     movements_.push_back(0);
@@ -94,25 +100,30 @@ template <class Body>
 void OuterWeights::for_each(const Body& body, int64_t fragment) const {
   const bool wide = anchors_.scalar_type() == at::kDouble;
   const Fragment range = range_of(fragment);
-  parallel_for(static_cast<int64_t>(range.first), static_cast<int64_t>(range.last), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      if (wide)
-        body(i, run_of<double>(stretches_[i]));
-      else
-        body(i, run_of<float>(stretches_[i]));
-    }
-  });
+  parallel_for(static_cast<int64_t>(range.first), static_cast<int64_t>(range.last), 1,
+               [&](int64_t begin, int64_t end) {
+                 for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+                   if (wide)
+                     body(i, run_of<double>(stretches_[i]));
+                   else
+                     body(i, run_of<float>(stretches_[i]));
+                 }
+               });
 }
 
-kernels::OuterSums OuterWeights::update(const kernels::OuterNumbers& numbers, int64_t fragment, std::span<const double> gaps) {
+kernels::OuterSums OuterWeights::update(const kernels::OuterNumbers& numbers, int64_t fragment,
+                                        std::span<const double> gaps) {
   std::vector<kernels::OuterSums> sums(stretches_.size());  // zeros where another fragment's are
   const auto of = [&](size_t tensor) {
     kernels::OuterNumbers own = numbers;
     own.scale /= gaps[tensor];
     return own;
   };
-  for_each([&](size_t i, const auto& run) { sums[i] = loops_of(run).update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); },
-           fragment);
+  for_each(
+      [&](size_t i, const auto& run) {
+        sums[i] = loops_of(run).update(run, gaps.empty() ? numbers : of(stretches_[i].tensor));
+      },
+      fragment);
   kernels::OuterSums all;
   std::fill(movements_.begin(), movements_.end(), 0);
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -154,12 +165,14 @@ void OuterWeights::anchors_from_masters() {
   for_each([](size_t, const auto& run) { std::copy_n(run.weight, run.count, run.anchor); });
 }
 
-std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment) {
+std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, const Numbers& numbers,
+                                                 int64_t fragment) {
   const Fragment range = range_of(fragment);
   const int64_t end = range.begin + range.elements + numbers_;
   std::vector<comm::Work> works;
   const auto sum = [&](const Tensor& piece) {
-    works.push_back(workers.all_reduce(piece, comm::Reduction::kSum, {.name = "outer gradients", .priority = kBehindOtherCalls}));
+    works.push_back(workers.all_reduce(piece, comm::Reduction::kSum,
+                                       {.name = "outer gradients", .priority = kBehindOtherCalls}));
   };
   if (wire_.defined()) wire_.slice(0, range.begin, end).copy_(sums_.slice(0, range.begin, end));
   for (const Fragment& each : fragments_) {
@@ -169,7 +182,8 @@ std::vector<comm::Work> OuterWeights::start_sums(comm::Communicator& workers, co
     if (wire_.defined()) sum(told);  // in fp32 all the same: gaps are made of them
   }
   const Tensor& sent = wire_.defined() ? wire_ : sums_;
-  for (int64_t begin = range.begin; begin < end; begin += kAtOnce) sum(sent.narrow(0, begin, std::min(kAtOnce, end - begin)));
+  for (int64_t begin = range.begin; begin < end; begin += kAtOnce)
+    sum(sent.narrow(0, begin, std::min(kAtOnce, end - begin)));
   return works;
 }
 
@@ -190,7 +204,8 @@ OuterWeights::Numbers OuterWeights::numbers(int64_t fragment) const {
 
 void OuterWeights::set_numbers(const Numbers& numbers, int64_t fragment) {
   const Fragment range = range_of(fragment);
-  for (size_t i = 0; i < kNumbers; ++i) sums_[range.begin + range.elements + static_cast<int64_t>(i)] = numbers[i];
+  for (size_t i = 0; i < kNumbers; ++i)
+    sums_[range.begin + range.elements + static_cast<int64_t>(i)] = numbers[i];
 }
 
 Tensor OuterWeights::number_of_tensor(size_t tensor) const {

@@ -35,11 +35,13 @@ class OuterWeights {
   static constexpr size_t kNumbers = 2;
   using Numbers = std::vector<double>;
 
-  OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);  // anchors are the masters
+  // anchors are the masters
+  OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);
 
   // Applies the steps of kernels/updates/outer.h to everything; squares and counts cover the elements that
   // this rank counts first. gaps: for each tensor, the divisor of the scale; empty: none.
-  kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
+  kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll,
+                            std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
   struct Distances {
     double counted = 0;  // of the elements that this rank counts first
@@ -56,7 +58,8 @@ class OuterWeights {
   void masters_from_anchors();
   void anchors_from_masters();
 
-  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll);
+  std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers,
+                                     int64_t fragment = kAll);
   void take_sums(int64_t fragment = kAll);                            // after that work has ended
   Numbers numbers(int64_t fragment = kAll) const;                     // of the sums that have arrived
   void set_numbers(const Numbers& numbers, int64_t fragment = kAll);  // the first kNumbers
@@ -82,7 +85,8 @@ class OuterWeights {
   template <class Real>
   kernels::OuterRun<Real> run_of(const Stretch& stretch) const;
   template <class Body>
-  void for_each(const Body& body, int64_t fragment = kAll) const;  // body(index of a stretch, its run), on all threads
+  // body(index of a stretch, its run), on all threads
+  void for_each(const Body& body, int64_t fragment = kAll) const;
   void lay_out(const model::Parameter& parameter, size_t p);
 
   const Optimizer& optimizer_;
@@ -90,9 +94,10 @@ class OuterWeights {
   std::vector<int64_t> begins_;  // of each parameter's share; -1: it does not train
   std::vector<Stretch> stretches_;
   std::vector<Fragment> fragments_;
-  Tensor anchors_, momenta_, sums_, sent_, wire_;  // flat, fragment after fragment; momenta_, sent_, wire_ undefined: none
-  int64_t elements_ = 0;                           // and the fragments' numbers
-  int64_t numbers_ = 0;                            // of a fragment
+  // flat, fragment after fragment; momenta_, sent_, wire_ undefined: none
+  Tensor anchors_, momenta_, sums_, sent_, wire_;
+  int64_t elements_ = 0;  // and the fragments' numbers
+  int64_t numbers_ = 0;   // of a fragment
   std::vector<double> movements_;
   double counted_ = 0;
 };

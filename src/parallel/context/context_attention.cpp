@@ -26,21 +26,25 @@ Tensor rows_at(const Tensor& x_thd, const Tensor& index) {
   return kernels::take_rows(x_thd.flatten(1), index).view({index.size(0), x_thd.size(1), x_thd.size(2)});
 }
 
-// `inner` neighbours among the context ranks, who hold together some runs of the row: rank first, first + 1, ….
+// `inner` neighbours among the context ranks, who hold together some runs of the row: rank first, first + 1,
+// ….
 struct Neighbours {
   int64_t first = 0;
-  std::vector<Range> runs;           // in the order of the row
-  std::vector<int64_t> order;        // tokens of one rank after the other: element i of the runs is token order[i] of these
+  std::vector<Range> runs;  // in the order of the row
+  // tokens of one rank after the other: element i of the runs is token order[i] of these
+  std::vector<int64_t> order;
   std::vector<int64_t> rank_tokens;  // of each
 };
 
-Neighbours neighbours_of(const SequenceView& view, const std::vector<ContextPiece>& pieces, int64_t first, int64_t inner) {
+Neighbours neighbours_of(const SequenceView& view, const std::vector<ContextPiece>& pieces, int64_t first,
+                         int64_t inner) {
   Neighbours all{.first = first};
   const std::vector<int64_t> lengths = view.context_lengths();
   all.rank_tokens.assign(lengths.begin() + first, lengths.begin() + first + inner);
   for (const ContextPiece& piece : pieces) {
     if (piece.rank < first || piece.rank >= first + inner) continue;
-    const auto before = std::accumulate(lengths.begin() + first, lengths.begin() + piece.rank, piece.local_begin);
+    const auto before =
+        std::accumulate(lengths.begin() + first, lengths.begin() + piece.rank, piece.local_begin);
     for (int64_t i = 0; i < piece.tokens.length; ++i) all.order.push_back(before + i);
     if (!all.runs.empty() && all.runs.back().end() == piece.tokens.begin) {
       all.runs.back().length += piece.tokens.length;
@@ -70,25 +74,29 @@ class HeadExchange {
   Tensor to_heads(const Tensor& x_thd, const char* name) const {
     if (ranks_ == 1) return rows_at(x_thd, order_);
     const int64_t heads = x_thd.size(1) / ranks_, channels = x_thd.size(2);
-    const Tensor by_rank = x_thd.view({own_tokens_, ranks_, heads, channels}).transpose(0, 1).reshape({-1, heads, channels});
+    const Tensor by_rank =
+        x_thd.view({own_tokens_, ranks_, heads, channels}).transpose(0, 1).reshape({-1, heads, channels});
     return rows_at(exchange_rows(group_, by_rank, own_rows_, rows_, name), order_);
   }
   Tensor to_tokens(const Tensor& x_nhd, const char* name) const {
     if (ranks_ == 1) return rows_at(x_nhd, back_);
     const int64_t heads = x_nhd.size(1), channels = x_nhd.size(2);
     const Tensor by_rank = exchange_rows(group_, rows_at(x_nhd, back_), rows_, own_rows_, name);
-    return by_rank.view({ranks_, own_tokens_, heads, channels}).transpose(0, 1).reshape({own_tokens_, ranks_ * heads, channels});
+    return by_rank.view({ranks_, own_tokens_, heads, channels})
+        .transpose(0, 1)
+        .reshape({own_tokens_, ranks_ * heads, channels});
   }
 
  private:
   Communicator& group_;
   int64_t ranks_, own_tokens_;
-  std::vector<int64_t> own_rows_, rows_;  // of the exchange, by rank: of own tokens, and of the neighbours' to their ranks
+  // of the exchange, by rank: of own tokens, and of the neighbours' to their ranks
+  std::vector<int64_t> own_rows_, rows_;
   Tensor order_, back_;
 };
 
-Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
-                        const AttentionOptions& options) {
+Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const SequenceView& view, const AttentionOptions& options) {
   const std::vector<ContextPiece> pieces = context_pieces(view);
   const int64_t place = group.rank() % inner, rounds = group.size() / inner;
   Ring ring{.group = &group, .own = group.rank() / inner};
@@ -96,7 +104,8 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
   ring.visible.window = options.window;
   ring.visible.causal = options.causal;
   for (int64_t i = 0; i < rounds; ++i) {
-    ring.members.push_back({.rank = i * inner + place, .runs = neighbours_of(view, pieces, i * inner, inner).runs});
+    ring.members.push_back(
+        {.rank = i * inner + place, .runs = neighbours_of(view, pieces, i * inner, inner).runs});
   }
   const HeadExchange heads(group, neighbours_of(view, pieces, ring.own * inner, inner), q.device());
   const Tensor of_q = heads.to_heads(q, "queries to heads"), of_k = heads.to_heads(k, "keys to heads"),
@@ -112,18 +121,19 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
 int64_t head_ranks(ContextMethod method, int64_t ranks, int64_t key_heads) {
   const int64_t inner = method == ContextMethod::kRing || method == ContextMethod::kAllGather ? 1
                         : method == ContextMethod::kUlysses                                   ? ranks
-                                                                                              : std::gcd(ranks, key_heads);
+                                                            : std::gcd(ranks, key_heads);
   if (key_heads % inner == 0) return inner;
   throw Error({.code = ExitCode::kUsage,
                .what = "context ranks cannot share the heads of attention",
-               .expected = fmt::format("a number of key heads on each tensor rank that {} context ranks divide", ranks),
+               .expected = fmt::format(
+                   "a number of key heads on each tensor rank that {} context ranks divide", ranks),
                .found = std::to_string(key_heads),
                .where = "parallel.context",
                .hint = "parallel.context=two-level or parallel.context=ring"});
 }
 
-Tensor context_attention(ContextMethod method, Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
-                         const SequenceView& view, const AttentionOptions& options) {
+Tensor context_attention(ContextMethod method, Communicator& group, const Tensor& q, const Tensor& k,
+                         const Tensor& v, const SequenceView& view, const AttentionOptions& options) {
   if (method == ContextMethod::kAllGather) return gathered_attention(group, q, k, v, view, options);
   return shared_attention(head_ranks(method, group.size(), k.size(1)), group, q, k, v, view, options);
 }

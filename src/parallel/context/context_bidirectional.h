@@ -12,9 +12,11 @@
 
 namespace longhaul::parallel {
 
-// For this rank's tokens of the row, [tokens, …]; otherwise as kernels::segment_softmax and kernels::bidirectional_attention.
-Tensor context_segment_softmax(comm::Communicator& group, const Tensor& x_tc, const layout::SequenceView& view);
-Tensor context_bidirectional_attention(comm::Communicator& group, const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
-                                       const layout::SequenceView& view);
+// For this rank's tokens of the row, [tokens, …]; otherwise as kernels::segment_softmax and
+// kernels::bidirectional_attention.
+Tensor context_segment_softmax(comm::Communicator& group, const Tensor& x_tc,
+                               const layout::SequenceView& view);
+Tensor context_bidirectional_attention(comm::Communicator& group, const Tensor& q_thk, const Tensor& k_thk,
+                                       const Tensor& v_thv, const layout::SequenceView& view);
 
 }  // namespace longhaul::parallel

@@ -12,7 +12,9 @@
 
 namespace longhaul::parallel {
 
-// Returns o for this rank's tokens. `in`: the inputs of this rank's tokens, without initial states and offsets.
-Tensor context_delta_rule(comm::Communicator& group, const kernels::DeltaRuleInputs& in, const layout::SequenceView& view);
+// Returns o for this rank's tokens. `in`: the inputs of this rank's tokens, without initial states and
+// offsets.
+Tensor context_delta_rule(comm::Communicator& group, const kernels::DeltaRuleInputs& in,
+                          const layout::SequenceView& view);
 
 }  // namespace longhaul::parallel

@@ -11,7 +11,8 @@ std::vector<ContextPiece> context_pieces(const SequenceView& view) {
   std::vector<ContextPiece> pieces;
   for (int64_t rank = 0; rank < view.share.context_ranks; ++rank) {
     int64_t local = 0;
-    for (const Range& chunk : layout::context_chunks(view.layout.tokens(), view.share.context_ranks, rank, view.share.split)) {
+    for (const Range& chunk :
+         layout::context_chunks(view.layout.tokens(), view.share.context_ranks, rank, view.share.split)) {
       if (chunk.length > 0) pieces.push_back({.rank = rank, .tokens = chunk, .local_begin = local});
       local += chunk.length;
     }

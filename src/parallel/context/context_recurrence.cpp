@@ -35,7 +35,8 @@ struct Operands {
   // Part `i` of `parts` of the heads.
   Operands heads(int64_t parts, int64_t i) const {
     Operands part{.of = {}, .options = options};
-    for (size_t operand = 0; operand < of.size(); ++operand) part.of.push_back(heads_of(operand, of[operand], parts, i));
+    for (size_t operand = 0; operand < of.size(); ++operand)
+      part.of.push_back(heads_of(operand, of[operand], parts, i));
     return part;
   }
   // Of operand number `operand`, or of its gradient.
@@ -44,13 +45,16 @@ struct Operands {
     const int64_t axis = head_axis(operand, x), heads = x.size(axis) / parts;
     return x.narrow(axis, i * heads, heads);
   }
-  static int64_t head_axis(size_t operand, const Tensor& x) { return operand == kBound || x.dim() == 1 ? 0 : 1; }
+  static int64_t head_axis(size_t operand, const Tensor& x) {
+    return operand == kBound || x.dim() == 1 ? 0 : 1;
+  }
 
   // `length` tokens of this rank from `begin` on, cut into runs.
   RecurrenceInputs part(int64_t begin, int64_t length, const std::vector<int64_t>& offsets) const {
     const auto rows = [&](const Tensor& x) { return x.defined() ? x.narrow(0, begin, length) : x; };
-    RecurrenceInputs in{rows(of[kQ]), rows(of[kK]),       rows(of[kV]), decay_by_token() ? rows(of[kDecay]) : of[kDecay],
-                        {},           to_tensor(offsets), options};
+    RecurrenceInputs in{
+        rows(of[kQ]), rows(of[kK]),       rows(of[kV]), decay_by_token() ? rows(of[kDecay]) : of[kDecay],
+        {},           to_tensor(offsets), options};
     in.options.gate.lower_bound_hk = of[kBound];
     return in;
   }
@@ -69,19 +73,22 @@ struct Operands {
   }
 };
 
-ContextFold one_document(const RecurrenceFold& fold) { return {fold.state_nhkv.squeeze(0), fold.decay_nhk.squeeze(0)}; }
+ContextFold one_document(const RecurrenceFold& fold) {
+  return {fold.state_nhkv.squeeze(0), fold.decay_nhk.squeeze(0)};
+}
 
 // What the last run of a piece leaves.
 ContextFold fold_end(const Operands& operands, const ContextPiece& piece) {
   const int64_t begin = piece.offsets[piece.offsets.size() - 2], length = piece.tokens.length - begin;
-  return one_document(kernels::fold_recurrence(operands.part(piece.local_begin + begin, length, {0, length}), operands.heads()));
+  return one_document(kernels::fold_recurrence(operands.part(piece.local_begin + begin, length, {0, length}),
+                                               operands.heads()));
 }
 
 // What the first run of a piece gives to the state that enters.
 ContextFold fold_begin(const Operands& operands, const ContextPiece& piece, const Tensor& d_o) {
   const int64_t length = piece.offsets[1];
-  return one_document(
-      kernels::fold_recurrence_gradient(operands.part(piece.local_begin, length, {0, length}), d_o.narrow(0, piece.local_begin, length)));
+  return one_document(kernels::fold_recurrence_gradient(operands.part(piece.local_begin, length, {0, length}),
+                                                        d_o.narrow(0, piece.local_begin, length)));
 }
 
 // The heads in as many parts as `passings` has, each with the operands of its own.
@@ -90,8 +97,8 @@ struct HeadParts {
   std::vector<StatePassing> passings;
 };
 
-HeadParts parts_of(recipe::LinearContextMethod method, comm::Communicator& group, const std::vector<ContextPiece>& pieces,
-                   const Operands& all) {
+HeadParts parts_of(recipe::LinearContextMethod method, comm::Communicator& group,
+                   const std::vector<ContextPiece>& pieces, const Operands& all) {
   bool halves = method == recipe::LinearContextMethod::kAllGather && group.size() > 1;
   for (size_t i = 0; i < kOperands; ++i) {
     const Tensor& x = all.of[i];
@@ -102,11 +109,12 @@ HeadParts parts_of(recipe::LinearContextMethod method, comm::Communicator& group
   for (int64_t i = 0; i < parts; ++i) {
     const Operands part = all.heads(parts, i);
     made.operands.push_back(part);
-    made.passings.emplace_back(method, group, pieces,
-                               StateKind{.sizes = part.state_sizes(),
-                                         .options = part.of[kQ].options().dtype(part.state_type()).requires_grad(false),
-                                         .decay_by_token = part.decay_by_token(),
-                                         .log_decay_h = part.of[kDecay]});
+    made.passings.emplace_back(
+        method, group, pieces,
+        StateKind{.sizes = part.state_sizes(),
+                  .options = part.of[kQ].options().dtype(part.state_type()).requires_grad(false),
+                  .decay_by_token = part.decay_by_token(),
+                  .log_decay_h = part.of[kDecay]});
   }
   return made;
 }
@@ -116,9 +124,10 @@ struct Kept {
   std::vector<Tensor> entering, boundaries;
 };
 
-// Of the pieces of this rank, in the order of its tokens, which is that of the row. A layer that is recomputed finds the states that entered them: no
-// rank is asked again.
-Tensor forward(const Operands& operands, const HeadParts& parts, const std::vector<ContextPiece>& own, std::vector<Kept>& kept) {
+// Of the pieces of this rank, in the order of its tokens, which is that of the row. A layer that is
+// recomputed finds the states that entered them: no rank is asked again.
+Tensor forward(const Operands& operands, const HeadParts& parts, const std::vector<ContextPiece>& own,
+               std::vector<Kept>& kept) {
   std::vector<std::vector<Tensor>> o(parts.operands.size());
   kept.resize(parts.operands.size());
   const auto use = [&](size_t part, const ContextPiece& piece, const Tensor& state) {
@@ -134,13 +143,16 @@ Tensor forward(const Operands& operands, const HeadParts& parts, const std::vect
     }
   } else {
     StatePassing::run_together(
-        parts.passings, /*backward=*/false, [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); },
-        use);
+        parts.passings, /*backward=*/false,
+        [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); }, use);
     for (const Kept& of_part : kept) kernels::keep_for_second_run(of_part.entering);
   }
-  if (o[0].empty()) return at::empty({0, operands.heads(), operands.of[kV].size(2)}, operands.of[kV].options().requires_grad(false));
+  if (o[0].empty())
+    return at::empty({0, operands.heads(), operands.of[kV].size(2)},
+                     operands.of[kV].options().requires_grad(false));
   std::vector<Tensor> of_parts;
-  for (const std::vector<Tensor>& pieces : o) of_parts.push_back(pieces.size() == 1 ? pieces[0] : at::cat(pieces));
+  for (const std::vector<Tensor>& pieces : o)
+    of_parts.push_back(pieces.size() == 1 ? pieces[0] : at::cat(pieces));
   return of_parts.size() == 1 ? of_parts[0] : at::cat(of_parts, 1);
 }
 
@@ -150,7 +162,8 @@ class Gradients {
   Gradients(const Operands& operands, bool decay) : operands_(operands), decay_(decay) {
     for (size_t i = 0; i < kOperands; ++i) {
       const bool wanted = operands.of[i].defined() && (i < kDecay || decay);
-      sum_.push_back(wanted ? at::zeros(operands.of[i].sizes(), operands.of[i].options().requires_grad(false)) : Tensor());
+      sum_.push_back(wanted ? at::zeros(operands.of[i].sizes(), operands.of[i].options().requires_grad(false))
+                            : Tensor());
     }
   }
   void add(int64_t parts, int64_t part, const ContextPiece& piece, const RecurrenceGradients& of) {
@@ -175,8 +188,8 @@ class Gradients {
   std::vector<Tensor> sum_;
 };
 
-std::vector<Tensor> backward(const Operands& operands, const HeadParts& parts, const std::vector<Kept>& kept, const Tensor& d_o,
-                             bool decay) {
+std::vector<Tensor> backward(const Operands& operands, const HeadParts& parts, const std::vector<Kept>& kept,
+                             const Tensor& d_o, bool decay) {
   Gradients gradients(operands, decay);
   const auto count = static_cast<int64_t>(parts.operands.size());
   std::vector<Tensor> d_o_of;
@@ -187,25 +200,31 @@ std::vector<Tensor> backward(const Operands& operands, const HeadParts& parts, c
   }
   StatePassing::run_together(
       parts.passings, /*backward=*/true,
-      [&](size_t part, const ContextPiece& piece) { return fold_begin(parts.operands[part], piece, d_o_of[part]); },
+      [&](size_t part, const ContextPiece& piece) {
+        return fold_begin(parts.operands[part], piece, d_o_of[part]);
+      },
       [&](size_t part, const ContextPiece& piece, const Tensor& d_leaving) {
         const Operands& own = parts.operands[part];
         const size_t at = --left[part];
-        const Tensor d_final = d_leaving.defined() ? own.states_of_runs(piece, piece.runs() - 1, d_leaving) : Tensor();
+        const Tensor d_final =
+            d_leaving.defined() ? own.states_of_runs(piece, piece.runs() - 1, d_leaving) : Tensor();
         gradients.add(count, static_cast<int64_t>(part), piece,
-                      kernels::run_recurrence_backward(own.whole(piece, kept[part].entering[at]), kept[part].boundaries[at],
-                                                       d_o_of[part].narrow(0, piece.local_begin, piece.tokens.length), d_final, decay));
+                      kernels::run_recurrence_backward(
+                          own.whole(piece, kept[part].entering[at]), kept[part].boundaries[at],
+                          d_o_of[part].narrow(0, piece.local_begin, piece.tokens.length), d_final, decay));
       });
   return gradients.take();
 }
 
 }  // namespace
 
-Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& log_decay, const layout::SequenceView& view, const LinearRecurrenceOptions& options) {
+Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator& group, const Tensor& q,
+                          const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                          const layout::SequenceView& view, const LinearRecurrenceOptions& options) {
   LONGHAUL_ASSERT(!options.reverse, "context ranks run documents from their first token to the last");
   const std::vector<Tensor> inputs{q, k, v, log_decay, options.gate.lower_bound_hk};
-  LinearRecurrenceOptions plain = options;  // a closure that held an input would not notice that it was written to
+  // a closure that held an input would not notice that it was written to
+  LinearRecurrenceOptions plain = options;
   plain.gate.lower_bound_hk = Tensor();
   const auto wants = [](const Tensor& x) { return x.defined() && x.requires_grad(); };
   const bool decay = wants(log_decay) || wants(options.gate.lower_bound_hk);
@@ -214,11 +233,15 @@ Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator
     const std::vector<ContextPiece> pieces = context_pieces(view);
     std::vector<Kept> kept;
     std::vector<ContextPiece> own;
-    std::ranges::copy_if(pieces, std::back_inserter(own), [&](const ContextPiece& piece) { return piece.rank == group.rank(); });
+    std::ranges::copy_if(pieces, std::back_inserter(own),
+                         [&](const ContextPiece& piece) { return piece.rank == group.rank(); });
     const Tensor o = forward(operands, parts_of(method, group, pieces, operands), own, kept);
-    return {.results = {o}, .saved = inputs, .backward = [method, &group, pieces, kept, plain, decay](const BackwardCall& call) {
+    return {.results = {o},
+            .saved = inputs,
+            .backward = [method, &group, pieces, kept, plain, decay](const BackwardCall& call) {
               const Operands saved{call.saved, plain};
-              return backward(saved, parts_of(method, group, pieces, saved), kept, call.gradients[0].contiguous(), decay);
+              return backward(saved, parts_of(method, group, pieces, saved), kept,
+                              call.gradients[0].contiguous(), decay);
             }};
   })[0];
 }

@@ -34,7 +34,8 @@ Tensor composed(const ContextFold& fold, bool through, const Tensor& entering) {
 
 }  // namespace
 
-StatePassing::StatePassing(recipe::LinearContextMethod method, comm::Communicator& group, std::vector<ContextPiece> pieces, StateKind kind)
+StatePassing::StatePassing(recipe::LinearContextMethod method, comm::Communicator& group,
+                           std::vector<ContextPiece> pieces, StateKind kind)
     : method_(method), group_(&group), pieces_(std::move(pieces)), kind_(std::move(kind)) {}
 
 std::vector<StatePassing::Step> StatePassing::steps(bool backward) const {
@@ -64,8 +65,12 @@ void StatePassing::run(bool backward, const Fold& fold, const Use& use) const {
 void StatePassing::run_together(const std::vector<StatePassing>& all, bool backward,
                                 const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
                                 const std::function<void(size_t, const ContextPiece&, const Tensor&)>& use) {
-  const auto fold_of = [&](size_t i) { return [&fold, i](const ContextPiece& piece) { return fold(i, piece); }; };
-  const auto use_of = [&](size_t i) { return [&use, i](const ContextPiece& piece, const Tensor& state) { use(i, piece, state); }; };
+  const auto fold_of = [&](size_t i) {
+    return [&fold, i](const ContextPiece& piece) { return fold(i, piece); };
+  };
+  const auto use_of = [&](size_t i) {
+    return [&use, i](const ContextPiece& piece, const Tensor& state) { use(i, piece, state); };
+  };
   std::vector<Gathering> gatherings;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].method_ == recipe::LinearContextMethod::kAllGather) {
@@ -81,7 +86,12 @@ void StatePassing::run_together(const std::vector<StatePassing>& all, bool backw
 Tensor StatePassing::decay_of(const ContextPiece& piece) const {
   const std::vector<int64_t> sizes{kind_.sizes[0], kind_.sizes[1]};
   if (!kind_.log_decay_h.defined()) return at::ones(sizes, kind_.options);
-  return kind_.log_decay_h.detach().to(kind_.options).mul(piece.tokens.length).exp().unsqueeze(1).expand(sizes);
+  return kind_.log_decay_h.detach()
+      .to(kind_.options)
+      .mul(piece.tokens.length)
+      .exp()
+      .unsqueeze(1)
+      .expand(sizes);
 }
 
 StatePassing::Gathering StatePassing::begin_gathering(bool backward, const Fold& fold) const {
@@ -94,12 +104,15 @@ StatePassing::Gathering StatePassing::begin_gathering(bool backward, const Fold&
     ++total;
     if (!own(step)) continue;
     const ContextFold own_fold = fold(*step.piece);
-    own_rows.push_back(kind_.decay_by_token ? at::cat({own_fold.state_hkv, own_fold.decay_hk.unsqueeze(2)}, 2) : own_fold.state_hkv);
+    own_rows.push_back(kind_.decay_by_token ? at::cat({own_fold.state_hkv, own_fold.decay_hk.unsqueeze(2)}, 2)
+                                            : own_fold.state_hkv);
   }
   if (total == 0) return made;
-  const int64_t heads = kind_.sizes[0], keys = kind_.sizes[1], columns = kind_.sizes[2] + (kind_.decay_by_token ? 1 : 0);
+  const int64_t heads = kind_.sizes[0], keys = kind_.sizes[1],
+                columns = kind_.sizes[2] + (kind_.decay_by_token ? 1 : 0);
   made.all = at::empty({total, heads, keys, columns}, kind_.options);
-  const Tensor mine = own_rows.empty() ? at::empty({0, heads, keys, columns}, kind_.options) : at::stack(own_rows);
+  const Tensor mine =
+      own_rows.empty() ? at::empty({0, heads, keys, columns}, kind_.options) : at::stack(own_rows);
   made.work = group_->all_gather(mine, made.all, {.name = name(backward)}, made.rows);
   return made;
 }
@@ -144,20 +157,25 @@ void StatePassing::use_gathered(Gathering gathering, const Use& use) const {
   }
 }
 
-void StatePassing::run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold, const Use& use) const {
+void StatePassing::run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold,
+                               const Use& use) const {
   const int64_t keys = kind_.sizes[1];
-  const int64_t slices = method_ == recipe::LinearContextMethod::kAllScan ? std::clamp<int64_t>(keys, 1, kScanSlices) : 1;
+  const int64_t slices =
+      method_ == recipe::LinearContextMethod::kAllScan ? std::clamp<int64_t>(keys, 1, kScanSlices) : 1;
   const auto cut = [&](int64_t slice) { return layout::even_part(keys, slices, slice); };
   std::vector<ComingState> coming(steps.size());
   std::vector<ContextFold> folds(steps.size());
-  // Receives start one slice ahead, and none before the sends of an earlier piece: over a back end that carries calls out in order
-  // (Communicator::in_order), a receive that is started early would hold up the very sends for which the others wait.
+  // Receives start one slice ahead, and none before the sends of an earlier piece: over a back end that
+  // carries calls out in order (Communicator::in_order), a receive that is started early would hold up the
+  // very sends for which the others wait.
   const auto receive_until = [&](size_t i, int64_t end) {
     if (i >= steps.size() || !steps[i].enters || own(steps[i - 1])) return;
     ComingState& state = coming[i];
     for (auto slice = static_cast<int64_t>(state.works.size()); slice < std::min(end, slices); ++slice) {
-      state.slices_hkv.push_back(at::empty({kind_.sizes[0], cut(slice).length, kind_.sizes[2]}, kind_.options));
-      state.works.push_back(group_->exchange({comm::receive_from(steps[i - 1].piece->rank, state.slices_hkv.back())}, {.name = name}));
+      state.slices_hkv.push_back(
+          at::empty({kind_.sizes[0], cut(slice).length, kind_.sizes[2]}, kind_.options));
+      state.works.push_back(group_->exchange(
+          {comm::receive_from(steps[i - 1].piece->rank, state.slices_hkv.back())}, {.name = name}));
     }
   };
   const auto next_own = [&](size_t i) {
@@ -175,7 +193,8 @@ void StatePassing::run_chained(const std::vector<Step>& steps, const std::string
       const auto part = [&](const Tensor& x) { return x.narrow(1, cut(slice).begin, cut(slice).length); };
       receive_until(i, slice + 2);
       const Tensor entering = through ? coming[i].slice(static_cast<size_t>(slice)) : Tensor();
-      const Tensor leaving = composed({part(folds[i].state_hkv), part(folds[i].decay_hk)}, through, entering).contiguous();
+      const Tensor leaving =
+          composed({part(folds[i].state_hkv), part(folds[i].decay_hk)}, through, entering).contiguous();
       if (own(steps[i + 1])) {
         coming[i + 1].slices_hkv.push_back(leaving);
         coming[i + 1].works.emplace_back();

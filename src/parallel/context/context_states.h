@@ -29,17 +29,20 @@ class StatePassing {
   using Fold = std::function<ContextFold(const ContextPiece&)>;
   using Use = std::function<void(const ContextPiece&, const Tensor& entering_hkv)>;
 
-  StatePassing(recipe::LinearContextMethod method, comm::Communicator& group, std::vector<ContextPiece> pieces, StateKind kind);
+  StatePassing(recipe::LinearContextMethod method, comm::Communicator& group,
+               std::vector<ContextPiece> pieces, StateKind kind);
 
-  // Visits this rank's pieces in the order of the row, in the backward pass in reverse: calls `fold` for all of them, then `use` for each with the state that enters it;
-  // undefined: no state enters.
+  // Visits this rank's pieces in the order of the row, in the backward pass in reverse: calls `fold` for all
+  // of them, then `use` for each with the state that enters it; undefined: no state enters.
   void run(bool backward, const Fold& fold, const Use& use) const;
 
-  // The same for several independent states (heads): with all-gather the states of one are sent while the next are folded,
-  // while pieces that no state enters are used, and while earlier states are used. All have one method, group and row.
-  static void run_together(const std::vector<StatePassing>& all, bool backward,
-                           const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
-                           const std::function<void(size_t, const ContextPiece&, const Tensor& entering_hkv)>& use);
+  // The same for several independent states (heads): with all-gather the states of one are sent while the
+  // next are folded, while pieces that no state enters are used, and while earlier states are used. All have
+  // one method, group and row.
+  static void run_together(
+      const std::vector<StatePassing>& all, bool backward,
+      const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
+      const std::function<void(size_t, const ContextPiece&, const Tensor& entering_hkv)>& use);
 
  private:
   struct Step {  // one piece, in the order of the pass
@@ -48,7 +51,8 @@ class StatePassing {
   };
   std::vector<Step> steps(bool backward) const;
   bool own(const Step& step) const { return step.piece->rank == group_->rank(); }
-  // The gather of all ranks' folds in progress: a row of `all` is a state, with Λ as one more column of values.
+  // The gather of all ranks' folds in progress: a row of `all` is a state, with Λ as one more column of
+  // values.
   struct Gathering {
     std::vector<Step> steps;
     std::vector<int64_t> rows;  // of each rank
@@ -61,7 +65,8 @@ class StatePassing {
   void use_gathered(Gathering gathering, const Use& use) const;
   std::vector<ContextFold> folds_of(const Gathering& gathering) const;
   std::string name(bool backward) const;
-  void run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold, const Use& use) const;
+  void run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold,
+                   const Use& use) const;
   Tensor decay_of(const ContextPiece& piece) const;
 
   recipe::LinearContextMethod method_;

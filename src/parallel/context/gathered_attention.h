@@ -14,7 +14,8 @@
 namespace longhaul::parallel {
 
 // The arguments are those of context_attention(), for this rank's tokens. A collective call of the group.
-Tensor gathered_attention(comm::Communicator& group, const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
-                          const layout::SequenceView& view, const kernels::AttentionOptions& options);
+Tensor gathered_attention(comm::Communicator& group, const Tensor& q_thd, const Tensor& k_thd,
+                          const Tensor& v_thd, const layout::SequenceView& view,
+                          const kernels::AttentionOptions& options);
 
 }  // namespace longhaul::parallel

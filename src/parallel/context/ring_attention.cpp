@@ -22,16 +22,20 @@ using kernels::Recorded;
 using kernels::Visibility;
 using layout::Range;
 
-// Of two runs of the row: what the queries of the one see of the keys of the other; documents that see nothing are left out.
+// Of two runs of the row: what the queries of the one see of the keys of the other; documents that see
+// nothing are left out.
 Visibility seen_between(const Visibility& visible, const Range& queries, const Range& keys) {
   Visibility pair = visible.pair({queries.begin, queries.end()}, {keys.begin, keys.end()});
-  std::erase_if(pair.documents, [&](const auto& document) { return pair.seeing(document, {0, document.keys}).empty(); });
+  std::erase_if(pair.documents, [&](const auto& document) {
+    return pair.seeing(document, {0, document.keys}).empty();
+  });
   return pair;
 }
 
 bool sees(const Visibility& visible, const RingMember& queries, const RingMember& keys) {
   return std::ranges::any_of(queries.runs, [&](const Range& q) {
-    return std::ranges::any_of(keys.runs, [&](const Range& k) { return !seen_between(visible, q, k).documents.empty(); });
+    return std::ranges::any_of(
+        keys.runs, [&](const Range& k) { return !seen_between(visible, q, k).documents.empty(); });
   });
 }
 
@@ -64,7 +68,8 @@ class Journey {
 
 // The pairs of runs of own queries and visiting keys: f(rows of queries, rows of keys, what is seen).
 template <class Function>
-void for_each_pair(const Visibility& visible, const RingMember& own, const RingMember& visitor, const Function& f) {
+void for_each_pair(const Visibility& visible, const RingMember& own, const RingMember& visitor,
+                   const Function& f) {
   int64_t q_row = 0;
   for (const Range& q : own.runs) {
     int64_t k_row = 0;
@@ -91,8 +96,9 @@ KeysAndValues room_for(const KeysAndValues& like, const RingMember& visitor, Sca
   return {empty_rows(like.k, visitor.tokens(), type), empty_rows(like.v, visitor.tokens(), type)};
 }
 
-// What goes to other members and what comes from them at one point of the way: one exchange, because over a back end that carries calls out in
-// order (Communicator::in_order) two ranks that both send first would wait for each other.
+// What goes to other members and what comes from them at one point of the way: one exchange, because over a
+// back end that carries calls out in order (Communicator::in_order) two ranks that both send first would wait
+// for each other.
 class Hop {
  public:
   Hop(comm::Communicator& group, const char* name) : group_(group), name_(name) {}
@@ -102,7 +108,9 @@ class Hop {
   void receive(int64_t from, const KeysAndValues& pair) {
     for (const Tensor& each : {pair.k, pair.v}) transfers_.push_back(comm::receive_from(from, each));
   }
-  Work start() { return transfers_.empty() ? Work() : group_.exchange(std::move(transfers_), {.name = name_}); }
+  Work start() {
+    return transfers_.empty() ? Work() : group_.exchange(std::move(transfers_), {.name = name_});
+  }
 
  private:
   comm::Communicator& group_;
@@ -110,9 +118,11 @@ class Hop {
   std::vector<comm::Transfer> transfers_;
 };
 
-// Calls visit(hop, keys and values), this rank's own first, while the next are on their way; undefined where none come in that hop.
+// Calls visit(hop, keys and values), this rank's own first, while the next are on their way; undefined where
+// none come in that hop.
 template <class Visit>
-void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own, const char* name, const Visit& visit) {
+void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own, const char* name,
+              const Visit& visit) {
   KeysAndValues here = own;
   for (int64_t hop = 0; hop < journey.members(); ++hop) {
     Hop moves(*ring.group, name);
@@ -129,7 +139,8 @@ void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own
   }
 }
 
-// In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes round before its backward pass.
+// In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes
+// round before its backward pass.
 AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& own, double scale) {
   if (kernels::runs_again()) {
     const std::vector<Tensor> kept = kernels::kept_by_first_run();
@@ -138,24 +149,28 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
   const Journey journey(ring);
   const ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto options = q.options().dtype(wide).requires_grad(false);
-  const AttentionResult sum{at::zeros({q.size(0), q.size(1), own.v.size(2)}, options),
-                            at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), options)};
+  const AttentionResult sum{
+      at::zeros({q.size(0), q.size(1), own.v.size(2)}, options),
+      at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), options)};
   go_round(ring, journey, own, "keys and values of the ring", [&](int64_t hop, const KeysAndValues& here) {
     if (!journey.comes(hop)) return;
-    for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
-      const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale};
-      kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)},
-                               kernels::attention_forward(problem, /*wide=*/true));
-    });
+    for_each_pair(ring.visible, journey.own(), journey.visitor(hop),
+                  [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
+                    const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k),
+                                                   rows_of(here.v, of_k), pair, scale};
+                    kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)},
+                                             kernels::attention_forward(problem, /*wide=*/true));
+                  });
   });
   const AttentionResult result{sum.o_thd.to(own.v.scalar_type()), sum.logsumexp_th};
   kernels::keep_for_second_run({result.o_thd, result.logsumexp_th});
   return result;
 }
 
-// The gradients of visiting keys and values follow them: what this rank adds is ready before those of the ranks before it have come. From the
-// last rank that sees them they go home.
-std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndValues& own, const AttentionOutside& outside, double scale) {
+// The gradients of visiting keys and values follow them: what this rank adds is ready before those of the
+// ranks before it have come. From the last rank that sees them they go home.
+std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndValues& own,
+                             const AttentionOutside& outside, double scale) {
   const Journey journey(ring);
   const ScalarType wide = outside.delta_th.scalar_type();
   const char* const name = "gradients of keys and values of the ring";
@@ -168,38 +183,44 @@ std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndVal
   Hop home(*ring.group, name);
   KeysAndValues before;  // what the ranks before this one have added
   Work arrival;          // of these, and of what this rank sent meanwhile
-  go_round(ring, journey, own, "keys and values of the ring (backward)", [&](int64_t hop, const KeysAndValues& here) {
-    Hop moves(*ring.group, name);
-    if (journey.comes(hop)) {
-      const KeysAndValues sum = zeros(journey.visitor(hop));
-      for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
-        kernels::attention_backward({rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
-                                    {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q), rows_of(outside.delta_th, of_q)},
-                                    {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
-      });
-      if (hop > 0) {
-        arrival.wait();
-        sum.k.add_(before.k);
-        sum.v.add_(before.v);
-      }
-      if (journey.goes_on(hop)) {
-        moves.send(journey.next_rank(), sum);
-      } else if (hop == 0) {
-        of_own = sum;
-      } else {
-        home.send(journey.visitor(hop).rank, sum);
-      }
-    }
-    arrival.wait();
-    before = {};
-    if (journey.comes(hop + 1)) {
-      before = room_for(own, journey.visitor(hop + 1), wide);
-      moves.receive(journey.previous_rank(), before);
-    }
-    arrival = moves.start();
-  });
+  go_round(ring, journey, own, "keys and values of the ring (backward)",
+           [&](int64_t hop, const KeysAndValues& here) {
+             Hop moves(*ring.group, name);
+             if (journey.comes(hop)) {
+               const KeysAndValues sum = zeros(journey.visitor(hop));
+               for_each_pair(
+                   ring.visible, journey.own(), journey.visitor(hop),
+                   [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
+                     kernels::attention_backward(
+                         {rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
+                         {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q),
+                          rows_of(outside.delta_th, of_q)},
+                         {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
+                   });
+               if (hop > 0) {
+                 arrival.wait();
+                 sum.k.add_(before.k);
+                 sum.v.add_(before.v);
+               }
+               if (journey.goes_on(hop)) {
+                 moves.send(journey.next_rank(), sum);
+               } else if (hop == 0) {
+                 of_own = sum;
+               } else {
+                 home.send(journey.visitor(hop).rank, sum);
+               }
+             }
+             arrival.wait();
+             before = {};
+             if (journey.comes(hop + 1)) {
+               before = room_for(own, journey.visitor(hop + 1), wide);
+               moves.receive(journey.previous_rank(), before);
+             }
+             arrival = moves.start();
+           });
   arrival.wait();
-  if (const int64_t hops = journey.hops(ring.own); hops > 0) home.receive(journey.at(ring.own + hops).rank, of_own);
+  if (const int64_t hops = journey.hops(ring.own); hops > 0)
+    home.receive(journey.at(ring.own + hops).rank, of_own);
   home.start().wait();
   return {dq.to(q.scalar_type()), of_own.k.to(own.k.scalar_type()), of_own.v.to(own.v.scalar_type())};
 }
@@ -214,14 +235,17 @@ int64_t RingMember::tokens() const {
 
 Tensor ring_attention(const Ring& ring, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
   return kernels::differentiable("ring_attention", {q, k, v}, [&]() -> Recorded {
-    const AttentionResult result = forward(ring, q, {k.detach().contiguous(), v.detach().contiguous()}, scale);
+    const AttentionResult result =
+        forward(ring, q, {k.detach().contiguous(), v.detach().contiguous()}, scale);
     return {.results = {result.o_thd, result.logsumexp_th},
             .saved = {q, k, v, result.o_thd, result.logsumexp_th},
             .backward =
                 [ring, scale](const BackwardCall& call) {
                   const Tensor& d_o = call.gradients[0];
-                  const AttentionOutside outside{d_o.contiguous(), call.saved[4], kernels::attention_delta(call.saved[3], d_o, Tensor())};
-                  return backward(ring, call.saved[0], {call.saved[1].contiguous(), call.saved[2].contiguous()}, outside, scale);
+                  const AttentionOutside outside{d_o.contiguous(), call.saved[4],
+                                                 kernels::attention_delta(call.saved[3], d_o, Tensor())};
+                  return backward(ring, call.saved[0],
+                                  {call.saved[1].contiguous(), call.saved[2].contiguous()}, outside, scale);
                 },
             .not_recorded = {1}};
   })[0];

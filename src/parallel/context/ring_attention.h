@@ -22,11 +22,13 @@ struct RingMember {
 
 struct Ring {
   comm::Communicator* group = nullptr;
-  std::vector<RingMember> members;  // the order of the ring: each member sends to the next, the last to the first
-  int64_t own = 0;                  // the index of this rank among the members
-  kernels::Visibility visible;      // of the whole row
+  // the order of the ring: each member sends to the next, the last to the first
+  std::vector<RingMember> members;
+  int64_t own = 0;              // the index of this rank among the members
+  kernels::Visibility visible;  // of the whole row
 };
 
-Tensor ring_attention(const Ring& ring, const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, double scale);
+Tensor ring_attention(const Ring& ring, const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
+                      double scale);
 
 }  // namespace longhaul::parallel

@@ -24,10 +24,13 @@ using Rows = std::vector<int64_t>;
 std::vector<ExpertChoices> in_groups(const ExpertChoices& choices, int64_t count) {
   if (count == 1) return {choices};
   Rows tokens;
-  for (int64_t g = 0; g < count; ++g) tokens.push_back(layout::even_part(choices.choice_tk.size(0), count, g).length);
-  const auto choice = choices.choice_tk.split_with_sizes(tokens), weight = choices.weight_tk.split_with_sizes(tokens);
+  for (int64_t g = 0; g < count; ++g)
+    tokens.push_back(layout::even_part(choices.choice_tk.size(0), count, g).length);
+  const auto choice = choices.choice_tk.split_with_sizes(tokens),
+             weight = choices.weight_tk.split_with_sizes(tokens);
   std::vector<ExpertChoices> result;
-  const int64_t most_tokens = (choices.most_tokens + count - 1) / count, most_rows = std::min(choices.most_rows, most_tokens);
+  const int64_t most_tokens = (choices.most_tokens + count - 1) / count,
+                most_rows = std::min(choices.most_rows, most_tokens);
   for (size_t g = 0; g < tokens.size(); ++g)
     result.push_back({choice[g], weight[g], choices.experts, choices.every, most_rows, most_tokens});
   return result;
@@ -40,15 +43,18 @@ std::vector<Tensor> rows_in_groups(const Tensor& rows, const std::vector<ExpertC
   return rows.split_with_sizes(tokens);
 }
 
-// Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are (docs/sources/moe-parallel-folding.md §3.2).
+// Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are
+// (docs/sources/moe-parallel-folding.md §3.2).
 class Padding {
  public:
   Padding() = default;  // none
   Padding(const Rows& per_expert, int64_t most, at::Device device) {
-    const int64_t zeros = std::accumulate(per_expert.begin(), per_expert.end(), int64_t{0});  // the row behind the last one
+    // the row behind the last one
+    const int64_t zeros = std::accumulate(per_expert.begin(), per_expert.end(), int64_t{0});
     Rows into, back;
     for (int64_t next = 0; const int64_t count : per_expert) {
-      LONGHAUL_ASSERT(device.is_meta() || count <= most, "{} rows for an expert that has room for {}", count, most);
+      LONGHAUL_ASSERT(device.is_meta() || count <= most, "{} rows for an expert that has room for {}", count,
+                      most);
       for (int64_t i = 0; i < most; ++i) {
         if (i < count) back.push_back(std::ssize(into));
         into.push_back(i < count ? next++ : zeros);
@@ -60,9 +66,12 @@ class Padding {
 
   Tensor padded(const Tensor& rows) const {
     if (!into_.defined()) return rows;
-    return kernels::take_rows(at::cat({rows, at::zeros({1, rows.size(1)}, rows.options().requires_grad(false))}), into_);
+    return kernels::take_rows(
+        at::cat({rows, at::zeros({1, rows.size(1)}, rows.options().requires_grad(false))}), into_);
   }
-  Tensor unpadded(const Tensor& rows) const { return back_.defined() ? kernels::take_rows(rows, back_) : rows; }
+  Tensor unpadded(const Tensor& rows) const {
+    return back_.defined() ? kernels::take_rows(rows, back_) : rows;
+  }
 
  private:
   Tensor into_, back_;
@@ -71,11 +80,18 @@ class Padding {
 // One group of tokens on its way to the experts and back.
 class RowsUnderWay {
  public:
-  // rows_of(rank, expert): how many rows of the group every rank of ep-etp has for every expert. in_order: the group's rows, sorted; undefined: not yet.
-  RowsUnderWay(const Owners& owners, const ExpertChoices& choices, SortedByExpert sorted, const int64_t* all_rows, int64_t stride,
-               Padding padding, Tensor in_order)
-      : owners_(owners), weight_(choices.weight_tk), sorted_(std::move(sorted)), padding_(std::move(padding)), rows_(std::move(in_order)) {
-    const auto rows_of = [&](int64_t ep, int64_t etp, int64_t expert) { return all_rows[(ep * owners.etp + etp) * stride + expert]; };
+  // rows_of(rank, expert): how many rows of the group every rank of ep-etp has for every expert. in_order:
+  // the group's rows, sorted; undefined: not yet.
+  RowsUnderWay(const Owners& owners, const ExpertChoices& choices, SortedByExpert sorted,
+               const int64_t* all_rows, int64_t stride, Padding padding, Tensor in_order)
+      : owners_(owners),
+        weight_(choices.weight_tk),
+        sorted_(std::move(sorted)),
+        padding_(std::move(padding)),
+        rows_(std::move(in_order)) {
+    const auto rows_of = [&](int64_t ep, int64_t etp, int64_t expert) {
+      return all_rows[(ep * owners.etp + etp) * stride + expert];
+    };
     const int64_t first = owners.rank * owners.experts, own = owners.groups.place().coordinate(Axis::kEtp);
     const auto sum = [&](int64_t ep, int64_t etp, int64_t first_expert) {
       int64_t rows = 0;
@@ -88,7 +104,8 @@ class RowsUnderWay {
       received_.push_back(sum(ep, own, first));
       for (int64_t etp = 0; etp < owners.etp; ++etp) of_etp_[static_cast<size_t>(etp)] += sum(ep, etp, first);
     }
-    // They lie by etp rank, by ep rank within it and by expert within that. An expert wants its own together, in the order of ranks.
+    // They lie by etp rank, by ep rank within it and by expert within that. An expert wants its own together,
+    // in the order of ranks.
     Rows order;
     order.reserve(static_cast<size_t>(std::accumulate(of_etp_.begin(), of_etp_.end(), int64_t{0})));
     for (int64_t expert = 0; expert < owners.experts; ++expert) {
@@ -123,9 +140,11 @@ class RowsUnderWay {
     if (owners_.etp == 1 || owners_.ep == 1) moving_ = in_turn(moving_, owners_.turns);
     const auto later = queue_for(moving_.values, delay);
     const Tensor arrived = end(moving_, emptying(later));
-    const Tensor made = kernels::take_rows(product(kernels::take_rows(arrived, order_), per_expert_, later), inverse_);
+    const Tensor made =
+        kernels::take_rows(product(kernels::take_rows(arrived, order_), per_expert_, later), inverse_);
     if (owners_.etp == 1) return begin_back(made);
-    moving_ = begin_sum_scatter_rows(owners_.over({Axis::kEtp}), made, of_etp_, "products of the ranks that share experts");
+    moving_ = begin_sum_scatter_rows(owners_.over({Axis::kEtp}), made, of_etp_,
+                                     "products of the ranks that share experts");
   }
   void begin_from_experts() {
     if (owners_.etp > 1) begin_back(end(owners_.ep == 1 ? in_turn(moving_, owners_.turns) : moving_));
@@ -144,16 +163,20 @@ class RowsUnderWay {
   SortedByExpert sorted_;
   Padding padding_;
   Tensor rows_;
-  Rows sent_, received_, of_etp_, per_expert_;  // rows to and from each rank of ep; of each rank of etp; of each expert
+  // rows to and from each rank of ep; of each rank of etp; of each expert
+  Rows sent_, received_, of_etp_, per_expert_;
   Tensor order_, inverse_;
   Begun moving_;
 };
 
-// How many rows the ranks have for the experts: they tell each other, or, padded, know. The first group's rows are sorted while the numbers travel.
-std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups, const std::vector<Tensor>& hidden,
-                                    bool padded) {
-  const auto count = static_cast<int64_t>(groups.size()), experts = groups[0].experts, ranks = owners.ep * owners.etp;
-  const Tensor own = at::empty({1, count, experts}, at::kLong), all = at::empty({ranks, count, experts}, at::kLong);
+// How many rows the ranks have for the experts: they tell each other, or, padded, know. The first group's
+// rows are sorted while the numbers travel.
+std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<ExpertChoices>& groups,
+                                    const std::vector<Tensor>& hidden, bool padded) {
+  const auto count = static_cast<int64_t>(groups.size()), experts = groups[0].experts,
+             ranks = owners.ep * owners.etp;
+  const Tensor own = at::empty({1, count, experts}, at::kLong),
+               all = at::empty({ranks, count, experts}, at::kLong);
   std::vector<SortedByExpert> sorted;
   for (int64_t g = 0; g < count; ++g) {
     const ExpertChoices& group = groups[static_cast<size_t>(g)];
@@ -163,7 +186,8 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
   }
   Tensor first_rows;
   if (!padded) {
-    comm::Work telling = owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"});
+    comm::Work telling =
+        owners.over({Axis::kEp, Axis::kEtp}).all_gather(own, all, {.name = "rows of experts"});
     first_rows = sorted[0].rows(hidden[0]);
     telling.wait();
   }
@@ -171,19 +195,23 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
   for (int64_t g = 0; g < count; ++g) {
     const ExpertChoices& group = groups[static_cast<size_t>(g)];
     SortedByExpert& rows = sorted[static_cast<size_t>(g)];
-    const Padding padding = padded ? Padding(rows.rows_per_expert(), group.most_rows, group.choice_tk.device()) : Padding();
-    result.emplace_back(owners, group, std::move(rows), all.const_data_ptr<int64_t>() + g * experts, count * experts, padding,
-                        g == 0 ? first_rows : Tensor());
+    const Padding padding =
+        padded ? Padding(rows.rows_per_expert(), group.most_rows, group.choice_tk.device()) : Padding();
+    result.emplace_back(owners, group, std::move(rows), all.const_data_ptr<int64_t>() + g * experts,
+                        count * experts, padding, g == 0 ? first_rows : Tensor());
   }
   return result;
 }
 
-// Each group passes the stages in their order, one stage behind the group before it (docs/sources/minimax-01.md §4.1). In a slot a later group's rows are
-// gathered before an earlier one's products are added: both use the links of etp, and rows that are late make the next product late.
-std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
-                               const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {
+// Each group passes the stages in their order, one stage behind the group before it
+// (docs/sources/minimax-01.md §4.1). In a slot a later group's rows are gathered before an earlier one's
+// products are added: both use the links of etp, and rows that are late make the next product late.
+std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions& options,
+                               const std::vector<Tensor>& hidden, const std::vector<ExpertChoices>& groups,
+                               const ExpertProduct& product) {
   // Where nothing is dropped (evaluation) nobody knows how many rows there can be.
-  std::vector<RowsUnderWay> under_way = announced(owners, groups, hidden, options.padded && groups[0].most_rows > 0);
+  std::vector<RowsUnderWay> under_way =
+      announced(owners, groups, hidden, options.padded && groups[0].most_rows > 0);
   const auto count = static_cast<int64_t>(under_way.size());
   std::vector<Tensor> results(under_way.size());
   for (int64_t slot = 0; slot < count + 4; ++slot) {
@@ -200,15 +228,17 @@ std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions
   return results;
 }
 
-std::vector<Tensor> all_gather(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
-                               const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {
+std::vector<Tensor> all_gather(const Owners& owners, const recipe::ExpertOptions& options,
+                               const std::vector<Tensor>& hidden, const std::vector<ExpertChoices>& groups,
+                               const ExpertProduct& product) {
   comm::Communicator& everyone = owners.over({Axis::kEp, Axis::kEtp});
   const int64_t ranks = owners.ep * owners.etp;
   const auto count = static_cast<int64_t>(groups.size());
   Rows own;
   for (const Tensor& rows : hidden) own.push_back(rows.size(0));
   const Tensor counts = at::empty({ranks, count}, at::kLong);
-  everyone.all_gather(to_tensor(own).unsqueeze(0), counts, {.name = "tokens of the ranks with experts"}).wait();
+  everyone.all_gather(to_tensor(own).unsqueeze(0), counts, {.name = "tokens of the ranks with experts"})
+      .wait();
   std::vector<Rows> tokens;
   for (int64_t g = 0; g < count; ++g) {
     const Tensor of_group = counts.select(1, g).contiguous();
@@ -222,7 +252,8 @@ std::vector<Tensor> all_gather(const Owners& owners, const recipe::ExpertOptions
     moving.push_back(begin_gather_rows(everyone, hidden[g], tokens[g], "tokens to experts"));
   }
   for (size_t g = 0; g < hidden.size(); ++g) {
-    const SortedByExpert sorted(choices[g], {owners.rank * owners.experts, owners.experts}, groups[g].every && owners.ep == 1);
+    const SortedByExpert sorted(choices[g], {owners.rank * owners.experts, owners.experts},
+                                groups[g].every && owners.ep == 1);
     const auto later = queue_for(moving[g].values, options.delay_gradients);
     const Tensor all = end(in_turn(moving[g], owners.turns), emptying(later));
     const Tensor made = sorted.back(product(sorted.rows(all), sorted.rows_per_expert(), later), weights[g]);
@@ -235,8 +266,9 @@ std::vector<Tensor> all_gather(const Owners& owners, const recipe::ExpertOptions
 
 }  // namespace
 
-Tensor dispatch_to_experts(const MeshGroups& mesh_groups, const recipe::ExpertOptions& options, const Tensor& hidden,
-                           const ExpertChoices& choices, const ExpertProduct& product, Turns* turns) {
+Tensor dispatch_to_experts(const MeshGroups& mesh_groups, const recipe::ExpertOptions& options,
+                           const Tensor& hidden, const ExpertChoices& choices, const ExpertProduct& product,
+                           Turns* turns) {
   const Owners owners(mesh_groups, choices.experts, turns);
   const std::vector<ExpertChoices> groups = in_groups(choices, options.token_groups);
   const auto dispatch = [&] {
@@ -250,7 +282,8 @@ Tensor dispatch_to_experts(const MeshGroups& mesh_groups, const recipe::ExpertOp
     }
     LONGHAUL_ASSERT(false, "a dispatcher");
   }();
-  const std::vector<Tensor> results = dispatch(owners, options, rows_in_groups(hidden, groups), groups, product);
+  const std::vector<Tensor> results =
+      dispatch(owners, options, rows_in_groups(hidden, groups), groups, product);
   return results.size() == 1 ? results[0] : at::cat(results);
 }
 

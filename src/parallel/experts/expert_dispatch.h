@@ -2,8 +2,11 @@
 // over ep, and the inner channels of each over etp. The ranks of both together (ep-etp) all have tokens of
 // their own, whatever their dense axes are.
 //
-//   all-to-all   The row of a token goes to the rank of each of its experts over ep. Rows are gathered over etp, and the partial results are reduced and cut over etp. The results return over ep and are weighted by the token's own rank.
-//   all-gather   All tokens go to all ranks of ep-etp with their choices and weights. Each rank weights the results of its experts, and the sums are reduced and cut.
+//   all-to-all   The row of a token goes to the rank of each of its experts over ep. Rows are gathered over
+//                etp, and the partial results are reduced and cut over etp. The results return over ep and
+//                are weighted by the token's own rank.
+//   all-gather   All tokens go to all ranks of ep-etp with their choices and weights. Each rank weights the
+//                results of its experts, and the sums are reduced and cut.
 //   flex         The row of a token goes once to each rank of ep-etp that holds any of its experts, with
 //                choices and weights. Each rank weights and adds the results of its experts, and one row
 //                returns from each (flex_dispatch.h).
@@ -33,8 +36,10 @@
 
 namespace longhaul::parallel {
 
-// A collective call of all ranks of ep-etp; any of them may have no tokens. turns: the turns of paired passes; null: passes are not paired.
-Tensor dispatch_to_experts(const MeshGroups& groups, const recipe::ExpertOptions& options, const Tensor& hidden_td,
-                           const model::ExpertChoices& choices, const model::ExpertProduct& product, Turns* turns = nullptr);
+// A collective call of all ranks of ep-etp; any of them may have no tokens. turns: the turns of paired
+// passes; null: passes are not paired.
+Tensor dispatch_to_experts(const MeshGroups& groups, const recipe::ExpertOptions& options,
+                           const Tensor& hidden_td, const model::ExpertChoices& choices,
+                           const model::ExpertProduct& product, Turns* turns = nullptr);
 
 }  // namespace longhaul::parallel

@@ -30,8 +30,8 @@ struct Owners {
   int64_t ep, etp, rank, experts = 0;  // experts: of each rank
 };
 
-// The weight gradients that are computed while a collective runs; null where they are computed at once: by choice, or because that collective is not
-// in the backward pass.
+// The weight gradients that are computed while a collective runs; null where they are computed at once: by
+// choice, or because that collective is not in the backward pass.
 inline std::shared_ptr<kernels::Postponed> queue_for(const Tensor& rows, bool delay) {
   return delay && rows.requires_grad() ? std::make_shared<kernels::Postponed>() : nullptr;
 }

@@ -26,9 +26,11 @@ Destinations destinations_of(const Owners& owners, const ExpertChoices& choices)
   const int64_t tokens = choices.choice_tk.size(0), k = choices.choice_tk.size(1);
   if (choices.choice_tk.is_meta()) {  // nobody knows: as many as come on the average
     const double share = layout::chance_of_any(choices.experts, owners.experts, k);
-    const Rows rows(static_cast<size_t>(owners.ep * owners.etp), std::llround(share * static_cast<double>(tokens)));
+    const Rows rows(static_cast<size_t>(owners.ep * owners.etp),
+                    std::llround(share * static_cast<double>(tokens)));
     const int64_t all = std::ssize(rows) * rows[0];
-    return {at::empty({all}, choices.choice_tk.options()), at::empty({all, k}, choices.choice_tk.options()), rows};
+    return {at::empty({all}, choices.choice_tk.options()), at::empty({all, k}, choices.choice_tk.options()),
+            rows};
   }
   const Tensor choice = choices.choice_tk.cpu().contiguous();
   const int64_t* const expert = choice.const_data_ptr<int64_t>();
@@ -69,18 +71,23 @@ class TokensUnderWay {
   }
   void compute(const ExpertProduct& product, bool delay) {
     moving_ = in_turn(moving_, owners_.turns);
-    const kernels::SortedByExpert sorted(end(choice_).to(at::kLong), {owners_.rank * owners_.experts, owners_.experts}, /*every=*/false);
+    const kernels::SortedByExpert sorted(end(choice_).to(at::kLong),
+                                         {owners_.rank * owners_.experts, owners_.experts}, /*every=*/false);
     const Tensor weight = end(weight_);
     const auto later = queue_for(moving_.values, delay);
     const Tensor arrived = end(moving_, emptying(later));
     const Tensor made = sorted.back(product(sorted.rows(arrived), sorted.rows_per_expert(), later), weight);
     moving_ = begin_exchange_rows(everyone(), made, received_, to_.rows, "sums of experts");
   }
-  Tensor ended() { return kernels::sum_rows(end(in_turn(moving_, owners_.turns)), to_.token_r, choices_.choice_tk.size(0)); }
+  Tensor ended() {
+    return kernels::sum_rows(end(in_turn(moving_, owners_.turns)), to_.token_r, choices_.choice_tk.size(0));
+  }
 
  private:
   comm::Communicator& everyone() const { return owners_.over({Axis::kEp, Axis::kEtp}); }
-  Begun exchange(const Tensor& rows, const char* name) const { return begin_exchange_rows(everyone(), rows, to_.rows, received_, name); }
+  Begun exchange(const Tensor& rows, const char* name) const {
+    return begin_exchange_rows(everyone(), rows, to_.rows, received_, name);
+  }
 
   const Owners& owners_;
   const ExpertChoices& choices_;
@@ -94,19 +101,24 @@ void announce(const Owners& owners, std::vector<TokensUnderWay>& groups) {
   const int64_t ranks = owners.ep * owners.etp;
   const auto count = std::ssize(groups);
   const Tensor own = at::empty({ranks, count}, at::kLong), others = at::empty({ranks, count}, at::kLong);
-  for (int64_t g = 0; g < count; ++g) own.select(1, g).copy_(to_tensor(groups[static_cast<size_t>(g)].sent()));
+  for (int64_t g = 0; g < count; ++g)
+    own.select(1, g).copy_(to_tensor(groups[static_cast<size_t>(g)].sent()));
   const Rows one_each(static_cast<size_t>(ranks), 1);
-  owners.over({Axis::kEp, Axis::kEtp}).all_to_all(own, others, one_each, one_each, {.name = "tokens for experts"}).wait();
+  owners.over({Axis::kEp, Axis::kEtp})
+      .all_to_all(own, others, one_each, one_each, {.name = "tokens for experts"})
+      .wait();
   for (int64_t g = 0; g < count; ++g) {
     const Tensor of_group = others.select(1, g).contiguous();
-    groups[static_cast<size_t>(g)].receives(Rows(of_group.const_data_ptr<int64_t>(), of_group.const_data_ptr<int64_t>() + ranks));
+    groups[static_cast<size_t>(g)].receives(
+        Rows(of_group.const_data_ptr<int64_t>(), of_group.const_data_ptr<int64_t>() + ranks));
   }
 }
 
 }  // namespace
 
-std::vector<Tensor> flex(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
-                         const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {
+std::vector<Tensor> flex(const Owners& owners, const recipe::ExpertOptions& options,
+                         const std::vector<Tensor>& hidden, const std::vector<ExpertChoices>& groups,
+                         const ExpertProduct& product) {
   std::vector<TokensUnderWay> under_way;
   for (const ExpertChoices& group : groups) under_way.emplace_back(owners, group);
   announce(owners, under_way);

@@ -16,8 +16,10 @@
 
 namespace longhaul::parallel {
 
-// Handles groups of tokens: one is computed while the next is exchanged. A collective call of all ranks of ep-etp.
-std::vector<Tensor> flex(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
-                         const std::vector<model::ExpertChoices>& groups, const model::ExpertProduct& product);
+// Handles groups of tokens: one is computed while the next is exchanged. A collective call of all ranks of
+// ep-etp.
+std::vector<Tensor> flex(const Owners& owners, const recipe::ExpertOptions& options,
+                         const std::vector<Tensor>& hidden, const std::vector<model::ExpertChoices>& groups,
+                         const model::ExpertProduct& product);
 
 }  // namespace longhaul::parallel

@@ -26,10 +26,12 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
 
 }  // namespace
 
-Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world) {
+Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options,
+                           int64_t world) {
   const recipe::PipelineOptions pipeline = options.arranged_pipeline();
   recipe::ExpertOptions experts = options.experts;
-  experts.delay_gradients = experts.delay_gradients || pipeline.pairs_in_turns;  // their place in a pair: parallel/pipeline/pipeline.h
+  // their place in a pair: parallel/pipeline/pipeline.h
+  experts.delay_gradients = experts.delay_gradients || pipeline.pairs_in_turns;
   return {.mesh = {world,
                    {.pp = options.pp,
                     .cp = options.cp,
@@ -59,11 +61,13 @@ int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOpti
   if (workers < 2) {
     refuse("an outer loop needs workers that meet, and there is one",
            fmt::format("at least {} ranks, two workers of {}", 2 * needed, needed),
-           fmt::format("parallel.ranks={0}, or `longhaul launch -n {0} …`; alone: optim.outer=none", 2 * needed));
+           fmt::format("parallel.ranks={0}, or `longhaul launch -n {0} …`; alone: optim.outer=none",
+                       2 * needed));
   }
   if (world % (workers * needed) != 0) {
     refuse("the ranks cannot be dealt out to the workers of the outer loop",
-           fmt::format("a multiple of {}: {} workers of {} ranks or a multiple of it", workers * needed, workers, needed),
+           fmt::format("a multiple of {}: {} workers of {} ranks or a multiple of it", workers * needed,
+                       workers, needed),
            fmt::format("parallel.ranks={}", (world / (workers * needed) + 1) * workers * needed));
   }
   return workers;
@@ -80,29 +84,34 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                  .where = fmt::format("parallel.{} and model.experts", layout::name_of(axis)),
                  .hint = fmt::format("parallel.{}=1", layout::name_of(axis))});
   }
-  if (arrangement.experts.padded &&
-      (model.experts == 0 || model.router.capacity_factor == 0 || arrangement.experts.dispatcher != recipe::Dispatcher::kAllToAll)) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "rows of experts cannot be padded to a capacity",
-                 .expected = "model.capacity_factor above 0 and parallel.dispatcher = all-to-all",
-                 .found = fmt::format("model.capacity_factor = {}, parallel.dispatcher = {}", model.router.capacity_factor,
-                                      names_of(arrangement.experts.dispatcher)[static_cast<size_t>(arrangement.experts.dispatcher)]),
-                 .where = "parallel.pad_to_capacity",
-                 .hint = "parallel.pad_to_capacity=false"});
+  if (arrangement.experts.padded && (model.experts == 0 || model.router.capacity_factor == 0 ||
+                                     arrangement.experts.dispatcher != recipe::Dispatcher::kAllToAll)) {
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "rows of experts cannot be padded to a capacity",
+         .expected = "model.capacity_factor above 0 and parallel.dispatcher = all-to-all",
+         .found = fmt::format(
+             "model.capacity_factor = {}, parallel.dispatcher = {}", model.router.capacity_factor,
+             names_of(arrangement.experts.dispatcher)[static_cast<size_t>(arrangement.experts.dispatcher)]),
+         .where = "parallel.pad_to_capacity",
+         .hint = "parallel.pad_to_capacity=false"});
   }
   if (arrangement.elastic && model.shares_batch()) {
     const bool room = model.shares_room();
     throw Error({.code = ExitCode::kUsage,
                  .what = room ? "an expert's room for all of a step's sequences knows no micro-batches"
-                              : "the balance of experts over a step's sequences makes one micro-batch's gradient depend on the others",
+                              : "the balance of experts over a step's sequences makes one micro-batch's "
+                                "gradient depend on the others",
                  .expected = "train.elastic = false",
                  .found = "true",
                  .where = room ? "model.capacity_of" : "model.auxiliary_loss_of",
                  .hint = room ? "model.capacity_of=sequence" : "model.auxiliary_loss_of=sequence"});
   }
-  if (model.shares_batch() && arrangement.pipeline.schedule == recipe::PipelineSchedule::kDualPipe && mesh.size(Axis::kPp) > 1) {
+  if (model.shares_batch() && arrangement.pipeline.schedule == recipe::PipelineSchedule::kDualPipe &&
+      mesh.size(Axis::kPp) > 1) {
     throw Error({.code = ExitCode::kUsage,
-                 .what = "experts that judge all sequences of a step would judge half of them: two ranks have each layer, and half of the "
+                 .what = "experts that judge all sequences of a step would judge half of them: two ranks "
+                         "have each layer, and half of the "
                          "micro-batches each",
                  .expected = "another parallel.schedule than dualpipe",
                  .found = "dualpipe",
@@ -110,45 +119,47 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                  .hint = "parallel.schedule=1f1b"});
   }
   if (model.lightning.state == recipe::LightningState::kModel && mesh.size(Axis::kCp) > 1) {
-    throw Error(
-        {.code = ExitCode::kUsage,
-         .what =
-             "states of lightning layers in the model's dtype are rounded block by block from a document's first token on: ranks that cut documents "
-             "would round elsewhere",
-         .expected = "parallel.cp = 1",
-         .found = std::to_string(mesh.size(Axis::kCp)),
-         .where = "model.lightning.state = model",
-         .hint = "model.lightning.state=wide"});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "states of lightning layers in the model's dtype are rounded block by block from a "
+                         "document's first token on: ranks that cut documents "
+                         "would round elsewhere",
+                 .expected = "parallel.cp = 1",
+                 .found = std::to_string(mesh.size(Axis::kCp)),
+                 .where = "model.lightning.state = model",
+                 .hint = "model.lightning.state=wide"});
   }
   if (model.toeplitz > 0 && !recipe::grid_of(model).empty() && mesh.size(Axis::kCp) > 1) {
     throw Error({.code = ExitCode::kUsage,
-                 .what = "a Toeplitz encoding along the axes of a grid reads whole lines, and context ranks would have parts of them",
+                 .what = "a Toeplitz encoding along the axes of a grid reads whole lines, and context ranks "
+                         "would have parts of them",
                  .expected = "parallel.cp = 1",
                  .found = std::to_string(mesh.size(Axis::kCp)),
                  .where = "model.toeplitz with model.lightnet.grid",
                  .hint = "model.toeplitz=0"});
   }
   if (model.joins_routers() && mesh.size(Axis::kPp) > 1) {
-    throw Error(
-        {.code = ExitCode::kUsage,
-         .what = "a balance loss of all layers' routers together needs the choices of layers that other stages have",
-         .expected = "parallel.pp = 1",
-         .found = std::to_string(mesh.size(Axis::kPp)),
-         .where = "model.auxiliary_loss_form = hugging_face",
-         .hint = fmt::format(
-             "model.auxiliary_loss_form=switch model.auxiliary_loss={:.6g}, each layer's own with the same gradient where layers are "
-             "loaded alike; or model.auxiliary_loss=0",
-             model.auxiliary_loss_as(recipe::BalanceForm::kSwitch))});
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a balance loss of all layers' routers together needs the choices of layers that "
+                         "other stages have",
+                 .expected = "parallel.pp = 1",
+                 .found = std::to_string(mesh.size(Axis::kPp)),
+                 .where = "model.auxiliary_loss_form = hugging_face",
+                 .hint = fmt::format("model.auxiliary_loss_form=switch model.auxiliary_loss={:.6g}, each "
+                                     "layer's own with the same gradient where layers are "
+                                     "loaded alike; or model.auxiliary_loss=0",
+                                     model.auxiliary_loss_as(recipe::BalanceForm::kSwitch))});
   }
   require_stages(model, mesh);
-  layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);  // refuses stages that are not the model's
+  // refuses stages that are not the model's
+  layout::Pipeline(mesh.size(Axis::kPp), arrangement.pipeline).layers_of(0, model.layers);
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     layout::placement_of(spec, mesh);  // refuses heads and experts that do not come out even
   }
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     const recipe::AttentionSizes attention = recipe::entry_of(mixer).operators(model).attention;
     if (attention.heads == 0 || mesh.size(Axis::kCp) == 1) continue;
-    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), std::max<int64_t>(1, attention.kv_heads / mesh.size(Axis::kTp)));
+    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp),
+               std::max<int64_t>(1, attention.kv_heads / mesh.size(Axis::kTp)));
   }
 }
 

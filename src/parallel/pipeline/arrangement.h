@@ -18,14 +18,17 @@ struct Arrangement {
   recipe::ExpertOptions experts{};
   bool elastic = false;       // train.elastic
   int64_t tensor_chunks = 1;  // parallel.tp_chunks
-  int64_t workers = 1;        // of an outer loop: each worker is a run of consecutive ranks with a mesh of its own
+  // of an outer loop: each worker is a run of consecutive ranks with a mesh of its own
+  int64_t workers = 1;
   int64_t world() const { return workers * mesh.world(); }
 };
-Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world);
+Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options,
+                           int64_t world);
 // How many workers of an outer loop these ranks form (kUsage where they cannot); 1 without an outer loop.
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world);
 
-// Checks that heads and experts divide evenly, every stage has a layer, and the method of context attention can share the key heads.
+// Checks that heads and experts divide evenly, every stage has a layer, and the method of context attention
+// can share the key heads.
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement);
 
 }  // namespace longhaul::parallel

@@ -23,15 +23,17 @@ using observe::SpanKind;
 
 // A micro-batch in one stage of this rank, from its forward pass to its last gradient.
 struct Visit {
-  Tensor entering, leaving;  // hidden states, until their gradient is taken; leaving: with the graph of the stage behind it
-  Tensor gradient;           // of what leaves
+  // hidden states, until their gradient is taken; leaving: with the graph of the stage behind it
+  Tensor entering, leaving;
+  Tensor gradient;                             // of what leaves
   std::vector<std::function<void()>> weights;  // products that wait for backward_weight
   std::vector<int64_t> layers;                 // whose gradients leave behind these
 };
 
 class Executor {
  public:
-  Executor(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters, const StageCalls& calls)
+  Executor(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
+           const StageCalls& calls)
       : schedule_(schedule),
         ranks_(ranks),
         parameters_(parameters),
@@ -50,7 +52,8 @@ class Executor {
         step(list_[i]);
         continue;
       }
-      LONGHAUL_ASSERT(i + 1 < list_.size() && list_[i + 1].backward(), "{} stands in no pair", text(list_[i]));
+      LONGHAUL_ASSERT(i + 1 < list_.size() && list_[i + 1].backward(), "{} stands in no pair",
+                      text(list_[i]));
       take_turns(list_[i], list_[i + 1]);
       ++i;
     }
@@ -77,7 +80,8 @@ class Executor {
   // Whose turn it is has the span: a pass of a pair has several.
   void take_turns(const Action& forward, const Action& backward) {
     LONGHAUL_ASSERT(ranks_.turns() != nullptr, "ranks whose pairs take no turns");
-    const int compute_threads = at::get_num_threads();  // LibTorch would set its own number at the other thread's first operator
+    // LibTorch would set its own number at the other thread's first operator
+    const int compute_threads = at::get_num_threads();
     std::optional<observe::SpanScope> span;
     ranks_.turns()->run({.first = [&] { pass(backward); },
                          .second =
@@ -100,7 +104,8 @@ class Executor {
     if (action.pass == Pass::kBackwardInput) return backward_input(action);
     action.pass == Pass::kBackward ? backward(action) : backward_weight(action);
     sum_layers(action);
-    if (GradientTree* tree = ranks_.tree(); tree != nullptr && action.pass == Pass::kBackward) tree->end_micro_batch();
+    if (GradientTree* tree = ranks_.tree(); tree != nullptr && action.pass == Pass::kBackward)
+      tree->end_micro_batch();
   }
 
   void move(const Action& action) {
@@ -111,7 +116,8 @@ class Executor {
 
   // The visit of the stage `way` behind this one, where it lies on this rank too.
   Visit* neighbour(const Action& action, int64_t way) {
-    const layout::Hop hop = schedule_.pipeline.hop(schedule_.route_of(action.micro_batch), stage_of(action) + way);
+    const layout::Hop hop =
+        schedule_.pipeline.hop(schedule_.route_of(action.micro_batch), stage_of(action) + way);
     if (hop.rank != rank_) return nullptr;
     return &visits_.at({hop.chunk, action.micro_batch});
   }
@@ -169,11 +175,12 @@ class Executor {
 
   comm::CallOptions options(const Action& action, int64_t made_by) const {
     return {.name = fmt::format("{} of micro-batch {} from stage {}",
-                                action.channel == Channel::kActivations ? "hidden states" : "gradient", action.micro_batch, made_by)};
+                                action.channel == Channel::kActivations ? "hidden states" : "gradient",
+                                action.micro_batch, made_by)};
   }
 
-  comm::Work start(const Action& action, comm::Transfer (*transfer)(int64_t, const Tensor&), const Tensor& tensor,
-                   comm::CallOptions options) const {
+  comm::Work start(const Action& action, comm::Transfer (*transfer)(int64_t, const Tensor&),
+                   const Tensor& tensor, comm::CallOptions options) const {
     const Ranks::WayEnd way = ranks_.way(layout::way_of(rank_, action), action.peer);
     return way.group.exchange({transfer(way.peer, tensor)}, std::move(options));
   }
@@ -190,7 +197,8 @@ class Executor {
   void start_send(const Action& action) {
     Visit& visit = visits_.at(key_of(action));
     const bool activations = action.channel == Channel::kActivations;
-    const Tensor tensor = activations ? visit.leaving.detach() : visit.entering.grad();  // the call keeps it while it goes on
+    // the call keeps it while it goes on
+    const Tensor tensor = activations ? visit.leaving.detach() : visit.entering.grad();
     if (!activations) visit.entering = Tensor();
     if (activations && !schedule_.trains) visit.leaving = Tensor();
     under_way_[{action.channel, true, key_of(action)}] =
@@ -212,7 +220,8 @@ class Executor {
 
 }  // namespace
 
-void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters, const StageCalls& calls) {
+void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
+                  const StageCalls& calls) {
   Executor(schedule, ranks, parameters, calls).run();
 }
 

@@ -26,13 +26,16 @@
 namespace longhaul::parallel {
 
 struct StageCalls {
-  // Runs the rank's chunk. Returns the hidden states for the next stage or, in the model's last stage, the loss: a scalar whose gradient is 1. `entering` is undefined in
-  // the model's first stage. The call is recorded for the backward pass where the schedule trains.
+  // Runs the rank's chunk. Returns the hidden states for the next stage or, in the model's last stage, the
+  // loss: a scalar whose gradient is 1. `entering` is undefined in the model's first stage. The call is
+  // recorded for the backward pass where the schedule trains.
   std::function<Tensor(int64_t chunk, int64_t micro_batch, const Tensor& entering)> forward;
-  std::function<Tensor(int64_t micro_batch)> entering;  // memory for the input of a stage; asked where that comes from another rank
+  // memory for the input of a stage; asked where that comes from another rank
+  std::function<Tensor(int64_t micro_batch)> entering;
 };
 
 // Weight gradients are accumulated in `parameters` by the time this returns.
-void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters, const StageCalls& calls);
+void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
+                  const StageCalls& calls);
 
 }  // namespace longhaul::parallel

@@ -12,8 +12,10 @@
 namespace longhaul::parallel {
 namespace {
 
-// By name: ranks may hold the same tensors in another order. By the ranks that hold them; all walk these sets in one order.
-std::map<std::vector<int64_t>, std::map<std::string, Tensor>> shared_gradients(const model::ParameterSet& parameters) {
+// By name: ranks may hold the same tensors in another order. By the ranks that hold them; all walk these sets
+// in one order.
+std::map<std::vector<int64_t>, std::map<std::string, Tensor>> shared_gradients(
+    const model::ParameterSet& parameters) {
   std::map<std::vector<int64_t>, std::map<std::string, Tensor>> shared;
   for (const auto& parameter : parameters.all()) {
     if (!parameter->trainable() || parameter->parts.empty() || parameter->own_grad.numel() == 0) continue;
@@ -76,7 +78,8 @@ void finish(UnderWay& sum) {
 
 }  // namespace
 
-void sum_gradients_of_stages(comm::Communicator& pipeline, const model::ParameterSet& parameters, int64_t message_bytes) {
+void sum_gradients_of_stages(comm::Communicator& pipeline, const model::ParameterSet& parameters,
+                             int64_t message_bytes) {
   const at::NoGradGuard no_gradient;
   const MemoryPurposeScope purpose(MemoryPurpose::kGradients);
   std::optional<UnderWay> before;

@@ -12,7 +12,8 @@ namespace longhaul::parallel {
 
 inline constexpr int64_t kStageMessageBytes = int64_t{16} << 20;
 
-// Sums own_grad in place for every parameter that other ranks of the pipeline hold too. These ranks hold shares of one size and make this call together.
+// Sums own_grad in place for every parameter that other ranks of the pipeline hold too. These ranks hold
+// shares of one size and make this call together.
 void sum_gradients_of_stages(comm::Communicator& pipeline, const model::ParameterSet& parameters,
                              int64_t message_bytes = kStageMessageBytes);
 

@@ -43,7 +43,8 @@ void CsvRow::fail(const std::string& column, const std::string& expected) const 
                .where = fmt::format("{}, column {}", where_, column)});
 }
 
-std::vector<CsvRow> read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns) {
+std::vector<CsvRow> read_csv(std::string_view text, const std::string& name,
+                             const std::vector<std::string>& columns) {
   std::vector<std::string> header;
   std::vector<CsvRow> rows;
   int64_t number = 0;

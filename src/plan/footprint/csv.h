@@ -11,7 +11,8 @@ namespace longhaul::plan {
 
 class CsvRow {
  public:
-  CsvRow(std::string where, std::map<std::string, std::string> cells) : where_(std::move(where)), cells_(std::move(cells)) {}
+  CsvRow(std::string where, std::map<std::string, std::string> cells)
+      : where_(std::move(where)), cells_(std::move(cells)) {}
   const std::string& text(const std::string& column) const;
   double number(const std::string& column, const std::string& unit, double least, double most) const;
   [[noreturn]] void fail(const std::string& column, const std::string& expected) const;
@@ -22,6 +23,7 @@ class CsvRow {
 };
 
 // The table must have exactly these columns, in any order; kUsage otherwise.
-std::vector<CsvRow> read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns);
+std::vector<CsvRow> read_csv(std::string_view text, const std::string& name,
+                             const std::vector<std::string>& columns);
 
 }  // namespace longhaul::plan

@@ -37,7 +37,8 @@ Footprint footprint_of(FootprintInput input) {
   const Place& place = input.place;
   f.energy_it_kwh = input.energy_kwh.value;
   f.energy_facility_kwh = f.energy_it_kwh * place.pue.value;
-  f.energy_useful_kwh = f.energy_it_kwh * (input.device_hours > 0 ? input.useful_hours / input.device_hours : 1);
+  f.energy_useful_kwh =
+      f.energy_it_kwh * (input.device_hours > 0 ? input.useful_hours / input.device_hours : 1);
   f.carbon_kg = f.energy_facility_kwh * place.carbon.value / 1000;
   if (place.market_carbon) f.carbon_market_kg = f.energy_facility_kwh * place.market_carbon->value / 1000;
   // Per kWh of IT, without the energy of cooling.
@@ -60,8 +61,11 @@ Footprint planned_footprint(const PlannedWork& work) {
   require_number(work.overhead, "--overhead", "a share of the useful time", 0, 100);
   require_number(work.gpus, "--gpus", "devices", 0, 1e9);
   const Accelerator& device = work.device;
-  FootprintInput input{
-      .title = "plan", .planned = true, .flops = work.flops, .spent_flops = work.flops * (1 + work.overhead), .tokens = work.tokens};
+  FootprintInput input{.title = "plan",
+                       .planned = true,
+                       .flops = work.flops,
+                       .spent_flops = work.flops * (1 + work.overhead),
+                       .tokens = work.tokens};
   input.device = device.name;
   input.peak = device.bf16_flops;
   input.devices = work.gpus;
@@ -72,15 +76,17 @@ Footprint planned_footprint(const PlannedWork& work) {
   const Sourced share = accelerator_power_share(), host = host_factor();
   const Uncertain watts = share.value * device.thermal_watts * host.value;
   input.energy_kwh = {"energy_it_kwh", watts * (input.device_hours / 1000),
-                      fmt::format("modelled: {:g} W × {:g} of it × {:g} for the host × device-hours", device.thermal_watts,
-                                  share.value.value, host.value.value)};
+                      fmt::format("modelled: {:g} W × {:g} of it × {:g} for the host × device-hours",
+                                  device.thermal_watts, share.value.value, host.value.value)};
   input.embodied = only(embodied_of(device.name), work.embodied);
   if (device.name.starts_with("a100")) input.material_kg = material_kg_per_device().value;
   if (work.inventory) input.material_kg = work.inventory->grams() / 1000;
   input.inventory = work.inventory;
   input.place = work.place;
-  input.assumptions = {
-      share, host, {"thermal_w", {device.thermal_watts, 0}, device.source}, {"peak_flops_per_s", {device.bf16_flops, 0}, device.source}};
+  input.assumptions = {share,
+                       host,
+                       {"thermal_w", {device.thermal_watts, 0}, device.source},
+                       {"peak_flops_per_s", {device.bf16_flops, 0}, device.source}};
   if (input.material_kg && !work.inventory) input.assumptions.push_back(material_kg_per_device());
   return footprint_of(std::move(input));
 }
@@ -88,30 +94,42 @@ Footprint planned_footprint(const PlannedWork& work) {
 std::vector<FootprintRow> rows_of(const Footprint& f) {
   const FootprintInput& in = f.input;
   const Place& place = in.place;
-  const std::string carbon = fmt::format("{:.4g} g per kWh: {}", place.carbon.value.value, place.carbon.source);
+  const std::string carbon =
+      fmt::format("{:.4g} g per kWh: {}", place.carbon.value.value, place.carbon.source);
   std::vector<FootprintRow> rows;
-  const auto add = [&](const char* key, const char* label, const char* unit, Uncertain value, const std::string& how) {
+  const auto add = [&](const char* key, const char* label, const char* unit, Uncertain value,
+                       const std::string& how) {
     rows.push_back({key, label, unit, value, how});
   };
-  add("device_hours", "hours of devices", "h", {in.device_hours, 0}, fmt::format("{:.4g} h of them in steps that count", in.useful_hours));
+  add("device_hours", "hours of devices", "h", {in.device_hours, 0},
+      fmt::format("{:.4g} h of them in steps that count", in.useful_hours));
   add("lifetimes", "lives of devices used up", "", {f.lifetimes, 0},
       fmt::format("hours over a life of {:g} years ({})", in.years, in.device));
   add("a100_lifetimes", "the same as A100s", "", {f.a100.lives, 0},
-      fmt::format("FLOPs / (312 TFLOP/s · {:.2f} % · {:g} years); {:.0f} when rounded up", 100 * in.mfu, in.years, f.a100.whole));
+      fmt::format("FLOPs / (312 TFLOP/s · {:.2f} % · {:g} years); {:.0f} when rounded up", 100 * in.mfu,
+                  in.years, f.a100.whole));
   if (f.material_kg)
-    add("material_kg", "materials of those lives", "kg", *f.material_kg, in.inventory ? "the inventory" : material_kg_per_device().source);
+    add("material_kg", "materials of those lives", "kg", *f.material_kg,
+        in.inventory ? "the inventory" : material_kg_per_device().source);
   add("energy_it_kwh", "energy of the machine", "kWh", f.energy_it_kwh, in.energy_kwh.source);
-  add("energy_useful_kwh", "of it in steps that count", "kWh", f.energy_useful_kwh, "by their share of the time");
+  add("energy_useful_kwh", "of it in steps that count", "kWh", f.energy_useful_kwh,
+      "by their share of the time");
   add("energy_facility_kwh", "energy with cooling and losses", "kWh", f.energy_facility_kwh,
       fmt::format("PUE {:g}: {}", place.pue.value.value, place.pue.source));
   if (in.tokens > 0) add("joules_per_token", "energy of a token", "J", f.joules_per_token, "of the machine");
   add("carbon_kg", "carbon, by location", "kg CO2e", f.carbon_kg, carbon);
-  if (f.carbon_market_kg) add("carbon_market_kg", "carbon, by certificates", "kg CO2e", *f.carbon_market_kg, place.market_carbon->source);
-  if (f.embodied_die_kg) add("embodied_die_kg", "embodied carbon, by die", "kg CO2e", *f.embodied_die_kg, in.embodied.die->source);
+  if (f.carbon_market_kg)
+    add("carbon_market_kg", "carbon, by certificates", "kg CO2e", *f.carbon_market_kg,
+        place.market_carbon->source);
+  if (f.embodied_die_kg)
+    add("embodied_die_kg", "embodied carbon, by die", "kg CO2e", *f.embodied_die_kg, in.embodied.die->source);
   if (f.embodied_life_cycle_kg) {
-    add("embodied_life_cycle_kg", "embodied carbon, by life cycle", "kg CO2e", *f.embodied_life_cycle_kg, in.embodied.life_cycle->source);
+    add("embodied_life_cycle_kg", "embodied carbon, by life cycle", "kg CO2e", *f.embodied_life_cycle_kg,
+        in.embodied.life_cycle->source);
   }
-  if (f.embodied_host_kg) add("embodied_host_kg", "embodied carbon of the host", "kg CO2e", *f.embodied_host_kg, in.embodied.host->source);
+  if (f.embodied_host_kg)
+    add("embodied_host_kg", "embodied carbon of the host", "kg CO2e", *f.embodied_host_kg,
+        in.embodied.host->source);
   add("water_on_site_l", "water on site", "L", f.water_on_site_l,
       fmt::format("{:g} L per kWh of IT: {}", place.water_on_site.value.value, place.water_on_site.source));
   add("water_grid_l", "water of power stations", "L", f.water_grid_l,

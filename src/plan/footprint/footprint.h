@@ -1,7 +1,7 @@
 // Footprint: the costs of a training other than time: lives of devices, materials, energy, carbon, water. It
 // is computed from a plan (FLOPs, device, share of its peak) or from a completed run. Every number has its
-// uncertainty, the way it was found (measured or modelled) and its source. docs/guides/footprint.md describes the
-// method.
+// uncertainty, the way it was found (measured or modelled) and its source. docs/guides/footprint.md describes
+// the method.
 #pragma once
 
 #include <optional>

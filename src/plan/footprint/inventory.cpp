@@ -17,16 +17,19 @@ Uncertain Inventory::grams(bool toxic_only) const {
 }
 
 Inventory read_inventory(std::string_view text, const std::string& name, const std::string& device) {
-  const auto rows = read_csv(
-      text, name, {"device", "element", "symbol", "atomic_number", "part", "g_per_unit", "class", "toxic", "source", "uncertainty"});
+  const auto rows = read_csv(text, name,
+                             {"device", "element", "symbol", "atomic_number", "part", "g_per_unit", "class",
+                              "toxic", "source", "uncertainty"});
   std::map<std::string, ElementMass> by_symbol;
   for (const CsvRow& row : rows) {
     if (row.text("device") != device) continue;
-    const double grams = row.number("g_per_unit", "grams", 0, 1e6), relative = row.number("uncertainty", "relative error", 0, 10);
+    const double grams = row.number("g_per_unit", "grams", 0, 1e6),
+                 relative = row.number("uncertainty", "relative error", 0, 10);
     row.number("atomic_number", "protons", 1, 118);
     const std::string kind = row.text("class");
     const std::vector<std::string> kinds = {"heavy", "precious", "critical", "rare_earth", "light"};
-    if (std::ranges::find(kinds, kind) == kinds.end()) row.fail("class", "heavy, precious, critical, rare_earth or light");
+    if (std::ranges::find(kinds, kind) == kinds.end())
+      row.fail("class", "heavy, precious, critical, rare_earth or light");
     ElementMass& mass = by_symbol[row.text("symbol")];
     mass.element = row.text("element");
     mass.symbol = row.text("symbol");
@@ -43,7 +46,8 @@ Inventory read_inventory(std::string_view text, const std::string& name, const s
                  .expected = "rows whose device is " + device,
                  .where = name});
   }
-  std::ranges::sort(inventory.elements, [](const auto& a, const auto& b) { return a.grams.value > b.grams.value; });
+  std::ranges::sort(inventory.elements,
+                    [](const auto& a, const auto& b) { return a.grams.value > b.grams.value; });
   return inventory;
 }
 

@@ -18,7 +18,8 @@ struct Bar {
   std::string style = "forward";  // CSS class that sets its colour
 };
 // Horizontal bars from zero, with whiskers of one standard deviation.
-std::string bars_picture(const std::string& title, const std::string& remark, const std::string& unit, const std::vector<Bar>& bars);
+std::string bars_picture(const std::string& title, const std::string& remark, const std::string& unit,
+                         const std::vector<Bar>& bars);
 // Lives of devices by share of the peak and length of a life: darker is more. The field nearest to the
 // training has a ring, if one is near.
 std::string lifetimes_picture(const LifetimeGrid& grid);

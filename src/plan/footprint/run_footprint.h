@@ -1,8 +1,9 @@
 // The footprint of a completed or running run from its events. It includes every process and restart,
 // repeated steps, evaluation, saving and waiting, but not the time between two processes. The energy is that
 // of the machine's meters if the events have it, else it is modelled from cores, their load, and memory
-// (docs/guides/footprint.md). Events are those of the first rank; if `machines` lists several machines, the energy
-// of the others is added: as much as the first one's, or by their own mean power if all of them report it.
+// (docs/guides/footprint.md). Events are those of the first rank; if `machines` lists several machines, the
+// energy of the others is added: as much as the first one's, or by their own mean power if all of them report
+// it.
 #pragma once
 
 #include <filesystem>

@@ -29,18 +29,20 @@ constexpr const char* kImpact = "ML CO2 Impact (github.com/mlco2/impact), region
 // mean.
 const std::vector<Sourced>& grids() {
   static const std::vector<Sourced> all = [] {
-    std::vector<Sourced> rows = {{"world", {475, 95}, "IEA 2019, world mean, as CodeCarbon's fallback"},
-                                 {"llama-3.1", {383, 19}, "implied by the Llama 3.1 model card: 8,930 t over 23.3 GWh"}};
-    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{{"us-central1", 566.3},
-                                                                                           {"us-east1", 367.8},
-                                                                                           {"us-west1", 297.6},
-                                                                                           {"europe-west1", 267},
-                                                                                           {"europe-west4", 569},
-                                                                                           {"europe-west6", 16},
-                                                                                           {"europe-north1", 211},
-                                                                                           {"northamerica-northeast1", 34.5},
-                                                                                           {"southamerica-east1", 205},
-                                                                                           {"asia-south1", 920}}) {
+    std::vector<Sourced> rows = {
+        {"world", {475, 95}, "IEA 2019, world mean, as CodeCarbon's fallback"},
+        {"llama-3.1", {383, 19}, "implied by the Llama 3.1 model card: 8,930 t over 23.3 GWh"}};
+    for (const auto& [name, value] :
+         std::initializer_list<std::pair<const char*, double>>{{"us-central1", 566.3},
+                                                               {"us-east1", 367.8},
+                                                               {"us-west1", 297.6},
+                                                               {"europe-west1", 267},
+                                                               {"europe-west4", 569},
+                                                               {"europe-west6", 16},
+                                                               {"europe-north1", 211},
+                                                               {"northamerica-northeast1", 34.5},
+                                                               {"southamerica-east1", 205},
+                                                               {"asia-south1", 920}}) {
       rows.push_back({name, {value, 0.05 * value}, kImpact});
     }
     for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{{"coal", 995},
@@ -85,7 +87,8 @@ Sourced grid_mix(std::string_view shares) {
     double share = 0;
     const std::string_view digits = equals == std::string_view::npos ? "" : part.substr(equals + 1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
-    if (error != std::errc() || end != digits.data() + digits.size() || !(share >= 0 && share <= 1)) refuse_mix(shares, std::string(part));
+    if (error != std::errc() || end != digits.data() + digits.size() || !(share >= 0 && share <= 1))
+      refuse_mix(shares, std::string(part));
     sum = sum + grid(part.substr(0, equals)).value * share;
     whole += share;
   }
@@ -98,20 +101,30 @@ Embodied embodied_of(std::string_view accelerator) {
   const auto die = [&](double cm2, double kg_per_cm2) {
     return Sourced{"embodied_die_kg", {cm2 * kg_per_cm2, 0.3 * cm2 * kg_per_cm2}, kDie};
   };
-  const auto whole = [](double kg, const char* source) { return Sourced{"embodied_life_cycle_kg", {kg, 0.2 * kg}, source}; };
+  const auto whole = [](double kg, const char* source) {
+    return Sourced{"embodied_life_cycle_kg", {kg, 0.2 * kg}, source};
+  };
   const auto host = [] {
     return Sourced{
-        "embodied_host_kg", {318, 64}, "A100 server, a device's share of it (Chien et al. 2023, second-hand); 20 % uncertain (ours)"};
+        "embodied_host_kg",
+        {318, 64},
+        "A100 server, a device's share of it (Chien et al. 2023, second-hand); 20 % uncertain (ours)"};
   };
   if (accelerator == "v100") return {die(8.15, 1.2), std::nullopt, std::nullopt};
   if (accelerator == "a100" || accelerator == "a100-40" || accelerator == "a800") {
     Sourced own = die(8.26, 1.6);
-    own.source = "826 mm² (NVIDIA A100 data sheet, from memory) × 1.6 kg/cm², LLMCarbon's of 7 nm: our product; 30 % uncertain (ours)";
-    return {own, whole(127.6, "arXiv 2509.00093, A100 cradle to gate (second-hand); 20 % uncertain (ours)"), host()};
+    own.source =
+        "826 mm² (NVIDIA A100 data sheet, from memory) × 1.6 kg/cm², LLMCarbon's of 7 nm: our product; 30 % "
+        "uncertain (ours)";
+    return {own, whole(127.6, "arXiv 2509.00093, A100 cradle to gate (second-hand); 20 % uncertain (ours)"),
+            host()};
   }
   if (accelerator == "h100" || accelerator == "h800" || accelerator == "h200") {
-    return {die(8.14, 1.8), whole(164, "HGX H100 1,312 kg / 8 (NVIDIA product carbon footprint, second-hand); 20 % uncertain (ours)"),
-            std::nullopt};
+    return {
+        die(8.14, 1.8),
+        whole(164,
+              "HGX H100 1,312 kg / 8 (NVIDIA product carbon footprint, second-hand); 20 % uncertain (ours)"),
+        std::nullopt};
   }
   return {};
 }
@@ -134,12 +147,16 @@ Embodied only(Embodied all, EmbodiedSource source) {
 }
 
 std::vector<Sourced> sensitivity_grids() {
-  Sourced hydro{"hydro", {20, 2}, "hydro power at its least, as the footprint specification compares with; 10 % uncertain (ours)"};
+  Sourced hydro{
+      "hydro",
+      {20, 2},
+      "hydro power at its least, as the footprint specification compares with; 10 % uncertain (ours)"};
   return {hydro, grid("us-east1"), grid("world"), grid("coal")};
 }
 
 const char* const kProcessorEmbodiedSource =
-    "LLMCarbon: processor 1.47 cm² × 1.0 kg/cm², memory 0.4 kg/GB; 50 % uncertain (ours): board, case and power supply are not in it";
+    "LLMCarbon: processor 1.47 cm² × 1.0 kg/cm², memory 0.4 kg/GB; 50 % uncertain (ours): board, case and "
+    "power supply are not in it";
 
 Uncertain processor_embodied_kg(double memory_bytes) {
   const double kg = 1.47 * 1.0 + 0.4 * memory_bytes * 1e-9;
@@ -147,29 +164,47 @@ Uncertain processor_embodied_kg(double memory_bytes) {
 }
 
 Sourced default_pue() {
-  return {"pue", {1.54, 0.15}, "Uptime Institute 2025, world mean; ± 0.15 (ours). Google 1.09, Meta 1.08, AWS 1.15"};
+  return {"pue",
+          {1.54, 0.15},
+          "Uptime Institute 2025, world mean; ± 0.15 (ours). Google 1.09, Meta 1.08, AWS 1.15"};
 }
 Sourced default_water_on_site() {
-  return {"water_on_site_l_per_kwh", {0.19, 0.07}, "company reports, second-hand: AWS 0.12, Meta 0.19, Microsoft 0.27; per kWh of IT"};
+  return {"water_on_site_l_per_kwh",
+          {0.19, 0.07},
+          "company reports, second-hand: AWS 0.12, Meta 0.19, Microsoft 0.27; per kWh of IT"};
 }
 Sourced default_water_grid() {
-  return {"water_grid_l_per_kwh", {2.45, 0.65}, "from memory, unconfirmed: 1.8 to 3.1 is typical; per kWh of the facility"};
+  return {"water_grid_l_per_kwh",
+          {2.45, 0.65},
+          "from memory, unconfirmed: 1.8 to 3.1 is typical; per kWh of the facility"};
 }
 Sourced accelerator_power_share() {
-  return {"power_share_of_thermal", {0.7, 0.06}, "rule of thumb, third party: training draws 60 to 80 % of the thermal design power"};
+  return {"power_share_of_thermal",
+          {0.7, 0.06},
+          "rule of thumb, third party: training draws 60 to 80 % of the thermal design power"};
 }
 Sourced host_factor() {
   return {"host_factor",
           {1.39, 0.14},
-          "8 × A100 node, 3.43 kW with PUE 1.1 (Chien et al. 2023, second-hand) over 8 · 400 W · 0.7; ± 10 % (ours)"};
+          "8 × A100 node, 3.43 kW with PUE 1.1 (Chien et al. 2023, second-hand) over 8 · 400 W · 0.7; ± 10 % "
+          "(ours)"};
 }
 Sourced core_watts() {
-  return {"core_w", {5, 2}, "ours: data-centre processors have 250 to 500 W for 64 to 192 cores, 2.5 to 6 W each, and a board around them"};
+  return {"core_w",
+          {5, 2},
+          "ours: data-centre processors have 250 to 500 W for 64 to 192 cores, 2.5 to 6 W each, and a board "
+          "around them"};
 }
-Sourced idle_share() { return {"idle_share", {0.4, 0.15}, "ours: a server without work draws a quarter to half of its full power"}; }
-Sourced memory_watts_per_gb() { return {"memory_w_per_gb", {0.375, 0.1}, "CodeCarbon 2: 3 W per 8 GB; ± 0.1 (ours)"}; }
+Sourced idle_share() {
+  return {"idle_share", {0.4, 0.15}, "ours: a server without work draws a quarter to half of its full power"};
+}
+Sourced memory_watts_per_gb() {
+  return {"memory_w_per_gb", {0.375, 0.1}, "CodeCarbon 2: 3 W per 8 GB; ± 0.1 (ours)"};
+}
 Sourced material_kg_per_device() {
-  return {"material_kg_per_device", {1.491, 0.1}, "arXiv 2512.04142: 3,750 kg over 2,515 A100 SXM 40 GB (our division); ± 0.1 (ours)"};
+  return {"material_kg_per_device",
+          {1.491, 0.1},
+          "arXiv 2512.04142: 3,750 kg over 2,515 A100 SXM 40 GB (our division); ± 0.1 (ours)"};
 }
 
 }  // namespace longhaul::plan

@@ -27,7 +27,8 @@ struct ParameterCounts {
   UpdateMemory updating;
 };
 
-void count(const layout::ParameterSpec& spec, double times, const MemoryRequest& request, ParameterCounts& counts) {
+void count(const layout::ParameterSpec& spec, double times, const MemoryRequest& request,
+           ParameterCounts& counts) {
   const std::vector<int64_t>& shape = spec.tensor.global_shape;
   if (spec.frozen) {
     const double elements = times * number(spec.elements()), wide = layout::kept_wide(spec) ? elements : 0;
@@ -35,8 +36,9 @@ void count(const layout::ParameterSpec& spec, double times, const MemoryRequest&
     counts.wide += wide, counts.frozen_wide += wide;
     return;
   }
-  counts.state_bytes += times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape,
-                                                           wide_bytes(request.dtype), spec.set));
+  counts.state_bytes +=
+      times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape,
+                                         wide_bytes(request.dtype), spec.set));
   counts.all += times * number(spec.elements());
   counts.updating.add(spec, shape, /*ranks=*/1, times);
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
@@ -60,7 +62,8 @@ ParameterCounts count_parameters(const MemoryRequest& request) {
   for (int64_t l = 0; l < model.layers; ++l) layers[{model.mixer(l), model.channel_mixer(l)}] += 1;
   const auto make_one = [&](recipe::Mixer mixer, recipe::ChannelMixer channel) {
     small.mixers = {mixer};
-    small.dense_layers = channel == recipe::ChannelMixer::kDense ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+    small.dense_layers =
+        channel == recipe::ChannelMixer::kDense ? std::vector<int64_t>{0} : std::vector<int64_t>{};
   };
   for (const auto& [kind, times] : layers) {
     make_one(kind.first, kind.second);
@@ -81,7 +84,8 @@ ParameterCounts count_parameters(const MemoryRequest& request) {
     if (shared == nullptr) continue;
     for (const auto& tensor : shared(model)) {
       if (!counted.insert(tensor.name).second) continue;
-      const std::vector<int64_t> shape = tensor.matrix() ? std::vector<int64_t>{tensor.out, tensor.in} : std::vector<int64_t>{tensor.out};
+      const std::vector<int64_t> shape =
+          tensor.matrix() ? std::vector<int64_t>{tensor.out, tensor.in} : std::vector<int64_t>{tensor.out};
       count({.tensor = {tensor.name, shape, tensor.role}}, 1, request, counts);
     }
   }
@@ -100,19 +104,22 @@ double packed_layer_bytes(const MemoryRequest& request, int64_t layer) {
 
 double packed_bytes(const MemoryRequest& request) {
   if (!packs(request)) return 0;
-  double sum = packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden}, passes_of_head(request));
+  double sum =
+      packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden}, passes_of_head(request));
   for (int64_t l = 0; l < request.model.layers; ++l) {
     sum += packed_layer_bytes(request, l);
   }
   const double module = packed_weight_bytes(request, {request.model.hidden, 2 * request.model.hidden});
   if (request.model.predict_ahead > 0)
-    sum += number(request.model.predict_ahead) * (module + packed_layer_bytes(request, request.model.layers - 1));
+    sum += number(request.model.predict_ahead) *
+           (module + packed_layer_bytes(request, request.model.layers - 1));
   return sum;
 }
 
 // During a step, each as large as the gradients.
 int64_t sums_that_wait(const MemoryRequest& request) {
-  const int64_t micro_batches = std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch));
+  const int64_t micro_batches =
+      std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch));
   return layout::SumTree(micro_batches).run(0, micro_batches).most_waiting;
 }
 
@@ -122,7 +129,8 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
   bytes[kGradients] = wide * (counts.all - counts.frozen);
   // Its state, and a master if the weight itself is not one.
-  bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide - counts.frozen + counts.frozen_wide) : 0);
+  bytes[kOptimizer] = counts.state_bytes +
+                      (e < wide ? wide * (counts.all - counts.wide - counts.frozen + counts.frozen_wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
 }
@@ -141,7 +149,8 @@ class Blocks {
         each_.push_back(channel_memory(request, model_.channel_mixer(l), l));
       }
     }
-    for (const recipe::ChannelMixer mixer : model_.channel_mixers_used()) channels_[mixer] = channel_memory(request, mixer);
+    for (const recipe::ChannelMixer mixer : model_.channel_mixers_used())
+      channels_[mixer] = channel_memory(request, mixer);
     // Layers with the same mixer are alike, except the first one of the model.
     for (int64_t l = 0; l < model_.layers; ++l) {
       if (l == 0) first_ = mixer_memory(request, l);
@@ -156,7 +165,9 @@ class Blocks {
   }
   const BlockMemory& at(int64_t block) const {
     if (!each_.empty()) return each_[static_cast<size_t>(block)];
-    return block % 2 == 1 ? channels_.at(model_.channel_mixer(block / 2)) : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
+    return block % 2 == 1 ? channels_.at(model_.channel_mixer(block / 2))
+           : block == 0   ? first_
+                          : mixers_.at(model_.mixer(block / 2));
   }
   int64_t count() const { return 2 * model_.layers; }
   // Layers before this one are frozen with all that comes before them: they keep nothing for a backward pass.
@@ -164,7 +175,8 @@ class Blocks {
   double kept(int64_t block) const {
     if (block / 2 < first_backward_) return 0;
     // The mixer's norm is the channel's too, or there is no channel.
-    const bool shared = block % 2 == 1 && (model_.wiring == recipe::Wiring::kParallel || model_.channel == recipe::Channel::kNone);
+    const bool shared = block % 2 == 1 && (model_.wiring == recipe::Wiring::kParallel ||
+                                           model_.channel == recipe::Channel::kNone);
     return (shared ? 0 : norm_) + at(block).kept;
   }
   double evaluation() const {
@@ -203,9 +215,11 @@ double predictions_bytes(const MemoryRequest& request, const Blocks& blocks) {
 }
 
 // The passes through the model; `always` exists all the time.
-void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
+void add_passes(const MemoryRequest& request, const PurposeBytes& always,
+                std::vector<MemoryMoment>& moments) {
   const Blocks blocks(request);
-  const double hidden = hidden_bytes(request), logits_each = 3 * request.tokens() * number(wide_bytes(request.dtype));
+  const double hidden = hidden_bytes(request),
+               logits_each = 3 * request.tokens() * number(wide_bytes(request.dtype));
   const auto add = [&](std::string name, double activations, double workspace) {
     PurposeBytes bytes = always;
     bytes[kActivations] += activations;
@@ -223,7 +237,8 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     for (int64_t b = blocks.count() - 1; b >= 2 * first; --b) {
       // The whole layer is there.
       const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;
-      add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward, blocks.at(b).workspace);
+      add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward,
+          blocks.at(b).workspace);
     }
     return;
   }
@@ -233,7 +248,8 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     // For each layer its input and the result of attention; post-norm: the input of the first norm.
     kept += number(request.model.layers - first) * hidden + (post ? hidden : 0);
     for (int64_t l = first; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
-    add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each, loss_workspace(request));
+    add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each,
+        loss_workspace(request));
     for (int64_t l = request.model.layers - 1; l >= first; --l) {
       // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
       // it.
@@ -264,13 +280,15 @@ double PurposeBytes::total() const { return std::accumulate(bytes_.begin(), byte
 
 const MemoryMoment& MemoryPlan::fullest() const {
   LONGHAUL_ASSERT(!moments.empty());
-  return *std::max_element(moments.begin(), moments.end(),
-                           [](const MemoryMoment& a, const MemoryMoment& b) { return a.bytes.total() < b.bytes.total(); });
+  return *std::max_element(moments.begin(), moments.end(), [](const MemoryMoment& a, const MemoryMoment& b) {
+    return a.bytes.total() < b.bytes.total();
+  });
 }
 
 double MemoryPlan::device_peak() const {
   double most = 0;
-  for (const MemoryMoment& moment : moments) most = std::max(most, moment.bytes.total() - moment.bytes[kData] - moment.bytes[kCheckpoint]);
+  for (const MemoryMoment& moment : moments)
+    most = std::max(most, moment.bytes.total() - moment.bytes[kData] - moment.bytes[kCheckpoint]);
   return most;
 }
 
@@ -302,9 +320,10 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
   // Masters and states; a frozen tensor is its own master.
-  const double narrow_frozen = number(wide_bytes(request.dtype) - element_bytes(request.dtype)) * (counts.frozen - counts.frozen_wide);
-  saved[kCheckpoint] =
-      number(request.checkpoint_copies) * (number(wide_bytes(request.dtype)) * counts.all - narrow_frozen + counts.state_bytes);
+  const double narrow_frozen =
+      number(wide_bytes(request.dtype) - element_bytes(request.dtype)) * (counts.frozen - counts.frozen_wide);
+  saved[kCheckpoint] = number(request.checkpoint_copies) *
+                       (number(wide_bytes(request.dtype)) * counts.all - narrow_frozen + counts.state_bytes);
 
   PurposeBytes passing = request.saves_between ? saved : always;
   PurposeBytes updating = passing;

@@ -26,8 +26,9 @@ struct MemoryOwner {
     MemoryPlan plan;
   };
   std::function<std::vector<Change>()> changes{};  // empty: none
-  int64_t parameters = 0;                          // of the model, for the error; 0: of the model that the request describes
-  std::string hint{};                              // other advice: "fewer ranks on this machine"
+  // of the model, for the error; 0: of the model that the request describes
+  int64_t parameters = 0;
+  std::string hint{};  // other advice: "fewer ranks on this machine"
 };
 
 // Error 68 when the plan needs more than is available: it shows the plan by purpose, the free memory, and

@@ -18,12 +18,15 @@ recipe::BlockSizes sizes_of(const MemoryRequest& request) {
           .hidden = hidden_bytes(request)};
 }
 
-// The memory that a block keeps and needs beside or instead of `memory` where tensors are frozen and have adapters.
+// The memory that a block keeps and needs beside or instead of `memory` where tensors are frozen and have
+// adapters.
 void with_passes(const MemoryRequest& request, int64_t layer, bool mixer, double inner, BlockMemory& memory) {
   if (request.passes == nullptr || layer < 0) return;
   const WeightPasses::BlockAdapters& block = request.passes->block(layer, mixer);
-  const bool selective = request.recompute == recipe::Recompute::kSelective;  // then the block's input is not kept
-  const bool composed = mixer || (block.any && inner > 0);                    // the fused operator of the channel keeps all that it reads
+  // then the block's input is not kept
+  const bool selective = request.recompute == recipe::Recompute::kSelective;
+  // the fused operator of the channel keeps all that it reads
+  const bool composed = mixer || (block.any && inner > 0);
   const double hidden = hidden_bytes(request);
   if (composed && !block.reads_input && !selective) memory.kept -= hidden;
   if (!block.any) return;
@@ -31,7 +34,8 @@ void with_passes(const MemoryRequest& request, int64_t layer, bool mixer, double
   memory.kept += rows * number(block.ranks) * number(element_bytes(request.dtype));
   if (!mixer && inner > 0) {
     if (!block.reads_inner && !selective) memory.kept -= inner;
-    // Two gradients of the activation at once, which gate and up are as large as; and x has none before they are gone.
+    // Two gradients of the activation at once, which gate and up are as large as; and x has none before they
+    // are gone.
     const double more = (request.model.channel == recipe::Channel::kGelu ? inner : 0) - hidden;
     memory.backward += more;
     memory.again += more;
@@ -43,7 +47,9 @@ void with_passes(const MemoryRequest& request, int64_t layer, bool mixer, double
 
 }  // namespace
 
-int64_t element_bytes(recipe::Dtype dtype) { return dtype == recipe::Dtype::kBf16 ? 2 : dtype == recipe::Dtype::kFp32 ? 4 : 8; }
+int64_t element_bytes(recipe::Dtype dtype) {
+  return dtype == recipe::Dtype::kBf16 ? 2 : dtype == recipe::Dtype::kFp32 ? 4 : 8;
+}
 int64_t wide_bytes(recipe::Dtype dtype) { return dtype == recipe::Dtype::kFp64 ? 8 : 4; }
 
 double hidden_bytes(const MemoryRequest& request) {
@@ -85,8 +91,9 @@ BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
   sizes.states = recurrence_states(request, recurrence) + delta_rule_states(request, delta_rule);
   const bool first = layer == 0 && entry.of_first_layer.memory != nullptr;
   BlockMemory memory = (first ? entry.of_first_layer.memory : entry.memory)(request.model, sizes);
-  memory.workspace = std::max(
-      {attention_workspace(request, attention), recurrence_workspace(request, recurrence), delta_rule_workspace(request, delta_rule)});
+  memory.workspace =
+      std::max({attention_workspace(request, attention), recurrence_workspace(request, recurrence),
+                delta_rule_workspace(request, delta_rule)});
   with_passes(request, layer, /*mixer=*/true, 0, memory);
   return memory;
 }
@@ -95,7 +102,8 @@ DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dty
   DecodingState state;
   const auto add = [&](const std::vector<recipe::MixerStateTensor>& tensors) {
     for (const recipe::MixerStateTensor& tensor : tensors) {
-      const double bytes = number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
+      const double bytes =
+          number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
       (tensor.of_token ? state.bytes_per_token : state.bytes) += bytes;
     }
   };
@@ -107,7 +115,8 @@ DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dty
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer, int64_t layer) {
   BlockMemory memory = recipe::entry_of(mixer).memory(request.model, sizes_of(request));
   const bool dense = mixer == recipe::ChannelMixer::kDense;
-  with_passes(request, layer, /*mixer=*/false, dense ? sizes_of(request).channels(request.model.dense_width()) : 0, memory);
+  with_passes(request, layer, /*mixer=*/false,
+              dense ? sizes_of(request).channels(request.model.dense_width()) : 0, memory);
   return memory;
 }
 

@@ -27,7 +27,8 @@ constexpr double kGlooRound = 32.0 * (1 << 20);
 // writes what all agree on.
 int64_t outer_saved_bytes(const recipe::OuterOptions& outer, int64_t wide, bool first_worker) {
   if (outer.method == recipe::Outer::kNone) return 0;
-  const int64_t agreed = 2 + (recipe::outer_momentum_of(outer) > 0 ? 1 : 0), own = outer.method == recipe::Outer::kDelayCorrected ? 1 : 0;
+  const int64_t agreed = 2 + (recipe::outer_momentum_of(outer) > 0 ? 1 : 0),
+                own = outer.method == recipe::Outer::kDelayCorrected ? 1 : 0;
   return wide * ((first_worker ? agreed : 0) + own);
 }
 
@@ -40,9 +41,11 @@ std::shared_ptr<const layout::Schedule> schedule_of(const layout::MeshRank& plac
   };
   thread_local Known known;
   const int64_t ranks = place.mesh.size(Axis::kPp);
-  if (known.schedule == nullptr || known.ranks != ranks || known.micro_batches != micro_batches || known.options != place.pipelined) {
-    known = {ranks, micro_batches, place.pipelined,
-             std::make_shared<const layout::Schedule>(layout::make_schedule(place.pipeline(), micro_batches))};
+  if (known.schedule == nullptr || known.ranks != ranks || known.micro_batches != micro_batches ||
+      known.options != place.pipelined) {
+    known = {
+        ranks, micro_batches, place.pipelined,
+        std::make_shared<const layout::Schedule>(layout::make_schedule(place.pipeline(), micro_batches))};
   }
   return known.schedule;
 }
@@ -61,7 +64,8 @@ class RankPlan {
     always[kOptimizer] = state.optimizer;
     always[kPackedWeights] = packed();
     const double numbers = whole_.model.position == recipe::Position::kLearned ? 3 : 2;
-    always[kData] = 8 * (numbers * share_.local.tokens() + share_.local.documents_at_once() + 1) + orders_of_rows();
+    always[kData] =
+        8 * (numbers * share_.local.tokens() + share_.local.documents_at_once() + 1) + orders_of_rows();
     // Experts multiply the rows of own tokens, and of those of the ranks that share their tensors.
     MemoryRequest products = of_own_layers();
     const int64_t per_token = whole_.model.experts_per_token * mesh_.size(Axis::kEtp);
@@ -88,7 +92,9 @@ class RankPlan {
     always[kParameters] += state.early_weights;
     plan.moments.push_back({"last save", always});
 
-    const double tokens_per_step = number(whole_.batch) * number(whole_.sequence) / number(mesh_.size(Axis::kDp)), bytes_of_token = 3 * 8;
+    const double tokens_per_step =
+                     number(whole_.batch) * number(whole_.sequence) / number(mesh_.size(Axis::kDp)),
+                 bytes_of_token = 3 * 8;
     plan.not_tensors = bytes_of_token * (tokens_per_step * (number(whole_.prefetch) + 3) + whole_.tokens());
     return plan;
   }
@@ -100,10 +106,12 @@ class RankPlan {
     for (const layout::ParameterSpec& spec : layout::parameters_of(whole_.model, rank_.place)) {
       // Stages on two ranks, tied embeddings.
       if (spec.pipeline_ranks.front() < rank_.place.coordinate(Axis::kPp)) continue;
-      const layout::Placement placement = layout::placement_of(spec, mesh_, rank_.place.coordinate(Axis::kPp));
+      const layout::Placement placement =
+          layout::placement_of(spec, mesh_, rank_.place.coordinate(Axis::kPp));
       const layout::AxisSet copies = layout::copied_over(placement);
       if (rank_.place.zero == 0 && mesh_.index_in_group(rank_.place.rank, copies) > 0) continue;
-      layout::Shape box = layout::rectangle_of(placement, mesh_, rank_.place.rank, spec.tensor.global_shape).length;
+      layout::Shape box =
+          layout::rectangle_of(placement, mesh_, rank_.place.rank, spec.tensor.global_shape).length;
       const double elements = number(layout::volume(box));
       if (elements == 0) continue;
       const double ranks = rank_.place.zero > 0 ? number(mesh_.size(mesh_.shared_over(copies))) : 1;
@@ -114,8 +122,10 @@ class RankPlan {
       box[0] = whole_bytes(number(box[0]) / ranks + 0.5);
       const recipe::OuterOptions& outer = whole_.optimizer.outer;
       const int64_t wide = wide_bytes(whole_.dtype),
-                    not_saved = recipe::outer_state_bytes(outer, wide) - outer_saved_bytes(outer, wide, rank_.first_worker);
-      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box, wide, spec.set)) +
+                    not_saved = recipe::outer_state_bytes(outer, wide) -
+                                outer_saved_bytes(outer, wide, rank_.first_worker);
+      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer,
+                                        spec.tensor.global_shape, box, wide, spec.set)) +
              (share_.wide - number(not_saved)) * elements / ranks;
     }
     return sum;
@@ -135,11 +145,16 @@ class RankPlan {
   // For each layer with experts on other ranks, the order of the received rows, and back; or which tokens are
   // sent.
   double orders_of_rows() const {
-    if (mesh_.size(Axis::kEp) * mesh_.size(Axis::kEtp) == 1 || rank_.experts.dispatcher == recipe::Dispatcher::kAllGather) return 0;
+    if (mesh_.size(Axis::kEp) * mesh_.size(Axis::kEtp) == 1 ||
+        rank_.experts.dispatcher == recipe::Dispatcher::kAllGather)
+      return 0;
     double layers = 0;
-    each_layer([&](int64_t layer) { layers += whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kExperts ? 1 : 0; });
+    each_layer([&](int64_t layer) {
+      layers += whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kExperts ? 1 : 0;
+    });
     if (share_.tokens_travel()) return 8 * share_.tokens_that_come() * layers;
-    const double rows = number(largest_share(share_.local.sequence, share_.tp) * mesh_.size(Axis::kEtp) * whole_.model.experts_per_token);
+    const double rows = number(largest_share(share_.local.sequence, share_.tp) * mesh_.size(Axis::kEtp) *
+                               whole_.model.experts_per_token);
     return 2 * 8 * rows * layers;
   }
 
@@ -151,7 +166,8 @@ class RankPlan {
     std::vector<recipe::Mixer> mixers;
     own.model.dense_layers.clear();
     each_layer([&](int64_t layer) {
-      if (whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kDense) own.model.dense_layers.push_back(std::ssize(mixers));
+      if (whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kDense)
+        own.model.dense_layers.push_back(std::ssize(mixers));
       mixers.push_back(share_.local.model.mixer(layer));
       own.layer_numbers.push_back(layer);
     });
@@ -177,10 +193,13 @@ class RankPlan {
       most_of_a_layer = std::max(most_of_a_layer, coming);
     });
     if (has_stage(rank_.place.pipeline().stages() - 1))
-      stay += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden}, passes_of_head(whole_));
+      stay += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden},
+                                  passes_of_head(whole_));
     return stay + most_of_a_layer;
   }
-  bool values_come(const layout::AxisSet& copies) const { return rank_.place.zero >= 3 && mesh_.size(mesh_.shared_over(copies)) > 1; }
+  bool values_come(const layout::AxisSet& copies) const {
+    return rank_.place.zero >= 3 && mesh_.size(mesh_.shared_over(copies)) > 1;
+  }
 
   bool has_stage(int64_t stage) const {
     for (int64_t chunk = 0; chunk < rank_.place.pipeline().chunks(); ++chunk) {
@@ -198,7 +217,8 @@ class RankPlan {
 
   // For a stage: what its layers keep of a micro-batch in memory.
   double stage_kept(const layout::Range& layers) const {
-    const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm, full = whole_.recompute == recipe::Recompute::kFull;
+    const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm,
+               full = whole_.recompute == recipe::Recompute::kFull;
     // The first norm precedes the recomputed parts and is not asked.
     double kept = 0;
     if (full) {
@@ -223,11 +243,13 @@ class RankPlan {
   }
   double layer_kept(int64_t layer) const {
     const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);
-    if (!whole_.offload) return share_.norm_before(layer, false) + of_mixer.kept + share_.norm_before(layer, true) + of_channel.kept;
+    if (!whole_.offload)
+      return share_.norm_before(layer, false) + of_mixer.kept + share_.norm_before(layer, true) +
+             of_channel.kept;
     return 2 * share_.small(share_.norm_statistics()) + of_mixer.stays + of_channel.stays;
   }
-  // Those of the stage that keep something for a backward pass: of the first stage without the layers that are
-  // frozen with all that comes before them. Other stages give the gradient of what has come to them.
+  // Those of the stage that keep something for a backward pass: of the first stage without the layers that
+  // are frozen with all that comes before them. Other stages give the gradient of what has come to them.
   layout::Range layers_backward(int64_t chunk) const {
     const layout::Range layers = layers_of(chunk);
     if (whole_.passes == nullptr || !first(chunk)) return layers;
@@ -238,7 +260,9 @@ class RankPlan {
     return rank_.place.pipeline().layers_of(rank_.place.stage_of(chunk), whole_.model.layers);
   }
   bool first(int64_t chunk) const { return rank_.place.stage_of(chunk) == 0; }
-  bool last(int64_t chunk) const { return rank_.place.stage_of(chunk) == rank_.place.pipeline().stages() - 1; }
+  bool last(int64_t chunk) const {
+    return rank_.place.stage_of(chunk) == rank_.place.pipeline().stages() - 1;
+  }
 
   // A table of angles is made where a layer of the stage turns something.
   double angles_of(int64_t chunk) const {
@@ -268,26 +292,32 @@ class RankPlan {
     if (pipeline.ranks() == 1) return stage_moments(0, beside_layers(0), false, always, moments);
     std::vector<StageBytes> stages;
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
-      StageBytes& stage = stages.emplace_back(StageBytes{.hidden = share_.between, .read_back = whole_.offload});
+      StageBytes& stage =
+          stages.emplace_back(StageBytes{.hidden = share_.between, .read_back = whole_.offload});
       // Hidden states from other ranks are counted as entering.
       const bool shared = !first(chunk) && !whole_.offload && layers_of(chunk).length > 0;
-      stage.kept = stage_kept(layers_backward(chunk)) - (shared ? share_.between : 0) + beside_layers(chunk) + of_loss(chunk);
+      stage.kept = stage_kept(layers_backward(chunk)) - (shared ? share_.between : 0) + beside_layers(chunk) +
+                   of_loss(chunk);
       stage.postponed = last(chunk) ? share_.hidden : 0;
       const layout::Range layers = layers_of(chunk);
       for (int64_t layer = layers.begin; layer < layers.end(); ++layer)
         stage.postponed += share_.mixer(layer).postponed + share_.channel(layer).postponed;
     }
-    const auto of_chunks = beside_stages(*schedule_of(rank_.place, share_.local.batch), rank_.place.coordinate(Axis::kPp), stages);
+    const auto of_chunks = beside_stages(*schedule_of(rank_.place, share_.local.batch),
+                                         rank_.place.coordinate(Axis::kPp), stages);
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
       const BesideStage& beside = of_chunks[static_cast<size_t>(chunk)];
-      if (beside.backward) stage_moments(chunk, *beside.backward + beside_layers(chunk), false, always, moments);
-      if (beside.backward_input) stage_moments(chunk, *beside.backward_input + beside_layers(chunk), true, always, moments);
+      if (beside.backward)
+        stage_moments(chunk, *beside.backward + beside_layers(chunk), false, always, moments);
+      if (beside.backward_input)
+        stage_moments(chunk, *beside.backward_input + beside_layers(chunk), true, always, moments);
     }
   }
 
   // `beside`: everything in addition to what the layers have kept of the micro-batch of this backward pass.
   // postpones: products for weights wait.
-  void stage_moments(int64_t chunk, double beside, bool postpones, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
+  void stage_moments(int64_t chunk, double beside, bool postpones, const PurposeBytes& always,
+                     std::vector<MemoryMoment>& moments) {
     const layout::Range layers = layers_backward(chunk);
     const auto add = [&](std::string name, double activations, double workspace) {
       PurposeBytes bytes = always;
@@ -295,7 +325,8 @@ class RankPlan {
       bytes[kWorkspace] += workspace;
       moments.push_back({std::move(name), bytes});
     };
-    const bool full = whole_.recompute == recipe::Recompute::kFull, pipelined = rank_.place.pipeline().ranks() > 1;
+    const bool full = whole_.recompute == recipe::Recompute::kFull,
+               pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
     for (int64_t layer = layers_of(chunk).begin; layer < layers.begin; ++layer)
       add(fmt::format("forward of layer {}, frozen", layer), beside + evaluation_of(layer), 0);
@@ -304,7 +335,9 @@ class RankPlan {
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
     if (last(chunk)) {
       // The gradient of hidden states: tensor ranks sum theirs over all tokens when its inputs are gone.
-      add("loss", kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
+      add("loss",
+          kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) +
+              3 * share_.local.tokens() * share_.wide,
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
     }
@@ -321,8 +354,10 @@ class RankPlan {
                      normed = (post ? 0 : share_.between) + (share_.tp > 1 ? share_.hidden : 0);
         const double results = next ? 2 * share_.between + share_.norm_statistics() : share_.between;
         const double gradients = ends_stage ? at_end : (post && next ? 1 : 2) * share_.between;
-        const double whole = kept - states_kept(layer) + read_back + normed + of_mixer.kept + results + entered + gradients;
-        add(name + "channel", whole + share_.norm_before(layer, true) + of_channel.kept + of_channel.backward, of_channel.workspace);
+        const double whole =
+            kept - states_kept(layer) + read_back + normed + of_mixer.kept + results + entered + gradients;
+        add(name + "channel", whole + share_.norm_before(layer, true) + of_channel.kept + of_channel.backward,
+            of_channel.workspace);
         add(name + "mixer", whole + of_mixer.backward, of_mixer.workspace);
         kept -= states_kept(layer) + (whole_.offload ? 0 : share_.between);
       } else if (whole_.offload) {
@@ -330,11 +365,12 @@ class RankPlan {
         const bool selective = whole_.recompute == recipe::Recompute::kSelective;
         const double not_joined = selective && share_.tp == 1 ? 0 : share_.between;
         add(name + "channel",
-            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end +
-                of_channel.backward,
+            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays +
+                entered + at_end + of_channel.backward,
             of_channel.workspace);
         add(name + "mixer",
-            kept + share_.norm_before(layer, false) - not_joined + of_mixer.kept - of_mixer.stays + entered + of_mixer.backward,
+            kept + share_.norm_before(layer, false) - not_joined + of_mixer.kept - of_mixer.stays + entered +
+                of_mixer.backward,
             of_mixer.workspace);
         kept -= layer_kept(layer);
       } else {
@@ -358,7 +394,8 @@ class RankPlan {
     if (whole_.model.channel_mixer(layer) != recipe::ChannelMixer::kDense) return 0;
     const recipe::ModelConfig::ResidualFactors factors = whole_.model.channel_factors();
     const double counted = factors.residual != factors.branch ? 2 : 1;
-    return ((!last && share_.element == share_.wide && factors.branch == 1 ? 1 : 2) - counted) * share_.between;
+    return ((!last && share_.element == share_.wide && factors.branch == 1 ? 1 : 2) - counted) *
+           share_.between;
   }
 
   RankShare share_;

@@ -3,11 +3,12 @@
 // vocabulary, layers), of the tokens (context ranks; tensor ranks between mixers) and of the state
 // (rank_state.h). In addition to its share of the work it counts:
 //
-//   tp   the gathered input of each block instead of the rank's own part; norms over cut channels in the precision
-//        of sums
+//   tp   the gathered input of each block instead of the rank's own part; norms over cut channels in the
+//        precision of sums
 //   cp   keys and values of other ranks that a rank sees, or that travel around a ring, with their gradients
 //   pp   what the schedule's list has at that time of other micro-batches (pipeline_memory.h)
-//   ep, etp   the order of the received rows; every rank gets the same number. Where tokens travel (all-gather,
+//   ep, etp   the order of the received rows; every rank gets the same number. Where tokens travel
+//             (all-gather,
 //        flex), rows in the precision of sums
 //   communication   workspace of a back end: for Gloo the parts from which a sum is made
 //

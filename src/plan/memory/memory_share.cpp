@@ -21,12 +21,13 @@ constexpr int64_t kMostTokensSeen = int64_t{1} << 24;
 recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& mesh) {
   const int64_t tp = mesh.size(Axis::kTp), ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
   model.heads = largest_share(model.heads, tp);
-  for (int64_t* const heads :
-       {&model.softmax.kv_heads, &model.gated_deltanet.heads, &model.gated_deltanet.key_heads, &model.gla.key_heads}) {
+  for (int64_t* const heads : {&model.softmax.kv_heads, &model.gated_deltanet.heads,
+                               &model.gated_deltanet.key_heads, &model.gla.key_heads}) {
     if (*heads > 0) *heads = largest_share(*heads, tp);
   }
   model.dense_intermediate = largest_share(model.dense_width(), tp);
-  model.shared_intermediate = largest_share(model.shared_intermediate > 0 ? model.shared_intermediate : model.intermediate, tp);
+  model.shared_intermediate =
+      largest_share(model.shared_intermediate > 0 ? model.shared_intermediate : model.intermediate, tp);
   model.intermediate = largest_share(model.intermediate, model.experts > 0 ? etp : tp);
   model.experts = largest_share(model.experts, ep);
   model.vocabulary = largest_share(model.vocabulary, tp);
@@ -47,7 +48,8 @@ bool copies_heads(const recipe::ModelConfig& model, int64_t tp) {
 OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
   const layout::Mesh& mesh = rank.place.mesh;
   const int64_t cp = mesh.size(Axis::kCp);
-  OwnTokens own{.tokens = largest_share(whole_bytes(request.tokens()), cp), .segments = whole_bytes(request.documents_at_once())};
+  OwnTokens own{.tokens = largest_share(whole_bytes(request.tokens()), cp),
+                .segments = whole_bytes(request.documents_at_once())};
   own.all = request.tokens();
   if (cp == 1) return own;
   own.pieces = rank.context.split == recipe::ContextSplit::kZigzag ? 2 : 1;
@@ -55,8 +57,9 @@ OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
   const int64_t documents = own.segments, tokens = whole_bytes(request.tokens());
   std::vector<int64_t> lengths;
   for (int64_t d = 0; d < documents; ++d) lengths.push_back(layout::even_part(tokens, documents, d).length);
-  const layout::SequenceView view(layout::make_packed(lengths),
-                                  {.context_ranks = cp, .context_rank = rank.place.coordinate(Axis::kCp), .split = rank.context.split});
+  const layout::SequenceView view(
+      layout::make_packed(lengths),
+      {.context_ranks = cp, .context_rank = rank.place.coordinate(Axis::kCp), .split = rank.context.split});
   own.tokens = view.tokens();
   own.segments = std::ssize(view.segments);
   return own;
@@ -77,7 +80,8 @@ RankShare::RankShare(const MemoryRequest& request, const RankRequest& ranked)
   local.micro_batch = 1;
   local.sequence = own.tokens;
   local.documents = std::max<int64_t>(1, own.segments);
-  local.batch = std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch) / mesh.size(Axis::kDp));
+  local.batch =
+      std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch) / mesh.size(Axis::kDp));
   hidden = hidden_bytes(local);
   between = hidden / number(tp);
   element = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
@@ -91,7 +95,9 @@ double RankShare::keys_and_values(const recipe::AttentionSizes& sizes) const {
 
 // The norm before a block, whose output may be joined with another rank's tokens.
 double RankShare::norm(bool gathered) const {
-  const double output = whole.recompute == recipe::Recompute::kSelective && !(gathered && tp > 1) ? 0 : gathered ? hidden : between;
+  const double output = whole.recompute == recipe::Recompute::kSelective && !(gathered && tp > 1) ? 0
+                        : gathered                                                                ? hidden
+                                                                                                  : between;
   return between + output + norm_statistics();
 }
 
@@ -107,7 +113,8 @@ BlockShare RankShare::mixer(int64_t layer) const {
   BlockShare block = chosen(memory);
   const recipe::OperatorSizes sizes = recipe::operators_of_layer(local.model, layer);
   block.postponed = products_of_weights(mixer_weights(local, local.model.mixer(layer)), local.tokens());
-  block.stays = small(local.tokens() * number(sizes.attention.heads) * wide) + small(recurrence_states(local, sizes.recurrence)) +
+  block.stays = small(local.tokens() * number(sizes.attention.heads) * wide) +
+                small(recurrence_states(local, sizes.recurrence)) +
                 (local.model.mixer(layer) == recipe::Mixer::kLightning ? small(local.tokens() * wide) : 0);
   if (tp > 1) {
     // The residual's gradient is for own tokens; that of the gathered input does not exist yet during the
@@ -115,7 +122,8 @@ BlockShare RankShare::mixer(int64_t layer) const {
     // the operator's.
     block.backward += between - hidden;
     if (sizes.attention.heads > 0)
-      block.backward = std::max(block.backward, between + hidden + channels(sizes.attention.heads * sizes.attention.value_dim));
+      block.backward = std::max(
+          block.backward, between + hidden + channels(sizes.attention.heads * sizes.attention.value_dim));
     block.backward += norm_over_ranks(layer, sizes, block);
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
@@ -123,8 +131,8 @@ BlockShare RankShare::mixer(int64_t layer) const {
     // Gradients of q, k, v of all pieces, in addition to those of one. For sums over whole documents, a piece
     // and its results in their precision.
     block.kept += entering_states(layer);
-    block.backward +=
-        3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces) * (sizes.recurrence.causal ? 1 : wide / element);
+    block.backward += 3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces) *
+                      (sizes.recurrence.causal ? 1 : wide / element);
   }
   return block;
 }
@@ -136,7 +144,8 @@ double RankShare::entering_states(int64_t layer) const {
 
 // A norm over channels of several ranks is computed by ATen in the precision of sums: the rows, normalised,
 // times weights, and a gate's sigmoid. Returns what its backward pass needs in addition.
-double RankShare::norm_over_ranks(int64_t layer, const recipe::OperatorSizes& sizes, BlockShare& block) const {
+double RankShare::norm_over_ranks(int64_t layer, const recipe::OperatorSizes& sizes,
+                                  BlockShare& block) const {
   if (local.model.mixer(layer) != recipe::Mixer::kLightning) return 0;
   const double inner = local.tokens() * number(sizes.recurrence.heads * sizes.recurrence.value);
   // Its result is not recomputed; and the gathered values are there.
@@ -144,7 +153,8 @@ double RankShare::norm_over_ranks(int64_t layer, const recipe::OperatorSizes& si
     block.kept += inner * element;
     block.backward -= hidden;
   }
-  const double fused = 2 * inner * element, here = (element < wide ? 4 : 3) * inner * wide + (element < wide ? 0 : inner * element);
+  const double fused = 2 * inner * element,
+               here = (element < wide ? 4 : 3) * inner * wide + (element < wide ? 0 : inner * element);
   block.kept += here - fused;
   block.stays += here;  // what LibTorch's own operators keep is not offloaded
   return 2 * inner * wide;
@@ -162,11 +172,13 @@ double RankShare::members_of_ring(int64_t kv_heads) const {
 double RankShare::members_that_see(double members) const {
   if (members == 1 || rank.context.split == recipe::ContextSplit::kZigzag) return members;
   const double of_document = members / std::max(1.0, whole.documents_at_once());
-  return std::min(members, std::floor(of_document) == of_document ? of_document : std::floor(of_document) + 2);
+  return std::min(members,
+                  std::floor(of_document) == of_document ? of_document : std::floor(of_document) + 2);
 }
 
 void RankShare::context(const recipe::AttentionSizes& sizes, BlockShare& block) const {
-  const double q = channels(sizes.heads * sizes.head_dim), o = channels(sizes.heads * sizes.value_dim), kv = keys_and_values(sizes);
+  const double q = channels(sizes.heads * sizes.head_dim), o = channels(sizes.heads * sizes.value_dim),
+               kv = keys_and_values(sizes);
   if (rank.context.softmax != recipe::ContextMethod::kAllGather) {
     // Queries, keys and values in the order of the ring, or of heads, in place of the own ones; results in
     // both orders.
@@ -183,8 +195,8 @@ void RankShare::context(const recipe::AttentionSizes& sizes, BlockShare& block) 
   }
   // For some key heads at a time: keys and values of the whole row as received and in its order, while the
   // next ones arrive; their gradients in the precision of sums, twice; and those of the queries.
-  const double of_group =
-      own.all * number(sizes.kv_heads * (sizes.head_dim + sizes.value_dim)) / number(layout::key_head_groups(sizes.kv_heads));
+  const double of_group = own.all * number(sizes.kv_heads * (sizes.head_dim + sizes.value_dim)) /
+                          number(layout::key_head_groups(sizes.kv_heads));
   block.backward += of_group * 2 * (element + wide) + q / element * wide;
 }
 
@@ -193,7 +205,8 @@ BlockShare RankShare::channel(int64_t layer) const {
   if (kind != recipe::ChannelMixer::kExperts) {
     BlockShare block = chosen(channel_memory(local, kind, layer));
     block.postponed = products_of_weights(channel_weights(local.model, kind), local.tokens());
-    if (tp > 1) block.backward += between - (whole.recompute == recipe::Recompute::kSelective ? hidden : 0);  // it was gathered
+    // it was gathered
+    if (tp > 1) block.backward += between - (whole.recompute == recipe::Recompute::kSelective ? hidden : 0);
     return block;
   }
   MemoryRequest rows = local;
@@ -216,7 +229,8 @@ BlockShare RankShare::channel(int64_t layer) const {
 // order of all choices.
 bool RankShare::tokens_travel() const {
   const int64_t ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
-  const bool all_are_here = rank.experts.dispatcher == recipe::Dispatcher::kAllGather && ep == 1 && whole.model.router.capacity_factor == 0;
+  const bool all_are_here = rank.experts.dispatcher == recipe::Dispatcher::kAllGather && ep == 1 &&
+                            whole.model.router.capacity_factor == 0;
   return ep * etp > 1 && rank.experts.dispatcher != recipe::Dispatcher::kAllToAll && !all_are_here;
 }
 
@@ -224,15 +238,18 @@ double RankShare::tokens_that_come() const {
   const int64_t ep = mesh.size(Axis::kEp);
   const double all = number(largest_share(local.sequence, tp) * ep * mesh.size(Axis::kEtp));
   if (rank.experts.dispatcher == recipe::Dispatcher::kAllGather) return all;
-  return all * layout::chance_of_any(whole.model.experts, largest_share(whole.model.experts, ep), whole.model.experts_per_token);
+  return all * layout::chance_of_any(whole.model.experts, largest_share(whole.model.experts, ep),
+                                     whole.model.experts_per_token);
 }
 
 // A rank computes the rows of its experts for the received tokens, and sums the results in the precision of
 // sums; the products with the weights are LibTorch's, which keeps both factors. The indices of the rows'
 // choices come before those of choices of others' experts, with all k of a token.
 void RankShare::rows_of_tokens(const MemoryRequest& tokens, BlockShare& block) const {
-  const double k = number(whole.model.experts_per_token), rows = tokens.tokens() * k, came = tokens_that_come();
-  const double row = number(whole.model.hidden) * element, wide_row = number(whole.model.hidden) * wide, made = rows * (wide_row + wide);
+  const double k = number(whole.model.experts_per_token), rows = tokens.tokens() * k,
+               came = tokens_that_come();
+  const double row = number(whole.model.hidden) * element, wide_row = number(whole.model.hidden) * wide,
+               made = rows * (wide_row + wide);
   block.kept += made - rows * row + 8 * came * k;
   block.stays += made;
   // The experts' own backward pass begins when the results are gone, with the gradients of all received
@@ -240,7 +257,8 @@ void RankShare::rows_of_tokens(const MemoryRequest& tokens, BlockShare& block) c
   // those of rows; during the backward pass of the products, of rows and of both factors.
   const double of_experts = block.backward - made + rows * row + (came - tokens.tokens()) * k * wide;
   const double coming = came * (row + std::max(row, element < wide ? wide_row : 0));
-  block.backward = std::max({of_experts, between + coming, between + came * wide_row + rows * wide_row, between + 3 * rows * wide_row});
+  block.backward = std::max({of_experts, between + coming, between + came * wide_row + rows * wide_row,
+                             between + 3 * rows * wide_row});
 }
 
 BlockShare RankShare::chosen(const recipe::BlockMemory& memory) const {
@@ -264,7 +282,8 @@ bool RankShare::gathers(int64_t layer, bool channel) const {
 }
 
 double RankShare::norm_before(int64_t layer, bool channel) const {
-  const bool shared = channel && (whole.model.wiring == recipe::Wiring::kParallel || whole.model.channel == recipe::Channel::kNone);
+  const bool shared = channel && (whole.model.wiring == recipe::Wiring::kParallel ||
+                                  whole.model.channel == recipe::Channel::kNone);
   return shared ? 0 : norm(gathers(layer, channel));
 }
 

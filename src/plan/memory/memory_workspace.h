@@ -32,8 +32,10 @@ std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, rec
 
 bool packs(const MemoryRequest& request);  // true: products on the CPU read packed weights
 // The packed copies of a weight with these products: a copy for y = x Wᵀ, and one for the gradient of x.
-double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight, const layout::TensorPasses& passes = {});
-double packed_product_bytes(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);  // with adapters
+double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight,
+                           const layout::TensorPasses& passes = {});
+// with adapters
+double packed_product_bytes(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);
 
 // Which products of a weight are computed: all, where nothing is frozen. layer: its number in the whole
 // model.
@@ -47,7 +49,8 @@ struct LayerProduct {
   layout::TensorPasses passes{};
 };
 // The weight's product, and those of its adapters: A of all of them together, each B by itself.
-std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);
+std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t layer,
+                                        const ProductWeight& weight);
 
 double kept_by_threads(const MemoryRequest& request);  // for linear layers
 // Each thread's scratch for the mixers and, with `loss`, for the loss (kernels/scratch.h).
@@ -55,13 +58,15 @@ double buffers_of_threads(const MemoryRequest& request, bool loss = true);
 double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are computed
 
 // For the operators of a layer's mixer; 0 for an operator that it does not have.
-double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);  // of the backward pass
+// of the backward pass
+double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);
 // States between segments, kept for the backward pass.
 double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);
 // States between spans or segments, kept for the backward pass.
 double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);
 double delta_rule_workspace(const MemoryRequest& request,
-                            const recipe::DeltaRuleSizes& sizes);  // of the backward pass, LibTorch's operators
+                            // of the backward pass, LibTorch's operators
+                            const recipe::DeltaRuleSizes& sizes);
 // In the backward pass.
 double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);
 

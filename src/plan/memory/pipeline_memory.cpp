@@ -30,7 +30,9 @@ class Walk {
  private:
   const StageBytes& stage(const Action& action) const { return chunks_[static_cast<size_t>(action.chunk)]; }
   Visit& visit(const Action& action) { return visits_[{action.chunk, action.micro_batch}]; }
-  bool last(const Action& action) const { return schedule_.stage_of(rank_, action) == schedule_.pipeline.stages() - 1; }
+  bool last(const Action& action) const {
+    return schedule_.stage_of(rank_, action) == schedule_.pipeline.stages() - 1;
+  }
 
   // The stage `way` after this one, if this rank has that too: it shares the hidden states between them.
   Visit* neighbour(const Action& action, int64_t way) {
@@ -90,7 +92,8 @@ class Walk {
 
 }  // namespace
 
-std::vector<BesideStage> beside_stages(const layout::Schedule& schedule, int64_t rank, const std::vector<StageBytes>& chunks) {
+std::vector<BesideStage> beside_stages(const layout::Schedule& schedule, int64_t rank,
+                                       const std::vector<StageBytes>& chunks) {
   return Walk(schedule, rank, chunks).run();
 }
 

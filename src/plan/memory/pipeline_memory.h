@@ -30,6 +30,7 @@ struct BesideStage {
   std::optional<double> backward, backward_input;
 };
 
-std::vector<BesideStage> beside_stages(const layout::Schedule& schedule, int64_t rank, const std::vector<StageBytes>& chunks);
+std::vector<BesideStage> beside_stages(const layout::Schedule& schedule, int64_t rank,
+                                       const std::vector<StageBytes>& chunks);
 
 }  // namespace longhaul::plan

@@ -19,14 +19,19 @@ void UpdateMemory::Group::add(double each, double times) {
   largest = std::max(largest, each);
 }
 
-double UpdateMemory::Group::at_once() const { return largest == 0 ? 0 : std::min(elements, std::ceil(kTogether / largest) * largest); }
+double UpdateMemory::Group::at_once() const {
+  return largest == 0 ? 0 : std::min(elements, std::ceil(kTogether / largest) * largest);
+}
 
-void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& share, double ranks, double times) {
+void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& share, double ranks,
+                       double times) {
   if (!spec.trainable) return;
   const layout::Shape& shape = spec.tensor.global_shape;
   const recipe::OptimOptions rule =
-      recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape, spec.set)).options;
-  factors_ += times * static_cast<double>(recipe::optimizer_entry(rule.name).state_elements(rule, share).factors);
+      recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape, spec.set))
+          .options;
+  factors_ +=
+      times * static_cast<double>(recipe::optimizer_entry(rule.name).state_elements(rule, share).factors);
   if (rule.name != "muon") return;
   const auto elements = static_cast<double>(spec.elements());
   if (ranks == 1) return whole_.add(elements, times);

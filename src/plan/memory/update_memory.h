@@ -28,7 +28,8 @@ class UpdateMemory {
   int64_t wide_;
   double factors_ = 0;  // numbers for rows and columns
   double shared_ = 0;   // elements of muon's matrices that several ranks have, in full
-  Group own_, whole_;   // own_: those of them that this rank computes; whole_: matrices that no other rank has
+  // own_: those of them that this rank computes; whole_: matrices that no other rank has
+  Group own_, whole_;
 };
 
 }  // namespace longhaul::plan

@@ -11,7 +11,9 @@ namespace {
 
 using layout::Role;
 
-bool reads_inner(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
+bool reads_inner(Role role) {
+  return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
+}
 
 std::string name_of(int64_t layer, const std::string& tensor, bool of_expert) {
   return fmt::format("layers.{}.{}{}.weight", layer, of_expert ? "experts.0." : "", tensor);
@@ -26,14 +28,16 @@ WeightPasses::WeightPasses(const recipe::ModelConfig& model, const layout::MeshR
   const std::vector<layout::ParameterSpec> list = layout::parameters(model);
   std::vector<layout::TensorPasses> passes = layout::tensor_passes(list);
   for (size_t i = 0; place != nullptr && i < list.size(); ++i) {
-    if (list[i].layer >= 0 && place->pipeline().stage_with(list[i].layer, model.layers) > 0) passes[i].input_gradient = true;
+    if (list[i].layer >= 0 && place->pipeline().stage_with(list[i].layer, model.layers) > 0)
+      passes[i].input_gradient = true;
   }
   first_ = layout::first_layer_backward(list, model.layers);
   for (size_t i = 0; i < list.size(); ++i) {
     const layout::ParameterSpec& spec = list[i];
     const bool adapter = !spec.adapter_of.tensor.empty();
     const Role role = adapter ? spec.adapter_of.role : spec.tensor.role;
-    if (role == Role::kHead || (model.tie_embeddings && role == Role::kEmbedding)) head_.own_gradient = spec.trainable;
+    if (role == Role::kHead || (model.tie_embeddings && role == Role::kEmbedding))
+      head_.own_gradient = spec.trainable;
     if (spec.expert <= 0) passes_[spec.tensor.name] = passes[i];
     if (spec.tensor.role == Role::kAdapterDown) ranks_[spec.adapter_of.tensor] = spec.tensor.global_shape[0];
     if (spec.layer < 0 || spec.expert > 0) continue;
@@ -68,14 +72,16 @@ const WeightPasses::BlockAdapters& WeightPasses::block(int64_t layer, bool mixer
 }
 
 layout::TensorPasses passes_of(const MemoryRequest& request, int64_t layer, const ProductWeight& weight) {
-  return request.passes == nullptr ? layout::TensorPasses{} : request.passes->of(layer, weight.parts.at(0).name, weight.of_expert);
+  return request.passes == nullptr ? layout::TensorPasses{}
+                                   : request.passes->of(layer, weight.parts.at(0).name, weight.of_expert);
 }
 
 layout::TensorPasses passes_of_head(const MemoryRequest& request) {
   return request.passes == nullptr ? layout::TensorPasses{} : request.passes->of_head();
 }
 
-std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t layer, const ProductWeight& weight) {
+std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t layer,
+                                        const ProductWeight& weight) {
   const layout::TensorPasses passes = passes_of(request, layer, weight);
   std::vector<LayerProduct> products{{weight, passes}};
   if (request.passes == nullptr) return products;
@@ -86,7 +92,9 @@ std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t la
     ranks += rank;
     products.push_back({{.out = part.out, .in = rank, .count = weight.count}});
   }
-  if (ranks > 0) products.push_back({{.out = ranks, .in = weight.in, .count = weight.count}, {.input_gradient = passes.input_gradient}});
+  if (ranks > 0)
+    products.push_back(
+        {{.out = ranks, .in = weight.in, .count = weight.count}, {.input_gradient = passes.input_gradient}});
   return products;
 }
 
@@ -97,7 +105,8 @@ int64_t number_of_layer(const MemoryRequest& request, int64_t layer) {
 bool goes_back_through(const MemoryRequest& request, recipe::Mixer mixer) {
   if (request.passes == nullptr) return true;
   for (int64_t l = 0; l < request.model.layers; ++l) {
-    if (request.model.mixer(l) == mixer && request.passes->through_mixer(number_of_layer(request, l))) return true;
+    if (request.model.mixer(l) == mixer && request.passes->through_mixer(number_of_layer(request, l)))
+      return true;
   }
   return false;
 }

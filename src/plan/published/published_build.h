@@ -13,8 +13,9 @@ struct PublishedBuild {
 
   // Adds a row with as many devices as the layout has ranks; operators are neither fused nor causal, as in
   // 2021; FLOPs are with whole attention.
-  PublishedRow& add(const char* family, std::string name, const char* source, const recipe::ModelConfig& model, int64_t sequence,
-                    const char* device, const PlanLayout& layout, int64_t batch);
+  PublishedRow& add(const char* family, std::string name, const char* source,
+                    const recipe::ModelConfig& model, int64_t sequence, const char* device,
+                    const PlanLayout& layout, int64_t batch);
 };
 
 // Visible part of an exchange that is hidden by computation: our value, from no row.
@@ -35,14 +36,16 @@ inline constexpr double kMegatronVolume = 1.5;  // all of these, where every one
 // fp32, maximum, difference, exponential, sum, quotient, gradient, to bf16.
 inline constexpr double kMegatronUpdate = 58, kUnfusedLoss = 44;
 
-recipe::ModelConfig published_gpt(int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary, bool tied = true);
+recipe::ModelConfig published_gpt(int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary,
+                                  bool tied = true);
 
 // All exchanges overlap with computation, as its README says; operators are fused, attention is causal and
 // stores no scores.
 Practice megatron_of_2024(double gradient_bytes);
 
 // All other sizes are 1; the schedule is interleaved where a rank has several stages.
-PlanLayout published_layout(int64_t gpus, int64_t tp, int64_t pp, int64_t chunks, int64_t micro_batch, recipe::Recompute recompute);
+PlanLayout published_layout(int64_t gpus, int64_t tp, int64_t pp, int64_t chunks, int64_t micro_batch,
+                            recipe::Recompute recompute);
 
 // Numbers of stages per rank that Megatron-LM allows: divisors of its layers (core/transformer/moe/README.md,
 // "VPP_size tuning").
@@ -50,7 +53,8 @@ std::vector<int64_t> possible_stages(int64_t layers, int64_t pp);
 
 // FLOPs of steps with full recomputation as arXiv 2104.04473 counts them (equation 3): a third more than the
 // model's own.
-double flops_with_recomputation(int64_t layers, int64_t hidden, int64_t vocabulary, int64_t sequence, int64_t batch);
+double flops_with_recomputation(int64_t layers, int64_t hidden, int64_t vocabulary, int64_t sequence,
+                                int64_t batch);
 
 void add_rows_of_a100(PublishedBuild& build);     // arXiv 2205.05198, 2104.04473, MegaScale, MT-NLG
 void add_rows_of_h100(PublishedBuild& build);     // Megatron-LM's README, Llama 3

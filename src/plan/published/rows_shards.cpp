@@ -17,22 +17,28 @@ void add_narayanan_shards(PublishedBuild& build) {
     int64_t gpus, batch, micro_batch;
     double tflops;
   };
-  for (const Row& r : {Row{false, true, 384, 1536, 4, 144}, Row{false, true, 768, 1536, 2, 88}, Row{false, true, 1536, 1536, 1, 44},
-                       Row{true, true, 640, 2560, 4, 138}, Row{true, true, 1120, 2240, 2, 98}, Row{true, true, 2240, 2240, 1, 48},
-                       Row{false, false, 384, 1536, 1, 153}, Row{false, false, 768, 1536, 1, 149}, Row{false, false, 1536, 1536, 1, 141},
-                       Row{true, false, 560, 2240, 1, 171}, Row{true, false, 1120, 2240, 1, 167}, Row{true, false, 2240, 2240, 1, 159}}) {
+  for (const Row& r : {Row{false, true, 384, 1536, 4, 144}, Row{false, true, 768, 1536, 2, 88},
+                       Row{false, true, 1536, 1536, 1, 44}, Row{true, true, 640, 2560, 4, 138},
+                       Row{true, true, 1120, 2240, 2, 98}, Row{true, true, 2240, 2240, 1, 48},
+                       Row{false, false, 384, 1536, 1, 153}, Row{false, false, 768, 1536, 1, 149},
+                       Row{false, false, 1536, 1536, 1, 141}, Row{true, false, 560, 2240, 1, 171},
+                       Row{true, false, 1120, 2240, 1, 167}, Row{true, false, 2240, 2240, 1, 159}}) {
     const int64_t layers = r.large ? 105 : 96, hidden = r.large ? 20480 : 12288;
     const auto layout = r.sharded ? published_layout(r.gpus, 1, 1, 1, r.micro_batch, Recompute::kFull)
                                   : published_layout(r.gpus, 8, r.large ? 35 : 12, 1, 1, Recompute::kFull);
     auto& row =
         build.add(r.sharded ? "Narayanan: ZeRO-3" : "Narayanan: beside ZeRO-3",
-                  fmt::format("{}, {} GPUs", r.large ? "529.6B" : "174.6B", r.gpus), "arXiv 2104.04473, table 2; seconds from its FLOP/s",
+                  fmt::format("{}, {} GPUs", r.large ? "529.6B" : "174.6B", r.gpus),
+                  "arXiv 2104.04473, table 2; seconds from its FLOP/s",
                   published_gpt(layers, hidden, r.large ? 128 : 96, 51200), 2048, "a100", layout, r.batch);
-    row.seconds = flops_with_recomputation(layers, hidden, 51200, 2048, r.batch) / (static_cast<double>(r.gpus) * r.tflops * 1e12);
+    row.seconds = flops_with_recomputation(layers, hidden, 51200, 2048, r.batch) /
+                  (static_cast<double>(r.gpus) * r.tflops * 1e12);
     row.layout.zero = r.sharded ? 3 : 0;
     row.practice.sequence_parallel = false;
     if (r.sharded) row.in_sight = "that rings over 48 and more nodes reach one card's rate a rank";
-    if (r.sharded) row.practice.data_beside = true, row.practice.gradient_bytes = 2, row.practice.layer_exposed = kLayerExposed;
+    if (r.sharded)
+      row.practice.data_beside = true, row.practice.gradient_bytes = 2,
+      row.practice.layer_exposed = kLayerExposed;
     row.assumed = r.sharded ? "gathers and sums of fp16 beside passes, a layer at a time"
                             : "micro-batch 1, one stage a rank; no sequence parallelism yet";
   }
@@ -64,12 +70,14 @@ void add_llm_foundry(PublishedBuild& build) {
                        Row{"13B", "a100", 40, 5120, 40, 2048, 8, 2, 3, false, false, 59.57},
                        Row{"7B", "a100", 32, 4096, 32, 2048, 8, 6, 2, false, false, 64.23},
                        Row{"7B", "a100", 32, 4096, 32, 65536, 8, 1, 2, true, false, 46.97}}) {
-    const auto layout = published_layout(r.gpus, 1, 1, 1, r.micro_batch, r.recompute ? Recompute::kFull : Recompute::kNone);
+    const auto layout =
+        published_layout(r.gpus, 1, 1, 1, r.micro_batch, r.recompute ? Recompute::kFull : Recompute::kNone);
     const bool a100 = std::string_view(r.device) == "a100";
-    auto& row =
-        build.add(a100 ? "LLM Foundry, A100" : "LLM Foundry, H100", fmt::format("{}, sequences of {}, {} GPUs", r.name, r.sequence, r.gpus),
-                  "github.com/mosaicml/llm-foundry, scripts/train/benchmarking", published_gpt(r.layers, r.hidden, r.heads, 50368),
-                  r.sequence, r.device, layout, r.gpus * r.micro_batch * r.rounds);
+    auto& row = build.add(a100 ? "LLM Foundry, A100" : "LLM Foundry, H100",
+                          fmt::format("{}, sequences of {}, {} GPUs", r.name, r.sequence, r.gpus),
+                          "github.com/mosaicml/llm-foundry, scripts/train/benchmarking",
+                          published_gpt(r.layers, r.hidden, r.heads, 50368), r.sequence, r.device, layout,
+                          r.gpus * r.micro_batch * r.rounds);
     row.layout.zero = 3;
     row.practice.flash = row.practice.causal = row.practice.data_beside = true;
     row.practice.layer_exposed = kLayerExposed;
@@ -77,7 +85,9 @@ void add_llm_foundry(PublishedBuild& build) {
     row.practice.gradient_bytes = r.pure ? 2 : 4;
     row.practice.attention = kFirstFlashAttention;
     row.seconds = row.mfu(0.01 * r.mfu);
-    row.assumed = "gathers and sums beside passes, a layer at a time; operators not joined; FlashAttention as its first form";
+    row.assumed =
+        "gathers and sums beside passes, a layer at a time; operators not joined; FlashAttention as its "
+        "first form";
   }
 }
 

@@ -19,7 +19,8 @@ double log_choose(int64_t n, int64_t k) {
 
 class RateSimulation {
  public:
-  explicit RateSimulation(const FaultyRun& run) : run_(run), times_(run.seed, "faults/times"), kinds_(run.seed, "faults/kinds") {
+  explicit RateSimulation(const FaultyRun& run)
+      : run_(run), times_(run.seed, "faults/times"), kinds_(run.seed, "faults/kinds") {
     for (const FaultKind& kind : run.kinds) shares_ += kind.share;
   }
 
@@ -82,7 +83,9 @@ class RateSimulation {
         now_s += spent_s;
         return spent_s == seconds;
       };
-      if (spend("detect", kind.detect_s) && spend("diagnose", kind.diagnose_s) && spend("restart", kind.restart_s)) return now_s;
+      if (spend("detect", kind.detect_s) && spend("diagnose", kind.diagnose_s) &&
+          spend("restart", kind.restart_s))
+        return now_s;
     }
     return now_s;
   }
@@ -97,22 +100,33 @@ class RateSimulation {
 // Faults as ByteRobust counted them in three months (arXiv 2509.16293 Table 1), by their symptoms: a process
 // that ends, a hang, a machine that is gone.
 std::vector<FaultKind> kinds_of(const MeasuredTimes& measured, double restart_s, double replace_s) {
-  return {{.name = "process ends", .share = 0.78, .detect_s = measured.detect_s, .diagnose_s = measured.diagnose_s, .restart_s = restart_s},
+  return {{.name = "process ends",
+           .share = 0.78,
+           .detect_s = measured.detect_s,
+           .diagnose_s = measured.diagnose_s,
+           .restart_s = restart_s},
           {.name = "hang",
            .share = 0.10,
            .detect_s = measured.hang_s,
            .diagnose_s = measured.diagnose_s + 5,
            .restart_s = restart_s + replace_s},
-          {.name = "machine gone", .share = 0.12, .detect_s = 15, .diagnose_s = measured.diagnose_s, .restart_s = restart_s + replace_s}};
+          {.name = "machine gone",
+           .share = 0.12,
+           .detect_s = 15,
+           .diagnose_s = measured.diagnose_s,
+           .restart_s = restart_s + replace_s}};
 }
 
 }  // namespace
 
-double expected_effective_rate(double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s) {
-  return std::max(0.0, 1 - (restart_s + interval_s / 2) / mean_to_failure_s) / (1 + checkpoint_s / interval_s);
+double expected_effective_rate(double mean_to_failure_s, double interval_s, double checkpoint_s,
+                               double restart_s) {
+  return std::max(0.0, 1 - (restart_s + interval_s / 2) / mean_to_failure_s) /
+         (1 + checkpoint_s / interval_s);
 }
 
-double wall_time_s(double work_s, double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s) {
+double wall_time_s(double work_s, double mean_to_failure_s, double interval_s, double checkpoint_s,
+                   double restart_s) {
   return work_s * mean_to_failure_s / interval_s * std::exp(restart_s / mean_to_failure_s) *
          std::expm1((interval_s + checkpoint_s) / mean_to_failure_s);
 }
@@ -121,7 +135,8 @@ double replicas_survive(int64_t machines, int64_t copies, int64_t lost) {
   if (lost < copies) return 1;
   if (lost > machines) return 0;
   const double groups = static_cast<double>(machines) / static_cast<double>(copies);
-  return std::max(0.0, 1 - groups * std::exp(log_choose(machines - copies, lost - copies) - log_choose(machines, lost)));
+  return std::max(
+      0.0, 1 - groups * std::exp(log_choose(machines - copies, lost - copies) - log_choose(machines, lost)));
 }
 
 EffectiveRate simulate_rate(const FaultyRun& run) { return RateSimulation(run).run(); }
@@ -129,7 +144,10 @@ EffectiveRate simulate_rate(const FaultyRun& run) { return RateSimulation(run).r
 std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
   std::vector<RateScenario> scenarios;
   const auto add = [&](std::string name, std::string source, FaultyRun run, double published = 0) {
-    scenarios.push_back({.name = std::move(name), .source = std::move(source), .run = std::move(run), .published = published});
+    scenarios.push_back({.name = std::move(name),
+                         .source = std::move(source),
+                         .run = std::move(run),
+                         .published = published});
   };
   add("a small run: few ranks, a fault each ten minutes", "times as given",
       {.days = 30,
@@ -158,7 +176,8 @@ std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
        .kinds = kinds_of(measured, measured.restart_s + 60, 60)});
   // MegaScale: more than 100 restarts in weeks; detected and diagnosed in less than 10 minutes, caught up in
   // less than 15, which is the half interval that is repeated; more than 90 %.
-  add("MegaScale's own: 100 restarts in 4 weeks, 10 min to find, 15 min to catch up", "arXiv 2402.15627 §6.3: their upper bounds",
+  add("MegaScale's own: 100 restarts in 4 weeks, 10 min to find, 15 min to catch up",
+      "arXiv 2402.15627 §6.3: their upper bounds",
       {.days = 28,
        .mean_to_failure_s = 28 * kDay_s / 100,
        .step_s = 6,
@@ -166,7 +185,8 @@ std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
        .checkpoint_s = 5,
        .kinds = {{.name = "all", .detect_s = 300, .diagnose_s = 300, .restart_s = 0}}},
       0.9);
-  add("MegaScale's set-up, this program's ways", "as above; times as given, restart + 60 s, replacement + 60 s",
+  add("MegaScale's set-up, this program's ways",
+      "as above; times as given, restart + 60 s, replacement + 60 s",
       {.days = 28,
        .mean_to_failure_s = 28 * kDay_s / 100,
        .step_s = 6,

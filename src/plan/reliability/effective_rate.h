@@ -13,9 +13,11 @@ namespace longhaul::plan {
 
 // E ≈ (1 − (u + Δ/2) / M) / (1 + w/Δ): M mean time to failure, u restart time, Δ interval, w time for which
 // one checkpoint blocks. Negative results become 0.
-double expected_effective_rate(double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s);
+double expected_effective_rate(double mean_to_failure_s, double interval_s, double checkpoint_s,
+                               double restart_s);
 // Daly's wall time for `work_s` of training: T_s (M/τ) e^{R/M} (e^{(τ+C)/M} − 1).
-double wall_time_s(double work_s, double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s);
+double wall_time_s(double work_s, double mean_to_failure_s, double interval_s, double checkpoint_s,
+                   double restart_s);
 // The probability that state in `copies` memories, in groups of as many machines, survives when `lost` of all
 // machines fail at once: exact for lost < 2 · copies, else a lower bound.
 double replicas_survive(int64_t machines, int64_t copies, int64_t lost);

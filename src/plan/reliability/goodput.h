@@ -25,6 +25,7 @@ double mean_to_failure_s(const Cluster& cluster);
 double effective_share(double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s);
 
 Goodput goodput_of(const Cluster& cluster, double tokens, double tokens_per_second);
-Footprint footprint_of_plan(const Work& work, const PlanCandidate& plan, const Cluster& cluster, double tokens, const Goodput& goodput);
+Footprint footprint_of_plan(const Work& work, const PlanCandidate& plan, const Cluster& cluster,
+                            double tokens, const Goodput& goodput);
 
 }  // namespace longhaul::plan

@@ -7,7 +7,8 @@
 namespace longhaul::plan {
 
 int64_t spares_needed(int64_t machines, double failure_probability, double confidence) {
-  if (machines < 0 || !(failure_probability >= 0 && failure_probability < 1) || !(confidence >= 0 && confidence < 1)) {
+  if (machines < 0 || !(failure_probability >= 0 && failure_probability < 1) ||
+      !(confidence >= 0 && confidence < 1)) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot count spares",
                  .expected = "machines, a probability of failure and a confidence, both from 0 to below 1",

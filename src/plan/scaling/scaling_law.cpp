@@ -51,13 +51,15 @@ LossCurve smoothed(const LossCurve& curve, double window, double skip) {
   for (size_t i = 0; i < curve.points.size(); ++i) {
     const LossPoint& point = curve.points[i];
     sum += point.loss;
-    while (begin < i && std::log(curve.points[begin].compute) < std::log(point.compute) - window) sum -= curve.points[begin++].loss;
+    while (begin < i && std::log(curve.points[begin].compute) < std::log(point.compute) - window)
+      sum -= curve.points[begin++].loss;
     if (begin == i) sum = point.loss;  // removes rounding errors of earlier points
     if (point.tokens < first_tokens || curve.points[begin].tokens < first_tokens) continue;
     // The window's mean is the loss at its middle.
     LossPoint middle = curve.points[begin + (i - begin) / 2];
     middle.loss = sum / static_cast<double>(i - begin + 1);
-    if (result.points.empty() || middle.compute > result.points.back().compute) result.points.push_back(middle);
+    if (result.points.empty() || middle.compute > result.points.back().compute)
+      result.points.push_back(middle);
   }
   return result;
 }
@@ -73,7 +75,8 @@ std::vector<EnvelopePoint> envelope(std::span<const LossCurve> curves, int64_t p
   std::vector<EnvelopePoint> result;
   for (int64_t i = 0; i < points; ++i) {
     const double share = static_cast<double>(i) / static_cast<double>(points - 1);
-    const double compute = std::clamp(std::exp(std::log(least) + share * (std::log(most) - std::log(least))), least, most);
+    const double compute =
+        std::clamp(std::exp(std::log(least) + share * (std::log(most) - std::log(least))), least, most);
     EnvelopePoint best, here;
     best.loss = std::numeric_limits<double>::infinity();
     for (size_t c = 0; c < curves.size(); ++c) {
@@ -82,7 +85,8 @@ std::vector<EnvelopePoint> envelope(std::span<const LossCurve> curves, int64_t p
       best.curve = c;
     }
     // A gap between runs, or a loss that a run with less compute has already reached, is not on the envelope.
-    if (std::isfinite(best.loss) && (result.empty() || best.loss < result.back().loss)) result.push_back(best);
+    if (std::isfinite(best.loss) && (result.empty() || best.loss < result.back().loss))
+      result.push_back(best);
   }
   return result;
 }
@@ -103,7 +107,8 @@ PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y) {
     xx += dx * dx;
     xy += dx * (std::log(y[i]) - mean_y);
   }
-  if (x.size() < 2 || xx <= 1e-24 * n) refuse_fit("at least two points at different places", fmt::format("{} at one place", x.size()));
+  if (x.size() < 2 || xx <= 1e-24 * n)
+    refuse_fit("at least two points at different places", fmt::format("{} at one place", x.size()));
   PowerLaw law{.factor = 0, .exponent = xy / xx, .deviation = 0, .points = static_cast<int64_t>(x.size())};
   const double offset = mean_y - law.exponent * mean_x;
   law.factor = std::exp(offset);

@@ -38,7 +38,8 @@ double study_parameters(StudyArchitecture architecture, const StudyShape& shape)
   LONGHAUL_ASSERT(false, "architecture {}", static_cast<int>(architecture));
 }
 
-double study_training_flops(StudyArchitecture architecture, const StudyShape& shape, double sequence, double tokens) {
+double study_training_flops(StudyArchitecture architecture, const StudyShape& shape, double sequence,
+                            double tokens) {
   const double l = shape.layers, d = shape.hidden, h = shape.heads;
   const auto share = [&]() -> double {
     switch (architecture) {
@@ -60,7 +61,8 @@ double study_training_flops(StudyArchitecture architecture, const StudyShape& sh
 
 StudyShape StudyModel::shape_of(StudyArchitecture architecture) const {
   StudyShape own = shape;
-  if (architecture == StudyArchitecture::kTnl || architecture == StudyArchitecture::kCosformer2) own.layers = linear_layers;
+  if (architecture == StudyArchitecture::kTnl || architecture == StudyArchitecture::kCosformer2)
+    own.layers = linear_layers;
   return own;
 }
 
@@ -76,11 +78,12 @@ std::span<const StudyModel> study_models() {
 }
 
 std::span<const StudyLaws> study_laws() {
-  static const StudyLaws kLaws[] = {{StudyArchitecture::kLlama, {3.7087, -0.0798}, {1.82e8, 0.7118}, {2.56e10, 0.5102}},
-                                    {StudyArchitecture::kTnl, {3.5391, -0.0768}, {2.74e8, 0.6470}, {4.43e10, 0.4684}},
-                                    {StudyArchitecture::kHgrn2, {3.4788, -0.0753}, {2.66e8, 0.6427}, {4.80e10, 0.4500}},
-                                    {StudyArchitecture::kCosformer2, {3.5877, -0.0756}, {2.65e8, 0.6516}, {4.23e10, 0.4529}},
-                                    {StudyArchitecture::kHybridLightning, {3.4797, -0.0763}, {2.57e8, 0.6670}, {3.70e10, 0.4707}}};
+  static const StudyLaws kLaws[] = {
+      {StudyArchitecture::kLlama, {3.7087, -0.0798}, {1.82e8, 0.7118}, {2.56e10, 0.5102}},
+      {StudyArchitecture::kTnl, {3.5391, -0.0768}, {2.74e8, 0.6470}, {4.43e10, 0.4684}},
+      {StudyArchitecture::kHgrn2, {3.4788, -0.0753}, {2.66e8, 0.6427}, {4.80e10, 0.4500}},
+      {StudyArchitecture::kCosformer2, {3.5877, -0.0756}, {2.65e8, 0.6516}, {4.23e10, 0.4529}},
+      {StudyArchitecture::kHybridLightning, {3.4797, -0.0763}, {2.57e8, 0.6670}, {3.70e10, 0.4707}}};
   return kLaws;
 }
 

@@ -18,8 +18,9 @@ namespace longhaul::plan {
 // kHybridLightning: seven layers of lightning attention, then one of softmax (MiniMax-01, arXiv 2501.08313
 // §2.2.3), a continuation of the study; the others are from the study itself.
 enum class StudyArchitecture { kLlama, kTnl, kHgrn2, kCosformer2, kHybridLightning };
-inline constexpr StudyArchitecture kStudyArchitectures[] = {StudyArchitecture::kLlama, StudyArchitecture::kTnl, StudyArchitecture::kHgrn2,
-                                                            StudyArchitecture::kCosformer2};
+inline constexpr StudyArchitecture kStudyArchitectures[] = {
+    StudyArchitecture::kLlama, StudyArchitecture::kTnl, StudyArchitecture::kHgrn2,
+    StudyArchitecture::kCosformer2};
 // "llama", "tnl", "hgrn2", "cosformer2", "hybrid_lightning"
 std::string_view name_of(StudyArchitecture architecture);
 
@@ -31,7 +32,8 @@ struct StudyShape {
 double study_parameters(StudyArchitecture architecture, const StudyShape& shape);
 // FLOPs of a step of `tokens` tokens in sequences of `sequence`; as in the study's tables, channel mixers
 // count as 8d/3 wide and the softmax itself is not counted.
-double study_training_flops(StudyArchitecture architecture, const StudyShape& shape, double sequence, double tokens);
+double study_training_flops(StudyArchitecture architecture, const StudyShape& shape, double sequence,
+                            double tokens);
 
 inline constexpr double kStudySequence = 8192, kStudyBatch = 480;
 

@@ -14,9 +14,13 @@ using recipe::Recompute;
 // As a search would try it, except for its limits of size.
 bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
   const int64_t stage = layout.dp * layout.tp * layout.cp;
-  if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 || batch % (layout.dp * layout.micro_batch) != 0) return false;
-  if (!work.deals_out_heads(layout.tp) || static_cast<double>(layout.cp * kLeastContext) > work.sequence) return false;
-  if (stage % (layout.ep * layout.etp) != 0 || (layout.ep > 1 && work.expert_count % layout.ep != 0)) return false;
+  if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 ||
+      batch % (layout.dp * layout.micro_batch) != 0)
+    return false;
+  if (!work.deals_out_heads(layout.tp) || static_cast<double>(layout.cp * kLeastContext) > work.sequence)
+    return false;
+  if (stage % (layout.ep * layout.etp) != 0 || (layout.ep > 1 && work.expert_count % layout.ep != 0))
+    return false;
   if (layout.etp > 1 && work.expert_count == 0) return false;
   if (static_cast<double>(layout.pp * layout.chunks) > work.layers) return false;
   return layout.schedule != PipelineSchedule::kInterleaved || layout.micro_batches(batch) % layout.pp == 0;
@@ -24,7 +28,8 @@ bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
 
 class Neighbours {
  public:
-  Neighbours(const Work& work, const PlanLayout& from, int64_t batch) : work_(work), from_(from), batch_(batch) {
+  Neighbours(const Work& work, const PlanLayout& from, int64_t batch)
+      : work_(work), from_(from), batch_(batch) {
     add_sizes();
     add_axes();
     add_memory();
@@ -38,12 +43,14 @@ class Neighbours {
     PlanLayout other = from_;
     edit(other);
     if (other.pp == 1) other.schedule = PipelineSchedule::k1F1B, other.chunks = 1;
-    if (other != from_ && other.world() == from_.world() && can_be(work_, other, batch_)) all.emplace_back(what, other);
+    if (other != from_ && other.world() == from_.world() && can_be(work_, other, batch_))
+      all.emplace_back(what, other);
   }
 
   void add_sizes() {
     add("micro-batches twice as large", [](PlanLayout& to) { to.micro_batch *= 2; });
-    if (from_.micro_batch % 2 == 0) add("micro-batches half as large", [](PlanLayout& to) { to.micro_batch /= 2; });
+    if (from_.micro_batch % 2 == 0)
+      add("micro-batches half as large", [](PlanLayout& to) { to.micro_batch /= 2; });
   }
 
   // Moves a factor of two from one axis to another.
@@ -52,21 +59,24 @@ class Neighbours {
       const char* name;
       int64_t PlanLayout::*size;
     };
-    constexpr Size kAxes[] = {{"dp", &PlanLayout::dp}, {"tp", &PlanLayout::tp}, {"pp", &PlanLayout::pp}, {"cp", &PlanLayout::cp}};
+    constexpr Size kAxes[] = {
+        {"dp", &PlanLayout::dp}, {"tp", &PlanLayout::tp}, {"pp", &PlanLayout::pp}, {"cp", &PlanLayout::cp}};
     for (const Size& less : kAxes) {
       for (const Size& more : kAxes) {
         if (less.size == more.size || from_.*less.size % 2 != 0) continue;
-        add(fmt::format("{} {} and {} {}", less.name, from_.*less.size / 2, more.name, from_.*more.size * 2), [&](PlanLayout& to) {
-          to.*less.size /= 2;
-          to.*more.size *= 2;
-        });
+        add(fmt::format("{} {} and {} {}", less.name, from_.*less.size / 2, more.name, from_.*more.size * 2),
+            [&](PlanLayout& to) {
+              to.*less.size /= 2;
+              to.*more.size *= 2;
+            });
       }
     }
     if (work_.expert_count == 0) return;
     for (const Size& axis : {Size{"ep", &PlanLayout::ep}, Size{"etp", &PlanLayout::etp}}) {
       add(fmt::format("{} {}", axis.name, from_.*axis.size * 2), [&](PlanLayout& to) { to.*axis.size *= 2; });
       if (from_.*axis.size % 2 == 0)
-        add(fmt::format("{} {}", axis.name, from_.*axis.size / 2), [&](PlanLayout& to) { to.*axis.size /= 2; });
+        add(fmt::format("{} {}", axis.name, from_.*axis.size / 2),
+            [&](PlanLayout& to) { to.*axis.size /= 2; });
     }
   }
 
@@ -79,15 +89,17 @@ class Neighbours {
       add(recompute == Recompute::kNone ? "no recomputation" : fmt::format("recompute {}", name),
           [&](PlanLayout& to) { to.recompute = recompute; });
     }
-    add(from_.offload ? "activations stay" : "activations to a file (train.offload)", [](PlanLayout& to) { to.offload = !to.offload; });
+    add(from_.offload ? "activations stay" : "activations to a file (train.offload)",
+        [](PlanLayout& to) { to.offload = !to.offload; });
   }
 
   void add_schedules() {
     if (from_.pp == 1) return;
     for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
       const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];
-      add(fmt::format("schedule {}", name),
-          [&](PlanLayout& to) { to.schedule = schedule, to.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1; });
+      add(fmt::format("schedule {}", name), [&](PlanLayout& to) {
+        to.schedule = schedule, to.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
+      });
     }
     for (const int64_t chunks : {from_.chunks / 2, from_.chunks - 1, from_.chunks + 1, from_.chunks * 2}) {
       if (chunks < 2) continue;
@@ -116,20 +128,26 @@ std::vector<std::pair<std::string, Cluster>> better_clusters(const Cluster& clus
 
 }  // namespace
 
-std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster, int64_t batch) {
+std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster,
+                                 int64_t batch) {
   std::vector<Change> changes;
-  const auto add = [&](const std::string& what, Change::Of of, const PlanLayout& layout, const Cluster& on, int64_t sequences) {
-    if (std::ranges::any_of(
-            changes, [&](const Change& one) { return one.of == Change::Of::kLayout && of == one.of && one.candidate.layout == layout; }))
+  const auto add = [&](const std::string& what, Change::Of of, const PlanLayout& layout, const Cluster& on,
+                       int64_t sequences) {
+    if (std::ranges::any_of(changes, [&](const Change& one) {
+          return one.of == Change::Of::kLayout && of == one.of && one.candidate.layout == layout;
+        }))
       return;
     PlanCandidate candidate = evaluate(work, layout, on, sequences);
     const bool fits = candidate.memory.total() <= on.device.memory_bytes;
     changes.push_back({.what = what, .of = of, .candidate = std::move(candidate), .fits = fits});
   };
-  for (const auto& [what, layout] : Neighbours(work, plan.layout, batch).all) add(what, Change::Of::kLayout, layout, cluster, batch);
+  for (const auto& [what, layout] : Neighbours(work, plan.layout, batch).all)
+    add(what, Change::Of::kLayout, layout, cluster, batch);
   add("twice the batch", Change::Of::kBatch, plan.layout, cluster, 2 * batch);
-  for (const auto& [what, better] : better_clusters(cluster)) add(what, Change::Of::kCluster, plan.layout, better, batch);
-  std::ranges::sort(changes, std::ranges::greater(), [](const Change& change) { return change.candidate.tokens_per_second; });
+  for (const auto& [what, better] : better_clusters(cluster))
+    add(what, Change::Of::kCluster, plan.layout, better, batch);
+  std::ranges::sort(changes, std::ranges::greater(),
+                    [](const Change& change) { return change.candidate.tokens_per_second; });
   return changes;
 }
 

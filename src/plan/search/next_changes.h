@@ -15,6 +15,7 @@ struct Change {
 };
 
 // The fastest first, whether they fit into memory or not.
-std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster, int64_t batch);
+std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster,
+                                 int64_t batch);
 
 }  // namespace longhaul::plan

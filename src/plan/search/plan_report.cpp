@@ -25,8 +25,12 @@ std::string seconds_text(double seconds) {
 std::string size_text(double bytes) { return bytes_text(whole_bytes(bytes)); }
 std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-std::string long_text(double seconds) { return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400); }
-std::string rounded(double value) { return value < 1000 ? fmt::format("{:.3g}", value) : observe::grouped(value); }
+std::string long_text(double seconds) {
+  return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400);
+}
+std::string rounded(double value) {
+  return value < 1000 ? fmt::format("{:.3g}", value) : observe::grouped(value);
+}
 
 // The parts with the highest cost, which explain the speed.
 std::vector<std::string> reasons_of(const PlanCandidate& plan) {
@@ -79,18 +83,24 @@ std::string rejected_text(const SearchResult& found, bool colours) {
 std::string goodput_text(const PlanReport& report, const PlanCandidate& plan) {
   const Goodput goodput = goodput_of(report.cluster, report.tokens, plan.tokens_per_second);
   const Footprint footprint = footprint_of_plan(report.work, plan, report.cluster, report.tokens, goodput);
-  std::string text = fmt::format("{} tokens take {}", observe::compact(report.tokens), long_text(86400 * goodput.days));
+  std::string text =
+      fmt::format("{} tokens take {}", observe::compact(report.tokens), long_text(86400 * goodput.days));
   if (goodput.interval_s > 0) {
-    text += fmt::format(": a failure every {}, a checkpoint every {}, {:.1f} % of the time is useful", long_text(goodput.mean_to_failure_s),
-                        duration_text(goodput.interval_s), 100 * goodput.effective);
+    text += fmt::format(": a failure every {}, a checkpoint every {}, {:.1f} % of the time is useful",
+                        long_text(goodput.mean_to_failure_s), duration_text(goodput.interval_s),
+                        100 * goodput.effective);
   }
   if (goodput.price > 0) {
-    text += fmt::format("; {} at {:g} an hour and device", observe::grouped(goodput.price), report.cluster.price_per_gpu_hour);
+    text += fmt::format("; {} at {:g} an hour and device", observe::grouped(goodput.price),
+                        report.cluster.price_per_gpu_hour);
   }
   const Uncertain& energy = footprint.energy_facility_kwh;
   const Uncertain& carbon = footprint.carbon_kg;
-  return text + fmt::format(";\n{} kWh with cooling, ± {:.0f} %, {} kg CO2e, ± {:.0f} % (the world's mean; footprint plan knows others).\n",
-                            rounded(energy.value), 100 * energy.relative(), rounded(carbon.value), 100 * carbon.relative());
+  return text + fmt::format(
+                    ";\n{} kWh with cooling, ± {:.0f} %, {} kg CO2e, ± {:.0f} % (the world's mean; footprint "
+                    "plan knows others).\n",
+                    rounded(energy.value), 100 * energy.relative(), rounded(carbon.value),
+                    100 * carbon.relative());
 }
 
 ordered_json goodput_json(const PlanReport& report, const PlanCandidate& plan) {
@@ -129,7 +139,9 @@ std::vector<Change> told_changes(const std::vector<Change>& all, double tokens_p
   std::vector<Change> told;
   for (const Change& change : all) {
     const bool same = std::abs(change.candidate.tokens_per_second / tokens_per_second - 1) < 5e-4;
-    if (change.of != Change::Of::kLayout ? !same : (change.fits ? ++fitting <= kFitting : ++large <= kTooLarge)) told.push_back(change);
+    if (change.of != Change::Of::kLayout ? !same
+                                         : (change.fits ? ++fitting <= kFitting : ++large <= kTooLarge))
+      told.push_back(change);
   }
   return told;
 }
@@ -138,16 +150,22 @@ std::vector<Change> told_changes(const std::vector<Change>& all, double tokens_p
 
 std::string plan_text(const PlanReport& report, bool colours) {
   const SearchResult& found = report.found;
-  observe::Table table(fmt::format("{} on {} × {}: the fastest of {} layouts, tried in {:.0f} ms", report.recipe, report.cluster.gpus,
-                                   report.cluster.device.name, count_text(found.tried), 1e3 * found.seconds),
-                       {{"layout"}, {"step", Align::kRight}, {"MFU", Align::kRight}, {"memory", Align::kRight}, {"where the time goes"}});
+  observe::Table table(fmt::format("{} on {} × {}: the fastest of {} layouts, tried in {:.0f} ms",
+                                   report.recipe, report.cluster.gpus, report.cluster.device.name,
+                                   count_text(found.tried), 1e3 * found.seconds),
+                       {{"layout"},
+                        {"step", Align::kRight},
+                        {"MFU", Align::kRight},
+                        {"memory", Align::kRight},
+                        {"where the time goes"}});
   for (const PlanCandidate& plan : found.best) {
-    table.row({plan.layout.text(), seconds_text(plan.seconds), observe::percent(plan.mfu), size_text(plan.memory.total()),
-               fmt::format("{}", fmt::join(reasons_of(plan), ", "))});
+    table.row({plan.layout.text(), seconds_text(plan.seconds), observe::percent(plan.mfu),
+               size_text(plan.memory.total()), fmt::format("{}", fmt::join(reasons_of(plan), ", "))});
   }
   std::string text = table.text(colours) + "\n" + rejected_text(found, colours);
   if (found.best.empty()) return text + "\nNo layout of this model can be on this cluster.\n";
-  return text + "\n" + goodput_text(report, found.best.front()) + fmt::format("Efficiencies: {}.\n", report.cluster.efficiency.source);
+  return text + "\n" + goodput_text(report, found.best.front()) +
+         fmt::format("Efficiencies: {}.\n", report.cluster.efficiency.source);
 }
 
 ordered_json plan_json(const PlanReport& report) {
@@ -173,17 +191,22 @@ std::string explain_text(const PlanReport& report, const PlanCandidate& plan, bo
   time.total({"together", seconds_text(plan.seconds), fmt::format("MFU {}", observe::percent(plan.mfu))});
   observe::Table memory("memory of the fullest rank", {{"purpose"}, {"bytes", Align::kRight}});
   for (const auto& [name, bytes] : plan.memory.rows()) memory.row({name, size_text(bytes)});
-  memory.total({fmt::format("of {}", size_text(report.cluster.device.memory_bytes)), size_text(plan.memory.total())});
-  observe::Table changes("what a change would gain", {{"change"}, {"tokens/s", Align::kRight}, {"memory", Align::kRight}, {""}});
-  for (const Change& change : told_changes(next_changes(report.work, plan, report.cluster, report.batch), plan.tokens_per_second)) {
+  memory.total(
+      {fmt::format("of {}", size_text(report.cluster.device.memory_bytes)), size_text(plan.memory.total())});
+  observe::Table changes("what a change would gain",
+                         {{"change"}, {"tokens/s", Align::kRight}, {"memory", Align::kRight}, {""}});
+  for (const Change& change :
+       told_changes(next_changes(report.work, plan, report.cluster, report.batch), plan.tokens_per_second)) {
     const PlanCandidate& c = change.candidate;
-    changes.row({change.what, error_text(c.tokens_per_second / plan.tokens_per_second), size_text(c.memory.total()),
-                 change.fits ? "" : "does not fit"});
+    changes.row({change.what, error_text(c.tokens_per_second / plan.tokens_per_second),
+                 size_text(c.memory.total()), change.fits ? "" : "does not fit"});
   }
   std::string text = time.text(colours) + "\n" + memory.text(colours) + "\n" + changes.text(colours);
-  if (const auto engine = simulated_seconds(plan.layout, plan.layout.micro_batches(report.batch), plan.parts)) {
-    text += fmt::format("\nThe schedule's own list of actions, played with these times, takes {} ({} of the formula).\n",
-                        seconds_text(*engine), error_text(*engine / plan.seconds));
+  if (const auto engine =
+          simulated_seconds(plan.layout, plan.layout.micro_batches(report.batch), plan.parts)) {
+    text += fmt::format(
+        "\nThe schedule's own list of actions, played with these times, takes {} ({} of the formula).\n",
+        seconds_text(*engine), error_text(*engine / plan.seconds));
   }
   return text + "\n" + goodput_text(report, plan);
 }
@@ -196,12 +219,13 @@ ordered_json explain_json(const PlanReport& report, const PlanCandidate& plan) {
   json["goodput"] = goodput_json(report, plan);
   json["changes"] = ordered_json::array();
   for (const Change& change : next_changes(report.work, plan, report.cluster, report.batch)) {
-    json["changes"].push_back({{"what", change.what},
-                               {"tokens_per_second", change.candidate.tokens_per_second},
-                               {"gain", change.candidate.tokens_per_second / plan.tokens_per_second - 1},
-                               {"memory_bytes", whole_bytes(change.candidate.memory.total())},
-                               {"fits", change.fits},
-                               {"layout", change.of == Change::Of::kLayout ? json_of(change.candidate.layout) : ordered_json()}});
+    json["changes"].push_back(
+        {{"what", change.what},
+         {"tokens_per_second", change.candidate.tokens_per_second},
+         {"gain", change.candidate.tokens_per_second / plan.tokens_per_second - 1},
+         {"memory_bytes", whole_bytes(change.candidate.memory.total())},
+         {"fits", change.fits},
+         {"layout", change.of == Change::Of::kLayout ? json_of(change.candidate.layout) : ordered_json()}});
   }
   return json;
 }

@@ -24,24 +24,30 @@ std::vector<int64_t> powers_of_two(int64_t most) {
 }
 
 // With a NaN every comparison is false, and a search would silently discard good layouts.
-PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch, const RankMemory& memory) {
-  PlanCandidate candidate{.layout = layout, .parts = step_parts(work, layout, batch, cluster, default_practice(layout)), .memory = memory};
+PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch,
+                    const RankMemory& memory) {
+  PlanCandidate candidate{.layout = layout,
+                          .parts = step_parts(work, layout, batch, cluster, default_practice(layout)),
+                          .memory = memory};
   candidate.seconds = candidate.parts.total();
-  LONGHAUL_ASSERT(std::isfinite(candidate.seconds) && candidate.seconds > 0 && std::isfinite(memory.total()), "{} takes {} s and {} bytes",
-                  layout.text(), candidate.seconds, memory.total());
+  LONGHAUL_ASSERT(std::isfinite(candidate.seconds) && candidate.seconds > 0 && std::isfinite(memory.total()),
+                  "{} takes {} s and {} bytes", layout.text(), candidate.seconds, memory.total());
   candidate.tokens_per_second = static_cast<double>(batch) * work.sequence / candidate.seconds;
-  candidate.mfu = candidate.tokens_per_second * work.flops.causal() / (static_cast<double>(layout.world()) * cluster.device.bf16_flops);
+  candidate.mfu = candidate.tokens_per_second * work.flops.causal() /
+                  (static_cast<double>(layout.world()) * cluster.device.bf16_flops);
   return candidate;
 }
 
 class Searcher {
  public:
-  Searcher(const Work& work, const Cluster& cluster, const SearchLimits& limits) : work_(work), cluster_(cluster), limits_(limits) {}
+  Searcher(const Work& work, const Cluster& cluster, const SearchLimits& limits)
+      : work_(work), cluster_(cluster), limits_(limits) {}
 
   SearchResult run() {
     const Stopwatch watch;
-    const int64_t most_cp =
-        limits_.most_context > 0 ? limits_.most_context : std::max<int64_t>(1, static_cast<int64_t>(work_.sequence) / kLeastContext);
+    const int64_t most_cp = limits_.most_context > 0
+                                ? limits_.most_context
+                                : std::max<int64_t>(1, static_cast<int64_t>(work_.sequence) / kLeastContext);
     for (const int64_t tp : powers_of_two(cluster_.device.node)) {
       for (int64_t pp = 1; pp <= static_cast<int64_t>(work_.layers); ++pp) {
         for (const int64_t cp : powers_of_two(most_cp)) try_grid({.tp = tp, .pp = pp, .cp = cp});
@@ -70,23 +76,27 @@ class Searcher {
     const int64_t replica = layout.tp * layout.pp * layout.cp;
     if (cluster_.gpus % replica != 0) {
       return reject("the devices cannot be dealt out", [&] {
-        return fmt::format("tp {} · pp {} · cp {} does not divide {}", layout.tp, layout.pp, layout.cp, cluster_.gpus);
+        return fmt::format("tp {} · pp {} · cp {} does not divide {}", layout.tp, layout.pp, layout.cp,
+                           cluster_.gpus);
       });
     }
     if (!work_.deals_out_heads(layout.tp)) {
-      return reject("heads cannot be dealt out over tensor ranks",
-                    [&] { return fmt::format("{} heads, {} of keys, over {}", work_.heads, work_.kv_heads, layout.tp); });
+      return reject("heads cannot be dealt out over tensor ranks", [&] {
+        return fmt::format("{} heads, {} of keys, over {}", work_.heads, work_.kv_heads, layout.tp);
+      });
     }
     layout.dp = cluster_.gpus / replica;
     for (const int64_t ep : powers_of_two(std::max<int64_t>(1, work_.expert_count))) {
       layout.ep = ep;
       if (layout.dp * layout.cp * layout.tp % ep != 0 || (ep > 1 && work_.expert_count % ep != 0)) {
         reject("experts cannot be dealt out", [&] {
-          return fmt::format("{} experts over {} of {} ranks of a stage", work_.expert_count, ep, layout.dp * layout.cp * layout.tp);
+          return fmt::format("{} experts over {} of {} ranks of a stage", work_.expert_count, ep,
+                             layout.dp * layout.cp * layout.tp);
         });
         continue;
       }
-      for (const int64_t etp : work_.expert_count > 0 ? powers_of_two(2 * layout.tp) : std::vector<int64_t>{1}) {
+      for (const int64_t etp :
+           work_.expert_count > 0 ? powers_of_two(2 * layout.tp) : std::vector<int64_t>{1}) {
         if (layout.dp * layout.cp * layout.tp % (ep * etp) != 0) continue;
         layout.etp = etp;
         try_micro_batches(layout);
@@ -99,8 +109,10 @@ class Searcher {
     for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
       layout.micro_batch = micro_batch;
       if (limits_.batch % (layout.dp * micro_batch) != 0) {
-        return reject("the batch cannot be dealt out",
-                      [&] { return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp, micro_batch); });
+        return reject("the batch cannot be dealt out", [&] {
+          return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp,
+                             micro_batch);
+        });
       }
       if (!try_schedules(layout)) return;
     }
@@ -108,7 +120,8 @@ class Searcher {
 
   bool try_schedules(PlanLayout layout) {
     if (layout.pp == 1) return try_memory(layout);
-    const int64_t m = layout.micro_batches(limits_.batch), most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
+    const int64_t m = layout.micro_batches(limits_.batch),
+                  most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
     bool any = false;
     for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
       layout.schedule = schedule;
@@ -116,7 +129,8 @@ class Searcher {
       if (layout.chunks <= most_chunks) any |= try_memory(layout);
     }
     if (most_chunks > 1 && m % layout.pp != 0) {
-      reject("interleaved stages need whole rounds", [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
+      reject("interleaved stages need whole rounds",
+             [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
       return any;
     }
     layout.schedule = PipelineSchedule::kInterleaved;
@@ -164,7 +178,8 @@ class Searcher {
     }
     result_.best.push_back(std::move(candidate));
     if (result_.best.size() < 2 * full) return;
-    std::ranges::nth_element(result_.best, result_.best.begin() + static_cast<std::ptrdiff_t>(full), {}, &PlanCandidate::seconds);
+    std::ranges::nth_element(result_.best, result_.best.begin() + static_cast<std::ptrdiff_t>(full), {},
+                             &PlanCandidate::seconds);
     result_.best.resize(full);
     worst_ = std::ranges::max_element(result_.best, {}, &PlanCandidate::seconds)->seconds;
   }
@@ -183,6 +198,8 @@ PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster
   return timed(work, layout, cluster, batch, rank_memory(work, layout, batch, cluster));
 }
 
-SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) { return Searcher(work, cluster, limits).run(); }
+SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) {
+  return Searcher(work, cluster, limits).run();
+}
 
 }  // namespace longhaul::plan

@@ -26,10 +26,14 @@ std::tm date_of_preparation() {
 }
 
 // The first `messages` of the sample.
-RenderedChat render_beginning(const ChatSample& sample, const TemplateUse& use, size_t messages, bool prompt) {
-  data::chat::ChatInput input{
-      .tools = sample.tools, .variables = use.variables, .add_generation_prompt = prompt, .now = date_of_preparation()};
-  input.messages = ordered_json(sample.messages.begin(), sample.messages.begin() + static_cast<ptrdiff_t>(messages));
+RenderedChat render_beginning(const ChatSample& sample, const TemplateUse& use, size_t messages,
+                              bool prompt) {
+  data::chat::ChatInput input{.tools = sample.tools,
+                              .variables = use.variables,
+                              .add_generation_prompt = prompt,
+                              .now = date_of_preparation()};
+  input.messages =
+      ordered_json(sample.messages.begin(), sample.messages.begin() + static_cast<ptrdiff_t>(messages));
   try {
     return use.format.render(std::move(input));
   } catch (const Error& error) {
@@ -44,11 +48,11 @@ size_t size_within(const RenderedChat& beginning, const RenderedChat& all, size_
   if (whole.starts_with(part)) return part.size();
   const auto where = std::ranges::mismatch(part, whole);
   const auto at = static_cast<size_t>(where.in1 - part.begin());
-  throw BadSample(
-      "the template writes a beginning differently when more follows",
-      fmt::format("\"{}\" at byte {}, as the first {} alone are written", printable(brief(std::string_view(part).substr(at), 30)), at,
-                  counted(static_cast<int64_t>(messages), "message")),
-      fmt::format("\"{}\"", printable(brief(std::string_view(whole).substr(at), 30))));
+  throw BadSample("the template writes a beginning differently when more follows",
+                  fmt::format("\"{}\" at byte {}, as the first {} alone are written",
+                              printable(brief(std::string_view(part).substr(at), 30)), at,
+                              counted(static_cast<int64_t>(messages), "message")),
+                  fmt::format("\"{}\"", printable(brief(std::string_view(whole).substr(at), 30))));
 }
 
 // [begin, end) without what the template writes after the first special token behind the content.
@@ -74,21 +78,27 @@ std::vector<size_t> answers_of(const ChatSample& sample) {
 }
 
 // The ranges of a template with {% generation %} blocks: those of the last answer, where only it is learnt.
-std::vector<ByteRange> marked_ranges(const ChatSample& sample, const TemplateUse& use, const RenderedChat& all) {
+std::vector<ByteRange> marked_ranges(const ChatSample& sample, const TemplateUse& use,
+                                     const RenderedChat& all) {
   if (use.learnt == LearntPart::kAnswers) return all.written;
   const size_t earlier = render_beginning(sample, use, answers_of(sample).back(), false).written.size();
-  return {all.written.begin() + static_cast<ptrdiff_t>(std::min(earlier, all.written.size())), all.written.end()};
+  return {all.written.begin() + static_cast<ptrdiff_t>(std::min(earlier, all.written.size())),
+          all.written.end()};
 }
 
-std::vector<ByteRange> ranges_by_beginnings(const ChatSample& sample, const TemplateUse& use, const RenderedChat& all) {
+std::vector<ByteRange> ranges_by_beginnings(const ChatSample& sample, const TemplateUse& use,
+                                            const RenderedChat& all) {
   std::vector<size_t> answers = answers_of(sample);
   if (use.learnt == LearntPart::kLastAnswer) answers.erase(answers.begin(), answers.end() - 1);
   std::vector<ByteRange> ranges;
   for (const size_t answer : answers) {
     const bool last = answer + 1 == sample.messages.size();
     const size_t begin = size_within(render_beginning(sample, use, answer, true), all, answer);
-    const size_t end = last ? all.text.size() : size_within(render_beginning(sample, use, answer + 1, false), all, answer + 1);
-    if (end <= begin) throw BadSample("the template drops an answer", "text of the assistant in the rendered conversation", "none");
+    const size_t end = last ? all.text.size()
+                            : size_within(render_beginning(sample, use, answer + 1, false), all, answer + 1);
+    if (end <= begin)
+      throw BadSample("the template drops an answer", "text of the assistant in the rendered conversation",
+                      "none");
     ranges.push_back({begin, end_of_answer(all.text, {begin, end}, use.tokenizer)});
   }
   return ranges;
@@ -115,15 +125,17 @@ void require_answers(const ChatSample& sample, const TemplateUse& use, const Ren
   std::vector<size_t> answers = answers_of(sample);
   if (use.learnt == LearntPart::kLastAnswer) answers.erase(answers.begin(), answers.end() - 1);
   std::string learnt;
-  for (const ByteRange& range : all.written) learnt += all.text.bytes().substr(range.begin, range.end - range.begin);
+  for (const ByteRange& range : all.written)
+    learnt += all.text.bytes().substr(range.begin, range.end - range.begin);
   size_t from = 0;
   for (const size_t answer : answers) {
     for (const std::string& text : texts_of(sample.messages[answer])) {
       const size_t found = learnt.find(text, from);
       if (found == std::string::npos) {
-        throw BadSample("the template drops an answer",
-                        fmt::format("message {} in what is learnt: \"{}\"", answer + 1, printable(brief(text, 40))),
-                        learnt.empty() ? "nothing is learnt" : fmt::format("\"{}\"", printable(brief(learnt, 40))));
+        throw BadSample(
+            "the template drops an answer",
+            fmt::format("message {} in what is learnt: \"{}\"", answer + 1, printable(brief(text, 40))),
+            learnt.empty() ? "nothing is learnt" : fmt::format("\"{}\"", printable(brief(learnt, 40))));
       }
       from = found + text.size();
     }

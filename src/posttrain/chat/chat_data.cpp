@@ -34,7 +34,8 @@ std::vector<ChatSource> sources_of(const std::vector<std::string>& names, int64_
   std::vector<ChatSource> sources;
   for (const std::string& name : names) {
     const fs::path path = path_of_text(name);
-    sources.push_back({.path = path, .files = conversation_files(path), .held_out_percent = held_out_percent});
+    sources.push_back(
+        {.path = path, .files = conversation_files(path), .held_out_percent = held_out_percent});
   }
   return sources;
 }
@@ -55,7 +56,8 @@ std::vector<std::string> texts_for_tokenizer(const std::vector<ChatSource>& sour
         [&](const ConversationFile&, int64_t, const ChatSample& sample) {
           if (sample.plain()) add(sample.text);
           for (const auto& message : sample.messages) {
-            if (message.contains("content") && message["content"].is_string()) add(message["content"].get<std::string>());
+            if (message.contains("content") && message["content"].is_string())
+              add(message["content"].get<std::string>());
           }
         },
         [](const ConversationFile&, int64_t, const BadSample&) {});
@@ -63,7 +65,8 @@ std::vector<std::string> texts_for_tokenizer(const std::vector<ChatSource>& sour
   return texts;
 }
 
-data::Tokenizer trained_on(const std::vector<ChatSource>& sources, const recipe::DataOptions& options, const fs::path& cache) {
+data::Tokenizer trained_on(const std::vector<ChatSource>& sources, const recipe::DataOptions& options,
+                           const fs::path& cache) {
   std::string text = fmt::format("longhaul chat tokenizer 1 {}\n", options.vocabulary);
   std::vector<fs::path> paths;
   for (const ChatSource& source : sources) {
@@ -72,7 +75,8 @@ data::Tokenizer trained_on(const std::vector<ChatSource>& sources, const recipe:
       paths.push_back(file.path);
     }
   }
-  const fs::path path = cache / fmt::format("tokenizer-{}.json", sha256_hex(text + data::content_sample(paths)).substr(0, 16));
+  const fs::path path =
+      cache / fmt::format("tokenizer-{}.json", sha256_hex(text + data::content_sample(paths)).substr(0, 16));
   if (fs::exists(path)) {
     data::mark_used(path);
     return data::Tokenizer::load(path);
@@ -96,18 +100,21 @@ data::Tokenizer trained_on(const std::vector<ChatSource>& sources, const recipe:
       },
       {.vocabulary = options.vocabulary});
   tokenizer.save(path);
-  log_info("trained a tokenizer of {} entries on the conversations: {}", count_text(tokenizer.tokens()), path.string());
+  log_info("trained a tokenizer of {} entries on the conversations: {}", count_text(tokenizer.tokens()),
+           path.string());
   return tokenizer;
 }
 
-data::Tokenizer tokenizer_of_chat(const std::vector<ChatSource>& sources, const recipe::DataOptions& options, const ChatOptions& chat,
-                                  const fs::path& cache) {
-  data::Tokenizer tokenizer = options.tokenizer == "train"   ? trained_on(sources, options, cache)
-                              : options.tokenizer == "bytes" ? data::Tokenizer::bytes()
-                                                             : data::Tokenizer::load(path_of_text(options.tokenizer));
+data::Tokenizer tokenizer_of_chat(const std::vector<ChatSource>& sources, const recipe::DataOptions& options,
+                                  const ChatOptions& chat, const fs::path& cache) {
+  data::Tokenizer tokenizer = options.tokenizer == "train" ? trained_on(sources, options, cache)
+                              : options.tokenizer == "bytes"
+                                  ? data::Tokenizer::bytes()
+                                  : data::Tokenizer::load(path_of_text(options.tokenizer));
   const GrownTokenizer grown = with_special_tokens(tokenizer, chat.new_tokens);
   if (!grown.added.empty())
-    log_info("the tokenizer gets {}: {}", counted(std::ssize(grown.added), "new special token"), fmt::join(grown.added, ", "));
+    log_info("the tokenizer gets {}: {}", counted(std::ssize(grown.added), "new special token"),
+             fmt::join(grown.added, ", "));
   return grown.tokenizer.with({options.end_of_document, options.stop_tokens});
 }
 
@@ -130,7 +137,8 @@ data::RunData open_chat_data(const train::DataRequest& request) {
   const FoundFormat found = find_format(chat, request.run, request.from);
   std::vector<ChatSource> validation = sources_of(options.validation, 100);
   std::vector<ChatSource> training = sources_of(options.source, options.percent_held_out());
-  data::RunData data{.corpus = {}, .tokenizer = tokenizer_of_chat(training, options, chat, request.cache), .sources = {}};
+  data::RunData data{
+      .corpus = {}, .tokenizer = tokenizer_of_chat(training, options, chat, request.cache), .sources = {}};
   data.chat_format = std::make_shared<const data::chat::ChatFormat>(found.format);
   if (!found.own_source.empty()) data.files["chat_template.jinja"] = found.own_source;
   const ChatPreparation how{.use = {found.format, data.tokenizer, chat.learnt, chat.variables},
@@ -146,7 +154,8 @@ data::RunData open_chat_data(const train::DataRequest& request) {
     data.sources.push_back(prepare_chat(source, how, request.cache));
   }
   std::ranges::move(held_out, std::back_inserter(data.sources));
-  if (!request.quiet) say(stdout, shown_samples(*data.train().front(), kShownSamples, data.tokenizer, colours_wanted(stdout)));
+  if (!request.quiet)
+    say(stdout, shown_samples(*data.train().front(), kShownSamples, data.tokenizer, colours_wanted(stdout)));
   return data;
 }
 

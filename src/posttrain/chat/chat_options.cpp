@@ -49,7 +49,9 @@ std::optional<ChatFormat> format_in(const fs::path& folder) {
   return format ? format : ChatFormat::of_folder(folder);
 }
 
-bool carried_along(const fs::path& folder) { return fs::exists(folder / "config.json") || !fs::exists(folder / kOwnTemplate); }
+bool carried_along(const fs::path& folder) {
+  return fs::exists(folder / "config.json") || !fs::exists(folder / kOwnTemplate);
+}
 
 ChatFormat named_format(const std::string& name, const fs::path& beside) {
   if (const std::string_view source = built_in_template(name); !source.empty())
@@ -66,23 +68,30 @@ ChatFormat named_format(const std::string& name, const fs::path& beside) {
 
 }  // namespace
 
-std::string_view built_in_template(const std::string& name) { return name == "chatml" ? kChatMl : std::string_view(); }
+std::string_view built_in_template(const std::string& name) {
+  return name == "chatml" ? kChatMl : std::string_view();
+}
 
 void declare_chat(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
   set.add("chat.template", outside.text("chat.template", ""),
-          "Jinja file of the chat template, or the built-in one \"chatml\"; empty: the template of the model that the run starts from.")
+          "Jinja file of the chat template, or the built-in one \"chatml\"; empty: the template of the model "
+          "that the run starts from.")
       .path();
   set.add("chat.loss_on", outside.text("chat.loss_on", "answers"),
-          "Which tokens are learnt: all answers of the assistant, the last one of a conversation, or the whole text.")
+          "Which tokens are learnt: all answers of the assistant, the last one of a conversation, or the "
+          "whole text.")
       .one_of({"answers", "last_answer", "all"});
   set.add("chat.too_long", outside.text("chat.too_long", "drop"),
-          "What becomes of a sample that is longer than train.sequence: it is left out, or its end is cut off.")
+          "What becomes of a sample that is longer than train.sequence: it is left out, or its end is cut "
+          "off.")
       .one_of({"drop", "cut"});
-  set.add("chat.system", outside.text("chat.system", ""), "The system's text of conversations that have none; empty: they stay without.");
+  set.add("chat.system", outside.text("chat.system", ""),
+          "The system's text of conversations that have none; empty: they stay without.");
   set.add("chat.variables", outside.text("chat.variables", ""),
           "What the template is told beside the messages, as a JSON object: '{\"enable_thinking\": false}'.");
   set.add("chat.new_tokens", outside.text("chat.new_tokens", ""),
-          "Special tokens, divided by commas, that the tokenizer gets where it lacks them: \"<|im_start|>,<|im_end|>\".");
+          "Special tokens, divided by commas, that the tokenizer gets where it lacks them: "
+          "\"<|im_start|>,<|im_end|>\".");
 }
 
 ChatOptions ChatOptions::of(const recipe::Recipe& recipe) {
@@ -96,7 +105,8 @@ ChatOptions ChatOptions::of(const recipe::Recipe& recipe) {
                       .system = given.text("chat.system"),
                       .variables = read_variables(given.text("chat.variables")),
                       .new_tokens = {}};
-  for (const std::string_view token : recipe::split_at_commas(given.text("chat.new_tokens"))) options.new_tokens.emplace_back(token);
+  for (const std::string_view token : recipe::split_at_commas(given.text("chat.new_tokens")))
+    options.new_tokens.emplace_back(token);
   return options;
 }
 
@@ -106,14 +116,17 @@ FoundFormat find_format(const ChatOptions& options, const fs::path& run, const f
     return {format, format.chat_template().source()};
   }
   for (const fs::path& folder : {run, from}) {
-    if (const auto format = format_in(folder)) return {*format, carried_along(folder) ? "" : format->chat_template().source()};
+    if (const auto format = format_in(folder))
+      return {*format, carried_along(folder) ? "" : format->chat_template().source()};
   }
-  throw Error({.code = ExitCode::kUsage,
-               .what = "no chat template says how a conversation is written",
-               .expected = "a template of the model that the run starts from (--from), or one named in the recipe",
-               .found = from.empty() ? "a model that is trained from nothing, and no chat.template" : "none in " + from.string(),
-               .where = "chat.template",
-               .hint = "chat.template=chatml, or the path of a Jinja file"});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "no chat template says how a conversation is written",
+       .expected = "a template of the model that the run starts from (--from), or one named in the recipe",
+       .found = from.empty() ? "a model that is trained from nothing, and no chat.template"
+                             : "none in " + from.string(),
+       .where = "chat.template",
+       .hint = "chat.template=chatml, or the path of a Jinja file"});
 }
 
 }  // namespace longhaul::posttrain

@@ -36,8 +36,10 @@ struct FoundFormat {
   std::string own_source;
 };
 
-// The template of chat.template, else that of the run, which goes on, else that of the model from which the run
-// starts. Both are run folders or folders of a published model; empty: there is none. kUsage: no template.
-FoundFormat find_format(const ChatOptions& options, const std::filesystem::path& run, const std::filesystem::path& from);
+// The template of chat.template, else that of the run, which goes on, else that of the model from which the
+// run starts. Both are run folders or folders of a published model; empty: there is none. kUsage: no
+// template.
+FoundFormat find_format(const ChatOptions& options, const std::filesystem::path& run,
+                        const std::filesystem::path& from);
 
 }  // namespace longhaul::posttrain

@@ -19,12 +19,17 @@ namespace {
 
 constexpr const char* kConversations = "conversations";
 
-bool has_text(const ordered_json& row, const char* field) { return row.contains(field) && row[field].is_string(); }
-bool has_list(const ordered_json& row, const char* field) { return row.contains(field) && row[field].is_array(); }
+bool has_text(const ordered_json& row, const char* field) {
+  return row.contains(field) && row[field].is_string();
+}
+bool has_list(const ordered_json& row, const char* field) {
+  return row.contains(field) && row[field].is_array();
+}
 
 std::string kind_of(const ordered_json& value) {
   if (value.is_null()) return "null";
-  return fmt::format("{} ({})", value.type_name(), brief(value.dump(-1, ' ', false, ordered_json::error_handler_t::replace), 40));
+  return fmt::format("{} ({})", value.type_name(),
+                     brief(value.dump(-1, ' ', false, ordered_json::error_handler_t::replace), 40));
 }
 
 std::string text_field(const ordered_json& row, const char* field, bool required) {
@@ -32,11 +37,14 @@ std::string text_field(const ordered_json& row, const char* field, bool required
     if (!required) return "";
     throw BadSample("a field is missing", fmt::format("a text \"{}\"", field), "fields " + fields_text(row));
   }
-  if (!row[field].is_string()) throw BadSample("a field is not text", fmt::format("a text \"{}\"", field), kind_of(row[field]));
+  if (!row[field].is_string())
+    throw BadSample("a field is not text", fmt::format("a text \"{}\"", field), kind_of(row[field]));
   return row[field].get<std::string>();
 }
 
-ordered_json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+ordered_json message(const std::string& role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
 
 // A list of functions, or the JSON of one as a text.
 ordered_json tools_of(const ordered_json& row) {
@@ -46,7 +54,9 @@ ordered_json tools_of(const ordered_json& row) {
     if (trimmed(tools.get<std::string>()).empty()) return nullptr;
     tools = ordered_json::parse(tools.get<std::string>(), nullptr, false);
   }
-  if (!tools.is_array()) throw BadSample("tools cannot be read", "\"tools\": a list of functions, or its JSON", kind_of(row["tools"]));
+  if (!tools.is_array())
+    throw BadSample("tools cannot be read", "\"tools\": a list of functions, or its JSON",
+                    kind_of(row["tools"]));
   return tools.empty() ? ordered_json(nullptr) : tools;
 }
 
@@ -55,8 +65,10 @@ void read_arguments(ordered_json& message) {
   if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return;
   for (ordered_json& call : message["tool_calls"]) {
     ordered_json* function = call.is_object() && call.contains("function") ? &call["function"] : &call;
-    if (!function->is_object() || !function->contains("arguments") || !(*function)["arguments"].is_string()) continue;
-    const ordered_json arguments = ordered_json::parse((*function)["arguments"].get<std::string>(), nullptr, false);
+    if (!function->is_object() || !function->contains("arguments") || !(*function)["arguments"].is_string())
+      continue;
+    const ordered_json arguments =
+        ordered_json::parse((*function)["arguments"].get<std::string>(), nullptr, false);
     if (arguments.is_object()) (*function)["arguments"] = arguments;
   }
 }
@@ -66,7 +78,9 @@ ordered_json openai_messages(const ordered_json& list, const char* field) {
   try {
     data::chat::check_messages(messages, field);
   } catch (const Error& error) {
-    throw BadSample("a message cannot be read", fmt::format("{}: {}", error.fields().where, error.fields().expected), error.fields().found);
+    throw BadSample("a message cannot be read",
+                    fmt::format("{}: {}", error.fields().where, error.fields().expected),
+                    error.fields().found);
   }
   for (ordered_json& each : messages) read_arguments(each);
   return messages;
@@ -88,7 +102,8 @@ std::string role_of_sharegpt(const std::string& from) {
                                                         {"function_response", "tool"},
                                                         {"function_call", "function_call"}};
   const auto found = roles.find(from);
-  if (found == roles.end()) throw BadSample("a role is unknown", "human, gpt, system, function_call or observation", brief(from));
+  if (found == roles.end())
+    throw BadSample("a role is unknown", "human, gpt, system, function_call or observation", brief(from));
   return found->second;
 }
 
@@ -98,7 +113,8 @@ ordered_json sharegpt_message(const ordered_json& each) {
   if (role != "function_call") return message(role, value);
   const ordered_json call = ordered_json::parse(value, nullptr, false);
   if (!call.is_object() || !call.contains("name"))
-    throw BadSample("a call of a tool cannot be read", R"(the JSON {"name": …, "arguments": …})", brief(value));
+    throw BadSample("a call of a tool cannot be read", R"(the JSON {"name": …, "arguments": …})",
+                    brief(value));
   ordered_json calling = message("assistant", "");
   calling["tool_calls"] = ordered_json::array({{{"type", "function"}, {"function", call}}});
   read_arguments(calling);
@@ -106,11 +122,13 @@ ordered_json sharegpt_message(const ordered_json& each) {
 }
 
 ordered_json sharegpt_messages(const ordered_json& list) {
-  const bool own_names = std::ranges::all_of(list, [](const ordered_json& m) { return m.is_object() && m.contains("role"); });
+  const bool own_names =
+      std::ranges::all_of(list, [](const ordered_json& m) { return m.is_object() && m.contains("role"); });
   if (own_names && !list.empty()) return openai_messages(list, kConversations);
   ordered_json messages = ordered_json::array();
   for (const ordered_json& each : list) {
-    if (!each.is_object()) throw BadSample("a message cannot be read", "an object with \"from\" and \"value\"", kind_of(each));
+    if (!each.is_object())
+      throw BadSample("a message cannot be read", "an object with \"from\" and \"value\"", kind_of(each));
     messages.push_back(sharegpt_message(each));
   }
   return messages;
@@ -121,7 +139,8 @@ ordered_json alpaca_messages(const ordered_json& row) {
   if (row.contains("history") && !row["history"].is_null()) {
     for (const ordered_json& turn : row["history"]) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
-        throw BadSample("the history cannot be read", "\"history\": a list of [question, answer]", kind_of(turn));
+        throw BadSample("the history cannot be read", "\"history\": a list of [question, answer]",
+                        kind_of(turn));
       messages.push_back(message("user", turn[0]));
       messages.push_back(message("assistant", turn[1]));
     }
@@ -195,9 +214,12 @@ std::string_view name_of(SampleForm form) {
 }
 
 std::string_view fields_of(SampleForm form) {
-  constexpr std::string_view kFields[] = {
-      "\"messages\" of role and content", "\"conversations\" of from and value",          "\"instruction\" and \"output\"",
-      "\"prompt\" and \"completion\"",    "\"data_source\", \"prompt\" and \"solution\"", "\"text\""};
+  constexpr std::string_view kFields[] = {"\"messages\" of role and content",
+                                          "\"conversations\" of from and value",
+                                          "\"instruction\" and \"output\"",
+                                          "\"prompt\" and \"completion\"",
+                                          "\"data_source\", \"prompt\" and \"solution\"",
+                                          "\"text\""};
   return kFields[static_cast<size_t>(form)];
 }
 
@@ -207,7 +229,8 @@ std::optional<SampleForm> form_of(const ordered_json& row) {
   if (has_list(row, kConversations)) return SampleForm::kShareGpt;
   if (row.contains("instruction") && row.contains("output")) return SampleForm::kAlpaca;
   if (row.contains("prompt") && row.contains("completion")) return SampleForm::kCompletion;
-  if (row.contains("data_source") && has_list(row, "prompt") && row.contains("solution")) return SampleForm::kPuzzle;
+  if (row.contains("data_source") && has_list(row, "prompt") && row.contains("solution"))
+    return SampleForm::kPuzzle;
   if (has_text(row, "text")) return SampleForm::kText;
   return std::nullopt;
 }
@@ -228,16 +251,20 @@ void require_conversation(const ordered_json& messages) {
     const std::vector<std::string> allowed = allowed_after(before, called);
     if (std::ranges::find(allowed, role) == allowed.end()) {
       throw BadSample("roles are out of order",
-                      fmt::format("{} as message {}, after {}", fmt::join(allowed, " or "), i + 1, before.empty() ? "nothing" : before),
+                      fmt::format("{} as message {}, after {}", fmt::join(allowed, " or "), i + 1,
+                                  before.empty() ? "nothing" : before),
                       brief(role));
     }
     called = role == "assistant" && calls_tools(each);
     before = role;
     if (role != "assistant") continue;
     const auto text = text_of_content(each.contains("content") ? each["content"] : ordered_json(nullptr));
-    if (!text) throw BadSample("an answer is not text", fmt::format("message {} of the assistant as text", i + 1), "parts of other types");
+    if (!text)
+      throw BadSample("an answer is not text", fmt::format("message {} of the assistant as text", i + 1),
+                      "parts of other types");
     if (trimmed(*text).empty() && !called)
-      throw BadSample("an answer is empty", fmt::format("text or calls of tools in message {}", i + 1), "neither");
+      throw BadSample("an answer is empty", fmt::format("text or calls of tools in message {}", i + 1),
+                      "neither");
   }
   if (before != "assistant") {
     throw BadSample("a conversation ends without an answer", "a message of the assistant at the end",
@@ -247,7 +274,8 @@ void require_conversation(const ordered_json& messages) {
 
 ChatSample read_sample(const ordered_json& row, SampleForm form, const std::string& system) {
   if (form_of(row) != form) {
-    throw BadSample("a row has another form than its file", std::string(fields_of(form)) + ", as the file's first row has",
+    throw BadSample("a row has another form than its file",
+                    std::string(fields_of(form)) + ", as the file's first row has",
                     "fields " + fields_text(row));
   }
   ChatSample sample{.weight = weight_of(row)};

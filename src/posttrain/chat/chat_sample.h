@@ -22,8 +22,9 @@ namespace longhaul::posttrain {
 enum class SampleForm { kMessages, kShareGpt, kAlpaca, kCompletion, kPuzzle, kText };
 std::string_view name_of(SampleForm form);    // as above
 std::string_view fields_of(SampleForm form);  // for messages: "messages: a list of role and content"
-inline constexpr SampleForm kSampleForms[] = {SampleForm::kMessages,   SampleForm::kShareGpt, SampleForm::kAlpaca,
-                                              SampleForm::kCompletion, SampleForm::kPuzzle,   SampleForm::kText};
+inline constexpr SampleForm kSampleForms[] = {SampleForm::kMessages, SampleForm::kShareGpt,
+                                              SampleForm::kAlpaca,   SampleForm::kCompletion,
+                                              SampleForm::kPuzzle,   SampleForm::kText};
 
 struct ChatSample {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
@@ -36,7 +37,10 @@ struct ChatSample {
 // Why a row is no sample; both are phrases. `reason` is one of few words, by which such rows are counted.
 struct BadSample : std::runtime_error {
   BadSample(std::string reason_, std::string expected_, std::string found_)
-      : std::runtime_error(reason_), reason(std::move(reason_)), expected(std::move(expected_)), found(std::move(found_)) {}
+      : std::runtime_error(reason_),
+        reason(std::move(reason_)),
+        expected(std::move(expected_)),
+        found(std::move(found_)) {}
   std::string reason, expected, found;
 };
 
@@ -45,9 +49,9 @@ std::optional<SampleForm> form_of(const nlohmann::ordered_json& row);
 // "prompt, chosen, rejected": the fields of a row, for errors.
 std::string fields_text(const nlohmann::ordered_json& row);
 
-// The sample of a row of that form. `system`: the system's text where the conversation has none; empty: it stays
-// without. Throws BadSample for fields of other kinds, a conversation without an answer, roles out of order, an
-// answer that is not text, or a weight that is no number of at least 0.
+// The sample of a row of that form. `system`: the system's text where the conversation has none; empty: it
+// stays without. Throws BadSample for fields of other kinds, a conversation without an answer, roles out of
+// order, an answer that is not text, or a weight that is no number of at least 0.
 ChatSample read_sample(const nlohmann::ordered_json& row, SampleForm form, const std::string& system);
 
 // Throws BadSample unless the messages are a conversation that can be learnt: perhaps the system's (or the

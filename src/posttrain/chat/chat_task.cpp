@@ -33,19 +33,24 @@ std::vector<int64_t> question_of(const data::TokenDataset& dataset, int64_t docu
 }
 
 std::unique_ptr<train::Task> make_chat_task(const train::TaskRequest& request) {
-  auto task = std::make_unique<Chat>(request.recipe, request.data, request.cache / "packing", request.device, request.ranks, request.share);
+  auto task = std::make_unique<Chat>(request.recipe, request.data, request.cache / "packing", request.device,
+                                     request.ranks, request.share);
   task->set_offload(train::make_offload(request.recipe.train, request.cache, task->parameters()));
   return task;
 }
 
-std::unique_ptr<train::ModelPlan> plan_chat(const recipe::Recipe& recipe) { return std::make_unique<language::DecoderPlan>(recipe); }
+std::unique_ptr<train::ModelPlan> plan_chat(const recipe::Recipe& recipe) {
+  return std::make_unique<language::DecoderPlan>(recipe);
+}
 
 void write_chat_files(const data::RunData& data, const std::filesystem::path& run) {
   data.tokenizer.save(run / "tokenizer.json");
   for (const auto& [name, text] : data.files) write_text_atomically(run / name, text);
 }
 
-std::string use_chat_model(const recipe::Recipe&, const std::string& run, const std::string&) { return fmt::format("chat {}", run); }
+std::string use_chat_model(const recipe::Recipe&, const std::string& run, const std::string&) {
+  return fmt::format("chat {}", run);
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Chat: supervised fine-tuning on conversations. It is next-token training (language/pretrain.h) on data whose
-// tokens say what they weigh; the loss of an evaluation is that of the answers. A sample shows the model's answer
-// to the beginning of a held-out conversation, or to sample.prompt.
+// Chat: supervised fine-tuning on conversations. It is next-token training (language/pretrain.h) on data
+// whose tokens say what they weigh; the loss of an evaluation is that of the answers. A sample shows the
+// model's answer to the beginning of a held-out conversation, or to sample.prompt.
 #pragma once
 
 #include "language/pretrain.h"

@@ -24,28 +24,33 @@ constexpr size_t kReadOfRows = 1 << 20;
 
 bool holds_rows(std::string_view name) {
   const std::string_view plain = data::without_compression(name);
-  return data::is_table(name) || std::ranges::any_of(std::array{".jsonl", ".ndjson", ".json"},
-                                                     [&](const char* ending) { return data::ends_with_in_any_case(plain, ending); });
+  return data::is_table(name) ||
+         std::ranges::any_of(std::array{".jsonl", ".ndjson", ".json"},
+                             [&](const char* ending) { return data::ends_with_in_any_case(plain, ending); });
 }
 
 ConversationFile described(const fs::path& path, std::string name) {
-  const auto modified = std::chrono::duration_cast<std::chrono::nanoseconds>(fs::last_write_time(path).time_since_epoch());
+  const auto modified =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(fs::last_write_time(path).time_since_epoch());
   return {path, std::move(name), static_cast<int64_t>(fs::file_size(path)), modified.count()};
 }
 
 [[noreturn]] void refuse_source(const fs::path& source, const std::string& found) {
-  throw Error({.code = ExitCode::kData,
-               .what = "there are no conversations to learn from",
-               .expected = "a file of JSON Lines, a JSON array, or a Parquet or Arrow table; or a folder of such files",
-               .found = found,
-               .where = text_of_path(source),
-               .hint = "data.source=conversations.jsonl; docs/guides/fine-tuning.md lists the forms"});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "there are no conversations to learn from",
+       .expected =
+           "a file of JSON Lines, a JSON array, or a Parquet or Arrow table; or a folder of such files",
+       .found = found,
+       .where = text_of_path(source),
+       .hint = "data.source=conversations.jsonl; docs/guides/fine-tuning.md lists the forms"});
 }
 
 // A folder that `datasets` saved holds .json files that describe it.
 bool describes_data_set(const std::string& name) {
   const std::string last = fs::path(name).filename().string();
-  return last == "dataset_info.json" || last == "dataset_infos.json" || last == "state.json" || last == "dataset_dict.json";
+  return last == "dataset_info.json" || last == "dataset_infos.json" || last == "state.json" ||
+         last == "dataset_dict.json";
 }
 
 void read_line(std::string_view line, int64_t number, const std::function<void(ConversationRow)>& give) {
@@ -53,7 +58,8 @@ void read_line(std::string_view line, int64_t number, const std::function<void(C
   give({number, ordered_json::parse(line, nullptr, false)});
 }
 
-void read_lines(data::ByteStream& stream, const fs::path& path, const std::function<void(ConversationRow)>& give) {
+void read_lines(data::ByteStream& stream, const fs::path& path,
+                const std::function<void(ConversationRow)>& give) {
   std::vector<char> buffer(kReadOfRows);
   std::string rest;
   int64_t number = 1;
@@ -82,7 +88,8 @@ void read_lines(data::ByteStream& stream, const fs::path& path, const std::funct
 
 std::vector<ConversationFile> conversation_files(const fs::path& source) {
   std::error_code problem;
-  if (!fs::exists(source, problem)) refuse_source(source, problem ? problem.message() : "no such file or folder");
+  if (!fs::exists(source, problem))
+    refuse_source(source, problem ? problem.message() : "no such file or folder");
   if (!fs::is_directory(source)) {
     const std::string name = source.filename().string();
     if (!holds_rows(name)) refuse_source(source, "a file of another kind");
@@ -109,7 +116,9 @@ std::vector<ConversationFile> conversation_files(const fs::path& source) {
 
 void read_rows(const ConversationFile& file, const std::function<void(ConversationRow)>& give) {
   if (data::is_table(file.name)) {
-    data::read_table_rows(file.path, [&](int64_t row, ordered_json&& fields) { give({row, std::move(fields)}); });
+    data::read_table_rows(file.path, [&](int64_t row, ordered_json&& fields) {
+      give({row, std::move(fields)});
+    });
     return;
   }
   auto stream = data::open_stream(file.path);

@@ -1,7 +1,8 @@
-// ConversationFiles: the files of one entry of data.source for fine-tuning, and their rows: JSON Lines (.jsonl,
-// .ndjson, or .json that begins like them), one JSON array of objects (.json), and tables of Parquet or Arrow, as
-// the Hugging Face Hub and `datasets` keep them. JSON may be compressed (.gz, .zst, .xz). In a folder all such
-// files count, in bytewise order of their names; other files are left alone. Rows are streamed.
+// ConversationFiles: the files of one entry of data.source for fine-tuning, and their rows: JSON Lines
+// (.jsonl, .ndjson, or .json that begins like them), one JSON array of objects (.json), and tables of Parquet
+// or Arrow, as the Hugging Face Hub and `datasets` keep them. JSON may be compressed (.gz, .zst, .xz). In a
+// folder all such files count, in bytewise order of their names; other files are left alone. Rows are
+// streamed.
 #pragma once
 
 #include <filesystem>

@@ -25,7 +25,8 @@ GrownTokenizer with_special_tokens(const data::Tokenizer& tokenizer, const std::
   for (const std::string& token : tokens) {
     if (token.empty()) refuse_token("the text of a token", "an empty one");
     const auto id = tokenizer.id_of(token);
-    if (id && !tokenizer.is_special(*id)) refuse_token("a token that the tokenizer lacks, or has as a special one", token);
+    if (id && !tokenizer.is_special(*id))
+      refuse_token("a token that the tokenizer lacks, or has as a special one", token);
     if (!id && std::ranges::find(added, token) == added.end()) added.push_back(token);
   }
   if (added.empty()) return {tokenizer, {}};

@@ -71,18 +71,23 @@ struct ChatCounts {
   int64_t cut = 0, too_long = 0, no_weight = 0, answers_without_end = 0;
   std::map<std::string, int64_t> bad;  // by reason
   ordered_json json() const {
-    return {
-        {"cut", cut}, {"too_long", too_long}, {"without_weight", no_weight}, {"answers_without_end", answers_without_end}, {"bad", bad}};
+    return {{"cut", cut},
+            {"too_long", too_long},
+            {"without_weight", no_weight},
+            {"answers_without_end", answers_without_end},
+            {"bad", bad}};
   }
 };
 
 class ChatWriter {
  public:
-  ChatWriter(fs::path folder, data::ShardIdentity identity) : folder_(std::move(folder)), identity_(std::move(identity)) {
+  ChatWriter(fs::path folder, data::ShardIdentity identity)
+      : folder_(std::move(folder)), identity_(std::move(identity)) {
     data::CorpusCounts none;
     for (const char* side : kChatFolders) {
       make_folders(folder_ / side);
-      for (const fs::path& left : list_files(folder_ / side)) fs::remove(left);  // the remains of an attempt that did not end
+      // the remains of an attempt that did not end
+      for (const fs::path& left : list_files(folder_ / side)) fs::remove(left);
     }
   }
   void add(size_t side, const EncodedSample& sample) {
@@ -95,7 +100,8 @@ class ChatWriter {
   void finish(size_t side) {
     if (!open_[side]) return;
     const data::ShardHeader header = open_[side]->finish();
-    shards_[side].push_back({next_name(side), header.documents, header.tokens, header.text_bytes, header.blocks_checksum});
+    shards_[side].push_back(
+        {next_name(side), header.documents, header.tokens, header.text_bytes, header.blocks_checksum});
     open_[side].reset();
   }
   const std::vector<data::ShardEntry>& shards(size_t side) const { return shards_[side]; }
@@ -132,7 +138,8 @@ std::unordered_set<uint64_t> hashes_of_validation(const std::vector<const data::
 
 class ChatPreparing {
  public:
-  ChatPreparing(const ChatSource& source, const ChatPreparation& how, const fs::path& folder, const data::ShardIdentity& identity)
+  ChatPreparing(const ChatSource& source, const ChatPreparation& how, const fs::path& folder,
+                const data::ShardIdentity& identity)
       : source_(source),
         how_(how),
         encoder_(data::encoder_of(how.use.tokenizer)),
@@ -142,7 +149,8 @@ class ChatPreparing {
   void run() {
     int64_t bytes = 0;
     for (const ConversationFile& file : source_.files) bytes += file.bytes;
-    Progress progress("reading conversations of " + source_.path.filename().string(), bytes, Progress::Unit::kBytes);
+    Progress progress("reading conversations of " + source_.path.filename().string(), bytes,
+                      Progress::Unit::kBytes);
     const ConversationFile* reading = nullptr;
     read_samples(
         source_.files, how_.options.system,
@@ -204,7 +212,9 @@ class ChatPreparing {
   static bool counts_for_nothing(const EncodedSample& made) {
     if (made.ids.size() < 2) return true;
     if (made.segments.empty()) return false;
-    return std::ranges::none_of(made.segments, [](const data::LossSegment& segment) { return segment.weight > 0 && segment.end > 1; });
+    return std::ranges::none_of(made.segments, [](const data::LossSegment& segment) {
+      return segment.weight > 0 && segment.end > 1;
+    });
   }
 
   void write_waiting() {
@@ -229,7 +239,8 @@ class ChatPreparing {
     const std::string text = content_of(waiting.sample);
     const uint64_t content = xxh3(std::as_bytes(std::span(text)));
     const std::vector<int64_t> wide(made.ids.begin(), made.ids.end());
-    if ((how_.data.remove_copies && !seen_.insert(content).second) || never_trained_.contains(hash_of_ids(wide))) {
+    if ((how_.data.remove_copies && !seen_.insert(content).second) ||
+        never_trained_.contains(hash_of_ids(wide))) {
       ++counts_.copies;
       return;
     }
@@ -244,7 +255,8 @@ class ChatPreparing {
   bool ends_learnt(const EncodedSample& made) const {
     if (made.segments.empty()) return true;
     for (auto segment = made.segments.rbegin(); segment != made.segments.rend(); ++segment) {
-      if (segment->weight > 0) return how_.use.tokenizer.is_special(made.ids[static_cast<size_t>(segment->end) - 1]);
+      if (segment->weight > 0)
+        return how_.use.tokenizer.is_special(made.ids[static_cast<size_t>(segment->end) - 1]);
     }
     return false;
   }
@@ -271,7 +283,8 @@ std::string key_of_chat(const ChatSource& source, const ChatPreparation& how, co
                                 {"held_out", source.held_out_percent},
                                 {"copies", how.data.remove_copies},
                                 {"skip", how.data.skip_bad_lines}};
-  std::string text = fmt::format("longhaul chat 1 {} {} {} {}\n", encoder.sha256, encoder.vocabulary, encoder.marks(), options.dump());
+  std::string text = fmt::format("longhaul chat 1 {} {} {} {}\n", encoder.sha256, encoder.vocabulary,
+                                 encoder.marks(), options.dump());
   std::vector<fs::path> paths;
   for (const ConversationFile& file : source.files) {
     text += fmt::format("{} {} {} {}\n", file.name.size(), file.name, file.bytes, file.modified_ns);
@@ -282,22 +295,24 @@ std::string key_of_chat(const ChatSource& source, const ChatPreparation& how, co
   return sha256_hex(text);
 }
 
-void make_chat(const fs::path& folder, const ChatSource& source, const ChatPreparation& how, const data::ShardIdentity& identity) {
+void make_chat(const fs::path& folder, const ChatSource& source, const ChatPreparation& how,
+               const data::ShardIdentity& identity) {
   ChatPreparing preparing(source, how, folder, identity);
   preparing.run();
-  data::write_checked_json(folder / "dataset.json", {{"format", "longhaul-token-dataset"},
-                                                     {"version", data::kDatasetVersion},
-                                                     {"source", text_of_path(source.path)},
-                                                     {"preparation", identity.preparation},
-                                                     {"tokenizer_sha256", identity.tokenizer_sha256},
-                                                     {"vocabulary", identity.vocabulary},
-                                                     {"separator", identity.separator},
-                                                     {"begin", identity.begin},
-                                                     {"counts", data::to_json(preparing.counts())},
-                                                     {"not_text", nlohmann::json::array()},
-                                                     {"chat", preparing.chat().json()},
-                                                     {"train", data::to_json(preparing.writer().shards(0))},
-                                                     {"held_out", data::to_json(preparing.writer().shards(1))}});
+  data::write_checked_json(folder / "dataset.json",
+                           {{"format", "longhaul-token-dataset"},
+                            {"version", data::kDatasetVersion},
+                            {"source", text_of_path(source.path)},
+                            {"preparation", identity.preparation},
+                            {"tokenizer_sha256", identity.tokenizer_sha256},
+                            {"vocabulary", identity.vocabulary},
+                            {"separator", identity.separator},
+                            {"begin", identity.begin},
+                            {"counts", data::to_json(preparing.counts())},
+                            {"not_text", nlohmann::json::array()},
+                            {"chat", preparing.chat().json()},
+                            {"train", data::to_json(preparing.writer().shards(0))},
+                            {"held_out", data::to_json(preparing.writer().shards(1))}});
 }
 
 // The log's sentences about what was prepared, and warnings of what is probably a mistake.
@@ -305,38 +320,45 @@ void report_chat(const data::PreparedSource& prepared, const ChatSource& source,
   const nlohmann::json chat = data::read_checked_json(prepared.folder / "dataset.json").at("chat");
   std::string left_out;
   const auto leave_out = [&](int64_t count, const std::string& why) {
-    if (count > 0) left_out += fmt::format("{}{} {}", left_out.empty() ? "; left out: " : ", ", count_text(count), why);
+    if (count > 0)
+      left_out += fmt::format("{}{} {}", left_out.empty() ? "; left out: " : ", ", count_text(count), why);
   };
   leave_out(chat.at("too_long"), fmt::format("longer than train.sequence = {}", how.sequence));
   leave_out(chat.at("without_weight"), "without a token that counts in the loss");
   leave_out(prepared.counts.copies, "copies");
-  for (const auto& [reason, count] : chat.at("bad").items()) leave_out(count, fmt::format("bad ({})", reason));
+  for (const auto& [reason, count] : chat.at("bad").items())
+    leave_out(count, fmt::format("bad ({})", reason));
   const int64_t cut = chat.at("cut");
   log_info("{} {}: {}, {} for training, {} of {} labels learnt; {} held out{}{}",
-           prepared.reused ? "reusing the conversations of" : "prepared", prepared.source, counted(prepared.counts.documents, "sample"),
-           counted(prepared.train.tokens(), "token"), count_text(prepared.train.counted_labels()), count_text(prepared.train.labels()),
-           counted(prepared.held_out.documents(), "sample"), cut > 0 ? fmt::format("; cut to train.sequence: {}", count_text(cut)) : "",
-           left_out);
+           prepared.reused ? "reusing the conversations of" : "prepared", prepared.source,
+           counted(prepared.counts.documents, "sample"), counted(prepared.train.tokens(), "token"),
+           count_text(prepared.train.counted_labels()), count_text(prepared.train.labels()),
+           counted(prepared.held_out.documents(), "sample"),
+           cut > 0 ? fmt::format("; cut to train.sequence: {}", count_text(cut)) : "", left_out);
   if (const int64_t endless = chat.at("answers_without_end"); endless > 0) {
     log_warning(
-        "in {} of {} the last answer does not end with a special token that is learnt: the model does not learn to end there. Put the token that ends "
+        "in {} of {} the last answer does not end with a special token that is learnt: the model does not "
+        "learn to end there. Put the token that ends "
         "a turn into the template's {{% generation %}} block, or add it to the tokenizer (chat.new_tokens)",
         count_text(endless), counted(prepared.counts.documents, "sample"));
   }
   if (prepared.held_out.documents() == 0 && source.held_out_percent > 0 && how.data.validation.empty())
-    log_warning("no sample of {} is held out: nothing of it can be evaluated (data.held_out_percent, data.validation)", prepared.source);
+    log_warning(
+        "no sample of {} is held out: nothing of it can be evaluated (data.held_out_percent, "
+        "data.validation)",
+        prepared.source);
 }
 
 }  // namespace
 
 void refuse_sample(const ConversationFile& file, int64_t line, const BadSample& why) {
-  throw Error(
-      {.code = ExitCode::kData,
-       .what = "a sample cannot be learnt: " + why.reason,
-       .expected = why.expected,
-       .found = why.found,
-       .where = fmt::format("{}:{}", text_of_path(file.path), line),
-       .hint = "mend it, or leave such samples out, counted, with data.skip_bad_lines=true; docs/guides/fine-tuning.md has the forms"});
+  throw Error({.code = ExitCode::kData,
+               .what = "a sample cannot be learnt: " + why.reason,
+               .expected = why.expected,
+               .found = why.found,
+               .where = fmt::format("{}:{}", text_of_path(file.path), line),
+               .hint = "mend it, or leave such samples out, counted, with data.skip_bad_lines=true; "
+                       "docs/guides/fine-tuning.md has the forms"});
 }
 
 void read_samples(const std::vector<ConversationFile>& files, const std::string& system,
@@ -347,15 +369,20 @@ void read_samples(const std::vector<ConversationFile>& files, const std::string&
     int64_t rows = 0;
     read_rows(file, [&](ConversationRow row) {
       ++rows;
-      if (row.row.is_discarded()) return bad(file, row.line, {"a line is no JSON", "a JSON object in UTF-8", "a line that cannot be read"});
+      if (row.row.is_discarded())
+        return bad(file, row.line,
+                   {"a line is no JSON", "a JSON object in UTF-8", "a line that cannot be read"});
       if (!form) {
         form = form_of(row.row);
         if (!form) {
-          const bool preferences = row.row.is_object() && row.row.contains("chosen") && row.row.contains("rejected");
+          const bool preferences =
+              row.row.is_object() && row.row.contains("chosen") && row.row.contains("rejected");
           std::string forms;
-          for (const SampleForm each : kSampleForms) forms += (forms.empty() ? "" : ", or ") + std::string(fields_of(each));
+          for (const SampleForm each : kSampleForms)
+            forms += (forms.empty() ? "" : ", or ") + std::string(fields_of(each));
           return bad(file, row.line,
-                     {"a row has no known form", forms + (preferences ? "; pairs of answers are for train.task=preference" : ""),
+                     {"a row has no known form",
+                      forms + (preferences ? "; pairs of answers are for train.task=preference" : ""),
                       "fields " + fields_text(row.row)});
         }
         log_info("{}: rows of the form {} ({})", text_of_path(file.path), name_of(*form), fields_of(*form));
@@ -372,10 +399,11 @@ void read_samples(const std::vector<ConversationFile>& files, const std::string&
   }
 }
 
-data::PreparedSource prepare_chat(const ChatSource& source, const ChatPreparation& how, const fs::path& cache) {
+data::PreparedSource prepare_chat(const ChatSource& source, const ChatPreparation& how,
+                                  const fs::path& cache) {
   const data::Encoder encoder = data::encoder_of(how.use.tokenizer);
-  const data::ShardIdentity identity{encoder.sha256, key_of_chat(source, how, encoder), encoder.vocabulary, encoder.separator,
-                                     data::kWholeDocuments};
+  const data::ShardIdentity identity{encoder.sha256, key_of_chat(source, how, encoder), encoder.vocabulary,
+                                     encoder.separator, data::kWholeDocuments};
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
   const auto lock = data::lock_preparation(folder);
   const bool there = fs::exists(folder / "dataset.json");
@@ -384,13 +412,15 @@ data::PreparedSource prepare_chat(const ChatSource& source, const ChatPreparatio
   prepared.reused = there;
   data::mark_used(folder / "dataset.json");
   report_chat(prepared, source, how);
-  const int64_t wanted = source.held_out_percent >= 100 ? prepared.held_out.documents() : prepared.train.documents();
+  const int64_t wanted =
+      source.held_out_percent >= 100 ? prepared.held_out.documents() : prepared.train.documents();
   if (wanted > 0) return prepared;
   const nlohmann::json chat = data::read_checked_json(folder / "dataset.json").at("chat");
   throw Error({.code = ExitCode::kData,
                .what = "the conversations leave nothing to learn from",
                .expected = "at least one sample that fits into train.sequence and is not held out",
-               .found = fmt::format("{} held out, {} too long, {} bad, {}", counted(prepared.held_out.documents(), "sample"),
+               .found = fmt::format("{} held out, {} too long, {} bad, {}",
+                                    counted(prepared.held_out.documents(), "sample"),
                                     chat.at("too_long").get<int64_t>(), prepared.counts.bad_lines,
                                     counted(prepared.counts.copies, "copy", "copies")),
                .where = prepared.source,

@@ -1,8 +1,9 @@
-// prepare_chat: conversations → token shards of whole documents (data/tokens/shard.h) with what each token weighs
-// in the loss, once per (files, template, tokenizer, options); later runs find them in the cache by that key.
+// prepare_chat: conversations → token shards of whole documents (data/tokens/shard.h) with what each token
+// weighs in the loss, once per (files, template, tokenizer, options); later runs find them in the cache by
+// that key.
 //
-// Samples are rendered and encoded in parallel, in batches, and written in order, so the result does not depend
-// on threads. A sample is held out by the hash of its content; of equal samples the first is kept, if
+// Samples are rendered and encoded in parallel, in batches, and written in order, so the result does not
+// depend on threads. A sample is held out by the hash of its content; of equal samples the first is kept, if
 // data.remove_copies says so. dataset.json is written last, so an interrupted preparation leaves nothing that
 // could be taken for a whole one.
 #pragma once
@@ -35,7 +36,8 @@ struct ChatSource {
 };
 
 // kData: a row that is no sample (unless data.skip_bad_lines), or nothing to train on.
-data::PreparedSource prepare_chat(const ChatSource& source, const ChatPreparation& how, const std::filesystem::path& cache);
+data::PreparedSource prepare_chat(const ChatSource& source, const ChatPreparation& how,
+                                  const std::filesystem::path& cache);
 
 // Calls give(file, line, sample) for each good sample, and bad(file, line, why) for each row that is none.
 // `system` as read_sample() has it. Logs which form a file has.

@@ -17,21 +17,27 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr const char* kForms =
-    "{\"prompt\", \"chosen\", \"rejected\"}, {\"prompt\", \"completion\", \"label\"}, {\"prompt\", \"completion\", \"reward\"} or "
+    "{\"prompt\", \"chosen\", \"rejected\"}, {\"prompt\", \"completion\", \"label\"}, {\"prompt\", "
+    "\"completion\", \"reward\"} or "
     "{\"prompt\", \"completions\", \"rewards\"}";
-constexpr std::array kReadFields = {"prompt", "chosen", "rejected", "completion", "completions", "label", "reward", "rewards"};
+constexpr std::array kReadFields = {"prompt",      "chosen", "rejected", "completion",
+                                    "completions", "label",  "reward",   "rewards"};
 constexpr size_t kMostLineBytes = 64 << 20;
 
-[[noreturn]] void refuse_row(const std::string& where, const std::string& expected, const std::string& found) {
-  throw Error({.code = ExitCode::kData,
-               .what = "a row of answers cannot be read",
-               .expected = expected,
-               .found = brief(printable(found)),
-               .where = where,
-               .hint = "mend the row, or preference.skip_bad_rows=true (docs/guides/preferences.md has the forms)"});
+[[noreturn]] void refuse_row(const std::string& where, const std::string& expected,
+                             const std::string& found) {
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "a row of answers cannot be read",
+       .expected = expected,
+       .found = brief(printable(found)),
+       .where = where,
+       .hint = "mend the row, or preference.skip_bad_rows=true (docs/guides/preferences.md has the forms)"});
 }
 
-std::string dumped(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+std::string dumped(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
 
 const ordered_json& field_of(const ordered_json& object, const char* name, const std::string& where) {
   const auto found = object.find(name);
@@ -43,11 +49,13 @@ const ordered_json& field_of(const ordered_json& object, const char* name, const
 ordered_json said(const ordered_json& object, const char* name, const std::string& where) {
   const ordered_json& value = field_of(object, name, where);
   if (value.is_string()) return value;
-  if (!value.is_array()) refuse_row(fmt::format("{}, \"{}\"", where, name), "a text, or a list of messages", dumped(value));
+  if (!value.is_array())
+    refuse_row(fmt::format("{}, \"{}\"", where, name), "a text, or a list of messages", dumped(value));
   try {
     data::chat::check_messages(value, name);
   } catch (const Error& error) {
-    refuse_row(fmt::format("{}, {}", where, error.fields().where), error.fields().expected, error.fields().found);
+    refuse_row(fmt::format("{}, {}", where, error.fields().where), error.fields().expected,
+               error.fields().found);
   }
   return value;
 }
@@ -60,8 +68,10 @@ double number_of(const ordered_json& value, const std::string& name, const std::
 
 // A prompt of messages is followed by messages: a text is what the assistant said.
 ordered_json as_answer_to(const ordered_json& prompt, ordered_json answer, const std::string& where) {
-  if (prompt.is_array() && answer.is_string()) return ordered_json::array({{{"role", "assistant"}, {"content", answer}}});
-  if (prompt.is_string() && answer.is_array()) refuse_row(where, "an answer that is a text, as the prompt is", dumped(answer));
+  if (prompt.is_array() && answer.is_string())
+    return ordered_json::array({{{"role", "assistant"}, {"content", answer}}});
+  if (prompt.is_string() && answer.is_array())
+    refuse_row(where, "an answer that is a text, as the prompt is", dumped(answer));
   return answer;
 }
 
@@ -77,7 +87,8 @@ void split_messages(AnswerRow& row, const ordered_json& chosen, const ordered_js
     for (size_t i = same; i < side->size(); ++i) answer.push_back((*side)[i]);
     row.answers.push_back(std::move(answer));
   }
-  if (same == 0) refuse_row(row.where, "a \"prompt\", or messages with which both answers begin", dumped(chosen));
+  if (same == 0)
+    refuse_row(row.where, "a \"prompt\", or messages with which both answers begin", dumped(chosen));
 }
 
 // The text with which both begin, up to a blank or a line end: no word is cut.
@@ -91,19 +102,23 @@ void split_texts(AnswerRow& row, const std::string& chosen, const std::string& r
 }
 
 void read_pair(AnswerRow& row, const ordered_json& object) {
-  const ordered_json chosen = said(object, "chosen", row.where), rejected = said(object, "rejected", row.where);
+  const ordered_json chosen = said(object, "chosen", row.where),
+                     rejected = said(object, "rejected", row.where);
   if (object.contains("prompt")) {
     row.prompt = said(object, "prompt", row.where);
-    row.answers = {as_answer_to(row.prompt, chosen, row.where), as_answer_to(row.prompt, rejected, row.where)};
+    row.answers = {as_answer_to(row.prompt, chosen, row.where),
+                   as_answer_to(row.prompt, rejected, row.where)};
     return;
   }
-  if (chosen.type() != rejected.type()) refuse_row(row.where, "\"chosen\" and \"rejected\" of one form", dumped(rejected));
+  if (chosen.type() != rejected.type())
+    refuse_row(row.where, "\"chosen\" and \"rejected\" of one form", dumped(rejected));
   if (chosen.is_string()) return split_texts(row, chosen.get<std::string>(), rejected.get<std::string>());
   split_messages(row, chosen, rejected);
 }
 
 void read_group(AnswerRow& row, const ordered_json& object) {
-  const ordered_json &answers = field_of(object, "completions", row.where), &rewards = field_of(object, "rewards", row.where);
+  const ordered_json &answers = field_of(object, "completions", row.where),
+                     &rewards = field_of(object, "rewards", row.where);
   if (!answers.is_array() || !rewards.is_array() || answers.size() != rewards.size() || answers.empty())
     refuse_row(row.where, "\"completions\" and \"rewards\" as lists of one length", dumped(rewards));
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -143,7 +158,8 @@ class RowReader {
       }
       line.append(rest);
       if (line.size() > kMostLineBytes)
-        refuse_row(fmt::format("{}:{}", path.string(), number + 1), "a line of at most 64 MiB", "a longer one");
+        refuse_row(fmt::format("{}:{}", path.string(), number + 1), "a line of at most 64 MiB",
+                   "a longer one");
     }
     take(line, fmt::format("{}:{}", path.string(), number + 1));
   }
@@ -161,7 +177,8 @@ class RowReader {
     } catch (const Error& error) {
       if (!skip_) throw;
       if (into_.bad++ == 0)
-        into_.first_bad = fmt::format("{}: expected {}, found {}", where, error.fields().expected, error.fields().found);
+        into_.first_bad =
+            fmt::format("{}: expected {}, found {}", where, error.fields().expected, error.fields().found);
     }
   }
   // Scored answers to one prompt are one row.
@@ -198,7 +215,8 @@ AnswerRow answer_row(const ordered_json& object, const std::string& where) {
     return row;
   }
   row.prompt = said(object, "prompt", where);
-  row.form = object.contains("reward") || object.contains("completions") ? RowForm::kScored : RowForm::kLabelled;
+  row.form =
+      object.contains("reward") || object.contains("completions") ? RowForm::kScored : RowForm::kLabelled;
   if (object.contains("completions")) {
     read_group(row, object);
   } else {
@@ -222,7 +240,9 @@ AnswerRows read_answer_rows(const fs::path& path, bool skip_bad_rows) {
                  .what = "there are no answers to learn from",
                  .expected = kForms,
                  .found = all.bad > 0 ? fmt::format("{}; the first: {}",
-                                                    counted(all.bad, "row that cannot be read", "rows that cannot be read"), all.first_bad)
+                                                    counted(all.bad, "row that cannot be read",
+                                                            "rows that cannot be read"),
+                                                    all.first_bad)
                                       : "no row",
                  .where = path.string(),
                  .hint = "preference.data=PAIRS.jsonl, or a folder of .jsonl files"});

@@ -6,8 +6,8 @@
 //   {"prompt": …, "completion": …, "reward": 0.5}       an answer and its reward
 //   {"prompt": …, "completions": […], "rewards": […]}   several answers to one prompt
 //
-// A prompt or an answer is a text, or a list of messages ({"role", "content"}). Rows of one reward whose prompts
-// are equal become one row of several answers. Files may be compressed as those of data.source.
+// A prompt or an answer is a text, or a list of messages ({"role", "content"}). Rows of one reward whose
+// prompts are equal become one row of several answers. Files may be compressed as those of data.source.
 #pragma once
 
 #include <filesystem>
@@ -38,8 +38,8 @@ struct AnswerRows {
   std::string first_bad;                  // why, of the first
 };
 
-// Reads a file, or the .jsonl files of a folder in the order of their names. kData: no rows, or a row that cannot
-// be read, with its line, unless bad ones are left out.
+// Reads a file, or the .jsonl files of a folder in the order of their names. kData: no rows, or a row that
+// cannot be read, with its line, unless bad ones are left out.
 AnswerRows read_answer_rows(const std::filesystem::path& path, bool skip_bad_rows);
 AnswerRow answer_row(const nlohmann::ordered_json& object, const std::string& where);  // kData, as above
 

@@ -34,19 +34,25 @@ RenderedChat rendered(const ChatFormat& format, const ordered_json& messages, bo
   return format.render(std::move(input));
 }
 
-// The text before the answers: with what begins the assistant's turn, or, where the template writes the turn of a
-// conversation in another way than it opens one, without it.
-std::string prompt_text(const ChatFormat& format, const AnswerRow& row, const std::vector<RenderedChat>& whole) {
+// The text before the answers: with what begins the assistant's turn, or, where the template writes the turn
+// of a conversation in another way than it opens one, without it.
+std::string prompt_text(const ChatFormat& format, const AnswerRow& row,
+                        const std::vector<RenderedChat>& whole) {
   std::string text;
   for (const bool opens_answer : {true, false}) {
     text = rendered(format, row.prompt, opens_answer).text.bytes();
-    if (std::ranges::all_of(whole, [&](const RenderedChat& each) { return each.text.bytes().starts_with(text); })) return text;
+    if (std::ranges::all_of(whole,
+                            [&](const RenderedChat& each) { return each.text.bytes().starts_with(text); }))
+      return text;
   }
-  refuse_prompt(row, "a conversation that begins as its prompt alone: " + brief(printable(text)), whole.front().text.bytes());
+  refuse_prompt(row, "a conversation that begins as its prompt alone: " + brief(printable(text)),
+                whole.front().text.bytes());
 }
 
 const char* form_text(RowForm form) {
-  return form == RowForm::kPair ? "a pair" : form == RowForm::kLabelled ? "a labelled answer" : "answers with rewards";
+  return form == RowForm::kPair       ? "a pair"
+         : form == RowForm::kLabelled ? "a labelled answer"
+                                      : "answers with rewards";
 }
 
 // One answer of a row, or two of them, with what the loss has to know.
@@ -59,7 +65,8 @@ struct Choice {
 std::vector<Choice> choices_of(const AnswerRow& row, Unit unit) {
   const auto best = std::ranges::max_element(row.rewards) - row.rewards.begin();
   const auto worst = std::ranges::min_element(row.rewards) - row.rewards.begin();
-  const bool differ = row.form == RowForm::kScored && row.rewards[static_cast<size_t>(best)] > row.rewards[static_cast<size_t>(worst)];
+  const bool differ = row.form == RowForm::kScored &&
+                      row.rewards[static_cast<size_t>(best)] > row.rewards[static_cast<size_t>(worst)];
   std::vector<Choice> all;
   if (row.form == RowForm::kPair) {
     if (unit == Unit::kPairs) return {{{0, 1}}};
@@ -69,20 +76,22 @@ std::vector<Choice> choices_of(const AnswerRow& row, Unit unit) {
     if (unit == Unit::kLabelled) return {{{0}, row.good}};
     if (unit == Unit::kBest) return row.good ? std::vector<Choice>{{{0}}} : all;
   } else {
-    if (unit == Unit::kPairs) return differ ? std::vector<Choice>{{{static_cast<size_t>(best), static_cast<size_t>(worst)}}} : all;
+    if (unit == Unit::kPairs)
+      return differ ? std::vector<Choice>{{{static_cast<size_t>(best), static_cast<size_t>(worst)}}} : all;
     if (unit == Unit::kBest) return {{{static_cast<size_t>(best)}}};
     for (size_t i = 0; unit == Unit::kScored && i < row.answers.size(); ++i) all.push_back({{i}});
     if (unit == Unit::kScored) return all;
   }
-  const char* const wanted = unit == Unit::kPairs    ? "pairs, or several answers to a prompt with their rewards"
+  const char* const wanted = unit == Unit::kPairs ? "pairs, or several answers to a prompt with their rewards"
                              : unit == Unit::kScored ? "answers with a \"reward\""
                                                      : "answers with a \"label\", or pairs";
-  throw Error({.code = ExitCode::kData,
-               .what = "the rows are not of the form that the loss learns from",
-               .expected = wanted,
-               .found = form_text(row.form),
-               .where = row.where,
-               .hint = "preference.loss = kto for labels, reward_weighted or rejection for rewards, dpo for pairs"});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "the rows are not of the form that the loss learns from",
+       .expected = wanted,
+       .found = form_text(row.form),
+       .where = row.where,
+       .hint = "preference.loss = kto for labels, reward_weighted or rejection for rewards, dpo for pairs"});
 }
 
 void require_model_rows(const AnswerSample& sample, int64_t vocabulary) {
@@ -94,7 +103,8 @@ void require_model_rows(const AnswerSample& sample, int64_t vocabulary) {
                  .expected = fmt::format("ids from 0 to {}", vocabulary - 1),
                  .found = std::to_string(*found),
                  .where = sample.where,
-                 .hint = "data.tokenizer must be the one that the model was trained with: with --from it is taken from there"});
+                 .hint = "data.tokenizer must be the one that the model was trained with: with --from it is "
+                         "taken from there"});
   };
   check(sample.prompt);
   for (const auto& answer : sample.answers) check(answer);
@@ -102,7 +112,8 @@ void require_model_rows(const AnswerSample& sample, int64_t vocabulary) {
 
 // Whether a loss can be made of it; counts what cannot be.
 bool keep(const AnswerSample& sample, const SampleWish& wish, AnswerSamples& all) {
-  const bool empty = sample.prompt.empty() || std::ranges::any_of(sample.answers, [](const auto& answer) { return answer.empty(); });
+  const bool empty = sample.prompt.empty() ||
+                     std::ranges::any_of(sample.answers, [](const auto& answer) { return answer.empty(); });
   const bool equal = sample.answers.size() == 2 && sample.answers[0] == sample.answers[1];
   const bool long_one = !empty && sample.inputs() > wish.sequence;
   all.empty += empty ? 1 : 0;
@@ -112,29 +123,34 @@ bool keep(const AnswerSample& sample, const SampleWish& wish, AnswerSamples& all
 }
 
 [[noreturn]] void refuse_nothing(const AnswerSamples& all, const SampleWish& wish, const std::string& where) {
-  throw Error(
-      {.code = ExitCode::kData,
-       .what = "no row is left to learn from",
-       .expected = fmt::format("answers that differ, are not empty, and fit with their prompts into train.sequence = {}", wish.sequence),
-       .found =
-           fmt::format("{} too long, {} equal, {} empty, {} without a better answer", all.too_long, all.equal, all.empty, all.of_no_use),
-       .where = where,
-       .hint = all.too_long > 0 ? fmt::format("train.sequence={}", 4 * wish.sequence) : ""});
+  throw Error({.code = ExitCode::kData,
+               .what = "no row is left to learn from",
+               .expected = fmt::format(
+                   "answers that differ, are not empty, and fit with their prompts into train.sequence = {}",
+                   wish.sequence),
+               .found = fmt::format("{} too long, {} equal, {} empty, {} without a better answer",
+                                    all.too_long, all.equal, all.empty, all.of_no_use),
+               .where = where,
+               .hint = all.too_long > 0 ? fmt::format("train.sequence={}", 4 * wish.sequence) : ""});
 }
 
-void warn_of_left_out(const AnswerRows& rows, const AnswerSamples& all, const SampleWish& wish, const std::string& where) {
+void warn_of_left_out(const AnswerRows& rows, const AnswerSamples& all, const SampleWish& wish,
+                      const std::string& where) {
   const auto warn = [&](int64_t count, const std::string& why) {
     if (count > 0) log_warning("{}: {} left out: {}", where, counted(count, "row"), why);
   };
   warn(rows.bad, "they cannot be read; the first: " + rows.first_bad);
   warn(all.equal, "both answers are the same");
   warn(all.empty, "an answer or the prompt has no token");
-  warn(all.too_long, fmt::format("with {} they have more than train.sequence = {} tokens", "prompt and answers", wish.sequence));
+  warn(all.too_long, fmt::format("with {} they have more than train.sequence = {} tokens",
+                                 "prompt and answers", wish.sequence));
   warn(all.of_no_use, "no answer is better than another, or none is good");
-  for (const auto& [name, count] : rows.unread) log_warning("{}: nothing reads \"{}\" of {}", where, name, counted(count, "row"));
+  for (const auto& [name, count] : rows.unread)
+    log_warning("{}: nothing reads \"{}\" of {}", where, name, counted(count, "row"));
 }
 
-AnswerSamples opened(const AnswerRows& rows, const AnswerEncoder& encoder, const SampleWish& wish, const std::string& where, bool speaks) {
+AnswerSamples opened(const AnswerRows& rows, const AnswerEncoder& encoder, const SampleWish& wish,
+                     const std::string& where, bool speaks) {
   AnswerSamples all = make_samples(rows.rows, encoder, wish, where);
   if (speaks) warn_of_left_out(rows, all, wish, where);
   return all;
@@ -147,7 +163,8 @@ AnswerEncoder::AnswerEncoder(const data::Tokenizer& tokenizer, std::optional<Cha
   if (format_) end_of_turn_ = format_->end_of_turn(tokenizer);
 }
 
-AnswerEncoder AnswerEncoder::of(const data::Tokenizer& tokenizer, const recipe::DataOptions& data, const AnswerDataOptions& options) {
+AnswerEncoder AnswerEncoder::of(const data::Tokenizer& tokenizer, const recipe::DataOptions& data,
+                                const AnswerDataOptions& options) {
   std::filesystem::path folder = path_of_text(data.tokenizer).parent_path();
   if (folder.empty()) folder = ".";
   if (!options.chat_template.empty()) return {tokenizer, ChatFormat::of_file(options.chat_template, folder)};
@@ -172,12 +189,13 @@ AnswerEncoder::Encoded AnswerEncoder::encode_texts(const AnswerRow& row) const {
 
 AnswerEncoder::Encoded AnswerEncoder::encode_messages(const AnswerRow& row) const {
   if (!format_) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "messages need a chat template, and there is none beside the tokenizer",
-                 .expected = "chat_template.jinja or tokenizer_config.json of the model that the run begins with",
-                 .found = "none",
-                 .where = row.where,
-                 .hint = "preference.template=FILE.jinja"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "messages need a chat template, and there is none beside the tokenizer",
+         .expected = "chat_template.jinja or tokenizer_config.json of the model that the run begins with",
+         .found = "none",
+         .where = row.where,
+         .hint = "preference.template=FILE.jinja"});
   }
   std::vector<RenderedChat> whole;
   for (const ordered_json& answer : row.answers) {
@@ -191,11 +209,14 @@ AnswerEncoder::Encoded AnswerEncoder::encode_messages(const AnswerRow& row) cons
     chat.written = {{begin, chat.text.size()}};  // no word goes over the place where the prompt ends
     const data::chat::EncodedChat encoded = encode_written(chat, tokenizer_);
     const auto first = std::ranges::find(encoded.written, true) - encoded.written.begin();
-    std::vector<int32_t> prompt(encoded.ids.begin(), encoded.ids.begin() + first), answer(encoded.ids.begin() + first, encoded.ids.end());
+    std::vector<int32_t> prompt(encoded.ids.begin(), encoded.ids.begin() + first),
+        answer(encoded.ids.begin() + first, encoded.ids.end());
     if (made.answers.empty()) made.prompt = prompt;
-    if (prompt != made.prompt) refuse_prompt(row, "the same tokens of the prompt with both answers", chat.text.bytes());
+    if (prompt != made.prompt)
+      refuse_prompt(row, "the same tokens of the prompt with both answers", chat.text.bytes());
     // The model does not write what the template puts after the end of the turn.
-    const auto end = end_of_turn_ ? std::find(answer.rbegin(), answer.rend(), *end_of_turn_) : answer.rbegin();
+    const auto end =
+        end_of_turn_ ? std::find(answer.rbegin(), answer.rend(), *end_of_turn_) : answer.rbegin();
     if (end != answer.rend()) answer.erase(end.base(), answer.end());
     made.answers.push_back(std::move(answer));
   }
@@ -218,8 +239,8 @@ std::string AnswerSamples::fingerprint() const {
   Sha256 hash;
   const auto add = [&](const auto& values) { hash.update(std::as_bytes(std::span(values))); };
   for (const AnswerSample& sample : samples) {
-    const std::array<int64_t, 3> head = {static_cast<int64_t>(sample.prompt.size()), static_cast<int64_t>(sample.answers.size()),
-                                         sample.good};
+    const std::array<int64_t, 3> head = {static_cast<int64_t>(sample.prompt.size()),
+                                         static_cast<int64_t>(sample.answers.size()), sample.good};
     const std::array<double, 1> reward = {sample.reward};
     add(head);
     add(reward);
@@ -233,8 +254,8 @@ std::string AnswerSamples::fingerprint() const {
   return hash.hex();
 }
 
-AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish,
-                           const std::string& where) {
+AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder,
+                           const SampleWish& wish, const std::string& where) {
   AnswerSamples all;
   for (const AnswerRow& row : rows) {
     const std::vector<Choice> choices = choices_of(row, wish.unit);
@@ -254,23 +275,31 @@ AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncod
   return all;
 }
 
-SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder& encoder, const SampleWish& wish, bool speaks) {
-  const auto read = [&](const std::filesystem::path& path) { return read_answer_rows(path, options.skip_bad_rows); };
+SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder& encoder,
+                          const SampleWish& wish, bool speaks) {
+  const auto read = [&](const std::filesystem::path& path) {
+    return read_answer_rows(path, options.skip_bad_rows);
+  };
   AnswerRows rows = read(options.data);
   AnswerRows held_out;
-  const auto key = [](const AnswerRow& row) { return row.prompt.dump(-1, ' ', false, ordered_json::error_handler_t::replace); };
+  const auto key = [](const AnswerRow& row) {
+    return row.prompt.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  };
   std::string held_out_where = options.held_out.string();
   if (!options.held_out.empty()) {
     held_out = read(options.held_out);
     std::set<std::string> judged;
     for (const AnswerRow& row : held_out.rows) judged.insert(key(row));
-    const auto gone = std::erase_if(rows.rows, [&](const AnswerRow& row) { return judged.contains(key(row)); });
+    const auto gone =
+        std::erase_if(rows.rows, [&](const AnswerRow& row) { return judged.contains(key(row)); });
     if (gone > 0 && speaks)
-      log_warning("{}: {} left out: their prompts are held out in {}", options.data.string(), counted(static_cast<int64_t>(gone), "row"),
-                  held_out_where);
+      log_warning("{}: {} left out: their prompts are held out in {}", options.data.string(),
+                  counted(static_cast<int64_t>(gone), "row"), held_out_where);
   } else {
     held_out_where = fmt::format("{}, {} % held out", options.data.string(), options.held_out_percent);
-    const auto is_held_out = [&](const AnswerRow& row) { return static_cast<int64_t>(xxh3(key(row)) % 100) < options.held_out_percent; };
+    const auto is_held_out = [&](const AnswerRow& row) {
+      return static_cast<int64_t>(xxh3(key(row)) % 100) < options.held_out_percent;
+    };
     std::ranges::copy_if(rows.rows, std::back_inserter(held_out.rows), is_held_out);
     std::erase_if(rows.rows, is_held_out);
   }

@@ -1,7 +1,7 @@
-// AnswerSamples: the answers of a run as tokens, in the unit that its loss takes: a pair, or one answer with its
-// weight or label. All answers of a sample have the same prompt ids. Samples that cannot be learned from are left
-// out and counted: equal answers, an answer without a token, one that does not fit into a row. Plain data once
-// made.
+// AnswerSamples: the answers of a run as tokens, in the unit that its loss takes: a pair, or one answer with
+// its weight or label. All answers of a sample have the same prompt ids. Samples that cannot be learned from
+// are left out and counted: equal answers, an answer without a token, one that does not fit into a row. Plain
+// data once made.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@ class AnswerEncoder {
   // format: none where there is no chat template; conversations are then refused (kUsage).
   AnswerEncoder(const data::Tokenizer& tokenizer, std::optional<data::chat::ChatFormat> format);
   // The template of preference.template, else the one beside the tokenizer of [data].
-  static AnswerEncoder of(const data::Tokenizer& tokenizer, const recipe::DataOptions& data, const AnswerDataOptions& options);
+  static AnswerEncoder of(const data::Tokenizer& tokenizer, const recipe::DataOptions& data,
+                          const AnswerDataOptions& options);
 
   struct Encoded {
     std::vector<int32_t> prompt;
@@ -49,7 +50,9 @@ struct AnswerSample {
   std::string where;
 
   int64_t answer_tokens(size_t answer) const { return static_cast<int64_t>(answers[answer].size()); }
-  int64_t inputs(size_t answer) const { return static_cast<int64_t>(prompt.size() + answers[answer].size()) - 1; }
+  int64_t inputs(size_t answer) const {
+    return static_cast<int64_t>(prompt.size() + answers[answer].size()) - 1;
+  }
   int64_t inputs() const;  // of all answers
 };
 
@@ -68,14 +71,15 @@ struct AnswerSamples {
 };
 
 // kData: nothing is left, a row of another form than the wish takes, or an id for which the model has no row.
-AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish,
-                           const std::string& where);
+AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder,
+                           const SampleWish& wish, const std::string& where);
 
 // Training and held-out samples of a recipe; rows that were left out are told in warnings, on `speaks` only.
 struct SplitSamples {
   AnswerSamples train, held_out;
   std::string tokenizer_sha256 = {};  // of the tokens
 };
-SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder& encoder, const SampleWish& wish, bool speaks);
+SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder& encoder,
+                          const SampleWish& wish, bool speaks);
 
 }  // namespace longhaul::posttrain

@@ -16,13 +16,15 @@ namespace longhaul::posttrain {
 
 using layout::Axis;
 
-AnswerTask::AnswerTask(const recipe::Recipe& recipe, SplitSamples samples, at::Device device, const parallel::Ranks& ranks)
+AnswerTask::AnswerTask(const recipe::Recipe& recipe, SplitSamples samples, at::Device device,
+                       const parallel::Ranks& ranks)
     : recipe_(recipe),
       ranks_(ranks),
       samples_(std::move(samples)),
       fingerprint_(samples_.train.fingerprint() + samples_.held_out.fingerprint()),
       schedule_(recipe.optim, recipe.train),
-      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
+      decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
+               model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
   require_same_on_all_ranks();
@@ -42,14 +44,18 @@ void AnswerTask::require_same_on_all_ranks() const {
 
 int64_t AnswerTask::index_at(int64_t position) const {
   const auto size = static_cast<int64_t>(samples_.train.samples.size());
-  const RandomStream stream(static_cast<uint64_t>(recipe_.data.seed), fmt::format("posttrain/answers/epoch-{}", position / size));
-  return static_cast<int64_t>(permutation_at(stream, static_cast<uint64_t>(size), static_cast<uint64_t>(position % size)));
+  const RandomStream stream(static_cast<uint64_t>(recipe_.data.seed),
+                            fmt::format("posttrain/answers/epoch-{}", position / size));
+  return static_cast<int64_t>(
+      permutation_at(stream, static_cast<uint64_t>(size), static_cast<uint64_t>(position % size)));
 }
 
 std::vector<int64_t> AnswerTask::samples_of_replica(int64_t step, int64_t replica) const {
-  const int64_t begin = schedule_.first_sample(step), own = (schedule_.first_sample(step + 1) - begin) / ranks_.replicas();
+  const int64_t begin = schedule_.first_sample(step),
+                own = (schedule_.first_sample(step + 1) - begin) / ranks_.replicas();
   std::vector<int64_t> indexes;
-  for (int64_t p = begin + replica * own; p < begin + (replica + 1) * own; ++p) indexes.push_back(index_at(p));
+  for (int64_t p = begin + replica * own; p < begin + (replica + 1) * own; ++p)
+    indexes.push_back(index_at(p));
   return indexes;
 }
 
@@ -94,13 +100,14 @@ bool AnswerTask::prepare_of(int64_t step, int64_t replica) {
 Tensor AnswerTask::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
   const PackedAnswers& part = micro_batches_[static_cast<size_t>(micro_batch)];
   const auto count = static_cast<int64_t>(part.samples.size());
-  return stage_.forward(context, part.text(), entering, token_options(),
-                        [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view) {
-                          const Tensor scores_nd = sums_of_documents(token_scores(tokens), view, ranks_).view({count, -1});
-                          scores_[static_cast<size_t>(micro_batch)] = scores_nd.detach();
-                          if (scoring_) return at::zeros({}, scores_nd.options());
-                          return counted_once(summed_loss(Side::kTrain, part.samples, scores_nd), view);
-                        });
+  return stage_.forward(
+      context, part.text(), entering, token_options(),
+      [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view) {
+        const Tensor scores_nd = sums_of_documents(token_scores(tokens), view, ranks_).view({count, -1});
+        scores_[static_cast<size_t>(micro_batch)] = scores_nd.detach();
+        if (scoring_) return at::zeros({}, scores_nd.options());
+        return counted_once(summed_loss(Side::kTrain, part.samples, scores_nd), view);
+      });
 }
 
 train::StageInput AnswerTask::stage_input(int64_t micro_batch) const {
@@ -131,13 +138,15 @@ Tensor AnswerTask::scores_of(int64_t count, int64_t columns, const Pack& pack, c
   const Tensor table = at::zeros({count, columns}, at::kDouble);
   scoring_ = true;
   for (int64_t round = 0; round < batches; round += replicas) {
-    // A replica without a batch of its own goes along with the first one, of which nothing counts: experts may span replicas.
+    // A replica without a batch of its own goes along with the first one, of which nothing counts: experts
+    // may span replicas.
     const bool counts = round + own < batches;
     const int64_t first = counts ? (round + own) * each : 0, size = std::min(each, count - first);
     micro_batches_.assign(1, pack(first, size));
     scores_.assign(1, Tensor());
     train::Passes(*this, ranks_, {.training = false}).forward(1);
-    if (counts && tells && scores_[0].defined()) table.narrow(0, first, size).copy_(scores_[0].view({size, columns}));
+    if (counts && tells && scores_[0].defined())
+      table.narrow(0, first, size).copy_(scores_[0].view({size, columns}));
     phase.progress(std::min(round + replicas, batches), batches);
     if (go_on && !go_on()) {
       scoring_ = false;
@@ -149,7 +158,8 @@ Tensor AnswerTask::scores_of(int64_t count, int64_t columns, const Pack& pack, c
   return table;
 }
 
-Tensor AnswerTask::scores_of(Side side, int64_t count, const std::string& phase, const std::function<bool()>& go_on) {
+Tensor AnswerTask::scores_of(Side side, int64_t count, const std::string& phase,
+                             const std::function<bool()>& go_on) {
   const auto pack = [&](int64_t first, int64_t size) {
     std::vector<int64_t> samples(static_cast<size_t>(size));
     std::iota(samples.begin(), samples.end(), first);
@@ -177,7 +187,8 @@ std::optional<observe::Metrics> AnswerTask::evaluate(bool whole, const std::func
   std::vector<int64_t> samples(static_cast<size_t>(count));
   std::iota(samples.begin(), samples.end(), int64_t{0});
   observe::Metrics metrics;
-  metrics["loss"] = summed_loss(Side::kHeldOut, samples, scores_nd).item<double>() / weight_of(Side::kHeldOut, samples);
+  metrics["loss"] =
+      summed_loss(Side::kHeldOut, samples, scores_nd).item<double>() / weight_of(Side::kHeldOut, samples);
   for (const auto& [name, metric] : metrics_of(Side::kHeldOut, samples, scores_nd)) {
     if (metric.weight != 0) metrics[name] = metric.sum / metric.weight;
   }
@@ -187,7 +198,10 @@ std::optional<observe::Metrics> AnswerTask::evaluate(bool whole, const std::func
 nlohmann::json AnswerTask::data_position(int64_t step) const {
   return {{"first_sample", schedule_.first_sample(step)},
           {"tokenizer_sha256", samples_.tokenizer_sha256},
-          {"answers", {{"samples", samples_.train.samples.size()}, {"sha256", sha256_hex(fingerprint_)}, {"seed", recipe_.data.seed}}}};
+          {"answers",
+           {{"samples", samples_.train.samples.size()},
+            {"sha256", sha256_hex(fingerprint_)},
+            {"seed", recipe_.data.seed}}}};
 }
 
 void AnswerTask::require_same_data(const nlohmann::json& saved, int64_t step) const {
@@ -202,7 +216,8 @@ void AnswerTask::require_same_data(const nlohmann::json& saved, int64_t step) co
 }
 
 double AnswerTask::epochs_after(int64_t step) const {
-  return static_cast<double>(schedule_.first_sample(step + 1)) / static_cast<double>(samples_.train.samples.size());
+  return static_cast<double>(schedule_.first_sample(step + 1)) /
+         static_cast<double>(samples_.train.samples.size());
 }
 
 }  // namespace longhaul::posttrain

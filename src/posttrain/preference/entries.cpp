@@ -16,7 +16,9 @@ void require_next_tokens(const recipe::Recipe& recipe) {
   if (recipe.train.objective == recipe::Objective::kNext) return;
   throw Error(
       {.code = ExitCode::kUsage,
-       .what = fmt::format("train.task = {} compares the probabilities of answers, which a masked model does not give", recipe.train.task),
+       .what = fmt::format(
+           "train.task = {} compares the probabilities of answers, which a masked model does not give",
+           recipe.train.task),
        .expected = "train.objective = next",
        .found = std::string(recipe::name_of_value(recipe.train.objective)),
        .where = "train.objective",
@@ -32,12 +34,14 @@ std::unique_ptr<train::ModelPlan> plan_preference(const recipe::Recipe& recipe) 
 data::RunData open_answers(const train::DataRequest& request) {
   const recipe::Recipe& recipe = request.recipe;
   if (recipe.data.tokenizer == "train") {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "answers are read with the tokenizer of the model that the run begins with, and none is named",
-                 .expected = "--from with a run or a published model, or data.tokenizer",
-                 .found = "data.tokenizer = train",
-                 .where = "data.tokenizer",
-                 .hint = "--from RUN, or data.tokenizer=bytes for a model that begins untrained"});
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what =
+             "answers are read with the tokenizer of the model that the run begins with, and none is named",
+         .expected = "--from with a run or a published model, or data.tokenizer",
+         .found = "data.tokenizer = train",
+         .where = "data.tokenizer",
+         .hint = "--from RUN, or data.tokenizer=bytes for a model that begins untrained"});
   }
   return {.corpus = {}, .tokenizer = data::open_tokenizer(recipe.data, {}, request.cache), .sources = {}};
 }
@@ -51,7 +55,8 @@ std::unique_ptr<train::Task> make_preference(const train::TaskRequest& request) 
   const PreferenceOptions options = preference_options(recipe);
   const AnswerEncoder encoder = AnswerEncoder::of(request.data.tokenizer, recipe.data, options.data);
   auto task = std::make_unique<Preference>(
-      recipe, options, open_samples(options.data, encoder, wish_of(recipe, unit_of(options.loss)), request.ranks.rank() == 0),
+      recipe, options,
+      open_samples(options.data, encoder, wish_of(recipe, unit_of(options.loss)), request.ranks.rank() == 0),
       request.device, request.ranks);
   task->set_offload(train::make_offload(recipe.train, request.cache, task->parameters()));
   return task;
@@ -71,7 +76,8 @@ std::unique_ptr<train::Task> make_reward(const train::TaskRequest& request) {
   SampleWish wish = wish_of(recipe, pairs ? SampleWish::Unit::kPairs : SampleWish::Unit::kScored);
   wish.sequence -= pairs ? 2 : 1;  // answers are read to their last token
   const int32_t token = score_token(options.token, request.data.tokenizer, recipe.model.vocabulary);
-  auto task = std::make_unique<Reward>(recipe, options, token, open_samples(options.data, encoder, wish, request.ranks.rank() == 0),
+  auto task = std::make_unique<Reward>(recipe, options, token,
+                                       open_samples(options.data, encoder, wish, request.ranks.rank() == 0),
                                        request.device, request.ranks);
   task->set_offload(train::make_offload(recipe.train, request.cache, task->parameters()));
   return task;
@@ -82,7 +88,8 @@ std::string use_reward(const recipe::Recipe& recipe, const std::string& run, con
 }
 
 // There is no text of [data] that could serve as a prompt.
-std::string use_preferred(const recipe::Recipe& /*recipe*/, const std::string& run, const std::string& /*prompt*/) {
+std::string use_preferred(const recipe::Recipe& /*recipe*/, const std::string& run,
+                          const std::string& /*prompt*/) {
   return fmt::format("sample {} --prompt TEXT --tokens 100", run);
 }
 

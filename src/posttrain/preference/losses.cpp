@@ -34,14 +34,17 @@ Tensor log_odds(const Tensor& log_p_n) {
 
 }  // namespace
 
-std::vector<std::string_view> names_of(PreferenceLoss) { return {"dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted", "rejection"}; }
+std::vector<std::string_view> names_of(PreferenceLoss) {
+  return {"dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted", "rejection"};
+}
 
 bool needs_reference(PreferenceLoss loss) {
   return loss == PreferenceLoss::kDpo || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kKto;
 }
 
 bool compares_two(PreferenceLoss loss) {
-  return loss == PreferenceLoss::kDpo || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kSimpo;
+  return loss == PreferenceLoss::kDpo || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo ||
+         loss == PreferenceLoss::kSimpo;
 }
 
 Tensor implicit_rewards(PreferenceLoss loss, const AnswerScores& answers, const LossNumbers& numbers) {
@@ -49,8 +52,11 @@ Tensor implicit_rewards(PreferenceLoss loss, const AnswerScores& answers, const 
   return numbers.beta * mean_of_token(answers);
 }
 
-Tensor pair_loss(PreferenceLoss loss, const AnswerScores& chosen, const AnswerScores& rejected, const LossNumbers& numbers) {
-  const auto difference = [&] { return log_ratio(chosen, numbers.per_token) - log_ratio(rejected, numbers.per_token); };
+Tensor pair_loss(PreferenceLoss loss, const AnswerScores& chosen, const AnswerScores& rejected,
+                 const LossNumbers& numbers) {
+  const auto difference = [&] {
+    return log_ratio(chosen, numbers.per_token) - log_ratio(rejected, numbers.per_token);
+  };
   const Tensor c_n = mean_of_token(chosen), r_n = mean_of_token(rejected);
   switch (loss) {
     case PreferenceLoss::kDpo:
@@ -68,7 +74,8 @@ Tensor pair_loss(PreferenceLoss loss, const AnswerScores& chosen, const AnswerSc
   return {};
 }
 
-Tensor kto_loss(const AnswerScores& answers, const Tensor& desirable_n, double divergence, const LossNumbers& numbers) {
+Tensor kto_loss(const AnswerScores& answers, const Tensor& desirable_n, double divergence,
+                const LossNumbers& numbers) {
   const Tensor ahead_n = numbers.beta * (log_ratio(answers, false) - divergence);
   const Tensor good_n = numbers.desirable_weight * (1 - ahead_n.sigmoid());
   const Tensor bad_n = numbers.undesirable_weight * (1 - (-ahead_n).sigmoid());
@@ -80,11 +87,14 @@ double mismatched_divergence(const Tensor& policy_n, const Tensor& reference_n) 
   return std::max(0.0, (policy_n - reference_n).mean().item<double>());
 }
 
-Tensor weighted_loss(const AnswerScores& answers, const Tensor& weight_n) { return -weight_n * answers.policy_n; }
+Tensor weighted_loss(const AnswerScores& answers, const Tensor& weight_n) {
+  return -weight_n * answers.policy_n;
+}
 
 std::vector<double> reward_weights(const std::vector<double>& rewards, double beta, double most) {
   std::vector<double> weights;
-  const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / static_cast<double>(std::max<size_t>(1, rewards.size()));
+  const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) /
+                      static_cast<double>(std::max<size_t>(1, rewards.size()));
   for (const double reward : rewards) weights.push_back(std::min(most, std::exp((reward - mean) / beta)));
   return weights;
 }

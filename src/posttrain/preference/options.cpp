@@ -22,44 +22,54 @@ void declare_preference(recipe::OptionSet& set, recipe::OutsideOptions& outside)
     return set.add(name, outside.number(name, otherwise), help);
   };
   set.add("preference.data", outside.text("preference.data", ""),
-          "File of JSON lines, or folder of such files, with the answers to learn from: pairs, labelled or scored answers "
+          "File of JSON lines, or folder of such files, with the answers to learn from: pairs, labelled or "
+          "scored answers "
           "(docs/guides/preferences.md).")
       .path();
-  set.add(
-         "preference.held_out", outside.text("preference.held_out", ""),
-         "File or folder of the same form to judge by, never trained on; empty: preference.held_out_percent of the prompts of preference.data.")
+  set.add("preference.held_out", outside.text("preference.held_out", ""),
+          "File or folder of the same form to judge by, never trained on; empty: preference.held_out_percent "
+          "of the prompts of preference.data.")
       .path();
   set.add("preference.held_out_percent", outside.whole("preference.held_out_percent", 5),
-          "Share of the prompts that are held out, chosen by a hash of the prompt; not read where preference.held_out is given.")
+          "Share of the prompts that are held out, chosen by a hash of the prompt; not read where "
+          "preference.held_out is given.")
       .unit("%")
       .at_least(0)
       .at_most(99);
-  set.add(
-         "preference.template", outside.text("preference.template", ""),
-         "File with the chat template for conversations; empty: the one that lies beside the tokenizer of the model that the run begins with.")
+  set.add("preference.template", outside.text("preference.template", ""),
+          "File with the chat template for conversations; empty: the one that lies beside the tokenizer of "
+          "the model that the run begins with.")
       .path();
   set.add("preference.skip_bad_rows", outside.flag("preference.skip_bad_rows", false),
           "Leave out rows that cannot be read, and count them; false: the first one is an error.");
   set.add("preference.loss", outside.text("preference.loss", "dpo"),
-          "dpo, ipo, orpo and simpo compare a chosen answer with a rejected one; kto learns from answers that are labelled good or bad; "
+          "dpo, ipo, orpo and simpo compare a chosen answer with a rejected one; kto learns from answers "
+          "that are labelled good or bad; "
           "reward_weighted weighs answers by their rewards; rejection learns the best answer of each prompt.")
       .one_of({names.begin(), names.end()});
   number("preference.beta", numbers.beta,
-         "How strongly the reference holds the policy in dpo, ipo and kto; factor of the odds ratio in orpo, of the difference in simpo; "
+         "How strongly the reference holds the policy in dpo, ipo and kto; factor of the odds ratio in orpo, "
+         "of the difference in simpo; "
          "temperature of the rewards in reward_weighted.")
       .above(0)
       .also_called({"orpo_lambda", "lambda"});
-  number("preference.label_smoothing", numbers.label_smoothing, "Probability that a pair is the wrong way round; read by dpo and simpo.")
+  number("preference.label_smoothing", numbers.label_smoothing,
+         "Probability that a pair is the wrong way round; read by dpo and simpo.")
       .at_least(0)
       .at_most(0.5);
   number("preference.gamma", numbers.gamma, "The margin by which simpo wants the chosen answer ahead.")
       .at_least(0)
       .also_called({"simpo_gamma"});
-  number("preference.desirable_weight", numbers.desirable_weight, "Weight in kto of answers that are labelled good.").at_least(0);
-  number("preference.undesirable_weight", numbers.undesirable_weight, "Weight in kto of answers that are labelled bad.").at_least(0);
+  number("preference.desirable_weight", numbers.desirable_weight,
+         "Weight in kto of answers that are labelled good.")
+      .at_least(0);
+  number("preference.undesirable_weight", numbers.undesirable_weight,
+         "Weight in kto of answers that are labelled bad.")
+      .at_least(0);
   set.add("preference.per_token", outside.flag("preference.per_token", false),
           "dpo and ipo take the mean over the tokens of an answer for its log-probability, not the sum.");
-  number("preference.most_weight", 20, "Greatest weight that a reward gives an answer in reward_weighted.").above(0);
+  number("preference.most_weight", 20, "Greatest weight that a reward gives an answer in reward_weighted.")
+      .above(0);
 }
 
 AnswerDataOptions answer_data_options(const recipe::Recipe& recipe) {

@@ -25,7 +25,8 @@ PackedAnswers AnswerPacker::finish() {
   return std::move(packed_);
 }
 
-Tensor sums_of_documents(const Tensor& values_t, const layout::SequenceView& view, const parallel::Ranks& ranks) {
+Tensor sums_of_documents(const Tensor& values_t, const layout::SequenceView& view,
+                         const parallel::Ranks& ranks) {
   std::vector<Tensor> sums(static_cast<size_t>(view.layout.documents()));
   const Tensor wide_t = values_t.to(at::kDouble);
   for (const layout::Segment& segment : view.segments) {

@@ -1,7 +1,7 @@
 // Packed answers: samples as the documents of one packed row each, and the sums of log-probabilities of their
-// answers. A document is the prompt and one answer without its last token; its labels are the answer's tokens. The
-// rows have the length of their samples: nothing is padded. Both answers of a pair are in one row, so that no
-// micro-batch parts them.
+// answers. A document is the prompt and one answer without its last token; its labels are the answer's
+// tokens. The rows have the length of their samples: nothing is padded. Both answers of a pair are in one
+// row, so that no micro-batch parts them.
 #pragma once
 
 #include <functional>
@@ -33,9 +33,11 @@ class AnswerPacker {
   std::vector<int64_t> lengths_, rows_ = {0};
 };
 
-// The sum over each document's tokens of this row's values, [documents] in fp64, with gradient. values_t: [tokens]
-// of this context rank. Context ranks add up their shares; all get the sums, and the gradient of their own tokens.
-Tensor sums_of_documents(const Tensor& values_t, const layout::SequenceView& view, const parallel::Ranks& ranks);
+// The sum over each document's tokens of this row's values, [documents] in fp64, with gradient. values_t:
+// [tokens] of this context rank. Context ranks add up their shares; all get the sums, and the gradient of
+// their own tokens.
+Tensor sums_of_documents(const Tensor& values_t, const layout::SequenceView& view,
+                         const parallel::Ranks& ranks);
 // The part that a context rank returns of a loss that all of them have computed: the first one its value, the
 // others nothing, and each the whole gradient.
 Tensor counted_once(const Tensor& loss, const layout::SequenceView& view);

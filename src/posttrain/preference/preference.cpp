@@ -32,15 +32,17 @@ void require_finite(const Tensor& scores, const std::vector<AnswerSample>& sampl
 
 }  // namespace
 
-Preference::Preference(const recipe::Recipe& recipe, const PreferenceOptions& options, SplitSamples samples, at::Device device,
-                       const parallel::Ranks& ranks)
+Preference::Preference(const recipe::Recipe& recipe, const PreferenceOptions& options, SplitSamples samples,
+                       at::Device device, const parallel::Ranks& ranks)
     : AnswerTask(recipe, std::move(samples), device, ranks),
       options_(options),
-      reference_(static_cast<int64_t>(of(Side::kTrain).size()), static_cast<int64_t>(of(Side::kHeldOut).size()), ranks.rank() == 0) {
+      reference_(static_cast<int64_t>(of(Side::kTrain).size()),
+                 static_cast<int64_t>(of(Side::kHeldOut).size()), ranks.rank() == 0) {
   weigh_by_rewards();
 }
 
-// Rewards of several answers to one prompt are compared with each other, those of single answers all together.
+// Rewards of several answers to one prompt are compared with each other, those of single answers all
+// together.
 void Preference::weigh_by_rewards() {
   for (const Side side : {Side::kTrain, Side::kHeldOut}) {
     std::vector<double>& weights = weights_[static_cast<size_t>(side)];
@@ -136,31 +138,41 @@ void Preference::before_judging(const Tensor& scores) {
   divergence_ = divergence_of(Side::kHeldOut, samples);
 }
 
-Tensor Preference::numbers(Side side, const std::vector<int64_t>& samples, const std::function<double(const AnswerSample&)>& number) const {
+Tensor Preference::numbers(Side side, const std::vector<int64_t>& samples,
+                           const std::function<double(const AnswerSample&)>& number) const {
   std::vector<double> all;
   for (const int64_t index : samples) all.push_back(number(of(side)[static_cast<size_t>(index)]));
   return at::tensor(all, at::kDouble);
 }
 
-AnswerScores Preference::scores(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd, int64_t answer) const {
+AnswerScores Preference::scores(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd,
+                                int64_t answer) const {
   const at::Device device = scores_nd.device();
-  const auto tokens = [&](const AnswerSample& sample) { return static_cast<double>(sample.answer_tokens(static_cast<size_t>(answer))); };
-  AnswerScores made{.policy_n = scores_nd.select(1, answer), .reference_n = {}, .tokens_n = numbers(side, samples, tokens).to(device)};
+  const auto tokens = [&](const AnswerSample& sample) {
+    return static_cast<double>(sample.answer_tokens(static_cast<size_t>(answer)));
+  };
+  AnswerScores made{.policy_n = scores_nd.select(1, answer),
+                    .reference_n = {},
+                    .tokens_n = numbers(side, samples, tokens).to(device)};
   if (!needs_reference(options_.loss)) return made;
   const Tensor& table = side == Side::kTrain ? reference_.train() : reference_.held_out();
   made.reference_n = table.index_select(0, at::tensor(samples, at::kLong)).select(1, answer).to(device);
   return made;
 }
 
-Tensor Preference::summed_loss(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const {
+Tensor Preference::summed_loss(Side side, const std::vector<int64_t>& samples,
+                               const Tensor& scores_nd) const {
   const AnswerScores first = scores(side, samples, scores_nd, 0);
-  if (compares_two(options_.loss)) return pair_loss(options_.loss, first, scores(side, samples, scores_nd, 1), options_.numbers).sum();
+  if (compares_two(options_.loss))
+    return pair_loss(options_.loss, first, scores(side, samples, scores_nd, 1), options_.numbers).sum();
   if (is_kto()) {
-    const Tensor good_n = numbers(side, samples, [](const AnswerSample& sample) { return sample.good ? 1.0 : 0.0; });
+    const Tensor good_n =
+        numbers(side, samples, [](const AnswerSample& sample) { return sample.good ? 1.0 : 0.0; });
     return kto_loss(first, good_n.to(scores_nd.device()), divergence_, options_.numbers).sum();
   }
   std::vector<double> weights;
-  for (const int64_t index : samples) weights.push_back(weights_[static_cast<size_t>(side)][static_cast<size_t>(index)]);
+  for (const int64_t index : samples)
+    weights.push_back(weights_[static_cast<size_t>(side)][static_cast<size_t>(index)]);
   return weighted_loss(first, at::tensor(weights, at::kDouble).to(scores_nd.device())).sum();
 }
 
@@ -178,7 +190,8 @@ double Preference::weight_of(Side side, const std::vector<int64_t>& samples) con
 std::vector<std::string> Preference::names_of_metrics() const {
   std::vector<std::string> names;
   if (compares_two(options_.loss)) {
-    names = {"accuracy",          "reward_margin", "chosen_reward", "rejected_reward", "chosen_log_probability", "rejected_log_probability",
+    names = {"accuracy",          "reward_margin",          "chosen_reward",
+             "rejected_reward",   "chosen_log_probability", "rejected_log_probability",
              "chosen_is_likelier"};
   } else if (is_kto()) {
     names = {"accuracy", "chosen_reward", "rejected_reward", "divergence"};
@@ -189,7 +202,8 @@ std::vector<std::string> Preference::names_of_metrics() const {
   return names;
 }
 
-AnswerTask::Metrics Preference::metrics_of(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const {
+AnswerTask::Metrics Preference::metrics_of(Side side, const std::vector<int64_t>& samples,
+                                           const Tensor& scores_nd) const {
   Metrics all;
   const auto tell = [&](const std::string& name, const Tensor& value_n) {
     all[name] = {value_n.to(at::kDouble).sum().item<double>(), static_cast<double>(value_n.numel())};
@@ -217,7 +231,9 @@ AnswerTask::Metrics Preference::metrics_of(Side side, const std::vector<int64_t>
     tell("chosen_is_likelier", first.policy_n.gt(second.policy_n));
   } else if (is_kto()) {
     const Tensor reward_n = implicit_rewards(options_.loss, first, options_.numbers);
-    const Tensor good_n = numbers(side, samples, [](const AnswerSample& sample) { return sample.good ? 1.0 : 0.0; }).to(at::kBool);
+    const Tensor good_n = numbers(side, samples, [](const AnswerSample& sample) {
+                            return sample.good ? 1.0 : 0.0;
+                          }).to(at::kBool);
     tell("accuracy", reward_n.gt(options_.numbers.beta * divergence_).eq(good_n));
     tell("chosen_reward", reward_n.masked_select(good_n));
     tell("rejected_reward", reward_n.masked_select(good_n.logical_not()));

@@ -5,7 +5,9 @@
 namespace longhaul::posttrain {
 
 ReferenceScores::ReferenceScores(int64_t train, int64_t held_out, bool writes)
-    : train_n2_(at::zeros({train, 2}, at::kDouble)), held_out_n2_(at::zeros({held_out, 2}, at::kDouble)), writes_(writes) {}
+    : train_n2_(at::zeros({train, 2}, at::kDouble)),
+      held_out_n2_(at::zeros({held_out, 2}, at::kDouble)),
+      writes_(writes) {}
 
 void ReferenceScores::set(const Tensor& train, const Tensor& held_out) {
   train_n2_.copy_(train);
@@ -33,6 +35,8 @@ std::vector<checkpoint::StateEntry> ReferenceScores::tensors() {
 
 nlohmann::json ReferenceScores::facts() { return {{"preference_reference_known", known_}}; }
 
-void ReferenceScores::restore(const checkpoint::SavedFacts& saved) { known_ = saved.at("preference_reference_known").get<bool>(); }
+void ReferenceScores::restore(const checkpoint::SavedFacts& saved) {
+  known_ = saved.at("preference_reference_known").get<bool>();
+}
 
 }  // namespace longhaul::posttrain

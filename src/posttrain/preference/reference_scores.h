@@ -1,6 +1,6 @@
-// ReferenceScores: the log-probabilities that the frozen reference gives the answers of a run. The reference is the
-// model that the run begins with; its scores are computed once, before the first step, and saved with every
-// checkpoint, so memory holds one model, and a resumed run goes on with the same bits.
+// ReferenceScores: the log-probabilities that the frozen reference gives the answers of a run. The reference
+// is the model that the run begins with; its scores are computed once, before the first step, and saved with
+// every checkpoint, so memory holds one model, and a resumed run goes on with the same bits.
 #pragma once
 
 #include "checkpoint/state.h"
@@ -10,8 +10,8 @@ namespace longhaul::posttrain {
 
 class ReferenceScores final : public checkpoint::StateProvider {
  public:
-  // Samples of training and held-out data; of each two numbers: sums over the tokens of its answers, or of its
-  // answer and of an answer to another prompt. writes: this rank saves them.
+  // Samples of training and held-out data; of each two numbers: sums over the tokens of its answers, or of
+  // its answer and of an answer to another prompt. writes: this rank saves them.
   ReferenceScores(int64_t train, int64_t held_out, bool writes);
 
   bool known() const { return known_; }

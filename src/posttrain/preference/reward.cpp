@@ -11,12 +11,16 @@ std::vector<std::string_view> names_of(RewardLoss) { return {"pairwise", "regres
 void declare_reward(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
   const auto names = names_of(RewardLoss{});
   set.add("reward.loss", outside.text("reward.loss", "pairwise"),
-          "pairwise: the chosen answer of a pair scores higher; regression: an answer scores its \"reward\". The answers are those of "
+          "pairwise: the chosen answer of a pair scores higher; regression: an answer scores its \"reward\". "
+          "The answers are those of "
           "preference.data.")
       .one_of({names.begin(), names.end()});
-  set.add("reward.margin", outside.number("reward.margin", 0), "By how much the chosen answer of a pair is to score higher.").at_least(0);
+  set.add("reward.margin", outside.number("reward.margin", 0),
+          "By how much the chosen answer of a pair is to score higher.")
+      .at_least(0);
   set.add("reward.token", outside.text("reward.token", ""),
-          "Token whose row of the head is the head of the scores; best one that no text holds. Empty: the token that ends documents.");
+          "Token whose row of the head is the head of the scores; best one that no text holds. Empty: the "
+          "token that ends documents.");
 }
 
 RewardOptions reward_options(const recipe::Recipe& recipe) {
@@ -30,18 +34,19 @@ RewardOptions reward_options(const recipe::Recipe& recipe) {
 int32_t score_token(const std::string& text, const data::Tokenizer& tokenizer, int64_t vocabulary) {
   const std::optional<int32_t> id = text.empty() ? tokenizer.end_of_document() : tokenizer.id_of(text);
   if (id && *id < vocabulary) return *id;
-  throw Error({.code = ExitCode::kData,
-               .what = "there is no row of the head for the scores",
-               .expected = fmt::format("a token of the tokenizer with an id below model.vocabulary = {}", vocabulary),
-               .found = id             ? fmt::format("id {}", *id)
-                        : text.empty() ? "no token that ends documents"
-                                       : text,
-               .where = "reward.token",
-               .hint = "reward.token='<|some token of the tokenizer|>'"});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "there is no row of the head for the scores",
+       .expected = fmt::format("a token of the tokenizer with an id below model.vocabulary = {}", vocabulary),
+       .found = id             ? fmt::format("id {}", *id)
+                : text.empty() ? "no token that ends documents"
+                               : text,
+       .where = "reward.token",
+       .hint = "reward.token='<|some token of the tokenizer|>'"});
 }
 
-Reward::Reward(const recipe::Recipe& recipe, const RewardOptions& options, int32_t token, SplitSamples samples, at::Device device,
-               const parallel::Ranks& ranks)
+Reward::Reward(const recipe::Recipe& recipe, const RewardOptions& options, int32_t token,
+               SplitSamples samples, at::Device device, const parallel::Ranks& ranks)
     : AnswerTask(recipe, std::move(samples), device, ranks), options_(options), token_(token) {}
 
 PackedAnswers Reward::packed(Side side, const std::vector<int64_t>& samples) const {
@@ -61,7 +66,9 @@ PackedAnswers Reward::packed(Side side, const std::vector<int64_t>& samples) con
 kernels::LogProbabilityOptions Reward::token_options() const { return {.logsumexp = true}; }
 
 // The logit of the label, and 0 where there is none.
-Tensor Reward::token_scores(const kernels::TokenLogProbabilities& tokens) const { return tokens.log_probability_t + tokens.logsumexp_t; }
+Tensor Reward::token_scores(const kernels::TokenLogProbabilities& tokens) const {
+  return tokens.log_probability_t + tokens.logsumexp_t;
+}
 
 Tensor Reward::rewards_of(Side side, const std::vector<int64_t>& samples, at::Device device) const {
   std::vector<double> rewards;
@@ -75,14 +82,18 @@ Tensor Reward::summed_loss(Side side, const std::vector<int64_t>& samples, const
   return (scores_nd.select(1, 0) - rewards_of(side, samples, scores_nd.device())).square().sum();
 }
 
-double Reward::weight_of(Side /*side*/, const std::vector<int64_t>& samples) const { return static_cast<double>(samples.size()); }
+double Reward::weight_of(Side /*side*/, const std::vector<int64_t>& samples) const {
+  return static_cast<double>(samples.size());
+}
 
 std::vector<std::string> Reward::names_of_metrics() const {
-  if (options_.loss == RewardLoss::kPairwise) return {"accuracy", "score_margin", "chosen_score", "rejected_score"};
+  if (options_.loss == RewardLoss::kPairwise)
+    return {"accuracy", "score_margin", "chosen_score", "rejected_score"};
   return {"score", "absolute_error"};
 }
 
-AnswerTask::Metrics Reward::metrics_of(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const {
+AnswerTask::Metrics Reward::metrics_of(Side side, const std::vector<int64_t>& samples,
+                                       const Tensor& scores_nd) const {
   Metrics all;
   const auto tell = [&](const std::string& name, const Tensor& value_n) {
     all[name] = {value_n.to(at::kDouble).sum().item<double>(), static_cast<double>(value_n.numel())};

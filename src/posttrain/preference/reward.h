@@ -1,7 +1,8 @@
-// Reward: a model that scores answers (train.task = "reward"), from pairs (pairwise: Bradley and Terry) or from
-// answers with rewards (regression: squared error). The score of an answer is the logit of one token after the
-// answer's last one: one row of the head, [1, hidden], times the last hidden state, which every layout has and every
-// file of weights holds. reward.token names the row; one that no text holds has no other use.
+// Reward: a model that scores answers (train.task = "reward"), from pairs (pairwise: Bradley and Terry) or
+// from answers with rewards (regression: squared error). The score of an answer is the logit of one token
+// after the answer's last one: one row of the head, [1, hidden], times the last hidden state, which every
+// layout has and every file of weights holds. reward.token names the row; one that no text holds has no other
+// use.
 #pragma once
 
 #include "posttrain/preference/answer_task.h"
@@ -25,8 +26,8 @@ int32_t score_token(const std::string& text, const data::Tokenizer& tokenizer, i
 
 class Reward final : public AnswerTask {
  public:
-  Reward(const recipe::Recipe& recipe, const RewardOptions& options, int32_t token, SplitSamples samples, at::Device device,
-         const parallel::Ranks& ranks);
+  Reward(const recipe::Recipe& recipe, const RewardOptions& options, int32_t token, SplitSamples samples,
+         at::Device device, const parallel::Ranks& ranks);
 
  protected:
   PackedAnswers packed(Side side, const std::vector<int64_t>& samples) const override;

@@ -9,7 +9,8 @@ namespace longhaul::posttrain {
 namespace {
 
 void require_ids(const std::vector<int64_t>& ids, int64_t rows, const std::string& where) {
-  if (ids.empty()) throw Error({.code = ExitCode::kData, .what = "an answer and its prompt have no token", .where = where});
+  if (ids.empty())
+    throw Error({.code = ExitCode::kData, .what = "an answer and its prompt have no token", .where = where});
   for (const int64_t id : ids) {
     if (id < rows) continue;
     throw Error({.code = ExitCode::kData,
@@ -23,8 +24,8 @@ void require_ids(const std::vector<int64_t>& ids, int64_t rows, const std::strin
 
 }  // namespace
 
-std::vector<double> scores_of_answers(model::Decoder& decoder, int32_t token, const AnswerEncoder::Encoded& encoded,
-                                      const std::string& where) {
+std::vector<double> scores_of_answers(model::Decoder& decoder, int32_t token,
+                                      const AnswerEncoder::Encoded& encoded, const std::string& where) {
   const at::NoGradGuard no_gradient;
   std::vector<double> scores;
   for (const std::vector<int32_t>& answer : encoded.answers) {
@@ -35,7 +36,8 @@ std::vector<double> scores_of_answers(model::Decoder& decoder, int32_t token, co
     model::LocalOps ops;
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor hidden = decoder.hidden(context, to_tensor(std::span<const int64_t>(ids), decoder.device()), layout::make_single(tokens));
+    const Tensor hidden = decoder.hidden(context, to_tensor(std::span<const int64_t>(ids), decoder.device()),
+                                         layout::make_single(tokens));
     scores.push_back(decoder.logits(hidden.narrow(0, tokens - 1, 1))[0][token].item<double>());
   }
   return scores;

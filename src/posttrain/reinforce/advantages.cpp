@@ -34,8 +34,10 @@ std::vector<double> group_advantages(std::span<const double> rewards, Baseline b
   return advantages;
 }
 
-std::vector<double> batch_normalised(std::span<const double> advantages, std::span<const double> weights, double eps) {
-  LONGHAUL_ASSERT(advantages.size() == weights.size(), "{} advantages, {} weights", advantages.size(), weights.size());
+std::vector<double> batch_normalised(std::span<const double> advantages, std::span<const double> weights,
+                                     double eps) {
+  LONGHAUL_ASSERT(advantages.size() == weights.size(), "{} advantages, {} weights", advantages.size(),
+                  weights.size());
   double weight = 0, sum = 0, squares = 0;
   for (size_t i = 0; i < advantages.size(); ++i) {
     weight += weights[i];
@@ -44,13 +46,15 @@ std::vector<double> batch_normalised(std::span<const double> advantages, std::sp
   std::vector<double> normalised(advantages.size(), 0.0);
   if (weight == 0) return normalised;
   const double mean = sum / weight;
-  for (size_t i = 0; i < advantages.size(); ++i) squares += weights[i] * (advantages[i] - mean) * (advantages[i] - mean);
+  for (size_t i = 0; i < advantages.size(); ++i)
+    squares += weights[i] * (advantages[i] - mean) * (advantages[i] - mean);
   const double deviation = std::sqrt(squares / weight);
   for (size_t i = 0; i < advantages.size(); ++i) normalised[i] = (advantages[i] - mean) / (deviation + eps);
   return normalised;
 }
 
-Estimated generalised_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda) {
+Estimated generalised_advantages(std::span<const double> rewards, std::span<const double> values,
+                                 double gamma, double lambda) {
   LONGHAUL_ASSERT(rewards.size() == values.size(), "{} rewards, {} values", rewards.size(), values.size());
   Estimated estimated{std::vector<double>(rewards.size()), std::vector<double>(rewards.size())};
   double later = 0, next_value = 0;

@@ -24,13 +24,15 @@ double share_from_the_beginning(std::string_view text, std::string_view right) {
   return longer == 0 ? 1 : static_cast<double>(same) / static_cast<double>(longer);
 }
 
-[[noreturn]] void refuse_verdict(const std::string& what, const std::string& found, const Prompt& prompt, const std::string& verifier) {
-  throw Error({.code = ExitCode::kData,
-               .what = what,
-               .expected = "one finite number for each answer",
-               .found = found.substr(0, 200),
-               .where = fmt::format("{}, prompt {} ({})", verifier, prompt.number, prompt.task),
-               .hint = "try it by hand on this prompt; an answer that cannot be judged is never counted as wrong"});
+[[noreturn]] void refuse_verdict(const std::string& what, const std::string& found, const Prompt& prompt,
+                                 const std::string& verifier) {
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = what,
+       .expected = "one finite number for each answer",
+       .found = found.substr(0, 200),
+       .where = fmt::format("{}, prompt {} ({})", verifier, prompt.number, prompt.task),
+       .hint = "try it by hand on this prompt; an answer that cannot be judged is never counted as wrong"});
 }
 
 // The numbers of a verifier's lines.
@@ -61,7 +63,8 @@ std::optional<std::string> last_match(const std::string& whole, const std::strin
   const std::string text = whole.substr(whole.size() - std::min(whole.size(), kSearched));
   const std::regex pattern(expression);
   std::optional<std::string> last;
-  for (auto match = std::sregex_iterator(text.begin(), text.end(), pattern); match != std::sregex_iterator(); ++match) {
+  for (auto match = std::sregex_iterator(text.begin(), text.end(), pattern); match != std::sregex_iterator();
+       ++match) {
     last = match->size() > 1 ? (*match)[1].str() : (*match)[0].str();
   }
   return last;
@@ -107,23 +110,30 @@ double Judge::of_text(const std::string& name, const Prompt& prompt, const std::
 std::vector<double> Judge::by_program(const JudgedAnswers& answers) const {
   std::string input;
   for (const std::string& text : answers.texts) {
-    const nlohmann::ordered_json line = {
-        {"prompt", answers.prompt->text}, {"response", text}, {"answer", answers.prompt->answer}, {"task", answers.prompt->task}};
+    const nlohmann::ordered_json line = {{"prompt", answers.prompt->text},
+                                         {"response", text},
+                                         {"answer", answers.prompt->answer},
+                                         {"task", answers.prompt->task}};
     input += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   // The shell sets the limit, which its children inherit.
-  const std::string command = fmt::format("ulimit -v {} && {}", options_.verifier_bytes / 1024, options_.program);
-  const LimitedResult result =
-      run_limited({.argv = {"/bin/sh", "-c", command}, .input = std::move(input), .timeout_s = options_.verifier_seconds});
+  const std::string command =
+      fmt::format("ulimit -v {} && {}", options_.verifier_bytes / 1024, options_.program);
+  const LimitedResult result = run_limited({.argv = {"/bin/sh", "-c", command},
+                                            .input = std::move(input),
+                                            .timeout_s = options_.verifier_seconds});
   const std::string verifier = "reinforce.program";
   if (result.timed_out)
-    refuse_verdict(fmt::format("the verifier took longer than {:g} s and was killed", options_.verifier_seconds), options_.program,
-                   *answers.prompt, verifier);
+    refuse_verdict(
+        fmt::format("the verifier took longer than {:g} s and was killed", options_.verifier_seconds),
+        options_.program, *answers.prompt, verifier);
   if (result.status != 0)
-    refuse_verdict("the verifier failed", fmt::format("exit code {}: {}", result.status, trimmed(result.errors)), *answers.prompt,
+    refuse_verdict("the verifier failed",
+                   fmt::format("exit code {}: {}", result.status, trimmed(result.errors)), *answers.prompt,
                    verifier);
   if (result.left_behind)
-    refuse_verdict("the verifier ended and left processes behind, which were killed", options_.program, *answers.prompt, verifier);
+    refuse_verdict("the verifier ended and left processes behind, which were killed", options_.program,
+                   *answers.prompt, verifier);
   return numbers_in(result.output, *answers.prompt, verifier);
 }
 
@@ -131,21 +141,27 @@ std::vector<double> Judge::by_server(const JudgedAnswers& answers) const {
   const size_t count = answers.texts.size();
   const Prompt& prompt = *answers.prompt;
   nlohmann::json extra = {{"prompt", prompt.text}};
-  if (prompt.puzzle && prompt.puzzle->columns.contains("extra_info")) extra.update(prompt.puzzle->columns["extra_info"]);
+  if (prompt.puzzle && prompt.puzzle->columns.contains("extra_info"))
+    extra.update(prompt.puzzle->columns["extra_info"]);
   const nlohmann::json body = {{"data_sources", std::vector<std::string>(count, prompt.task)},
                                {"solution_strs", answers.texts},
                                {"ground_truths", std::vector<std::string>(count, prompt.answer)},
                                {"extra_infos", std::vector<nlohmann::json>(count, extra)}};
   const std::string text = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const HttpAnswer answer = http_post(http_address(options_.http), text, "application/json", options_.verifier_seconds);
+  const HttpAnswer answer =
+      http_post(http_address(options_.http), text, "application/json", options_.verifier_seconds);
   const std::string verifier = "reinforce.http = " + options_.http;
-  if (answer.status != 200) refuse_verdict("the verifier refused", fmt::format("{}: {}", answer.status, answer.body), prompt, verifier);
+  if (answer.status != 200)
+    refuse_verdict("the verifier refused", fmt::format("{}: {}", answer.status, answer.body), prompt,
+                   verifier);
   const nlohmann::json scores = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   if (!scores.is_object() || !scores.contains("scores") || !scores["scores"].is_array())
-    refuse_verdict("the verifier answered something else than {\"scores\": […]}", answer.body, prompt, verifier);
+    refuse_verdict("the verifier answered something else than {\"scores\": […]}", answer.body, prompt,
+                   verifier);
   std::vector<double> numbers;
   for (const nlohmann::json& score : scores["scores"]) {
-    if (!score.is_number() && !score.is_boolean()) refuse_verdict("a verdict is no number", score.dump(), prompt, verifier);
+    if (!score.is_number() && !score.is_boolean())
+      refuse_verdict("a verdict is no number", score.dump(), prompt, verifier);
     numbers.push_back(score.is_boolean() ? static_cast<double>(score.get<bool>()) : score.get<double>());
   }
   return numbers;
@@ -158,14 +174,17 @@ std::vector<double> Judge::numbers_of(const RewardPart& part, const JudgedAnswer
   } else if (part.name == "http") {
     numbers = by_server(answers);
   } else {
-    for (const std::string& text : answers.texts) numbers.push_back(of_text(part.name, *answers.prompt, text));
+    for (const std::string& text : answers.texts)
+      numbers.push_back(of_text(part.name, *answers.prompt, text));
   }
   if (numbers.size() != answers.texts.size())
     refuse_verdict("the verifier gave another number of verdicts than there are answers",
-                   fmt::format("{} for {} answers", numbers.size(), answers.texts.size()), *answers.prompt, "reinforce." + part.name);
+                   fmt::format("{} for {} answers", numbers.size(), answers.texts.size()), *answers.prompt,
+                   "reinforce." + part.name);
   for (const double number : numbers) {
     if (!std::isfinite(number))
-      refuse_verdict("a reward is not finite", fmt::format("{}", number), *answers.prompt, "reinforce." + part.name);
+      refuse_verdict("a reward is not finite", fmt::format("{}", number), *answers.prompt,
+                     "reinforce." + part.name);
   }
   return numbers;
 }

@@ -1,10 +1,11 @@
-// Judge: what answers are worth. Each entry of reinforce.reward gives every answer a number, and their weighted sum
-// is its reward. What cannot be judged is an error, never 0: a program that fails, hangs, leaves processes behind or
-// writes something else than one number for each answer; a server that does not answer; a NaN.
+// Judge: what answers are worth. Each entry of reinforce.reward gives every answer a number, and their
+// weighted sum is its reward. What cannot be judged is an error, never 0: a program that fails, hangs, leaves
+// processes behind or writes something else than one number for each answer; a server that does not answer; a
+// NaN.
 //
-// Puzzles, tags and comparisons are judged by all threads. A program is started once for each prompt, with its
-// answers as lines of JSON; up to reinforce.verifier_seconds and reinforce.verifier_bytes are its own, and it is
-// killed with all that it has started.
+// Puzzles, tags and comparisons are judged by all threads. A program is started once for each prompt, with
+// its answers as lines of JSON; up to reinforce.verifier_seconds and reinforce.verifier_bytes are its own,
+// and it is killed with all that it has started.
 #pragma once
 
 #include <map>
@@ -43,7 +44,8 @@ class Judge {
   ReinforceOptions options_;
 };
 
-// The match that the reward "regex" judges: the last one in the last 4,096 bytes, or its first group; nothing where there is none.
+// The match that the reward "regex" judges: the last one in the last 4,096 bytes, or its first group; nothing
+// where there is none.
 std::optional<std::string> last_match(const std::string& whole, const std::string& expression);
 
 }  // namespace longhaul::posttrain

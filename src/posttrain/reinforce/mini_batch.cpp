@@ -25,7 +25,8 @@ std::vector<std::vector<Place>> rows_of(const std::vector<Group*>& groups, int64
     for (Answer& answer : group->answers) {
       const Place place{group, &answer, number++};
       LONGHAUL_ASSERT(place.length() <= sequence, "{} tokens in a row of {}", place.length(), sequence);
-      const auto room = std::ranges::find_if(used, [&](int64_t tokens) { return tokens + place.length() <= sequence; });
+      const auto room =
+          std::ranges::find_if(used, [&](int64_t tokens) { return tokens + place.length() <= sequence; });
       const auto row = static_cast<size_t>(room - used.begin());
       if (room == used.end()) {
         rows.emplace_back();
@@ -51,7 +52,8 @@ void add_document(MicroBatch& micro_batch, const Place& place) {
   micro_batch.numbers.push_back(place.number);
 }
 
-// One row of two tokens, of which nothing counts: a replica without answers goes through the model as the others do.
+// One row of two tokens, of which nothing counts: a replica without answers goes through the model as the
+// others do.
 void add_company(MicroBatch& micro_batch) {
   micro_batch.inputs = {0, 0};
   micro_batch.labels = {0, layout::kIgnoreLabel};
@@ -94,7 +96,9 @@ Tensor answers_of_tokens(const MicroBatch& micro_batch) {
   return at::tensor(all, at::kLong);
 }
 
-bool counts(const Answer& answer, const ReinforceOptions& options) { return answer.ended || !options.masks_truncated; }
+bool counts(const Answer& answer, const ReinforceOptions& options) {
+  return answer.ended || !options.masks_truncated;
+}
 
 double sum_of(const Tensor& values) { return values.sum().item<double>(); }
 
@@ -103,7 +107,8 @@ double sum_of(const Tensor& values) { return values.sum().item<double>(); }
 std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, const PackOptions& options) {
   const auto rows = rows_of(groups, options.sequence);
   std::vector<std::vector<Place>> own;
-  for (auto row = static_cast<size_t>(options.replica); row < rows.size(); row += static_cast<size_t>(options.replicas))
+  for (auto row = static_cast<size_t>(options.replica); row < rows.size();
+       row += static_cast<size_t>(options.replicas))
     own.push_back(rows[row]);
   const int64_t most = (std::ssize(rows) + options.replicas - 1) / options.replicas;
   const int64_t count = std::max<int64_t>(1, (most + options.rows - 1) / options.rows);
@@ -111,7 +116,8 @@ std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, cons
   for (int64_t i = 0; i < count; ++i) {
     const auto begin = std::min<int64_t>(i * options.rows, std::ssize(own));
     const auto end = std::min<int64_t>(begin + options.rows, std::ssize(own));
-    micro_batches.push_back(micro_batch_of(std::span(own).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
+    micro_batches.push_back(
+        micro_batch_of(std::span(own).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
   }
   return micro_batches;
 }
@@ -120,7 +126,8 @@ double weight_of(const std::vector<MicroBatch>& micro_batches, const ReinforceOp
   double weight = 0;
   for (const MicroBatch& micro_batch : micro_batches) {
     for (const Answer* const answer : micro_batch.answers) {
-      if (counts(*answer, options)) weight += token_weights(options.aggregation, std::ssize(answer->ids), options.tokens).whole;
+      if (counts(*answer, options))
+        weight += token_weights(options.aggregation, std::ssize(answer->ids), options.tokens).whole;
     }
   }
   return weight;
@@ -132,11 +139,13 @@ void record(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& token
   micro_batch.l.assign(micro_batch.answers.size(), {});
   size_t next = 0;
   for (size_t i = 0; i < micro_batch.answers.size(); ++i) {
-    for (size_t t = 0; t < micro_batch.answers[i]->ids.size(); ++t) micro_batch.l[i].push_back(value[micro_batch.places[next++]]);
+    for (size_t t = 0; t < micro_batch.answers[i]->ids.size(); ++t)
+      micro_batch.l[i].push_back(value[micro_batch.places[next++]]);
   }
 }
 
-Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& tokens, const ReinforceOptions& options) {
+Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& tokens,
+               const ReinforceOptions& options) {
   record(micro_batch, tokens);
   micro_batch.sums = {};
   // Something of the model that is 0, so that the backward pass goes through it.
@@ -145,28 +154,34 @@ Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& to
   const Tensor l_t = tokens.log_probability_t.index_select(0, index).to(at::kDouble);
   const Tensor now_t = l_t.detach().cpu();
   const bool has_old = !micro_batch.answers[0]->old.empty();
-  const Tensor old_t = has_old ? of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.old[t]; }) : now_t;
+  const Tensor old_t =
+      has_old ? of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.old[t]; }) : now_t;
   const Tensor generated_t = of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.generated[t]; });
   Tensor weight_t = of_tokens(micro_batch, [&](const Answer& a, size_t) {
-    return counts(a, options) ? token_weights(options.aggregation, std::ssize(a.ids), options.tokens).token : 0;
+    return counts(a, options) ? token_weights(options.aggregation, std::ssize(a.ids), options.tokens).token
+                              : 0;
   });
-  if (options.correction > 0) weight_t = weight_t * (old_t - generated_t).clamp(-20, 20).exp().clamp_max(options.correction);
-  const TokenLosses losses = policy_losses({.l_t = now_t,
-                                            .old_t = old_t,
-                                            .advantage_t = of_tokens(micro_batch, [](const Answer& a, size_t) { return a.advantage; }),
-                                            .answer_t = answers_of_tokens(micro_batch)},
-                                           options.loss);
+  if (options.correction > 0)
+    weight_t = weight_t * (old_t - generated_t).clamp(-20, 20).exp().clamp_max(options.correction);
+  const TokenLosses losses = policy_losses(
+      {.l_t = now_t,
+       .old_t = old_t,
+       .advantage_t = of_tokens(micro_batch, [](const Answer& a, size_t) { return a.advantage; }),
+       .answer_t = answers_of_tokens(micro_batch)},
+      options.loss);
   Tensor value_t = losses.loss_t, gradient_t = losses.gradient_t;
   TokenSums& sums = micro_batch.sums;
   if (options.kl > 0) {
     const TokenKl kl =
-        kl_losses(now_t, of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.reference[t]; }), options.kl_estimator);
+        kl_losses(now_t, of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.reference[t]; }),
+                  options.kl_estimator);
     value_t = value_t + options.kl * kl.kl_t;
     gradient_t = gradient_t + options.kl * kl.gradient_t;
     sums.kl = sum_of(kl.kl_t);
   }
   sums.tokens = static_cast<double>(micro_batch.places.size());
-  if (tokens.entropy_t.defined()) sums.entropy = sum_of(tokens.entropy_t.detach().index_select(0, index).to(at::kDouble));
+  if (tokens.entropy_t.defined())
+    sums.entropy = sum_of(tokens.entropy_t.detach().index_select(0, index).to(at::kDouble));
   sums.clipped_high = sum_of(losses.clipped_high_t);
   sums.clipped_low = sum_of(losses.clipped_low_t);
   const Tensor gap_t = (old_t - generated_t).clamp(-20, 20);

@@ -1,6 +1,7 @@
-// MiniBatch: the answers of one optimizer step as packed rows, and what their tokens cost. Every answer stands behind
-// its prompt as a document of its own, whose recurrence and attention begin anew. Which answers share a row does not
-// depend on the number of replicas; a replica takes every so-manieth row, and all have equally many micro-batches.
+// MiniBatch: the answers of one optimizer step as packed rows, and what their tokens cost. Every answer
+// stands behind its prompt as a document of its own, whose recurrence and attention begin anew. Which answers
+// share a row does not depend on the number of replicas; a replica takes every so-manieth row, and all have
+// equally many micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct TokenSums {
 struct MicroBatch {
   layout::SequenceLayout layout;
   std::vector<int64_t> inputs, labels;
-  std::vector<Answer*> answers;        // in the order of their documents; none: it only keeps other replicas company
+  // in the order of their documents; none: it only keeps other replicas company
+  std::vector<Answer*> answers;
   std::vector<int64_t> numbers;        // of each among the answers of the mini-batch
   std::vector<int64_t> places;         // of their sampled tokens in the row, answer by answer
   std::vector<std::vector<double>> l;  // of the last pass, by answer
@@ -40,9 +42,10 @@ std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, cons
 // The weight of all answers of a mini-batch together, those that are masked left out.
 double weight_of(const std::vector<MicroBatch>& micro_batches, const ReinforceOptions& options);
 
-// The loss of a micro-batch, a scalar, from what the model says of its labels. Fills `l` and `sums`. Without old
-// log-probabilities the tokens' own are taken, as those of the same weights.
-Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& tokens, const ReinforceOptions& options);
+// The loss of a micro-batch, a scalar, from what the model says of its labels. Fills `l` and `sums`. Without
+// old log-probabilities the tokens' own are taken, as those of the same weights.
+Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& tokens,
+               const ReinforceOptions& options);
 // Only their log-probabilities, into `l`.
 void record(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& tokens);
 

@@ -22,7 +22,8 @@ struct Algorithm {
   double clip_low, clip_high;
   bool batch_normalised = false;
 };
-// That CISPO has no lower bound is its point (arXiv 2506.13585 §3.1); the authors of GSPO take bounds of its order (§5.1).
+// That CISPO has no lower bound is its point (arXiv 2506.13585 §3.1); the authors of GSPO take bounds of its
+// order (§5.1).
 constexpr double kNone = 1e9;
 constexpr Algorithm kAlgorithms[] = {
     {"grpo", PolicyLoss::kClip, Aggregation::kAnswers, Baseline::kDeviation, 0.2, 0.2},
@@ -35,9 +36,11 @@ constexpr Algorithm kAlgorithms[] = {
     {"ecpo", PolicyLoss::kEcpo, Aggregation::kAnswers, Baseline::kDeviation, 0.2, 0.2},
     {"gbpo", PolicyLoss::kGbpo, Aggregation::kAnswers, Baseline::kDeviation, kNone, kNone},
 };
-constexpr const char* kAggregations[] = {"tokens", "answers", "constant", ""};  // the last: as the algorithm has it
+// the last: as the algorithm has it
+constexpr const char* kAggregations[] = {"tokens", "answers", "constant", ""};
 constexpr const char* kEstimators[] = {"k1", "k2", "k3"};
-constexpr const char* kRewards[] = {"puzzle", "puzzle_answer", "puzzle_parts", "format", "exact", "prefix", "regex", "program", "http"};
+constexpr const char* kRewards[] = {"puzzle", "puzzle_answer", "puzzle_parts", "format", "exact",
+                                    "prefix", "regex",         "program",      "http"};
 
 std::vector<std::string> names_of_algorithms() {
   std::vector<std::string> names;
@@ -46,12 +49,19 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found, const std::string& where,
-                         const std::string& hint) {
-  throw Error({.code = ExitCode::kUsage, .what = what, .expected = expected, .found = found, .where = where, .hint = hint});
+[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found,
+                         const std::string& where, const std::string& hint) {
+  throw Error({.code = ExitCode::kUsage,
+               .what = what,
+               .expected = expected,
+               .found = found,
+               .where = where,
+               .hint = hint});
 }
 
-size_t place_in(auto&& names, const std::string& name) { return static_cast<size_t>(std::ranges::find(names, name) - std::begin(names)); }
+size_t place_in(auto&& names, const std::string& name) {
+  return static_cast<size_t>(std::ranges::find(names, name) - std::begin(names));
+}
 
 RewardPart reward_part(const std::string& text) {
   RewardPart part;
@@ -61,27 +71,29 @@ RewardPart reward_part(const std::string& text) {
     const char *begin = text.data() + star + 1, *end = text.data() + text.size();
     const auto [read, error] = std::from_chars(begin, end, part.weight);
     if (error != std::errc() || read != end || !std::isfinite(part.weight))
-      refuse("the weight of a reward is no number", "NAME or NAME*WEIGHT, as format*0.1", text, "reinforce.reward",
-             "reinforce.reward='[\"exact\"]'");
+      refuse("the weight of a reward is no number", "NAME or NAME*WEIGHT, as format*0.1", text,
+             "reinforce.reward", "reinforce.reward='[\"exact\"]'");
   }
   if (place_in(kRewards, part.name) == std::size(kRewards))
-    refuse("there is no reward of this name", fmt::format("{}", fmt::join(kRewards, ", ")), part.name, "reinforce.reward",
-           "reinforce.reward='[\"exact\"]'");
+    refuse("there is no reward of this name", fmt::format("{}", fmt::join(kRewards, ", ")), part.name,
+           "reinforce.reward", "reinforce.reward='[\"exact\"]'");
   return part;
 }
 
 void check_rewards(const ReinforceOptions& options) {
   if (options.reward.empty())
-    refuse("answers have no reward", "at least one", "none", "reinforce.reward", "reinforce.reward='[\"exact\"]'");
+    refuse("answers have no reward", "at least one", "none", "reinforce.reward",
+           "reinforce.reward='[\"exact\"]'");
   for (const RewardPart& part : options.reward) {
     const bool of_puzzles = part.name.starts_with("puzzle");
     if (of_puzzles && options.puzzles.empty())
-      refuse("only puzzles can be judged as puzzles", "reinforce.puzzles", "prompts of a file", "reinforce.reward",
-             "reinforce.puzzles='[\"sudoku\"]', or reinforce.reward='[\"exact\"]'");
+      refuse("only puzzles can be judged as puzzles", "reinforce.puzzles", "prompts of a file",
+             "reinforce.reward", "reinforce.puzzles='[\"sudoku\"]', or reinforce.reward='[\"exact\"]'");
     const auto needs = [&](const char* name, const std::string& option) {
       if (part.name == name && option.empty())
-        refuse(fmt::format("the reward \"{}\" has nothing to judge with", name), fmt::format("reinforce.{}", name), "none",
-               "reinforce.reward", fmt::format("reinforce.{}=…", name));
+        refuse(fmt::format("the reward \"{}\" has nothing to judge with", name),
+               fmt::format("reinforce.{}", name), "none", "reinforce.reward",
+               fmt::format("reinforce.{}=…", name));
     };
     needs("regex", options.regex);
     needs("program", options.program);
@@ -91,54 +103,67 @@ void check_rewards(const ReinforceOptions& options) {
 
 void check_sizes(const ReinforceOptions& options, const recipe::TrainOptions& train) {
   if (options.prompts % options.updates != 0)
-    refuse("the prompts of a rollout batch cannot be dealt out to its updates", "reinforce.prompts divisible by reinforce.updates",
+    refuse("the prompts of a rollout batch cannot be dealt out to its updates",
+           "reinforce.prompts divisible by reinforce.updates",
            fmt::format("{} prompts, {} updates", options.prompts, options.updates), "[reinforce]",
            fmt::format("reinforce.prompts={}", (options.prompts / options.updates + 1) * options.updates));
   if (options.tokens >= train.sequence)
-    refuse("an answer and its prompt are longer than a row of the trainer", fmt::format("reinforce.tokens below {}", train.sequence),
-           std::to_string(options.tokens), "reinforce.tokens and train.sequence", fmt::format("train.sequence={}", 2 * options.tokens));
+    refuse("an answer and its prompt are longer than a row of the trainer",
+           fmt::format("reinforce.tokens below {}", train.sequence), std::to_string(options.tokens),
+           "reinforce.tokens and train.sequence", fmt::format("train.sequence={}", 2 * options.tokens));
   if (options.overlong_cache > options.tokens)
-    refuse("the penalty of long answers begins before they do", fmt::format("at most reinforce.tokens = {}", options.tokens),
+    refuse("the penalty of long answers begins before they do",
+           fmt::format("at most reinforce.tokens = {}", options.tokens),
            std::to_string(options.overlong_cache), "reinforce.overlong_cache", "reinforce.overlong_cache=0");
   if (options.group == 1 && !options.batch_normalised)
-    refuse("a group of one answer has nothing to be compared with", "reinforce.group of at least 2, or algorithm = reinforce_pp", "1",
-           "reinforce.group", "reinforce.group=8");
+    refuse("a group of one answer has nothing to be compared with",
+           "reinforce.group of at least 2, or algorithm = reinforce_pp", "1", "reinforce.group",
+           "reinforce.group=8");
 }
 
 void check_prompts(const ReinforceOptions& options) {
   const bool from_file = !options.prompts_file.empty();
   if (from_file == options.puzzles.empty()) return;
-  refuse(from_file ? "prompts come from a file or are puzzles, not both" : "there are no prompts", "one of both",
-         from_file ? "both" : "neither", "reinforce.prompts_file and reinforce.puzzles",
-         from_file ? "reinforce.puzzles='[]'" : "reinforce.puzzles='[\"dyck_language\"]', or reinforce.prompts_file=prompts.jsonl");
+  refuse(from_file ? "prompts come from a file or are puzzles, not both" : "there are no prompts",
+         "one of both", from_file ? "both" : "neither", "reinforce.prompts_file and reinforce.puzzles",
+         from_file ? "reinforce.puzzles='[]'"
+                   : "reinforce.puzzles='[\"dyck_language\"]', or reinforce.prompts_file=prompts.jsonl");
 }
 
 void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
   set.add("reinforce.algorithm", outside.text("reinforce.algorithm", "dapo"),
-          "Loss, advantage and sum over tokens: grpo, dapo (clip-higher, all tokens alike), cispo (the weight is clipped, never the "
-          "gradient), dr_grpo, gspo, rloo, reinforce_pp, ecpo, gbpo; docs/guides/reinforcement.md has their formulas.")
+          "Loss, advantage and sum over tokens: grpo, dapo (clip-higher, all tokens alike), cispo (the "
+          "weight is clipped, never the "
+          "gradient), dr_grpo, gspo, rloo, reinforce_pp, ecpo, gbpo; docs/guides/reinforcement.md has their "
+          "formulas.")
       .one_of(names_of_algorithms());
-  set.add("reinforce.clip_low", outside.number("reinforce.clip_low", -1), "Ratios below 1 − this are clipped; -1: as the algorithm has it.")
+  set.add("reinforce.clip_low", outside.number("reinforce.clip_low", -1),
+          "Ratios below 1 − this are clipped; -1: as the algorithm has it.")
       .at_least(-1);
   set.add("reinforce.clip_high", outside.number("reinforce.clip_high", -1),
           "Ratios above 1 + this are clipped; -1: as the algorithm has it.")
       .at_least(-1);
   set.add("reinforce.dual_clip", outside.number("reinforce.dual_clip", 0),
-          "For answers below the mean the loss is at most this times the advantage; 0: no such bound, else above 1.")
+          "For answers below the mean the loss is at most this times the advantage; 0: no such bound, else "
+          "above 1.")
       .at_least(0);
   set.add("reinforce.sum", outside.text("reinforce.sum", ""),
-          "How tokens become the loss: tokens (all alike), answers (all answers alike), constant (as answers, over reinforce.tokens); "
+          "How tokens become the loss: tokens (all alike), answers (all answers alike), constant (as "
+          "answers, over reinforce.tokens); "
           "empty: as the algorithm has it.")
       .one_of({std::begin(kAggregations), std::end(kAggregations)})
       .also_called({"loss_agg_mode", "aggregation"});
   set.add("reinforce.kl", outside.number("reinforce.kl", 0),
-          "Coefficient of the divergence from the model that the run began with, of which a copy is kept; 0: none.")
+          "Coefficient of the divergence from the model that the run began with, of which a copy is kept; 0: "
+          "none.")
       .at_least(0)
       .also_called({"beta", "kl_coef", "kl_loss_coef"});
-  set.add("reinforce.kl_estimator", outside.text("reinforce.kl_estimator", "k3"), "Its estimate from one token: k1, k2 or k3.")
+  set.add("reinforce.kl_estimator", outside.text("reinforce.kl_estimator", "k3"),
+          "Its estimate from one token: k1, k2 or k3.")
       .one_of({std::begin(kEstimators), std::end(kEstimators)});
   set.add("reinforce.correction", outside.number("reinforce.correction", 0),
-          "Tokens weigh exp(l_old - l_gen), at most this: for rollouts whose log-probabilities differ from the trainer's; 0: off.")
+          "Tokens weigh exp(l_old - l_gen), at most this: for rollouts whose log-probabilities differ from "
+          "the trainer's; 0: off.")
       .at_least(0)
       .also_called({"tis", "rollout_correction"});
 }
@@ -160,13 +185,15 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
       .at_least(1)
       .at_most(1024);
   set.add("reinforce.dynamic", outside.flag("reinforce.dynamic", true),
-          "Dynamic sampling: groups whose answers all have the same reward are left out, and others generated in their place.")
+          "Dynamic sampling: groups whose answers all have the same reward are left out, and others "
+          "generated in their place.")
       .also_called({"filter_groups", "dynamic_sampling"});
   set.add("reinforce.rounds", outside.whole("reinforce.rounds", 10),
           "Rounds of generation for one rollout batch, at most; what is missing then is missing, and told.")
       .unit("rounds")
       .at_least(1);
-  set.add("reinforce.tokens", outside.whole("reinforce.tokens", 256), "Longest answer; the token that ends it counts.")
+  set.add("reinforce.tokens", outside.whole("reinforce.tokens", 256),
+          "Longest answer; the token that ends it counts.")
       .unit("tokens")
       .at_least(1)
       .also_called({"max_completion_length", "max_response_length"});
@@ -177,7 +204,8 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
           "An answer ends after so many tokens in a row of probability above 0.99; 0: it goes on.")
       .unit("tokens")
       .at_least(0);
-  set.add("reinforce.sequences", outside.whole("reinforce.sequences", 256), "Answers that a rank generates at once, at most.")
+  set.add("reinforce.sequences", outside.whole("reinforce.sequences", 256),
+          "Answers that a rank generates at once, at most.")
       .unit("answers")
       .at_least(1)
       .may_change();
@@ -185,8 +213,11 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
           "Answers lose reward over the last so many of reinforce.tokens, down to -1; 0: none does.")
       .unit("tokens")
       .at_least(0);
-  set.add("reinforce.overlong_weight", outside.number("reinforce.overlong_weight", 1), "What that penalty is multiplied by.").at_least(0);
-  set.add("reinforce.mask_truncated", outside.flag("reinforce.mask_truncated", false), "Answers that did not end are not trained on.");
+  set.add("reinforce.overlong_weight", outside.number("reinforce.overlong_weight", 1),
+          "What that penalty is multiplied by.")
+      .at_least(0);
+  set.add("reinforce.mask_truncated", outside.flag("reinforce.mask_truncated", false),
+          "Answers that did not end are not trained on.");
   set.add("reinforce.rollouts_every", outside.whole("reinforce.rollouts_every", 1),
           "Steps from one file rollouts/STEP.jsonl to the next; 0: none is written.")
       .unit("steps")
@@ -195,16 +226,17 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
 }
 
 void declare_prompts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
-  set.add(
-         "reinforce.prompts_file", outside.text("reinforce.prompts_file", ""),
-         "Prompts as JSONL: \"prompt\", and \"answer\" (or \"completion\") where the reward compares with one; \"task\" names it in metrics.")
+  set.add("reinforce.prompts_file", outside.text("reinforce.prompts_file", ""),
+          "Prompts as JSONL: \"prompt\", and \"answer\" (or \"completion\") where the reward compares with "
+          "one; \"task\" names it in metrics.")
       .path();
   set.add("reinforce.held_out_file", outside.text("reinforce.held_out_file", ""),
           "Prompts to evaluate on, in the same form; empty: those of training.")
       .path()
       .may_change();
   recipe::add_outside_list(set, "reinforce.puzzles", recipe::outside_list(outside, "reinforce.puzzles", {}),
-                           "Puzzles to solve, as NAME or NAME:LEVEL (longhaul puzzles list); their prompts are made as the run goes.");
+                           "Puzzles to solve, as NAME or NAME:LEVEL (longhaul puzzles list); their prompts "
+                           "are made as the run goes.");
   set.add("reinforce.knobs", outside.text("reinforce.knobs", ""),
           "Knobs of the puzzles that differ from their level's: \"kinds=1,length=6\".");
   set.add("reinforce.level", outside.whole("reinforce.level", 0),
@@ -212,31 +244,37 @@ void declare_prompts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
       .at_least(0)
       .at_most(10);
   set.add("reinforce.adaptive", outside.flag("reinforce.adaptive", false),
-          "Levels follow what the model solves: they weigh as the variance of their reward, and the next opens when one is mastered.");
+          "Levels follow what the model solves: they weigh as the variance of their reward, and the next "
+          "opens when one is mastered.");
   set.add("reinforce.instruction", outside.text("reinforce.instruction", ""),
           "Text around each prompt, with {prompt} where it goes; empty: the prompt alone.")
       .also_called({"template", "system_prompt"});
   set.add("reinforce.evaluate_prompts", outside.whole("reinforce.evaluate_prompts", 64),
-          "Prompts that an evaluation answers, each once and with its likeliest tokens; puzzles are of a part that is never trained on.")
+          "Prompts that an evaluation answers, each once and with its likeliest tokens; puzzles are of a "
+          "part that is never trained on.")
       .unit("prompts")
       .at_least(1)
       .may_change();
 }
 
 void declare_rewards(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
-  recipe::add_outside_list(
-      set, "reinforce.reward", recipe::outside_list(outside, "reinforce.reward", {"exact"}),
-      "Rewards that are added up, as NAME or NAME*WEIGHT: puzzle (format and answer right), puzzle_answer (the text is the answer), "
-      "puzzle_parts (quarters), format (think and answer tags), exact, prefix (share of the answer that is right from its beginning), regex, "
-      "program, http.");
+  recipe::add_outside_list(set, "reinforce.reward",
+                           recipe::outside_list(outside, "reinforce.reward", {"exact"}),
+                           "Rewards that are added up, as NAME or NAME*WEIGHT: puzzle (format and answer "
+                           "right), puzzle_answer (the text is the answer), "
+                           "puzzle_parts (quarters), format (think and answer tags), exact, prefix (share of "
+                           "the answer that is right from its beginning), regex, "
+                           "program, http.");
   set.add("reinforce.regex", outside.text("reinforce.regex", ""),
           "Of the reward regex: its last match in the text is the answer, or the first group of it.");
   set.add("reinforce.program", outside.text("reinforce.program", ""),
-          "Of the reward program: a command of the shell that reads one JSON object a line (prompt, response, answer, task) and writes one "
+          "Of the reward program: a command of the shell that reads one JSON object a line (prompt, "
+          "response, answer, task) and writes one "
           "number a line.")
       .may_change();
   set.add("reinforce.http", outside.text("reinforce.http", ""),
-          "Of the reward http: URL that takes {\"data_sources\", \"solution_strs\", \"ground_truths\", \"extra_infos\"} and answers "
+          "Of the reward http: URL that takes {\"data_sources\", \"solution_strs\", \"ground_truths\", "
+          "\"extra_infos\"} and answers "
           "{\"scores\"}, as puzzles serve-rewards does.")
       .may_change();
   set.add("reinforce.verifier_seconds", outside.number("reinforce.verifier_seconds", 60),
@@ -254,9 +292,11 @@ void declare_rewards(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
 void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& options) {
   options.algorithm = outside.text("reinforce.algorithm");
   if (options.algorithm == "ppo")
-    refuse("ppo needs a critic, which cannot be trained yet", "an algorithm that compares the answers of a group", "ppo",
-           "reinforce.algorithm", "reinforce.algorithm=dapo");
-  const auto& entry = *std::ranges::find_if(kAlgorithms, [&](const Algorithm& each) { return each.name == options.algorithm; });
+    refuse("ppo needs a critic, which cannot be trained yet",
+           "an algorithm that compares the answers of a group", "ppo", "reinforce.algorithm",
+           "reinforce.algorithm=dapo");
+  const auto& entry = *std::ranges::find_if(
+      kAlgorithms, [&](const Algorithm& each) { return each.name == options.algorithm; });
   const auto or_own = [&](const char* name, double own) {
     const double given = outside.number(name);
     return given < 0 ? own : given;
@@ -266,8 +306,8 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
                   .clip_high = or_own("reinforce.clip_high", entry.clip_high),
                   .dual_clip = outside.number("reinforce.dual_clip")};
   if (options.loss.dual_clip > 0 && options.loss.dual_clip <= 1)
-    refuse("the dual clip would take the gradient of the first update", "0, or above 1", fmt::format("{}", options.loss.dual_clip),
-           "reinforce.dual_clip", "reinforce.dual_clip=3");
+    refuse("the dual clip would take the gradient of the first update", "0, or above 1",
+           fmt::format("{}", options.loss.dual_clip), "reinforce.dual_clip", "reinforce.dual_clip=3");
   options.baseline = entry.baseline;
   options.batch_normalised = entry.batch_normalised;
   options.aggregation = entry.aggregation;
@@ -275,12 +315,13 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
   const bool whole_answers = entry.loss == PolicyLoss::kGspo || entry.loss == PolicyLoss::kEcpo;
   if (!sum.empty()) {
     if (whole_answers && sum != "answers")
-      refuse(fmt::format("{} is a loss of whole answers", options.algorithm), "reinforce.sum = answers", sum, "reinforce.sum",
-             "reinforce.sum=answers");
+      refuse(fmt::format("{} is a loss of whole answers", options.algorithm), "reinforce.sum = answers", sum,
+             "reinforce.sum", "reinforce.sum=answers");
     options.aggregation = static_cast<Aggregation>(place_in(kAggregations, sum));
   }
   options.kl = outside.number("reinforce.kl");
-  options.kl_estimator = static_cast<KlEstimator>(place_in(kEstimators, outside.text("reinforce.kl_estimator")));
+  options.kl_estimator =
+      static_cast<KlEstimator>(place_in(kEstimators, outside.text("reinforce.kl_estimator")));
   options.correction = outside.number("reinforce.correction");
 }
 
@@ -309,7 +350,8 @@ ReinforceOptions reinforce_options(const recipe::Recipe& recipe) {
   options.overlong_cache = outside.whole("reinforce.overlong_cache");
   options.overlong_weight = outside.number("reinforce.overlong_weight");
   options.masks_truncated = outside.flag("reinforce.mask_truncated");
-  for (const std::string& text : recipe::list_of(outside, "reinforce.reward")) options.reward.push_back(reward_part(text));
+  for (const std::string& text : recipe::list_of(outside, "reinforce.reward"))
+    options.reward.push_back(reward_part(text));
   options.regex = outside.text("reinforce.regex");
   options.program = outside.text("reinforce.program");
   options.http = outside.text("reinforce.http");

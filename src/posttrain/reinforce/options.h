@@ -1,5 +1,6 @@
-// [reinforce] of a recipe: what train.task = "reinforce" reads beside [model], [train] and [optim]. An algorithm sets
-// loss, advantage and how tokens are summed; a number that the recipe leaves at −1 is the algorithm's own.
+// [reinforce] of a recipe: what train.task = "reinforce" reads beside [model], [train] and [optim]. An
+// algorithm sets loss, advantage and how tokens are summed; a number that the recipe leaves at −1 is the
+// algorithm's own.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,9 @@ Tensor summed_over_answers(const Tensor& value_t, const Tensor& answer_t) {
   return at::zeros({answers}, value_t.options()).index_add(0, answer_t, value_t).index_select(0, answer_t);
 }
 
-Tensor tokens_of_answers(const Tensor& answer_t) { return summed_over_answers(at::ones({answer_t.numel()}, at::kDouble), answer_t); }
+Tensor tokens_of_answers(const Tensor& answer_t) {
+  return summed_over_answers(at::ones({answer_t.numel()}, at::kDouble), answer_t);
+}
 
 // max(−A r, −A clip(r)) with its gradient by log r.
 TokenLosses clipped(const Tensor& ratio_t, const Tensor& advantage_t, const PolicyLossOptions& options) {
@@ -33,7 +35,8 @@ TokenLosses clipped(const Tensor& ratio_t, const Tensor& advantage_t, const Poli
   losses.clipped_low_t = loses_t & (ratio_t < 1 - options.clip_low);
   if (options.dual_clip > 0) {
     const Tensor beyond_t = loses_t & (ratio_t > options.dual_clip);
-    losses.loss_t = at::where(loses_t, at::minimum(losses.loss_t, -advantage_t * options.dual_clip), losses.loss_t);
+    losses.loss_t =
+        at::where(loses_t, at::minimum(losses.loss_t, -advantage_t * options.dual_clip), losses.loss_t);
     losses.clipped_high_t = losses.clipped_high_t | beyond_t;
   }
   losses.gradient_t = free_t.masked_fill(losses.clipped_high_t | losses.clipped_low_t, 0);
@@ -53,12 +56,13 @@ TokenLosses cispo(const PolicyTokens& tokens, const PolicyLossOptions& options) 
 }
 
 TokenLosses gspo(const PolicyTokens& tokens, const PolicyLossOptions& options) {
-  const Tensor mean_t = summed_over_answers(tokens.l_t - tokens.old_t, tokens.answer_t) / tokens_of_answers(tokens.answer_t);
+  const Tensor mean_t =
+      summed_over_answers(tokens.l_t - tokens.old_t, tokens.answer_t) / tokens_of_answers(tokens.answer_t);
   return clipped(ratio_of(mean_t), tokens.advantage_t, options);
 }
 
-// The loss of an answer moves with each of its log-probabilities as with their sum: the gradient of a token, which weighs
-// 1 / tokens, is that of the sum times the tokens.
+// The loss of an answer moves with each of its log-probabilities as with their sum: the gradient of a token,
+// which weighs 1 / tokens, is that of the sum times the tokens.
 TokenLosses ecpo(const PolicyTokens& tokens, const PolicyLossOptions& options) {
   const Tensor l_t = summed_over_answers(tokens.l_t, tokens.answer_t);
   const Tensor old_t = summed_over_answers(tokens.old_t, tokens.answer_t);
@@ -72,7 +76,8 @@ TokenLosses gbpo(const PolicyTokens& tokens) {
   const Tensor probability_t = tokens.l_t.exp(), old_t = tokens.old_t.exp();
   const Tensor gains_t = tokens.advantage_t >= 0;
   TokenLosses losses;
-  losses.ratio_t = probability_t / at::where(gains_t, at::maximum(old_t, probability_t), at::maximum(old_t, 1 - probability_t));
+  losses.ratio_t = probability_t / at::where(gains_t, at::maximum(old_t, probability_t),
+                                             at::maximum(old_t, 1 - probability_t));
   losses.loss_t = -tokens.advantage_t * losses.ratio_t;
   losses.gradient_t = losses.loss_t;
   // Nothing is cut off: these are where the denominator is not π_old.
@@ -85,7 +90,8 @@ TokenLosses gbpo(const PolicyTokens& tokens) {
 
 TokenLosses policy_losses(const PolicyTokens& tokens, const PolicyLossOptions& options) {
   for (const Tensor* each : {&tokens.l_t, &tokens.old_t, &tokens.advantage_t}) {
-    LONGHAUL_ASSERT(each->scalar_type() == at::kDouble && each->sizes() == tokens.l_t.sizes(), "fp64, one of each token");
+    LONGHAUL_ASSERT(each->scalar_type() == at::kDouble && each->sizes() == tokens.l_t.sizes(),
+                    "fp64, one of each token");
   }
   switch (options.loss) {
     case PolicyLoss::kClip:

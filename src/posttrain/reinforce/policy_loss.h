@@ -1,18 +1,23 @@
-// The losses of policy gradients, each from the log-probabilities of the tokens of answers: value and gradient
-// g = dLoss/dl of every token in closed form. The sampled tokens of a batch stand in one row, answer by answer.
+// The losses of policy gradients, each from the log-probabilities of the tokens of answers: value and
+// gradient g = dLoss/dl of every token in closed form. The sampled tokens of a batch stand in one row, answer
+// by answer.
 //
 //   l      log π(token) now            r = exp(l − l_old), with l − l_old between −20 and 20
 //   l_old  when the answers came       A  the advantage of the token's answer
 //
-//   kClip    max(−A r, −A clip(r, 1 − low, 1 + high)); for A < 0 at most −A c with dual clip c (PPO, GRPO, DAPO)
-//   kCispo   −sg(min(r, 1 + high)) A l, and not below 1 − low where low is set (MiniMax-M1, arXiv 2506.13585 §3.1)
+//   kClip    max(−A r, −A clip(r, 1 − low, 1 + high)); for A < 0 at most −A c with dual clip c (PPO, GRPO,
+//            DAPO)
+//   kCispo   −sg(min(r, 1 + high)) A l, and not below 1 − low where low is set (MiniMax-M1, arXiv 2506.13585
+//            §3.1)
 //   kGspo    as kClip with the answer's s = exp(mean of l − l_old) in place of r (arXiv 2507.18071)
-//   kEcpo    as kClip with the answer's ρ = π / max(π_old, sg(π) / (1 + high + early)) (OneRec, arXiv 2506.13695)
+//   kEcpo    as kClip with the answer's ρ = π / max(π_old, sg(π) / (1 + high + early)) (OneRec, arXiv
+//            2506.13695)
 //   kGbpo    −A π / max(π_old, sg(π)) for A ≥ 0, and −A π / max(π_old, 1 − sg(π)) for A < 0 (OneRec-V2,
 //            arXiv 2508.20900), of each token's own probability
 //
-// Where r is exactly a bound, the loss still has its gradient. A loss of whole answers (kGspo, kEcpo) stands at each
-// of their tokens and counts once: its tokens weigh 1 / their number (token_weights). Everything is computed in fp64.
+// Where r is exactly a bound, the loss still has its gradient. A loss of whole answers (kGspo, kEcpo) stands
+// at each of their tokens and counts once: its tokens weigh 1 / their number (token_weights). Everything is
+// computed in fp64.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +49,8 @@ struct TokenLosses {
 };
 TokenLosses policy_losses(const PolicyTokens& tokens, const PolicyLossOptions& options);
 
-// Estimates of KL(π ‖ π_ref) from l and l_ref, with d = l_ref − l between −20 and 20: k1 = −d, k2 = d² / 2, k3 = exp(d) − d − 1,
-// which is at most 10. Beyond the bounds there is no gradient.
+// Estimates of KL(π ‖ π_ref) from l and l_ref, with d = l_ref − l between −20 and 20: k1 = −d, k2 = d² / 2,
+// k3 = exp(d) − d − 1, which is at most 10. Beyond the bounds there is no gradient.
 enum class KlEstimator { kK1, kK2, kK3 };
 struct TokenKl {
   Tensor kl_t, gradient_t;

@@ -25,8 +25,9 @@ constexpr JsonRules kPromptRules = {.code = ExitCode::kData,
                                     .string_bytes = size_t{16} << 20};
 
 bool compares(const ReinforceOptions& options) {
-  return std::ranges::any_of(options.reward,
-                             [](const RewardPart& part) { return part.name == "exact" || part.name == "prefix" || part.name == "regex"; });
+  return std::ranges::any_of(options.reward, [](const RewardPart& part) {
+    return part.name == "exact" || part.name == "prefix" || part.name == "regex";
+  });
 }
 
 std::map<std::string, int64_t, std::less<>> knobs_of(const std::string& text) {
@@ -70,7 +71,9 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
     const std::string where = fmt::format("{}:{}", path, number);
     const nlohmann::json json = parse_json(row, where, kPromptRules);
     const JsonView view(json, where, kPromptRules);
-    Line line{.prompt = view.at("prompt").string(), .answer = text_of(view, "answer", "completion"), .task = "prompts"};
+    Line line{.prompt = view.at("prompt").string(),
+              .answer = text_of(view, "answer", "completion"),
+              .task = "prompts"};
     if (view.has("task")) line.task = view.at("task").string();
     if (compares(options_) && line.answer.empty()) {
       throw Error({.code = ExitCode::kData,
@@ -83,7 +86,10 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
     lines.push_back(std::move(line));
   }
   if (!lines.empty()) return lines;
-  throw Error({.code = ExitCode::kData, .what = "a file of prompts has none", .expected = "a JSON object a line", .where = path});
+  throw Error({.code = ExitCode::kData,
+               .what = "a file of prompts has none",
+               .expected = "a JSON object a line",
+               .where = path});
 }
 
 void Prompts::read_puzzles() {
@@ -128,13 +134,14 @@ Prompts::Prompts(const ReinforceOptions& options, const data::Tokenizer& tokeniz
   for (const Line& line : lines_) all += line.prompt + '\0' + line.answer + '\0' + line.task + '\n';
   fingerprint_ = fmt::format("{:016x}", xxh3(all));
   if (std::ssize(lines_) >= options.prompts) return;
-  throw Error({.code = ExitCode::kData,
-               .what = "a rollout batch asks for more prompts than there are",
-               .expected = fmt::format("at least {} prompts", options.prompts),
-               .found = std::to_string(lines_.size()),
-               .where = options.prompts_file,
-               .hint = fmt::format("reinforce.prompts={}",
-                                   lines_.size() / static_cast<size_t>(options.updates) * static_cast<size_t>(options.updates))});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "a rollout batch asks for more prompts than there are",
+       .expected = fmt::format("at least {} prompts", options.prompts),
+       .found = std::to_string(lines_.size()),
+       .where = options.prompts_file,
+       .hint = fmt::format("reinforce.prompts={}", lines_.size() / static_cast<size_t>(options.updates) *
+                                                       static_cast<size_t>(options.updates))});
 }
 
 Prompt Prompts::finished(Prompt prompt) const {
@@ -159,7 +166,8 @@ Prompt Prompts::of_line(const Line& line, int64_t number) const {
 }
 
 Prompt Prompts::of_puzzle(int64_t number, const PuzzleChoice& choice, uint64_t seed) const {
-  const puzzles::KnobValues knobs = puzzles::with_changes(choice.task->knobs, puzzles::at_level(choice.task->knobs, choice.level), knobs_);
+  const puzzles::KnobValues knobs =
+      puzzles::with_changes(choice.task->knobs, puzzles::at_level(choice.task->knobs, choice.level), knobs_);
   const auto made = puzzles::make_puzzle(*choice.task, knobs, seed, number);
   if (!made) {
     throw Error({.code = ExitCode::kUsage,
@@ -168,7 +176,8 @@ Prompt Prompts::of_puzzle(int64_t number, const PuzzleChoice& choice, uint64_t s
                  .where = "reinforce.puzzles and reinforce.knobs",
                  .hint = "another level, or fewer knobs"});
   }
-  const nlohmann::json record = puzzles::to_record(*made, {.task = choice.task, .knobs = knobs, .level = choice.level, .seed = seed});
+  const nlohmann::json record =
+      puzzles::to_record(*made, {.task = choice.task, .knobs = knobs, .level = choice.level, .seed = seed});
   return finished({.number = number,
                    .text = record["prompt"][0]["content"].get<std::string>(),
                    .task = std::string(choice.task->key),
@@ -180,7 +189,8 @@ Prompt Prompts::of_puzzle(int64_t number, const PuzzleChoice& choice, uint64_t s
 Prompt Prompts::prompt(int64_t number, const puzzles::LevelMixture* levels) const {
   if (!lines_.empty()) {
     const auto size = static_cast<uint64_t>(lines_.size());
-    const RandomStream order(options_.seed, fmt::format("reinforce/pass-{}", static_cast<uint64_t>(number) / size));
+    const RandomStream order(options_.seed,
+                             fmt::format("reinforce/pass-{}", static_cast<uint64_t>(number) / size));
     return of_line(lines_[permutation_at(order, size, static_cast<uint64_t>(number) % size)], number);
   }
   PuzzleChoice choice = puzzles_[static_cast<size_t>(number) % puzzles_.size()];
@@ -206,10 +216,13 @@ Prompt Prompts::again(int64_t number, int64_t level) const {
 Prompt Prompts::held_out(int64_t number) const {
   const std::vector<Line>& lines = held_out_lines_.empty() ? lines_ : held_out_lines_;
   if (!lines.empty()) return of_line(lines[static_cast<size_t>(number) % lines.size()], number);
-  return of_puzzle(number, puzzles_[static_cast<size_t>(number) % puzzles_.size()], puzzles::kValidationSeeds | options_.seed);
+  return of_puzzle(number, puzzles_[static_cast<size_t>(number) % puzzles_.size()],
+                   puzzles::kValidationSeeds | options_.seed);
 }
 
-int64_t Prompts::held_out_count() const { return std::ssize(held_out_lines_.empty() ? lines_ : held_out_lines_); }
+int64_t Prompts::held_out_count() const {
+  return std::ssize(held_out_lines_.empty() ? lines_ : held_out_lines_);
+}
 
 std::vector<std::string> Prompts::tasks() const {
   std::set<std::string> names;
@@ -220,7 +233,8 @@ std::vector<std::string> Prompts::tasks() const {
 
 nlohmann::json Prompts::position(int64_t next) const {
   nlohmann::json position = {{"next_prompt", next}, {"seed", options_.seed}};
-  if (!lines_.empty()) return position.update({{"prompts", lines_.size()}, {"fingerprint", fingerprint_}}), position;
+  if (!lines_.empty())
+    return position.update({{"prompts", lines_.size()}, {"fingerprint", fingerprint_}}), position;
   nlohmann::json versions = nlohmann::json::object();
   for (const PuzzleChoice& choice : puzzles_) versions[std::string(choice.task->key)] = choice.task->version;
   position["puzzles"] = versions;

@@ -1,6 +1,6 @@
-// The prompts of a run, numbered from 0: lines of a file, in an order of their own in every pass over it, or puzzles
-// that are made when they are asked for. prompt() is a pure function of the number, so that a run that goes on needs
-// to know only the number of its next one.
+// The prompts of a run, numbered from 0: lines of a file, in an order of their own in every pass over it, or
+// puzzles that are made when they are asked for. prompt() is a pure function of the number, so that a run
+// that goes on needs to know only the number of its next one.
 //
 // Thread-safe once made.
 #pragma once
@@ -30,16 +30,18 @@ struct Prompt {
 
 class Prompts {
  public:
-  // kData: a file that is not there, has a line that is no prompt, lacks answers that the reward needs, or has fewer prompts than a rollout
-  // batch. kUsage: a puzzle or a knob that there is not. longest: tokens of a prompt, at most; a longer one is a kData error when it is
-  // reached. `tokenizer` must outlive it.
+  // kData: a file that is not there, has a line that is no prompt, lacks answers that the reward needs, or
+  // has fewer prompts than a rollout batch. kUsage: a puzzle or a knob that there is not. longest: tokens of
+  // a prompt, at most; a longer one is a kData error when it is reached. `tokenizer` must outlive it.
   Prompts(const ReinforceOptions& options, const data::Tokenizer& tokenizer, int64_t longest);
 
   // levels: which levels puzzles are drawn from; null: those of the recipe.
   Prompt prompt(int64_t number, const puzzles::LevelMixture* levels = nullptr) const;
-  Prompt again(int64_t number, int64_t level) const;  // a prompt that was made before, with the level that it had
-  Prompt held_out(int64_t number) const;              // of an evaluation: not among those of training, unless they are lines of one file
-  int64_t held_out_count() const;                     // 0: as many as anybody wants
+  // a prompt that was made before, with the level that it had
+  Prompt again(int64_t number, int64_t level) const;
+  // of an evaluation: not among those of training, unless they are lines of one file
+  Prompt held_out(int64_t number) const;
+  int64_t held_out_count() const;  // 0: as many as anybody wants
 
   std::vector<std::string> tasks() const;       // all names that prompts may have, sorted
   nlohmann::json position(int64_t next) const;  // what must stay the same in a run that goes on

@@ -5,14 +5,18 @@
 
 namespace longhaul::posttrain {
 
-ReferenceModel::ReferenceModel(const recipe::Recipe& recipe, const Precision& precision, at::Device device, const parallel::Ranks& ranks)
-    : decoder_(recipe.model, precision, device, model::Use::kInference), stage_(decoder_, ranks), written_here_(ranks.rank() == 0) {}
+ReferenceModel::ReferenceModel(const recipe::Recipe& recipe, const Precision& precision, at::Device device,
+                               const parallel::Ranks& ranks)
+    : decoder_(recipe.model, precision, device, model::Use::kInference),
+      stage_(decoder_, ranks),
+      written_here_(ranks.rank() == 0) {}
 
 void ReferenceModel::take_once(const model::ParameterSet& from) {
   if (std::exchange(taken_, true)) return;
   const at::NoGradGuard guard;
   const auto& own = decoder_.parameters().all();
-  LONGHAUL_ASSERT(own.size() == from.all().size(), "{} tensors, {} of the policy", own.size(), from.all().size());
+  LONGHAUL_ASSERT(own.size() == from.all().size(), "{} tensors, {} of the policy", own.size(),
+                  from.all().size());
   for (size_t i = 0; i < own.size(); ++i) {
     own[i]->value.copy_(from.all()[i]->value);
     own[i]->written();
@@ -24,8 +28,9 @@ std::vector<checkpoint::StateEntry> ReferenceModel::tensors() {
   for (const auto& parameter : decoder_.parameters().all()) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const model::Part& part = parameter->parts[i];
-      entries.push_back({"task.reference." + part.spec.tensor.name, "task", "task", part.spec.tensor.global_shape, part.held,
-                         parameter->part_of(parameter->value, i), written_here_});
+      entries.push_back({"task.reference." + part.spec.tensor.name, "task", "task",
+                         part.spec.tensor.global_shape, part.held, parameter->part_of(parameter->value, i),
+                         written_here_});
     }
   }
   return entries;

@@ -28,38 +28,44 @@ Reinforce::Reinforce(const train::TaskRequest& request)
       tokenizer_(request.data.tokenizer),
       run_(request.run_folder),
       ranks_(request.ranks),
-      decoder_(recipe_.model, Precision::named(recipe::name_of_value(recipe_.train.dtype)), request.device, model::Use::kTraining,
-               ranks_.place()),
+      decoder_(recipe_.model, Precision::named(recipe::name_of_value(recipe_.train.dtype)), request.device,
+               model::Use::kTraining, ranks_.place()),
       stage_(decoder_, ranks_),
       prompts_(options_, tokenizer_, recipe_.train.sequence + 1 - options_.tokens),
       judge_(options_),
       rollouts_(options_, decoder_, tokenizer_, prompts_, judge_, ranks_),
       state_(options_, prompts_, ranks_.rank() == 0) {
   decoder_.set_recompute(recipe_.train.recompute);
-  if (options_.kl > 0) reference_ = std::make_unique<ReferenceModel>(recipe_, decoder_.precision(), request.device, ranks_);
+  if (options_.kl > 0)
+    reference_ = std::make_unique<ReferenceModel>(recipe_, decoder_.precision(), request.device, ranks_);
   if (tokenizer_.stop_ids().empty())
-    log_warning("the tokenizer has no token that ends a text: every answer goes on to reinforce.tokens = {} (data.stop_tokens)",
-                options_.tokens);
+    log_warning(
+        "the tokenizer has no token that ends a text: every answer goes on to reinforce.tokens = {} "
+        "(data.stop_tokens)",
+        options_.tokens);
   if (tokenizer_.vocabulary() <= recipe_.model.vocabulary) return;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "the tokenizer has more entries than the model has rows",
-               .expected = fmt::format("at most {}", recipe_.model.vocabulary),
-               .found = std::to_string(tokenizer_.vocabulary()),
-               .where = "data.tokenizer and model.vocabulary",
-               .hint = fmt::format("model.vocabulary={}; a model that begins with trained weights (--from) brings its own tokenizer",
-                                   tokenizer_.vocabulary())});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "the tokenizer has more entries than the model has rows",
+       .expected = fmt::format("at most {}", recipe_.model.vocabulary),
+       .found = std::to_string(tokenizer_.vocabulary()),
+       .where = "data.tokenizer and model.vocabulary",
+       .hint = fmt::format(
+           "model.vocabulary={}; a model that begins with trained weights (--from) brings its own tokenizer",
+           tokenizer_.vocabulary())});
 }
 
-// The groups of one update: as many prompts as every other update has, those that are missing from a short batch missing
-// in the last ones.
+// The groups of one update: as many prompts as every other update has, those that are missing from a short
+// batch missing in the last ones.
 void Reinforce::take_update(int64_t update) {
   const int64_t each = options_.prompts / options_.updates, all = std::ssize(state_.batch.groups);
   groups_.clear();
   for (int64_t g = update * each; g < std::min(all, (update + 1) * each); ++g)
     groups_.push_back(&state_.batch.groups[static_cast<size_t>(g)]);
-  micro_batches_ = micro_batches_of(
-      groups_,
-      {.sequence = recipe_.train.sequence, .rows = recipe_.train.micro_batch, .replicas = ranks_.replicas(), .replica = ranks_.replica()});
+  micro_batches_ = micro_batches_of(groups_, {.sequence = recipe_.train.sequence,
+                                              .rows = recipe_.train.micro_batch,
+                                              .replicas = ranks_.replicas(),
+                                              .replica = ranks_.replica()});
 }
 
 train::StepWork Reinforce::prepare(int64_t step) {
@@ -68,8 +74,9 @@ train::StepWork Reinforce::prepare(int64_t step) {
   began_batch_ = state_.used >= options_.updates;
   if (began_batch_) begin_batch(step);
   take_update(state_.used++);
-  train::StepWork work{
-      .micro_batches = std::ssize(micro_batches_), .weight = weight_of(micro_batches_, options_), .auxiliary_by_weight = true};
+  train::StepWork work{.micro_batches = std::ssize(micro_batches_),
+                       .weight = weight_of(micro_batches_, options_),
+                       .auxiliary_by_weight = true};
   for (const MicroBatch& micro_batch : micro_batches_) work.tokens += micro_batch.layout.tokens();
   return work;
 }
@@ -90,12 +97,14 @@ void Reinforce::tell_of_batch() {
   if (ranks_.rank() > 0) return;
   if (is_equal && is_told(state_.equal_batches))
     log_warning(
-        "step {}: all {} groups have answers of equal rewards (mean {:.3g}), and nothing can be learnt from them ({} rollout batches so far). Other "
+        "step {}: all {} groups have answers of equal rewards (mean {:.3g}), and nothing can be learnt from "
+        "them ({} rollout batches so far). Other "
         "prompts or levels, a larger reinforce.group, or a model that was taught the form of answers first",
         step_, tally.groups, tally.reward / static_cast<double>(tally.answers), state_.equal_batches);
   if (is_short && !is_equal && is_told(state_.short_batches))
     log_warning(
-        "step {}: {} rounds of generation gave {} groups that teach something, of the {} that the step is to have ({} such batches so far): it is "
+        "step {}: {} rounds of generation gave {} groups that teach something, of the {} that the step is to "
+        "have ({} such batches so far): it is "
         "trained on these",
         step_, tally.rounds, state_.batch.groups.size(), options_.prompts, state_.short_batches);
 }
@@ -136,7 +145,8 @@ std::vector<std::vector<double>> Reinforce::gathered(const std::vector<Group*>& 
   const Tensor all = at::zeros({answers, options_.tokens}, at::kDouble);
   for (const MicroBatch& micro_batch : micro_batches_) {
     for (size_t i = 0; i < micro_batch.answers.size(); ++i)
-      std::ranges::copy(micro_batch.l[i], all.mutable_data_ptr<double>() + micro_batch.numbers[i] * options_.tokens);
+      std::ranges::copy(micro_batch.l[i],
+                        all.mutable_data_ptr<double>() + micro_batch.numbers[i] * options_.tokens);
   }
   sum_over_replicas(ranks_, all, decoder_.device());
   std::vector<std::vector<double>> result;
@@ -152,7 +162,8 @@ std::vector<std::vector<double>> Reinforce::gathered(const std::vector<Group*>& 
 
 Tensor Reinforce::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
   MicroBatch& own = micro_batches_[static_cast<size_t>(micro_batch)];
-  const kernels::LogProbabilityOptions options{.temperature = options_.temperature, .entropy = recording_ == nullptr};
+  const kernels::LogProbabilityOptions options{.temperature = options_.temperature,
+                                               .entropy = recording_ == nullptr};
   const language::TextStage& stage = recording_ != nullptr ? *recording_ : stage_;
   return stage.forward(context, own.text(), entering, options,
                        [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView&) {
@@ -206,7 +217,8 @@ void Reinforce::add_batch_metrics(std::map<std::string, train::Metric>& metrics)
   mean("rollout/rounds", static_cast<double>(tally.rounds), 1);
   for (const std::string& task : prompts_.tasks()) {
     const auto found = tally.of_task.find(task);
-    const RolloutTally::OfTask of_task = found != tally.of_task.end() ? found->second : RolloutTally::OfTask{};
+    const RolloutTally::OfTask of_task =
+        found != tally.of_task.end() ? found->second : RolloutTally::OfTask{};
     mean("reward/" + task, of_task.reward, static_cast<double>(of_task.answers));
   }
   // Lengths of the answers that the step is trained on, by whether they are better than their group's others.
@@ -267,7 +279,8 @@ std::optional<observe::Metrics> Reinforce::evaluate(bool /*whole*/, const std::f
     }
   }
   if (answers == 0) return std::nullopt;
-  return observe::Metrics{{"reward", reward / answers}, {"right", right / answers}, {"answer_tokens", tokens / answers}};
+  return observe::Metrics{
+      {"reward", reward / answers}, {"right", right / answers}, {"answer_tokens", tokens / answers}};
 }
 
 std::vector<checkpoint::StateProvider*> Reinforce::state() {
@@ -276,7 +289,9 @@ std::vector<checkpoint::StateProvider*> Reinforce::state() {
   return all;
 }
 
-nlohmann::json Reinforce::data_position(int64_t /*step*/) const { return {{"reinforce", prompts_.position(state_.next_prompt)}}; }
+nlohmann::json Reinforce::data_position(int64_t /*step*/) const {
+  return {{"reinforce", prompts_.position(state_.next_prompt)}};
+}
 
 void Reinforce::require_same_data(const nlohmann::json& saved, int64_t /*step*/) const {
   nlohmann::json before = saved.value("reinforce", nlohmann::json::object()), now = prompts_.position(0);

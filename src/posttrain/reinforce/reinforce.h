@@ -1,14 +1,15 @@
 // Reinforce: a language model learns from rewards for the answers that it writes (train.task = "reinforce";
 // docs/guides/reinforcement.md). One rollout batch serves reinforce.updates optimizer steps:
 //
-//   prompts → a group of answers to each, by the engine, with the trainer's own weights → rewards → groups that teach
+//   prompts → a group of answers to each, by the engine, with the trainer's own weights → rewards → groups
+//     that teach
 //   nothing are replaced → l_old by the trainer → steps, each on its part of the prompts
 //
-// Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what the step
-// itself computes: the ratio is 1 to the bit, and no pass is spent on it.
+// Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what
+// the step itself computes: the ratio is 1 to the bit, and no pass is spent on it.
 //
-// Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert ranks, ZeRO up
-// to stage 2), because the engine needs it.
+// Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert
+// ranks, ZeRO up to stage 2), because the engine needs it.
 #pragma once
 
 #include <filesystem>
@@ -72,7 +73,8 @@ class Reinforce final : public train::Task {
   bool began_batch_ = false;    // the step has made its batch
   std::vector<Group*> groups_;  // of the step
   std::vector<MicroBatch> micro_batches_;
-  const language::TextStage* recording_ = nullptr;  // a pass that only records log-probabilities, through this stage; null: it trains
+  // a pass that only records log-probabilities, through this stage; null: it trains
+  const language::TextStage* recording_ = nullptr;
 };
 
 }  // namespace longhaul::posttrain

@@ -13,11 +13,14 @@ namespace {
 data::RunData open_prompt_tokenizer(const train::DataRequest& request) {
   const bool has_one = request.recipe.data.tokenizer != "train";
   return {.corpus = {},
-          .tokenizer = has_one ? data::open_tokenizer(request.recipe.data, {}, request.cache) : data::Tokenizer::bytes(),
+          .tokenizer = has_one ? data::open_tokenizer(request.recipe.data, {}, request.cache)
+                               : data::Tokenizer::bytes(),
           .sources = {}};
 }
 
-std::unique_ptr<train::ModelPlan> plan_reinforce(const recipe::Recipe& recipe) { return std::make_unique<ReinforcePlan>(recipe); }
+std::unique_ptr<train::ModelPlan> plan_reinforce(const recipe::Recipe& recipe) {
+  return std::make_unique<ReinforcePlan>(recipe);
+}
 
 std::unique_ptr<train::Task> make_reinforce(const train::TaskRequest& request) {
   auto task = std::make_unique<Reinforce>(request);
@@ -25,7 +28,8 @@ std::unique_ptr<train::Task> make_reinforce(const train::TaskRequest& request) {
   return task;
 }
 
-std::string look_at_rollouts(const recipe::Recipe& /*recipe*/, const std::string& run, const std::string& /*prompt*/) {
+std::string look_at_rollouts(const recipe::Recipe& /*recipe*/, const std::string& run,
+                             const std::string& /*prompt*/) {
   return fmt::format("rollouts {}", run);
 }
 

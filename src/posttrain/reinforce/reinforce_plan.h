@@ -1,4 +1,5 @@
-// ReinforcePlan: the plan of the decoder, for ranks that each hold all of it: the engine generates on one rank.
+// ReinforcePlan: the plan of the decoder, for ranks that each hold all of it: the engine generates on one
+// rank.
 #pragma once
 
 #include "language/decoder_plan.h"

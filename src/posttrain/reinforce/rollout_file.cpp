@@ -36,7 +36,8 @@ RolloutLine from_json(const nlohmann::ordered_json& json) {
                    .old = json.at("old"),
                    .generated = json.at("generated"),
                    .ratios = json.at("ratios")};
-  for (const auto& [name, value] : json.at("parts").items()) line.parts.emplace_back(name, value.get<double>());
+  for (const auto& [name, value] : json.at("parts").items())
+    line.parts.emplace_back(name, value.get<double>());
   return line;
 }
 
@@ -68,7 +69,8 @@ nlohmann::ordered_json to_json(const RolloutLine& line) {
 void write_rollouts(const std::filesystem::path& run, int64_t step, const std::vector<RolloutLine>& lines) {
   std::string text;
   // A model may write bytes that are no text.
-  for (const RolloutLine& line : lines) text += to_json(line).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  for (const RolloutLine& line : lines)
+    text += to_json(line).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   make_folders(run / "rollouts");
   write_text_atomically(file_of_step(run, step), text);
 }
@@ -90,13 +92,15 @@ std::vector<int64_t> steps_with_rollouts(const std::filesystem::path& run) {
 std::vector<RolloutLine> read_rollouts(const std::filesystem::path& run, int64_t step) {
   const std::vector<int64_t> steps = steps_with_rollouts(run);
   if (steps.empty() || (step > 0 && std::ranges::find(steps, step) == steps.end())) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "there are no rollouts of this step",
-                 .expected = steps.empty() ? "files rollouts/STEP.jsonl, which a run with train.task = reinforce writes"
-                                           : fmt::format("a step from {} to {} that has a file", steps.front(), steps.back()),
-                 .found = steps.empty() ? "none" : std::to_string(step),
-                 .where = (run / "rollouts").string(),
-                 .hint = "reinforce.rollouts_every says how often they are written"});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "there are no rollouts of this step",
+         .expected = steps.empty()
+                         ? "files rollouts/STEP.jsonl, which a run with train.task = reinforce writes"
+                         : fmt::format("a step from {} to {} that has a file", steps.front(), steps.back()),
+         .found = steps.empty() ? "none" : std::to_string(step),
+         .where = (run / "rollouts").string(),
+         .hint = "reinforce.rollouts_every says how often they are written"});
   }
   const std::filesystem::path path = file_of_step(run, step > 0 ? step : steps.back());
   const std::string text = read_text(path);

@@ -1,5 +1,6 @@
-// rollouts/STEP.jsonl in the folder of a run: the answers that a step was trained on, one a line, as `longhaul rollouts`
-// shows them. docs/guides/reinforcement.md lists the fields. A file is there whole or not at all.
+// rollouts/STEP.jsonl in the folder of a run: the answers that a step was trained on, one a line, as
+// `longhaul rollouts` shows them. docs/guides/reinforcement.md lists the fields. A file is there whole or not
+// at all.
 #pragma once
 
 #include <filesystem>

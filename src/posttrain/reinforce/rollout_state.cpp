@@ -24,7 +24,11 @@ std::vector<Element> read_row(const Tensor& all, int64_t row, int64_t length) {
 }  // namespace
 
 RolloutState::RolloutState(const ReinforceOptions& options, const Prompts& prompts, bool written_here)
-    : levels(options.level), used(options.updates), options_(options), prompts_(prompts), written_here_(written_here) {
+    : levels(options.level),
+      used(options.updates),
+      options_(options),
+      prompts_(prompts),
+      written_here_(written_here) {
   if (!keeps()) return;
   const std::vector<int64_t> sizes = {options.prompts * options.group, options.tokens};
   ids_ = at::zeros(sizes, at::kLong);
@@ -49,14 +53,18 @@ std::vector<checkpoint::StateEntry> RolloutState::tensors() {
   if (!keeps()) return {};
   const auto entry = [&](const char* name, const Tensor& view) {
     const layout::Shape shape = view.sizes().vec();
-    return checkpoint::StateEntry{name, "task", "task", shape, layout::Rectangle::whole(shape), view, written_here_};
+    return checkpoint::StateEntry{name, "task",       "task", shape, layout::Rectangle::whole(shape),
+                                  view, written_here_};
   };
-  return {entry("task.rollout.ids", ids_), entry("task.rollout.generated", generated_), entry("task.rollout.old", old_),
-          entry("task.rollout.reference", reference_)};
+  return {entry("task.rollout.ids", ids_), entry("task.rollout.generated", generated_),
+          entry("task.rollout.old", old_), entry("task.rollout.reference", reference_)};
 }
 
 nlohmann::json RolloutState::facts() {
-  nlohmann::json facts = {{"next_prompt", next_prompt}, {"short_batches", short_batches}, {"equal_batches", equal_batches}, {"used", used}};
+  nlohmann::json facts = {{"next_prompt", next_prompt},
+                          {"short_batches", short_batches},
+                          {"equal_batches", equal_batches},
+                          {"used", used}};
   if (options_.adaptive) facts["levels"] = nlohmann::json(levels.json());
   nlohmann::json groups = nlohmann::json::array();
   for (const Group& group : batch.groups) {
@@ -79,8 +87,8 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
   batch = {};
   int64_t row = 0;
   for (const nlohmann::json& group_json : facts.at("groups")) {
-    Group& group =
-        batch.groups.emplace_back(Group{.prompt = prompts_.again(group_json.at("number"), group_json.at("level")), .answers = {}});
+    Group& group = batch.groups.emplace_back(
+        Group{.prompt = prompts_.again(group_json.at("number"), group_json.at("level")), .answers = {}});
     for (const nlohmann::json& json : group_json.at("answers")) {
       Answer& answer = group.answers.emplace_back();
       const int64_t length = json.at("tokens");
@@ -89,7 +97,8 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
       answer.old = read_row<double>(old_, row, length);
       if (options_.kl > 0) answer.reference = read_row<double>(reference_, row, length);
       answer.ended = json.at("ended");
-      answer.reward = {.sum = json.at("reward"), .parts = json.at("parts"), .formatted = json.at("formatted")};
+      answer.reward = {
+          .sum = json.at("reward"), .parts = json.at("parts"), .formatted = json.at("formatted")};
       answer.shaped = json.at("shaped");
       answer.advantage = json.at("advantage");
       ++row;

@@ -1,6 +1,7 @@
-// RolloutState: what a run keeps of its rollouts in checkpoints: the number of the next prompt, what levels were
-// solved, and, where a rollout batch serves several steps, the batch itself with its log-probabilities. A batch that
-// a kill interrupts while it is generated leaves nothing: it is generated again, with the same bits.
+// RolloutState: what a run keeps of its rollouts in checkpoints: the number of the next prompt, what levels
+// were solved, and, where a rollout batch serves several steps, the batch itself with its log-probabilities.
+// A batch that a kill interrupts while it is generated leaves nothing: it is generated again, with the same
+// bits.
 #pragma once
 
 #include "checkpoint/state.h"
@@ -17,7 +18,8 @@ class RolloutState final : public checkpoint::StateProvider {
   puzzles::LevelMixture levels;
   int64_t short_batches = 0, equal_batches = 0;  // that could not be filled; in which nothing differed
   RolloutBatch batch;
-  int64_t used = 0;  // updates that the batch has served; as many as it serves: the next step begins a new one
+  // updates that the batch has served; as many as it serves: the next step begins a new one
+  int64_t used = 0;
 
   void keep_batch();  // after a batch was made, before the step ends
 

@@ -28,15 +28,23 @@ void sum_over_replicas(const parallel::Ranks& ranks, const Tensor& numbers, at::
 }
 
 bool differs(const Group& group) {
-  return std::ranges::any_of(group.answers, [&](const Answer& each) { return each.reward.sum != group.answers[0].reward.sum; });
+  return std::ranges::any_of(
+      group.answers, [&](const Answer& each) { return each.reward.sum != group.answers[0].reward.sum; });
 }
 
-Rollouts::Rollouts(const ReinforceOptions& options, model::Decoder& decoder, const data::Tokenizer& tokenizer, const Prompts& prompts,
-                   const Judge& judge, const parallel::Ranks& ranks)
-    : options_(options), decoder_(decoder), tokenizer_(tokenizer), prompts_(prompts), judge_(judge), ranks_(ranks) {}
+Rollouts::Rollouts(const ReinforceOptions& options, model::Decoder& decoder, const data::Tokenizer& tokenizer,
+                   const Prompts& prompts, const Judge& judge, const parallel::Ranks& ranks)
+    : options_(options),
+      decoder_(decoder),
+      tokenizer_(tokenizer),
+      prompts_(prompts),
+      judge_(judge),
+      ranks_(ranks) {}
 
 // Groups are dealt out one by one, so that every replica has long and short ones.
-bool Rollouts::is_own(size_t group) const { return static_cast<int64_t>(group) % ranks_.replicas() == ranks_.replica(); }
+bool Rollouts::is_own(size_t group) const {
+  return static_cast<int64_t>(group) % ranks_.replicas() == ranks_.replica();
+}
 
 std::string Rollouts::text_of(const Answer& answer) const {
   std::vector<int32_t> ids = narrow(answer.ids);
@@ -47,7 +55,8 @@ std::string Rollouts::text_of(const Answer& answer) const {
 void Rollouts::generate(Round& round) const {
   const at::NoGradGuard guard;
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
-  const int64_t own = (std::ssize(round.groups) + ranks_.replicas() - 1 - ranks_.replica()) / ranks_.replicas();
+  const int64_t own =
+      (std::ssize(round.groups) + ranks_.replicas() - 1 - ranks_.replica()) / ranks_.replicas();
   observe::TaskPhase phase(*ranks_.spans(), "rollout");
   generate::Engine engine(decoder_, {.sequences = std::max(options_.sequences, round.answers)});
   const std::vector<int64_t> stops = widened(tokenizer_.stop_ids());
@@ -70,7 +79,9 @@ void Rollouts::generate(Round& round) const {
                                            .never = widened(tokenizer_.without_token())}};
     request.where = fmt::format("prompt {}", group.prompt.number);
     // A token that ends the text belongs to the answer, so the engine must not take it away.
-    request.on_token = [&stops](const generate::Drawn& drawn) { return std::ranges::find(stops, drawn.id) == stops.end(); };
+    request.on_token = [&stops](const generate::Drawn& drawn) {
+      return std::ranges::find(stops, drawn.id) == stops.end();
+    };
     request.on_end = [&](int64_t sequence, generate::Generation generation) {
       if (generation.error && !failure) failure = generation.error;
       Answer& answer = group.answers[static_cast<size_t>(sequence)];
@@ -99,7 +110,8 @@ void Rollouts::judge(Round& round) const {
   size_t next = 0;
   for (size_t g = 0; g < round.groups.size(); ++g) {
     if (!is_own(g)) continue;
-    for (size_t i = 0; i < round.groups[g].answers.size(); ++i) round.groups[g].answers[i].reward = rewards[next][i];
+    for (size_t i = 0; i < round.groups[g].answers.size(); ++i)
+      round.groups[g].answers[i].reward = rewards[next][i];
     ++next;
   }
 }
@@ -108,12 +120,14 @@ void Rollouts::exchange(Round& round) const {
   if (ranks_.replicas() == 1) return;
   const auto parts = std::ssize(options_.reward);
   const int64_t rows = std::ssize(round.groups) * round.answers;
-  const Tensor ids = at::zeros({rows, options_.tokens}, at::kLong), generated = at::zeros({rows, options_.tokens}, at::kDouble);
+  const Tensor ids = at::zeros({rows, options_.tokens}, at::kLong),
+               generated = at::zeros({rows, options_.tokens}, at::kDouble);
   const Tensor numbers = at::zeros({rows, kParts + parts}, at::kDouble);
   const auto each = [&](bool own, const auto& what) {
     for (int64_t row = 0; row < rows; ++row) {
       const auto group = static_cast<size_t>(row / round.answers);
-      if (is_own(group) == own) what(row, round.groups[group].answers[static_cast<size_t>(row % round.answers)]);
+      if (is_own(group) == own)
+        what(row, round.groups[group].answers[static_cast<size_t>(row % round.answers)]);
     }
   };
   auto id = ids.accessor<int64_t, 2>();
@@ -128,7 +142,8 @@ void Rollouts::exchange(Round& round) const {
     number[row][kEnded] = answer.ended ? 1 : 0;
     number[row][kSum] = answer.reward.sum;
     number[row][kFormatted] = answer.reward.formatted ? 1 : 0;
-    for (int64_t part = 0; part < parts; ++part) number[row][kParts + part] = answer.reward.parts[static_cast<size_t>(part)];
+    for (int64_t part = 0; part < parts; ++part)
+      number[row][kParts + part] = answer.reward.parts[static_cast<size_t>(part)];
   });
   for (const Tensor* all : {&ids, &generated, &numbers}) sum_over_replicas(ranks_, *all, decoder_.device());
   each(false, [&](int64_t row, Answer& answer) {
@@ -164,9 +179,11 @@ void add_to(RolloutTally& tally, const Group& group) {
 
 void tell_levels(puzzles::LevelMixture& levels, const std::vector<Group>& groups) {
   for (const Group& group : groups) {
-    const auto right = std::ranges::count_if(group.answers, [](const Answer& answer) { return answer.right(); });
-    levels.add(group.prompt.task, group.prompt.level,
-               {.answers = static_cast<double>(group.answers.size()), .accepted = static_cast<double>(right)});
+    const auto right =
+        std::ranges::count_if(group.answers, [](const Answer& answer) { return answer.right(); });
+    levels.add(
+        group.prompt.task, group.prompt.level,
+        {.answers = static_cast<double>(group.answers.size()), .accepted = static_cast<double>(right)});
   }
 }
 
@@ -178,7 +195,8 @@ RolloutBatch Rollouts::next(int64_t& next_prompt, puzzles::LevelMixture* levels)
   const auto wanted = static_cast<size_t>(options_.prompts);
   while (batch.groups.size() < wanted && batch.tally.rounds < (options_.dynamic ? options_.rounds : 1)) {
     Round round{.groups = {}, .answers = options_.group, .temperature = options_.temperature};
-    for (size_t i = 0; i < wanted; ++i) round.groups.push_back({.prompt = prompts_.prompt(next_prompt++, levels), .answers = {}});
+    for (size_t i = 0; i < wanted; ++i)
+      round.groups.push_back({.prompt = prompts_.prompt(next_prompt++, levels), .answers = {}});
     generate(round);
     fault_point("reinforce.rollout");
     judge(round);
@@ -187,7 +205,8 @@ RolloutBatch Rollouts::next(int64_t& next_prompt, puzzles::LevelMixture* levels)
     if (levels != nullptr) tell_levels(*levels, round.groups);
     for (Group& group : round.groups) {
       add_to(batch.tally, group);
-      if (batch.groups.size() < wanted && (!options_.dynamic || differs(group))) batch.groups.push_back(std::move(group));
+      if (batch.groups.size() < wanted && (!options_.dynamic || differs(group)))
+        batch.groups.push_back(std::move(group));
     }
   }
   set_advantages(batch.groups);
@@ -199,12 +218,14 @@ void Rollouts::set_advantages(std::vector<Group>& groups) const {
   for (Group& group : groups) {
     std::vector<double> shaped;
     for (Answer& answer : group.answers) {
-      const double penalty = overlong_penalty(std::ssize(answer.ids), options_.tokens, options_.overlong_cache);
+      const double penalty =
+          overlong_penalty(std::ssize(answer.ids), options_.tokens, options_.overlong_cache);
       answer.shaped = answer.reward.sum + options_.overlong_weight * penalty;
       shaped.push_back(answer.shaped);
       weights.push_back(static_cast<double>(answer.ids.size()));
     }
-    for (const double advantage : group_advantages(shaped, options_.baseline, options_.baseline_eps)) advantages.push_back(advantage);
+    for (const double advantage : group_advantages(shaped, options_.baseline, options_.baseline_eps))
+      advantages.push_back(advantage);
   }
   if (options_.batch_normalised) advantages = batch_normalised(advantages, weights);
   size_t next = 0;

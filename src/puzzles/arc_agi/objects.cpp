@@ -29,7 +29,8 @@ std::vector<Object> objects_of(const NumberGrid& grid) {
 
 bool touches_border(const NumberGrid& grid, const Object& object) {
   return std::ranges::any_of(object.cells, [&](size_t cell) {
-    const int64_t row = static_cast<int64_t>(cell) / grid.columns, column = static_cast<int64_t>(cell) % grid.columns;
+    const int64_t row = static_cast<int64_t>(cell) / grid.columns,
+                  column = static_cast<int64_t>(cell) % grid.columns;
     return row == 0 || column == 0 || row + 1 == grid.rows || column + 1 == grid.columns;
   });
 }
@@ -45,7 +46,8 @@ NumberGrid only(const NumberGrid& grid, const std::vector<Object>& objects) {
 NumberGrid cropped(const NumberGrid& grid, const std::vector<size_t>& cells) {
   int64_t top = grid.rows, left = grid.columns, bottom = -1, right = -1;
   for (const size_t cell : cells) {
-    const int64_t row = static_cast<int64_t>(cell) / grid.columns, column = static_cast<int64_t>(cell) % grid.columns;
+    const int64_t row = static_cast<int64_t>(cell) / grid.columns,
+                  column = static_cast<int64_t>(cell) % grid.columns;
     top = std::min(top, row), bottom = std::max(bottom, row);
     left = std::min(left, column), right = std::max(right, column);
   }

@@ -1,4 +1,5 @@
-// Objects of a grid: sets of cells that are not 0 and hang together by their sides, in the order of their first cells.
+// Objects of a grid: sets of cells that are not 0 and hang together by their sides, in the order of their
+// first cells.
 #pragma once
 
 #include <vector>

@@ -15,7 +15,8 @@ struct Direction {
   const char* name;
   int64_t dr, dc;
 };
-constexpr std::array<Direction, 4> kDirections = {{{"right", 0, 1}, {"down", 1, 0}, {"left", 0, -1}, {"up", -1, 0}}};
+constexpr std::array<Direction, 4> kDirections = {
+    {{"right", 0, 1}, {"down", 1, 0}, {"left", 0, -1}, {"up", -1, 0}}};
 
 // The colour of each cell of a result, from its place.
 template <class Colour>
@@ -37,7 +38,8 @@ MaybeGrid turned_by(const NumberGrid& grid, int way) {
     case 1:
       return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return grid.at(last_row - r, c); });
     case 2:
-      return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return grid.at(last_row - r, last_column - c); });
+      return made(grid.rows, grid.columns,
+                  [&](int64_t r, int64_t c) { return grid.at(last_row - r, last_column - c); });
     case 3:
       return made(grid.columns, grid.rows, [&](int64_t r, int64_t c) { return grid.at(c, r); });
     case 4:
@@ -45,7 +47,8 @@ MaybeGrid turned_by(const NumberGrid& grid, int way) {
     case 5:
       return made(grid.columns, grid.rows, [&](int64_t r, int64_t c) { return grid.at(c, last_column - r); });
     default:
-      return made(grid.columns, grid.rows, [&](int64_t r, int64_t c) { return grid.at(last_row - c, last_column - r); });
+      return made(grid.columns, grid.rows,
+                  [&](int64_t r, int64_t c) { return grid.at(last_row - c, last_column - r); });
   }
 }
 
@@ -55,7 +58,8 @@ MaybeGrid fallen(const NumberGrid& grid, const Direction& way) {
   for (int64_t i = 0; i < grid.rows + grid.columns; ++i) {
     for (int64_t r = 0; r < grid.rows; ++r) {
       for (int64_t c = 0; c < grid.columns; ++c) {
-        if (out.at(r, c) == 0 || !out.holds(r + way.dr, c + way.dc) || out.at(r + way.dr, c + way.dc) != 0) continue;
+        if (out.at(r, c) == 0 || !out.holds(r + way.dr, c + way.dc) || out.at(r + way.dr, c + way.dc) != 0)
+          continue;
         std::swap(out.at(r, c), out.at(r + way.dr, c + way.dc));
       }
     }
@@ -64,8 +68,9 @@ MaybeGrid fallen(const NumberGrid& grid, const Direction& way) {
 }
 
 MaybeGrid shifted_by_one(const NumberGrid& grid, const Direction& way) {
-  return made(grid.rows, grid.columns,
-              [&](int64_t r, int64_t c) { return grid.holds(r - way.dr, c - way.dc) ? grid.at(r - way.dr, c - way.dc) : 0; });
+  return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) {
+    return grid.holds(r - way.dr, c - way.dc) ? grid.at(r - way.dr, c - way.dc) : 0;
+  });
 }
 
 // Every coloured cell colours the empty cells that follow it in a direction, up to the next coloured one.
@@ -74,7 +79,8 @@ NumberGrid with_rays(const NumberGrid& grid, int64_t dr, int64_t dc) {
   for (int64_t r = 0; r < grid.rows; ++r) {
     for (int64_t c = 0; c < grid.columns; ++c) {
       if (grid.at(r, c) == 0) continue;
-      for (int64_t y = r + dr, x = c + dc; grid.holds(y, x) && grid.at(y, x) == 0; y += dr, x += dc) out.at(y, x) = grid.at(r, c);
+      for (int64_t y = r + dr, x = c + dc; grid.holds(y, x) && grid.at(y, x) == 0; y += dr, x += dc)
+        out.at(y, x) = grid.at(r, c);
     }
   }
   return out;
@@ -102,7 +108,8 @@ MaybeGrid filled_by_walls(const NumberGrid& grid) {
     if (touches_border(empty, area)) continue;
     std::set<int64_t> walls;
     for (const size_t cell : area.cells) {
-      const int64_t row = static_cast<int64_t>(cell) / grid.columns, column = static_cast<int64_t>(cell) % grid.columns;
+      const int64_t row = static_cast<int64_t>(cell) / grid.columns,
+                    column = static_cast<int64_t>(cell) % grid.columns;
       for (const Direction& way : kDirections) walls.insert(grid.at(row + way.dr, column + way.dc));
     }
     walls.erase(0);
@@ -112,7 +119,8 @@ MaybeGrid filled_by_walls(const NumberGrid& grid) {
   return out;
 }
 
-// The colours of one period of a mosaic; none where cells that should be alike differ, or nothing is seen of one.
+// The colours of one period of a mosaic; none where cells that should be alike differ, or nothing is seen of
+// one.
 MaybeGrid mosaic_tile(const NumberGrid& grid, int64_t rows, int64_t columns) {
   NumberGrid tile(rows, columns);
   for (int64_t r = 0; r < grid.rows; ++r) {
@@ -132,7 +140,9 @@ MaybeGrid restored_mosaic(const NumberGrid& grid) {
     for (int64_t rows = 1; rows <= cells; ++rows) {
       if (cells % rows != 0 || rows * 2 > grid.rows || cells / rows * 2 > grid.columns) continue;
       const MaybeGrid tile = mosaic_tile(grid, rows, cells / rows);
-      if (tile) return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return tile->at(r % tile->rows, c % tile->columns); });
+      if (tile)
+        return made(grid.rows, grid.columns,
+                    [&](int64_t r, int64_t c) { return tile->at(r % tile->rows, c % tile->columns); });
     }
   }
   return std::nullopt;
@@ -150,7 +160,8 @@ MaybeGrid filled_inside(const NumberGrid& grid, int64_t colour) {
   return out;
 }
 
-// Two cells of one colour in a row or a column with nothing but empty cells between them are joined; none where lines of two colours would cross.
+// Two cells of one colour in a row or a column with nothing but empty cells between them are joined; none
+// where lines of two colours would cross.
 MaybeGrid joined_points(const NumberGrid& grid) {
   NumberGrid out = grid;
   for (int64_t r = 0; r < grid.rows; ++r) {
@@ -198,17 +209,20 @@ std::optional<Object> odd_object(const NumberGrid& grid) {
   std::array<std::vector<Object>, 10> by_colour;
   for (Object& object : objects_of(grid)) {
     const int64_t colour = grid.cells[object.cells[0]];
-    if (std::ranges::any_of(object.cells, [&](size_t cell) { return grid.cells[cell] != colour; })) return std::nullopt;
+    if (std::ranges::any_of(object.cells, [&](size_t cell) { return grid.cells[cell] != colour; }))
+      return std::nullopt;
     by_colour[static_cast<size_t>(colour)].push_back(std::move(object));
   }
   const auto is_alone = [](const std::vector<Object>& objects) { return objects.size() == 1; };
   const auto alone = std::ranges::find_if(by_colour, is_alone);
-  const bool others = std::ranges::any_of(by_colour, [](const std::vector<Object>& objects) { return objects.size() > 1; });
+  const bool others =
+      std::ranges::any_of(by_colour, [](const std::vector<Object>& objects) { return objects.size() > 1; });
   if (std::ranges::count_if(by_colour, is_alone) != 1 || !others) return std::nullopt;
   return (*alone)[0];
 }
 
-MaybeGrid objects_where(const NumberGrid& grid, bool (*wanted)(const NumberGrid& grid, const Object& object)) {
+MaybeGrid objects_where(const NumberGrid& grid,
+                        bool (*wanted)(const NumberGrid& grid, const Object& object)) {
   std::vector<Object> objects = objects_of(grid);
   std::erase_if(objects, [&](const Object& object) { return !wanted(grid, object); });
   return only(grid, objects);
@@ -221,7 +235,8 @@ MaybeGrid most_frequent_colour(const NumberGrid& grid) {
   const auto most = std::ranges::max_element(counts);
   if (*most == 0 || std::ranges::count(counts, *most) > 1) return std::nullopt;
   const int64_t colour = most - counts.begin();
-  return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return grid.at(r, c) == colour ? colour : 0; });
+  return made(grid.rows, grid.columns,
+              [&](int64_t r, int64_t c) { return grid.at(r, c) == colour ? colour : 0; });
 }
 
 MaybeGrid columns_by_height(const NumberGrid& grid) {
@@ -231,10 +246,12 @@ MaybeGrid columns_by_height(const NumberGrid& grid) {
     for (int64_t r = 0; r < grid.rows; ++r) heights[static_cast<size_t>(c)] += grid.at(r, c) != 0 ? 1 : 0;
   }
   std::ranges::stable_sort(columns, {}, [&](int64_t column) { return heights[static_cast<size_t>(column)]; });
-  return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return grid.at(r, columns[static_cast<size_t>(c)]); });
+  return made(grid.rows, grid.columns,
+              [&](int64_t r, int64_t c) { return grid.at(r, columns[static_cast<size_t>(c)]); });
 }
 
-// Two halves with a column of one colour between them. Kind 0: cells that are coloured in both, 1: in one at least, 2: in one only.
+// Two halves with a column of one colour between them. Kind 0: cells that are coloured in both, 1: in one at
+// least, 2: in one only.
 MaybeGrid panels(const NumberGrid& grid, int kind) {
   const int64_t width = grid.columns / 2, wall = grid.at(0, width);
   if (grid.columns % 2 == 0 || grid.columns < 3 || wall == 0) return std::nullopt;
@@ -242,7 +259,8 @@ MaybeGrid panels(const NumberGrid& grid, int kind) {
     if (grid.at(r, width) != wall) return std::nullopt;
   }
   return made(grid.rows, width, [&](int64_t r, int64_t c) {
-    const int64_t left = grid.at(r, c), right = grid.at(r, c + width + 1), both = (left != 0 ? 1 : 0) + (right != 0 ? 1 : 0);
+    const int64_t left = grid.at(r, c), right = grid.at(r, c + width + 1),
+                  both = (left != 0 ? 1 : 0) + (right != 0 ? 1 : 0);
     const bool taken = kind == 0 ? both == 2 : kind == 1 ? both > 0 : both == 1;
     return taken ? (left != 0 ? left : right) : 0;
   });
@@ -264,26 +282,33 @@ std::vector<size_t> coloured_cells(const NumberGrid& grid) {
 }
 
 void add_with_directions(std::vector<Rule>& all) {
-  constexpr std::array<const char*, 7> kTurns = {"mirror left right",  "mirror top bottom", "half turn",      "transpose",
-                                                 "quarter turn right", "quarter turn left", "other transpose"};
+  constexpr std::array<const char*, 7> kTurns = {
+      "mirror left right",  "mirror top bottom", "half turn",      "transpose",
+      "quarter turn right", "quarter turn left", "other transpose"};
   for (int way = 0; way < 7; ++way)
-    all.push_back({kTurns[static_cast<size_t>(way)], [way](const NumberGrid& grid) { return turned_by(grid, way); }});
-  for (const Direction& way : kDirections) {
-    all.push_back({fmt::format("gravity {}", way.name), [way](const NumberGrid& grid) { return fallen(grid, way); }});
-    all.push_back({fmt::format("shift {}", way.name), [way](const NumberGrid& grid) { return shifted_by_one(grid, way); }});
     all.push_back(
-        {fmt::format("rays {}", way.name), [way](const NumberGrid& grid) -> MaybeGrid { return with_rays(grid, way.dr, way.dc); }});
+        {kTurns[static_cast<size_t>(way)], [way](const NumberGrid& grid) { return turned_by(grid, way); }});
+  for (const Direction& way : kDirections) {
+    all.push_back(
+        {fmt::format("gravity {}", way.name), [way](const NumberGrid& grid) { return fallen(grid, way); }});
+    all.push_back({fmt::format("shift {}", way.name),
+                   [way](const NumberGrid& grid) { return shifted_by_one(grid, way); }});
+    all.push_back({fmt::format("rays {}", way.name),
+                   [way](const NumberGrid& grid) -> MaybeGrid { return with_rays(grid, way.dr, way.dc); }});
   }
   all.push_back({"diagonal rays", with_diagonal_rays});
 }
 
 void add_with_colours(std::vector<Rule>& all) {
   for (int64_t colour = 1; colour <= 9; ++colour) {
-    all.push_back({fmt::format("fill inside {}", colour), [colour](const NumberGrid& grid) { return filled_inside(grid, colour); }});
-    all.push_back({fmt::format("outline {}", colour), [colour](const NumberGrid& grid) { return outlined(grid, colour); }});
+    all.push_back({fmt::format("fill inside {}", colour),
+                   [colour](const NumberGrid& grid) { return filled_inside(grid, colour); }});
+    all.push_back({fmt::format("outline {}", colour),
+                   [colour](const NumberGrid& grid) { return outlined(grid, colour); }});
     for (int64_t other = 1; other <= 9; ++other) {
       if (other == colour) continue;
-      all.push_back({fmt::format("recolour {} {}", colour, other), [colour, other](const NumberGrid& grid) -> MaybeGrid {
+      all.push_back({fmt::format("recolour {} {}", colour, other),
+                     [colour, other](const NumberGrid& grid) -> MaybeGrid {
                        NumberGrid out = grid;
                        std::ranges::replace(out.cells, colour, other);
                        return out;
@@ -305,16 +330,20 @@ void add_with_objects(std::vector<Rule>& all) {
                      return object ? MaybeGrid(only(grid, {*object})) : std::nullopt;
                    }});
   }
-  all.push_back({"keep objects at the border", [](const NumberGrid& grid) { return objects_where(grid, touches_border); }});
+  all.push_back({"keep objects at the border",
+                 [](const NumberGrid& grid) { return objects_where(grid, touches_border); }});
   all.push_back({"remove objects at the border", [](const NumberGrid& grid) {
-                   return objects_where(grid,
-                                        [](const NumberGrid& all_of, const Object& object) { return !touches_border(all_of, object); });
+                   return objects_where(grid, [](const NumberGrid& all_of, const Object& object) {
+                     return !touches_border(all_of, object);
+                   });
                  }});
   all.push_back({"remove single cells", [](const NumberGrid& grid) {
-                   return objects_where(grid, [](const NumberGrid&, const Object& object) { return object.cells.size() > 1; });
+                   return objects_where(
+                       grid, [](const NumberGrid&, const Object& object) { return object.cells.size() > 1; });
                  }});
   all.push_back({"count objects", [](const NumberGrid& grid) {
-                   return made(1, static_cast<int64_t>(objects_of(grid).size()), [](int64_t, int64_t) { return 1; });
+                   return made(1, static_cast<int64_t>(objects_of(grid).size()),
+                               [](int64_t, int64_t) { return 1; });
                  }});
   all.push_back({"crop to content", [](const NumberGrid& grid) -> MaybeGrid {
                    const std::vector<size_t> cells = coloured_cells(grid);
@@ -329,8 +358,9 @@ void add_others(std::vector<Rule>& all) {
                                  [&](int64_t r, int64_t c) { return grid.at(r / times, c / times); });
                    }});
     all.push_back({fmt::format("tile {}", times), [times](const NumberGrid& grid) {
-                     return made(grid.rows * times, grid.columns * times,
-                                 [&](int64_t r, int64_t c) { return grid.at(r % grid.rows, c % grid.columns); });
+                     return made(grid.rows * times, grid.columns * times, [&](int64_t r, int64_t c) {
+                       return grid.at(r % grid.rows, c % grid.columns);
+                     });
                    }});
   }
   for (const bool left_right : {true, false})
@@ -338,7 +368,8 @@ void add_others(std::vector<Rule>& all) {
                    [left_right](const NumberGrid& grid) { return mirrored_onto_itself(grid, left_right); }});
   constexpr std::array<const char*, 3> kKinds = {"panels and", "panels or", "panels xor"};
   for (int kind = 0; kind < 3; ++kind)
-    all.push_back({kKinds[static_cast<size_t>(kind)], [kind](const NumberGrid& grid) { return panels(grid, kind); }});
+    all.push_back(
+        {kKinds[static_cast<size_t>(kind)], [kind](const NumberGrid& grid) { return panels(grid, kind); }});
   all.push_back({"join points", joined_points});
   all.push_back({"fill between walls", filled_by_walls});
   all.push_back({"mosaic", restored_mosaic});
@@ -350,7 +381,8 @@ void add_others(std::vector<Rule>& all) {
 }
 
 // The rest of a sequence that begins with `before` on each grid; the last of the grids is the test.
-bool all_agree(std::span<const Demonstration> shown, const std::vector<NumberGrid>& before, const NumberGrid& output, int64_t depth) {
+bool all_agree(std::span<const Demonstration> shown, const std::vector<NumberGrid>& before,
+               const NumberGrid& output, int64_t depth) {
   const auto fits = [&] {
     for (size_t i = 0; i < shown.size(); ++i) {
       if (before[i] != *shown[i].output) return false;
@@ -359,7 +391,8 @@ bool all_agree(std::span<const Demonstration> shown, const std::vector<NumberGri
   };
   if (fits() && before.back() != output) return false;
   if (depth == 0) return true;
-  std::set<std::vector<int64_t>> seen;  // first grids: a rule that makes the same of all of them need not be tried twice
+  // first grids: a rule that makes the same of all of them need not be tried twice
+  std::set<std::vector<int64_t>> seen;
   for (const Rule& rule : rules()) {
     std::vector<NumberGrid> next;
     for (size_t i = 0; i < before.size(); ++i) {
@@ -396,7 +429,8 @@ std::span<const Rule> rules() {
   return all;
 }
 
-bool agree_on(std::span<const Demonstration> shown, const NumberGrid& test, const NumberGrid& output, int64_t depth) {
+bool agree_on(std::span<const Demonstration> shown, const NumberGrid& test, const NumberGrid& output,
+              int64_t depth) {
   std::vector<NumberGrid> grids;
   for (const Demonstration& one : shown) grids.push_back(*one.input);
   grids.push_back(test);

@@ -1,5 +1,5 @@
-// The rules that ARC puzzles of our own are made of, each with its parameters: a function from grid to grid. 0 is the background; an
-// object is a set of cells of other colours that hang together by their sides.
+// The rules that ARC puzzles of our own are made of, each with its parameters: a function from grid to grid.
+// 0 is the background; an object is a set of cells of other colours that hang together by their sides.
 #pragma once
 
 #include <functional>
@@ -20,11 +20,13 @@ struct Rule {
 };
 std::span<const Rule> rules();
 
-// Whether all sequences of at most `depth` rules that turn the inputs shown into their outputs turn `test` into `output`.
+// Whether all sequences of at most `depth` rules that turn the inputs shown into their outputs turn `test`
+// into `output`.
 struct Demonstration {
   const NumberGrid* input = nullptr;
   const NumberGrid* output = nullptr;
 };
-bool agree_on(std::span<const Demonstration> shown, const NumberGrid& test, const NumberGrid& output, int64_t depth);
+bool agree_on(std::span<const Demonstration> shown, const NumberGrid& test, const NumberGrid& output,
+              int64_t depth);
 
 }  // namespace longhaul::puzzles::arc_agi

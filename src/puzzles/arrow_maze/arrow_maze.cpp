@@ -23,8 +23,8 @@ std::optional<int64_t> read_cell(std::string_view text) {
   return number;
 }
 
-// Numbers are put into open cells, and their rays over open cells, until all is covered. A cell that no ray finds any more goes on with a
-// ray that ends beside it, or begins one there. None: that cannot be.
+// Numbers are put into open cells, and their rays over open cells, until all is covered. A cell that no ray
+// finds any more goes on with a ray that ends beside it, or begins one there. None: that cannot be.
 std::optional<NumberGrid> drawn_maze(int64_t side, int64_t longest, Draw& draw) {
   NumberGrid maze(side, side, kBlank);
   std::vector<int64_t> order, numbers;
@@ -55,7 +55,8 @@ std::optional<NumberGrid> drawn_maze(int64_t side, int64_t longest, Draw& draw) 
     if (found == directions.end()) return std::nullopt;
     maze.at(row, column) = arrow_cell(*found);
   }
-  for (const int64_t cell : numbers) maze.cells[static_cast<size_t>(cell)] = counted_arrows(maze, cell / side, cell % side);
+  for (const int64_t cell : numbers)
+    maze.cells[static_cast<size_t>(cell)] = counted_arrows(maze, cell / side, cell % side);
   return maze;
 }
 
@@ -87,10 +88,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     if (is_arrow(maze.cells[cell])) arrows.push_back(cell);
   }
   draw.shuffle(arrows);
-  for (size_t i = arrows.size() * static_cast<size_t>(knobs["given_percent"]) / 100; i < arrows.size(); ++i) maze.cells[arrows[i]] = kBlank;
+  for (size_t i = arrows.size() * static_cast<size_t>(knobs["given_percent"]) / 100; i < arrows.size(); ++i)
+    maze.cells[arrows[i]] = kBlank;
   for (;;) {  // more arrows, until nothing else fits
     SearchBudget budget{.nodes = 2'000};
-    const auto other = other_than(*full, budget, [&](SearchBudget& left, const auto& found) { solve(maze, left, found); });
+    const auto other =
+        other_than(*full, budget, [&](SearchBudget& left, const auto& found) { solve(maze, left, found); });
     if (other.unique()) break;
     std::vector<size_t> open;
     for (const size_t cell : arrows) {
@@ -114,13 +117,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   for (int64_t r = 0; r < maze.rows; ++r) {
     const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
     if (static_cast<int64_t>(row.size()) != maze.columns)
-      return {VerdictCode::kShape, fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, maze.columns)};
+      return {VerdictCode::kShape,
+              fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, maze.columns)};
     for (int64_t c = 0; c < maze.columns; ++c) {
       const std::optional<int64_t> cell = read_cell(row[static_cast<size_t>(c)]);
       const std::string place = fmt::format("row {}, column {}", r + 1, c + 1);
       if (maze.at(r, c) != kBlank && cell != maze.at(r, c))
         return {VerdictCode::kGivenChanged, fmt::format("{} is given as {}", place, text_of(maze.at(r, c)))};
-      if (!cell || (maze.at(r, c) == kBlank && !is_arrow(*cell))) return {VerdictCode::kRuleBroken, place + " holds no arrow"};
+      if (!cell || (maze.at(r, c) == kBlank && !is_arrow(*cell)))
+        return {VerdictCode::kRuleBroken, place + " holds no arrow"};
       full.at(r, c) = *cell;
     }
   }
@@ -131,14 +136,16 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
         const int64_t count = counted_arrows(full, r, c);
         if (count != cell)
           return {VerdictCode::kRuleBroken,
-                  fmt::format("the {} in row {}, column {} has {} arrows in its rays", cell, r + 1, c + 1, count)};
+                  fmt::format("the {} in row {}, column {} has {} arrows in its rays", cell, r + 1, c + 1,
+                              count)};
         continue;
       }
       const int64_t down = kArrows[arrow_of(cell)].down, right = kArrows[arrow_of(cell)].right;
       int64_t row = r, column = c;  // back over equal arrows
       while (full.holds(row, column) && full.at(row, column) == cell) row -= down, column -= right;
       if (!full.holds(row, column) || is_arrow(full.at(row, column)))
-        return {VerdictCode::kRuleBroken, fmt::format("the arrow in row {}, column {} is in no ray", r + 1, c + 1)};
+        return {VerdictCode::kRuleBroken,
+                fmt::format("the arrow in row {}, column {} is in no ray", r + 1, c + 1)};
     }
   }
   return {};
@@ -146,7 +153,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const NumberGrid maze = read_given(given);
-  return count_with<NumberGrid>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(maze, left, found); });
+  return count_with<NumberGrid>(limit, budget,
+                                [&](SearchBudget& left, const auto& found) { solve(maze, left, found); });
 }
 
 // Turned and mirrored with its arrows, the maze that reads smallest.
@@ -154,7 +162,8 @@ std::string canonical(const nlohmann::json& given) {
   const NumberGrid maze = read_given(given);
   std::string least;
   for (const std::vector<int64_t>& to : turned_places(maze.rows, maze.columns)) {
-    // Where one step leads is seen from the first cell and the ones beside it; a maze of one row or column has no other way to lie there.
+    // Where one step leads is seen from the first cell and the ones beside it; a maze of one row or column
+    // has no other way to lie there.
     const auto step_of = [&](int64_t place) {
       return std::pair(to[static_cast<size_t>(place)] / maze.columns - to[0] / maze.columns,
                        to[static_cast<size_t>(place)] % maze.columns - to[0] % maze.columns);
@@ -189,8 +198,8 @@ std::string text_of(int64_t cell) {
 
 NumberGrid read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("maze") || !given["maze"].is_array() || given["maze"].empty() ||
-      given["maze"].size() > static_cast<size_t>(kLargestSide) || !given["maze"][0].is_array() || given["maze"][0].empty() ||
-      given["maze"][0].size() > static_cast<size_t>(kLargestSide))
+      given["maze"].size() > static_cast<size_t>(kLargestSide) || !given["maze"][0].is_array() ||
+      given["maze"][0].empty() || given["maze"][0].size() > static_cast<size_t>(kLargestSide))
     refuse_given(kTask.key, fmt::format("\"maze\": rows of cells, 1 to {} each way", kLargestSide), given);
   const nlohmann::json& rows = given["maze"];
   NumberGrid maze(static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows[0].size()));
@@ -198,7 +207,8 @@ NumberGrid read_given(const nlohmann::json& given) {
   for (const nlohmann::json& row : rows) {
     if (!row.is_array() || row.size() != rows[0].size()) refuse_given(kTask.key, "rows of one length", row);
     for (const nlohmann::json& each : row) {
-      const std::optional<int64_t> cell = each.is_string() ? read_cell(each.get<std::string>()) : std::nullopt;
+      const std::optional<int64_t> cell =
+          each.is_string() ? read_cell(each.get<std::string>()) : std::nullopt;
       if (!cell) refuse_given(kTask.key, "texts in all cells: a number, an arrow or X", each);
       maze.cells[at++] = *cell;
     }

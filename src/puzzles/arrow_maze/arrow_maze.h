@@ -1,5 +1,5 @@
-// Arrow maze: numbers that count the arrows of their rays. given: {"maze": [["2", "→", "X"], …]}: numbers, arrows in eight directions, X for open
-// cells. Source: docs/puzzles.md#arrow_maze.
+// Arrow maze: numbers that count the arrows of their rays. given: {"maze": [["2", "→", "X"], …]}: numbers,
+// arrows in eight directions, X for open cells. Source: docs/puzzles.md#arrow_maze.
 #pragma once
 
 #include <array>
@@ -15,8 +15,14 @@ struct Arrow {
   std::string_view text;
   int64_t down = 0, right = 0;  // one step
 };
-inline constexpr std::array<Arrow, 8> kArrows = {
-    {{"↑", -1, 0}, {"↓", 1, 0}, {"←", 0, -1}, {"→", 0, 1}, {"↖", -1, -1}, {"↗", -1, 1}, {"↙", 1, -1}, {"↘", 1, 1}}};
+inline constexpr std::array<Arrow, 8> kArrows = {{{"↑", -1, 0},
+                                                  {"↓", 1, 0},
+                                                  {"←", 0, -1},
+                                                  {"→", 0, 1},
+                                                  {"↖", -1, -1},
+                                                  {"↗", -1, 1},
+                                                  {"↙", 1, -1},
+                                                  {"↘", 1, 1}}};
 
 // Cells of a maze: numbers as they are, kBlank where it is open, and arrows as these.
 inline constexpr int64_t arrow_cell(size_t which) { return -2 - static_cast<int64_t>(which); }

@@ -8,8 +8,9 @@
 namespace longhaul::puzzles::arrow_maze {
 namespace {
 
-// Each cell has the arrows that it may hold, as bits. A number's rays have least and largest lengths, which bound each other by their sum;
-// an arrow can only stand where the way back to a number may hold the same arrow.
+// Each cell has the arrows that it may hold, as bits. A number's rays have least and largest lengths, which
+// bound each other by their sum; an arrow can only stand where the way back to a number may hold the same
+// arrow.
 class Search {
  public:
   Search(const NumberGrid& maze, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
@@ -57,7 +58,9 @@ class Search {
     int64_t least_sum = 0, most_sum = 0;
     for (size_t d = 0; d < kArrows.size(); ++d) {
       const std::vector<size_t>& ray = number.rays[d];
-      const auto first_not = [&](const auto& holds) { return std::ranges::find_if_not(ray, holds) - ray.begin(); };
+      const auto first_not = [&](const auto& holds) {
+        return std::ranges::find_if_not(ray, holds) - ray.begin();
+      };
       least[d] = first_not([&](size_t cell) { return may[cell] == bit(d); });
       most[d] = first_not([&](size_t cell) { return (may[cell] & bit(d)) != 0; });
       least_sum += least[d], most_sum += most[d];
@@ -69,7 +72,9 @@ class Search {
       for (size_t i = 0; i < number.rays[d].size(); ++i) {
         uint8_t& own = may[number.rays[d][i]];
         const auto place = static_cast<int64_t>(i);
-        const auto left = static_cast<uint8_t>(place < from ? own & bit(d) : place < to ? own : own & ~bit(d));
+        const auto left = static_cast<uint8_t>(place < from ? own & bit(d)
+                                               : place < to ? own
+                                                            : own & ~bit(d));
         changed = changed || left != own;
         own = left;
         if (own == 0) return false;
@@ -90,12 +95,14 @@ class Search {
     for (size_t cell = 0; cell < may.size(); ++cell) {
       if (maze_.cells[cell] >= 0) continue;
       if (may[cell] == 0) return true;
-      if (!is_single_bit(may[cell]) && (best == may.size() || bit_count(may[cell]) < bit_count(may[best]))) best = cell;
+      if (!is_single_bit(may[cell]) && (best == may.size() || bit_count(may[cell]) < bit_count(may[best])))
+        best = cell;
     }
     if (best == may.size()) {
       NumberGrid full = maze_;
       for (size_t cell = 0; cell < may.size(); ++cell) {
-        if (full.cells[cell] < 0) full.cells[cell] = arrow_cell(static_cast<size_t>(std::countr_zero(may[cell])));
+        if (full.cells[cell] < 0)
+          full.cells[cell] = arrow_cell(static_cast<size_t>(std::countr_zero(may[cell])));
       }
       return found_(full);
     }
@@ -120,12 +127,14 @@ int64_t counted_arrows(const NumberGrid& maze, int64_t row, int64_t column) {
   int64_t count = 0;
   for (size_t d = 0; d < kArrows.size(); ++d) {
     int64_t r = row + kArrows[d].down, c = column + kArrows[d].right;
-    for (; maze.holds(r, c) && maze.at(r, c) == arrow_cell(d); r += kArrows[d].down, c += kArrows[d].right) ++count;
+    for (; maze.holds(r, c) && maze.at(r, c) == arrow_cell(d); r += kArrows[d].down, c += kArrows[d].right)
+      ++count;
   }
   return count;
 }
 
-void solve(const NumberGrid& maze, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found) {
+void solve(const NumberGrid& maze, SearchBudget& budget,
+           const std::function<bool(const NumberGrid&)>& found) {
   Search(maze, budget, found).run();
 }
 

@@ -69,7 +69,9 @@ int32_t add_tree(Tree& tree, int64_t depth, int64_t words_percent, Draw& draw) {
   if (depth <= 0 || (depth <= 2 && draw.chance(30))) return add_leaf(tree, words_percent, draw);
   const int64_t kind = draw.between(0, 99);
   Node node{.kind = kind < 35 ? Kind::kNot : kind < 70 ? Kind::kAnd : Kind::kOr};
-  const auto add_part = [&](int64_t part_depth) { node.part[node.parts++] = add_tree(tree, part_depth, words_percent, draw); };
+  const auto add_part = [&](int64_t part_depth) {
+    node.part[node.parts++] = add_tree(tree, part_depth, words_percent, draw);
+  };
   if (kind < 35) {
     node.number = draw.between(1, 3);
     add_part(depth - 1);
@@ -86,7 +88,8 @@ std::optional<nlohmann::json> random_option(bool wanted, int64_t depth, int64_t 
   for (int tries = 0; tries < kTries; ++tries) {
     tree.clear();
     add_tree(tree, depth, words_percent, draw);
-    if (value_of(tree) == wanted && text_of(tree, Language::kEnglish).size() <= kLongestOption) return json_of(tree);
+    if (value_of(tree) == wanted && text_of(tree, Language::kEnglish).size() <= kLongestOption)
+      return json_of(tree);
   }
   return std::nullopt;
 }
@@ -94,7 +97,8 @@ std::optional<nlohmann::json> random_option(bool wanted, int64_t depth, int64_t 
 // The letters of the options that are true, in alphabetical order.
 std::string true_letters(const nlohmann::json& given) {
   std::string letters;
-  const nlohmann::json& options = list_of(member_of(given, "options", kTask.key), 1, kMostOptions, "\"options\"", kTask.key);
+  const nlohmann::json& options =
+      list_of(member_of(given, "options", kTask.key), 1, kMostOptions, "\"options\"", kTask.key);
   for (size_t i = 0; i < options.size(); ++i) {
     if (value_of(options[i])) letters += static_cast<char>('A' + static_cast<char>(i));
   }
@@ -108,10 +112,13 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   nlohmann::json options = nlohmann::json::array();
   std::string solution;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    std::optional<nlohmann::json> option = random_option(wanted[i], knobs["depth"], knobs["words_percent"], draw);
+    std::optional<nlohmann::json> option =
+        random_option(wanted[i], knobs["depth"], knobs["words_percent"], draw);
     if (!option) return std::nullopt;
     options.push_back(std::move(*option));
-    if (wanted[i]) solution += fmt::format("{}{}", solution.empty() ? "" : ",", static_cast<char>('A' + static_cast<char>(i)));
+    if (wanted[i])
+      solution +=
+          fmt::format("{}{}", solution.empty() ? "" : ",", static_cast<char>('A' + static_cast<char>(i)));
   }
   return Puzzle{.given = {{"options", std::move(options)}}, .solution = std::move(solution)};
 }
@@ -130,13 +137,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   }
   std::ranges::sort(letters);
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  if (letters != wanted) return {VerdictCode::kRuleBroken, fmt::format("{} are not exactly the true ones", letters)};
+  if (letters != wanted)
+    return {VerdictCode::kRuleBroken, fmt::format("{} are not exactly the true ones", letters)};
   return {};
 }
 
 std::string canonical(const nlohmann::json& given) {
   std::vector<std::string> options;
-  for (const nlohmann::json& option : member_of(given, "options", kTask.key)) options.push_back(option.dump());
+  for (const nlohmann::json& option : member_of(given, "options", kTask.key))
+    options.push_back(option.dump());
   std::ranges::sort(options);  // which of them is A makes no other puzzle
   return fmt::format("{}", fmt::join(options, "\n"));
 }
@@ -145,7 +154,9 @@ std::string canonical(const nlohmann::json& given) {
 
 bool value_of(const nlohmann::json& tree) { return value_of(read_tree(tree)); }
 
-std::string expression_of(const nlohmann::json& tree, Language language) { return text_of(read_tree(tree), language); }
+std::string expression_of(const nlohmann::json& tree, Language language) {
+  return text_of(read_tree(tree), language);
+}
 
 const TaskEntry kTask = {.key = "boolean_expressions",
                          .title = "Find the true boolean expressions",

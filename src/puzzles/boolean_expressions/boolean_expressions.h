@@ -1,7 +1,9 @@
-// Boolean expressions: which of some expressions are true? They are made of True and False, comparisons of exact arithmetic, and facts that everybody
-// knows, joined by not, and, or. given: {"options": [tree, …]}, from which the answer is computed; a tree is
+// Boolean expressions: which of some expressions are true? They are made of True and False, comparisons of
+// exact arithmetic, and facts that everybody knows, joined by not, and, or. given: {"options": [tree, …]},
+// from which the answer is computed; a tree is
 //
-//   true, false, ["fact", relation, subject, value] (facts.h), ["compare", "<=", in words?, term, term], ["not", times, tree], ["and", tree, tree, …],
+//   true, false, ["fact", relation, subject, value] (facts.h), ["compare", "<=", in words?, term, term],
+//     ["not", times, tree], ["and", tree, tree, …],
 //   ["or", tree, tree, …];  a term is a whole number, or ["+", term, term] with + - * /
 //
 // The public verifier reads the answer alone. Source: docs/puzzles.md#boolean_expressions.

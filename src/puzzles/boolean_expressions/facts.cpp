@@ -138,20 +138,26 @@ constexpr Pair kContinents[] = {{{"Kenya", "肯尼亚"}, {"Africa", "非洲"}},
                                 {{"Honduras", "洪都拉斯"}, {"North America", "北美洲"}},
                                 {{"Jamaica", "牙买加"}, {"North America", "北美洲"}}};
 
-constexpr Pair kSymbols[] = {{{"hydrogen", "氢"}, {"H", "H"}},    {{"helium", "氦"}, {"He", "He"}},    {{"lithium", "锂"}, {"Li", "Li"}},
-                             {{"carbon", "碳"}, {"C", "C"}},      {{"nitrogen", "氮"}, {"N", "N"}},    {{"oxygen", "氧"}, {"O", "O"}},
-                             {{"fluorine", "氟"}, {"F", "F"}},    {{"neon", "氖"}, {"Ne", "Ne"}},      {{"sodium", "钠"}, {"Na", "Na"}},
-                             {{"magnesium", "镁"}, {"Mg", "Mg"}}, {{"aluminium", "铝"}, {"Al", "Al"}}, {{"silicon", "硅"}, {"Si", "Si"}},
-                             {{"phosphorus", "磷"}, {"P", "P"}},  {{"sulfur", "硫"}, {"S", "S"}},      {{"chlorine", "氯"}, {"Cl", "Cl"}},
-                             {{"argon", "氩"}, {"Ar", "Ar"}},     {{"potassium", "钾"}, {"K", "K"}},   {{"calcium", "钙"}, {"Ca", "Ca"}},
-                             {{"titanium", "钛"}, {"Ti", "Ti"}},  {{"chromium", "铬"}, {"Cr", "Cr"}},  {{"manganese", "锰"}, {"Mn", "Mn"}},
-                             {{"iron", "铁"}, {"Fe", "Fe"}},      {{"cobalt", "钴"}, {"Co", "Co"}},    {{"nickel", "镍"}, {"Ni", "Ni"}},
-                             {{"copper", "铜"}, {"Cu", "Cu"}},    {{"zinc", "锌"}, {"Zn", "Zn"}},      {{"arsenic", "砷"}, {"As", "As"}},
-                             {{"bromine", "溴"}, {"Br", "Br"}},   {{"krypton", "氪"}, {"Kr", "Kr"}},   {{"silver", "银"}, {"Ag", "Ag"}},
-                             {{"tin", "锡"}, {"Sn", "Sn"}},       {{"iodine", "碘"}, {"I", "I"}},      {{"xenon", "氙"}, {"Xe", "Xe"}},
-                             {{"barium", "钡"}, {"Ba", "Ba"}},    {{"tungsten", "钨"}, {"W", "W"}},    {{"platinum", "铂"}, {"Pt", "Pt"}},
-                             {{"gold", "金"}, {"Au", "Au"}},      {{"mercury", "汞"}, {"Hg", "Hg"}},   {{"lead", "铅"}, {"Pb", "Pb"}},
-                             {{"uranium", "铀"}, {"U", "U"}}};
+constexpr Pair kSymbols[] = {{{"hydrogen", "氢"}, {"H", "H"}},    {{"helium", "氦"}, {"He", "He"}},
+                             {{"lithium", "锂"}, {"Li", "Li"}},   {{"carbon", "碳"}, {"C", "C"}},
+                             {{"nitrogen", "氮"}, {"N", "N"}},    {{"oxygen", "氧"}, {"O", "O"}},
+                             {{"fluorine", "氟"}, {"F", "F"}},    {{"neon", "氖"}, {"Ne", "Ne"}},
+                             {{"sodium", "钠"}, {"Na", "Na"}},    {{"magnesium", "镁"}, {"Mg", "Mg"}},
+                             {{"aluminium", "铝"}, {"Al", "Al"}}, {{"silicon", "硅"}, {"Si", "Si"}},
+                             {{"phosphorus", "磷"}, {"P", "P"}},  {{"sulfur", "硫"}, {"S", "S"}},
+                             {{"chlorine", "氯"}, {"Cl", "Cl"}},  {{"argon", "氩"}, {"Ar", "Ar"}},
+                             {{"potassium", "钾"}, {"K", "K"}},   {{"calcium", "钙"}, {"Ca", "Ca"}},
+                             {{"titanium", "钛"}, {"Ti", "Ti"}},  {{"chromium", "铬"}, {"Cr", "Cr"}},
+                             {{"manganese", "锰"}, {"Mn", "Mn"}}, {{"iron", "铁"}, {"Fe", "Fe"}},
+                             {{"cobalt", "钴"}, {"Co", "Co"}},    {{"nickel", "镍"}, {"Ni", "Ni"}},
+                             {{"copper", "铜"}, {"Cu", "Cu"}},    {{"zinc", "锌"}, {"Zn", "Zn"}},
+                             {{"arsenic", "砷"}, {"As", "As"}},   {{"bromine", "溴"}, {"Br", "Br"}},
+                             {{"krypton", "氪"}, {"Kr", "Kr"}},   {{"silver", "银"}, {"Ag", "Ag"}},
+                             {{"tin", "锡"}, {"Sn", "Sn"}},       {{"iodine", "碘"}, {"I", "I"}},
+                             {{"xenon", "氙"}, {"Xe", "Xe"}},     {{"barium", "钡"}, {"Ba", "Ba"}},
+                             {{"tungsten", "钨"}, {"W", "W"}},    {{"platinum", "铂"}, {"Pt", "Pt"}},
+                             {{"gold", "金"}, {"Au", "Au"}},      {{"mercury", "汞"}, {"Hg", "Hg"}},
+                             {{"lead", "铅"}, {"Pb", "Pb"}},      {{"uranium", "铀"}, {"U", "U"}}};
 
 constexpr Pair kAnimals[] = {{{"whale", "鲸"}, {"mammal", "哺乳动物"}},
                              {{"dolphin", "海豚"}, {"mammal", "哺乳动物"}},
@@ -203,28 +209,33 @@ constexpr Relation kRelations[] = {
     {kAnimals, "every {0} is {1}", "{0}是{1}"},
 };
 
-std::string_view in(const Word& word, Language language) { return language == Language::kChinese ? word.chinese : word.english; }
+std::string_view in(const Word& word, Language language) {
+  return language == Language::kChinese ? word.chinese : word.english;
+}
 
 }  // namespace
 
 std::span<const int64_t> fact_counts() {
-  static constexpr std::array<int64_t, 4> kCounts = {std::size(kCapitals), std::size(kContinents), std::size(kSymbols),
-                                                     std::size(kAnimals)};
+  static constexpr std::array<int64_t, 4> kCounts = {std::size(kCapitals), std::size(kContinents),
+                                                     std::size(kSymbols), std::size(kAnimals)};
   return kCounts;
 }
 
 bool is_true(const Fact& fact) {
   const std::span<const Pair> pairs = kRelations[fact.relation].pairs;
-  return pairs[static_cast<size_t>(fact.subject)].value.english == pairs[static_cast<size_t>(fact.value)].value.english;
+  return pairs[static_cast<size_t>(fact.subject)].value.english ==
+         pairs[static_cast<size_t>(fact.value)].value.english;
 }
 
 std::string sentence_of(const Fact& fact, Language language) {
   const Relation& relation = kRelations[fact.relation];
-  const Pair &subject = relation.pairs[static_cast<size_t>(fact.subject)], &value = relation.pairs[static_cast<size_t>(fact.value)];
+  const Pair &subject = relation.pairs[static_cast<size_t>(fact.subject)],
+             &value = relation.pairs[static_cast<size_t>(fact.value)];
   const bool chinese = language == Language::kChinese;
   std::string said(in(value.value, language));
   if (relation.pairs.data() == kAnimals && !chinese) said = with_article(said);
-  return fmt::format(fmt::runtime(chinese ? relation.chinese : relation.english), in(subject.subject, language), said);
+  return fmt::format(fmt::runtime(chinese ? relation.chinese : relation.english),
+                     in(subject.subject, language), said);
 }
 
 }  // namespace longhaul::puzzles::boolean_expressions

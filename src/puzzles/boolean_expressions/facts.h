@@ -1,5 +1,6 @@
-// Facts that nobody disputes, each a subject and a value of one relation: capitals, continents, chemical symbols, kinds of animals. A fact whose value
-// is another subject's is false where the two values differ; so there are over 200 true facts and thousands of false ones, in each language.
+// Facts that nobody disputes, each a subject and a value of one relation: capitals, continents, chemical
+// symbols, kinds of animals. A fact whose value is another subject's is false where the two values differ; so
+// there are over 200 true facts and thousands of false ones, in each language.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,10 @@ constexpr std::array<RelationText, 6> kRelationTexts = {{{"is less than", "小�
                                                          {"is different from", "不等于"}}};
 
 [[noreturn]] void refuse_tree(const nlohmann::json& found) {
-  refuse_given(kTask.key, "\"options\": trees of not, and, or, compare, fact, true, false, with terms of + - * / that have a value", found);
+  refuse_given(kTask.key,
+               "\"options\": trees of not, and, or, compare, fact, true, false, with terms of + - * / that "
+               "have a value",
+               found);
 }
 
 std::optional<Rational> value_of_term(const Tree& tree, int32_t place) {
@@ -94,7 +97,9 @@ void write_compare(const Tree& tree, const Node& node, Language language, std::s
   text += '(';
   write_term(tree, node.part[0], text);
   text += ") ";
-  text += !node.in_words ? kComparisons[relation] : language == Language::kChinese ? words.chinese : words.english;
+  text += !node.in_words                   ? kComparisons[relation]
+          : language == Language::kChinese ? words.chinese
+                                           : words.english;
   text += " (";
   write_term(tree, node.part[1], text);
   text += ')';
@@ -127,7 +132,8 @@ nlohmann::json json_at(const Tree& tree, int32_t place) {
   list.reserve(5);
   if (node.kind == Kind::kFact) {
     list.emplace_back("fact");
-    for (const int64_t each : {node.fact.relation, node.fact.subject, node.fact.value}) list.emplace_back(each);
+    for (const int64_t each : {node.fact.relation, node.fact.subject, node.fact.value})
+      list.emplace_back(each);
     return json;
   }
   if (node.kind == Kind::kCompare) {
@@ -138,7 +144,9 @@ nlohmann::json json_at(const Tree& tree, int32_t place) {
     list.emplace_back("not");
     list.emplace_back(node.number);
   } else {
-    list.emplace_back(node.kind == Kind::kArithmetic ? std::string(1, node.sign) : node.kind == Kind::kAnd ? "and" : "or");
+    list.emplace_back(node.kind == Kind::kArithmetic ? std::string(1, node.sign)
+                      : node.kind == Kind::kAnd      ? "and"
+                                                     : "or");
   }
   for (size_t i = 0; i < node.parts; ++i) list.push_back(json_at(tree, node.part[i]));
   return json;
@@ -148,7 +156,8 @@ class Reader {
  public:
   int32_t term(const nlohmann::json& json, int depth) {
     if (json.is_number_integer())
-      return tree.add({.kind = Kind::kNumber, .number = integer_of(json, -1000, 1000, "a number of a term", kTask.key)});
+      return tree.add(
+          {.kind = Kind::kNumber, .number = integer_of(json, -1000, 1000, "a number of a term", kTask.key)});
     if (depth > kDeepest || !json.is_array() || json.size() != 3 || !json[0].is_string()) refuse_tree(json);
     const std::string& sign = json[0].get_ref<const std::string&>();
     if (sign.size() != 1 || std::string_view("+-*/").find(sign) == std::string_view::npos) refuse_tree(json);
@@ -167,7 +176,9 @@ class Reader {
     Node node{.kind = kind == "not" ? Kind::kNot : kind == "and" ? Kind::kAnd : Kind::kOr};
     size_t first = 1;
     if (kind == "not") node.number = integer_of(json[first++], 1, 9, "how often not stands", kTask.key);
-    if ((kind != "not" && kind != "and" && kind != "or") || json.size() - first > (kind == "not" ? 1 : kMostParts)) refuse_tree(json);
+    if ((kind != "not" && kind != "and" && kind != "or") ||
+        json.size() - first > (kind == "not" ? 1 : kMostParts))
+      refuse_tree(json);
     for (size_t i = first; i < json.size(); ++i) node.part[node.parts++] = whole(json[i], depth + 1);
     return tree.add(node);
   }
@@ -177,17 +188,22 @@ class Reader {
  private:
   int32_t compare(const nlohmann::json& json) {
     if (json.size() != 5 || !json[1].is_string() || !json[2].is_boolean()) refuse_tree(json);
-    const auto relation = std::ranges::find(kComparisons, std::string_view(json[1].get_ref<const std::string&>()));
+    const auto relation =
+        std::ranges::find(kComparisons, std::string_view(json[1].get_ref<const std::string&>()));
     if (relation == kComparisons.end()) refuse_tree(json);
     const int32_t a = term(json[3], 0), b = term(json[4], 0);
-    return tree.add(
-        {.kind = Kind::kCompare, .in_words = json[2].get<bool>(), .parts = 2, .number = relation - kComparisons.begin(), .part = {a, b}});
+    return tree.add({.kind = Kind::kCompare,
+                     .in_words = json[2].get<bool>(),
+                     .parts = 2,
+                     .number = relation - kComparisons.begin(),
+                     .part = {a, b}});
   }
 
   int32_t fact(const nlohmann::json& json) {
     if (json.size() != 4) refuse_tree(json);
     Fact fact;
-    fact.relation = integer_of(json[1], 0, static_cast<int64_t>(fact_counts().size()) - 1, "the relation of a fact", kTask.key);
+    fact.relation = integer_of(json[1], 0, static_cast<int64_t>(fact_counts().size()) - 1,
+                               "the relation of a fact", kTask.key);
     const int64_t most = fact_counts()[static_cast<size_t>(fact.relation)] - 1;
     fact.subject = integer_of(json[2], 0, most, "the subject of a fact", kTask.key);
     fact.value = integer_of(json[3], 0, most, "the value of a fact", kTask.key);

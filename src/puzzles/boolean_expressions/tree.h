@@ -1,5 +1,5 @@
-// Trees of boolean expressions as values: made by the generator, read from a `given`, evaluated and written. A tree is a list of nodes in which
-// parts stand before what they are part of; the last node is the whole.
+// Trees of boolean expressions as values: made by the generator, read from a `given`, evaluated and written.
+// A tree is a list of nodes in which parts stand before what they are part of; the last node is the whole.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@ struct Node {
   char sign = '+';        // of kArithmetic: + - * /
   bool in_words = false;  // of kCompare
   uint8_t parts = 0;
-  int64_t number = 0;  // of kNumber; 0 or 1 of kConstant; the times of kNot; the place in kComparisons of kCompare
+  // of kNumber; 0 or 1 of kConstant; the times of kNot; the place in kComparisons of kCompare
+  int64_t number = 0;
   Fact fact;
   std::array<int32_t, 3> part{};
 };

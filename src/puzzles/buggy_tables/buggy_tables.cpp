@@ -34,9 +34,11 @@ namespace {
 constexpr size_t kMostRows = 120;
 constexpr int64_t kZeroPercent = 5;  // of the puzzles whose answer is 0.00 that are kept
 constexpr Knob kKnobs[] = {{"rows", 6, kMostRows, 8, 30, "rows of the table"},
-                           {"rate_percent", 1, 50, 5, 35, "percent of cells that are ERROR or null, where the fault is of that kind"},
+                           {"rate_percent", 1, 50, 5, 35,
+                            "percent of cells that are ERROR or null, where the fault is of that kind"},
                            {"conditions", 1, 5, 1, 4, "conditions that a row must meet"}};
-constexpr std::array<std::string_view, 7> kStatistics = {"mean", "median", "stdev", "variance", "sum", "max", "min"};
+constexpr std::array<std::string_view, 7> kStatistics = {"mean", "median", "stdev", "variance",
+                                                         "sum",  "max",    "min"};
 constexpr std::array<std::string_view, 7> kRelations = {"<", "<=", ">", ">=", "==", "!=", "between"};
 
 // A day of 2024, which began on a Monday.
@@ -48,8 +50,10 @@ std::string date_of(int64_t day) {
 }
 
 std::string random_cell(size_t column, int64_t day, Draw& draw) {
-  static constexpr const char* kWeekdays[] = {"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"};
-  if (kAllColumns[column].has_numbers()) return std::to_string(draw.between(kAllColumns[column].least, kAllColumns[column].most));
+  static constexpr const char* kWeekdays[] = {"Monday", "Tuesday",  "Wednesday", "Thursday",
+                                              "Friday", "Saturday", "Sunday"};
+  if (kAllColumns[column].has_numbers())
+    return std::to_string(draw.between(kAllColumns[column].least, kAllColumns[column].most));
   if (column == 0) return date_of(day);
   if (column == 5) return fmt::format("{}:{:02}", draw.between(21, 23), draw.between(0, 59));
   return kWeekdays[day % 7];
@@ -64,7 +68,8 @@ size_t random_number_column(Draw& draw) {
 
 // Thresholds lie between the 20 % and 80 % quantiles of the column.
 std::optional<Condition> random_condition(const Given& puzzle, Draw& draw) {
-  Condition condition{.column = random_number_column(draw), .relation = std::string(kRelations[draw.below(kRelations.size())])};
+  Condition condition{.column = random_number_column(draw),
+                      .relation = std::string(kRelations[draw.below(kRelations.size())])};
   std::vector<int64_t> values;
   for (const Cells& row : puzzle.rows) {
     if (!row[condition.column].empty()) values.push_back(std::stoll(row[condition.column]));
@@ -86,12 +91,17 @@ void add_fault(Given& puzzle, const KnobValues& knobs, Draw& draw) {
   if (puzzle.fault >= Fault::kAddEndRow) puzzle.flat = true;
   for (size_t row = 0; row < rows; ++row) {
     for (size_t column = 0; column < kColumns; ++column) {
-      if (puzzle.fault == Fault::kError && draw.chance(knobs["rate_percent"])) puzzle.error_cells.emplace_back(row, column);
-      if (puzzle.fault == Fault::kNull && draw.chance(knobs["rate_percent"])) puzzle.rows[row][column].clear();
+      if (puzzle.fault == Fault::kError && draw.chance(knobs["rate_percent"]))
+        puzzle.error_cells.emplace_back(row, column);
+      if (puzzle.fault == Fault::kNull && draw.chance(knobs["rate_percent"]))
+        puzzle.rows[row][column].clear();
     }
   }
-  const size_t series = puzzle.fault == Fault::kAddEndRow ? rows : puzzle.fault == Fault::kAddEndColumn ? kColumns : 0;
-  for (size_t i = 0; i < series * (series - (series > 0 ? 1 : 0)) / 2; ++i) puzzle.added.push_back(std::to_string(draw.between(0, 3000)));
+  const size_t series = puzzle.fault == Fault::kAddEndRow      ? rows
+                        : puzzle.fault == Fault::kAddEndColumn ? kColumns
+                                                               : 0;
+  for (size_t i = 0; i < series * (series - (series > 0 ? 1 : 0)) / 2; ++i)
+    puzzle.added.push_back(std::to_string(draw.between(0, 3000)));
 }
 
 nlohmann::json json_of(const Given& puzzle) {
@@ -114,7 +124,8 @@ nlohmann::json json_of(const Given& puzzle) {
   }
   nlohmann::json fault = {{"kind", kFaultNames[static_cast<size_t>(puzzle.fault)]}};
   if (puzzle.fault == Fault::kError) fault["cells"] = puzzle.error_cells;
-  if (puzzle.fault == Fault::kAddEndRow || puzzle.fault == Fault::kAddEndColumn) fault["added"] = puzzle.added;
+  if (puzzle.fault == Fault::kAddEndRow || puzzle.fault == Fault::kAddEndColumn)
+    fault["added"] = puzzle.added;
   return {{"rows", std::move(rows)},
           {"fault", std::move(fault)},
           {"flat", puzzle.flat},
@@ -122,12 +133,15 @@ nlohmann::json json_of(const Given& puzzle) {
           {"query", {puzzle.statistic, kAllColumns[puzzle.first].name, kAllColumns[puzzle.second].name}}};
 }
 
-std::string hundredths_text(int64_t hundredths) { return fmt::format("{}.{:02}", hundredths / 100, hundredths % 100); }
+std::string hundredths_text(int64_t hundredths) {
+  return fmt::format("{}.{:02}", hundredths / 100, hundredths % 100);
+}
 
 // From 15 to 85 percent of the rows are left, and both columns keep two values at least.
 bool keeps_enough(const Given& puzzle) {
   const std::vector<size_t> kept = kept_rows(puzzle);
-  if (kept.size() * 100 < puzzle.rows.size() * 15 || kept.size() * 100 > puzzle.rows.size() * 85) return false;
+  if (kept.size() * 100 < puzzle.rows.size() * 15 || kept.size() * 100 > puzzle.rows.size() * 85)
+    return false;
   return std::ranges::all_of(std::array{puzzle.first, puzzle.second}, [&](size_t column) {
     return std::ranges::count_if(kept, [&](size_t row) { return !puzzle.rows[row][column].empty(); }) >= 2;
   });
@@ -138,7 +152,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t rows = knobs["rows"], begin = draw.between(0, 366 - rows);
   for (int64_t row = 0; row < rows; ++row) {
     Cells& cells = puzzle.rows.emplace_back();
-    for (size_t column = 0; column < kColumns; ++column) cells.push_back(random_cell(column, begin + row, draw));
+    for (size_t column = 0; column < kColumns; ++column)
+      cells.push_back(random_cell(column, begin + row, draw));
   }
   add_fault(puzzle, knobs, draw);
   puzzle.statistic = kStatistics[draw.below(kStatistics.size())];
@@ -179,7 +194,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (!wanted) refuse_given(kTask.key, "a query whose value is not half-way between two hundredths", given);
   const std::optional<int64_t> answer = read_hundredths(payload);
   if (!answer) return {VerdictCode::kUnreadable, "no number with two digits after the point"};
-  if (*answer != *wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the difference", hundredths_text(*answer))};
+  if (*answer != *wanted)
+    return {VerdictCode::kRuleBroken, fmt::format("{} is not the difference", hundredths_text(*answer))};
   return {};
 }
 
@@ -188,14 +204,15 @@ std::string canonical(const nlohmann::json& given) {
   std::vector<std::string> conditions;  // whose order makes no other puzzle
   for (const nlohmann::json& one : given.at("conditions")) conditions.push_back(one.dump());
   std::ranges::sort(conditions);
-  return fmt::format("{}\n{}\n{}\n{}", given.at("rows").dump(), given.at("fault").dump(), fmt::join(conditions, ""),
-                     given.at("query").dump());
+  return fmt::format("{}\n{}\n{}\n{}", given.at("rows").dump(), given.at("fault").dump(),
+                     fmt::join(conditions, ""), given.at("query").dump());
 }
 
 size_t number_column_of(const nlohmann::json& json) {
   const std::string& name = text_of(json, "a column", kTask.key);
   const auto found = std::ranges::find(kAllColumns, name, &Column::name);
-  if (found == kAllColumns.end() || !found->has_numbers()) refuse_given(kTask.key, "columns of numbers that our tables have", json);
+  if (found == kAllColumns.end() || !found->has_numbers())
+    refuse_given(kTask.key, "columns of numbers that our tables have", json);
   return static_cast<size_t>(found - kAllColumns.begin());
 }
 
@@ -206,7 +223,8 @@ Cells read_row(const nlohmann::json& json) {
     if (json[column].is_null()) {
       row.emplace_back();
     } else if (kAllColumns[column].has_numbers()) {
-      row.push_back(std::to_string(integer_of(json[column], 0, 1'000'000, kAllColumns[column].name, kTask.key)));
+      row.push_back(
+          std::to_string(integer_of(json[column], 0, 1'000'000, kAllColumns[column].name, kTask.key)));
     } else {
       row.push_back(text_of(json[column], kAllColumns[column].name, kTask.key));
     }
@@ -215,20 +233,26 @@ Cells read_row(const nlohmann::json& json) {
 }
 
 void read_fault(const nlohmann::json& fault, Given& puzzle) {
-  const auto kind = std::ranges::find(kFaultNames, text_of(member_of(fault, "kind", kTask.key), "\"kind\"", kTask.key));
-  if (kind == kFaultNames.end()) refuse_given(kTask.key, fmt::format("\"kind\": one of {}", fmt::join(kFaultNames, ", ")), fault);
+  const auto kind =
+      std::ranges::find(kFaultNames, text_of(member_of(fault, "kind", kTask.key), "\"kind\"", kTask.key));
+  if (kind == kFaultNames.end())
+    refuse_given(kTask.key, fmt::format("\"kind\": one of {}", fmt::join(kFaultNames, ", ")), fault);
   puzzle.fault = static_cast<Fault>(kind - kFaultNames.begin());
   const size_t rows = puzzle.rows.size();
   if (puzzle.fault == Fault::kError) {
-    for (const nlohmann::json& cell : list_of(member_of(fault, "cells", kTask.key), 0, rows * kColumns, "\"cells\"", kTask.key)) {
+    for (const nlohmann::json& cell :
+         list_of(member_of(fault, "cells", kTask.key), 0, rows * kColumns, "\"cells\"", kTask.key)) {
       list_of(cell, 2, 2, "a cell", kTask.key);
-      puzzle.error_cells.emplace_back(integer_of(cell[0], 0, static_cast<int64_t>(rows) - 1, "a row", kTask.key),
-                                      integer_of(cell[1], 0, static_cast<int64_t>(kColumns) - 1, "a column", kTask.key));
+      puzzle.error_cells.emplace_back(
+          integer_of(cell[0], 0, static_cast<int64_t>(rows) - 1, "a row", kTask.key),
+          integer_of(cell[1], 0, static_cast<int64_t>(kColumns) - 1, "a column", kTask.key));
     }
   }
   if (puzzle.fault == Fault::kAddEndRow || puzzle.fault == Fault::kAddEndColumn) {
-    const size_t series = puzzle.fault == Fault::kAddEndRow ? rows : kColumns, count = series * (series - 1) / 2;
-    for (const nlohmann::json& value : list_of(member_of(fault, "added", kTask.key), count, count, "\"added\"", kTask.key))
+    const size_t series = puzzle.fault == Fault::kAddEndRow ? rows : kColumns,
+                 count = series * (series - 1) / 2;
+    for (const nlohmann::json& value :
+         list_of(member_of(fault, "added", kTask.key), count, count, "\"added\"", kTask.key))
       puzzle.added.push_back(text_of(value, "an added value", kTask.key));
   }
 }
@@ -237,26 +261,32 @@ void read_fault(const nlohmann::json& fault, Given& puzzle) {
 
 Given read_given(const nlohmann::json& given) {
   Given puzzle;
-  for (const nlohmann::json& row : list_of(member_of(given, "rows", kTask.key), 1, kMostRows, "\"rows\"", kTask.key))
+  for (const nlohmann::json& row :
+       list_of(member_of(given, "rows", kTask.key), 1, kMostRows, "\"rows\"", kTask.key))
     puzzle.rows.push_back(read_row(row));
   read_fault(member_of(given, "fault", kTask.key), puzzle);
   const nlohmann::json& flat = member_of(given, "flat", kTask.key);
   if (!flat.is_boolean()) refuse_given(kTask.key, "\"flat\": true or false", flat);
   puzzle.flat = flat.get<bool>();
-  if (!puzzle.flat && puzzle.fault >= Fault::kAddEndRow) refuse_given(kTask.key, "\"flat\": true, as the fault writes a list", flat);
-  for (const nlohmann::json& json : list_of(member_of(given, "conditions", kTask.key), 0, 10, "\"conditions\"", kTask.key)) {
+  if (!puzzle.flat && puzzle.fault >= Fault::kAddEndRow)
+    refuse_given(kTask.key, "\"flat\": true, as the fault writes a list", flat);
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "conditions", kTask.key), 0, 10, "\"conditions\"", kTask.key)) {
     list_of(json, 3, 4, "a condition", kTask.key);
     Condition one{.column = number_column_of(json[0]), .relation = text_of(json[1], "a relation", kTask.key)};
-    if (std::ranges::find(kRelations, one.relation) == kRelations.end() || (one.relation == "between") != (json.size() == 4))
+    if (std::ranges::find(kRelations, one.relation) == kRelations.end() ||
+        (one.relation == "between") != (json.size() == 4))
       refuse_given(kTask.key, fmt::format("relations that are one of {}", fmt::join(kRelations, ", ")), json);
     one.value = integer_of(json[2], 0, 1'000'000, "the value of a condition", kTask.key);
-    if (json.size() == 4) one.upper = integer_of(json[3], 0, 1'000'000, "the value of a condition", kTask.key);
+    if (json.size() == 4)
+      one.upper = integer_of(json[3], 0, 1'000'000, "the value of a condition", kTask.key);
     puzzle.conditions.push_back(std::move(one));
   }
   const nlohmann::json& query = list_of(member_of(given, "query", kTask.key), 3, 3, "\"query\"", kTask.key);
   puzzle.statistic = text_of(query[0], "a statistic", kTask.key);
   if (std::ranges::find(kStatistics, puzzle.statistic) == kStatistics.end())
-    refuse_given(kTask.key, fmt::format("a statistic that is one of {}", fmt::join(kStatistics, ", ")), query);
+    refuse_given(kTask.key, fmt::format("a statistic that is one of {}", fmt::join(kStatistics, ", ")),
+                 query);
   puzzle.first = number_column_of(query[1]);
   puzzle.second = number_column_of(query[2]);
   return puzzle;

@@ -1,7 +1,8 @@
-// Buggy tables: faulty code exported a table, and the fault is known; undo it, keep some rows, compare two columns. given: {"rows": [[cell, …], …], "fault":
-// {"kind": "rotate_rows"}, "flat": false, "conditions": [[column, ">", 5], [column, "between", 3, 7], …], "query": ["mean", column, column]}; the rows are
-// the true table, and "fault" holds what else the exported text depends on: "cells" of error, "added" of add_end_row and add_end_column. The public
-// verifier reads the answer alone. Source: docs/puzzles.md#buggy_tables.
+// Buggy tables: faulty code exported a table, and the fault is known; undo it, keep some rows, compare two
+// columns. given: {"rows": [[cell, …], …], "fault": {"kind": "rotate_rows"}, "flat": false, "conditions":
+// [[column, ">", 5], [column, "between", 3, 7], …], "query": ["mean", column, column]}; the rows are the true
+// table, and "fault" holds what else the exported text depends on: "cells" of error, "added" of add_end_row
+// and add_end_column. The public verifier reads the answer alone. Source: docs/puzzles.md#buggy_tables.
 #pragma once
 
 #include <array>
@@ -23,7 +24,15 @@ inline constexpr size_t kColumns = 18;
 extern const std::array<Column, kColumns> kAllColumns;
 
 // Those from kAddEndRow on write a list, never a table.
-enum class Fault : uint8_t { kError, kMergeRows, kRotateColumns, kRotateRows, kAddEndRow, kAddEndColumn, kNull };
+enum class Fault : uint8_t {
+  kError,
+  kMergeRows,
+  kRotateColumns,
+  kRotateRows,
+  kAddEndRow,
+  kAddEndColumn,
+  kNull
+};
 inline constexpr std::array<std::string_view, 7> kFaultNames = {
     "error", "merge_rows", "rotate_columns", "rotate_rows", "add_end_row", "add_end_column", "null"};
 
@@ -45,7 +54,8 @@ struct Given {
 };
 Given read_given(const nlohmann::json& given);
 
-// |statistic of the first column − of the second| over the rows kept, in hundredths, rounded; 0 where no row is kept or values are too few.
+// |statistic of the first column − of the second| over the rows kept, in hundredths, rounded;
+//     0 where no row is kept or values are too few.
 // None: it lies too near to the middle of two hundredths to be rounded for certain.
 std::optional<int64_t> answer_of(const Given& given);
 // The rows that meet all conditions; a condition on a null is false.

@@ -26,8 +26,10 @@ std::optional<double> statistic_of(std::string_view name, std::vector<int64_t> v
   if (name == "max") return static_cast<double>(values.back());
   if (name == "min") return static_cast<double>(values.front());
   if (name == "mean") return static_cast<double>(sum) / static_cast<double>(count);
-  if (name == "median") return static_cast<double>(values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
-  const double variance = static_cast<double>(count * squares - sum * sum) / static_cast<double>(count * (count - 1));
+  if (name == "median")
+    return static_cast<double>(values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  const double variance =
+      static_cast<double>(count * squares - sum * sum) / static_cast<double>(count * (count - 1));
   return name == "variance" ? variance : std::sqrt(variance);
 }
 
@@ -48,7 +50,8 @@ bool holds(const Condition& condition, const std::string& cell) {
 std::vector<size_t> kept_rows(const Given& given) {
   std::vector<size_t> kept;
   for (size_t row = 0; row < given.rows.size(); ++row) {
-    if (std::ranges::all_of(given.conditions, [&](const Condition& one) { return holds(one, given.rows[row][one.column]); }))
+    if (std::ranges::all_of(given.conditions,
+                            [&](const Condition& one) { return holds(one, given.rows[row][one.column]); }))
       kept.push_back(row);
   }
   return kept;
@@ -72,17 +75,20 @@ std::vector<Cells> exported_rows(const Given& given) {
     for (const auto& [row, column] : given.error_cells) rows[row][column] = "ERROR";
   } else if (given.fault == Fault::kRotateColumns) {
     for (size_t row = 0; row < count; ++row) {
-      for (size_t column = 0; column < kColumns; ++column) rows[(row + column) % count][column] = given.rows[row][column];
+      for (size_t column = 0; column < kColumns; ++column)
+        rows[(row + column) % count][column] = given.rows[row][column];
     }
   } else if (given.fault == Fault::kRotateRows) {
     for (size_t row = 0; row < count; ++row) {
-      for (size_t column = 0; column < kColumns; ++column) rows[row][(column + row) % kColumns] = given.rows[row][column];
+      for (size_t column = 0; column < kColumns; ++column)
+        rows[row][(column + row) % kColumns] = given.rows[row][column];
     }
   } else {
     rows.resize((count + 1) / 2);
     for (size_t row = 0; row < rows.size(); ++row) {
       for (size_t column = 0; column < kColumns; ++column)
-        rows[row][column] = given.rows[2 * row][column] + " && " + (2 * row + 1 < count ? given.rows[2 * row + 1][column] : "null");
+        rows[row][column] = given.rows[2 * row][column] + " && " +
+                            (2 * row + 1 < count ? given.rows[2 * row + 1][column] : "null");
     }
   }
   return rows;

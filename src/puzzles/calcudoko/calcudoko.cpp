@@ -11,9 +11,10 @@
 namespace longhaul::puzzles::calcudoko {
 namespace {
 
-constexpr Knob kKnobs[] = {{"side", 3, kLargestSide, 4, 8, "rows and columns"},
-                           {"largest_cage", 3, 5, 3, 4, "cells of a cage at most (two at least)"},
-                           {"minus_percent", 0, 100, 90, 30, "percent of the cages of two cells that have - or ÷, where ÷ can be"}};
+constexpr Knob kKnobs[] = {
+    {"side", 3, kLargestSide, 4, 8, "rows and columns"},
+    {"largest_cage", 3, 5, 3, 4, "cells of a cage at most (two at least)"},
+    {"minus_percent", 0, 100, 90, 30, "percent of the cages of two cells that have - or ÷, where ÷ can be"}};
 constexpr Sign kSigns[] = {Sign::kSum, Sign::kDifference, Sign::kProduct, Sign::kQuotient};
 
 std::vector<int64_t> numbers_in(const NumberGrid& grid, const std::vector<int64_t>& cells) {
@@ -27,20 +28,24 @@ bool all_different(std::vector<int64_t> numbers) {
   return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
-// Cages grow from the cell with the fewest open neighbours, over numbers that they have not yet. A cell that stays alone joins a
-// cage beside it. None: it could not.
-std::optional<std::vector<std::vector<int64_t>>> drawn_cages(const NumberGrid& full, size_t largest, Draw& draw) {
+// Cages grow from the cell with the fewest open neighbours, over numbers that they have not yet. A cell that
+// stays alone joins a cage beside it. None: it could not.
+std::optional<std::vector<std::vector<int64_t>>> drawn_cages(const NumberGrid& full, size_t largest,
+                                                             Draw& draw) {
   const Neighbours near(full.rows, full.columns);
   std::vector<std::vector<int64_t>> cages;
   CellSet open = near.all();
   const auto may_join = [&](const std::vector<int64_t>& cage, int64_t cell) {
-    return std::ranges::none_of(
-        cage, [&](int64_t other) { return full.cells[static_cast<size_t>(other)] == full.cells[static_cast<size_t>(cell)]; });
+    return std::ranges::none_of(cage, [&](int64_t other) {
+      return full.cells[static_cast<size_t>(other)] == full.cells[static_cast<size_t>(cell)];
+    });
   };
   std::vector<int64_t> order = open.cells();
   draw.shuffle(order);
   while (!open.empty()) {
-    const auto ways = [&](int64_t cell) { return open.has(cell) ? (near.beside(cell) & open).count() : kMostCells; };
+    const auto ways = [&](int64_t cell) {
+      return open.has(cell) ? (near.beside(cell) & open).count() : kMostCells;
+    };
     const int64_t first = *std::ranges::min_element(order, {}, ways);
     open.remove(first);
     std::vector<int64_t> cage = {first};
@@ -60,7 +65,8 @@ std::optional<std::vector<std::vector<int64_t>>> drawn_cages(const NumberGrid& f
     }
     std::vector<std::vector<int64_t>*> others;
     for (std::vector<int64_t>& other : cages) {
-      const bool beside = std::ranges::any_of(other, [&](int64_t cell) { return near.beside(first).has(cell); });
+      const bool beside =
+          std::ranges::any_of(other, [&](int64_t cell) { return near.beside(first).has(cell); });
       if (beside && other.size() < largest && may_join(other, first)) others.push_back(&other);
     }
     if (others.empty()) return std::nullopt;
@@ -74,13 +80,15 @@ Sign drawn_sign(const std::vector<int64_t>& numbers, int64_t minus_percent, Draw
   return made_of(Sign::kQuotient, numbers) && draw.chance(60) ? Sign::kQuotient : Sign::kDifference;
 }
 
-// Another sign for one of the cages, so that `other` is no solution any more while `full` stays one. False: there is none.
+// Another sign for one of the cages, so that `other` is no solution any more while `full` stays one. False:
+// there is none.
 bool tell_apart(Board& board, const NumberGrid& full, const NumberGrid& other, Draw& draw) {
   std::vector<std::pair<Cage*, Cage>> ways;
   for (Cage& cage : board.cages) {
     for (const Sign sign : kSigns) {
       const std::optional<int64_t> target = made_of(sign, numbers_in(full, cage.cells));
-      if (target && made_of(sign, numbers_in(other, cage.cells)) != target) ways.emplace_back(&cage, Cage{cage.cells, *target, sign});
+      if (target && made_of(sign, numbers_in(other, cage.cells)) != target)
+        ways.emplace_back(&cage, Cage{cage.cells, *target, sign});
     }
   }
   if (ways.empty()) return false;
@@ -93,7 +101,8 @@ nlohmann::json given_of(const Board& board) {
   nlohmann::json regions = nlohmann::json::array();
   for (const Cage& cage : board.cages) {
     nlohmann::json cells = nlohmann::json::array();
-    for (const int64_t cell : cage.cells) cells.push_back(fmt::format("({},{})", cell / board.side + 1, cell % board.side + 1));
+    for (const int64_t cell : cage.cells)
+      cells.push_back(fmt::format("({},{})", cell / board.side + 1, cell % board.side + 1));
     regions.push_back({{"cells", cells}, {"target", cage.target}, {"operator", text_of(cage.sign)}});
   }
   return {{"grid_size", board.side}, {"regions", regions}};
@@ -114,7 +123,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::ranges::sort(board.cages, {}, &Cage::cells);
   for (int change = 0; change < kMostChanges; ++change) {
     SearchBudget budget{.nodes = 5'000};
-    const auto other = other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+    const auto other =
+        other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
     if (other.unique()) return Puzzle{.given = given_of(board), .solution = grid_payload(full)};
     if (!other.known || !tell_apart(board, full, *other.solution, draw)) return std::nullopt;
   }
@@ -128,19 +138,22 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (Verdict latin = judged_as_latin(answer.grid); !latin.accepted()) return latin;
   for (const Cage& cage : board.cages) {
     const std::vector<int64_t> numbers = numbers_in(answer.grid, cage.cells);
-    const std::string place = fmt::format("the cage at ({},{})", cage.cells.front() / board.side + 1, cage.cells.front() % board.side + 1);
+    const std::string place = fmt::format("the cage at ({},{})", cage.cells.front() / board.side + 1,
+                                          cage.cells.front() % board.side + 1);
     if (!all_different(numbers)) return {VerdictCode::kRuleBroken, "a number stands twice in " + place};
     const std::optional<int64_t> made = made_of(cage.sign, numbers);
     if (made != cage.target)
-      return {VerdictCode::kRuleBroken, fmt::format("{} makes {}, not {}{}", place, made ? std::to_string(*made) : "no whole number",
-                                                    cage.target, text_of(cage.sign))};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("{} makes {}, not {}{}", place, made ? std::to_string(*made) : "no whole number",
+                          cage.target, text_of(cage.sign))};
   }
   return {};
 }
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const Board board = read_given(given);
-  return count_with<NumberGrid>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+  return count_with<NumberGrid>(limit, budget,
+                                [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
 // Turned and mirrored, the cages that read smallest.
@@ -166,23 +179,29 @@ std::string canonical(const nlohmann::json& given) {
 
 // "(2,3)", counted from 1; -1: it is no cell of the grid.
 int64_t place_at(const nlohmann::json& json, int64_t side) {
-  const std::optional<Literal> value = json.is_string() ? read_literal(json.get<std::string>()) : std::nullopt;
+  const std::optional<Literal> value =
+      json.is_string() ? read_literal(json.get<std::string>()) : std::nullopt;
   const auto place = value ? read_pair(*value) : std::nullopt;
-  if (!place || place->first < 1 || place->first > side || place->second < 1 || place->second > side) return -1;
+  if (!place || place->first < 1 || place->first > side || place->second < 1 || place->second > side)
+    return -1;
   return (place->first - 1) * side + place->second - 1;
 }
 
 Cage cage_of(const nlohmann::json& json, int64_t side) {
   const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
-  const auto sign = has("operator") ? std::ranges::find(kSigns, json["operator"], [](Sign each) { return nlohmann::json(text_of(each)); })
-                                    : std::end(kSigns);
-  if (sign == std::end(kSigns) || !has("target") || !json["target"].is_number_integer() || !has("cells") || !json["cells"].is_array() ||
-      json["cells"].empty() || static_cast<int64_t>(json["cells"].size()) > side)
-    refuse_given(kTask.key, "regions with \"cells\", \"target\" (a whole number) and \"operator\" (+ - * ÷)", json);
+  const auto sign = has("operator")
+                        ? std::ranges::find(kSigns, json["operator"],
+                                            [](Sign each) { return nlohmann::json(text_of(each)); })
+                        : std::end(kSigns);
+  if (sign == std::end(kSigns) || !has("target") || !json["target"].is_number_integer() || !has("cells") ||
+      !json["cells"].is_array() || json["cells"].empty() || static_cast<int64_t>(json["cells"].size()) > side)
+    refuse_given(kTask.key, "regions with \"cells\", \"target\" (a whole number) and \"operator\" (+ - * ÷)",
+                 json);
   Cage cage{{}, json["target"].get<int64_t>(), *sign};
   for (const nlohmann::json& each : json["cells"]) {
     cage.cells.push_back(place_at(each, side));
-    if (cage.cells.back() < 0) refuse_given(kTask.key, "cells such as \"(1,2)\", inside the grid and counted from 1", each);
+    if (cage.cells.back() < 0)
+      refuse_given(kTask.key, "cells such as \"(1,2)\", inside the grid and counted from 1", each);
   }
   return cage;
 }
@@ -207,14 +226,17 @@ std::optional<int64_t> made_of(Sign sign, const std::vector<int64_t>& numbers) {
 }
 
 Board read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid_size") || !given["grid_size"].is_number_integer() || !given.contains("regions") ||
-      !given["regions"].is_array() || given["grid_size"].get<int64_t>() < 1 || given["grid_size"].get<int64_t>() > kLargestSide)
-    refuse_given(kTask.key, fmt::format("\"grid_size\": 1 to {}, and \"regions\": a list", kLargestSide), given);
+  if (!given.is_object() || !given.contains("grid_size") || !given["grid_size"].is_number_integer() ||
+      !given.contains("regions") || !given["regions"].is_array() || given["grid_size"].get<int64_t>() < 1 ||
+      given["grid_size"].get<int64_t>() > kLargestSide)
+    refuse_given(kTask.key, fmt::format("\"grid_size\": 1 to {}, and \"regions\": a list", kLargestSide),
+                 given);
   Board board{given["grid_size"].get<int64_t>(), {}};
   CellSet covered;
   int64_t cells = 0;
   for (const nlohmann::json& each : given["regions"]) {
-    for (const int64_t cell : board.cages.emplace_back(cage_of(each, board.side)).cells) covered.add(cell), ++cells;
+    for (const int64_t cell : board.cages.emplace_back(cage_of(each, board.side)).cells)
+      covered.add(cell), ++cells;
   }
   if (cells != board.side * board.side || covered.count() != cells)
     refuse_given(kTask.key, "\"regions\": each cell of the grid in one of them", given["regions"]);

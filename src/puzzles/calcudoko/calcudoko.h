@@ -1,6 +1,6 @@
-// Calcudoko: a Latin square cut into cages; the numbers of a cage are different and make its target with its sign. given: {"grid_size": 4,
-// "regions": [{"cells": ["(1,1)", "(1,2)"], "target": 3, "operator": "+"}, …]}, places counted from 1, operators + - * ÷.
-// Source: docs/puzzles.md#calcudoko.
+// Calcudoko: a Latin square cut into cages; the numbers of a cage are different and make its target with its
+// sign. given: {"grid_size": 4, "regions": [{"cells": ["(1,1)", "(1,2)"], "target": 3, "operator": "+"}, …]},
+// places counted from 1, operators + - * ÷. Source: docs/puzzles.md#calcudoko.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,9 @@ namespace longhaul::puzzles::calcudoko {
 
 inline constexpr int64_t kLargestSide = 8;
 
-enum class Sign : uint8_t { kSum, kDifference, kProduct, kQuotient };  // difference and quotient: of two cells, the larger one first
-std::string_view text_of(Sign sign);                                   // "÷"
+// difference and quotient: of two cells, the larger one first
+enum class Sign : uint8_t { kSum, kDifference, kProduct, kQuotient };
+std::string_view text_of(Sign sign);  // "÷"
 
 struct Cage {
   std::vector<int64_t> cells;  // places, row by row
@@ -27,7 +28,8 @@ struct Board {
 };
 Board read_given(const nlohmann::json& given);  // kData
 
-// What the numbers make; none: a difference or quotient of other than two numbers, or a quotient that is not whole.
+// What the numbers make; none: a difference or quotient of other than two numbers, or a quotient that is not
+// whole.
 std::optional<int64_t> made_of(Sign sign, const std::vector<int64_t>& numbers);
 
 // Calls `found` for each solution until it returns false.

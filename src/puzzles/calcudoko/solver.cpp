@@ -7,8 +7,9 @@
 namespace longhaul::puzzles::calcudoko {
 namespace {
 
-// Each cell has the numbers that it may hold, as bits. A cage leaves to its cells what its fillings have there; a number that is
-// alone in its cell is in no other cell of the row and column, and one that fits one cell of a row or column only stands there.
+// Each cell has the numbers that it may hold, as bits. A cage leaves to its cells what its fillings have
+// there; a number that is alone in its cell is in no other cell of the row and column, and one that fits one
+// cell of a row or column only stands there.
 class Search {
  public:
   Search(const Board& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
@@ -23,7 +24,8 @@ class Search {
 
   void run() {
     Numbers all{};
-    for (int64_t cell = 0; cell < side_ * side_; ++cell) all[static_cast<size_t>(cell)] = static_cast<uint16_t>(((1U << side_) - 1) << 1);
+    for (int64_t cell = 0; cell < side_ * side_; ++cell)
+      all[static_cast<size_t>(cell)] = static_cast<uint16_t>(((1U << side_) - 1) << 1);
     step(all, ~uint64_t{0});
   }
 
@@ -71,7 +73,8 @@ class Search {
     std::array<uint16_t, kLargestSide> left{};
     for (const Filling& filling : cage.all) {
       bool fits = true;
-      for (size_t i = 0; i < cage.cells.size() && fits; ++i) fits = (may[static_cast<size_t>(cage.cells[i])] >> filling[i] & 1) != 0;
+      for (size_t i = 0; i < cage.cells.size() && fits; ++i)
+        fits = (may[static_cast<size_t>(cage.cells[i])] >> filling[i] & 1) != 0;
       if (!fits) continue;
       for (size_t i = 0; i < cage.cells.size(); ++i) left[i] |= static_cast<uint16_t>(1U << filling[i]);
     }
@@ -111,7 +114,8 @@ class Search {
         if ((changed >> i & 1) != 0 && !narrowed_by_cage(may, cages_[i], next)) return false;
       }
       for (int64_t i = 0; i < side_; ++i) {
-        if (!narrowed_by_line(may, i * side_, 1, next) || !narrowed_by_line(may, i, side_, next)) return false;
+        if (!narrowed_by_line(may, i * side_, 1, next) || !narrowed_by_line(may, i, side_, next))
+          return false;
       }
       changed = next;
     }

@@ -20,8 +20,9 @@ namespace longhaul::puzzles {
 namespace {
 
 constexpr double kStillSolved = 0.1, kTooEasy = 0.5;
-constexpr JsonRules kBandRules = {
-    .code = ExitCode::kData, .what = "unusable file of levels", .hint = "puzzles calibrate writes such files"};
+constexpr JsonRules kBandRules = {.code = ExitCode::kData,
+                                  .what = "unusable file of levels",
+                                  .hint = "puzzles calibrate writes such files"};
 
 // One level of one task, whose puzzles come in the order of their indexes.
 struct Job {
@@ -46,7 +47,8 @@ nlohmann::ordered_json settings_json(const CalibrateSettings& settings) {
 MadePuzzle puzzle_of(const Job& job, const CalibrateSettings& settings) {
   const KnobValues knobs = at_level(job.task->knobs, job.level);
   for (int64_t index = job.index; index < job.index + 100 * settings.puzzles; index += settings.puzzles) {
-    if (auto made = make_puzzle(*job.task, knobs, settings.seed | kValidationSeeds, index)) return std::move(*made);
+    if (auto made = make_puzzle(*job.task, knobs, settings.seed | kValidationSeeds, index))
+      return std::move(*made);
   }
   throw Error({.code = ExitCode::kUsage,
                .what = fmt::format("{} has no puzzles at level {}", job.task->key, job.level),
@@ -60,7 +62,8 @@ FinishedPuzzle tried(const Job& job, const CalibrateSettings& settings, const As
   const std::string question = job.task->prompt(puzzle.given, settings.language, template_of(made.index));
   const auto first_seed = static_cast<uint64_t>(job.index * settings.answers);
   FinishedPuzzle result;
-  for (const std::string& response : ask(asked_prompt(question, settings.language), settings.answers, first_seed)) {
+  for (const std::string& response :
+       ask(asked_prompt(question, settings.language), settings.answers, first_seed)) {
     ++result.answers;
     result.accepted += verdict_on(record, response).accepted() ? 1 : 0;
     result.strict_format += has_strict_format(response) ? 1 : 0;
@@ -71,15 +74,18 @@ FinishedPuzzle tried(const Job& job, const CalibrateSettings& settings, const As
 
 void tell_level(const Job& job, const LevelResult& level) {
   const Estimate rate = average(level.puzzles);
-  log_info("{} level {}: pass rate {:.2f} ± {:.2f}, pass@{} {:.2f}", job.task->key, job.level, rate.mean, rate.error,
-           level.puzzles.front().answers, pass_at_k(level.puzzles, level.puzzles.front().answers).mean);
+  log_info("{} level {}: pass rate {:.2f} ± {:.2f}, pass@{} {:.2f}", job.task->key, job.level, rate.mean,
+           rate.error, level.puzzles.front().answers,
+           pass_at_k(level.puzzles, level.puzzles.front().answers).mean);
 }
 
 nlohmann::ordered_json json_of(const Estimate& estimate) {
-  return {estimate.mean, std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)};
+  return {estimate.mean,
+          std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)};
 }
 
-// Runs this in so many threads beside each other, or in this one; the first of their exceptions is thrown when all have ended.
+// Runs this in so many threads beside each other, or in this one; the first of their exceptions is thrown
+// when all have ended.
 void run_at_once(int64_t threads, const std::function<void()>& work) {
   if (threads == 1) return work();
   std::vector<std::unique_ptr<Worker>> workers;
@@ -122,11 +128,16 @@ std::optional<int64_t> lower_level(const std::vector<LevelResult>& levels) {
 
 std::string asked_prompt(const std::string& question, Language language) {
   if (language == Language::kChinese)
-    return "请一步一步思考，把思考过程写在 <think> 和 </think> 之间，再把最终答案写在 <answer> 和 </answer> 之间。\n\n" + question;
-  return "Think step by step between <think> and </think>. Then write the final answer between <answer> and </answer>.\n\n" + question;
+    return "请一步一步思考，把思考过程写在 <think> 和 </think> 之间，再把最终答案写在 <answer> 和 </answer> "
+           "之间。\n\n" +
+           question;
+  return "Think step by step between <think> and </think>. Then write the final answer between <answer> and "
+         "</answer>.\n\n" +
+         question;
 }
 
-Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask, const std::function<void()>& progress) {
+Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask,
+                      const std::function<void()>& progress) {
   std::vector<Job> jobs;
   for (const TaskEntry* task : settings.tasks) {
     for (int64_t level = settings.easiest; level <= settings.hardest; ++level) {
@@ -187,11 +198,13 @@ nlohmann::ordered_json calibration_json(const CalibrateSettings& settings, const
       levels.push_back({{"level", level.level},
                         {"pass_rate", json_of(average(level.puzzles))},
                         {"pass_at_k", json_of(pass_at_k(level.puzzles, answers))},
-                        {"strict_format", static_cast<double>(level.strict_format) / static_cast<double>(level.answers())}});
+                        {"strict_format",
+                         static_cast<double>(level.strict_format) / static_cast<double>(level.answers())}});
     }
-    tasks[key] = {{"lower", of_task.lower ? nlohmann::ordered_json(*of_task.lower) : nlohmann::ordered_json()},
-                  {"upper", of_task.upper ? nlohmann::ordered_json(*of_task.upper) : nlohmann::ordered_json()},
-                  {"levels", levels}};
+    tasks[key] = {
+        {"lower", of_task.lower ? nlohmann::ordered_json(*of_task.lower) : nlohmann::ordered_json()},
+        {"upper", of_task.upper ? nlohmann::ordered_json(*of_task.upper) : nlohmann::ordered_json()},
+        {"levels", levels}};
   }
   return {{"settings", settings_json(settings)}, {"k", settings.answers}, {"tasks", tasks}};
 }
@@ -205,7 +218,8 @@ std::map<std::string, LevelBand> read_bands(const std::filesystem::path& file) {
   for (const auto& [key, of_task] : tasks.value().items()) {
     const JsonView view = tasks.entry(key, of_task);
     if (!view.has("lower") || !view.has("upper")) continue;
-    const LevelBand band{view.at("lower").integer(0, kHardestLevel), view.at("upper").integer(0, kHardestLevel)};
+    const LevelBand band{view.at("lower").integer(0, kHardestLevel),
+                         view.at("upper").integer(0, kHardestLevel)};
     if (band.lower <= band.upper) bands[std::string(task_named(key).key)] = band;
   }
   return bands;
@@ -217,7 +231,8 @@ void take_upper_levels(Calibration& calibration, const std::filesystem::path& fi
   const JsonView tasks = JsonView(json, where + ":", kBandRules).at("tasks");
   for (auto& [key, of_task] : calibration) {
     const JsonView other = tasks.at(key);
-    of_task.upper = other.has("upper") ? std::optional(other.at("upper").integer(0, kHardestLevel)) : std::nullopt;
+    of_task.upper =
+        other.has("upper") ? std::optional(other.at("upper").integer(0, kHardestLevel)) : std::nullopt;
   }
 }
 

@@ -1,10 +1,11 @@
-// Which levels of a task suit a model: puzzles of each level, several answers to each, and from the shares that are accepted a band of levels.
+// Which levels of a task suit a model: puzzles of each level, several answers to each, and from the shares
+// that are accepted a band of levels.
 //
 //   upper   the hardest level whose pass@k is at least 0.1: what a strong model can still do
 //   lower   the easiest level whose pass rate is above 0 and at most 0.5: what is not too easy
 //
-// Source: the calibration of SynLogic (2505.19641, §3); docs/puzzles.md#levels-for-a-model. Each finished puzzle is written into a journal at once, so that a
-// calibration that was killed goes on where it stood.
+// Source: the calibration of SynLogic (2505.19641, §3); docs/puzzles.md#levels-for-a-model. Each finished
+// puzzle is written into a journal at once, so that a calibration that was killed goes on where it stood.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,10 @@
 
 namespace longhaul::puzzles {
 
-// All answers of the model to one prompt; answer i is drawn with seed + i. Throws where the model cannot be asked. Called by several threads where
-// CalibrateSettings::at_once says so.
-using AskModel = std::function<std::vector<std::string>(const std::string& prompt, int64_t answers, uint64_t seed)>;
+// All answers of the model to one prompt; answer i is drawn with seed + i. Throws where the model cannot be
+// asked. Called by several threads where CalibrateSettings::at_once says so.
+using AskModel =
+    std::function<std::vector<std::string>(const std::string& prompt, int64_t answers, uint64_t seed)>;
 
 struct CalibrateSettings {
   std::vector<const TaskEntry*> tasks;
@@ -49,7 +51,8 @@ struct TaskLevels {
 using Calibration = std::map<std::string, TaskLevels>;
 
 // Tells `progress` of each puzzle that is finished, those of the journal included.
-Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask, const std::function<void()>& progress = {});
+Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask,
+                      const std::function<void()>& progress = {});
 
 // The band of a task, from its levels in rising order.
 std::optional<int64_t> upper_level(const std::vector<LevelResult>& levels);

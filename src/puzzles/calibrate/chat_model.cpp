@@ -30,7 +30,8 @@ constexpr int64_t kLongestAnswer = int64_t{64} << 20;
 std::optional<std::string> try_once(const ChatModel& model, const std::string& body, std::string& why) {
   HttpAnswer answer;
   try {
-    const std::vector<std::pair<std::string, std::string>> headers = {{"Authorization", "Bearer " + model.key}};
+    const std::vector<std::pair<std::string, std::string>> headers = {
+        {"Authorization", "Bearer " + model.key}};
     answer = http_post(model.address, body, "application/json", model.timeout_s, kLongestAnswer,
                        model.key.empty() ? std::vector<std::pair<std::string, std::string>>{} : headers);
   } catch (const Error& error) {
@@ -73,7 +74,8 @@ HttpAddress chat_address(const std::string& url) {
   return address;
 }
 
-std::vector<std::string> chat_answers(const ChatModel& model, const std::string& prompt, int64_t answers, uint64_t seed) {
+std::vector<std::string> chat_answers(const ChatModel& model, const std::string& prompt, int64_t answers,
+                                      uint64_t seed) {
   std::vector<std::string> all;
   for (int64_t i = 0; i < answers; ++i) {
     const nlohmann::ordered_json body = {{"model", model.model},

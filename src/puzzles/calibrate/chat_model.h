@@ -1,5 +1,6 @@
-// A model behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp and others): POST …/v1/chat/completions, one answer a request. A server that is
-// busy or cannot be reached (429, 5xx, no connection) is asked again, later and later; what it refuses otherwise is an Error with its words.
+// A model behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp and others): POST
+// …/v1/chat/completions, one answer a request. A server that is busy or cannot be reached (429, 5xx, no
+// connection) is asked again, later and later; what it refuses otherwise is an Error with its words.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ struct ChatModel {
   double first_pause_s = 0.5;
 };
 
-HttpAddress chat_address(const std::string& url);  // "http://host:8000" and "http://host:8000/v1" mean the same
-std::vector<std::string> chat_answers(const ChatModel& model, const std::string& prompt, int64_t answers, uint64_t seed);
+// "http://host:8000" and "http://host:8000/v1" mean the same
+HttpAddress chat_address(const std::string& url);
+std::vector<std::string> chat_answers(const ChatModel& model, const std::string& prompt, int64_t answers,
+                                      uint64_t seed);
 
 }  // namespace longhaul::puzzles

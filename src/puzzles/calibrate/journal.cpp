@@ -7,7 +7,9 @@
 
 namespace longhaul::puzzles {
 
-CalibrationJournal::CalibrationJournal(const std::filesystem::path& path, const nlohmann::ordered_json& settings) : path_(path) {
+CalibrationJournal::CalibrationJournal(const std::filesystem::path& path,
+                                       const nlohmann::ordered_json& settings)
+    : path_(path) {
   std::string text = std::filesystem::exists(path) ? read_text(path) : "";
   text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
   if (text.empty()) {
@@ -24,8 +26,9 @@ void CalibrationJournal::read(const std::string& text, const nlohmann::ordered_j
   int64_t number = 0;
   for (size_t at = 0; at < text.size(); ++number) {
     const size_t end = text.find('\n', at);
-    const auto line = nlohmann::ordered_json::parse(text.begin() + static_cast<std::ptrdiff_t>(at),
-                                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const auto line =
+        nlohmann::ordered_json::parse(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                      text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
     at = end + 1;
     if (number == 0 && line != settings)
       throw Error({.code = ExitCode::kUsage,
@@ -35,8 +38,9 @@ void CalibrationJournal::read(const std::string& text, const nlohmann::ordered_j
                    .where = text_of_path(path_),
                    .hint = "go on with its settings, or take another --out, or remove this file"});
     if (number == 0) continue;
-    const bool whole = line.is_array() && line.size() == 6 && line[0].is_string() &&
-                       std::all_of(line.begin() + 1, line.end(), [](const auto& each) { return each.is_number_integer(); });
+    const bool whole =
+        line.is_array() && line.size() == 6 && line[0].is_string() &&
+        std::all_of(line.begin() + 1, line.end(), [](const auto& each) { return each.is_number_integer(); });
     if (!whole)
       throw Error({.code = ExitCode::kData,
                    .what = "unusable journal of a calibration",

@@ -1,5 +1,5 @@
-// The journal of a calibration: a line with its settings, then a line for each finished puzzle, on disk before the next is begun. A last line without
-// its end, as a killed process leaves it, is taken away.
+// The journal of a calibration: a line with its settings, then a line for each finished puzzle, on disk
+// before the next is begun. A last line without its end, as a killed process leaves it, is taken away.
 #pragma once
 
 #include <filesystem>

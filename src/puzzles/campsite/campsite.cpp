@@ -51,10 +51,12 @@ struct Counts {
   std::vector<int64_t> rows, columns;
 };
 Counts tents_of(const LetterGrid& grid) {
-  Counts counts{std::vector<int64_t>(static_cast<size_t>(grid.rows)), std::vector<int64_t>(static_cast<size_t>(grid.columns))};
+  Counts counts{std::vector<int64_t>(static_cast<size_t>(grid.rows)),
+                std::vector<int64_t>(static_cast<size_t>(grid.columns))};
   for (int64_t r = 0; r < grid.rows; ++r) {
     for (int64_t c = 0; c < grid.columns; ++c) {
-      if (grid.at(r, c) == 'C') ++counts.rows[static_cast<size_t>(r)], ++counts.columns[static_cast<size_t>(c)];
+      if (grid.at(r, c) == 'C')
+        ++counts.rows[static_cast<size_t>(r)], ++counts.columns[static_cast<size_t>(c)];
     }
   }
   return counts;
@@ -69,7 +71,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const Counts counts = tents_of(full);
   const Board board{grid_of(rows, columns, camp->trees, {}), counts.rows, counts.columns};
   SearchBudget budget{.nodes = 20'000};
-  if (!count_with<CellSet>(2, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); }).unique())
+  if (!count_with<CellSet>(2, budget, [&](SearchBudget& left, const auto& found) {
+         solve(board, left, found);
+       }).unique())
     return std::nullopt;
   return Puzzle{.given = {{"grid", letters_json(board.grid)},
                           {"row_constraints", board.rows},
@@ -84,24 +88,29 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<LetterGrid> answer = answered_letters(payload, "TCX");
   if (!answer) return {VerdictCode::kUnreadable, "no grid of T, C and X in rows of one length"};
   if (answer->rows != board.grid.rows || answer->columns != board.grid.columns)
-    return {VerdictCode::kShape, fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns,
-                                             board.grid.rows, board.grid.columns)};
+    return {VerdictCode::kShape,
+            fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns,
+                        board.grid.rows, board.grid.columns)};
   const CellSet trees = board.trees(), tents = cells_with(*answer, 'C');
-  if (cells_with(*answer, 'T') != trees) return {VerdictCode::kGivenChanged, "the trees do not stand where they are given"};
+  if (cells_with(*answer, 'T') != trees)
+    return {VerdictCode::kGivenChanged, "the trees do not stand where they are given"};
   const Counts counts = tents_of(*answer);
   for (size_t r = 0; r < board.rows.size(); ++r) {
     if (counts.rows[r] != board.rows[r])
-      return {VerdictCode::kRuleBroken, fmt::format("row {} has {} tents, not {}", r + 1, counts.rows[r], board.rows[r])};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("row {} has {} tents, not {}", r + 1, counts.rows[r], board.rows[r])};
   }
   for (size_t c = 0; c < board.columns.size(); ++c) {
     if (counts.columns[c] != board.columns[c])
-      return {VerdictCode::kRuleBroken, fmt::format("column {} has {} tents, not {}", c + 1, counts.columns[c], board.columns[c])};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("column {} has {} tents, not {}", c + 1, counts.columns[c], board.columns[c])};
   }
   const Neighbours near(board.grid.rows, board.grid.columns);
   for (const int64_t cell : tents.cells()) {
     if (near.around(cell).meets(tents))
       return {VerdictCode::kRuleBroken,
-              fmt::format("two tents touch at row {}, column {}", cell / board.grid.columns + 1, cell % board.grid.columns + 1)};
+              fmt::format("two tents touch at row {}, column {}", cell / board.grid.columns + 1,
+                          cell % board.grid.columns + 1)};
   }
   if (!are_paired(trees, tents, near)) return {VerdictCode::kRuleBroken, "trees and tents cannot be paired"};
   return {};
@@ -109,7 +118,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const Board board = read_given(given);
-  return count_with<CellSet>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+  return count_with<CellSet>(limit, budget,
+                             [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
 // The trees with the counts around them as a frame, turned and mirrored.

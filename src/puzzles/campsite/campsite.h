@@ -1,5 +1,6 @@
-// Campsite: a tent for each tree. given: {"grid": [["T", "X", …], …], "row_constraints": [1, …], "col_constraints": [0, …], "n": 4, "m": 5}: n rows,
-// m columns, T a tree, X an empty cell. Source: docs/puzzles.md#campsite.
+// Campsite: a tent for each tree. given: {"grid": [["T", "X", …], …], "row_constraints": [1, …],
+// "col_constraints": [0, …], "n": 4, "m": 5}: n rows, m columns, T a tree, X an empty cell. Source:
+// docs/puzzles.md#campsite.
 #pragma once
 
 #include <functional>

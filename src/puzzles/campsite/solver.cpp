@@ -5,11 +5,16 @@
 namespace longhaul::puzzles::campsite {
 namespace {
 
-// Tents and open cells; the row or column with the fewest ways comes next. A tree that one open cell is left for has its tent there.
+// Tents and open cells; the row or column with the fewest ways comes next. A tree that one open cell is left
+// for has its tent there.
 class Search {
  public:
   Search(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found)
-      : near_(board.grid.rows, board.grid.columns), budget_(budget), found_(found), trees_(board.trees()), places_(trees_.cells()) {
+      : near_(board.grid.rows, board.grid.columns),
+        budget_(budget),
+        found_(found),
+        trees_(board.trees()),
+        places_(trees_.cells()) {
     const int64_t columns = board.grid.columns;
     for (size_t r = 0; r < board.rows.size(); ++r) {
       CellSet cells;

@@ -1,4 +1,5 @@
-// What the kinds of ciphers share: keys that are drawn and read, ciphers that treat one letter after the other, and transpositions.
+// What the kinds of ciphers share: keys that are drawn and read, ciphers that treat one letter after the
+// other, and transpositions.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace longhaul::puzzles::cipher {
 using Key = nlohmann::json;
 using Text = std::optional<std::string>;
 
-inline constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", kSquareLetters = "ABCDEFGHIKLMNOPQRSTUVWXYZ";
+inline constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                                  kSquareLetters = "ABCDEFGHIKLMNOPQRSTUVWXYZ";
 
 inline std::string shuffled(std::string_view characters, Draw& draw) {
   std::string text(characters);
@@ -43,11 +45,14 @@ inline bool is_shuffle_of(const Key& key, const char* name, std::string_view cha
   return text == plain;
 }
 inline bool is_number(const Key& key, const char* name, int64_t least, int64_t most) {
-  return key.contains(name) && key[name].is_number_integer() && key[name].get<int64_t>() >= least && key[name].get<int64_t>() <= most;
+  return key.contains(name) && key[name].is_number_integer() && key[name].get<int64_t>() >= least &&
+         key[name].get<int64_t>() <= most;
 }
 inline bool is_order(const Key& key) {
-  if (!key.contains("order") || !key["order"].is_array() || key["order"].empty() || key["order"].size() > 20) return false;
-  if (!std::ranges::all_of(key["order"], [](const Key& one) { return one.is_number_integer(); })) return false;
+  if (!key.contains("order") || !key["order"].is_array() || key["order"].empty() || key["order"].size() > 20)
+    return false;
+  if (!std::ranges::all_of(key["order"], [](const Key& one) { return one.is_number_integer(); }))
+    return false;
   auto order = key["order"].get<std::vector<int64_t>>();
   std::ranges::sort(order);
   for (size_t i = 0; i < order.size(); ++i) {
@@ -57,12 +62,15 @@ inline bool is_order(const Key& key) {
 }
 inline bool is_list_of_numbers(const Key& key, const char* name, size_t count, int64_t least, int64_t most) {
   if (!key.contains(name) || !key[name].is_array() || key[name].size() != count) return false;
-  return std::ranges::all_of(
-      key[name], [&](const Key& one) { return one.is_number_integer() && one.get<int64_t>() >= least && one.get<int64_t>() <= most; });
+  return std::ranges::all_of(key[name], [&](const Key& one) {
+    return one.is_number_integer() && one.get<int64_t>() >= least && one.get<int64_t>() <= most;
+  });
 }
 
 inline size_t number_of(char letter) { return static_cast<size_t>(letter - 'A'); }
-inline char shifted(char letter, int64_t by) { return static_cast<char>('A' + (static_cast<int64_t>(number_of(letter)) + by) % 26); }
+inline char shifted(char letter, int64_t by) {
+  return static_cast<char>('A' + (static_cast<int64_t>(number_of(letter)) + by) % 26);
+}
 
 // The code of a letter at a place of the text.
 using Code = std::string (*)(const Key& key, char letter, size_t at);

@@ -1,5 +1,6 @@
-// The kinds of ciphers: how their keys are drawn, what they do in both directions, and how a person is told of them. Keys are a JSON
-// object. A text that goes in consists of A to Z; what comes out does too, or is a row of codes with blanks between them.
+// The kinds of ciphers: how their keys are drawn, what they do in both directions, and how a person is told
+// of them. Keys are a JSON object. A text that goes in consists of A to Z; what comes out does too, or is a
+// row of codes with blanks between them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -27,13 +27,16 @@ size_t drawn_length(bool factor, Draw& draw) {
 }
 
 bool is_factor(const std::string& operators, size_t operand) {
-  return (operand > 0 && operators[operand - 1] == '*') || (operand < operators.size() && operators[operand] == '*');
+  return (operand > 0 && operators[operand - 1] == '*') ||
+         (operand < operators.size() && operators[operand] == '*');
 }
 
-// Sums and differences: a column after the other from the right, drawn again where the result's digit is none of the chosen ones.
+// Sums and differences: a column after the other from the right, drawn again where the result's digit is none
+// of the chosen ones.
 class Columns {
  public:
-  Columns(const std::string& operators, const std::vector<size_t>& lengths, const std::vector<int>& digits, Draw& draw)
+  Columns(const std::string& operators, const std::vector<size_t>& lengths, const std::vector<int>& digits,
+          Draw& draw)
       : operators_(operators), lengths_(lengths), digits_(digits), draw_(draw) {
     numbers_.operands.resize(lengths.size());
     columns_ = *std::ranges::max_element(lengths);
@@ -55,7 +58,8 @@ class Columns {
       if (carry > 0) numbers_.result += static_cast<char>('0' + carry);
       return numbers_.result.back() != '0';
     }
-    // The choices of this column's digits are numbered; a step without common factors with their number visits each once.
+    // The choices of this column's digits are numbered; a step without common factors with their number
+    // visits each once.
     uint64_t choices = 1;
     for (const size_t length : lengths_) choices *= at < length ? digits_.size() : 1;
     uint64_t choice = draw_.below(choices);
@@ -94,8 +98,8 @@ class Columns {
 };
 
 // With products: numbers of the chosen digits, taken where the result has no others.
-std::optional<Numbers> with_products(const std::string& operators, const std::vector<size_t>& lengths, const std::vector<int>& digits,
-                                     Draw& draw) {
+std::optional<Numbers> with_products(const std::string& operators, const std::vector<size_t>& lengths,
+                                     const std::vector<int>& digits, Draw& draw) {
   Numbers numbers;
   int64_t sum = 0, product = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -119,7 +123,8 @@ std::optional<Numbers> with_products(const std::string& operators, const std::ve
 }
 
 // The operands with the operators between them, and the result after the equals sign.
-std::string joined(const std::vector<std::string>& operands, const std::string& operators, const std::string& result) {
+std::string joined(const std::vector<std::string>& operands, const std::string& operators,
+                   const std::string& result) {
   std::string text = operands[0];
   for (size_t i = 1; i < operands.size(); ++i) text += fmt::format(" {} {}", operators[i - 1], operands[i]);
   return text + " = " + result;
@@ -127,20 +132,24 @@ std::string joined(const std::vector<std::string>& operands, const std::string& 
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::string operators;
-  for (int64_t i = 0; i < knobs["operators"]; ++i) operators += "+-*"[draw.below(knobs["products"] == 1 ? 3 : 2)];
+  for (int64_t i = 0; i < knobs["operators"]; ++i)
+    operators += "+-*"[draw.below(knobs["products"] == 1 ? 3 : 2)];
   const bool products = operators.find('*') != std::string::npos;
   std::vector<size_t> lengths;
-  for (size_t i = 0; i <= operators.size(); ++i) lengths.push_back(drawn_length(is_factor(operators, i), draw));
+  for (size_t i = 0; i <= operators.size(); ++i)
+    lengths.push_back(drawn_length(is_factor(operators, i), draw));
   std::vector<int> digits(10);
   std::iota(digits.begin(), digits.end(), 0);
   draw.shuffle(digits);
   digits.resize(static_cast<size_t>(knobs["letters"]));
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    const std::optional<Numbers> numbers =
-        products ? with_products(operators, lengths, digits, draw) : Columns(operators, lengths, digits, draw).run();
+    const std::optional<Numbers> numbers = products ? with_products(operators, lengths, digits, draw)
+                                                    : Columns(operators, lengths, digits, draw).run();
     if (!numbers) continue;
     const std::string solution = joined(numbers->operands, operators, numbers->result);
-    if (!std::ranges::all_of(digits, [&](int digit) { return solution.find(static_cast<char>('0' + digit)) != std::string::npos; }))
+    if (!std::ranges::all_of(digits, [&](int digit) {
+          return solution.find(static_cast<char>('0' + digit)) != std::string::npos;
+        }))
       continue;
     std::array<char, 26> letters{};
     std::iota(letters.begin(), letters.end(), 'A');
@@ -151,7 +160,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     }
     const std::optional<Equation> equation = read_equation(text);
     SearchBudget budget{.nodes = 100'000};
-    if (!equation || solution == kExample || !count_solutions(*equation, 2, budget).unique()) return std::nullopt;
+    if (!equation || solution == kExample || !count_solutions(*equation, 2, budget).unique())
+      return std::nullopt;
     return Puzzle{.given = {{"equation", text}}, .solution = solution};
   }
   return std::nullopt;
@@ -162,7 +172,9 @@ Equation equation_of(const nlohmann::json& given) {
   if (given.is_object() && given.contains("equation") && given["equation"].is_string())
     equation = read_equation(given["equation"].get<std::string>());
   if (!equation)
-    refuse_given(kTask.key, "\"equation\": words of A to Z (ten letters at most) with + - * between them, = and a word", given);
+    refuse_given(kTask.key,
+                 "\"equation\": words of A to Z (ten letters at most) with + - * between them, = and a word",
+                 given);
   return *equation;
 }
 
@@ -187,20 +199,24 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
   std::erase_if(plain, is_blank);
   std::erase_if(answer, is_blank);
-  if (answer.find_first_not_of("0123456789+-*=") != std::string::npos || answer.find('=') == std::string::npos)
+  if (answer.find_first_not_of("0123456789+-*=") != std::string::npos ||
+      answer.find('=') == std::string::npos)
     return {VerdictCode::kUnreadable, "no equation of whole numbers with + - * and ="};
   if (answer.size() != plain.size())
     return {VerdictCode::kShape, "it has not as many digits and signs as the puzzle has letters and signs"};
   std::array<char, 26> digit{};
   std::array<char, 10> letter{};
   for (size_t i = 0; i < plain.size(); ++i) {
-    const bool is_letter = plain[i] >= 'A' && plain[i] <= 'Z', is_digit = answer[i] >= '0' && answer[i] <= '9';
+    const bool is_letter = plain[i] >= 'A' && plain[i] <= 'Z',
+               is_digit = answer[i] >= '0' && answer[i] <= '9';
     if (is_letter != is_digit || (!is_letter && plain[i] != answer[i]))
       return {VerdictCode::kShape, fmt::format("'{}' stands where the puzzle has '{}'", answer[i], plain[i])};
     if (!is_letter) continue;
-    char &its = digit[static_cast<size_t>(plain[i] - 'A')], &back = letter[static_cast<size_t>(answer[i] - '0')];
+    char &its = digit[static_cast<size_t>(plain[i] - 'A')],
+         &back = letter[static_cast<size_t>(answer[i] - '0')];
     if ((its != 0 && its != answer[i]) || (back != 0 && back != plain[i]))
-      return {VerdictCode::kRuleBroken, fmt::format("{} for {} is not one digit for one letter", answer[i], plain[i])};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("{} for {} is not one digit for one letter", answer[i], plain[i])};
     its = answer[i];
     back = plain[i];
   }
@@ -218,7 +234,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const int64_t result = std::stoll(numbers.back());
   numbers.pop_back();
   const int64_t left = value_of(numbers, equation.operators);
-  if (left != result) return {VerdictCode::kRuleBroken, fmt::format("the left side makes {}, not {}", left, result)};
+  if (left != result)
+    return {VerdictCode::kRuleBroken, fmt::format("the left side makes {}, not {}", left, result)};
   return {};
 }
 
@@ -226,8 +243,8 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
   return count_solutions(equation_of(given), limit, budget);
 }
 
-// The letters are renamed in the order in which they come; what is added, and what is multiplied, may stand in any order. Of
-// all these texts the one that reads smallest.
+// The letters are renamed in the order in which they come; what is added, and what is multiplied, may stand
+// in any order. Of all these texts the one that reads smallest.
 std::string canonical(const nlohmann::json& given) {
   const Equation equation = equation_of(given);
   const size_t count = equation.words.size();
@@ -245,7 +262,8 @@ std::string canonical(const nlohmann::json& given) {
     bool whole = true;  // the factors of a term stand side by side
     for (size_t k = 0; k < count; ++k) {
       const bool same = k > 0 && term[order[k]] == term[order[k - 1]];
-      for (size_t before = 0; !same && before + 1 < k; ++before) whole = whole && term[order[before]] != term[order[k]];
+      for (size_t before = 0; !same && before + 1 < k; ++before)
+        whole = whole && term[order[before]] != term[order[k]];
       text += same ? '*' : sign[order[k]];
       text += equation.words[order[k]];
     }

@@ -14,12 +14,13 @@ constexpr std::array<int64_t, kMostColumns + 1> kPowers = [] {
   return powers;
 }();
 
-// Letters get digits in the order of the columns in which they stand, from the right. Once all letters of the k columns at the
-// right have one, both sides must agree modulo 10^k; that holds for products too. A letter of the result that is the last open one
-// of its column is computed, not tried.
+// Letters get digits in the order of the columns in which they stand, from the right. Once all letters of the
+// k columns at the right have one, both sides must agree modulo 10^k; that holds for products too. A letter
+// of the result that is the last open one of its column is computed, not tried.
 class Search {
  public:
-  Search(const Equation& equation, int64_t limit, SearchBudget& budget) : equation_(equation), limit_(limit), budget_(budget) {
+  Search(const Equation& equation, int64_t limit, SearchBudget& budget)
+      : equation_(equation), limit_(limit), budget_(budget) {
     digit_.fill(-1);
     for (const std::string& word : equation.words) columns_ = std::max(columns_, word.size());
     columns_ = std::max(columns_, equation.result.size());
@@ -41,7 +42,8 @@ class Search {
   // The value of a word's `count` digits at the right.
   int64_t tail_of(const std::string& word, size_t count) const {
     int64_t value = 0;
-    for (size_t i = word.size() - std::min(count, word.size()); i < word.size(); ++i) value = value * 10 + digit_[index_of(word[i])];
+    for (size_t i = word.size() - std::min(count, word.size()); i < word.size(); ++i)
+      value = value * 10 + digit_[index_of(word[i])];
     return value;
   }
 
@@ -90,9 +92,11 @@ class Search {
   bool result_letter(size_t at) {
     const int64_t modulus = kPowers[at + 1];
     const int64_t wanted = left_side(at + 1, modulus);
-    if (at >= equation_.result.size()) return wanted == tail_of(equation_.result, at + 1) ? column(at + 1) : true;
+    if (at >= equation_.result.size())
+      return wanted == tail_of(equation_.result, at + 1) ? column(at + 1) : true;
     const char letter = equation_.result[equation_.result.size() - 1 - at];
-    if (digit_[index_of(letter)] >= 0) return wanted == tail_of(equation_.result, at + 1) ? column(at + 1) : true;
+    if (digit_[index_of(letter)] >= 0)
+      return wanted == tail_of(equation_.result, at + 1) ? column(at + 1) : true;
     if (!put(letter, static_cast<int>(wanted / (modulus / 10)))) return true;
     const bool go_on = wanted == tail_of(equation_.result, at + 1) ? column(at + 1) : true;
     take(letter);
@@ -121,7 +125,8 @@ class Search {
 };
 
 bool is_word(std::string_view text) {
-  return !text.empty() && text.size() <= kMostColumns && std::ranges::all_of(text, [](char c) { return c >= 'A' && c <= 'Z'; });
+  return !text.empty() && text.size() <= kMostColumns &&
+         std::ranges::all_of(text, [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
 }  // namespace
@@ -150,7 +155,8 @@ std::optional<Equation> read_equation(std::string_view text) {
   size_t digits = 0;
   for (size_t i = 0; i < equation.words.size(); ++i) {
     letters += equation.words[i];
-    digits = i > 0 && equation.operators[i - 1] == '*' ? digits + equation.words[i].size() : equation.words[i].size();
+    digits = i > 0 && equation.operators[i - 1] == '*' ? digits + equation.words[i].size()
+                                                       : equation.words[i].size();
     if (digits > kMostColumns) return std::nullopt;
   }
   letters += equation.result;

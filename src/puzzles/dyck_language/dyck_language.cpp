@@ -15,7 +15,8 @@ constexpr Knob kKnobs[] = {{"kinds", 1, 4, 1, 4, "kinds of brackets"},
                            {"length", 4, 120, 8, 60, "brackets of the whole sequence (made even)"},
                            {"missing", 1, 60, 1, 16, "brackets that are missing at its end (at most half)"}};
 
-// ways[n][d]: how many walks of n steps of +1 and −1 lead from depth d to `open` and never go below 0, capped where they are too many to count.
+// ways[n][d]: how many walks of n steps of +1 and −1 lead from depth d to `open` and never go below 0, capped
+// where they are too many to count.
 using Ways = std::vector<std::vector<uint64_t>>;
 
 Ways count_walks(int64_t length, int64_t open) {
@@ -38,7 +39,8 @@ Ways count_walks(int64_t length, int64_t open) {
 std::string text_at(const nlohmann::json& given, const char* key) {
   if (!given.is_object() || !given.contains(key) || !given[key].is_string() ||
       given[key].get_ref<const std::string&>().size() > kLongestSequence)
-    refuse_given(kTask.key, fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence), given);
+    refuse_given(kTask.key, fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence),
+                 given);
   return given[key].get<std::string>();
 }
 
@@ -56,9 +58,11 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     if (std::string_view(" \t\r\n\"'`").find(c) == std::string_view::npos) answer += c;
   }
   if (answer == full) return {};
-  if (answer.find_first_not_of("([{<)]}>") != std::string::npos) return {VerdictCode::kUnreadable, "other characters than brackets"};
+  if (answer.find_first_not_of("([{<)]}>") != std::string::npos)
+    return {VerdictCode::kUnreadable, "other characters than brackets"};
   if (answer.size() != full.size())
-    return {VerdictCode::kShape, fmt::format("{} brackets, where the shortest complete sequence has {}", answer.size(), full.size())};
+    return {VerdictCode::kShape, fmt::format("{} brackets, where the shortest complete sequence has {}",
+                                             answer.size(), full.size())};
   const auto differs = std::ranges::mismatch(answer, full).in1 - answer.begin();
   return {VerdictCode::kRuleBroken, fmt::format("bracket {} is not the one that belongs there", differs + 1)};
 }
@@ -69,7 +73,9 @@ std::string canonical(const nlohmann::json& given) {
   std::string names, text;
   for (const char c : full) {
     const size_t opener = kOpeners.find(c), closer = kClosers.find(c);
-    const char kind = opener != std::string_view::npos ? kOpeners[opener] : closer != std::string_view::npos ? kOpeners[closer] : c;
+    const char kind = opener != std::string_view::npos   ? kOpeners[opener]
+                      : closer != std::string_view::npos ? kOpeners[closer]
+                                                         : c;
     if (names.find(kind) == std::string::npos) names += kind;
     const size_t name = names.find(kind);
     text += opener != std::string_view::npos ? kOpeners[name % 4] : kClosers[name % 4];

@@ -28,7 +28,8 @@ std::string spoilt(std::string sequence, int64_t kinds, Draw& draw) {
     case 0: {
       char& closer = sequence[draw.pick(closers)];
       const auto kind = kClosers.find(closer);
-      closer = kClosers[(kind + 1 + draw.below(static_cast<uint64_t>(kinds - 1))) % static_cast<uint64_t>(kinds)];
+      closer =
+          kClosers[(kind + 1 + draw.below(static_cast<uint64_t>(kinds - 1))) % static_cast<uint64_t>(kinds)];
       break;
     }
     case 1:
@@ -53,7 +54,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 }
 
 int64_t key_of(const nlohmann::json& given) {
-  if (given.is_object() && given.contains("is_valid") && given["is_valid"].is_boolean() && given.contains("first_error_pos")) {
+  if (given.is_object() && given.contains("is_valid") && given["is_valid"].is_boolean() &&
+      given.contains("first_error_pos")) {
     if (given["is_valid"].get<bool>()) return -1;
     if (given["first_error_pos"].is_number_integer()) return given["first_error_pos"].get<int64_t>();
   }
@@ -69,7 +71,8 @@ std::optional<int64_t> last_integer(std::string_view text) {
   while (begin > 0 && is_digit(text[begin - 1])) --begin;
   if (begin > 0 && text[begin - 1] == '-') --begin;
   // A sign or a digit in front of it: it is a part of something else, such as "5-1".
-  if (begin > 0 && std::string_view("-+.0123456789").find(text[begin - 1]) != std::string_view::npos) return std::nullopt;
+  if (begin > 0 && std::string_view("-+.0123456789").find(text[begin - 1]) != std::string_view::npos)
+    return std::nullopt;
   return read_integer(text.substr(begin, end - begin));
 }
 
@@ -77,7 +80,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const int64_t key = key_of(given);
   const std::optional<int64_t> answer = last_integer(payload);
   if (!answer) return {VerdictCode::kUnreadable, "no whole number"};
-  if (*answer != key) return {VerdictCode::kRuleBroken, fmt::format("{} is not the place of the first error", *answer)};
+  if (*answer != key)
+    return {VerdictCode::kRuleBroken, fmt::format("{} is not the place of the first error", *answer)};
   return {};
 }
 
@@ -88,7 +92,8 @@ std::string canonical(const nlohmann::json& given) {
     const size_t kind = opener != std::string_view::npos ? opener : closer;
     const char name = static_cast<char>('a' + static_cast<char>(kind == std::string_view::npos ? 9 : kind));
     if (names.find(name) == std::string::npos) names += name;
-    text += static_cast<char>((opener != std::string_view::npos ? 'A' : 'a') + static_cast<char>(names.find(name)));
+    text += static_cast<char>((opener != std::string_view::npos ? 'A' : 'a') +
+                              static_cast<char>(names.find(name)));
   }
   return text;
 }
@@ -103,7 +108,8 @@ int64_t first_error(std::string_view sequence) {
       continue;
     }
     const size_t kind = kClosers.find(sequence[i]);
-    if (kind == std::string_view::npos || open.empty() || open.back() != kOpeners[kind]) return static_cast<int64_t>(i) + 1;
+    if (kind == std::string_view::npos || open.empty() || open.back() != kOpeners[kind])
+      return static_cast<int64_t>(i) + 1;
     open.pop_back();
   }
   return open.empty() ? -1 : static_cast<int64_t>(sequence.size()) + 1;

@@ -1,6 +1,8 @@
-// Errors in a Dyck language: where is the first bracket that is wrong? Places count from 1. The first error is the first closing bracket that finds nothing
-// open or another kind open last; where there is none and something is still open at the end, it is the place behind the last bracket; a sequence without
-// errors is -1. given: {"sequence": "([)]", "is_valid": false, "first_error_pos": 3}. Source: docs/puzzles.md#dyck_language_errors.
+// Errors in a Dyck language: where is the first bracket that is wrong? Places count from 1. The first error
+// is the first closing bracket that finds nothing open or another kind open last; where there is none and
+// something is still open at the end, it is the place behind the last bracket; a sequence without errors is
+// -1. given: {"sequence": "([)]", "is_valid": false, "first_error_pos": 3}. Source:
+// docs/puzzles.md#dyck_language_errors.
 #pragma once
 
 #include <string>

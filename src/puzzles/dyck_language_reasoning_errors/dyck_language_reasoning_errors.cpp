@@ -84,27 +84,34 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::ranges::sort(spoilt);
   const std::vector<int64_t> wrong = wrong_lines(sequence, stacks, says_empty);
   LONGHAUL_ASSERT(wrong == spoilt, "{}", sequence);
-  return Puzzle{.given = {{"sequence", sequence}, {"stacks", stacks}, {"says_empty", says_empty}, {"error_indices", wrong}},
+  return Puzzle{.given = {{"sequence", sequence},
+                          {"stacks", stacks},
+                          {"says_empty", says_empty},
+                          {"error_indices", wrong}},
                 .solution = text_of_lines(wrong)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   std::set<int64_t> wanted, lines;
-  for (const nlohmann::json& line : list_of(member_of(given, "error_indices", kTask.key), 0, kMostLines, "\"error_indices\"", kTask.key))
+  for (const nlohmann::json& line :
+       list_of(member_of(given, "error_indices", kTask.key), 0, kMostLines, "\"error_indices\"", kTask.key))
     wanted.insert(integer_of(line, 1, kMostLines, "a line", kTask.key));
   const std::string_view text = trimmed(payload);
   // Public data writes nothing at all where there are none.
-  const bool none = text.empty() || text == kNone || text == kNoneInChinese || text == "None" || text == "NONE";
+  const bool none =
+      text.empty() || text == kNone || text == kNoneInChinese || text == "None" || text == "NONE";
   for (const std::string& word : none ? std::vector<std::string>() : words_between(text, ',')) {
     const std::optional<int64_t> line = read_integer(word);
-    if (!line) return {VerdictCode::kUnreadable, "not numbers of lines, separated by commas, and not the word none"};
+    if (!line)
+      return {VerdictCode::kUnreadable, "not numbers of lines, separated by commas, and not the word none"};
     lines.insert(*line);
   }
   for (const int64_t line : lines) {
     if (!wanted.contains(line)) return {VerdictCode::kRuleBroken, fmt::format("line {} is right", line)};
   }
   if (lines.size() != wanted.size())
-    return {VerdictCode::kRuleBroken, fmt::format("{} wrong lines are missing", wanted.size() - lines.size())};
+    return {VerdictCode::kRuleBroken,
+            fmt::format("{} wrong lines are missing", wanted.size() - lines.size())};
   return {};
 }
 
@@ -134,12 +141,14 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 
 }  // namespace
 
-std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks, bool says_empty) {
+std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks,
+                                 bool says_empty) {
   std::vector<int64_t> wrong;
   for (size_t i = 0; i < stacks.size(); ++i) {
     if (open_brackets(sequence.substr(0, i + 1)) != stacks[i]) wrong.push_back(static_cast<int64_t>(i) + 3);
   }
-  if (says_empty != (open_brackets(sequence) == std::string())) wrong.push_back(static_cast<int64_t>(stacks.size()) + 3);
+  if (says_empty != (open_brackets(sequence) == std::string()))
+    wrong.push_back(static_cast<int64_t>(stacks.size()) + 3);
   return wrong;
 }
 

@@ -1,7 +1,9 @@
-// Errors in a trace of a Dyck word: lines show the stack of open brackets after each bracket; which lines are wrong? Line 1 says what is done, line 2 shows the
-// empty stack, line 2 + i the stack after bracket i, and one more line says whether it is empty at the end. A line is wrong if it differs from the truth,
-// whatever other lines say. given: {"sequence": "([])", "stacks": ["(", …], "says_empty": true, "error_indices": [4]}; stacks are those shown after each
-// bracket. The public verifier reads error_indices. Source: docs/puzzles.md#dyck_language_reasoning_errors.
+// Errors in a trace of a Dyck word: lines show the stack of open brackets after each bracket; which lines are
+// wrong? Line 1 says what is done, line 2 shows the empty stack, line 2 + i the stack after bracket i, and
+// one more line says whether it is empty at the end. A line is wrong if it differs from the truth, whatever
+// other lines say. given: {"sequence": "([])", "stacks": ["(", …], "says_empty": true, "error_indices": [4]};
+// stacks are those shown after each bracket. The public verifier reads error_indices. Source:
+// docs/puzzles.md#dyck_language_reasoning_errors.
 #pragma once
 
 #include <string>
@@ -13,7 +15,8 @@
 namespace longhaul::puzzles::dyck_language_reasoning_errors {
 
 // The lines, counted from 1, at which what is shown differs from the truth.
-std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks, bool says_empty);
+std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks,
+                                 bool says_empty);
 
 struct Trace {
   std::string sequence;

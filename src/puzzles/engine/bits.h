@@ -1,4 +1,5 @@
-// Counting bits without a call: std::popcount is a function of the compiler's library where the processor is not known to have the instruction.
+// Counting bits without a call: std::popcount is a function of the compiler's library where the processor is
+// not known to have the instruction.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Draw: the random numbers of one attempt at one puzzle. They are a pure function of (task, version, seed, index, attempt), so that a puzzle is the same
-// on every machine and whatever the number of threads. Decisions never use floating point: probabilities are percents.
+// Draw: the random numbers of one attempt at one puzzle. They are a pure function of (task, version, seed,
+// index, attempt), so that a puzzle is the same on every machine and whatever the number of threads.
+// Decisions never use floating point: probabilities are percents.
 //
 //   Draw draw({.task = "sudoku", .version = 1, .seed = 7, .index = 12, .attempt = 0});
 //   draw.shuffle(digits);
@@ -27,7 +28,8 @@ struct DrawName {
 class Draw {
  public:
   explicit Draw(const DrawName& name)
-      : stream_(name.seed, fmt::format("puzzles/{}/{}/{}/{}", name.task, name.version, name.index, name.attempt)) {}
+      : stream_(name.seed,
+                fmt::format("puzzles/{}/{}/{}/{}", name.task, name.version, name.index, name.attempt)) {}
 
   uint64_t below(uint64_t bound) { return stream_.below(next_++, bound); }  // [0, bound)
   int64_t between(int64_t least, int64_t most) {                            // both may come

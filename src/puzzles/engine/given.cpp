@@ -25,17 +25,20 @@ void refuse_given(std::string_view task, std::string expected, const nlohmann::j
 }
 
 const nlohmann::json& member_of(const nlohmann::json& object, const char* key, std::string_view task) {
-  if (!object.is_object() || !object.contains(key)) refuse_given(task, fmt::format("an object with \"{}\"", key), object);
+  if (!object.is_object() || !object.contains(key))
+    refuse_given(task, fmt::format("an object with \"{}\"", key), object);
   return object[key];
 }
 
-const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what, std::string_view task) {
+const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what,
+                              std::string_view task) {
   if (!list.is_array() || list.size() < least || list.size() > most)
     refuse_given(task, fmt::format("{}: a list of {} to {} items", what, least, most), list);
   return list;
 }
 
-int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what, std::string_view task) {
+int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what,
+                   std::string_view task) {
   if (!value.is_number_integer() || value < least || value > most)
     refuse_given(task, fmt::format("{}: a whole number from {} to {}", what, least, most), value);
   return value.get<int64_t>();

@@ -1,4 +1,5 @@
-// Reading a puzzle that comes from a file: what cannot be one of its task is an error that says what is expected.
+// Reading a puzzle that comes from a file: what cannot be one of its task is an error that says what is
+// expected.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,16 @@
 
 namespace longhaul::puzzles {
 
-// Throws Error (kData): `task` is the key of the task, `expected` what its puzzles hold, `found` the part that is something else.
+// Throws Error (kData): `task` is the key of the task, `expected` what its puzzles hold, `found` the part
+// that is something else.
 [[noreturn]] void refuse_given(std::string_view task, std::string expected, const nlohmann::json& found);
 
 // Parts of a given, or the error above. `what` names the part: "\"options\"".
 const nlohmann::json& member_of(const nlohmann::json& object, const char* key, std::string_view task);
-const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what, std::string_view task);
-int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what, std::string_view task);
+const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what,
+                              std::string_view task);
+int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what,
+                   std::string_view task);
 const std::string& text_of(const nlohmann::json& value, std::string_view what, std::string_view task);
 
 }  // namespace longhaul::puzzles

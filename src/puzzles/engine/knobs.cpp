@@ -23,13 +23,15 @@ KnobValues at_level(std::span<const Knob> knobs, int64_t level) {
                  .where = "--level"});
   std::map<std::string, int64_t, std::less<>> values;
   for (const Knob& knob : knobs) {
-    const int64_t way = (knob.hardest - knob.easiest) * level, half = way < 0 ? -kHardestLevel / 2 : kHardestLevel / 2;
+    const int64_t way = (knob.hardest - knob.easiest) * level,
+                  half = way < 0 ? -kHardestLevel / 2 : kHardestLevel / 2;
     values.emplace(knob.name, knob.easiest + (way + half) / kHardestLevel);
   }
   return KnobValues(std::move(values));
 }
 
-KnobValues with_changes(std::span<const Knob> knobs, const KnobValues& values, const std::map<std::string, int64_t, std::less<>>& changes) {
+KnobValues with_changes(std::span<const Knob> knobs, const KnobValues& values,
+                        const std::map<std::string, int64_t, std::less<>>& changes) {
   std::map<std::string, int64_t, std::less<>> changed = values.all();
   for (const auto& [name, value] : changes) {
     const auto knob = std::ranges::find(knobs, std::string_view(name), &Knob::name);

@@ -1,8 +1,9 @@
-// Knobs: the whole numbers that make a puzzle of a task easy or hard. A task lists them with their range and with their values at the easiest and at
-// the hardest level; the levels between are evenly spaced.
+// Knobs: the whole numbers that make a puzzle of a task easy or hard. A task lists them with their range and
+// with their values at the easiest and at the hardest level; the levels between are evenly spaced.
 //
 //   const KnobValues knobs = at_level(kKnobs, 4);
-//   const KnobValues mine = with_changes(kKnobs, knobs, {{"clues", 30}});      // Error 64: unknown name, out of range
+//   // Error 64: unknown name, out of range
+//   const KnobValues mine = with_changes(kKnobs, knobs, {{"clues", 30}});
 //
 // Levels: 0 (easiest) to 10 (hardest). Pure.
 #pragma once
@@ -37,6 +38,7 @@ class KnobValues {
 };
 
 KnobValues at_level(std::span<const Knob> knobs, int64_t level);
-KnobValues with_changes(std::span<const Knob> knobs, const KnobValues& values, const std::map<std::string, int64_t, std::less<>>& changes);
+KnobValues with_changes(std::span<const Knob> knobs, const KnobValues& values,
+                        const std::map<std::string, int64_t, std::less<>>& changes);
 
 }  // namespace longhaul::puzzles

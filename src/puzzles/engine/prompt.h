@@ -1,5 +1,6 @@
-// Prompts: the text that a model is asked with. Every template of a task states the same facts and rules in one language; they differ in their words
-// and in the order of the parts. The instruction about tags is the trainer's to add, not the puzzle's.
+// Prompts: the text that a model is asked with. Every template of a task states the same facts and rules in
+// one language; they differ in their words and in the order of the parts. The instruction about tags is the
+// trainer's to add, not the puzzle's.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +16,8 @@ enum class Language : uint8_t { kEnglish, kChinese };
 
 inline constexpr int64_t kTemplates = 8;  // of each task in each language
 
-// The parts of a task's prompts in one language. Template t takes openings[t], rules[t % 2] and formats[t / 2 % 2]; odd templates have the board in front
-// of the rules, even ones behind them.
+// The parts of a task's prompts in one language. Template t takes openings[t], rules[t % 2] and formats[t / 2
+// % 2]; odd templates have the board in front of the rules, even ones behind them.
 struct PromptParts {
   std::string_view openings[kTemplates];
   std::array<std::string, 2> rules, formats;

@@ -1,4 +1,5 @@
-// What searches for solutions share: how many there are, as far as somebody asked, and how much work may be spent on the answer.
+// What searches for solutions share: how many there are, as far as somebody asked, and how much work may be
+// spent on the answer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct SolutionCount {
   bool unique() const { return known && found == 1; }
 };
 
-// The two questions that generators ask. `search(budget, found)` must call `found(solution)` for each solution, until that returns false.
+// The two questions that generators ask. `search(budget, found)` must call `found(solution)` for each
+// solution, until that returns false.
 template <class Solution, class Search>
 SolutionCount count_with(int64_t limit, SearchBudget& budget, const Search& search) {
   SolutionCount count;

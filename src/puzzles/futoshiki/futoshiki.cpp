@@ -21,7 +21,12 @@ constexpr Knob kKnobs[] = {{"side", 3, kLargestSide, 4, 7, "rows and columns"},
 class Search {
  public:
   Search(const Board& board, int64_t limit, SearchBudget& budget)
-      : side_(board.grid.rows), limit_(limit), budget_(budget), grid_(board.grid), cells_(side_), signs_(grid_.cells.size()) {
+      : side_(board.grid.rows),
+        limit_(limit),
+        budget_(budget),
+        grid_(board.grid),
+        cells_(side_),
+        signs_(grid_.cells.size()) {
     for (const Sign& sign : board.signs) {
       signs_[static_cast<size_t>(sign.larger)].push_back({sign.smaller, true});
       signs_[static_cast<size_t>(sign.smaller)].push_back({sign.larger, false});
@@ -45,12 +50,14 @@ class Search {
     bool smaller = false;  // than this cell
   };
 
-  // Numbers that a cell may hold beside its row, its column and its signs. A neighbour that is open bounds it by what that may hold.
+  // Numbers that a cell may hold beside its row, its column and its signs. A neighbour that is open bounds it
+  // by what that may hold.
   uint32_t candidates(int64_t cell) const {
     uint32_t free = cells_.free(cell / side_, cell % side_);
     for (const Neighbour& other : signs_[static_cast<size_t>(cell)]) {
       const int64_t number = grid_.cells[static_cast<size_t>(other.cell)];
-      const uint32_t its = number != kBlank ? uint32_t{1} << number : cells_.free(other.cell / side_, other.cell % side_);
+      const uint32_t its =
+          number != kBlank ? uint32_t{1} << number : cells_.free(other.cell / side_, other.cell % side_);
       if (its == 0) return 0;
       if (other.smaller) {
         free &= ~((uint32_t{2} << std::countr_zero(its)) - 1);  // above its least
@@ -63,7 +70,8 @@ class Search {
 
   bool signs_hold(int64_t cell) const {
     return std::ranges::all_of(signs_[static_cast<size_t>(cell)], [&](const Neighbour& other) {
-      const int64_t number = grid_.cells[static_cast<size_t>(other.cell)], own = grid_.cells[static_cast<size_t>(cell)];
+      const int64_t number = grid_.cells[static_cast<size_t>(other.cell)],
+                    own = grid_.cells[static_cast<size_t>(cell)];
       return number == kBlank || (other.smaller ? own > number : own < number);
     });
   }
@@ -109,12 +117,17 @@ nlohmann::json given_of(const Board& board) {
   const int64_t side = board.grid.rows;
   nlohmann::json coordinates = nlohmann::json::array(), constraints = nlohmann::json::array();
   for (int64_t cell = 0; cell < side * side; ++cell) {
-    if (board.grid.cells[static_cast<size_t>(cell)] != kBlank) coordinates.push_back({cell / side, cell % side});
+    if (board.grid.cells[static_cast<size_t>(cell)] != kBlank)
+      coordinates.push_back({cell / side, cell % side});
   }
   for (const Sign& sign : board.signs) {
-    constraints.push_back({{sign.larger / side, sign.larger % side}, {sign.smaller / side, sign.smaller % side}, ">"});
+    constraints.push_back(
+        {{sign.larger / side, sign.larger % side}, {sign.smaller / side, sign.smaller % side}, ">"});
   }
-  return {{"grid_size", side}, {"grid", grid_json(board.grid)}, {"prefilled_coords", coordinates}, {"constraints", constraints}};
+  return {{"grid_size", side},
+          {"grid", grid_json(board.grid)},
+          {"prefilled_coords", coordinates},
+          {"constraints", constraints}};
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
@@ -122,7 +135,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const NumberGrid full = random_latin_square(side, draw);
   std::vector<Sign> all;
   for (int64_t cell = 0; cell < side * side; ++cell) {
-    for (const int64_t other : {cell % side + 1 < side ? cell + 1 : -1, cell + side < side * side ? cell + side : -1}) {
+    for (const int64_t other :
+         {cell % side + 1 < side ? cell + 1 : -1, cell + side < side * side ? cell + side : -1}) {
       if (other < 0) continue;
       const bool larger = full.cells[static_cast<size_t>(cell)] > full.cells[static_cast<size_t>(other)];
       all.push_back(larger ? Sign{cell, other} : Sign{other, cell});
@@ -150,8 +164,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
       return std::nullopt;
     }
   }
-  std::ranges::sort(board.signs, {},
-                    [](const Sign& sign) { return std::pair(std::min(sign.larger, sign.smaller), std::max(sign.larger, sign.smaller)); });
+  std::ranges::sort(board.signs, {}, [](const Sign& sign) {
+    return std::pair(std::min(sign.larger, sign.smaller), std::max(sign.larger, sign.smaller));
+  });
   return Puzzle{.given = given_of(board), .solution = grid_payload(full)};
 }
 
@@ -162,9 +177,11 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (Verdict latin = judged_as_latin(answer.grid); !latin.accepted()) return latin;
   const int64_t side = board.grid.rows;
   for (const Sign& sign : board.signs) {
-    if (answer.grid.cells[static_cast<size_t>(sign.larger)] <= answer.grid.cells[static_cast<size_t>(sign.smaller)])
-      return {VerdictCode::kRuleBroken, fmt::format("({},{}) must be larger than ({},{})", sign.larger / side + 1, sign.larger % side + 1,
-                                                    sign.smaller / side + 1, sign.smaller % side + 1)};
+    if (answer.grid.cells[static_cast<size_t>(sign.larger)] <=
+        answer.grid.cells[static_cast<size_t>(sign.smaller)])
+      return {VerdictCode::kRuleBroken,
+              fmt::format("({},{}) must be larger than ({},{})", sign.larger / side + 1,
+                          sign.larger % side + 1, sign.smaller / side + 1, sign.smaller % side + 1)};
   }
   return {};
 }
@@ -180,10 +197,12 @@ std::string canonical(const nlohmann::json& given) {
   std::string least;
   for (const std::vector<int64_t>& to : turned_places(side, side)) {
     std::vector<std::pair<int64_t, int64_t>> signs;
-    for (const Sign& sign : board.signs) signs.emplace_back(to[static_cast<size_t>(sign.larger)], to[static_cast<size_t>(sign.smaller)]);
+    for (const Sign& sign : board.signs)
+      signs.emplace_back(to[static_cast<size_t>(sign.larger)], to[static_cast<size_t>(sign.smaller)]);
     std::ranges::sort(signs);
     NumberGrid grid(side, side);
-    for (size_t cell = 0; cell < to.size(); ++cell) grid.cells[static_cast<size_t>(to[cell])] = board.grid.cells[cell];
+    for (size_t cell = 0; cell < to.size(); ++cell)
+      grid.cells[static_cast<size_t>(to[cell])] = board.grid.cells[cell];
     std::string text = grid_lines(grid) + ' ';
     for (const auto& [larger, smaller] : signs) text += fmt::format("{}>{};", larger, smaller);
     if (least.empty() || text < least) least = text;
@@ -214,7 +233,9 @@ nlohmann::json from_reference(const nlohmann::json& object) {
   const size_t header = question.find(kHeader);
   const bool has_side = metadata.contains("grid_size") && metadata["grid_size"].is_number_integer();
   if (header == std::string_view::npos || !has_side)
-    refuse_given(kTask.key, fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader), metadata);
+    refuse_given(kTask.key,
+                 fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader),
+                 metadata);
   const auto side = metadata["grid_size"].get<int64_t>();
   nlohmann::json grid = nlohmann::json::array(), given = nlohmann::json::array();
   std::string_view rest = std::string_view(question).substr(header + kHeader.size());
@@ -233,7 +254,8 @@ nlohmann::json from_reference(const nlohmann::json& object) {
   if (metadata.contains("prefilled_coords")) {
     nlohmann::json told = metadata["prefilled_coords"];
     if (told.is_array()) std::sort(told.begin(), told.end());
-    if (told != given) refuse_given(kTask.key, "numbers in the question at the places of \"prefilled_coords\"", metadata);
+    if (told != given)
+      refuse_given(kTask.key, "numbers in the question at the places of \"prefilled_coords\"", metadata);
   }
   nlohmann::json whole = metadata;
   whole["grid"] = grid;
@@ -241,7 +263,8 @@ nlohmann::json from_reference(const nlohmann::json& object) {
 }
 
 int64_t place_of(const nlohmann::json& json, int64_t side) {
-  if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() || !json[1].is_number_integer()) return -1;
+  if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() || !json[1].is_number_integer())
+    return -1;
   const auto row = json[0].get<int64_t>(), column = json[1].get<int64_t>();
   return row < 0 || row >= side || column < 0 || column >= side ? -1 : row * side + column;
 }
@@ -249,24 +272,29 @@ int64_t place_of(const nlohmann::json& json, int64_t side) {
 }  // namespace
 
 Board read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid") || !given.contains("constraints") || !given["constraints"].is_array())
+  if (!given.is_object() || !given.contains("grid") || !given.contains("constraints") ||
+      !given["constraints"].is_array())
     refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"constraints\": a list", given);
   Board board{number_grid(given["grid"], "grid", kLargestSide), {}};
   const int64_t side = board.grid.rows;
-  if (board.grid.columns != side || std::ranges::any_of(board.grid.cells, [&](int64_t cell) { return cell == 0 || cell > side; }))
+  if (board.grid.columns != side ||
+      std::ranges::any_of(board.grid.cells, [&](int64_t cell) { return cell == 0 || cell > side; }))
     refuse_given(kTask.key, "a square grid of numbers from 1 to its side", given);
   for (const nlohmann::json& one : given["constraints"]) {
     const bool whole = one.is_array() && one.size() == 3 && one[2].is_string();
     const int64_t a = whole ? place_of(one[0], side) : -1, b = whole ? place_of(one[1], side) : -1;
     const std::string sign = whole ? one[2].get<std::string>() : "";
     if (a < 0 || b < 0 || a == b || (sign != ">" && sign != "<"))
-      refuse_given(kTask.key, "constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid", one);
+      refuse_given(kTask.key, "constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid",
+                   one);
     board.signs.push_back(sign == ">" ? Sign{a, b} : Sign{b, a});
   }
   return board;
 }
 
-SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) { return Search(board, limit, budget).count(); }
+SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) {
+  return Search(board, limit, budget).count();
+}
 
 const TaskEntry kTask = {.key = "futoshiki",
                          .title = "Futoshiki",

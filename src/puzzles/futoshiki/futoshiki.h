@@ -1,6 +1,7 @@
-// Futoshiki: a Latin square with signs between neighbours, each of which says which of two numbers is larger. given: {"grid_size": 4, "grid": [[1, "X", …], …],
-// "prefilled_coords": [[0, 0], …], "constraints": [[[0, 1], [0, 2], ">"], …]}, places counted from 0. The public verifier reads the given numbers from the
-// question; ours from "grid". Source: docs/puzzles.md#futoshiki.
+// Futoshiki: a Latin square with signs between neighbours, each of which says which of two numbers is larger.
+// given: {"grid_size": 4, "grid": [[1, "X", …], …], "prefilled_coords": [[0, 0], …], "constraints": [[[0, 1],
+// [0, 2], ">"], …]}, places counted from 0. The public verifier reads the given numbers from the question;
+// ours from "grid". Source: docs/puzzles.md#futoshiki.
 #pragma once
 
 #include <vector>

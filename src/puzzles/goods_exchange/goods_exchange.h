@@ -1,6 +1,7 @@
-// Goods exchange: everybody owns one thing; after many exchanges, who owns what? given: {"people": ["Alice", …], "before": ["red lamp", …], "steps": [["swap",
-// 0, 1], …], "owns_after": "(('Alice','blue kite'),…)"}. In steps, people are their places in "people", and things their places in "before". The public
-// verifier reads owns_after, which is in the language of the prompt. Source: docs/puzzles.md#goods_exchange.
+// Goods exchange: everybody owns one thing; after many exchanges, who owns what? given: {"people": ["Alice",
+// …], "before": ["red lamp", …], "steps": [["swap", 0, 1], …], "owns_after": "(('Alice','blue kite'),…)"}. In
+// steps, people are their places in "people", and things their places in "before". The public verifier reads
+// owns_after, which is in the language of the prompt. Source: docs/puzzles.md#goods_exchange.
 #pragma once
 
 #include <span>
@@ -13,7 +14,8 @@
 namespace longhaul::puzzles::goods_exchange {
 
 enum class Part : uint8_t { kPerson, kThing };
-// One kind of step: its name in a given, the parts that follow there, and how it is told. In the texts {0}, {1}, … are the parts, things with an article.
+// One kind of step: its name in a given, the parts that follow there, and how it is told. In the texts {0},
+// {1}, … are the parts, things with an article.
 struct StepKind {
   std::string_view name;
   std::vector<Part> parts;

@@ -26,7 +26,8 @@ constexpr JsonRules kBenchmarkRules = {.code = ExitCode::kData,
 
 std::string lower(std::string_view text) {
   std::string all(text);
-  std::ranges::transform(all, all.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(all, all.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return all;
 }
 
@@ -38,7 +39,9 @@ std::string letters_and_digits(std::string_view text) {
   return lower(kept);
 }
 
-JsonView view_of(const BenchmarkProblem& problem) { return {problem.record, problem.where + ":", kBenchmarkRules}; }
+JsonView view_of(const BenchmarkProblem& problem) {
+  return {problem.record, problem.where + ":", kBenchmarkRules};
+}
 
 std::string_view after_thought(std::string_view response) {
   constexpr std::string_view kEnd = "</think>";
@@ -49,7 +52,8 @@ std::string_view after_thought(std::string_view response) {
 // What stands in the last \boxed{…}; none: there is no whole one.
 std::optional<std::string> last_boxed(std::string_view text) {
   constexpr std::string_view kBoxed = "\\boxed{";
-  for (size_t at = text.rfind(kBoxed); at != std::string_view::npos; at = at == 0 ? std::string_view::npos : text.rfind(kBoxed, at - 1)) {
+  for (size_t at = text.rfind(kBoxed); at != std::string_view::npos;
+       at = at == 0 ? std::string_view::npos : text.rfind(kBoxed, at - 1)) {
     int64_t depth = 1;
     for (size_t i = at + kBoxed.size(); i < text.size(); ++i) {
       depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
@@ -87,7 +91,8 @@ Grade grade_kor_bench(const BenchmarkProblem& problem, std::string_view response
     return lower(trimmed(a)) == lower(trimmed(b)) || same_math_answer(a, b);
   };
   const auto last = all.end() - static_cast<std::ptrdiff_t>(count);
-  if (any) return yes_or_no(std::ranges::any_of(wanted, [&](const std::string& one) { return same(one, *last); }));
+  if (any)
+    return yes_or_no(std::ranges::any_of(wanted, [&](const std::string& one) { return same(one, *last); }));
   return yes_or_no(std::equal(wanted.begin(), wanted.end(), last, same));
 }
 
@@ -98,7 +103,9 @@ std::string plain_target(std::string_view text) {
   for (size_t at = plain.find("**"); at != std::string::npos; at = plain.find("**")) plain.erase(at, 2);
   for (size_t at = plain.find(", "); at != std::string::npos; at = plain.find(", ")) plain.erase(at + 1, 1);
   while (plain.size() > 1 && (plain.ends_with('.') || plain.ends_with('?'))) plain.pop_back();
-  const auto is_option = [](const std::string& option) { return option.size() == 3 && option.front() == '(' && option.back() == ')'; };
+  const auto is_option = [](const std::string& option) {
+    return option.size() == 3 && option.front() == '(' && option.back() == ')';
+  };
   if (is_option(plain)) plain = plain.substr(1, 1);
   if (plain.size() > 2 && (plain.front() == '\'' || plain.front() == '"') && plain.back() == plain.front())
     plain = plain.substr(1, plain.size() - 2);
@@ -107,7 +114,8 @@ std::string plain_target(std::string_view text) {
 
 bool is_number(const std::string& text) {
   return !text.empty() && std::ranges::any_of(text, [](unsigned char c) { return std::isdigit(c) != 0; }) &&
-         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.' || c == '-' || c == ','; });
+         std::ranges::all_of(
+             text, [](unsigned char c) { return std::isdigit(c) != 0 || c == '.' || c == '-' || c == ','; });
 }
 
 std::string target_of(const JsonView& view) {
@@ -127,7 +135,8 @@ Grade grade_target(const BenchmarkProblem& problem, bool lenient, std::string_vi
     std::erase(text, '\'');
     return text;
   };
-  return yes_or_no(without_quotes(wanted) == without_quotes(answer) || "[" + wanted + "]" == answer || "[" + answer + "]" == wanted);
+  return yes_or_no(without_quotes(wanted) == without_quotes(answer) || "[" + wanted + "]" == answer ||
+                   "[" + answer + "]" == wanted);
 }
 
 // The last object of JSON that stands in a text.
@@ -141,8 +150,8 @@ std::optional<nlohmann::json> last_object(std::string_view text) {
     for (size_t i = end + 1; i-- > 0;) {
       depth += text[i] == '}' ? 1 : text[i] == '{' ? -1 : 0;
       if (depth > 0 || text[i] != '{') continue;
-      auto json = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(i), text.begin() + static_cast<std::ptrdiff_t>(end) + 1,
-                                        nullptr, false);
+      auto json = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(i),
+                                        text.begin() + static_cast<std::ptrdiff_t>(end) + 1, nullptr, false);
       if (json.is_object()) return json;
       break;
     }
@@ -150,30 +159,36 @@ std::optional<nlohmann::json> last_object(std::string_view text) {
   return std::nullopt;
 }
 
-std::string cell_text(const nlohmann::json& json) { return lower(trimmed(json.is_string() ? json.get<std::string>() : json.dump())); }
+std::string cell_text(const nlohmann::json& json) {
+  return lower(trimmed(json.is_string() ? json.get<std::string>() : json.dump()));
+}
 
 Grade grade_zebra(const BenchmarkProblem& problem, std::string_view response) {
   const JsonView solution = view_of(problem).at("solution");
   const JsonView header = solution.at("header"), rows = solution.at("rows");
   const std::optional<nlohmann::json> answer = last_object(after_thought(response));
   if (!answer) return {};
-  const nlohmann::json& houses = answer->contains("solution") && (*answer)["solution"].is_object() ? (*answer)["solution"] : *answer;
+  const nlohmann::json& houses =
+      answer->contains("solution") && (*answer)["solution"].is_object() ? (*answer)["solution"] : *answer;
   int64_t cells = 0, right = 0;
   for (size_t row = 0; row < rows.array_size(); ++row) {
     const std::string house = "House " + cell_text(rows.at(row).at(0).value());
     for (size_t column = 1; column < header.array_size(); ++column) {
       ++cells;
       const std::string& name = header.at(column).string();
-      rows.at(row).require(rows.at(row).array_size() == header.array_size(), "as many cells as the header has");
+      rows.at(row).require(rows.at(row).array_size() == header.array_size(),
+                           "as many cells as the header has");
       if (!houses.contains(house) || !houses[house].is_object() || !houses[house].contains(name)) continue;
       right += cell_text(houses[house][name]) == cell_text(rows.at(row).at(column).value()) ? 1 : 0;
     }
   }
-  return {.answered = true, .share = cells == 0 ? 0 : static_cast<double>(right) / static_cast<double>(cells)};
+  return {.answered = true,
+          .share = cells == 0 ? 0 : static_cast<double>(right) / static_cast<double>(cells)};
 }
 
 std::string math_truth(const JsonView& view) {
-  if (view.has("answer")) return view.at("answer").is_string() ? view.at("answer").string() : view.at("answer").value().dump();
+  if (view.has("answer"))
+    return view.at("answer").is_string() ? view.at("answer").string() : view.at("answer").value().dump();
   const auto boxed = last_boxed(view.at("solution").string());
   view.require(boxed.has_value(), "\"answer\", or \"solution\" with \\boxed{…}");
   return *boxed;
@@ -196,17 +211,23 @@ std::string group_of(const nlohmann::json& record, const std::string& otherwise)
 
 }  // namespace
 
-std::vector<std::string> benchmark_formats() { return {"puzzles", "kor-bench", "bbh", "bbeh", "zebra-logic", "math"}; }
+std::vector<std::string> benchmark_formats() {
+  return {"puzzles", "kor-bench", "bbh", "bbeh", "zebra-logic", "math"};
+}
 
 std::string format_of(const std::vector<BenchmarkProblem>& problems) {
   const nlohmann::json& first = problems.front().record;
   const auto has = [&](const char* key) { return first.contains(key); };
   if (has("data_source") && has("extra_info")) return "puzzles";
-  if (has("solution") && first["solution"].is_object() && first["solution"].contains("header")) return "zebra-logic";
+  if (has("solution") && first["solution"].is_object() && first["solution"].contains("header"))
+    return "zebra-logic";
   if (has("input") && has("target")) return "bbh";
-  if (has("answer") && first["answer"].is_string() && first["answer"].get_ref<const std::string&>().starts_with("[[")) return "kor-bench";
+  if (has("answer") && first["answer"].is_string() &&
+      first["answer"].get_ref<const std::string&>().starts_with("[["))
+    return "kor-bench";
   if ((has("problem") || has("question")) && (has("answer") || has("solution"))) return "math";
-  view_of(problems.front()).fail("the fields of a benchmark", "none of those that are known; name the form with --format");
+  view_of(problems.front())
+      .fail("the fields of a benchmark", "none of those that are known; name the form with --format");
 }
 
 std::vector<BenchmarkProblem> read_benchmark(const std::filesystem::path& file, const std::string& format) {
@@ -232,7 +253,11 @@ std::vector<BenchmarkProblem> read_benchmark(const std::filesystem::path& file, 
     }
   }
   if (problems.empty())
-    throw Error({.code = ExitCode::kData, .what = "unusable benchmark", .expected = "problems", .found = "none", .where = name});
+    throw Error({.code = ExitCode::kData,
+                 .what = "unusable benchmark",
+                 .expected = "problems",
+                 .found = "none",
+                 .where = name});
   for (BenchmarkProblem& problem : problems) {
     // What will be asked for is asked for now, so that a bad line is told before anything is graded.
     grade(problem, format.empty() ? format_of(problems) : format, "");
@@ -250,7 +275,8 @@ std::string final_answer(std::string_view response) {
     if (at == std::string::npos) continue;
     std::string_view rest = said.substr(at + phrase.size());
     rest = trimmed(rest.substr(0, rest.find('\n')));
-    while (!rest.empty() && (rest.front() == ':' || rest.front() == '*' || rest.front() == ' ')) rest.remove_prefix(1);
+    while (!rest.empty() && (rest.front() == ':' || rest.front() == '*' || rest.front() == ' '))
+      rest.remove_prefix(1);
     while (!rest.empty() && rest.back() == '*') rest.remove_suffix(1);
     return std::string(rest);
   }

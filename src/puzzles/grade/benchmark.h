@@ -1,12 +1,19 @@
-// Public benchmarks from local files, graded by exact rules: nobody's words are judged by a model, and nothing is evaluated.
+// Public benchmarks from local files, graded by exact rules: nobody's words are judged by a model, and
+// nothing is evaluated.
 //
 //   puzzles       records of `puzzles generate`                  by the verifier of their task
-//   kor-bench     question, answer "[[…]]", category             the last [[…]]; puzzles: letters and digits alone; else text or mathematics
-//   bbh, bbeh     input, target; or {"examples": [those]}         text, case, full stop and blanks behind commas aside; "(a)" as "a"; numbers as numbers
-//   zebra-logic   solution {header, rows}                        the last JSON object: all cells; the share of cells is told too
-//   math          problem or question, answer, or solution with \boxed{…}   mathematics (math_answer.h): MATH, AIME, AMC
+//   kor-bench     question, answer "[[…]]", category             the last [[…]]; puzzles: letters and digits
+//                                                                alone; else text or mathematics
+//   bbh, bbeh     input, target; or {"examples": [those]}         text, case, full stop and blanks behind
+//                                                                 commas aside; "(a)" as "a"; numbers as
+//                                                                 numbers
+//   zebra-logic   solution {header, rows}                        the last JSON object: all cells; the share
+//                                                                of cells is told too
+//   math          problem or question, answer, or solution with \boxed{…}   mathematics (math_answer.h):
+//                                                                           MATH, AIME, AMC
 //
-// Files are JSON Lines, or JSON: a list, or an object whose "examples" is one. Bad lines are kData errors that name file, line and field.
+// Files are JSON Lines, or JSON: a list, or an object whose "examples" is one. Bad lines are kData errors
+// that name file, line and field.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +43,9 @@ struct Grade {
 std::string format_of(const std::vector<BenchmarkProblem>& problems);  // by their fields; kData
 Grade grade(const BenchmarkProblem& problem, const std::string& format, std::string_view response);
 
-// The answer in a response: the text between the last answer tags, else in the last \boxed{…}, else behind the last "answer is" up to the end of its line;
-// all behind the last closing think tag. Empty: there is none.
+// The answer in a response: the text between the last answer tags, else in the last \boxed{…}, else behind
+// the last "answer is" up to the end of its line; all behind the last closing think tag. Empty: there is
+// none.
 std::string final_answer(std::string_view response);
 
 }  // namespace longhaul::puzzles

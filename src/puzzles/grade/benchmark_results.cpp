@@ -27,18 +27,21 @@ void add_problem(GroupResult& to, const std::vector<Grade>& grades) {
 }  // namespace
 
 BenchmarkResults grade_all(const std::vector<BenchmarkProblem>& problems, const std::string& format,
-                           const std::vector<std::vector<std::string>>& answers, const std::string& answers_name) {
+                           const std::vector<std::vector<std::string>>& answers,
+                           const std::string& answers_name) {
   if (problems.size() != answers.size())
     throw Error({.code = ExitCode::kData,
                  .what = "problems and answers do not belong together",
-                 .expected = fmt::format("{}, one for each problem", counted(static_cast<int64_t>(problems.size()), "line")),
+                 .expected = fmt::format("{}, one for each problem",
+                                         counted(static_cast<int64_t>(problems.size()), "line")),
                  .found = fmt::format("{}", answers.size()),
                  .where = answers_name});
   BenchmarkResults results;
   results.grades.resize(problems.size());
   parallel_for(0, static_cast<int64_t>(problems.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      for (const std::string& response : answers[i]) results.grades[i].push_back(grade(problems[i], format, response));
+      for (const std::string& response : answers[i])
+        results.grades[i].push_back(grade(problems[i], format, response));
     }
   });
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -60,14 +63,16 @@ std::vector<std::string> read_responses(const std::string& line, const std::stri
   }
   std::vector<std::string> all;
   if (json.is_string()) all.push_back(json.get<std::string>());
-  if (json.is_array() && !json.empty() && std::ranges::all_of(json, [](const auto& each) { return each.is_string(); }))
+  if (json.is_array() && !json.empty() &&
+      std::ranges::all_of(json, [](const auto& each) { return each.is_string(); }))
     all = json.get<std::vector<std::string>>();
   if (!all.empty()) return all;
-  throw Error({.code = ExitCode::kData,
-               .what = "unusable line of answers",
-               .expected = "a JSON text, a list of them, or {\"response\": …}: all that was answered, tags included",
-               .found = brief(printable(line)),
-               .where = where});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "unusable line of answers",
+       .expected = "a JSON text, a list of them, or {\"response\": …}: all that was answered, tags included",
+       .found = brief(printable(line)),
+       .where = where});
 }
 
 }  // namespace longhaul::puzzles

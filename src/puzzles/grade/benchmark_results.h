@@ -24,9 +24,11 @@ struct BenchmarkResults {
 
 // kData where the answers are not as many as the problems, or a problem has none.
 BenchmarkResults grade_all(const std::vector<BenchmarkProblem>& problems, const std::string& format,
-                           const std::vector<std::vector<std::string>>& answers, const std::string& answers_name);
+                           const std::vector<std::vector<std::string>>& answers,
+                           const std::string& answers_name);
 
-// A line of answers: a text, a list of texts, or an object with "response" or "responses" that is one of them. kData.
+// A line of answers: a text, a list of texts, or an object with "response" or "responses" that is one of
+// them. kData.
 std::vector<std::string> read_responses(const std::string& line, const std::string& where);
 
 }  // namespace longhaul::puzzles

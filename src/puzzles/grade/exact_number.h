@@ -1,5 +1,6 @@
-// Exact numbers of answers in mathematics: sums of fractions times square roots times powers of letters (π and other names among them). Two are equal where
-// they are the same sum; nothing is rounded, and what does not fit in 64 bits, or cannot be written so, has no value.
+// Exact numbers of answers in mathematics: sums of fractions times square roots times powers of letters (π
+// and other names among them). Two are equal where they are the same sum; nothing is rounded, and what does
+// not fit in 64 bits, or cannot be written so, has no value.
 //
 //   (1/2)·√8 + x²   is   √2 + x²
 #pragma once
@@ -32,9 +33,10 @@ class ExactNumber {
 
   std::optional<ExactNumber> plus(const ExactNumber& other) const;
   std::optional<ExactNumber> times(const ExactNumber& other) const;
-  std::optional<ExactNumber> over(const ExactNumber& other) const;  // a single term, or two of which roots can be taken away
-  std::optional<ExactNumber> power(int64_t exponent) const;         // −32 to 32
-  std::optional<ExactNumber> square_root() const;                   // of a fraction that is not negative
+  // a single term, or two of which roots can be taken away
+  std::optional<ExactNumber> over(const ExactNumber& other) const;
+  std::optional<ExactNumber> power(int64_t exponent) const;  // −32 to 32
+  std::optional<ExactNumber> square_root() const;            // of a fraction that is not negative
   std::optional<ExactNumber> negative() const;
 
  private:

@@ -27,7 +27,8 @@ struct MathValue {
 };
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
 }
 
 // A command whose name does not go on: \left of "\left(", not of "\leftarrow".
@@ -47,27 +48,36 @@ void replace_command(std::string& text, const std::string& name, std::string_vie
 size_t behind_partner(std::string_view text, size_t open) {
   int64_t depth = 0;
   for (size_t i = open; i < text.size(); ++i) {
-    depth += text[i] == '(' || text[i] == '[' || text[i] == '{' ? 1 : text[i] == ')' || text[i] == ']' || text[i] == '}' ? -1 : 0;
+    depth += text[i] == '(' || text[i] == '[' || text[i] == '{'   ? 1
+             : text[i] == ')' || text[i] == ']' || text[i] == '}' ? -1
+                                                                  : 0;
     if (depth == 0) return i + 1;
   }
   return std::string_view::npos;
 }
 
-// \text{…} and its like: alone they are the answer; "and" and "or" separate; else they are units, which go with their exponent.
+// \text{…} and its like: alone they are the answer; "and" and "or" separate; else they are units, which go
+// with their exponent.
 void open_texts(std::string& text) {
-  for (const std::string name : {"\\text", "\\textbf", "\\textit", "\\mbox", "\\mathrm", "\\mathbf", "\\operatorname"}) {
+  for (const std::string name :
+       {"\\text", "\\textbf", "\\textit", "\\mbox", "\\mathrm", "\\mathbf", "\\operatorname"}) {
     for (size_t at = text.find(name + "{"); at != std::string::npos; at = text.find(name + "{")) {
       const size_t open = at + name.size(), end = behind_partner(text, open);
       if (end == std::string::npos) return;
       const std::string inner(trimmed(std::string_view(text).substr(open + 1, end - open - 2)));
-      const bool alone = trimmed(std::string_view(text).substr(0, at)).empty() && trimmed(std::string_view(text).substr(end)).empty();
+      const bool alone = trimmed(std::string_view(text).substr(0, at)).empty() &&
+                         trimmed(std::string_view(text).substr(end)).empty();
       size_t after = end;
       if (!alone && after < text.size() && text[after] == '^') {
         ++after;
         after = after < text.size() && text[after] == '{' ? behind_partner(text, after) : after + 1;
         after = std::min(after, text.size());
       }
-      text.replace(at, after - at, alone ? inner : inner == "and" || inner == "or" ? "," : inner.size() == 1 ? inner : " ");
+      text.replace(at, after - at,
+                   alone                             ? inner
+                   : inner == "and" || inner == "or" ? ","
+                   : inner.size() == 1               ? inner
+                                                     : " ");
     }
   }
 }
@@ -75,15 +85,17 @@ void open_texts(std::string& text) {
 std::string plain_math(std::string_view answer) {
   std::string text = plain_characters(trimmed(answer));
   constexpr std::pair<const char*, const char*> kWords[] = {
-      {"{,}", ""},     {"\\!", ""},       {"\\,", " "},    {"\\;", " "},     {"\\:", " "}, {"\\ ", " "}, {"~", " "},
-      {"\\%", ""},     {"%", ""},         {"\\$", ""},     {"$", ""},        {"\\(", ""},  {"\\)", ""},  {"^{\\circ}", ""},
-      {"^\\circ", ""}, {"°", ""},         {"π", "\\pi "},  {"√", "\\sqrt "}, {"−", "-"},   {"×", "*"},   {"÷", "/"},
-      {"·", "*"},      {"∞", "\\infty "}, {"∪", "\\cup "}, {"±", "\\pm "}};
+      {"{,}", ""},  {"\\!", ""},    {"\\,", " "},      {"\\;", " "},      {"\\:", " "},
+      {"\\ ", " "}, {"~", " "},     {"\\%", ""},       {"%", ""},         {"\\$", ""},
+      {"$", ""},    {"\\(", ""},    {"\\)", ""},       {"^{\\circ}", ""}, {"^\\circ", ""},
+      {"°", ""},    {"π", "\\pi "}, {"√", "\\sqrt "},  {"−", "-"},        {"×", "*"},
+      {"÷", "/"},   {"·", "*"},     {"∞", "\\infty "}, {"∪", "\\cup "},   {"±", "\\pm "}};
   replace_all(text, "\\\\", kRowEnd);
   static const std::regex kThinThousands(R"((\d)\\,(?=\d{3}))");
   text = std::regex_replace(text, kThinThousands, "$1");
   for (const auto& [from, to] : kWords) replace_all(text, from, to);
-  for (const char* name : {"\\left", "\\right", "\\big", "\\Big", "\\displaystyle"}) replace_command(text, name, "");
+  for (const char* name : {"\\left", "\\right", "\\big", "\\Big", "\\displaystyle"})
+    replace_command(text, name, "");
   replace_command(text, "\\dfrac", "\\frac");
   replace_command(text, "\\tfrac", "\\frac");
   replace_command(text, "\\cdot", "*");
@@ -93,7 +105,8 @@ std::string plain_math(std::string_view answer) {
   text = trimmed(text);
   while (text.ends_with('.')) text.pop_back();
   // "x = 5", "x \in [0, 1]", "f(x) = …": what stands behind, where one name stands in front.
-  static const std::regex kNamed(R"(^\s*[a-zA-Z](_?\{?\w\}?)?(\([a-z]\))?\s*(=|\\in(?![a-zA-Z]))\s*([^=]+)$)");
+  static const std::regex kNamed(
+      R"(^\s*[a-zA-Z](_?\{?\w\}?)?(\([a-z]\))?\s*(=|\\in(?![a-zA-Z]))\s*([^=]+)$)");
   if (std::smatch match; std::regex_match(text, match, kNamed)) text = match[4];
   return std::string(trimmed(text));
 }
@@ -102,7 +115,9 @@ std::vector<std::string> split_outside(const std::string& text, std::string_view
   std::vector<std::string> parts(1);
   int64_t depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    depth += text[i] == '(' || text[i] == '[' || text[i] == '{' ? 1 : text[i] == ')' || text[i] == ']' || text[i] == '}' ? -1 : 0;
+    depth += text[i] == '(' || text[i] == '[' || text[i] == '{'   ? 1
+             : text[i] == ')' || text[i] == ']' || text[i] == '}' ? -1
+                                                                  : 0;
     if (depth == 0 && std::string_view(text).substr(i).starts_with(separator)) {
       parts.emplace_back();
       i += separator.size() - 1;
@@ -117,14 +132,16 @@ std::vector<std::string> split_outside(const std::string& text, std::string_view
 std::string letters_of(std::string_view text) {
   std::string letters;
   for (const char c : text) {
-    if (std::isspace(static_cast<unsigned char>(c)) == 0) letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isspace(static_cast<unsigned char>(c)) == 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return letters;
 }
 
 MathValue value_of(std::string text, int depth);
 
-MathValue collected(MathValue::Kind kind, const std::string& brackets, const std::vector<std::string>& parts, int depth) {
+MathValue collected(MathValue::Kind kind, const std::string& brackets, const std::vector<std::string>& parts,
+                    int depth) {
   MathValue value{.kind = kind, .text = brackets};
   for (const std::string& part : parts) value.items.push_back(value_of(part, depth + 1));
   return value;
@@ -136,7 +153,8 @@ std::optional<MathValue> matrix_of(const std::string& text, int depth) {
   if (!std::regex_match(text, match, kMatrix)) return std::nullopt;
   MathValue value{.kind = MathValue::Kind::kTuple, .text = "matrix"};
   for (const std::string& row : split_outside(match[1], kRowEnd)) {
-    if (!trimmed(row).empty()) value.items.push_back(collected(MathValue::Kind::kTuple, "row", split_outside(row, "&"), depth));
+    if (!trimmed(row).empty())
+      value.items.push_back(collected(MathValue::Kind::kTuple, "row", split_outside(row, "&"), depth));
   }
   return value;
 }
@@ -146,15 +164,18 @@ MathValue value_of(std::string text, int depth) {
   const MathValue as_text{.text = letters_of(text)};
   if (text.empty() || depth > kDeepestMath) return as_text;
   if (auto matrix = matrix_of(text, depth)) return *matrix;
-  if (const auto parts = split_outside(text, "\\cup"); parts.size() > 1) return collected(MathValue::Kind::kSet, "", parts, depth);
-  if (const auto parts = split_outside(text, ","); parts.size() > 1) return collected(MathValue::Kind::kSet, "", parts, depth);
+  if (const auto parts = split_outside(text, "\\cup"); parts.size() > 1)
+    return collected(MathValue::Kind::kSet, "", parts, depth);
+  if (const auto parts = split_outside(text, ","); parts.size() > 1)
+    return collected(MathValue::Kind::kSet, "", parts, depth);
   if (const size_t sign = text.find("\\pm"); sign != std::string::npos) {
     const std::string before = text.substr(0, sign), after = text.substr(sign + 3);
     return collected(MathValue::Kind::kSet, "", {before + "+" + after, before + "-" + after}, depth);
   }
   if (text.starts_with("\\{") && text.ends_with("\\}"))
     return collected(MathValue::Kind::kSet, "", split_outside(text.substr(2, text.size() - 4), ","), depth);
-  const bool enclosed = (text.front() == '(' || text.front() == '[' || text.front() == '{') && behind_partner(text, 0) == text.size();
+  const bool enclosed = (text.front() == '(' || text.front() == '[' || text.front() == '{') &&
+                        behind_partner(text, 0) == text.size();
   if (enclosed) {
     const std::string brackets = {text.front(), text.back()};
     const auto parts = split_outside(text.substr(1, text.size() - 2), ",");
@@ -191,7 +212,8 @@ bool equal_values(const MathValue& a, const MathValue& b) {
 std::optional<std::string> without_unit(const std::string& text) {
   const auto is_letter_at = [&](size_t i) { return std::isalpha(static_cast<unsigned char>(text[i])) != 0; };
   size_t end = text.size();
-  if (const size_t caret = text.rfind('^'); caret != std::string::npos && text.size() - caret <= 4) end = caret;
+  if (const size_t caret = text.rfind('^'); caret != std::string::npos && text.size() - caret <= 4)
+    end = caret;
   size_t begin = end;
   while (true) {
     size_t stop = begin, first = 0;
@@ -203,11 +225,13 @@ std::optional<std::string> without_unit(const std::string& text) {
   }
   if (begin == end || begin == 0 || text[begin - 1] != ' ') return std::nullopt;
   std::string bare(trimmed(std::string_view(text).substr(0, begin)));
-  if (bare.empty() || std::string_view("0123456789)}").find(bare.back()) == std::string_view::npos) return std::nullopt;
+  if (bare.empty() || std::string_view("0123456789)}").find(bare.back()) == std::string_view::npos)
+    return std::nullopt;
   return bare;
 }
 
-// What an answer may mean: as it stands, with commas between thousands, without the words of a unit behind a number.
+// What an answer may mean: as it stands, with commas between thousands, without the words of a unit behind a
+// number.
 std::vector<MathValue> readings_of(std::string_view answer) {
   const std::string text = plain_math(answer);
   std::vector<std::string> texts = {text};

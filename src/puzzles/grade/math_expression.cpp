@@ -79,7 +79,9 @@ class ExpressionReader {
   Value factor(int depth) {
     Value value = base(depth);
     if (!value || !take('^')) return value;
-    const Value exponent = next() == '{' ? braced(depth) : take('-') ? negated(digit_or_number()) : short_argument(depth);
+    const Value exponent = next() == '{' ? braced(depth)
+                           : take('-')   ? negated(digit_or_number())
+                                         : short_argument(depth);
     const auto fraction = exponent ? exponent->fraction() : std::nullopt;
     if (!fraction) return std::nullopt;
     if (fraction->below == 1) return value->power(fraction->above);
@@ -109,7 +111,8 @@ class ExpressionReader {
     size_t end = at_ + 1;
     while (end < text_.size() && is_letter(text_[end])) ++end;
     const std::string name(text_.substr(at_ + 1, end - at_ - 1));
-    constexpr std::string_view kLetters[] = {"alpha", "beta", "gamma", "delta", "theta", "lambda", "mu", "omega", "phi", "infty"};
+    constexpr std::string_view kLetters[] = {"alpha",  "beta", "gamma", "delta", "theta",
+                                             "lambda", "mu",   "omega", "phi",   "infty"};
     if (std::ranges::find(kLetters, name) == std::end(kLetters)) return std::nullopt;
     at_ = end;
     return ExactNumber::letter(name);
@@ -190,8 +193,10 @@ class ExpressionReader {
     const size_t before = at_;
     if (whole->below != 1 || !take_command("frac")) return value;
     const Value above = argument(depth), below = argument(depth);
-    const auto above_number = above ? above->fraction() : std::nullopt, below_number = below ? below->fraction() : std::nullopt;
-    if (above_number && below_number && above_number->below == 1 && below_number->below == 1 && below_number->above != 0) {
+    const auto above_number = above ? above->fraction() : std::nullopt,
+               below_number = below ? below->fraction() : std::nullopt;
+    if (above_number && below_number && above_number->below == 1 && below_number->below == 1 &&
+        below_number->above != 0) {
       const auto part = above->over(*below);
       return part ? value.plus(*part) : std::nullopt;
     }

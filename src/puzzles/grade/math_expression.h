@@ -1,5 +1,5 @@
-// An expression of LaTeX or plain text as an exact number. None: it is not such an expression, or has no exact value. "x^2 + \frac{1}{2}", "2\sqrt{3}",
-// "3\frac{1}{2}" (three and a half), "5/7", ".25", "(1 + 2)x".
+// An expression of LaTeX or plain text as an exact number. None: it is not such an expression, or has no
+// exact value. "x^2 + \frac{1}{2}", "2\sqrt{3}", "3\frac{1}{2}" (three and a half), "5/7", ".25", "(1 + 2)x".
 #pragma once
 
 #include <optional>

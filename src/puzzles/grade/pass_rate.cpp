@@ -9,11 +9,13 @@
 namespace longhaul::puzzles {
 
 double pass_at_k(int64_t answers, int64_t accepted, int64_t k) {
-  LONGHAUL_ASSERT(k >= 1 && k <= answers && accepted >= 0 && accepted <= answers, "k {} of {}, {} accepted", k, answers, accepted);
+  LONGHAUL_ASSERT(k >= 1 && k <= answers && accepted >= 0 && accepted <= answers, "k {} of {}, {} accepted",
+                  k, answers, accepted);
   if (answers - accepted < k) return 1;
   // C(n - c, k) / C(n, k) = the product of 1 - c / i for i from n - c + 1 to n, without large numbers.
   double none = 1;
-  for (int64_t i = answers - accepted + 1; i <= answers; ++i) none *= 1 - static_cast<double>(k) / static_cast<double>(i);
+  for (int64_t i = answers - accepted + 1; i <= answers; ++i)
+    none *= 1 - static_cast<double>(k) / static_cast<double>(i);
   return 1 - none;
 }
 
@@ -30,7 +32,8 @@ Estimate mean_of(std::span<const double> values) {
 
 Estimate average(std::span<const Tried> problems) {
   std::vector<double> shares;
-  for (const Tried& problem : problems) shares.push_back(static_cast<double>(problem.accepted) / static_cast<double>(problem.answers));
+  for (const Tried& problem : problems)
+    shares.push_back(static_cast<double>(problem.accepted) / static_cast<double>(problem.answers));
   return mean_of(shares);
 }
 

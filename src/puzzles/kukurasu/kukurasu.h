@@ -1,5 +1,6 @@
-// Kukurasu: mark cells so that the marks of each row and column add up to its sum. A mark in column j adds j to its row, one in row i adds i to its column;
-// both count from 1. given: {"row_sums": [4, 1], "col_sums": [1, 2, 1], "n": 2, "m": 3} with n rows and m columns. Source: docs/puzzles.md#kukurasu.
+// Kukurasu: mark cells so that the marks of each row and column add up to its sum. A mark in column j adds j
+// to its row, one in row i adds i to its column; both count from 1. given: {"row_sums": [4, 1], "col_sums":
+// [1, 2, 1], "n": 2, "m": 3} with n rows and m columns. Source: docs/puzzles.md#kukurasu.
 #pragma once
 
 #include <vector>

@@ -17,7 +17,8 @@ constexpr Knob kKnobs[] = {{"numbers", 2, kMostNumbers, 3, 6, "how many numbers 
                            {"least_target", 1, 1000, 24, 20, "least target"},
                            {"largest_target", 1, 1000, 24, 100, "largest target"}};
 
-// Two of what has been made become one, in every way, until one is left. Values alone are carried along; the text is written once one of them is right.
+// Two of what has been made become one, in every way, until one is left. Values alone are carried along; the
+// text is written once one of them is right.
 class Search {
  public:
   Search(const std::vector<int64_t>& numbers, int64_t target) : target_{target, 1} {
@@ -50,8 +51,9 @@ class Search {
           if (k != i && k != j) rest[kept++] = left[k];
         }
         rest[kept] = static_cast<int>(made_.size());
-        if (joined('+', a, b, rest, kept + 1) || joined('*', a, b, rest, kept + 1) || joined('-', a, b, rest, kept + 1) ||
-            joined('-', b, a, rest, kept + 1) || joined('/', a, b, rest, kept + 1) || joined('/', b, a, rest, kept + 1))
+        if (joined('+', a, b, rest, kept + 1) || joined('*', a, b, rest, kept + 1) ||
+            joined('-', a, b, rest, kept + 1) || joined('-', b, a, rest, kept + 1) ||
+            joined('/', a, b, rest, kept + 1) || joined('/', b, a, rest, kept + 1))
           return true;
       }
     }
@@ -78,8 +80,9 @@ class Search {
     const auto is = [&](int part, const char* signs) {
       return std::string_view(signs).find(made_[static_cast<size_t>(part)].sign) != std::string_view::npos;
     };
-    const std::string text = fmt::format("{} {} {}", text_of(made.a, product && is(made.a, "+-")), made.sign,
-                                         text_of(made.b, made.sign == '/' ? is(made.b, "+-*/") : made.sign != '+' && is(made.b, "+-")));
+    const std::string text = fmt::format(
+        "{} {} {}", text_of(made.a, product && is(made.a, "+-")), made.sign,
+        text_of(made.b, made.sign == '/' ? is(made.b, "+-*/") : made.sign != '+' && is(made.b, "+-")));
     return bracketed ? "(" + text + ")" : text;
   }
 
@@ -99,19 +102,23 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t target = draw.between(least, most);
   const std::optional<std::string> solution = solve(numbers, target);
   if (!solution) return std::nullopt;
-  return Puzzle{.given = {{"numbers", numbers}, {"operators", {"+", "-", "*", "/"}}, {"result", target}}, .solution = *solution};
+  return Puzzle{.given = {{"numbers", numbers}, {"operators", {"+", "-", "*", "/"}}, {"result", target}},
+                .solution = *solution};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Given puzzle = read_given(given);
   const std::optional<Arithmetic> answer = read_arithmetic(payload);
-  if (!answer) return {VerdictCode::kUnreadable, "no expression of whole numbers, + - * / and parentheses that has a value"};
+  if (!answer)
+    return {VerdictCode::kUnreadable,
+            "no expression of whole numbers, + - * / and parentheses that has a value"};
   std::vector<int64_t> have = answer->numbers, wanted = puzzle.numbers;
   std::ranges::sort(have);
   std::ranges::sort(wanted);
   if (have != wanted) return {VerdictCode::kShape, "it does not use each given number once and no other"};
   if (answer->value != Rational{puzzle.result, 1})
-    return {VerdictCode::kRuleBroken, fmt::format("it makes {}, not {}", text_of(answer->value), puzzle.result)};
+    return {VerdictCode::kRuleBroken,
+            fmt::format("it makes {}, not {}", text_of(answer->value), puzzle.result)};
   return {};
 }
 
@@ -127,14 +134,17 @@ Given read_given(const nlohmann::json& given) {
   const auto is_number = [](const nlohmann::json& each) {
     return each.is_number_integer() && each.get<int64_t>() >= 0 && each.get<int64_t>() <= 1'000'000;
   };
-  if (!given.is_object() || !given.contains("numbers") || !given["numbers"].is_array() || given["numbers"].empty() ||
-      given["numbers"].size() > 2 * kMostNumbers || !std::ranges::all_of(given["numbers"], is_number) || !given.contains("result") ||
+  if (!given.is_object() || !given.contains("numbers") || !given["numbers"].is_array() ||
+      given["numbers"].empty() || given["numbers"].size() > 2 * kMostNumbers ||
+      !std::ranges::all_of(given["numbers"], is_number) || !given.contains("result") ||
       !is_number(given["result"]))
     refuse_given(kTask.key, "\"numbers\": whole numbers, and \"result\": one", given);
   return {given["numbers"].get<std::vector<int64_t>>(), given["result"].get<int64_t>()};
 }
 
-std::optional<std::string> solve(const std::vector<int64_t>& numbers, int64_t target) { return Search(numbers, target).run(); }
+std::optional<std::string> solve(const std::vector<int64_t>& numbers, int64_t target) {
+  return Search(numbers, target).run();
+}
 
 const TaskEntry kTask = {.key = "mathador",
                          .title = "Mathador (the game of 24)",

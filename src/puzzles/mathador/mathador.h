@@ -1,5 +1,6 @@
-// Mathador (the game of 24): make the target of the given numbers, each used once, with + - * / and parentheses; division is exact.
-// given: {"numbers": [4, 7, 8, 8], "operators": ["+", "-", "*", "/"], "result": 24}. Source: docs/puzzles.md#mathador.
+// Mathador (the game of 24): make the target of the given numbers, each used once, with + - * / and
+// parentheses; division is exact. given: {"numbers": [4, 7, 8, 8], "operators": ["+", "-", "*", "/"],
+// "result": 24}. Source: docs/puzzles.md#mathador.
 #pragma once
 
 #include <optional>

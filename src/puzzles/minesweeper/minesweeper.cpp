@@ -12,15 +12,18 @@ constexpr int64_t kLargestSide = 16;
 constexpr Knob kKnobs[] = {
     {"side", 3, kLargestSide, 5, 16, "rows and columns"},
     {"mines_percent", 5, 60, 20, 35, "percent of the cells that hold mines"},
-    {"revealed_percent", 5, 95, 65, 40, "percent of the cells without mines that are revealed (fewer where joint_mines is 0)"},
+    {"revealed_percent", 5, 95, 65, 40,
+     "percent of the cells without mines that are revealed (fewer where joint_mines is 0)"},
     {"joint_mines", 0, 20, 0, 1,
-     "mines at least that follow only from several numbers together; 0: every mine follows from one number alone"}};
+     "mines at least that follow only from several numbers together; 0: every mine follows from one number "
+     "alone"}};
 
 // The place of a pair [row, column] of JSON, counted from 0.
 int64_t place_of_mine(const nlohmann::json& json, const NumberGrid& grid) {
   if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() || !json[1].is_number_integer() ||
       !grid.holds(json[0].get<int64_t>(), json[1].get<int64_t>()) || grid.at(json[0], json[1]) != kBlank)
-    refuse_given(kTask.key, "\"current_mines\": hidden places [row, column] of the grid, counted from 0", json);
+    refuse_given(kTask.key, "\"current_mines\": hidden places [row, column] of the grid, counted from 0",
+                 json);
   return json[0].get<int64_t>() * grid.columns + json[1].get<int64_t>();
 }
 
@@ -59,14 +62,16 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     grid.cells[static_cast<size_t>(draw.pick(beside))] = kBlank;
     certain = certain_mines(grid, mines, budget);
   }
-  if (!certain || certain->empty() || certain->without(single_mines(grid)).count() < wanted) return std::nullopt;
+  if (!certain || certain->empty() || certain->without(single_mines(grid)).count() < wanted)
+    return std::nullopt;
   nlohmann::json places = nlohmann::json::array();
   std::vector<std::string> texts;
   certain->for_each([&](int64_t cell) {
     places.push_back({cell / side, cell % side});
     texts.push_back(fmt::format("({}, {})", cell / side, cell % side));
   });
-  return Puzzle{.given = {{"current_mines", places}, {"grid", grid_json(grid)}}, .solution = fmt::format("[{}]", fmt::join(texts, ", "))};
+  return Puzzle{.given = {{"current_mines", places}, {"grid", grid_json(grid)}},
+                .solution = fmt::format("[{}]", fmt::join(texts, ", "))};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
@@ -80,13 +85,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     const auto place = read_pair(item);
     if (!place) return {VerdictCode::kUnreadable, "a place that is not (row, column)"};
     const auto [row, column] = *place;
-    if (!board.grid.holds(row, column)) return {VerdictCode::kShape, fmt::format("({}, {}) is not in the grid", row, column)};
+    if (!board.grid.holds(row, column))
+      return {VerdictCode::kShape, fmt::format("({}, {}) is not in the grid", row, column)};
     if (!board.mines.has(row * board.grid.columns + column))
       return {VerdictCode::kRuleBroken, fmt::format("({}, {}) is not certain to be a mine", row, column)};
     mines.add(row * board.grid.columns + column);
   }
   const int64_t missing = board.mines.without(mines).count();
-  if (missing > 0) return {VerdictCode::kRuleBroken, fmt::format("{} of the certain mines are missing", missing)};
+  if (missing > 0)
+    return {VerdictCode::kRuleBroken, fmt::format("{} of the certain mines are missing", missing)};
   return {};
 }
 
@@ -95,10 +102,12 @@ std::string canonical(const nlohmann::json& given) { return canonical_grid(read_
 }  // namespace
 
 Board read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid") || !given.contains("current_mines") || !given["current_mines"].is_array())
+  if (!given.is_object() || !given.contains("grid") || !given.contains("current_mines") ||
+      !given["current_mines"].is_array())
     refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"current_mines\": a list", given);
   Board board{number_grid(given["grid"], "grid", kLargestSide), {}};
-  if (std::ranges::any_of(board.grid.cells, [](int64_t cell) { return cell > 8; })) refuse_given(kTask.key, "numbers from 0 to 8", given);
+  if (std::ranges::any_of(board.grid.cells, [](int64_t cell) { return cell > 8; }))
+    refuse_given(kTask.key, "numbers from 0 to 8", given);
   for (const nlohmann::json& mine : given["current_mines"]) board.mines.add(place_of_mine(mine, board.grid));
   return board;
 }

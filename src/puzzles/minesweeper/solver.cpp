@@ -16,12 +16,14 @@ void for_each_hidden(const NumberGrid& grid, int64_t row, int64_t column, const 
   }
 }
 
-// What is known of each cell, and whether the rest of `mines`, an arrangement that fits all numbers, would fit it. A number whose rest would
-// not is `off`: a search for another arrangement changes cells beside such numbers alone, and leaves all others as they are.
+// What is known of each cell, and whether the rest of `mines`, an arrangement that fits all numbers, would
+// fit it. A number whose rest would not is `off`: a search for another arrangement changes cells beside such
+// numbers alone, and leaves all others as they are.
 class Arrangements {
  public:
   Arrangements(const NumberGrid& grid, const CellSet& mines) {
-    for (size_t cell = 0; cell < grid.cells.size(); ++cell) truth_[cell] = mines.has(static_cast<int64_t>(cell)) ? kMine : kSafe;
+    for (size_t cell = 0; cell < grid.cells.size(); ++cell)
+      truth_[cell] = mines.has(static_cast<int64_t>(cell)) ? kMine : kSafe;
     for (int64_t r = 0; r < grid.rows; ++r) {
       for (int64_t c = 0; c < grid.columns; ++c) {
         if (grid.at(r, c) == kBlank) continue;
@@ -75,7 +77,8 @@ class Arrangements {
     }
   }
 
-  // Whether there is an arrangement with what is known; then more is known, and the rest of `mines` fits it. False, too, when the budget is spent.
+  // Whether there is an arrangement with what is known; then more is known, and the rest of `mines` fits it.
+  // False, too, when the budget is spent.
   bool complete(SearchBudget& budget) {
     if (!budget.spend()) return false;
     const Number* best = nullptr;
@@ -153,7 +156,8 @@ std::optional<CellSet> certain_mines(const NumberGrid& grid, const CellSet& mine
   CellSet touched, certain;
   for (int64_t r = 0; r < grid.rows; ++r) {
     for (int64_t c = 0; c < grid.columns; ++c) {
-      if (grid.at(r, c) != kBlank) for_each_hidden(grid, r, c, [&](size_t cell) { touched.add(static_cast<int64_t>(cell)); });
+      if (grid.at(r, c) != kBlank)
+        for_each_hidden(grid, r, c, [&](size_t cell) { touched.add(static_cast<int64_t>(cell)); });
     }
   }
   CellSet open = mines & touched;

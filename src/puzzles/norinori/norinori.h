@@ -1,5 +1,5 @@
-// Norinori: dominoes that do not touch at a side cover two cells of each region; cells marked X belong to no region and are covered too.
-// given: {"region_grid": [["A", "X", …], …]}. Source: docs/puzzles.md#norinori.
+// Norinori: dominoes that do not touch at a side cover two cells of each region; cells marked X belong to no
+// region and are covered too. given: {"region_grid": [["A", "X", …], …]}. Source: docs/puzzles.md#norinori.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@ namespace longhaul::puzzles::norinori {
 // Regions numbered from 0; kBlank: a cell of no region, which is covered. kData.
 NumberGrid read_given(const nlohmann::json& given);
 
-// Calls `found` with the covered cells of each solution until it returns false: dominoes that do not touch are told by their cells.
+// Calls `found` with the covered cells of each solution until it returns false: dominoes that do not touch
+// are told by their cells.
 void solve(const NumberGrid& regions, SearchBudget& budget, const std::function<bool(const CellSet&)>& found);
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);

@@ -6,11 +6,15 @@
 namespace longhaul::puzzles::norinori {
 namespace {
 
-// Cells are covered, open, or neither. A covered cell has one covered neighbour; a region has two covered cells.
+// Cells are covered, open, or neither. A covered cell has one covered neighbour; a region has two covered
+// cells.
 class Search {
  public:
   Search(const NumberGrid& regions, SearchBudget& budget, const std::function<bool(const CellSet&)>& found)
-      : near_(regions.rows, regions.columns), budget_(budget), found_(found), regions_(cells_of_regions(regions)) {
+      : near_(regions.rows, regions.columns),
+        budget_(budget),
+        found_(found),
+        regions_(cells_of_regions(regions)) {
     for (size_t cell = 0; cell < regions.cells.size(); ++cell) {
       if (regions.cells[cell] == kBlank) marked_.add(static_cast<int64_t>(cell));
     }
@@ -84,7 +88,8 @@ class Search {
 
 }  // namespace
 
-void solve(const NumberGrid& regions, SearchBudget& budget, const std::function<bool(const CellSet&)>& found) {
+void solve(const NumberGrid& regions, SearchBudget& budget,
+           const std::function<bool(const CellSet&)>& found) {
   Search(regions, budget, found).run();
 }
 

@@ -11,22 +11,26 @@ namespace {
 constexpr int64_t kLargestSide = 12;
 constexpr Knob kKnobs[] = {{"side", 4, kLargestSide, 5, 9, "rows and columns"},
                            {"largest_island", 2, 12, 3, 7, "cells of an island at most"},
-                           {"islands_percent", 5, 30, 14, 10, "islands that are drawn first, in percent of the cells; more close gaps"}};
+                           {"islands_percent", 5, 30, 14, 10,
+                            "islands that are drawn first, in percent of the cells; more close gaps"}};
 
 std::vector<CellSet> islands_of(const CellSet& land, const Neighbours& near) {
   std::vector<CellSet> islands;
-  for (CellSet left = land; !left.empty(); left = left.without(islands.back())) islands.push_back(near.connected(left.first(), left));
+  for (CellSet left = land; !left.empty(); left = left.without(islands.back()))
+    islands.push_back(near.connected(left.first(), left));
   return islands;
 }
 
-// Whether the cell may become land: it touches nothing, or a side of everything that it touches, which becomes one island.
+// Whether the cell may become land: it touches nothing, or a side of everything that it touches, which
+// becomes one island.
 bool may_be_land(int64_t cell, const CellSet& land, int64_t largest, const Neighbours& near) {
   CellSet island;
   (near.beside(cell) & land).for_each([&](int64_t beside) { island |= near.connected(beside, land); });
   return !land.has(cell) && (near.around(cell) & land).inside(island) && island.count() < largest;
 }
 
-// Islands of drawn sizes that grow from random cells, then single cells into each square of four walls. None: a square stays.
+// Islands of drawn sizes that grow from random cells, then single cells into each square of four walls. None:
+// a square stays.
 std::optional<CellSet> drawn_land(const KnobValues& knobs, const Neighbours& near, Draw& draw) {
   const int64_t side = knobs["side"], largest = knobs["largest_island"];
   CellSet land;
@@ -54,7 +58,8 @@ std::optional<CellSet> drawn_land(const KnobValues& knobs, const Neighbours& nea
     std::vector<int64_t> square = {corner, corner + 1, corner + side, corner + side + 1};
     if (std::ranges::any_of(square, [&](int64_t cell) { return land.has(cell); })) continue;
     draw.shuffle(square);
-    const auto cell = std::ranges::find_if(square, [&](int64_t each) { return may_be_land(each, land, largest, near); });
+    const auto cell =
+        std::ranges::find_if(square, [&](int64_t each) { return may_be_land(each, land, largest, near); });
     if (cell == square.end()) return std::nullopt;
     land.add(*cell);
   }
@@ -89,8 +94,11 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   for (const CellSet& island : islands) put_number(island, island);
   for (int change = 0; change < kMostChanges; ++change) {
     SearchBudget budget{.nodes = 3'000};
-    const auto other = other_than(*land, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
-    if (other.unique()) return Puzzle{.given = {{"grid", grid_json(board)}, {"n", side}}, .solution = solution_of(board, *land)};
+    const auto other =
+        other_than(*land, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+    if (other.unique())
+      return Puzzle{.given = {{"grid", grid_json(board)}, {"n", side}},
+                    .solution = solution_of(board, *land)};
     if (!other.known) return std::nullopt;
     // A number moves onto a cell that is a wall in the other solution.
     std::vector<CellSet> differ = islands;
@@ -110,11 +118,13 @@ Verdict read_land(const NumberGrid& board, std::string_view payload, CellSet& la
   for (int64_t r = 0; r < board.rows; ++r) {
     const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
     if (static_cast<int64_t>(row.size()) != board.columns)
-      return {VerdictCode::kShape, fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, board.columns)};
+      return {VerdictCode::kShape,
+              fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, board.columns)};
     for (int64_t c = 0; c < board.columns; ++c) {
       const std::string& cell = row[static_cast<size_t>(c)];
       if (board.at(r, c) != kBlank && read_integer(cell) != board.at(r, c))
-        return {VerdictCode::kGivenChanged, fmt::format("row {}, column {} is given as {}", r + 1, c + 1, board.at(r, c))};
+        return {VerdictCode::kGivenChanged,
+                fmt::format("row {}, column {} is given as {}", r + 1, c + 1, board.at(r, c))};
       if (board.at(r, c) == kBlank && cell != "X" && cell != "A")
         return {VerdictCode::kRuleBroken, fmt::format("row {}, column {} is neither A nor X", r + 1, c + 1)};
       if (cell != "A") land.add(r * board.columns + c);
@@ -129,16 +139,18 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (Verdict read = read_land(board, payload, land); !read.accepted()) return read;
   const Neighbours near(board.rows, board.columns);
   const auto broken = [&](int64_t cell, std::string_view text) {
-    return Verdict{VerdictCode::kRuleBroken,
-                   fmt::format("{} at row {}, column {}", text, cell / board.columns + 1, cell % board.columns + 1)};
+    return Verdict{VerdictCode::kRuleBroken, fmt::format("{} at row {}, column {}", text,
+                                                         cell / board.columns + 1, cell % board.columns + 1)};
   };
   for (const CellSet& island : islands_of(land, near)) {
     int64_t numbers = 0, size = 0;
     island.for_each([&](int64_t cell) {
-      if (board.cells[static_cast<size_t>(cell)] != kBlank) ++numbers, size = board.cells[static_cast<size_t>(cell)];
+      if (board.cells[static_cast<size_t>(cell)] != kBlank)
+        ++numbers, size = board.cells[static_cast<size_t>(cell)];
     });
     if (numbers != 1) return broken(island.first(), fmt::format("{} numbers are in the island", numbers));
-    if (size != island.count()) return broken(island.first(), fmt::format("{} cells, not {}, are in the island", island.count(), size));
+    if (size != island.count())
+      return broken(island.first(), fmt::format("{} cells, not {}, are in the island", island.count(), size));
     // Land that touches the island only at a corner, over two walls.
     if (const CellSet corner = (near.around_any(island) & land).without(island); !corner.empty())
       return broken(corner.first(), "two islands touch at a corner");
@@ -146,7 +158,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   for (int64_t r = 0; r + 1 < board.rows; ++r) {
     for (int64_t c = 0; c + 1 < board.columns; ++c) {
       const int64_t cell = r * board.columns + c;
-      if (!land.has(cell) && !land.has(cell + 1) && !land.has(cell + board.columns) && !land.has(cell + board.columns + 1))
+      if (!land.has(cell) && !land.has(cell + 1) && !land.has(cell + board.columns) &&
+          !land.has(cell + board.columns + 1))
         return broken(cell, "four walls form a square");
     }
   }
@@ -155,7 +168,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const NumberGrid board = read_given(given);
-  return count_with<CellSet>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+  return count_with<CellSet>(limit, budget,
+                             [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
 std::string canonical(const nlohmann::json& given) { return canonical_grid(read_given(given)); }

@@ -1,5 +1,6 @@
-// Number wall: walls part the grid into islands, one for each number and of so many cells. given: {"grid": [[3, "X", …], …], "n": 5}; in answers "A" is a
-// wall and "X" a cell of an island. Source: docs/puzzles.md#number_wall.
+// Number wall: walls part the grid into islands, one for each number and of so many cells. given: {"grid":
+// [[3, "X", …], …], "n": 5}; in answers "A" is a wall and "X" a cell of an island. Source:
+// docs/puzzles.md#number_wall.
 #pragma once
 
 #include <functional>

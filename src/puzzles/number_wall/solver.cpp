@@ -5,11 +5,16 @@
 namespace longhaul::puzzles::number_wall {
 namespace {
 
-// Cells are land, wall, or neither. Land that touches, even at a corner, is one island. What is known of an island grows from its number.
+// Cells are land, wall, or neither. Land that touches, even at a corner, is one island. What is known of an
+// island grows from its number.
 class Search {
  public:
   Search(const NumberGrid& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found)
-      : rows_(board.rows), columns_(board.columns), near_(board.rows, board.columns), budget_(budget), found_(found) {
+      : rows_(board.rows),
+        columns_(board.columns),
+        near_(board.rows, board.columns),
+        budget_(budget),
+        found_(found) {
     for (size_t cell = 0; cell < board.cells.size(); ++cell) {
       if (board.cells[cell] == kBlank) continue;
       numbers_.push_back({static_cast<int64_t>(cell), board.cells[cell]});
@@ -32,7 +37,8 @@ class Search {
     for (int64_t r = 0; r + 1 < rows_; ++r) {
       for (int64_t c = 0; c + 1 < columns_; ++c) {
         int64_t walls = 0, other = -1;
-        for (const int64_t cell : {r * columns_ + c, r * columns_ + c + 1, (r + 1) * columns_ + c, (r + 1) * columns_ + c + 1}) {
+        for (const int64_t cell :
+             {r * columns_ + c, r * columns_ + c + 1, (r + 1) * columns_ + c, (r + 1) * columns_ + c + 1}) {
           now.wall.has(cell) ? ++walls : other = cell;
         }
         if (walls == 4) return false;
@@ -45,7 +51,8 @@ class Search {
   // Cells that an island of `size` may still come to have.
   CellSet reach(const CellSet& island, int64_t size, const CellSet& allowed) const {
     CellSet reached = island;
-    for (int64_t left = size - island.count(); left > 0; --left) reached |= near_.beside_any(reached) & allowed;
+    for (int64_t left = size - island.count(); left > 0; --left)
+      reached |= near_.beside_any(reached) & allowed;
     return reached;
   }
 
@@ -74,7 +81,8 @@ class Search {
       CellSet others;  // land that belongs to other numbers
       for (size_t j = 0; j < numbers_.size(); ++j) others = j == i ? others : others | islands[j];
       const CellSet allowed = near_.all().without(now.wall).without(near_.around_any(others));
-      const CellSet own = reach(islands[i], numbers_[i].size, allowed), edge = (near_.beside_any(islands[i]) & allowed).without(islands[i]);
+      const CellSet own = reach(islands[i], numbers_[i].size, allowed),
+                    edge = (near_.beside_any(islands[i]) & allowed).without(islands[i]);
       if (own.count() < numbers_[i].size || edge.empty()) return false;
       if (edge.count() == 1) now.land |= edge;
       if (now.edge.empty() || edge.count() < now.edge.count()) now.edge = edge;

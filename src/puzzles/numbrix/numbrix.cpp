@@ -12,8 +12,9 @@ namespace longhaul::puzzles::numbrix {
 namespace {
 
 constexpr int64_t kLargestSide = 12;
-constexpr Knob kKnobs[] = {{"side", 3, kLargestSide, 4, 12, "rows and columns"},
-                           {"given_percent", 5, 90, 40, 20, "percent of the numbers that are given at least"}};
+constexpr Knob kKnobs[] = {
+    {"side", 3, kLargestSide, 4, 12, "rows and columns"},
+    {"given_percent", 5, 90, 40, 20, "percent of the numbers that are given at least"}};
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const NumberGrid full = random_full_grid(knobs["side"], draw);
@@ -23,12 +24,14 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::iota(order.begin(), order.end(), size_t{0});
   draw.shuffle(order);
   // The two ends are always given.
-  std::stable_partition(order.begin(), order.end(), [&](size_t cell) { return full.cells[cell] == 1 || full.cells[cell] == cells; });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t cell) { return full.cells[cell] == 1 || full.cells[cell] == cells; });
   const int64_t given = std::max<int64_t>(2, cells * knobs["given_percent"] / 100);
   for (size_t i = 0; i < static_cast<size_t>(given); ++i) board.cells[order[i]] = full.cells[order[i]];
   for (;;) {  // more numbers, until nothing else fits
     SearchBudget budget{.nodes = 2'000};
-    const auto other = other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+    const auto other =
+        other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
     if (other.unique()) return Puzzle{.given = {{"grid", grid_json(board)}}, .solution = grid_payload(full)};
     std::vector<size_t> open;
     for (size_t cell = 0; cell < full.cells.size(); ++cell) {
@@ -48,20 +51,24 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   std::vector<int64_t> place(board.cells.size(), -1);
   for (int64_t cell = 0; cell < cells; ++cell) {
     const int64_t number = answer.grid.cells[static_cast<size_t>(cell)];
-    if (number < 1 || number > cells) return {VerdictCode::kRuleBroken, fmt::format("{} is not from 1 to {}", number, cells)};
-    if (place[static_cast<size_t>(number - 1)] >= 0) return {VerdictCode::kRuleBroken, fmt::format("{} stands twice", number)};
+    if (number < 1 || number > cells)
+      return {VerdictCode::kRuleBroken, fmt::format("{} is not from 1 to {}", number, cells)};
+    if (place[static_cast<size_t>(number - 1)] >= 0)
+      return {VerdictCode::kRuleBroken, fmt::format("{} stands twice", number)};
     place[static_cast<size_t>(number - 1)] = cell;
   }
   const Neighbours near(board.rows, board.columns);
   for (size_t i = 1; i < place.size(); ++i) {
-    if (!near.beside(place[i - 1]).has(place[i])) return {VerdictCode::kRuleBroken, fmt::format("{} does not stand beside {}", i + 1, i)};
+    if (!near.beside(place[i - 1]).has(place[i]))
+      return {VerdictCode::kRuleBroken, fmt::format("{} does not stand beside {}", i + 1, i)};
   }
   return {};
 }
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const NumberGrid board = read_given(given);
-  return count_with<NumberGrid>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+  return count_with<NumberGrid>(limit, budget,
+                                [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
 // Turned, mirrored and counted from the other end.
@@ -77,7 +84,8 @@ std::string canonical(const nlohmann::json& given) {
 }  // namespace
 
 NumberGrid read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid")) refuse_given(kTask.key, "an object with \"grid\"", given);
+  if (!given.is_object() || !given.contains("grid"))
+    refuse_given(kTask.key, "an object with \"grid\"", given);
   NumberGrid board = number_grid(given["grid"], "grid", kLargestSide);
   const auto cells = static_cast<int64_t>(board.cells.size());
   std::vector<int64_t> place(board.cells.size(), -1);
@@ -90,10 +98,13 @@ NumberGrid read_given(const nlohmann::json& given) {
     place[static_cast<size_t>(number - 1)] = cell;
   }
   for (int64_t number = 1, last = 0; number <= cells; ++number) {
-    const int64_t to = place[static_cast<size_t>(number - 1)], from = last > 0 ? place[static_cast<size_t>(last - 1)] : to;
+    const int64_t to = place[static_cast<size_t>(number - 1)],
+                  from = last > 0 ? place[static_cast<size_t>(last - 1)] : to;
     if (to < 0) continue;
-    const int64_t way = std::abs(to / board.columns - from / board.columns) + std::abs(to % board.columns - from % board.columns);
-    if (last > 0 && way > number - last) refuse_given(kTask.key, fmt::format("{} near enough to {}", number, last), given);
+    const int64_t way = std::abs(to / board.columns - from / board.columns) +
+                        std::abs(to % board.columns - from % board.columns);
+    if (last > 0 && way > number - last)
+      refuse_given(kTask.key, fmt::format("{} near enough to {}", number, last), given);
     last = number;
   }
   return board;
@@ -113,7 +124,8 @@ NumberGrid random_full_grid(int64_t side, Draw& draw) {
     std::reverse(bitten + 1, path.end());
   }
   NumberGrid grid(side, side);
-  for (size_t i = 0; i < path.size(); ++i) grid.cells[static_cast<size_t>(path[i])] = static_cast<int64_t>(i) + 1;
+  for (size_t i = 0; i < path.size(); ++i)
+    grid.cells[static_cast<size_t>(path[i])] = static_cast<int64_t>(i) + 1;
   return grid;
 }
 

@@ -6,8 +6,8 @@
 namespace longhaul::puzzles::numbrix {
 namespace {
 
-// Each number has the cells in which it may stand. A number stands beside the one before and the one after; a number that has one cell
-// keeps all others out of it; a cell that one number only can take has that number.
+// Each number has the cells in which it may stand. A number stands beside the one before and the one after; a
+// number that has one cell keeps all others out of it; a cell that one number only can take has that number.
 class Search {
  public:
   Search(const NumberGrid& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
@@ -83,7 +83,8 @@ class Search {
     }
     if (best == may.size()) {
       NumberGrid grid(board_.rows, board_.columns);
-      for (size_t i = 0; i < may.size(); ++i) grid.cells[static_cast<size_t>(may[i].first())] = static_cast<int64_t>(i) + 1;
+      for (size_t i = 0; i < may.size(); ++i)
+        grid.cells[static_cast<size_t>(may[i].first())] = static_cast<int64_t>(i) + 1;
       return found_(grid);
     }
     for (const int64_t cell : may[best].cells()) {
@@ -103,7 +104,8 @@ class Search {
 
 }  // namespace
 
-void solve(const NumberGrid& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found) {
+void solve(const NumberGrid& board, SearchBudget& budget,
+           const std::function<bool(const NumberGrid&)>& found) {
   Search(board, budget, found).run();
 }
 

@@ -17,7 +17,8 @@ constexpr int64_t kMostCount = 1'000'000;
 constexpr Knob kKnobs[] = {{"categories", 2, 7, 3, 6, "categories of things"},
                            {"mine", 1, 15, 2, 6, "things of each category that I have"},
                            {"others", 0, 120, 10, 40, "things that other people have"},
-                           {"history_percent", 0, 100, 20, 60, "percent of my counts that are told with the changes that led to them"},
+                           {"history_percent", 0, 100, 20, 60,
+                            "percent of my counts that are told with the changes that led to them"},
                            {"least_count", 1, 999, 5, 40, "least count of a thing"},
                            {"largest_count", 10, 1000, 50, 150, "largest count (at least the least one)"}};
 
@@ -40,7 +41,8 @@ nlohmann::json json_of(const Statement& one) {
   return {one.owner, one.thing, one.count, std::move(aside)};
 }
 
-std::vector<Statement> random_statements(const std::vector<size_t>& chosen, const KnobValues& knobs, Draw& draw) {
+std::vector<Statement> random_statements(const std::vector<size_t>& chosen, const KnobValues& knobs,
+                                         Draw& draw) {
   const int64_t least = knobs["least_count"], most = std::max(least, knobs["largest_count"]);
   std::vector<Statement> all;
   std::vector<std::string_view> known;  // things of the chosen categories
@@ -49,7 +51,9 @@ std::vector<Statement> random_statements(const std::vector<size_t>& chosen, cons
     for (const Word& thing : things) known.push_back(thing.english);
     draw.shuffle(things);
     for (int64_t i = 0; i < knobs["mine"]; ++i) {
-      Statement one{.owner = "", .thing = std::string(things[static_cast<size_t>(i)].english), .count = draw.between(least, most)};
+      Statement one{.owner = "",
+                    .thing = std::string(things[static_cast<size_t>(i)].english),
+                    .count = draw.between(least, most)};
       if (draw.chance(knobs["history_percent"])) {
         one.history = random_history(one.count, least, most, draw);
       } else if (draw.chance(50)) {
@@ -64,7 +68,9 @@ std::vector<Statement> random_statements(const std::vector<size_t>& chosen, cons
     Statement one{.owner = std::string(people[draw.below(kOthers)].english),
                   .thing = std::string(draw.pick(known)),
                   .count = draw.between(least, most)};
-    const auto same = [&](const Statement& other) { return other.owner == one.owner && other.thing == one.thing; };
+    const auto same = [&](const Statement& other) {
+      return other.owner == one.owner && other.thing == one.thing;
+    };
     if (std::ranges::any_of(all, same)) continue;
     if (draw.chance(50)) one.remark = draw.between(0, kRemarks - 1);
     all.push_back(std::move(one));
@@ -76,7 +82,8 @@ std::vector<Statement> random_statements(const std::vector<size_t>& chosen, cons
 
 int64_t count_of(const Given& puzzle, size_t category) {
   int64_t count = 0;
-  for (const Statement& one : puzzle.statements) count += one.owner.empty() && category_of(one.thing) == category ? one.count : 0;
+  for (const Statement& one : puzzle.statements)
+    count += one.owner.empty() && category_of(one.thing) == category ? one.count : 0;
   return count;
 }
 
@@ -95,7 +102,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   nlohmann::json statements = nlohmann::json::array();
   for (const Statement& one : random_statements(chosen, knobs, draw)) statements.push_back(json_of(one));
   static constexpr const char* kQuestions[] = {"total", "sum", "difference"};
-  nlohmann::json question = {kQuestions[draw.below(std::size(kQuestions))], categories()[chosen[0]].name.english};
+  nlohmann::json question = {kQuestions[draw.below(std::size(kQuestions))],
+                             categories()[chosen[0]].name.english};
   if (question[0] != "total") question.push_back(categories()[chosen[1]].name.english);
   nlohmann::json given = {{"statements", std::move(statements)}, {"question", std::move(question)}};
   const int64_t answer = answer_of(read_given(given));
@@ -120,9 +128,12 @@ std::string canonical(const nlohmann::json& given) {
 
 Statement read_statement(const nlohmann::json& json) {
   list_of(json, 4, 4, "a statement", kTask.key);
-  Statement one{.owner = text_of(json[0], "an owner", kTask.key), .thing = text_of(json[1], "a thing", kTask.key)};
-  if (!one.owner.empty() && !word_in(one.owner, Language::kEnglish)) refuse_given(kTask.key, "owners that our table of names holds", json);
-  if (category_of(one.thing) == categories().size()) refuse_given(kTask.key, "things of our categories", json);
+  Statement one{.owner = text_of(json[0], "an owner", kTask.key),
+                .thing = text_of(json[1], "a thing", kTask.key)};
+  if (!one.owner.empty() && !word_in(one.owner, Language::kEnglish))
+    refuse_given(kTask.key, "owners that our table of names holds", json);
+  if (category_of(one.thing) == categories().size())
+    refuse_given(kTask.key, "things of our categories", json);
   one.count = integer_of(json[2], 0, kMostCount, "a count", kTask.key);
   if (json[3].is_number()) {
     one.remark = integer_of(json[3], 0, kRemarks - 1, "a remark", kTask.key);
@@ -138,23 +149,29 @@ Statement read_statement(const nlohmann::json& json) {
 
 size_t category_of(std::string_view thing) {
   for (size_t category = 0; category < categories().size(); ++category) {
-    if (std::ranges::find(categories()[category].things, thing, &Word::english) != categories()[category].things.end()) return category;
+    if (std::ranges::find(categories()[category].things, thing, &Word::english) !=
+        categories()[category].things.end())
+      return category;
   }
   return categories().size();
 }
 
 Given read_given(const nlohmann::json& given) {
   Given puzzle;
-  for (const nlohmann::json& one : list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
+  for (const nlohmann::json& one :
+       list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
     puzzle.statements.push_back(read_statement(one));
-  const nlohmann::json& question = list_of(member_of(given, "question", kTask.key), 2, 3, "\"question\"", kTask.key);
+  const nlohmann::json& question =
+      list_of(member_of(given, "question", kTask.key), 2, 3, "\"question\"", kTask.key);
   puzzle.question = text_of(question[0], "\"question\"", kTask.key);
-  const bool known = puzzle.question == "total" || puzzle.question == "sum" || puzzle.question == "difference";
+  const bool known =
+      puzzle.question == "total" || puzzle.question == "sum" || puzzle.question == "difference";
   if (!known || question.size() != (puzzle.question == "total" ? 2U : 3U))
     refuse_given(kTask.key, "\"question\": total and a category, or sum or difference and two", question);
   for (size_t i = 1; i < question.size(); ++i) {
     const std::string& name = text_of(question[i], "\"question\"", kTask.key);
-    const auto found = std::ranges::find_if(categories(), [&](const Category& category) { return category.name.english == name; });
+    const auto found = std::ranges::find_if(
+        categories(), [&](const Category& category) { return category.name.english == name; });
     if (found == categories().end()) refuse_given(kTask.key, "categories that there are", question);
     puzzle.asked.push_back(static_cast<size_t>(found - categories().begin()));
   }

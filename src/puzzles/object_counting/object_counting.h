@@ -1,7 +1,8 @@
-// Object counting: how many things of one or two categories do I have, among much that other people have? given: {"statements": [[owner, thing, count, aside],
-// …], "question": ["total", category] or ["sum" or "difference", category, category]}; the owner is a name, or "" for me; the aside null, a number of a
-// remark that means nothing, or the list of the counts that led to this one. The public verifier reads the answer alone.
-// Source: docs/puzzles.md#object_counting.
+// Object counting: how many things of one or two categories do I have, among much that other people have?
+// given: {"statements": [[owner, thing, count, aside], …], "question": ["total", category] or ["sum" or
+// "difference", category, category]}; the owner is a name, or "" for me; the aside null, a number of a remark
+// that means nothing, or the list of the counts that led to this one. The public verifier reads the answer
+// alone. Source: docs/puzzles.md#object_counting.
 #pragma once
 
 #include <string>

@@ -35,19 +35,22 @@ std::string history_text(const std::vector<int64_t>& counts, bool chinese) {
   return text;
 }
 
-std::string plural(int64_t count, std::string_view thing) { return count == 1 ? std::string(thing) : plural_of(thing); }
+std::string plural(int64_t count, std::string_view thing) {
+  return count == 1 ? std::string(thing) : plural_of(thing);
+}
 
 std::string sentence(const Statement& one, bool chinese) {
   std::string aside;
   if (one.remark >= 0) aside = kRemarkTexts[one.remark][chinese ? 1 : 0];
   if (!one.history.empty()) aside = history_text(one.history, chinese);
   if (chinese) {
-    return fmt::format("{}有{}{}{}{}。", one.owner.empty() ? "我" : in_language(one.owner, Language::kChinese), one.count,
-                       categories()[category_of(one.thing)].measure, in_language(one.thing, Language::kChinese),
-                       aside.empty() ? "" : "（" + aside + "）");
+    return fmt::format("{}有{}{}{}{}。",
+                       one.owner.empty() ? "我" : in_language(one.owner, Language::kChinese), one.count,
+                       categories()[category_of(one.thing)].measure,
+                       in_language(one.thing, Language::kChinese), aside.empty() ? "" : "（" + aside + "）");
   }
-  return fmt::format("{} {} {}{}.", one.owner.empty() ? "I have" : one.owner + " has", one.count, plural(one.count, one.thing),
-                     aside.empty() ? "" : " (" + aside + ")");
+  return fmt::format("{} {} {}{}.", one.owner.empty() ? "I have" : one.owner + " has", one.count,
+                     plural(one.count, one.thing), aside.empty() ? "" : " (" + aside + ")");
 }
 
 // Which things count as what: those that occur, so that no one has to guess.
@@ -57,13 +60,15 @@ std::string kinds_text(const Given& puzzle, bool chinese) {
     std::vector<std::string> things;
     for (const Statement& one : puzzle.statements) {
       if (category_of(one.thing) != category) continue;
-      const std::string thing = chinese ? std::string(in_language(one.thing, Language::kChinese)) : plural_of(one.thing);
+      const std::string thing =
+          chinese ? std::string(in_language(one.thing, Language::kChinese)) : plural_of(one.thing);
       if (std::ranges::find(things, thing) == things.end()) things.push_back(thing);
     }
     if (things.empty()) continue;
     std::ranges::sort(things);
-    text += chinese ? fmt::format("{}：{}。\n", categories()[category].name.chinese, fmt::join(things, "、"))
-                    : fmt::format("These are {}: {}.\n", categories()[category].plural, fmt::join(things, ", "));
+    text += chinese
+                ? fmt::format("{}：{}。\n", categories()[category].name.chinese, fmt::join(things, "、"))
+                : fmt::format("These are {}: {}.\n", categories()[category].plural, fmt::join(things, ", "));
   }
   return text;
 }
@@ -74,37 +79,45 @@ std::string question_text(const Given& puzzle, bool chinese) {
     return chinese ? category.name.chinese : category.plural;
   };
   if (puzzle.question == "total")
-    return fmt::format(fmt::runtime(chinese ? "问题：我的{}一共有多少？" : "Question: How many {} do I have in all?"), name(0));
-  if (puzzle.question == "sum")
     return fmt::format(
-        fmt::runtime(chinese ? "问题：我的{}和{}加起来一共有多少？" : "Question: How many {} and {} do I have taken together?"), name(0),
-        name(1));
-  return fmt::format(
-      fmt::runtime(chinese ? "问题：我的{}总数与{}总数相差多少（绝对值）？"
-                           : "Question: By how much do the numbers of {} and of {} that I have differ (as a number that is not negative)?"),
-      name(0), name(1));
+        fmt::runtime(chinese ? "问题：我的{}一共有多少？" : "Question: How many {} do I have in all?"),
+        name(0));
+  if (puzzle.question == "sum")
+    return fmt::format(fmt::runtime(chinese ? "问题：我的{}和{}加起来一共有多少？"
+                                            : "Question: How many {} and {} do I have taken together?"),
+                       name(0), name(1));
+  return fmt::format(fmt::runtime(chinese ? "问题：我的{}总数与{}总数相差多少（绝对值）？"
+                                          : "Question: By how much do the numbers of {} and of {} that I "
+                                            "have differ (as a number that is not negative)?"),
+                     name(0), name(1));
 }
 
 const PromptParts& english() {
   static const PromptParts parts = {
-      .openings = {"Count what I have.", "How many things do I have?", "Here is what some people and I have.", "Please count carefully.",
-                   "Find the number that is asked for.", "Many things are listed below, and only some of them count.",
+      .openings = {"Count what I have.", "How many things do I have?", "Here is what some people and I have.",
+                   "Please count carefully.", "Find the number that is asked for.",
+                   "Many things are listed below, and only some of them count.",
                    "Help me to count my things.", "Work out a count from this list."},
-      .rules =
-          {"Only my own things count, not those of other people. The number in front of a thing is how many there are now; what stands in "
-           "parentheses is how it came to that, or a remark.",
-           "Rules: count nothing that belongs to other people. Each sentence says how many of a thing its owner has now; parentheses hold the "
-           "history of that number or something that does not matter."},
-      .formats = {"Answer with one whole number inside \\boxed{}.", "Write the number, and nothing else, in a box: \\boxed{number}."}};
+      .rules = {"Only my own things count, not those of other people. The number in front of a thing is how "
+                "many there are now; what stands in "
+                "parentheses is how it came to that, or a remark.",
+                "Rules: count nothing that belongs to other people. Each sentence says how many of a thing "
+                "its owner has now; parentheses hold the "
+                "history of that number or something that does not matter."},
+      .formats = {"Answer with one whole number inside \\boxed{}.",
+                  "Write the number, and nothing else, in a box: \\boxed{number}."}};
   return parts;
 }
 
 const PromptParts& chinese() {
   static const PromptParts parts = {
-      .openings = {"请数一数我有的东西。", "我有多少东西？", "下面是一些人和我所拥有的东西。", "请仔细计数。", "请求出所问的数。",
-                   "下面列出了许多东西，只有一部分要计入。", "请帮我数我的东西。", "请根据这个清单计数。"},
-      .rules = {"只计算我自己的东西，不算别人的。东西前面的数是现在的数量；括号里是这个数量的由来，或者只是一句说明。",
-                "规则：属于别人的东西都不算。每句话说明其主人现在有多少某种东西；括号里是这个数的历史，或无关紧要的内容。"},
+      .openings = {"请数一数我有的东西。", "我有多少东西？", "下面是一些人和我所拥有的东西。", "请仔细计数。",
+                   "请求出所问的数。", "下面列出了许多东西，只有一部分要计入。", "请帮我数我的东西。",
+                   "请根据这个清单计数。"},
+      .rules = {"只计算我自己的东西，不算别人的。东西前面的数是现在的数量；括号里是这个数量的由来，或者只是一"
+                "句说明。",
+                "规则：属于别人的东西都不算。每句话说明其主人现在有多少某种东西；括号里是这个数的历史，或无关"
+                "紧要的内容。"},
       .formats = {"请在 \\boxed{} 中用一个整数回答。", "请只把这个数写在框里：\\boxed{数}。"}};
   return parts;
 }

@@ -11,11 +11,12 @@ namespace longhaul::puzzles::object_properties {
 namespace {
 
 constexpr size_t kMostItems = 100, kMostChanges = 30, kLargestCollection = 3000;
-constexpr Knob kKnobs[] = {{"items", 4, kMostItems, 10, 40, "items at the beginning"},
-                           {"values", 2, kValues, 3, 10, "values that a property may have"},
-                           {"changes", 1, kMostChanges, 2, 8, "changes of the collection"},
-                           {"terms", 1, kProperties, 2, 5, "properties that the question names"},
-                           {"unseen_percent", 0, 100, 0, 40, "percent of the puzzles in which items come of which not all is told"}};
+constexpr Knob kKnobs[] = {
+    {"items", 4, kMostItems, 10, 40, "items at the beginning"},
+    {"values", 2, kValues, 3, 10, "values that a property may have"},
+    {"changes", 1, kMostChanges, 2, 8, "changes of the collection"},
+    {"terms", 1, kProperties, 2, 5, "properties that the question names"},
+    {"unseen_percent", 0, 100, 0, 40, "percent of the puzzles in which items come of which not all is told"}};
 
 // What the values after the first set on an item.
 void set_values(Item& item, const ChangeKind& kind, const Change& change) {
@@ -40,7 +41,8 @@ Change random_change(const std::vector<Item>& items, const KnobValues& knobs, Dr
     if (i == 0) {
       change.values.push_back(items[draw.below(items.size())][kinds[0]]);
     } else {
-      change.values.push_back(kinds[i] == kinds[0] ? other_value(change.values[0], knobs, draw) : random_value(knobs, draw));
+      change.values.push_back(kinds[i] == kinds[0] ? other_value(change.values[0], knobs, draw)
+                                                   : random_value(knobs, draw));
     }
   }
   return change;
@@ -48,7 +50,8 @@ Change random_change(const std::vector<Item>& items, const KnobValues& knobs, Dr
 
 Change random_unseen_trade(const std::vector<Item>& items, const KnobValues& knobs, Draw& draw) {
   Change change{.kind = change_kinds().size() - 1};
-  change.values = {items[draw.below(items.size())][kOrigin], random_value(knobs, draw), random_value(knobs, draw)};
+  change.values = {items[draw.below(items.size())][kOrigin], random_value(knobs, draw),
+                   random_value(knobs, draw)};
   return change;
 }
 
@@ -64,23 +67,30 @@ bool is_decided(const std::vector<Item>& items, const Change& change) {
 std::optional<int64_t> count_of(const Given& puzzle) {
   std::vector<Item> items = puzzle.items;
   for (const Change& change : puzzle.changes) {
-    if (!is_decided(items, change)) refuse_given(kTask.key, "\"changes\" that choose items by what is known of them", change.kind);
+    if (!is_decided(items, change))
+      refuse_given(kTask.key, "\"changes\" that choose items by what is known of them", change.kind);
     items = changed(items, change, puzzle.items);
     if (items.size() > kLargestCollection)
-      refuse_given(kTask.key, fmt::format("\"changes\" that make at most {} items", kLargestCollection), items.size());
+      refuse_given(kTask.key, fmt::format("\"changes\" that make at most {} items", kLargestCollection),
+                   items.size());
   }
   int64_t count = 0;
   for (const Item& item : items) {
-    const bool counts = std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == term.second; });
-    if (!counts && std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == kHidden; })) return std::nullopt;
+    const bool counts = std::ranges::any_of(
+        puzzle.question, [&](const auto& term) { return item[term.first] == term.second; });
+    if (!counts &&
+        std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == kHidden; }))
+      return std::nullopt;
     count += counts ? 1 : 0;
   }
   return count;
 }
 
 nlohmann::json json_of(const Given& puzzle) {
-  nlohmann::json given = {
-      {"items", puzzle.items}, {"in_runs", puzzle.in_runs}, {"changes", nlohmann::json::array()}, {"question", puzzle.question}};
+  nlohmann::json given = {{"items", puzzle.items},
+                          {"in_runs", puzzle.in_runs},
+                          {"changes", nlohmann::json::array()},
+                          {"question", puzzle.question}};
   for (const Change& change : puzzle.changes) {
     nlohmann::json json = {change_kinds()[change.kind].name};
     for (const uint8_t value : change.values) json.push_back(value);
@@ -98,7 +108,8 @@ std::string answer_text(const std::optional<int64_t>& count, Language language) 
 std::optional<std::vector<Item>> add_changes(Given& puzzle, const KnobValues& knobs, Draw& draw) {
   constexpr int kTries = 40;
   std::vector<Item> items = puzzle.items;
-  const int64_t count = knobs["changes"], unseen = draw.chance(knobs["unseen_percent"]) ? draw.between(0, count - 1) : -1;
+  const int64_t count = knobs["changes"],
+                unseen = draw.chance(knobs["unseen_percent"]) ? draw.between(0, count - 1) : -1;
   for (int64_t i = 0; i < count; ++i) {
     Change change;
     int tries = 0;
@@ -114,13 +125,17 @@ std::optional<std::vector<Item>> add_changes(Given& puzzle, const KnobValues& kn
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
-  Given puzzle{.items = std::vector<Item>(static_cast<size_t>(knobs["items"])), .in_runs = draw.below(kProperties)};
+  Given puzzle{.items = std::vector<Item>(static_cast<size_t>(knobs["items"])),
+               .in_runs = draw.below(kProperties)};
   for (Item& item : puzzle.items) {
     for (uint8_t& value : item) value = random_value(knobs, draw);
   }
-  for (size_t i = 0; i < puzzle.items.size();) {  // runs of one to four, each of another value than the one before
-    const uint8_t value = i == 0 ? random_value(knobs, draw) : other_value(puzzle.items[i - 1][puzzle.in_runs], knobs, draw);
-    for (int64_t run = draw.between(1, 4); run > 0 && i < puzzle.items.size(); --run) puzzle.items[i++][puzzle.in_runs] = value;
+  // runs of one to four, each of another value than the one before
+  for (size_t i = 0; i < puzzle.items.size();) {
+    const uint8_t value =
+        i == 0 ? random_value(knobs, draw) : other_value(puzzle.items[i - 1][puzzle.in_runs], knobs, draw);
+    for (int64_t run = draw.between(1, 4); run > 0 && i < puzzle.items.size(); --run)
+      puzzle.items[i++][puzzle.in_runs] = value;
   }
   const std::optional<std::vector<Item>> items = add_changes(puzzle, knobs, draw);
   if (!items) return std::nullopt;
@@ -143,7 +158,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<int64_t> answer = read_grouped_integer(payload);
   if (!answer) return {VerdictCode::kUnreadable, "neither a whole number nor unknown"};
   if (!wanted) return {VerdictCode::kRuleBroken, "the number of such items is not known"};
-  if (*answer != *wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the number of such items", *answer)};
+  if (*answer != *wanted)
+    return {VerdictCode::kRuleBroken, fmt::format("{} is not the number of such items", *answer)};
   return {};
 }
 
@@ -163,18 +179,21 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 }
 
 uint8_t read_value(const nlohmann::json& json) {
-  return static_cast<uint8_t>(integer_of(json, 0, static_cast<int64_t>(kValues) - 1, "a value of a property", kTask.key));
+  return static_cast<uint8_t>(
+      integer_of(json, 0, static_cast<int64_t>(kValues) - 1, "a value of a property", kTask.key));
 }
 
 }  // namespace
 
-std::vector<Item> changed(const std::vector<Item>& items, const Change& change, const std::vector<Item>& first) {
+std::vector<Item> changed(const std::vector<Item>& items, const Change& change,
+                          const std::vector<Item>& first) {
   const ChangeKind& kind = change_kinds()[change.kind];
   std::set<std::pair<uint8_t, uint8_t>> pairs;
   for (const Item& item : first) pairs.emplace(item[kSmell], item[kColour]);
   std::vector<Item> after, added;
   for (const Item& item : items) {
-    const bool chosen = kind.values.empty() ? !pairs.contains({item[kSmell], item[kColour]}) : item[kind.values[0]] == change.values[0];
+    const bool chosen = kind.values.empty() ? !pairs.contains({item[kSmell], item[kColour]})
+                                            : item[kind.values[0]] == change.values[0];
     if (!chosen) {
       after.push_back(item);
       continue;
@@ -202,23 +221,28 @@ std::vector<Item> changed(const std::vector<Item>& items, const Change& change, 
 
 Given read_given(const nlohmann::json& given) {
   Given puzzle;
-  for (const nlohmann::json& json : list_of(member_of(given, "items", kTask.key), 1, kMostItems, "\"items\"", kTask.key)) {
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "items", kTask.key), 1, kMostItems, "\"items\"", kTask.key)) {
     list_of(json, kProperties, kProperties, "an item", kTask.key);
     Item& item = puzzle.items.emplace_back();
     for (size_t i = 0; i < kProperties; ++i) item[i] = read_value(json[i]);
   }
   constexpr int64_t kLast = static_cast<int64_t>(kProperties) - 1;
-  puzzle.in_runs = static_cast<size_t>(integer_of(member_of(given, "in_runs", kTask.key), 0, kLast, "\"in_runs\"", kTask.key));
-  for (const nlohmann::json& json : list_of(member_of(given, "changes", kTask.key), 0, kMostChanges, "\"changes\"", kTask.key)) {
+  puzzle.in_runs = static_cast<size_t>(
+      integer_of(member_of(given, "in_runs", kTask.key), 0, kLast, "\"in_runs\"", kTask.key));
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "changes", kTask.key), 0, kMostChanges, "\"changes\"", kTask.key)) {
     list_of(json, 1, kProperties + 2, "a change", kTask.key);
-    const auto kind = std::ranges::find(change_kinds(), text_of(json[0], "the kind of a change", kTask.key), &ChangeKind::name);
+    const auto kind = std::ranges::find(change_kinds(), text_of(json[0], "the kind of a change", kTask.key),
+                                        &ChangeKind::name);
     if (kind == change_kinds().end() || json.size() != kind->values.size() + 1)
       refuse_given(kTask.key, "changes that there are, with their values", json);
     Change change{.kind = static_cast<size_t>(kind - change_kinds().begin())};
     for (size_t i = 1; i < json.size(); ++i) change.values.push_back(read_value(json[i]));
     puzzle.changes.push_back(std::move(change));
   }
-  for (const nlohmann::json& json : list_of(member_of(given, "question", kTask.key), 1, kProperties, "\"question\"", kTask.key)) {
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "question", kTask.key), 1, kProperties, "\"question\"", kTask.key)) {
     list_of(json, 2, 2, "a term of the question", kTask.key);
     puzzle.question.emplace_back(integer_of(json[0], 0, kLast, "a property", kTask.key), read_value(json[1]));
   }

@@ -1,7 +1,9 @@
-// Object properties: a collection of items with six properties goes through changes; how many items have one of some properties in the end? given:
-// {"items": [[size, colour, origin, material, smell, name], …], "in_runs": 0, "changes": [["lose", 3], …], "question": [[property, value], …]}; values are
-// places in the tables of properties(), and "in_runs" is the property that the prompt tells by runs, apart from the items. change_kinds() lists the changes.
-// The public verifier reads the answer alone. Source: docs/puzzles.md#object_properties.
+// Object properties: a collection of items with six properties goes through changes; how many items have one
+// of some properties in the end? given: {"items": [[size, colour, origin, material, smell, name], …],
+// "in_runs": 0, "changes": [["lose", 3], …], "question": [[property, value], …]}; values are places in the
+// tables of properties(), and "in_runs" is the property that the prompt tells by runs, apart from the items.
+// change_kinds() lists the changes. The public verifier reads the answer alone. Source:
+// docs/puzzles.md#object_properties.
 #pragma once
 
 #include <array>
@@ -27,8 +29,9 @@ std::span<const PropertyTable> properties();
 
 using Item = std::array<uint8_t, kProperties>;
 
-// A kind of change: the properties of its values, the first of which chooses the items (not in "add_new_pairs"); {0}, {1}, … in the texts. The last
-// kind, "trade_unseen", hides all properties that it does not set; no later change may choose by what is hidden.
+// A kind of change: the properties of its values, the first of which chooses the items (not in
+// "add_new_pairs"); {0}, {1}, … in the texts. The last kind, "trade_unseen", hides all properties that it
+// does not set; no later change may choose by what is hidden.
 struct ChangeKind {
   std::string_view name;
   std::vector<Property> values;
@@ -41,7 +44,8 @@ struct Change {
   std::vector<uint8_t> values;
 };
 // The items after a change; `first` is the collection before all changes.
-std::vector<Item> changed(const std::vector<Item>& items, const Change& change, const std::vector<Item>& first);
+std::vector<Item> changed(const std::vector<Item>& items, const Change& change,
+                          const std::vector<Item>& first);
 
 struct Given {
   std::vector<Item> items;

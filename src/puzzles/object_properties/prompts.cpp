@@ -12,11 +12,14 @@ std::string item_text(const Item& item, size_t left_out, Language language) {
   const bool chinese = language == Language::kChinese;
   std::string text;
   for (const size_t property : {kSize, kColour, kOrigin, kMaterial}) {
-    if (property != left_out) text += fmt::format("{}{}", value_text(property, item[property], language), chinese ? "" : " ");
+    if (property != left_out)
+      text += fmt::format("{}{}", value_text(property, item[property], language), chinese ? "" : " ");
   }
-  const std::string name(left_out == kName ? (chinese ? "物品" : "item") : value_text(kName, item[kName], language));
+  const std::string name(left_out == kName ? (chinese ? "物品" : "item")
+                                           : value_text(kName, item[kName], language));
   const auto smell = value_text(kSmell, item[kSmell], language);
-  if (chinese) return fmt::format("{}{}{}", text, name, left_out == kSmell ? "" : fmt::format("（{}味）", smell));
+  if (chinese)
+    return fmt::format("{}{}{}", text, name, left_out == kSmell ? "" : fmt::format("（{}味）", smell));
   return with_article(text + name) + (left_out == kSmell ? "" : fmt::format(" that smells of {}", smell));
 }
 
@@ -61,34 +64,43 @@ std::string question_text(const Given& puzzle, Language language) {
 
 const PromptParts& english() {
   static const PromptParts parts = {
-      .openings = {"Count items of a collection that changes.", "I have a collection of items.", "Here is what happened to my collection.",
-                   "Keep track of a collection and its changes.", "Please count some of my items.", "My collection has changed a lot.",
+      .openings = {"Count items of a collection that changes.", "I have a collection of items.",
+                   "Here is what happened to my collection.", "Keep track of a collection and its changes.",
+                   "Please count some of my items.", "My collection has changed a lot.",
                    "Work out what my collection is like in the end.", "Follow these changes and count."},
       .rules =
-          {"Each item has a size, a colour, an origin, a material, a smell and a name. The changes come one after the other. Which items a change is about is "
-           "decided by what they are before that change, and items that come from a change are not changed by it again. What a change does not "
+          {"Each item has a size, a colour, an origin, a material, a smell and a name. The changes come one "
+           "after the other. Which items a change is about is "
+           "decided by what they are before that change, and items that come from a change are not changed "
+           "by it again. What a change does not "
            "name stays as it is. An item counts once even if several parts of the question are true of it.",
-           "Rules: take the changes in their order. A change concerns exactly those items that fit its description when it begins, and all of their "
-           "properties that it does not mention (size, colour, origin, material, smell and name) stay the same. The question is about items of which at "
+           "Rules: take the changes in their order. A change concerns exactly those items that fit its "
+           "description when it begins, and all of their "
+           "properties that it does not mention (size, colour, origin, material, smell and name) stay the "
+           "same. The question is about items of which at "
            "least one of its parts is true, each counted once."},
-      .formats = {
-          "Answer with one whole number inside \\boxed{}. If what is told does not decide it, because something of an item is not known, "
-          "answer \\boxed{unknown}.",
-          "Write the number, and nothing else, in a box: \\boxed{number}. Where nobody can know it from what is told, write "
-          "\\boxed{unknown}."}};
+      .formats = {"Answer with one whole number inside \\boxed{}. If what is told does not decide it, "
+                  "because something of an item is not known, "
+                  "answer \\boxed{unknown}.",
+                  "Write the number, and nothing else, in a box: \\boxed{number}. Where nobody can know it "
+                  "from what is told, write "
+                  "\\boxed{unknown}."}};
   return parts;
 }
 
 const PromptParts& chinese() {
   static const PromptParts parts = {
-      .openings = {"请对一批不断变化的收藏品计数。", "我有一批收藏品。", "下面是我的收藏所经历的事。", "请跟踪一批收藏品及其变化。",
-                   "请数出我的一些物品。", "我的收藏变化很大。", "请求出我的收藏最后的样子。", "请跟着这些变化计数。"},
-      .rules =
-          {"每件物品有大小、颜色、产地、材料、气味和名称。变化逐个发生。一次变化涉及哪些物品，由它们在这次变化之前的状态决定，由这次变化产生的物品不会再被它改变。"
-           "变化没有提到的都保持不变。一件物品即使满足问题中的几项，也只算一次。",
-           "规则：请按次序处理这些变化。一次变化恰好涉及在它开始时符合其描述的物品，没有提到的属性（大小、颜色、产地、材料、气味和名称）保持不变。"
-           "问题问的是至少满足其中一项的物品，每件只数一次。"},
-      .formats = {"请在 \\boxed{} 中用一个整数回答。如果因为物品的某些情况不明而无法由所述内容确定，请回答 \\boxed{未知}。",
+      .openings = {"请对一批不断变化的收藏品计数。", "我有一批收藏品。", "下面是我的收藏所经历的事。",
+                   "请跟踪一批收藏品及其变化。", "请数出我的一些物品。", "我的收藏变化很大。",
+                   "请求出我的收藏最后的样子。", "请跟着这些变化计数。"},
+      .rules = {"每件物品有大小、颜色、产地、材料、气味和名称。变化逐个发生。一次变化涉及哪些物品，由它们在这"
+                "次变化之前的状态决定，由这次变化产生的物品不会再被它改变。"
+                "变化没有提到的都保持不变。一件物品即使满足问题中的几项，也只算一次。",
+                "规则：请按次序处理这些变化。一次变化恰好涉及在它开始时符合其描述的物品，没有提到的属性（大小"
+                "、颜色、产地、材料、气味和名称）保持不变。"
+                "问题问的是至少满足其中一项的物品，每件只数一次。"},
+      .formats = {"请在 \\boxed{} 中用一个整数回答。如果因为物品的某些情况不明而无法由所述内容确定，请回答 "
+                  "\\boxed{未知}。",
                   "请只把这个数写在框里：\\boxed{数}。如果由所述内容无法知道这个数，请写 \\boxed{未知}。"}};
   return parts;
 }
@@ -179,7 +191,8 @@ std::span<const ChangeKind> change_kinds() {
        "每件{0}物品的材料变为{1}，气味变为{2}。"},
       {"split",
        {kSize, kSize, kColour},
-       "Every {0} item is replaced by two items: one that is the same but {1}, and one that is the same but {2}.",
+       "Every {0} item is replaced by two items: one that is the same but {1}, and one that is the same but "
+       "{2}.",
        "每件{0}物品换成两件：一件只有大小变为{1}，另一件只有颜色变为{2}。"},
       {"dye",
        {kMaterial, kColour, kSmell},
@@ -187,11 +200,13 @@ std::span<const ChangeKind> change_kinds() {
        "每件{0}物品的颜色变为{1}，气味变为{2}。"},
       {"copy",
        {kColour, kColour, kOrigin, kSize, kSmell, kMaterial},
-       "For every {0} item I get one more item of the same name, which is {3}, {1}, {2} and {5} and smells of {4}.",
+       "For every {0} item I get one more item of the same name, which is {3}, {1}, {2} and {5} and smells "
+       "of {4}.",
        "每有一件{0}物品，就增加一件同名的物品，其大小为{3}，颜色为{1}，产地为{2}，材料为{5}，气味为{4}。"},
       {"add_new_pairs",
        {},
-       "For every item whose smell and colour did not occur together in any item at the very beginning I get one more item that is the same in everything.",
+       "For every item whose smell and colour did not occur together in any item at the very beginning I get "
+       "one more item that is the same in everything.",
        "对每件气味与颜色的组合在最初的收藏中没有出现过的物品，都增加一件完全相同的物品。"},
       {"lose", {kSize}, "I lose all {0} items.", "我失去了所有{0}物品。"},
       {"remake", {kColour, kMaterial}, "Every {0} item becomes {1}.", "每件{0}物品的材料变为{1}。"},
@@ -221,10 +236,11 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   for (size_t i = 0; i < puzzle.changes.size(); ++i) {
     const ChangeKind& kind = change_kinds()[puzzle.changes[i].kind];
     std::vector<std::string_view> told(kProperties + 1);
-    for (size_t j = 0; j < kind.values.size(); ++j) told[j] = value_text(kind.values[j], puzzle.changes[i].values[j], language);
-    board += fmt::format(
-        "\n{}. {}", i + 1,
-        fmt::format(fmt::runtime(is_chinese ? kind.chinese : kind.english), told[0], told[1], told[2], told[3], told[4], told[5], told[6]));
+    for (size_t j = 0; j < kind.values.size(); ++j)
+      told[j] = value_text(kind.values[j], puzzle.changes[i].values[j], language);
+    board += fmt::format("\n{}. {}", i + 1,
+                         fmt::format(fmt::runtime(is_chinese ? kind.chinese : kind.english), told[0], told[1],
+                                     told[2], told[3], told[4], told[5], told[6]));
   }
   board += "\n\n" + question_text(puzzle, language);
   return prompt_of(is_chinese ? chinese() : english(), board, which);

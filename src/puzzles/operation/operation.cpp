@@ -14,10 +14,11 @@ namespace {
 
 constexpr int64_t kLargestValue = 100'000, kLargestBelow = 1000;
 constexpr int kTries = 30;  // expressions for the symbols of one attempt
-constexpr Knob kKnobs[] = {{"symbols", 1, 4, 1, 4, "new symbols"},
-                           {"terms", 2, 6, 3, 5, "terms of a formula at most"},
-                           {"condition_percent", 0, 100, 50, 100, "percent of the symbols that have a condition and two formulas"},
-                           {"operators", 0, 8, 1, 4, "operators of the expression beside the symbols, at most"}};
+constexpr Knob kKnobs[] = {
+    {"symbols", 1, 4, 1, 4, "new symbols"},
+    {"terms", 2, 6, 3, 5, "terms of a formula at most"},
+    {"condition_percent", 0, 100, 50, 100, "percent of the symbols that have a condition and two formulas"},
+    {"operators", 0, 8, 1, 4, "operators of the expression beside the symbols, at most"}};
 constexpr std::array<std::string_view, 8> kSymbols = {"△", "⊕", "⊗", "◇", "◎", "▽", "⊙", "☆"};
 
 // + 30 %, - 30 %, * 25 %, / 10 %, ** 5 %; or a symbol that is defined already.
@@ -67,7 +68,9 @@ std::vector<Symbol> drawn_symbols(const KnobValues& knobs, Draw& draw) {
     return text;
   };
   for (int64_t i = 0; i < knobs["symbols"]; ++i) {
-    Symbol symbol{.text = std::string(texts[static_cast<size_t>(i)]), .formula = formula(), .precedence = draw.between(1, 5)};
+    Symbol symbol{.text = std::string(texts[static_cast<size_t>(i)]),
+                  .formula = formula(),
+                  .precedence = draw.between(1, 5)};
     if (draw.chance(knobs["condition_percent"])) {
       symbol.condition = &conditions()[draw.below(conditions().size())];
       symbol.otherwise = formula();
@@ -94,7 +97,8 @@ std::string drawn_expression(const std::vector<Symbol>& symbols, int64_t most_mo
   std::string text;
   for (size_t i = 0; i <= signs.size(); ++i) {
     if (i > 0) text += " " + signs[i - 1] + " ";
-    text += fmt::format("{}{}{}", bracket && i == first ? "(" : "", draw.between(1, 10), bracket && i == first + 1 ? ")" : "");
+    text += fmt::format("{}{}{}", bracket && i == first ? "(" : "", draw.between(1, 10),
+                        bracket && i == first + 1 ? ")" : "");
   }
   return text;
 }
@@ -102,7 +106,8 @@ std::string drawn_expression(const std::vector<Symbol>& symbols, int64_t most_mo
 nlohmann::json given_of(const Task& task) {
   nlohmann::json symbols = nlohmann::json::array();
   for (const Symbol& symbol : task.symbols) {
-    nlohmann::json one = {{"symbol", symbol.text}, {"precedence", symbol.precedence}, {"formula", symbol.formula}};
+    nlohmann::json one = {
+        {"symbol", symbol.text}, {"precedence", symbol.precedence}, {"formula", symbol.formula}};
     if (symbol.condition != nullptr) {
       one["condition"] = symbol.condition->name;
       one["otherwise"] = symbol.otherwise;
@@ -117,7 +122,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   for (int attempt = 0; attempt < kTries; ++attempt) {
     task.expression = drawn_expression(task.symbols, knobs["operators"], draw);
     const std::optional<Rational> value = value_of_task(task);
-    if (!value || value->below > kLargestBelow || *value >= Rational{kLargestValue, 1} || *value <= Rational{-kLargestValue, 1}) continue;
+    if (!value || value->below > kLargestBelow || *value >= Rational{kLargestValue, 1} ||
+        *value <= Rational{-kLargestValue, 1})
+      continue;
     return Puzzle{.given = given_of(task), .solution = text_of(*value)};
   }
   return std::nullopt;
@@ -138,7 +145,8 @@ std::string canonical(const nlohmann::json& given) {
   std::string text = given_of(task).dump();
   for (size_t i = 0; i < task.symbols.size(); ++i) {
     const std::string name = fmt::format("#{}", i);
-    for (size_t at = text.find(task.symbols[i].text); at != std::string::npos; at = text.find(task.symbols[i].text, at + name.size()))
+    for (size_t at = text.find(task.symbols[i].text); at != std::string::npos;
+         at = text.find(task.symbols[i].text, at + name.size()))
       text.replace(at, task.symbols[i].text.size(), name);
   }
   return text;

@@ -1,7 +1,8 @@
-// Operation: new symbols are defined by formulas in x and y, some of them by two formulas and a condition that chooses; an expression
-// with them is to be computed exactly. All operators, ** included, are left-associative.
-// given: {"symbols": [{"symbol": "△", "precedence": 4, "formula": "x * 2 + y", "condition": "x_greater", "otherwise": "x - y"}, …],
-// "expression": "3 △ 4 + 2"}; without a condition "condition" and "otherwise" are missing. Source: docs/puzzles.md#operation.
+// Operation: new symbols are defined by formulas in x and y, some of them by two formulas and a condition
+// that chooses; an expression with them is to be computed exactly. All operators, ** included, are
+// left-associative. given: {"symbols": [{"symbol": "△", "precedence": 4, "formula": "x * 2 + y", "condition":
+// "x_greater", "otherwise": "x - y"}, …], "expression": "3 △ 4 + 2"}; without a condition "condition" and
+// "otherwise" are missing. Source: docs/puzzles.md#operation.
 #pragma once
 
 #include <optional>

@@ -12,10 +12,12 @@ namespace {
 constexpr std::string_view kRegions = "region_grid";
 
 // As a border's four arms meet: up 1, right 2, down 4, left 8.
-constexpr const char* kJoints[16] = {" ", "╵", "╶", "└", "╷", "│", "┌", "├", "╴", "┘", "─", "┴", "┐", "┤", "┬", "┼"};
+constexpr const char* kJoints[16] = {" ", "╵", "╶", "└", "╷", "│", "┌", "├",
+                                     "╴", "┘", "─", "┴", "┐", "┤", "┬", "┼"};
 
 size_t characters(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::optional<TextGrid> text_grid(const nlohmann::json& json) {
@@ -43,12 +45,15 @@ class Lines {
 
  private:
   bool holds(int64_t row, int64_t column) const {
-    return row >= 0 && column >= 0 && row < static_cast<int64_t>(grid_.size()) && column < static_cast<int64_t>(grid_.front().size());
+    return row >= 0 && column >= 0 && row < static_cast<int64_t>(grid_.size()) &&
+           column < static_cast<int64_t>(grid_.front().size());
   }
   bool between(int64_t row, int64_t column, int64_t other_row, int64_t other_column) const {
     const bool here = holds(row, column), there = holds(other_row, other_column);
     if (!here || !there) return here != there;
-    if (boxes_.rows > 0) return row / boxes_.rows != other_row / boxes_.rows || column / boxes_.columns != other_column / boxes_.columns;
+    if (boxes_.rows > 0)
+      return row / boxes_.rows != other_row / boxes_.rows ||
+             column / boxes_.columns != other_column / boxes_.columns;
     if (!regions_) return true;
     return grid_[static_cast<size_t>(row)][static_cast<size_t>(column)] !=
            grid_[static_cast<size_t>(other_row)][static_cast<size_t>(other_column)];
@@ -63,8 +68,10 @@ std::string line_below(const Lines& lines, int64_t row, int64_t columns, size_t 
   std::string text;
   bool any = false;
   for (int64_t column = -1; column < columns; ++column) {
-    const bool right = column + 1 < columns && lines.below(row, column + 1), left = column >= 0 && lines.below(row, column);
-    text += kJoints[(lines.behind(row, column) ? 1 : 0) + (right ? 2 : 0) + (lines.behind(row + 1, column) ? 4 : 0) + (left ? 8 : 0)];
+    const bool right = column + 1 < columns && lines.below(row, column + 1),
+               left = column >= 0 && lines.below(row, column);
+    text += kJoints[(lines.behind(row, column) ? 1 : 0) + (right ? 2 : 0) +
+                    (lines.behind(row + 1, column) ? 4 : 0) + (left ? 8 : 0)];
     if (column + 1 == columns) break;
     for (size_t i = 0; i < width + 2; ++i) text += right ? "─" : " ";
     any |= right;

@@ -1,5 +1,5 @@
-// The grid of a puzzle as a person sees it in a terminal: with lines around the boxes of a sudoku, around regions where the cells name theirs, else
-// around every cell.
+// The grid of a puzzle as a person sees it in a terminal: with lines around the boxes of a sudoku, around
+// regions where the cells name theirs, else around every cell.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -14,7 +14,8 @@ namespace longhaul::puzzles {
 namespace {
 
 constexpr std::string_view kHelp =
-    "Type your answer as the puzzle asks for it, or the rows of a grid line by line (1 2 3 4) and then an empty line.\n"
+    "Type your answer as the puzzle asks for it, or the rows of a grid line by line (1 2 3 4) and then an "
+    "empty line.\n"
     "hint: a part of the solution   solution: all of it   help: this   quit: end\n";
 
 bool is_grid_puzzle(const PlayGame& game) {
@@ -25,7 +26,8 @@ bool is_grid_puzzle(const PlayGame& game) {
 // Whether lines are still to come before this can be an answer. An empty line ends any.
 bool wants_more(const std::string& text, bool grid) {
   int64_t open = 0;
-  for (const char c : text) open += c == '[' || c == '(' || c == '{' ? 1 : c == ']' || c == ')' || c == '}' ? -1 : 0;
+  for (const char c : text)
+    open += c == '[' || c == '(' || c == '{' ? 1 : c == ']' || c == ')' || c == '}' ? -1 : 0;
   const std::string_view typed = trimmed(text);
   if (grid) return !typed.starts_with('[') || open > 0;
   return (typed.starts_with('[') || typed.starts_with('{')) && open > 0;
@@ -41,12 +43,14 @@ std::string as_grid(std::string text) {
 
 class Player {
  public:
-  Player(const PlayGame& game, const ReadLine& read_line, const std::function<void(const std::string&)>& write)
+  Player(const PlayGame& game, const ReadLine& read_line,
+         const std::function<void(const std::string&)>& write)
       : game_(game), read_line_(read_line), write_(write), grid_(is_grid_puzzle(game)) {}
 
   PlayedPuzzle run() {
     write_(game_.question + "\n\n");
-    if (const std::string picture = picture_of(game_.task->key, game_.puzzle.given); !picture.empty()) write_(picture + "\n");
+    if (const std::string picture = picture_of(game_.task->key, game_.puzzle.given); !picture.empty())
+      write_(picture + "\n");
     write_(std::string(kHelp));
     while (!played_.solved) {
       const std::optional<std::string> first = read_line_();
@@ -66,7 +70,8 @@ class Player {
     if (word == "hint") {
       write_(hint_of(game_, played_.hints++) + "\n");
     } else if (word == "solution") {
-      write_((game_.task->uniqueness == Uniqueness::kAny ? "One of the solutions: " : "The solution: ") + game_.puzzle.solution + "\n");
+      write_((game_.task->uniqueness == Uniqueness::kAny ? "One of the solutions: " : "The solution: ") +
+             game_.puzzle.solution + "\n");
     } else if (word == "help") {
       write_(std::string(kHelp));
     } else {
@@ -87,11 +92,13 @@ class Player {
   void judge(const std::string& text) {
     ++played_.answers;
     const std::optional<std::string> payload = payload_without_tags(grid_ ? as_grid(text) : text);
-    const Verdict verdict = payload ? game_.task->verify(game_.puzzle.given, *payload)
-                                    : Verdict{VerdictCode::kNoPayload, fmt::format("longer than {} bytes", kLongestPayload)};
+    const Verdict verdict =
+        payload ? game_.task->verify(game_.puzzle.given, *payload)
+                : Verdict{VerdictCode::kNoPayload, fmt::format("longer than {} bytes", kLongestPayload)};
     played_.solved = verdict.accepted();
     if (played_.solved) {
-      write_(fmt::format("Right, with {} and {}.\n", counted(played_.answers, "answer"), counted(played_.hints, "hint")));
+      write_(fmt::format("Right, with {} and {}.\n", counted(played_.answers, "answer"),
+                         counted(played_.hints, "hint")));
     } else {
       write_(fmt::format("Not right ({}): {}.\n", name_of(verdict.code), printable(verdict.text)));
     }
@@ -106,7 +113,8 @@ class Player {
 
 }  // namespace
 
-PlayedPuzzle play(const PlayGame& game, const ReadLine& read_line, const std::function<void(const std::string&)>& write) {
+PlayedPuzzle play(const PlayGame& game, const ReadLine& read_line,
+                  const std::function<void(const std::string&)>& write) {
   return Player(game, read_line, write).run();
 }
 
@@ -119,15 +127,18 @@ std::string hint_of(const PlayGame& game, int64_t number) {
     for (size_t row = 0; row < grid->size(); ++row) {
       for (size_t column = 0; column < (*grid)[row].size(); ++column) {
         const std::string& cell = (*grid)[row][column];
-        const bool is_given = given && row < given->size() && column < (*given)[row].size() && (*given)[row][column] == cell;
-        if (!is_given && open++ == number) return fmt::format("Row {}, column {} is {}.", row + 1, column + 1, cell);
+        const bool is_given =
+            given && row < given->size() && column < (*given)[row].size() && (*given)[row][column] == cell;
+        if (!is_given && open++ == number)
+          return fmt::format("Row {}, column {} is {}.", row + 1, column + 1, cell);
       }
     }
     return "Every cell has been told.";
   }
   size_t bytes = 0;
   for (int64_t letters = 0; letters <= number && bytes < solution.size(); ++letters)
-    bytes += static_cast<size_t>(decode_utf8(solution.data() + bytes, solution.data() + solution.size()).length);
+    bytes +=
+        static_cast<size_t>(decode_utf8(solution.data() + bytes, solution.data() + solution.size()).length);
   if (bytes >= solution.size()) return "The whole answer: " + solution;
   return fmt::format("The answer begins with {}", solution.substr(0, bytes));
 }

@@ -6,8 +6,10 @@
 namespace longhaul::puzzles {
 namespace {
 
-constexpr JsonRules kRequestRules = {
-    .code = ExitCode::kData, .what = "unusable request", .hint = "docs/puzzles.md shows requests of verl and TRL", .string_bytes = 8 << 20};
+constexpr JsonRules kRequestRules = {.code = ExitCode::kData,
+                                     .what = "unusable request",
+                                     .hint = "docs/puzzles.md shows requests of verl and TRL",
+                                     .string_bytes = 8 << 20};
 constexpr size_t kMostValues = 1'000'000;  // each takes many times the memory of its text
 
 // Where the fields of one answer come from: an object of its own, or the places of one number in columns.
@@ -35,7 +37,8 @@ struct Fields {
                .hint = std::string(kRequestRules.hint)});
 }
 
-// No text of JSON holds more values than it has commas, colons and opening brackets outside its strings, and one.
+// No text of JSON holds more values than it has commas, colons and opening brackets outside its strings, and
+// one.
 size_t values_at_most(std::string_view text) {
   size_t count = 1;
   bool in_string = false;
@@ -69,19 +72,23 @@ std::string game_of(const Fields& fields) {
   }
   const nlohmann::json* truth = fields.find(fields.truth);
   if (truth != nullptr && truth->is_object()) return truth->dump();
-  if (truth != nullptr && truth->is_string() && truth->get_ref<const std::string&>().starts_with('{')) return truth->get<std::string>();
+  if (truth != nullptr && truth->is_string() && truth->get_ref<const std::string&>().starts_with('{'))
+    return truth->get<std::string>();
   refuse_request(fields.where,
-                 fmt::format("the puzzle: \"game_data_str\" in \"{}\", or \"{}\" with \"metadata\"", fields.extra, fields.truth),
+                 fmt::format("the puzzle: \"game_data_str\" in \"{}\", or \"{}\" with \"metadata\"",
+                             fields.extra, fields.truth),
                  "neither");
 }
 
 RewardItem item_of(const Fields& fields) {
   const nlohmann::json* source = fields.find(fields.source);
-  if (source == nullptr || !source->is_string()) refuse_request(fields.where, fmt::format("\"{}\": the key of a task", fields.source));
+  if (source == nullptr || !source->is_string())
+    refuse_request(fields.where, fmt::format("\"{}\": the key of a task", fields.source));
   const std::string& key = source->get_ref<const std::string&>();
   task_named(key);
   const nlohmann::json* response = fields.find(fields.response);
-  if (response == nullptr) refuse_request(fields.where, fmt::format("\"{}\": what was answered", fields.response));
+  if (response == nullptr)
+    refuse_request(fields.where, fmt::format("\"{}\": what was answered", fields.response));
   std::string text = response_text(*response, fields);
   return {read_game(key, game_of(fields), fields.where), std::move(text), fields.where};
 }
@@ -103,8 +110,10 @@ RewardRequest read_columns(const nlohmann::json& body, Fields names) {
     const auto column = body.find(name);
     if (column == body.end() || column->is_null()) continue;
     if (!column->is_array() || column->size() != responses.size())
-      refuse_request("the request", fmt::format("\"{}\": a list of {}, one for each of \"{}\"", name, responses.size(), names.response),
-                     column->is_array() ? fmt::format("{}", column->size()) : std::string("no list"));
+      refuse_request(
+          "the request",
+          fmt::format("\"{}\": a list of {}, one for each of \"{}\"", name, responses.size(), names.response),
+          column->is_array() ? fmt::format("{}", column->size()) : std::string("no list"));
   }
   for (size_t row = 0; row < responses.size(); ++row) {
     Fields fields = names;
@@ -119,13 +128,15 @@ RewardRequest read_columns(const nlohmann::json& body, Fields names) {
 
 Error placed_error(const Error& error, const std::string& where) {
   ErrorFields fields = error.fields();
-  if (!fields.where.starts_with(where)) fields.where = fields.where.empty() ? where : where + ", " + fields.where;
+  if (!fields.where.starts_with(where))
+    fields.where = fields.where.empty() ? where : where + ", " + fields.where;
   return Error(std::move(fields));
 }
 
 nlohmann::json parse_reward_json(std::string_view body) {
   if (size_t values = values_at_most(body); values > kMostValues)
-    refuse_request("the request", fmt::format("at most {} values", kMostValues), fmt::format("up to {}", values));
+    refuse_request("the request", fmt::format("at most {} values", kMostValues),
+                   fmt::format("up to {}", values));
   return parse_json(body, "the request", kRequestRules);
 }
 
@@ -153,13 +164,17 @@ RewardRequest read_reward_request(const nlohmann::json& body) {
     return read_columns(body, std::move(columns));
   }
   if (body.is_object() && body.contains("solution_strs"))
-    return read_columns(body, {.source = "data_sources", .response = "solution_strs", .truth = "ground_truths", .extra = "extra_infos"});
+    return read_columns(body, {.source = "data_sources",
+                               .response = "solution_strs",
+                               .truth = "ground_truths",
+                               .extra = "extra_infos"});
   if (body.is_object() && body.contains("solution_str")) {
     RewardRequest request{.is_one = true};
     request.items.push_back(placed_item(one));
     return request;
   }
-  refuse_request("the request", "\"solution_str\", \"solution_strs\" or \"completions\", or a list of objects");
+  refuse_request("the request",
+                 "\"solution_str\", \"solution_strs\" or \"completions\", or a list of objects");
 }
 
 }  // namespace longhaul::puzzles

@@ -1,12 +1,16 @@
 // What trainers ask of `puzzles serve-rewards`, in the fields that their reward functions have:
 //
-//   one answer             {"data_source": …, "solution_str": …, "ground_truth": …, "extra_info": …}              verl's compute_score
-//   many, by columns       {"data_sources": […], "solution_strs": […], "ground_truths": […], "extra_infos": […]}  verl's batches
-//                          {"data_source": […], "completions": […], "ground_truth": […], "extra_info": […]}       TRL; a completion is a text or messages
-//   many, one by one       [{…}, {…}]                                                                           each as one answer
+//   one answer             {"data_source": …, "solution_str": …, "ground_truth": …, "extra_info": …}
+//                          verl's compute_score
+//   many, by columns       {"data_sources": […], "solution_strs": […], "ground_truths": […], "extra_infos":
+//                          […]}  verl's batches {"data_source": […], "completions": […], "ground_truth": […],
+//                          "extra_info": […]}       TRL; a completion is a text or messages
+//   many, one by one       [{…}, {…}]
+//                          each as one answer
 //
-// The puzzle is in extra_info.game_data_str, else in ground_truth: a text of JSON, or an object, with "metadata". Other fields are passed over.
-// Errors are kData, or kUsage for a task that there is not, and name the answer ("answer 3", from 0).
+// The puzzle is in extra_info.game_data_str, else in ground_truth: a text of JSON, or an object, with
+// "metadata". Other fields are passed over. Errors are kData, or kUsage for a task that there is not, and
+// name the answer ("answer 3", from 0).
 #pragma once
 
 #include <string>

@@ -15,9 +15,10 @@ HttpReply json_reply(const nlohmann::ordered_json& json, int status = 200) {
 }
 
 HttpReply no_such_path(const std::string& allowed) {
-  HttpReply reply = json_reply(
-      {{"error", {{"what", "there is nothing at this path for this method"}, {"expected", "POST /verify, GET /tasks or GET /health"}}}},
-      allowed.empty() ? 404 : 405);
+  HttpReply reply = json_reply({{"error",
+                                 {{"what", "there is nothing at this path for this method"},
+                                  {"expected", "POST /verify, GET /tasks or GET /health"}}}},
+                               allowed.empty() ? 404 : 405);
   if (!allowed.empty()) reply.headers.emplace_back("Allow", allowed);
   return reply;
 }
@@ -33,8 +34,10 @@ Verdict verdict_of(const RewardItem& item) {
 }  // namespace
 
 HttpReply RewardService::answer(const HttpRequest& request) {
-  if (request.path == "/verify") return request.method == "POST" ? verify(request.body) : no_such_path("POST");
-  if (request.path == "/tasks") return request.method == "GET" ? json_reply(tasks_json()) : no_such_path("GET, HEAD");
+  if (request.path == "/verify")
+    return request.method == "POST" ? verify(request.body) : no_such_path("POST");
+  if (request.path == "/tasks")
+    return request.method == "GET" ? json_reply(tasks_json()) : no_such_path("GET, HEAD");
   if (request.path == "/health") return request.method == "GET" ? health() : no_such_path("GET, HEAD");
   return no_such_path("");
 }
@@ -113,7 +116,8 @@ HttpReply RewardService::health() const {
   const RewardCounts now = counts();
   nlohmann::ordered_json of_task = nlohmann::ordered_json::object();
   for (const auto& [key, tally] : now.of_task)
-    of_task[key] = {{"answers", tally.answers}, {"accepted", tally.accepted}, {"strict_format", tally.strict_format}};
+    of_task[key] = {
+        {"answers", tally.answers}, {"accepted", tally.accepted}, {"strict_format", tally.strict_format}};
   return json_reply({{"status", "ok"},
                      {"version", build_version().version},
                      {"running_s", running_.seconds()},

@@ -1,7 +1,8 @@
 // The verifiers over HTTP, for other people's trainers: what `puzzles serve-rewards` answers.
 //
-//   POST /verify   verdicts on answers (reward_request.h). One answer gives one object, many give {"scores": […], "verdicts": […]}.
-//                  What cannot be judged, an unknown task among it, is refused with 400 or 422 and an "error" that says why, never scored with 0.
+//   POST /verify   verdicts on answers (reward_request.h). One answer gives one object, many give {"scores":
+//                  […], "verdicts": […]}. What cannot be judged, an unknown task among it, is refused with
+//                    400 or 422 and an "error" that says why, never scored with 0.
 //   GET  /tasks    the tasks that are known, with their knobs
 //   GET  /health   that it is there, and what it has judged so far
 //
@@ -21,8 +22,9 @@
 namespace longhaul::puzzles {
 
 struct RewardRules {
-  bool needs_format = false;   // the score is 1 only where the strict format is kept too (engine/answer.h)
-  bool think_is_open = false;  // the chat template has the opening think tag, so that it is no part of a response
+  bool needs_format = false;  // the score is 1 only where the strict format is kept too (engine/answer.h)
+  // the chat template has the opening think tag, so that it is no part of a response
+  bool think_is_open = false;
 };
 
 struct RewardTally {

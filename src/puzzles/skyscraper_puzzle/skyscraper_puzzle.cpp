@@ -12,14 +12,20 @@ namespace {
 
 constexpr int64_t kLargestSide = 8;
 constexpr const char* kSides[4] = {"top", "bottom", "left", "right"};
-constexpr Knob kKnobs[] = {{"side", 3, kLargestSide, 3, 6, "rows and columns"},
-                           {"clues_percent", 10, 100, 100, 60, "percent of the numbers around the grid that are told at least"}};
+constexpr Knob kKnobs[] = {
+    {"side", 3, kLargestSide, 3, 6, "rows and columns"},
+    {"clues_percent", 10, 100, 100, 60, "percent of the numbers around the grid that are told at least"}};
 
-// Row by row, each as one of the orders that its two numbers allow, while what columns have so far can still come to theirs.
+// Row by row, each as one of the orders that its two numbers allow, while what columns have so far can still
+// come to theirs.
 class Search {
  public:
   Search(const Board& board, int64_t limit, SearchBudget& budget)
-      : board_(board), side_(board.grid.rows), limit_(limit), budget_(budget), columns_(static_cast<size_t>(side_)) {
+      : board_(board),
+        side_(board.grid.rows),
+        limit_(limit),
+        budget_(budget),
+        columns_(static_cast<size_t>(side_)) {
     std::vector<int64_t> order(static_cast<size_t>(side_));
     std::iota(order.begin(), order.end(), int64_t{1});
     rows_.resize(static_cast<size_t>(side_));
@@ -46,10 +52,13 @@ class Search {
   };
 
   bool fits(int64_t row, const std::vector<int64_t>& order, int64_t left, int64_t right) const {
-    const int64_t wanted_left = board_.clues[2][static_cast<size_t>(row)], wanted_right = board_.clues[3][static_cast<size_t>(row)];
-    if ((wanted_left != 0 && wanted_left != left) || (wanted_right != 0 && wanted_right != right)) return false;
+    const int64_t wanted_left = board_.clues[2][static_cast<size_t>(row)],
+                  wanted_right = board_.clues[3][static_cast<size_t>(row)];
+    if ((wanted_left != 0 && wanted_left != left) || (wanted_right != 0 && wanted_right != right))
+      return false;
     for (int64_t c = 0; c < side_; ++c) {
-      if (board_.grid.at(row, c) != kBlank && board_.grid.at(row, c) != order[static_cast<size_t>(c)]) return false;
+      if (board_.grid.at(row, c) != kBlank && board_.grid.at(row, c) != order[static_cast<size_t>(c)])
+        return false;
     }
     return true;
   }
@@ -58,7 +67,9 @@ class Search {
     const Column& column = columns_[c];
     const int64_t top = board_.clues[0][c], bottom = board_.clues[1][c];
     // Each row that is left shows one more at most, and none once the highest stands.
-    const int64_t most = column.highest == side_ ? column.visible : column.visible + std::min(side_ - 1 - row, side_ - column.highest);
+    const int64_t most = column.highest == side_
+                             ? column.visible
+                             : column.visible + std::min(side_ - 1 - row, side_ - column.highest);
     const int64_t least = column.highest == side_ ? column.visible : column.visible + 1;
     if (top != 0 && (top < least || top > most)) return false;
     if (row + 1 < side_ || bottom == 0) return true;
@@ -70,7 +81,8 @@ class Search {
     if (row == side_) return ++found_ < limit_;
     for (const std::vector<int64_t>& order : rows_[static_cast<size_t>(row)]) {
       bool possible = true;
-      for (size_t c = 0; c < order.size() && possible; ++c) possible = (columns_[c].used >> order[c] & 1) == 0;
+      for (size_t c = 0; c < order.size() && possible; ++c)
+        possible = (columns_[c].used >> order[c] & 1) == 0;
       if (!possible) continue;
       const std::vector<Column> before = columns_;
       for (size_t c = 0; c < order.size() && possible; ++c) {
@@ -137,8 +149,11 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
       return std::nullopt;
     }
   }
-  nlohmann::json json = {
-      {"n", side}, {"top", board.clues[0]}, {"bottom", board.clues[1]}, {"left", board.clues[2]}, {"right", board.clues[3]}};
+  nlohmann::json json = {{"n", side},
+                         {"top", board.clues[0]},
+                         {"bottom", board.clues[1]},
+                         {"left", board.clues[2]},
+                         {"right", board.clues[3]}};
   if (given > 0) json["grid"] = grid_json(board.grid);
   return Puzzle{.given = std::move(json), .solution = grid_payload(full)};
 }
@@ -153,7 +168,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     for (size_t i = 0; i < clues[which].size(); ++i) {
       if (board.clues[which][i] != 0 && clues[which][i] != board.clues[which][i])
         return {VerdictCode::kRuleBroken,
-                fmt::format("{} are seen from the {} at place {}, not {}", clues[which][i], kSides[which], i + 1, board.clues[which][i])};
+                fmt::format("{} are seen from the {} at place {}, not {}", clues[which][i], kSides[which],
+                            i + 1, board.clues[which][i])};
     }
   }
   return {};
@@ -189,18 +205,21 @@ int64_t seen(const std::vector<int64_t>& heights) {
 }
 
 Board read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("n") || !given["n"].is_number_integer() || given["n"].get<int64_t>() < 1 ||
-      given["n"].get<int64_t>() > kLargestSide)
+  if (!given.is_object() || !given.contains("n") || !given["n"].is_number_integer() ||
+      given["n"].get<int64_t>() < 1 || given["n"].get<int64_t>() > kLargestSide)
     refuse_given(kTask.key, fmt::format("\"n\": 1 to {}", kLargestSide), given);
   const auto side = given["n"].get<int64_t>();
   Board board{NumberGrid(side, side, kBlank), {}};
   for (size_t which = 0; which < 4; ++which) {
     const char* name = kSides[which];
-    const bool good = given.contains(name) && given[name].is_array() && static_cast<int64_t>(given[name].size()) == side &&
+    const bool good = given.contains(name) && given[name].is_array() &&
+                      static_cast<int64_t>(given[name].size()) == side &&
                       std::ranges::all_of(given[name], [&](const auto& each) {
-                        return each.is_number_integer() && each.template get<int64_t>() >= 0 && each.template get<int64_t>() <= side;
+                        return each.is_number_integer() && each.template get<int64_t>() >= 0 &&
+                               each.template get<int64_t>() <= side;
                       });
-    if (!good) refuse_given(kTask.key, fmt::format("\"{}\": {} numbers from 0 to {}", name, side, side), given);
+    if (!good)
+      refuse_given(kTask.key, fmt::format("\"{}\": {} numbers from 0 to {}", name, side, side), given);
     board.clues[which] = given[name].get<std::vector<int64_t>>();
   }
   if (given.contains("grid")) board.grid = number_grid(given["grid"], "grid", kLargestSide);
@@ -210,7 +229,9 @@ Board read_given(const nlohmann::json& given) {
   return board;
 }
 
-SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) { return Search(board, limit, budget).count(); }
+SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) {
+  return Search(board, limit, budget).count();
+}
 
 const TaskEntry kTask = {.key = "skyscraper_puzzle",
                          .title = "Skyscrapers",

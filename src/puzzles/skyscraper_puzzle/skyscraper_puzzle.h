@@ -1,6 +1,7 @@
-// Skyscrapers: a Latin square of heights; numbers around it tell how many buildings are seen from there, higher ones hiding lower ones behind them.
-// given: {"n": 4, "top": […], "bottom": […], "left": […], "right": […]}, 0 where nothing is told; "grid": [[1, "X", …], …] where heights are given.
-// Source: docs/puzzles.md#skyscraper_puzzle.
+// Skyscrapers: a Latin square of heights; numbers around it tell how many buildings are seen from there,
+// higher ones hiding lower ones behind them. given: {"n": 4, "top": […], "bottom": […], "left": […], "right":
+// […]}, 0 where nothing is told; "grid": [[1, "X", …], …] where heights are given. Source:
+// docs/puzzles.md#skyscraper_puzzle.
 #pragma once
 
 #include <array>
@@ -12,8 +13,9 @@
 namespace longhaul::puzzles::skyscraper_puzzle {
 
 struct Board {
-  NumberGrid grid;                            // heights that are given
-  std::array<std::vector<int64_t>, 4> clues;  // top, bottom (from left to right), left, right (from top to bottom)
+  NumberGrid grid;  // heights that are given
+  // top, bottom (from left to right), left, right (from top to bottom)
+  std::array<std::vector<int64_t>, 4> clues;
 };
 Board read_given(const nlohmann::json& given);  // kData
 

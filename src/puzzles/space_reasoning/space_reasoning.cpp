@@ -11,9 +11,11 @@ namespace {
 constexpr size_t kMostLegs = 60, kMostRuns = 200;
 constexpr int64_t kLongestSide = 14;
 constexpr int64_t kHiddenStops = 3;  // of the last way
-constexpr Knob kKnobs[] = {{"side", 2, kLongestSide, 3, 10, "edges along a side of the grid"},
-                           {"walk", 2, 20, 3, 12, "things met on the first walk, after the start"},
-                           {"unknown", 0, 10, 0, 6, "new things met after a jump (0: there is no jump); half of the puzzles have none"}};
+constexpr Knob kKnobs[] = {
+    {"side", 2, kLongestSide, 3, 10, "edges along a side of the grid"},
+    {"walk", 2, 20, 3, 12, "things met on the first walk, after the start"},
+    {"unknown", 0, 10, 0, 6,
+     "new things met after a jump (0: there is no jump); half of the puzzles have none"}};
 
 Point moved(Point point, const Shape& shape, const Moves& moves) {
   for (const Run& run : moves) {
@@ -46,7 +48,8 @@ void go(const Shape& shape, int64_t side, Point& from, Point to, Moves& moves, D
     std::vector<size_t> good;
     for (size_t i = 0; i < shape.directions.size(); ++i) {
       const Point next = moved(from, shape, {{i, 1}});
-      if (shape.holds(next, side) && steps_between(shape, next, to) < steps_between(shape, from, to)) good.push_back(i);
+      if (shape.holds(next, side) && steps_between(shape, next, to) < steps_between(shape, from, to))
+        good.push_back(i);
     }
     const size_t direction = draw.pick(good);
     from = moved(from, shape, {{direction, 1}});
@@ -74,12 +77,14 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   Given puzzle{.shape = &shapes()[draw.below(shapes().size())], .side = knobs["side"]};
   const Shape& shape = *puzzle.shape;
   std::vector<Point> points = points_of(shape, puzzle.side);
-  const auto walk = static_cast<size_t>(knobs["walk"]), unknown = static_cast<size_t>(draw.chance(50) ? knobs["unknown"] : 0);
+  const auto walk = static_cast<size_t>(knobs["walk"]),
+             unknown = static_cast<size_t>(draw.chance(50) ? knobs["unknown"] : 0);
   if (points.size() < walk + unknown + 2) return std::nullopt;
   draw.shuffle(points);
   std::vector<Word> items(things().begin(), things().end());
   draw.shuffle(items);
-  // points[i] holds items[i]; the first walk + 1 are met at first, the next ones after a jump, and the one after these is jumped to.
+  // points[i] holds items[i]; the first walk + 1 are met at first, the next ones after a jump, and the one
+  // after these is jumped to.
   const auto item = [&](size_t i) { return std::string(items[i].english); };
   puzzle.start = item(0);
   Point at = points[0];
@@ -99,7 +104,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     }
     if (draw.chance(50)) go(shape, puzzle.side, at, landing, puzzle.back, draw);
   }
-  for (int64_t i = 0; i < kHiddenStops; ++i) go(shape, puzzle.side, at, points[draw.below(points.size())], puzzle.last, draw);
+  for (int64_t i = 0; i < kHiddenStops; ++i)
+    go(shape, puzzle.side, at, points[draw.below(points.size())], puzzle.last, draw);
   const size_t end = draw.below(walk + 1 + unknown);
   if (at == points[end]) return std::nullopt;
   go(shape, puzzle.side, at, points[end], puzzle.last, draw);
@@ -128,7 +134,8 @@ std::string canonical(const nlohmann::json& given) {
   std::vector<std::string> order = {puzzle.start};
   std::string text = fmt::format("{} {}", puzzle.shape->name, puzzle.side);
   const auto add = [&](const Moves& moves) {
-    for (const Run& run : moves) text += fmt::format(" {}{}", run.direction, std::string(static_cast<size_t>(run.steps), '+'));
+    for (const Run& run : moves)
+      text += fmt::format(" {}{}", run.direction, std::string(static_cast<size_t>(run.steps), '+'));
   };
   for (const auto* legs : {&puzzle.walk, &puzzle.jump}) {
     for (const Leg& leg : *legs) {
@@ -157,7 +164,8 @@ Moves read_moves(const nlohmann::json& json, const Shape& shape) {
     const std::string& name = text_of(run[0], "a direction", kTask.key);
     const auto found = std::ranges::find(shape.directions, name, &Direction::english);
     if (found == shape.directions.end()) refuse_given(kTask.key, "directions that the shape has", run);
-    moves.push_back({static_cast<size_t>(found - shape.directions.begin()), integer_of(run[1], 1, kLongestSide, "steps", kTask.key)});
+    moves.push_back({static_cast<size_t>(found - shape.directions.begin()),
+                     integer_of(run[1], 1, kLongestSide, "steps", kTask.key)});
   }
   return moves;
 }
@@ -183,7 +191,9 @@ const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {"square",
        {{"right", "右", 1, 0}, {"left", "左", -1, 0}, {"down", "下", 0, 1}, {"up", "上", 0, -1}},
-       [](Point point, int64_t side) { return point.x >= 0 && point.x <= side && point.y >= 0 && point.y <= side; }},
+       [](Point point, int64_t side) {
+         return point.x >= 0 && point.x <= side && point.y >= 0 && point.y <= side;
+       }},
       {"triangle",
        {{"right", "右", 1, 0},
         {"left", "左", -1, 0},
@@ -193,8 +203,13 @@ const std::vector<Shape>& shapes() {
         {"up-right", "右上", 0, -1}},
        [](Point point, int64_t side) { return point.x >= 0 && point.x <= point.y && point.y <= side; }},
       {"diamond",
-       {{"down-right", "右下", 1, 0}, {"up-left", "左上", -1, 0}, {"down-left", "左下", 0, 1}, {"up-right", "右上", 0, -1}},
-       [](Point point, int64_t side) { return point.x >= 0 && point.x <= side && point.y >= 0 && point.y <= side; }}};
+       {{"down-right", "右下", 1, 0},
+        {"up-left", "左上", -1, 0},
+        {"down-left", "左下", 0, 1},
+        {"up-right", "右上", 0, -1}},
+       [](Point point, int64_t side) {
+         return point.x >= 0 && point.x <= side && point.y >= 0 && point.y <= side;
+       }}};
   return all;
 }
 
@@ -228,7 +243,8 @@ std::optional<std::string> answer_of(const Given& given) {
       if (seen != known.end()) landing = Point{seen->first.x - at.x, seen->first.y - at.y};
     }
     if (!landing) return std::nullopt;
-    for (const auto& [point, item] : after) known.emplace_back(Point{point.x + landing->x, point.y + landing->y}, item);
+    for (const auto& [point, item] : after)
+      known.emplace_back(Point{point.x + landing->x, point.y + landing->y}, item);
     at = {at.x + landing->x, at.y + landing->y};
     at = moved(at, *given.shape, given.back);
   }

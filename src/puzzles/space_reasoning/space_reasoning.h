@@ -1,7 +1,9 @@
-// Space reasoning: a walk over the points of a grid that is told step by step; what is at the point where it ends? given: {"shape": "square", "triangle" or
-// "diamond", "side": 4, "start": "apple", "walk": [[moves, "pear"], …], "jump": [[moves, "fig"], …], "back": moves, "last": moves}; moves are
-// [["up", 2], …]. After a jump one does not know where one is until a thing that was seen before is met again; "jump" may be empty, and "back", which leads
-// from its end to the point jumped to, too. The public verifier reads the answer alone. Source: docs/puzzles.md#space_reasoning.
+// Space reasoning: a walk over the points of a grid that is told step by step; what is at the point where it
+// ends? given: {"shape": "square", "triangle" or "diamond", "side": 4, "start": "apple", "walk": [[moves,
+// "pear"], …], "jump": [[moves, "fig"], …], "back": moves, "last": moves}; moves are [["up", 2], …]. After a
+// jump one does not know where one is until a thing that was seen before is met again; "jump" may be empty,
+// and "back", which leads from its end to the point jumped to, too. The public verifier reads the answer
+// alone. Source: docs/puzzles.md#space_reasoning.
 #pragma once
 
 #include <optional>

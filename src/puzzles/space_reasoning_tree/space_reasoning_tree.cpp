@@ -26,7 +26,8 @@ struct Tree {
   }
   std::vector<size_t> grandchildren(size_t node) const {
     std::vector<size_t> all;
-    for (const size_t child : children[node]) all.insert(all.end(), children[child].begin(), children[child].end());
+    for (const size_t child : children[node])
+      all.insert(all.end(), children[child].begin(), children[child].end());
     return all;
   }
   std::vector<size_t> siblings(size_t node) const {
@@ -48,7 +49,8 @@ Tree random_tree(size_t nodes, Draw& draw) {
     std::vector<size_t> next;
     for (const size_t node : last) {
       if (!draw.chance(generation.percent)) continue;
-      for (int64_t count = draw.between(generation.least, generation.most); count > 0 && tree.children.size() < nodes; --count)
+      for (int64_t count = draw.between(generation.least, generation.most);
+           count > 0 && tree.children.size() < nodes; --count)
         next.push_back(tree.add(node));
     }
     last = std::move(next);
@@ -63,7 +65,8 @@ Tree random_tree(size_t nodes, Draw& draw) {
 
 class Facts {
  public:
-  Facts(const Tree& tree, const std::vector<Word>& words, Draw& draw) : tree_(tree), words_(words), draw_(draw) {}
+  Facts(const Tree& tree, const std::vector<Word>& words, Draw& draw)
+      : tree_(tree), words_(words), draw_(draw) {}
 
   void add(const char* kind, size_t about) {
     const std::string_view which = kind;
@@ -74,7 +77,8 @@ class Facts {
     nlohmann::json things = nlohmann::json::array();
     for (const size_t node : nodes) things.push_back(words_[node].english);
     nlohmann::json fact = {kind, words_[about].english, std::move(things)};
-    if (std::ranges::none_of(facts_, [&](const nlohmann::json& one) { return one[0] == fact[0] && one[1] == fact[1]; }))
+    if (std::ranges::none_of(
+            facts_, [&](const nlohmann::json& one) { return one[0] == fact[0] && one[1] == fact[1]; }))
       facts_.push_back(std::move(fact));
   }
   nlohmann::json shuffled() {
@@ -121,13 +125,15 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 }
 
 const Fact* fact_of(const Given& given, std::string_view kind, std::string_view about) {
-  const auto found = std::ranges::find_if(given.facts, [&](const Fact& fact) { return fact.kind == kind && fact.about == about; });
+  const auto found = std::ranges::find_if(
+      given.facts, [&](const Fact& fact) { return fact.kind == kind && fact.about == about; });
   return found == given.facts.end() ? nullptr : &*found;
 }
 
 const Fact* fact_with(const Given& given, std::string_view kind, std::string_view thing) {
-  const auto found = std::ranges::find_if(
-      given.facts, [&](const Fact& fact) { return fact.kind == kind && std::ranges::find(fact.things, thing) != fact.things.end(); });
+  const auto found = std::ranges::find_if(given.facts, [&](const Fact& fact) {
+    return fact.kind == kind && std::ranges::find(fact.things, thing) != fact.things.end();
+  });
   return found == given.facts.end() ? nullptr : &*found;
 }
 
@@ -149,7 +155,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  std::vector<std::string> facts;  // whose order makes no other puzzle, and neither does the order of things in one
+  // whose order makes no other puzzle, and neither does the order of things in one
+  std::vector<std::string> facts;
   for (Fact& fact : read_given(given).facts) {
     std::ranges::sort(fact.things);
     facts.push_back(fmt::format("{} {}: {}", fact.kind, fact.about, fmt::join(fact.things, ",")));
@@ -175,12 +182,14 @@ Given read_given(const nlohmann::json& given) {
     return text;
   };
   Given puzzle{.asked = thing(member_of(given, "asked", kTask.key))};
-  for (const nlohmann::json& json : list_of(member_of(given, "facts", kTask.key), 1, kMostFacts, "\"facts\"", kTask.key)) {
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "facts", kTask.key), 1, kMostFacts, "\"facts\"", kTask.key)) {
     list_of(json, 3, 3, "a fact", kTask.key);
     Fact fact{.kind = text_of(json[0], "the kind of a fact", kTask.key), .about = thing(json[1])};
     if (fact.kind != "children" && fact.kind != "grandchildren" && fact.kind != "siblings")
       refuse_given(kTask.key, "facts of children, grandchildren or siblings", json);
-    for (const nlohmann::json& one : list_of(json[2], 0, kMostNodes, "the things of a fact", kTask.key)) fact.things.push_back(thing(one));
+    for (const nlohmann::json& one : list_of(json[2], 0, kMostNodes, "the things of a fact", kTask.key))
+      fact.things.push_back(thing(one));
     puzzle.facts.push_back(std::move(fact));
   }
   return puzzle;

@@ -1,6 +1,8 @@
-// Cousins in a tree of things: statements tell parts of a tree; which are the cousins of one of its things? given: {"facts": [["children", "apple", ["pear",
-// …]], …], "asked": "pear"}; facts are "children", "grandchildren" and "siblings" (all of them; an empty list says that there are none). Cousins
-// are the children of the siblings of the parent. The public verifier reads the answer alone. Source: docs/puzzles.md#space_reasoning_tree.
+// Cousins in a tree of things: statements tell parts of a tree; which are the cousins of one of its things?
+// given: {"facts": [["children", "apple", ["pear", …]], …], "asked": "pear"}; facts are "children",
+// "grandchildren" and "siblings" (all of them; an empty list says that there are none). Cousins are the
+// children of the siblings of the parent. The public verifier reads the answer alone. Source:
+// docs/puzzles.md#space_reasoning_tree.
 #pragma once
 
 #include <optional>

@@ -8,7 +8,8 @@
 namespace longhaul::puzzles::star_placement_puzzle {
 namespace {
 
-// The row, column or region that has the fewest ways left comes next: one of its cells has a star, or has none.
+// The row, column or region that has the fewest ways left comes next: one of its cells has a star, or has
+// none.
 class Search {
  public:
   Search(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found)
@@ -64,7 +65,8 @@ class Search {
 // Rows are filled in order, each with its stars in any order, and back where nothing fits.
 class Placement {
  public:
-  Placement(int64_t side, int64_t stars, Draw& draw) : side_(side), stars_(stars), draw_(draw), used_(static_cast<size_t>(side)) {
+  Placement(int64_t side, int64_t stars, Draw& draw)
+      : side_(side), stars_(stars), draw_(draw), used_(static_cast<size_t>(side)) {
     for (uint32_t row = 0; row < 1U << side; ++row) {
       if (bit_count(row) == stars && (row & row << 1) == 0) rows_.push_back(row);
     }
@@ -115,6 +117,8 @@ void solve(const Board& board, SearchBudget& budget, const std::function<bool(co
   Search(board, budget, found).run();
 }
 
-std::optional<CellSet> random_stars(int64_t side, int64_t stars, Draw& draw) { return Placement(side, stars, draw).drawn(); }
+std::optional<CellSet> random_stars(int64_t side, int64_t stars, Draw& draw) {
+  return Placement(side, stars, draw).drawn();
+}
 
 }  // namespace longhaul::puzzles::star_placement_puzzle

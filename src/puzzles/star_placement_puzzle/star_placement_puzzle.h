@@ -1,5 +1,6 @@
-// Star placement: k stars in each row, column and region, none beside another one, not even at a corner. given: {"n": 5, "k": 1, "region_grid":
-// [["A", "A", …], …]}, n regions. Source: docs/puzzles.md#star_placement_puzzle.
+// Star placement: k stars in each row, column and region, none beside another one, not even at a corner.
+// given: {"n": 5, "k": 1, "region_grid": [["A", "A", …], …]}, n regions. Source:
+// docs/puzzles.md#star_placement_puzzle.
 #pragma once
 
 #include <functional>
@@ -18,10 +19,12 @@ struct Board {
 };
 Board read_given(const nlohmann::json& given);  // kData
 
-// Calls `found` with the cells of the stars of each solution until it returns false. Without regions, rows and columns alone count.
+// Calls `found` with the cells of the stars of each solution until it returns false. Without regions, rows
+// and columns alone count.
 void solve(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found);
 
-// Stars in rows and columns of a grid of that side; every placement may come. None: the search for one took too long.
+// Stars in rows and columns of a grid of that side; every placement may come. None: the search for one took
+// too long.
 std::optional<CellSet> random_stars(int64_t side, int64_t stars, Draw& draw);
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);

@@ -37,7 +37,8 @@ class Search {
     refused_digit_ = 1U << digit;
   }
 
-  // Calls `found` for each solution until it returns false. `order()` gives the digits in the order in which the next open cell tries them.
+  // Calls `found` for each solution until it returns false. `order()` gives the digits in the order in which
+  // the next open cell tries them.
   template <class Order, class Found>
   bool run(SearchBudget& budget, const Order& order, const Found& found) {
     if (!consistent_) return true;
@@ -51,7 +52,8 @@ class Search {
   };
   bool put(size_t cell, int digit) {
     const uint32_t bit = 1U << digit;
-    uint32_t &row = rows_[places_[cell].row], &column = columns_[places_[cell].column], &box = used_[places_[cell].box];
+    uint32_t &row = rows_[places_[cell].row], &column = columns_[places_[cell].column],
+             &box = used_[places_[cell].box];
     if (((row | column | box) & bit) != 0) return false;
     row |= bit, column |= bit, box |= bit;
     return true;
@@ -64,7 +66,8 @@ class Search {
   }
   uint32_t free_digits(size_t cell) const {
     const uint32_t all = ((1U << side_) - 1) << 1, refused = cell == refused_cell_ ? refused_digit_ : 0;
-    return all & ~(rows_[places_[cell].row] | columns_[places_[cell].column] | used_[places_[cell].box] | refused);
+    return all &
+           ~(rows_[places_[cell].row] | columns_[places_[cell].column] | used_[places_[cell].box] | refused);
   }
 
   template <class Order, class Found>
@@ -106,7 +109,8 @@ std::vector<int> digits_of(int64_t side) {
   return digits;
 }
 
-// Of a board that had one solution: whether it has one still without the digit in `cell`, so that no other digit can stand there.
+// Of a board that had one solution: whether it has one still without the digit in `cell`, so that no other
+// digit can stand there.
 bool is_still_unique(NumberGrid board, size_t cell, const std::vector<int>& digits) {
   const int64_t digit = board.cells[cell];
   board.cells[cell] = kBlank;
@@ -154,14 +158,16 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     for (int64_t c = 0; c < board.columns; ++c) {
       const int64_t digit = answer.grid.at(r, c);
       if (digit < 1 || digit > board.rows)
-        return {VerdictCode::kRuleBroken, fmt::format("{} in row {}, column {} is no digit from 1 to {}", digit, r + 1, c + 1, board.rows)};
+        return {VerdictCode::kRuleBroken, fmt::format("{} in row {}, column {} is no digit from 1 to {}",
+                                                      digit, r + 1, c + 1, board.rows)};
       const int64_t box = r / boxes.rows * (board.columns / boxes.columns) + c / boxes.columns;
       const int64_t units[3] = {r, c, box};
       constexpr std::string_view kNames[3] = {"row", "column", "box"};
       for (size_t kind = 0; kind < 3; ++kind) {
         uint32_t& digits = seen[kind][static_cast<size_t>(units[kind])];
         if ((digits >> digit & 1) != 0)
-          return {VerdictCode::kRuleBroken, fmt::format("{} stands twice in {} {}", digit, kNames[kind], units[kind] + 1)};
+          return {VerdictCode::kRuleBroken,
+                  fmt::format("{} stands twice in {} {}", digit, kNames[kind], units[kind] + 1)};
         digits |= 1U << digit;
       }
     }
@@ -173,7 +179,8 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
   return count_solutions(board_of(given), limit, budget);
 }
 
-// Turned, mirrored and with its digits renamed in the order in which they come, the board that reads smallest.
+// Turned, mirrored and with its digits renamed in the order in which they come, the board that reads
+// smallest.
 std::string canonical(const nlohmann::json& given) {
   const NumberGrid board = board_of(given);
   const Boxes boxes = boxes_of(board.rows);
@@ -214,7 +221,8 @@ Boxes boxes_of(int64_t side) {
 }
 
 NumberGrid board_of(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("original_sudoku")) refuse_given(kTask.key, "an object with \"original_sudoku\"", given);
+  if (!given.is_object() || !given.contains("original_sudoku"))
+    refuse_given(kTask.key, "an object with \"original_sudoku\"", given);
   NumberGrid board = number_grid(given["original_sudoku"], "original_sudoku", kLargestSide);
   if (board.rows != board.columns || boxes_of(board.rows).rows == 0 ||
       std::ranges::any_of(board.cells, [&](int64_t cell) { return cell == 0 || cell > board.rows; }))

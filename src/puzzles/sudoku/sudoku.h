@@ -1,5 +1,6 @@
-// Sudoku: fill a grid so that each row, each column and each box holds every digit once. Sides of 4 (boxes of 2 x 2), 6 (2 rows x 3 columns) and 9 (3 x 3).
-// given: {"original_sudoku": [[5, "X", …], …]}. Source: docs/puzzles.md#sudoku.
+// Sudoku: fill a grid so that each row, each column and each box holds every digit once. Sides of 4 (boxes of
+// 2 x 2), 6 (2 rows x 3 columns) and 9 (3 x 3). given: {"original_sudoku": [[5, "X", …], …]}. Source:
+// docs/puzzles.md#sudoku.
 #pragma once
 
 #include "puzzles/engine/grids/grid.h"

@@ -15,8 +15,8 @@ constexpr Knob kKnobs[] = {{"side", 3, kLargestSide, 4, 9, "rows and columns, wi
                            {"open_cells", 2, 40, 4, 24, "numbers that are taken out"},
                            {"largest", 2, 99, 9, 9, "largest number of the matrix, but for its sums"}};
 
-// The open cell with the fewest numbers comes next. A number fits if its row and column can still reach their sums with the smallest
-// and with the largest numbers that are left.
+// The open cell with the fewest numbers comes next. A number fits if its row and column can still reach their
+// sums with the smallest and with the largest numbers that are left.
 class Search {
  public:
   Search(const Board& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
@@ -31,7 +31,8 @@ class Search {
         grid_.at(j, i) == kBlank ? ++column.open : column.wanted -= grid_.at(j, i);
         if (grid_.at(i, j) == kBlank) open_.push_back({i, j});
       }
-      consistent_ = consistent_ && (row.open > 0 || row.wanted == 0) && (column.open > 0 || column.wanted == 0);
+      consistent_ =
+          consistent_ && (row.open > 0 || row.wanted == 0) && (column.open > 0 || column.wanted == 0);
       rows_.push_back(row);
       columns_.push_back(column);
     }
@@ -65,7 +66,8 @@ class Search {
     std::vector<int64_t> numbers;
     for (size_t i = 0; i < left_.size(); ++i) {
       if (i > 0 && left_[i] == left_[i - 1]) continue;
-      if (can_take(rows_[static_cast<size_t>(cell.row)], left_[i]) && can_take(columns_[static_cast<size_t>(cell.column)], left_[i]))
+      if (can_take(rows_[static_cast<size_t>(cell.row)], left_[i]) &&
+          can_take(columns_[static_cast<size_t>(cell.column)], left_[i]))
         numbers.push_back(left_[i]);
     }
     return numbers;
@@ -156,11 +158,14 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   for (size_t next = wanted, change = 0; change < kMostChanges; ++change) {
     const Board board = opened(full, cells);
     SearchBudget budget{.nodes = 20'000};
-    const auto other = other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+    const auto other =
+        other_than(full, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
     if (other.unique()) {
       NumberGrid matrix = board.matrix;
       std::ranges::replace(matrix.cells, kBlank, int64_t{0});
-      return Puzzle{.given = {{"original_matrix", grid_json(matrix)}, {"candidate_numbers", board.candidates}, {"n", side}},
+      return Puzzle{.given = {{"original_matrix", grid_json(matrix)},
+                              {"candidate_numbers", board.candidates},
+                              {"n", side}},
                     .solution = grid_payload(full)};
     }
     if (!other.known || next == order.size()) return std::nullopt;
@@ -183,26 +188,30 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     if (board.matrix.cells[cell] == kBlank) used.push_back(answer.grid.cells[cell]);
   }
   std::ranges::sort(used);
-  if (used != board.candidates) return {VerdictCode::kRuleBroken, "the open cells do not hold each of the given numbers once"};
+  if (used != board.candidates)
+    return {VerdictCode::kRuleBroken, "the open cells do not hold each of the given numbers once"};
   const int64_t last = board.matrix.rows - 1;
   for (int64_t i = 0; i <= last; ++i) {
     int64_t row = 0, column = 0;
     for (int64_t j = 0; j < last; ++j) row += answer.grid.at(i, j), column += answer.grid.at(j, i);
     if (row != answer.grid.at(i, last))
-      return {VerdictCode::kRuleBroken, fmt::format("row {} adds up to {}, not to {}", i + 1, row, answer.grid.at(i, last))};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("row {} adds up to {}, not to {}", i + 1, row, answer.grid.at(i, last))};
     if (column != answer.grid.at(last, i))
-      return {VerdictCode::kRuleBroken, fmt::format("column {} adds up to {}, not to {}", i + 1, column, answer.grid.at(last, i))};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("column {} adds up to {}, not to {}", i + 1, column, answer.grid.at(last, i))};
   }
   return {};
 }
 
 SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
   const Board board = read_given(given);
-  return count_with<NumberGrid>(limit, budget, [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
+  return count_with<NumberGrid>(limit, budget,
+                                [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
-// Rows may be in any order, and columns too, and rows may be columns: of each row the numbers with the sums of their columns, sorted, and
-// the same of each column.
+// Rows may be in any order, and columns too, and rows may be columns: of each row the numbers with the sums
+// of their columns, sorted, and the same of each column.
 std::string canonical(const nlohmann::json& given) {
   const Board board = read_given(given);
   const int64_t last = board.matrix.rows - 1;
@@ -220,14 +229,16 @@ std::string canonical(const nlohmann::json& given) {
   };
   const std::string rows = lines_of([&](int64_t i, int64_t j) { return board.matrix.at(i, j); });
   const std::string columns = lines_of([&](int64_t i, int64_t j) { return board.matrix.at(j, i); });
-  return fmt::format("{}|{}|{}", std::min(rows, columns), std::max(rows, columns), fmt::join(board.candidates, ","));
+  return fmt::format("{}|{}|{}", std::min(rows, columns), std::max(rows, columns),
+                     fmt::join(board.candidates, ","));
 }
 
 }  // namespace
 
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("original_matrix") || !given.contains("candidate_numbers") ||
-      !given["candidate_numbers"].is_array() || !std::ranges::all_of(given["candidate_numbers"], [](const nlohmann::json& each) {
+      !given["candidate_numbers"].is_array() ||
+      !std::ranges::all_of(given["candidate_numbers"], [](const nlohmann::json& each) {
         return each.is_number_integer() && each.get<int64_t>() >= 1 && each.get<int64_t>() <= 1'000'000;
       }))
     refuse_given(kTask.key, "\"original_matrix\" and \"candidate_numbers\": whole numbers from 1", given);

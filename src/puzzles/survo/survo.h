@@ -1,5 +1,6 @@
-// Survo: a matrix whose last column and last row hold the sums of the others; numbers that are taken out are to be put back. given: {"original_matrix":
-// [[0, 5, 7], [3, 0, 9], [5, 11, 16]], "candidate_numbers": [2, 6], "n": 3}, 0 for a cell that is open. Source: docs/puzzles.md#survo.
+// Survo: a matrix whose last column and last row hold the sums of the others; numbers that are taken out are
+// to be put back. given: {"original_matrix": [[0, 5, 7], [3, 0, 9], [5, 11, 16]], "candidate_numbers": [2,
+// 6], "n": 3}, 0 for a cell that is open. Source: docs/puzzles.md#survo.
 #pragma once
 
 #include <functional>

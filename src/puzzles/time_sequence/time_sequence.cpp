@@ -10,10 +10,12 @@ namespace longhaul::puzzles::time_sequence {
 namespace {
 
 constexpr size_t kMostPeople = 10;
-constexpr int64_t kEmptyPercent = 10;  // of the weeks without a meeting that are kept: their answer is always the same
-constexpr Knob kKnobs[] = {{"people", 1, kMostPeople, 2, 6, "people who meet"},
-                           {"rules_percent", 0, 100, 0, 100, "percent of people with a rule of their own"},
-                           {"busy_percent", 0, 100, 60, 80, "percent of days that are told by what is taken, not by what is free"}};
+// of the weeks without a meeting that are kept: their answer is always the same
+constexpr int64_t kEmptyPercent = 10;
+constexpr Knob kKnobs[] = {
+    {"people", 1, kMostPeople, 2, 6, "people who meet"},
+    {"rules_percent", 0, 100, 0, 100, "percent of people with a rule of their own"},
+    {"busy_percent", 0, 100, 60, 80, "percent of days that are told by what is taken, not by what is free"}};
 constexpr std::string_view kRuleNames[kRules] = {"",
                                                  "rest_after",
                                                  "rest_before",
@@ -30,7 +32,8 @@ constexpr int64_t kHour = 12;  // slots
 using Slots = std::bitset<kSlots>;
 
 void mark(Slots& slots, int64_t begin, int64_t end) {
-  for (int64_t slot = std::max<int64_t>(begin, 0); slot < std::min(end, kSlots); ++slot) slots.set(static_cast<size_t>(slot));
+  for (int64_t slot = std::max<int64_t>(begin, 0); slot < std::min(end, kSlots); ++slot)
+    slots.set(static_cast<size_t>(slot));
 }
 
 bool cancelled(Rule rule, int64_t begin, int64_t end) {
@@ -100,31 +103,38 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   }
   const Longest longest = longest_meeting(people);
   if (longest.minutes == 0 && !draw.chance(kEmptyPercent)) return std::nullopt;
-  return Puzzle{.given = {{"people", json_of(people)},
-                          {"records", {{"answers", {{"answer_maxLen", longest.minutes}, {"answer_nums", longest.starts}}}}}},
-                .solution = fmt::format("[{}, {}]", longest.minutes, longest.starts)};
+  return Puzzle{
+      .given = {{"people", json_of(people)},
+                {"records",
+                 {{"answers", {{"answer_maxLen", longest.minutes}, {"answer_nums", longest.starts}}}}}},
+      .solution = fmt::format("[{}, {}]", longest.minutes, longest.starts)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const nlohmann::json& answers = member_of(member_of(given, "records", kTask.key), "answers", kTask.key);
-  const Longest key{integer_of(member_of(answers, "answer_maxLen", kTask.key), 0, 480, "\"answer_maxLen\"", kTask.key),
-                    integer_of(member_of(answers, "answer_nums", kTask.key), 0, kDays * 16, "\"answer_nums\"", kTask.key)};
+  const Longest key{
+      integer_of(member_of(answers, "answer_maxLen", kTask.key), 0, 480, "\"answer_maxLen\"", kTask.key),
+      integer_of(member_of(answers, "answer_nums", kTask.key), 0, kDays * 16, "\"answer_nums\"", kTask.key)};
   std::optional<Literal> answer = read_literal(payload);
   if (!answer) answer = read_literal(fmt::format("[{}]", payload));
   if (!answer || !answer->is_list()) return {VerdictCode::kUnreadable, "no list of two whole numbers"};
-  if (answer->items.size() != 2 || answer->items[0].kind != Literal::Kind::kInteger || answer->items[1].kind != Literal::Kind::kInteger)
+  if (answer->items.size() != 2 || answer->items[0].kind != Literal::Kind::kInteger ||
+      answer->items[1].kind != Literal::Kind::kInteger)
     return {VerdictCode::kShape, "not two whole numbers"};
   if (answer->items[0].integer != key.minutes)
-    return {VerdictCode::kRuleBroken, fmt::format("{} minutes are not the longest meeting", answer->items[0].integer)};
+    return {VerdictCode::kRuleBroken,
+            fmt::format("{} minutes are not the longest meeting", answer->items[0].integer)};
   if (answer->items[1].integer != key.starts)
-    return {VerdictCode::kRuleBroken, fmt::format("there are not {} starts of the longest meeting", answer->items[1].integer)};
+    return {VerdictCode::kRuleBroken,
+            fmt::format("there are not {} starts of the longest meeting", answer->items[1].integer)};
   return {};
 }
 
 std::string canonical(const nlohmann::json& given) {
   (void)read_people(given);         // whole, or refused
   std::vector<std::string> people;  // whose order and names make no other puzzle
-  for (const nlohmann::json& person : given.at("people")) people.push_back(person.at("rule").dump() + person.at("days").dump());
+  for (const nlohmann::json& person : given.at("people"))
+    people.push_back(person.at("rule").dump() + person.at("days").dump());
   std::ranges::sort(people);
   return fmt::format("{}", fmt::join(people, "\n"));
 }
@@ -159,7 +169,8 @@ Longest longest_meeting(const std::vector<Person>& people) {
     }
     for (int64_t start = 0; start < kSlots; start += kHour / 2) {
       int64_t length = 0;
-      while (length < most && start + length < kSlots && !taken[static_cast<size_t>(start + length)]) ++length;
+      while (length < most && start + length < kSlots && !taken[static_cast<size_t>(start + length)])
+        ++length;
       if (length == 0 || length * 5 < longest.minutes) continue;
       longest = {length * 5, length * 5 == longest.minutes ? longest.starts + 1 : 1};
     }
@@ -169,21 +180,27 @@ Longest longest_meeting(const std::vector<Person>& people) {
 
 std::vector<Person> read_people(const nlohmann::json& given) {
   std::vector<Person> people;
-  for (const nlohmann::json& one : list_of(member_of(given, "people", kTask.key), 1, kMostPeople, "\"people\"", kTask.key)) {
+  for (const nlohmann::json& one :
+       list_of(member_of(given, "people", kTask.key), 1, kMostPeople, "\"people\"", kTask.key)) {
     Person person{.name = text_of(member_of(one, "name", kTask.key), "\"name\"", kTask.key)};
     if (!word_in(person.name, Language::kEnglish)) refuse_given(kTask.key, "names that our table holds", one);
-    const auto rule = std::ranges::find(kRuleNames, text_of(member_of(one, "rule", kTask.key), "\"rule\"", kTask.key));
-    if (rule == std::end(kRuleNames)) refuse_given(kTask.key, fmt::format("\"rule\": one of {}", fmt::join(kRuleNames, ", ")), one);
+    const auto rule =
+        std::ranges::find(kRuleNames, text_of(member_of(one, "rule", kTask.key), "\"rule\"", kTask.key));
+    if (rule == std::end(kRuleNames))
+      refuse_given(kTask.key, fmt::format("\"rule\": one of {}", fmt::join(kRuleNames, ", ")), one);
     person.rule = static_cast<Rule>(rule - kRuleNames);
-    const nlohmann::json& days = list_of(member_of(one, "days", kTask.key), kDays, kDays, "\"days\"", kTask.key);
+    const nlohmann::json& days =
+        list_of(member_of(one, "days", kTask.key), kDays, kDays, "\"days\"", kTask.key);
     for (size_t day = 0; day < kDays; ++day) {
       const nlohmann::json& busy = member_of(days[day], "busy", kTask.key);
       if (!busy.is_boolean()) refuse_given(kTask.key, "\"busy\": true or false", busy);
       person.days[day].busy = busy.get<bool>();
-      for (const nlohmann::json& time : list_of(member_of(days[day], "times", kTask.key), 0, kSlots, "\"times\"", kTask.key)) {
+      for (const nlohmann::json& time :
+           list_of(member_of(days[day], "times", kTask.key), 0, kSlots, "\"times\"", kTask.key)) {
         list_of(time, 2, 2, "a time", kTask.key);
         const int64_t begin = integer_of(time[0], 0, kSlots - 1, "the begin of a time", kTask.key);
-        person.days[day].times.emplace_back(begin, integer_of(time[1], begin + 1, kSlots, "the end of a time", kTask.key));
+        person.days[day].times.emplace_back(
+            begin, integer_of(time[1], begin + 1, kSlots, "the end of a time", kTask.key));
       }
     }
     people.push_back(std::move(person));

@@ -1,7 +1,9 @@
-// Time sequence: when can some people meet for longest, and how many starts are there for that? A week of five days from 9:00 to 17:00; for each person
-// and day either the times that are taken or those that are free, and a rule of some people. given: {"people": [{"name": "Alice", "rule": "rest_after",
-// "days": [{"busy": true, "times": [[0, 6], …]}, …]}, …], "records": {"answers": {"answer_maxLen": 55, "answer_nums": 2}}}; times are slots of five
-// minutes from 9:00, begin and end. The public verifier reads the records. Source: docs/puzzles.md#time_sequence.
+// Time sequence: when can some people meet for longest, and how many starts are there for that? A week of
+// five days from 9:00 to 17:00; for each person and day either the times that are taken or those that are
+// free, and a rule of some people. given: {"people": [{"name": "Alice", "rule": "rest_after", "days":
+// [{"busy": true, "times": [[0, 6], …]}, …]}, …], "records": {"answers": {"answer_maxLen": 55, "answer_nums":
+// 2}}}; times are slots of five minutes from 9:00, begin and end. The public verifier reads the records.
+// Source: docs/puzzles.md#time_sequence.
 #pragma once
 
 #include <array>

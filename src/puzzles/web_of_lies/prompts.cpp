@@ -19,7 +19,8 @@ constexpr std::string_view kSceneTexts[kScenes][2] = {{"saw a rainbow this morni
 
 class Teller {
  public:
-  Teller(const Given& given, Language language) : given_(given), chinese_(language == Language::kChinese), language_(language) {}
+  Teller(const Given& given, Language language)
+      : given_(given), chinese_(language == Language::kChinese), language_(language) {}
 
   std::string person(int64_t which, bool by_place) const {
     const auto name = in_language(given_.people[static_cast<size_t>(which)], language_);
@@ -30,7 +31,8 @@ class Teller {
 
   std::string sentence(const Statement& one) const {
     std::vector<std::string> who;
-    for (size_t i = 0; i < one.people.size(); ++i) who.push_back(person(one.people[i], (one.by >> i & 1) != 0));
+    for (size_t i = 0; i < one.people.size(); ++i)
+      who.push_back(person(one.people[i], (one.by >> i & 1) != 0));
     std::string text = chinese_ ? chinese(one, who) : english(one, who);
     if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
     return text;
@@ -39,22 +41,27 @@ class Teller {
  private:
   std::string english(const Statement& one, const std::vector<std::string>& who) const {
     const auto kind = one.yes ? "tells the truth" : "lies";
-    if (one.kind == "at") return fmt::format("{} is at the {}.", who[0], given_.places[static_cast<size_t>(one.people[0])]);
+    if (one.kind == "at")
+      return fmt::format("{} is at the {}.", who[0], given_.places[static_cast<size_t>(one.people[0])]);
     if (one.kind == "scene") return fmt::format("{} {}.", who[0], kSceneTexts[one.scene][0]);
     if (one.kind == "tells") return fmt::format("{} {}.", who[0], kind);
     if (one.kind == "says") return fmt::format("{} says that {} {}.", who[0], who[1], kind);
-    if (one.kind == "same") return fmt::format("{} says: {} is {}of my kind.", who[0], who[1], one.yes ? "" : "not ");
-    if (one.yes) return fmt::format("{} says that at least one of {} and {} tells the truth.", who[0], who[1], who[2]);
+    if (one.kind == "same")
+      return fmt::format("{} says: {} is {}of my kind.", who[0], who[1], one.yes ? "" : "not ");
+    if (one.yes)
+      return fmt::format("{} says that at least one of {} and {} tells the truth.", who[0], who[1], who[2]);
     return fmt::format("{} says that both {} and {} lie.", who[0], who[1], who[2]);
   }
   std::string chinese(const Statement& one, const std::vector<std::string>& who) const {
     const auto kind = one.yes ? "说真话" : "说谎";
     if (one.kind == "at")
-      return fmt::format("{}在{}。", who[0], in_language(given_.places[static_cast<size_t>(one.people[0])], Language::kChinese));
+      return fmt::format("{}在{}。", who[0],
+                         in_language(given_.places[static_cast<size_t>(one.people[0])], Language::kChinese));
     if (one.kind == "scene") return fmt::format("{}{}。", who[0], kSceneTexts[one.scene][1]);
     if (one.kind == "tells") return fmt::format("{}{}。", who[0], kind);
     if (one.kind == "says") return fmt::format("{}说：{}{}。", who[0], who[1], kind);
-    if (one.kind == "same") return fmt::format("{}说：{}和我{}同类人。", who[0], who[1], one.yes ? "是" : "不是");
+    if (one.kind == "same")
+      return fmt::format("{}说：{}和我{}同类人。", who[0], who[1], one.yes ? "是" : "不是");
     if (one.yes) return fmt::format("{}说：{}和{}中至少有一人说真话。", who[0], who[1], who[2]);
     return fmt::format("{}说：{}和{}都说谎。", who[0], who[1], who[2]);
   }
@@ -67,35 +74,44 @@ class Teller {
 const PromptParts& english() {
   static const PromptParts parts = {
       .openings = {"Find out who tells the truth.", "Who of these people can be believed?",
-                   "Here is a puzzle about truth-tellers and liars.", "Some of these people lie. Which ones?", "Untangle this web of lies.",
-                   "Please decide who is truthful.", "Think about what these people say of each other.",
+                   "Here is a puzzle about truth-tellers and liars.", "Some of these people lie. Which ones?",
+                   "Untangle this web of lies.", "Please decide who is truthful.",
+                   "Think about what these people say of each other.",
                    "Work out from what is said who lies and who does not."},
-      .rules =
-          {"Each person either always tells the truth or always lies, and stands alone at a place. What a person says is true if the person tells the "
-           "truth, and false if the person lies. Sentences in which nobody says anything are true. Two people are of one kind if "
-           "both tell the truth or both lie.",
-           "Rules: everybody is a truth-teller or a liar. All that a truth-teller says is true; all that a liar says is false. What is told here "
-           "without a speaker is a fact. No two people are at one place. \"Of my kind\" means that the one spoken of and the speaker both "
-           "tell the truth or both lie."},
-      .formats = {
-          "Answer with yes (tells the truth) or no (lies) for each person asked for, in the order of the question, separated by commas, between "
-          "two pairs of asterisks, as in **{}** for {} people.",
-          "For every person of the question write yes for a truth-teller or no for a liar, in that order, with commas between, in bold; for {1} "
-          "people it might be **{0}**."}};
+      .rules = {"Each person either always tells the truth or always lies, and stands alone at a place. What "
+                "a person says is true if the person tells the "
+                "truth, and false if the person lies. Sentences in which nobody says anything are true. Two "
+                "people are of one kind if "
+                "both tell the truth or both lie.",
+                "Rules: everybody is a truth-teller or a liar. All that a truth-teller says is true; all "
+                "that a liar says is false. What is told here "
+                "without a speaker is a fact. No two people are at one place. \"Of my kind\" means that the "
+                "one spoken of and the speaker both "
+                "tell the truth or both lie."},
+      .formats = {"Answer with yes (tells the truth) or no (lies) for each person asked for, in the order of "
+                  "the question, separated by commas, between "
+                  "two pairs of asterisks, as in **{}** for {} people.",
+                  "For every person of the question write yes for a truth-teller or no for a liar, in that "
+                  "order, with commas between, in bold; for {1} "
+                  "people it might be **{0}**."}};
   return parts;
 }
 
 const PromptParts& chinese() {
   static const PromptParts parts = {
-      .openings = {"请找出谁说真话。", "这些人中谁可以相信？", "下面是一道关于诚实者和说谎者的谜题。", "这些人中有些人说谎，是哪些人？",
-                   "请解开这张谎言之网。", "请判断谁是诚实的。", "请思考这些人相互之间的说法。", "请根据所说的话推断谁说谎、谁不说谎。"},
-      .rules = {"每个人要么总说真话，要么总说谎，并且独自在一个地方。说真话的人所说的都是真的，说谎的人所说的都是假的。"
+      .openings = {"请找出谁说真话。", "这些人中谁可以相信？", "下面是一道关于诚实者和说谎者的谜题。",
+                   "这些人中有些人说谎，是哪些人？", "请解开这张谎言之网。", "请判断谁是诚实的。",
+                   "请思考这些人相互之间的说法。", "请根据所说的话推断谁说谎、谁不说谎。"},
+      .rules = {"每个人要么总说真话，要么总说谎，并且独自在一个地方。说真话的人所说的都是真的，说谎的人所说的"
+                "都是假的。"
                 "没有人说话的句子都是真的。两个人都说真话或都说谎，就是同类人。",
-                "规则：每个人都是诚实者或说谎者。诚实者的话全为真，说谎者的话全为假。没有说话人的叙述都是事实。没有两个人在同一个地方。"
+                "规则：每个人都是诚实者或说谎者。诚实者的话全为真，说谎者的话全为假。没有说话人的叙述都是事实"
+                "。没有两个人在同一个地方。"
                 "“和我是同类人”表示被说的人与说话人都说真话或都说谎。"},
-      .formats = {
-          "请按问题中的顺序，对每个被问到的人回答“是”（说真话）或“否”（说谎），用逗号分隔，写在两对星号之间，例如问 {1} 个人时写 **{0}**。",
-          "对问题中的每个人依次写“是”（诚实者）或“否”（说谎者），中间用逗号，用粗体；问 {1} 个人时可以是 **{0}**。"}};
+      .formats = {"请按问题中的顺序，对每个被问到的人回答“是”（说真话）或“否”（说谎），用逗号分隔，写在两对星"
+                  "号之间，例如问 {1} 个人时写 **{0}**。",
+                  "对问题中的每个人依次写“是”（诚实者）或“否”（说谎者），中间用逗号，用粗体；问 {1} "
+                  "个人时可以是 **{0}**。"}};
   return parts;
 }
 
@@ -114,9 +130,11 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   // The example has another length than the answer.
   PromptParts parts = is_chinese ? chinese() : english();
   const bool long_one = puzzle.asked.size() != 3;
-  const char* example = is_chinese ? (long_one ? "是, 否, 否" : "否, 是") : (long_one ? "yes, no, no" : "no, yes");
+  const char* example =
+      is_chinese ? (long_one ? "是, 否, 否" : "否, 是") : (long_one ? "yes, no, no" : "no, yes");
   for (std::string& format : parts.formats)
-    format = fmt::format(fmt::runtime(format), example, long_one ? (is_chinese ? "3" : "three") : (is_chinese ? "2" : "two"));
+    format = fmt::format(fmt::runtime(format), example,
+                         long_one ? (is_chinese ? "3" : "three") : (is_chinese ? "2" : "two"));
   return prompt_of(parts, board, which);
 }
 

@@ -8,10 +8,13 @@ namespace {
 
 constexpr size_t kMostFree = 14;  // groups that are tried both ways at once
 
-// People in groups that are known relative to each other: alike, or opposite. The last of all is one who tells the truth.
+// People in groups that are known relative to each other: alike, or opposite. The last of all is one who
+// tells the truth.
 class Groups {
  public:
-  explicit Groups(size_t count) : above_(count), opposite_(count) { std::iota(above_.begin(), above_.end(), 0); }
+  explicit Groups(size_t count) : above_(count), opposite_(count) {
+    std::iota(above_.begin(), above_.end(), 0);
+  }
 
   struct Place {
     size_t root = 0;
@@ -53,7 +56,8 @@ std::optional<Kinds> decided_kinds(const Given& given) {
     bool fits = true;
     if (one.kind == "says") fits = groups.join(person(0), person(1), !one.yes);
     if (one.kind == "tells") fits = groups.join(person(0), truth, !one.yes);
-    if (one.kind == "same") fits = groups.join(person(1), truth, !one.yes);  // whoever says so: a liar's own kind is the other
+    // whoever says so: a liar's own kind is the other
+    if (one.kind == "same") fits = groups.join(person(1), truth, !one.yes);
     if (!fits) return std::nullopt;
   }
   std::vector<Either> all;
@@ -65,7 +69,8 @@ std::optional<Kinds> decided_kinds(const Given& given) {
     size_t i = 0;
     for (Groups::Place* place : {&either.speaker, &either.first, &either.second}) {
       *place = groups.find(static_cast<size_t>(one.people[i++]));
-      if (place->root != known && std::ranges::find(free, place->root) == free.end()) free.push_back(place->root);
+      if (place->root != known && std::ranges::find(free, place->root) == free.end())
+        free.push_back(place->root);
     }
     all.push_back(either);
   }
@@ -73,13 +78,16 @@ std::optional<Kinds> decided_kinds(const Given& given) {
   uint32_t always = ~uint32_t{0}, ever = 0;  // bits of free roots, over all values that fit
   const bool known_is = !groups.find(truth).opposite;
   const auto value = [&](const Groups::Place& place, uint32_t set) {
-    const bool root = place.root == known ? known_is : (set >> (std::ranges::find(free, place.root) - free.begin()) & 1) != 0;
+    const bool root = place.root == known
+                          ? known_is
+                          : (set >> (std::ranges::find(free, place.root) - free.begin()) & 1) != 0;
     return root != place.opposite;
   };
   bool any = false;
   for (uint32_t set = 0; set < uint32_t{1} << free.size(); ++set) {
-    const bool fits = std::ranges::all_of(
-        all, [&](const Either& one) { return value(one.speaker, set) == ((value(one.first, set) || value(one.second, set)) == one.yes); });
+    const bool fits = std::ranges::all_of(all, [&](const Either& one) {
+      return value(one.speaker, set) == ((value(one.first, set) || value(one.second, set)) == one.yes);
+    });
     if (!fits) continue;
     any = true;
     always &= set;
@@ -91,7 +99,8 @@ std::optional<Kinds> decided_kinds(const Given& given) {
     const Groups::Place place = groups.find(i);
     const auto at = std::ranges::find(free, place.root) - free.begin();
     const bool is_free = static_cast<size_t>(at) < free.size();
-    if (place.root == known || (is_free && (always >> at & 1) == (ever >> at & 1))) kinds[i] = value(place, always);
+    if (place.root == known || (is_free && (always >> at & 1) == (ever >> at & 1)))
+      kinds[i] = value(place, always);
   }
   return kinds;
 }

@@ -12,10 +12,12 @@ namespace {
 
 constexpr size_t kMostPeople = 40, kMostStatements = 400;
 constexpr int64_t kByPlacePercent = 70;
-constexpr Knob kKnobs[] = {{"people", 4, kMostPeople, 5, 30, "people"},
-                           {"asked", 1, 20, 1, 12, "people whose kind is asked for (at most half)"},
-                           {"depth", 1, 5, 1, 5, "how little the narrator tells, and how much that means nothing"},
-                           {"extended_percent", 0, 50, 0, 20, "percent of statements about several people or the speaker's own kind"}};
+constexpr Knob kKnobs[] = {
+    {"people", 4, kMostPeople, 5, 30, "people"},
+    {"asked", 1, 20, 1, 12, "people whose kind is asked for (at most half)"},
+    {"depth", 1, 5, 1, 5, "how little the narrator tells, and how much that means nothing"},
+    {"extended_percent", 0, 50, 0, 20,
+     "percent of statements about several people or the speaker's own kind"}};
 
 nlohmann::json json_of(const Statement& one) {
   nlohmann::json json = {one.kind};
@@ -39,8 +41,10 @@ Statement read_statement(const nlohmann::json& json, int64_t people) {
   const size_t count = people_in(one.kind);
   const size_t size = 1 + count + (one.kind == "at" ? 0 : 2);
   if (count == 0 || json.size() != size)
-    refuse_given(kTask.key, "statements that are says, tells, one_of, same, scene or at, with their parts", json);
-  for (size_t i = 1; i <= count; ++i) one.people.push_back(integer_of(json[i], 0, people - 1, kWhat, kTask.key));
+    refuse_given(kTask.key, "statements that are says, tells, one_of, same, scene or at, with their parts",
+                 json);
+  for (size_t i = 1; i <= count; ++i)
+    one.people.push_back(integer_of(json[i], 0, people - 1, kWhat, kTask.key));
   if (one.kind == "at") return one;
   if (one.kind == "scene") {
     one.scene = integer_of(json[2], 0, kScenes - 1, "a scene", kTask.key);
@@ -62,7 +66,8 @@ int64_t other_than(const std::vector<int64_t>& people, int64_t count, Draw& draw
 }
 
 // What a speaker says of one other, or of several; a liar says the opposite of what is so.
-Statement spoken(int64_t speaker, int64_t about, const KnobValues& knobs, const std::vector<bool>& truthful, Draw& draw) {
+Statement spoken(int64_t speaker, int64_t about, const KnobValues& knobs, const std::vector<bool>& truthful,
+                 Draw& draw) {
   const auto is = [&](int64_t person) { return truthful[static_cast<size_t>(person)]; };
   Statement one{.kind = "says", .people = {speaker, about}};
   if (draw.chance(knobs["extended_percent"])) one.kind = draw.chance(50) ? "one_of" : "same";
@@ -75,13 +80,15 @@ Statement spoken(int64_t speaker, int64_t about, const KnobValues& knobs, const 
   return one;
 }
 
-std::vector<Statement> random_statements(const KnobValues& knobs, const std::vector<bool>& truthful, Draw& draw) {
+std::vector<Statement> random_statements(const KnobValues& knobs, const std::vector<bool>& truthful,
+                                         Draw& draw) {
   const int64_t people = knobs["people"];
   std::vector<Statement> all;
   std::vector<bool> mentioned(static_cast<size_t>(people));
   const auto say = [&](int64_t speaker, int64_t about) {
     all.push_back(spoken(speaker, about, knobs, truthful, draw));
-    for (size_t i = 1; i < all.back().people.size(); ++i) mentioned[static_cast<size_t>(all.back().people[i])] = true;
+    for (size_t i = 1; i < all.back().people.size(); ++i)
+      mentioned[static_cast<size_t>(all.back().people[i])] = true;
   };
   for (int64_t speaker = 0; speaker < people; ++speaker) {
     const int64_t part = draw.between(0, 99);
@@ -95,7 +102,8 @@ std::vector<Statement> random_statements(const KnobValues& knobs, const std::vec
 }
 
 // The narrator tells the kind of a few, and of others what means nothing.
-void add_narration(const KnobValues& knobs, const std::vector<bool>& truthful, std::vector<Statement>& all, Draw& draw) {
+void add_narration(const KnobValues& knobs, const std::vector<bool>& truthful, std::vector<Statement>& all,
+                   Draw& draw) {
   const int64_t people = knobs["people"];
   const int64_t told = draw.between(1, std::max<int64_t>(1, people * (6 - knobs["depth"]) / 10));
   std::vector<int64_t> order(static_cast<size_t>(people));
@@ -107,9 +115,11 @@ void add_narration(const KnobValues& knobs, const std::vector<bool>& truthful, s
   }
   const int64_t scenes = draw.between(1, 2 + knobs["depth"]);
   for (int64_t i = 0; i < scenes; ++i)
-    all.push_back({.kind = "scene", .people = {draw.between(0, people - 1)}, .scene = draw.between(0, kScenes - 1)});
+    all.push_back(
+        {.kind = "scene", .people = {draw.between(0, people - 1)}, .scene = draw.between(0, kScenes - 1)});
   for (Statement& one : all) {
-    for (size_t i = 0; i < one.people.size(); ++i) one.by |= draw.chance(kByPlacePercent) ? int64_t{1} << i : 0;
+    for (size_t i = 0; i < one.people.size(); ++i)
+      one.by |= draw.chance(kByPlacePercent) ? int64_t{1} << i : 0;
   }
   for (int64_t person = 0; person < people; ++person) all.push_back({.kind = "at", .people = {person}});
   draw.shuffle(all);
@@ -134,8 +144,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   if (!kinds) return std::nullopt;
   std::vector<int64_t> candidates;  // decided, and not by the narrator alone
   for (size_t i = 0; i < people; ++i) {
-    const bool told = std::ranges::any_of(
-        puzzle.statements, [&](const Statement& one) { return one.kind == "tells" && one.people[0] == static_cast<int64_t>(i); });
+    const bool told = std::ranges::any_of(puzzle.statements, [&](const Statement& one) {
+      return one.kind == "tells" && one.people[0] == static_cast<int64_t>(i);
+    });
     if ((*kinds)[i] && !told) candidates.push_back(static_cast<int64_t>(i));
   }
   draw.shuffle(candidates);
@@ -146,7 +157,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::string solution;
   for (size_t i = 0; i < asked; ++i) {
     given["asked"].push_back({candidates[i], draw.chance(kByPlacePercent)});
-    solution += fmt::format("{}{}", i > 0 ? ", " : "", truthful[static_cast<size_t>(candidates[i])] ? "yes" : "no");
+    solution +=
+        fmt::format("{}{}", i > 0 ? ", " : "", truthful[static_cast<size_t>(candidates[i])] ? "yes" : "no");
   }
   return Puzzle{.given = std::move(given), .solution = std::move(solution)};
 }
@@ -163,7 +175,8 @@ std::optional<bool> read_yes_no(std::string word) {
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Given puzzle = read_given(given);
   const std::optional<Kinds> kinds = decided_kinds(puzzle);
-  if (payload.size() > 4 && payload.starts_with("**") && payload.ends_with("**")) payload = payload.substr(2, payload.size() - 4);
+  if (payload.size() > 4 && payload.starts_with("**") && payload.ends_with("**"))
+    payload = payload.substr(2, payload.size() - 4);
   std::vector<bool> answers;
   for (std::string& word : words_between(payload, ',')) {
     const std::optional<bool> yes = read_yes_no(std::move(word));
@@ -171,11 +184,14 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     answers.push_back(*yes);
   }
   if (answers.size() != puzzle.asked.size())
-    return {VerdictCode::kShape, fmt::format("{} answers, where {} are asked for", answers.size(), puzzle.asked.size())};
+    return {VerdictCode::kShape,
+            fmt::format("{} answers, where {} are asked for", answers.size(), puzzle.asked.size())};
   for (size_t i = 0; i < answers.size(); ++i) {
     const auto person = static_cast<size_t>(puzzle.asked[i].first);
-    if (!kinds || !(*kinds)[person]) refuse_given(kTask.key, "statements that decide who of those asked for tells the truth", given);
-    if ((*kinds)[person] != answers[i]) return {VerdictCode::kRuleBroken, fmt::format("answer {} is wrong", i + 1)};
+    if (!kinds || !(*kinds)[person])
+      refuse_given(kTask.key, "statements that decide who of those asked for tells the truth", given);
+    if ((*kinds)[person] != answers[i])
+      return {VerdictCode::kRuleBroken, fmt::format("answer {} is wrong", i + 1)};
   }
   return {};
 }
@@ -213,21 +229,27 @@ Puzzle in_language(Puzzle puzzle, Language language) {
 
 Given read_given(const nlohmann::json& given) {
   Given puzzle;
-  for (const auto& [key, words] : {std::pair("people", &puzzle.people), std::pair("places", &puzzle.places)}) {
-    for (const nlohmann::json& word : list_of(member_of(given, key, kTask.key), 1, kMostPeople, key, kTask.key)) {
+  for (const auto& [key, words] :
+       {std::pair("people", &puzzle.people), std::pair("places", &puzzle.places)}) {
+    for (const nlohmann::json& word :
+         list_of(member_of(given, key, kTask.key), 1, kMostPeople, key, kTask.key)) {
       if (!word_in(text_of(word, key, kTask.key), Language::kEnglish))
         refuse_given(kTask.key, "names and places that our tables hold", word);
       words->push_back(word.get<std::string>());
     }
   }
-  if (puzzle.people.size() != puzzle.places.size()) refuse_given(kTask.key, "\"places\": one for each person", given["places"]);
+  if (puzzle.people.size() != puzzle.places.size())
+    refuse_given(kTask.key, "\"places\": one for each person", given["places"]);
   const auto people = static_cast<int64_t>(puzzle.people.size());
-  for (const nlohmann::json& one : list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
+  for (const nlohmann::json& one :
+       list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
     puzzle.statements.push_back(read_statement(one, people));
-  for (const nlohmann::json& one : list_of(member_of(given, "asked", kTask.key), 1, kMostPeople, "\"asked\"", kTask.key)) {
+  for (const nlohmann::json& one :
+       list_of(member_of(given, "asked", kTask.key), 1, kMostPeople, "\"asked\"", kTask.key)) {
     if (!one.is_array() || one.size() != 2 || !one[1].is_boolean())
       refuse_given(kTask.key, "\"asked\": pairs of a person and true or false", one);
-    puzzle.asked.emplace_back(integer_of(one[0], 0, people - 1, "a person asked for", kTask.key), one[1].get<bool>());
+    puzzle.asked.emplace_back(integer_of(one[0], 0, people - 1, "a person asked for", kTask.key),
+                              one[1].get<bool>());
   }
   return puzzle;
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr Knob kKnobs[] = {{"front", 1, 26, 1, 8, "letters that come first in the new alphabet"},
                            {"words", 4, 60, 5, 30, "words to sort"},
-                           {"shared_percent", 0, 100, 0, 60, "percent of the words that begin like another one, with three letters"}};
+                           {"shared_percent", 0, 100, 0, 60,
+                            "percent of the words that begin like another one, with three letters"}};
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   Sorting sorting;
@@ -29,7 +30,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   sorting.words = drawn_words(knobs["words"], knobs["shared_percent"], draw);
   const std::vector<std::string> solution = sorted(sorting);
   if (solution == sorting.words) return std::nullopt;  // the prompt would show the answer
-  return Puzzle{.given = {{"front", sorting.front}, {"order", sorting.descending ? "descending" : "ascending"}, {"words", sorting.words}},
+  return Puzzle{.given = {{"front", sorting.front},
+                          {"order", sorting.descending ? "descending" : "ascending"},
+                          {"words", sorting.words}},
                 .solution = fmt::format("{}", fmt::join(solution, ", "))};
 }
 
@@ -63,7 +66,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (have != wanted) return {VerdictCode::kShape, "it does not hold each given word once and no other"};
   const std::vector<std::string> right = sorted(sorting);
   for (size_t i = 0; i < right.size(); ++i) {
-    if ((*answer)[i] != right[i]) return {VerdictCode::kRuleBroken, fmt::format("'{}' is not word {} of the order", (*answer)[i], i + 1)};
+    if ((*answer)[i] != right[i])
+      return {VerdictCode::kRuleBroken, fmt::format("'{}' is not word {} of the order", (*answer)[i], i + 1)};
   }
   return {};
 }
@@ -79,14 +83,21 @@ std::string canonical(const nlohmann::json& given) {
 
 Sorting read_given(const nlohmann::json& given) {
   const auto is_word = [](const nlohmann::json& text) {
-    return text.is_string() && !text.get_ref<const std::string&>().empty() && text.get_ref<const std::string&>().size() <= 40 &&
-           std::ranges::all_of(text.get_ref<const std::string&>(), [](char c) { return c >= 'a' && c <= 'z'; });
+    return text.is_string() && !text.get_ref<const std::string&>().empty() &&
+           text.get_ref<const std::string&>().size() <= 40 &&
+           std::ranges::all_of(text.get_ref<const std::string&>(),
+                               [](char c) { return c >= 'a' && c <= 'z'; });
   };
-  if (!given.is_object() || !given.contains("front") || !is_word(given["front"]) || !given.contains("order") ||
-      (given["order"] != "ascending" && given["order"] != "descending") || !given.contains("words") || !given["words"].is_array() ||
-      given["words"].empty() || given["words"].size() > 1000 || !std::ranges::all_of(given["words"], is_word))
-    refuse_given(kTask.key, "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z", given);
-  Sorting sorting{given["front"].get<std::string>(), given["order"] == "descending", given["words"].get<std::vector<std::string>>()};
+  if (!given.is_object() || !given.contains("front") || !is_word(given["front"]) ||
+      !given.contains("order") || (given["order"] != "ascending" && given["order"] != "descending") ||
+      !given.contains("words") || !given["words"].is_array() || given["words"].empty() ||
+      given["words"].size() > 1000 || !std::ranges::all_of(given["words"], is_word))
+    refuse_given(
+        kTask.key,
+        "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z",
+        given);
+  Sorting sorting{given["front"].get<std::string>(), given["order"] == "descending",
+                  given["words"].get<std::vector<std::string>>()};
   if (std::set<char>(sorting.front.begin(), sorting.front.end()).size() != sorting.front.size() ||
       std::set<std::string>(sorting.words.begin(), sorting.words.end()).size() != sorting.words.size())
     refuse_given(kTask.key, "letters of \"front\" and words that are all different", given);
@@ -102,7 +113,8 @@ std::vector<std::string> sorted(const Sorting& sorting) {
   std::vector<std::string> words = sorting.words;
   std::ranges::sort(words, [&](const std::string& a, const std::string& b) {
     return std::ranges::lexicographical_compare(
-        a, b, {}, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; }, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; });
+        a, b, {}, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; },
+        [&](char c) { return rank[static_cast<size_t>(c - 'a')]; });
   });
   if (sorting.descending) std::ranges::reverse(words);
   return words;

@@ -1,6 +1,7 @@
-// Word sorting: some letters come first in a new alphabet, in a given order, and the others follow as usual; words are to be sorted
-// by it, up or down. A word that is the beginning of another stands before it (after it where sorted down).
-// given: {"front": "qz", "order": "ascending" or "descending", "words": ["pear", …]}. Source: docs/puzzles.md#word_sorting.
+// Word sorting: some letters come first in a new alphabet, in a given order, and the others follow as usual;
+// words are to be sorted by it, up or down. A word that is the beginning of another stands before it (after
+// it where sorted down). given: {"front": "qz", "order": "ascending" or "descending", "words": ["pear", …]}.
+// Source: docs/puzzles.md#word_sorting.
 #pragma once
 
 #include <string>

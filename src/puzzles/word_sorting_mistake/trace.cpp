@@ -9,7 +9,9 @@ State first_state(const std::vector<std::string>& words) { return {{words}, {0}}
 
 std::optional<size_t> next_group(const State& state) {
   for (size_t group = 0; group < state.groups.size(); ++group) {
-    const auto goes_on = [&](const std::string& word) { return static_cast<int64_t>(word.size()) > state.depth[group]; };
+    const auto goes_on = [&](const std::string& word) {
+      return static_cast<int64_t>(word.size()) > state.depth[group];
+    };
     if (state.groups[group].size() > 1 && std::ranges::any_of(state.groups[group], goes_on)) return group;
   }
   return std::nullopt;
@@ -49,7 +51,8 @@ int64_t first_mistake(const Trace& trace) {
   // Most are equal as they stand.
   const auto same_places = [](std::vector<Place> a, std::vector<Place> b) {
     for (std::vector<Place>* places : {&a, &b})
-      std::ranges::sort(*places, {}, [](const Place& place) { return std::tie(place.word, place.letter, place.number); });
+      std::ranges::sort(*places, {},
+                        [](const Place& place) { return std::tie(place.word, place.letter, place.number); });
     return a == b;
   };
   const auto same_groups = [](Groups a, Groups b) {
@@ -64,7 +67,9 @@ int64_t first_mistake(const Trace& trace) {
     ++number;
     if (!group) return number;  // a thought about nothing
     const Thought right = places_of(state, *group);
-    if (places.letter != right.letter || (places.places != right.places && !same_places(places.places, right.places))) return number;
+    if (places.letter != right.letter ||
+        (places.places != right.places && !same_places(places.places, right.places)))
+      return number;
     if (i + 1 == trace.thoughts.size()) return 0;
     ++number;
     state = ordered(state, *group, places.places);

@@ -14,10 +14,12 @@ struct State {
 };
 
 State first_state(const std::vector<std::string>& words);
-// The group that is treated next: the leftmost of several words that have not all ended; none: everything is in order.
+// The group that is treated next: the leftmost of several words that have not all ended; none: everything is
+// in order.
 std::optional<size_t> next_group(const State& state);
 Thought places_of(const State& state, size_t group);
-// The state once a group is ordered by the numbers that a thought names; words that it does not name are gone.
+// The state once a group is ordered by the numbers that a thought names; words that it does not name are
+// gone.
 State ordered(const State& state, size_t group, const std::vector<Place>& places);
 
 }  // namespace longhaul::puzzles::word_sorting_mistake

@@ -15,10 +15,12 @@ namespace {
 
 constexpr size_t kMostThoughts = 60;
 constexpr size_t kLongestTrace = 3'300;  // characters of text_of(): a prompt has at most some 2,000 tokens
-constexpr Knob kKnobs[] = {{"words", 4, 40, 5, 30, "words that are sorted"},
-                           {"shared_percent", 0, 100, 40, 0, "percent of the words that begin like another one, with three letters"},
-                           {"mistake_percent", 0, 100, 90, 90, "percent of the puzzles that hold a mistake"},
-                           {"late_percent", 0, 100, 0, 50, "percent of the thoughts that come before the earliest place of a mistake"}};
+constexpr Knob kKnobs[] = {
+    {"words", 4, 40, 5, 30, "words that are sorted"},
+    {"shared_percent", 0, 100, 40, 0, "percent of the words that begin like another one, with three letters"},
+    {"mistake_percent", 0, 100, 90, 90, "percent of the puzzles that hold a mistake"},
+    {"late_percent", 0, 100, 0, 50,
+     "percent of the thoughts that come before the earliest place of a mistake"}};
 
 // A letter or a number that is another one, or a word left out.
 void spoil_places(Thought& thought, Draw& draw) {
@@ -74,7 +76,8 @@ void spoil_order(State& state, Draw& draw) {
   }
 }
 
-// The thoughts of a sort. The thought with the number `wrong` is spoilt (0: none), and those after it go on from there.
+// The thoughts of a sort. The thought with the number `wrong` is spoilt (0: none), and those after it go on
+// from there.
 std::vector<Thought> thoughts_of(const std::vector<std::string>& words, int64_t wrong, Draw& draw) {
   State state = first_state(words);
   std::vector<Thought> thoughts;
@@ -110,7 +113,8 @@ std::string text_of(const Trace& trace) {
   for (const std::string& word : trace.words) (text += word) += ' ';
   for (const Thought& thought : trace.thoughts) {
     (text += '\n') += std::to_string(thought.letter);
-    for (const Place& place : thought.places) ((((text += ' ') += place.word) += place.letter) += ':') += std::to_string(place.number);
+    for (const Place& place : thought.places)
+      ((((text += ' ') += place.word) += place.letter) += ':') += std::to_string(place.number);
     for (const std::vector<std::string>& group : thought.order) {
       text += '<';
       for (const std::string& word : group) (text += ' ') += word;
@@ -146,30 +150,37 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 std::string canonical(const nlohmann::json& given) { return text_of(read_given(given)); }
 
 bool is_word(const nlohmann::json& text) {
-  return text.is_string() && !text.get_ref<const std::string&>().empty() && text.get_ref<const std::string&>().size() <= 40 &&
+  return text.is_string() && !text.get_ref<const std::string&>().empty() &&
+         text.get_ref<const std::string&>().size() <= 40 &&
          std::ranges::all_of(text.get_ref<const std::string&>(), [](char c) { return c >= 'a' && c <= 'z'; });
 }
 bool is_word_list(const nlohmann::json& list) {
   return list.is_array() && !list.empty() && list.size() <= 200 && std::ranges::all_of(list, is_word);
 }
 bool is_place(const nlohmann::json& place) {
-  return place.is_array() && place.size() == 3 && is_word(place[0]) && place[1].is_string() && place[2].is_number_integer();
+  return place.is_array() && place.size() == 3 && is_word(place[0]) && place[1].is_string() &&
+         place[2].is_number_integer();
 }
 bool is_thought(const nlohmann::json& thought, bool places) {
   if (!thought.is_object()) return false;
-  if (!places) return thought.contains("order") && thought["order"].is_array() && std::ranges::all_of(thought["order"], is_word_list);
-  return thought.contains("letter") && thought["letter"].is_number_integer() && thought["letter"] > 0 && thought.contains("places") &&
-         thought["places"].is_array() && thought["places"].size() <= 200 && std::ranges::all_of(thought["places"], is_place);
+  if (!places)
+    return thought.contains("order") && thought["order"].is_array() &&
+           std::ranges::all_of(thought["order"], is_word_list);
+  return thought.contains("letter") && thought["letter"].is_number_integer() && thought["letter"] > 0 &&
+         thought.contains("places") && thought["places"].is_array() && thought["places"].size() <= 200 &&
+         std::ranges::all_of(thought["places"], is_place);
 }
 
 }  // namespace
 
 Trace read_given(const nlohmann::json& given) {
   constexpr std::string_view kExpected =
-      "\"words\": different words of a to z, and \"thoughts\": at most 60, in turn {\"letter\": 1, \"places\": [[word, letter, number], …]} "
+      "\"words\": different words of a to z, and \"thoughts\": at most 60, in turn {\"letter\": 1, "
+      "\"places\": [[word, letter, number], …]} "
       "and {\"order\": lists of words}";
-  if (!given.is_object() || !given.contains("words") || !is_word_list(given["words"]) || !given.contains("thoughts") ||
-      !given["thoughts"].is_array() || given["thoughts"].size() > kMostThoughts)
+  if (!given.is_object() || !given.contains("words") || !is_word_list(given["words"]) ||
+      !given.contains("thoughts") || !given["thoughts"].is_array() ||
+      given["thoughts"].size() > kMostThoughts)
     refuse_given(kTask.key, std::string(kExpected), given);
   Trace trace{.words = given["words"].get<std::vector<std::string>>()};
   if (std::set<std::string>(trace.words.begin(), trace.words.end()).size() != trace.words.size())
@@ -184,7 +195,8 @@ Trace read_given(const nlohmann::json& given) {
     }
     thought.letter = one["letter"].get<int64_t>();
     for (const nlohmann::json& place : one["places"])
-      thought.places.push_back({place[0].get<std::string>(), place[1].get<std::string>(), place[2].get<int64_t>()});
+      thought.places.push_back(
+          {place[0].get<std::string>(), place[1].get<std::string>(), place[2].get<int64_t>()});
   }
   return trace;
 }

@@ -1,9 +1,10 @@
-// Mistakes in word sorting: thoughts, numbered from 1, sort words letter by letter; which is the first wrong one? Thoughts of two
-// kinds take turns. One names a letter of each word of a group and its place in the alphabet (a is 1, and a word that has ended
-// counts 0); the next orders the words by these numbers and leaves those with one number together in a group. The leftmost group
-// of several words is treated next. A thought is right if it follows from those before it.
-// given: {"words": ["cow", "cat", …], "thoughts": [{"letter": 1, "places": [["cow", "c", 3], …]}, {"order": [["ant"], ["cow", "cat"]]}, …]}
-// Source: docs/puzzles.md#word_sorting_mistake.
+// Mistakes in word sorting: thoughts, numbered from 1, sort words letter by letter; which is the first wrong
+// one? Thoughts of two kinds take turns. One names a letter of each word of a group and its place in the
+// alphabet (a is 1, and a word that has ended counts 0); the next orders the words by these numbers and
+// leaves those with one number together in a group. The leftmost group of several words is treated next. A
+// thought is right if it follows from those before it. given: {"words": ["cow", "cat", …], "thoughts":
+// [{"letter": 1, "places": [["cow", "c", 3], …]}, {"order": [["ant"], ["cow", "cat"]]}, …]} Source:
+// docs/puzzles.md#word_sorting_mistake.
 #pragma once
 
 #include <string>

@@ -5,15 +5,21 @@
 namespace longhaul::puzzles::wordscapes {
 namespace {
 
-// Fills the slot with the fewest words that fit, and back. Solutions are grids: a word that is listed twice is tried once.
+// Fills the slot with the fewest words that fit, and back. Solutions are grids: a word that is listed twice
+// is tried once.
 class Search {
  public:
   Search(const Board& board, int64_t limit, SearchBudget& budget)
-      : limit_(limit), budget_(budget), words_{board.across, board.down}, cells_(board.grid.cells.size(), 0), slots_(slots_of(board.grid)) {
+      : limit_(limit),
+        budget_(budget),
+        words_{board.across, board.down},
+        cells_(board.grid.cells.size(), 0),
+        slots_(slots_of(board.grid)) {
     for (std::vector<std::string>& words : words_) std::ranges::sort(words);
     for (size_t way = 0; way < 2; ++way) used_[way].assign(words_[way].size(), false);
     for (size_t way = 0; way < 2; ++way) {
-      const auto slots = std::ranges::count_if(slots_, [&](const Slot& slot) { return slot.down == (way == 1); });
+      const auto slots =
+          std::ranges::count_if(slots_, [&](const Slot& slot) { return slot.down == (way == 1); });
       possible_ &= slots == static_cast<int64_t>(words_[way].size());
     }
     filled_.assign(slots_.size(), false);
@@ -104,6 +110,8 @@ std::vector<Slot> slots_of(const Grid<char>& grid) {
   return slots;
 }
 
-SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) { return Search(board, limit, budget).count(); }
+SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& budget) {
+  return Search(board, limit, budget).count();
+}
 
 }  // namespace longhaul::puzzles::wordscapes

@@ -21,7 +21,8 @@ const std::vector<std::string_view>& words_with(size_t length, size_t place, cha
   static const auto table = [] {
     std::array<std::array<std::array<std::vector<std::string_view>, 26>, 12>, 13> all;
     for (const std::string_view word : dictionary()) {
-      for (size_t i = 0; i < word.size(); ++i) all[word.size()][i][static_cast<size_t>(word[i] - 'a')].push_back(word);
+      for (size_t i = 0; i < word.size(); ++i)
+        all[word.size()][i][static_cast<size_t>(word[i] - 'a')].push_back(word);
     }
     return all;
   }();
@@ -37,7 +38,8 @@ class Growing {
     place_first();
     if (placed() == 0) return false;  // the dictionary has no such word
     for (int64_t i = 0; i < 30 * words && placed() < words; ++i) {
-      // Once there are some words, crossings that a word a time would not bring come from words that cross several others.
+      // Once there are some words, crossings that a word a time would not bring come from words that cross
+      // several others.
       const int64_t missing = crossings - crossings_, left = words - placed();
       try_one(missing > left && 2 * placed() >= words ? 2 : 1);
     }
@@ -56,17 +58,21 @@ class Growing {
 
  private:
   int64_t placed() const { return static_cast<int64_t>(words_[0].size() + words_[1].size()); }
-  char at(int64_t row, int64_t column) const { return grid_.holds(row, column) ? grid_.at(row, column) : '\0'; }
+  char at(int64_t row, int64_t column) const {
+    return grid_.holds(row, column) ? grid_.at(row, column) : '\0';
+  }
 
   void place_first() {
     const auto side = grid_.rows;
     const int64_t length = draw_.between(3, std::min<int64_t>(side, 12)), line = draw_.between(0, side - 1);
     const int64_t begin = draw_.between(0, side - length);
-    const auto& words = words_with(static_cast<size_t>(length), 0, static_cast<char>('a' + static_cast<char>(draw_.below(20))));
+    const auto& words = words_with(static_cast<size_t>(length), 0,
+                                   static_cast<char>('a' + static_cast<char>(draw_.below(20))));
     if (!words.empty()) put(words[draw_.below(words.size())], false, line, begin);
   }
 
-  // How many letters a word of that length would cross at a place; 0: it has no room there, or would touch others.
+  // How many letters a word of that length would cross at a place; 0: it has no room there, or would touch
+  // others.
   int64_t crossed(int64_t length, bool down, int64_t row, int64_t column) const {
     const int64_t dr = down ? 1 : 0, dc = down ? 0 : 1;
     if (row < 0 || column < 0 || !grid_.holds(row + dr * (length - 1), column + dc * (length - 1))) return 0;
@@ -94,13 +100,16 @@ class Growing {
   void try_one(int64_t least_crossed) {
     size_t cell = draw_.below(grid_.cells.size());
     while (grid_.cells[cell] == 0) cell = (cell + 1) % grid_.cells.size();
-    const int64_t row = static_cast<int64_t>(cell) / grid_.columns, column = static_cast<int64_t>(cell) % grid_.columns;
+    const int64_t row = static_cast<int64_t>(cell) / grid_.columns,
+                  column = static_cast<int64_t>(cell) % grid_.columns;
     const bool down = at(row, column - 1) != 0 || at(row, column + 1) != 0;
     for (int attempt = 0; attempt < 20; ++attempt) {
-      const int64_t length = draw_.between(3, std::min<int64_t>(grid_.rows, 9)), place = draw_.between(0, length - 1);
+      const int64_t length = draw_.between(3, std::min<int64_t>(grid_.rows, 9)),
+                    place = draw_.between(0, length - 1);
       const int64_t r = down ? row - place : row, c = down ? column : column - place;
       if (crossed(length, down, r, c) < least_crossed) continue;
-      const auto& words = words_with(static_cast<size_t>(length), static_cast<size_t>(place), grid_.cells[cell]);
+      const auto& words =
+          words_with(static_cast<size_t>(length), static_cast<size_t>(place), grid_.cells[cell]);
       if (words.empty()) continue;
       const size_t first = draw_.below(words.size());
       for (size_t i = 0; i < words.size(); ++i) {
@@ -113,7 +122,8 @@ class Growing {
   }
 
   bool known(std::string_view word) const {
-    return std::ranges::find(words_[0], word) != words_[0].end() || std::ranges::find(words_[1], word) != words_[1].end();
+    return std::ranges::find(words_[0], word) != words_[0].end() ||
+           std::ranges::find(words_[1], word) != words_[1].end();
   }
 
   void put(std::string_view word, bool down, int64_t row, int64_t column) {
@@ -159,7 +169,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   if (!growing.grow(knobs["words"], knobs["crossings"])) return std::nullopt;
   const Board board = growing.board();
   SearchBudget budget{.nodes = 20'000};
-  if (board.across.empty() || board.down.empty() || !count_solutions(board, 2, budget).unique()) return std::nullopt;
+  if (board.across.empty() || board.down.empty() || !count_solutions(board, 2, budget).unique())
+    return std::nullopt;
   return Puzzle{.given = given_of(board), .solution = payload_of_grid(growing.grid())};
 }
 
@@ -184,9 +195,11 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     for (size_t c = 0; c < width; ++c) {
       const std::optional<char> letter = answered_cell((*rows)[r][c]);
       const bool open = board.grid.at(static_cast<int64_t>(r), static_cast<int64_t>(c)) == 'X';
-      if (!letter) return {VerdictCode::kUnreadable, fmt::format("row {}, column {} is no letter", r + 1, c + 1)};
+      if (!letter)
+        return {VerdictCode::kUnreadable, fmt::format("row {}, column {} is no letter", r + 1, c + 1)};
       if (open != (*letter != '\0'))
-        return {VerdictCode::kGivenChanged, fmt::format("row {}, column {} must {}", r + 1, c + 1, open ? "hold a letter" : "be empty")};
+        return {VerdictCode::kGivenChanged,
+                fmt::format("row {}, column {} must {}", r + 1, c + 1, open ? "hold a letter" : "be empty")};
       letters.push_back(*letter);
     }
   }
@@ -197,7 +210,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     std::vector<std::string>& words = unused[slot.down ? 1 : 0];
     const auto listed = std::ranges::find(words, word);
     if (listed == words.end())
-      return {VerdictCode::kRuleBroken, fmt::format("'{}' is no word that is left to stand {}", word, slot.down ? "down" : "across")};
+      return {VerdictCode::kRuleBroken,
+              fmt::format("'{}' is no word that is left to stand {}", word, slot.down ? "down" : "across")};
     words.erase(listed);
   }
   if (!unused[0].empty() || !unused[1].empty()) return {VerdictCode::kRuleBroken, "a word is missing"};
@@ -208,7 +222,8 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
   return count_solutions(read_given(given), limit, budget);
 }
 
-// The board and its mirror image at the diagonal, where across and down change places, are one puzzle; words come in any order.
+// The board and its mirror image at the diagonal, where across and down change places, are one puzzle; words
+// come in any order.
 std::string canonical(const nlohmann::json& given) {
   const Board board = read_given(given);
   Board other{Grid<char>(board.grid.columns, board.grid.rows), board.down, board.across};
@@ -218,8 +233,9 @@ std::string canonical(const nlohmann::json& given) {
   const auto text_of = [](Board one) {
     std::ranges::sort(one.across);
     std::ranges::sort(one.down);
-    return fmt::format("{} {} {} {}", one.grid.columns, std::string(one.grid.cells.begin(), one.grid.cells.end()),
-                       fmt::join(one.across, ","), fmt::join(one.down, ","));
+    return fmt::format("{} {} {} {}", one.grid.columns,
+                       std::string(one.grid.cells.begin(), one.grid.cells.end()), fmt::join(one.across, ","),
+                       fmt::join(one.down, ","));
   };
   return std::min(text_of(board), text_of(other));
 }
@@ -230,7 +246,8 @@ std::vector<std::string> listed_words(const nlohmann::json& given, const char* k
   for (const nlohmann::json& each : list) {
     std::string word = text_of(each, key, kTask.key);
     for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    if (word.size() < 2 || word.size() > 40 || !std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; }))
+    if (word.size() < 2 || word.size() > 40 ||
+        !std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; }))
       refuse_given(kTask.key, fmt::format("\"{}\": words of two letters or more", key), each);
     words.push_back(std::move(word));
   }
@@ -241,14 +258,16 @@ std::vector<std::string> listed_words(const nlohmann::json& given, const char* k
 
 Board read_given(const nlohmann::json& given) {
   Board board{.across = listed_words(given, "across_words"), .down = listed_words(given, "down_words")};
-  const nlohmann::json& rows = list_of(member_of(given, "grid", kTask.key), 1, kLargestSide, "\"grid\"", kTask.key);
+  const nlohmann::json& rows =
+      list_of(member_of(given, "grid", kTask.key), 1, kLargestSide, "\"grid\"", kTask.key);
   const size_t width = rows[0].is_array() ? rows[0].size() : 0;
   board.grid = Grid<char>(static_cast<int64_t>(rows.size()), static_cast<int64_t>(width));
   for (size_t r = 0; r < rows.size(); ++r) {
     const nlohmann::json& row = list_of(rows[r], 1, kLargestSide, "a row of \"grid\"", kTask.key);
     if (row.size() != width) refuse_given(kTask.key, "rows of \"grid\" of one length", row);
     for (size_t c = 0; c < width; ++c) {
-      if (row[c] != "X" && row[c] != "0" && row[c] != 0) refuse_given(kTask.key, "\"X\" and \"0\" in \"grid\"", row);
+      if (row[c] != "X" && row[c] != "0" && row[c] != 0)
+        refuse_given(kTask.key, "\"X\" and \"0\" in \"grid\"", row);
       board.grid.cells[r * width + c] = row[c] == "X" ? 'X' : '0';
     }
   }

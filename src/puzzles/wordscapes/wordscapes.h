@@ -1,6 +1,7 @@
-// Wordscapes: a crossword without clues. X cells take letters, 0 cells stay empty; the words that stand across and those that stand
-// down are listed, and each is to be put into one of the runs of two or more X cells of its direction.
-// given: {"grid": [["X", "0", …], …], "across_words": [...], "down_words": [...]}. Source: docs/puzzles.md#wordscapes.
+// Wordscapes: a crossword without clues. X cells take letters, 0 cells stay empty; the words that stand
+// across and those that stand down are listed, and each is to be put into one of the runs of two or more X
+// cells of its direction. given: {"grid": [["X", "0", …], …], "across_words": [...], "down_words": [...]}.
+// Source: docs/puzzles.md#wordscapes.
 #pragma once
 
 #include <string>

@@ -9,8 +9,9 @@
 namespace longhaul::puzzles::zebra_puzzle {
 namespace {
 
-constexpr std::array<std::string_view, kClueKinds> kKindNames = {"same",     "not_same", "at",     "not_at", "either",      "left_of",
-                                                                 "right_of", "beside",   "before", "after",  "one_between", "two_between"};
+constexpr std::array<std::string_view, kClueKinds> kKindNames = {
+    "same",     "not_same", "at",     "not_at", "either",      "left_of",
+    "right_of", "beside",   "before", "after",  "one_between", "two_between"};
 constexpr std::string_view kKey = "zebra_puzzle";
 
 std::string value_of_number(const Zebra& zebra, size_t value) {
@@ -28,12 +29,15 @@ size_t value_named(const Zebra& zebra, const nlohmann::json& clue, const char* k
 }
 
 size_t house_of(const Zebra& zebra, const nlohmann::json& clue, const char* key) {
-  return static_cast<size_t>(integer_of(member_of(clue, key, kKey), 1, static_cast<int64_t>(zebra.houses), key, kKey)) - 1;
+  return static_cast<size_t>(
+             integer_of(member_of(clue, key, kKey), 1, static_cast<int64_t>(zebra.houses), key, kKey)) -
+         1;
 }
 
 Clue clue_of(const Zebra& zebra, const nlohmann::json& json) {
   const auto kind = std::ranges::find(kKindNames, text_of(member_of(json, "kind", kKey), "\"kind\"", kKey));
-  if (kind == kKindNames.end()) refuse_given(kKey, fmt::format("kinds of clues: {}", fmt::join(kKindNames, ", ")), json);
+  if (kind == kKindNames.end())
+    refuse_given(kKey, fmt::format("kinds of clues: {}", fmt::join(kKindNames, ", ")), json);
   Clue clue{.kind = static_cast<ClueKind>(kind - kKindNames.begin()), .a = value_named(zebra, json, "a")};
   if (!is_about_houses(clue.kind)) {
     clue.b = value_named(zebra, json, "b");
@@ -50,14 +54,19 @@ Clue clue_of(const Zebra& zebra, const nlohmann::json& json) {
 bool is_of_public_file(const nlohmann::json& given) { return given.is_object() && given.contains("puzzle"); }
 
 Zebra read_given(const nlohmann::json& given) {
-  Zebra zebra{.houses = static_cast<size_t>(integer_of(member_of(given, "houses", kKey), 1, kMostHouses, "\"houses\"", kKey))};
+  Zebra zebra{.houses = static_cast<size_t>(
+                  integer_of(member_of(given, "houses", kKey), 1, kMostHouses, "\"houses\"", kKey))};
   std::set<std::string> all;
-  for (const nlohmann::json& one : list_of(member_of(given, "attributes", kKey), 1, kMostAttributes, "\"attributes\"", kKey)) {
+  for (const nlohmann::json& one :
+       list_of(member_of(given, "attributes", kKey), 1, kMostAttributes, "\"attributes\"", kKey)) {
     Attribute attribute{.name = text_of(member_of(one, "name", kKey), "\"name\"", kKey)};
-    if (attribute_in(attribute.name, Language::kEnglish).empty()) refuse_given(kKey, "known names of attributes", one);
-    for (const nlohmann::json& value : list_of(member_of(one, "values", kKey), zebra.houses, zebra.houses, "\"values\"", kKey)) {
+    if (attribute_in(attribute.name, Language::kEnglish).empty())
+      refuse_given(kKey, "known names of attributes", one);
+    for (const nlohmann::json& value :
+         list_of(member_of(one, "values", kKey), zebra.houses, zebra.houses, "\"values\"", kKey)) {
       attribute.values.push_back(text_of(value, "a value", kKey));
-      if (!all.insert(attribute.values.back()).second || !word_in(attribute.values.back(), Language::kEnglish))
+      if (!all.insert(attribute.values.back()).second ||
+          !word_in(attribute.values.back(), Language::kEnglish))
         refuse_given(kKey, "values that are known words, each once", value);
     }
     zebra.attributes.push_back(std::move(attribute));
@@ -69,9 +78,11 @@ Zebra read_given(const nlohmann::json& given) {
 
 nlohmann::json given_of(const Zebra& zebra) {
   nlohmann::json attributes = nlohmann::json::array(), clues = nlohmann::json::array();
-  for (const Attribute& attribute : zebra.attributes) attributes.push_back({{"name", attribute.name}, {"values", attribute.values}});
+  for (const Attribute& attribute : zebra.attributes)
+    attributes.push_back({{"name", attribute.name}, {"values", attribute.values}});
   for (const Clue& clue : zebra.clues) {
-    nlohmann::json one = {{"kind", kKindNames[static_cast<size_t>(clue.kind)]}, {"a", value_of_number(zebra, clue.a)}};
+    nlohmann::json one = {{"kind", kKindNames[static_cast<size_t>(clue.kind)]},
+                          {"a", value_of_number(zebra, clue.a)}};
     if (!is_about_houses(clue.kind)) one["b"] = value_of_number(zebra, clue.b);
     if (is_about_houses(clue.kind)) one["house"] = clue.house + 1;
     if (clue.kind == ClueKind::kEither) one["other_house"] = clue.other_house + 1;

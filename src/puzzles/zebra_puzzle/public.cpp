@@ -14,10 +14,11 @@
 namespace longhaul::puzzles::zebra_puzzle {
 namespace {
 
-constexpr JsonRules kPublicRules = {.code = ExitCode::kData,
-                                    .what = "unusable file of public zebra puzzles",
-                                    .hint = "a JSON list, or a line each, of objects with \"puzzle\" and \"solution\"",
-                                    .depth = 16};
+constexpr JsonRules kPublicRules = {
+    .code = ExitCode::kData,
+    .what = "unusable file of public zebra puzzles",
+    .hint = "a JSON list, or a line each, of objects with \"puzzle\" and \"solution\"",
+    .depth = 16};
 
 [[noreturn]] void refuse_public(const std::string& where, std::string expected, std::string found) {
   throw Error({.code = ExitCode::kData,
@@ -42,10 +43,13 @@ Puzzle puzzle_of(const nlohmann::json& one, const std::string& where) {
     refuse_public(where, "an object with \"puzzle\", a text, and \"solution\"", "another");
   const nlohmann::json given = {{"puzzle", one["puzzle"]}, {"solution", one["solution"]}};
   const std::optional<Table> table = read_table(one["solution"].dump());
-  if (!table) refuse_public(where, "\"solution\": {\"header\": [\"House\", …], \"rows\": [[\"1\", …], …]}", "another");
+  if (!table)
+    refuse_public(where, "\"solution\": {\"header\": [\"House\", …], \"rows\": [[\"1\", …], …]}", "another");
   for (const std::vector<std::string>& row : table->rows) {
-    if (std::ranges::any_of(row, [](const std::string& cell) { return cell.find("___") != std::string::npos; }))
-      refuse_public(where, "a solution with its values", "\"___\": a copy of the puzzles without their answers");
+    if (std::ranges::any_of(row,
+                            [](const std::string& cell) { return cell.find("___") != std::string::npos; }))
+      refuse_public(where, "a solution with its values",
+                    "\"___\": a copy of the puzzles without their answers");
   }
   return {.given = given, .solution = one["solution"].dump()};
 }
@@ -71,7 +75,8 @@ std::optional<Table> read_table(std::string_view text) {
 }
 
 Table solution_of_public(const nlohmann::json& given) {
-  const std::optional<Table> table = given.contains("solution") ? read_table(given["solution"].dump()) : std::nullopt;
+  const std::optional<Table> table =
+      given.contains("solution") ? read_table(given["solution"].dump()) : std::nullopt;
   if (!table || !given["puzzle"].is_string())
     refuse_given(kTask.key, "\"puzzle\": a text, and \"solution\": a table with header and rows", given);
   return *table;
@@ -81,8 +86,10 @@ nlohmann::json from_reference(const nlohmann::json& object) {
   const nlohmann::json& metadata = object.at("metadata");
   if (metadata.contains("clues") || metadata.contains("puzzle")) return metadata;
   const nlohmann::json answer = object.value("answer", nlohmann::json());
-  nlohmann::json given = {{"puzzle", object.value("question", "")},
-                          {"solution", answer.is_string() ? nlohmann::json::parse(answer.get<std::string>(), nullptr, false) : answer}};
+  nlohmann::json given = {
+      {"puzzle", object.value("question", "")},
+      {"solution",
+       answer.is_string() ? nlohmann::json::parse(answer.get<std::string>(), nullptr, false) : answer}};
   if (!read_table(given["solution"].dump()))
     refuse_given(kTask.key, "\"clues\" in \"metadata\", or \"answer\": a table with header and rows", answer);
   return given;
@@ -103,7 +110,8 @@ std::vector<Puzzle> read_public_file(const std::string& text, const std::string&
   }
   const nlohmann::json root = parse_json(text, where, kPublicRules);
   if (!root.is_array()) return {puzzle_of(root, where)};
-  for (size_t i = 0; i < root.size(); ++i) puzzles.push_back(puzzle_of(root[i], fmt::format("{}, puzzle {}", where, i + 1)));
+  for (size_t i = 0; i < root.size(); ++i)
+    puzzles.push_back(puzzle_of(root[i], fmt::format("{}, puzzle {}", where, i + 1)));
   return puzzles;
 }
 

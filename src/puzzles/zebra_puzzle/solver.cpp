@@ -8,8 +8,8 @@ namespace {
 
 using Mask = uint32_t;  // of houses
 
-// Every value has a set of houses; clues and "each house has one value of each attribute" make the sets smaller until nothing
-// changes, then the value with the fewest houses is tried in each.
+// Every value has a set of houses; clues and "each house has one value of each attribute" make the sets
+// smaller until nothing changes, then the value with the fewest houses is tried in each.
 class Search {
  public:
   Search(const Zebra& zebra, int64_t limit, SearchBudget& budget)
@@ -100,7 +100,8 @@ class Search {
     if (!narrow(may)) return true;
     size_t best = may.size();
     for (size_t value = 0; value < may.size(); ++value) {
-      if (bit_count(may[value]) > 1 && (best == may.size() || bit_count(may[value]) < bit_count(may[best]))) best = value;
+      if (bit_count(may[value]) > 1 && (best == may.size() || bit_count(may[value]) < bit_count(may[best])))
+        best = value;
     }
     if (best == may.size()) return ++found_ < limit_;
     for (Mask houses = may[best]; houses != 0; houses &= houses - 1) {
@@ -120,7 +121,9 @@ class Search {
 
 }  // namespace
 
-bool is_about_houses(ClueKind kind) { return kind == ClueKind::kAt || kind == ClueKind::kNotAt || kind == ClueKind::kEither; }
+bool is_about_houses(ClueKind kind) {
+  return kind == ClueKind::kAt || kind == ClueKind::kNotAt || kind == ClueKind::kEither;
+}
 
 bool holds(const Clue& clue, const Places& places) {
   const auto a = static_cast<int64_t>(places[clue.a]), b = static_cast<int64_t>(places[clue.b]);
@@ -153,6 +156,8 @@ bool holds(const Clue& clue, const Places& places) {
   return false;
 }
 
-SolutionCount count_solutions(const Zebra& zebra, int64_t limit, SearchBudget& budget) { return Search(zebra, limit, budget).count(); }
+SolutionCount count_solutions(const Zebra& zebra, int64_t limit, SearchBudget& budget) {
+  return Search(zebra, limit, budget).count();
+}
 
 }  // namespace longhaul::puzzles::zebra_puzzle

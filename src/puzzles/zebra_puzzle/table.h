@@ -1,4 +1,5 @@
-// Tables as answers hold them: {"header": ["House", "name", …], "rows": [["1", "Alice", …], …]}, with cells as texts or numbers.
+// Tables as answers hold them: {"header": ["House", "name", …], "rows": [["1", "Alice", …], …]}, with cells
+// as texts or numbers.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -15,12 +15,14 @@
 namespace longhaul::puzzles::zebra_puzzle {
 namespace {
 
-constexpr Knob kKnobs[] = {{"houses", 2, kMostHouses, 2, 6, "houses, and values of each attribute"},
-                           {"attributes", 2, kMostAttributes, 2, 6, "attributes, the name included"},
-                           {"relational_percent", 0, 100, 0, 100, "how far clues that name a house come after the others"}};
+constexpr Knob kKnobs[] = {
+    {"houses", 2, kMostHouses, 2, 6, "houses, and values of each attribute"},
+    {"attributes", 2, kMostAttributes, 2, 6, "attributes, the name included"},
+    {"relational_percent", 0, 100, 0, 100, "how far clues that name a house come after the others"}};
 constexpr int64_t kProofNodes = 20'000;
 
-// True clues of each kind, as many of a kind as there are values, in random order; those that name a house tend to the end.
+// True clues of each kind, as many of a kind as there are values, in random order; those that name a house
+// tend to the end.
 std::vector<Clue> drawn_clues(const Zebra& zebra, const Places& places, int64_t relational, Draw& draw) {
   std::vector<std::pair<uint64_t, Clue>> all;
   for (size_t kind = 0; kind < kClueKinds; ++kind) {
@@ -43,7 +45,8 @@ std::vector<Clue> drawn_clues(const Zebra& zebra, const Places& places, int64_t 
         if (clue.kind == ClueKind::kAt) clue.house = places[clue.a];
         if (clue.kind == ClueKind::kSame)
           clue.b = static_cast<size_t>(
-              std::ranges::find(places.begin() + static_cast<int64_t>(clue.b / zebra.houses * zebra.houses), places.end(), places[clue.a]) -
+              std::ranges::find(places.begin() + static_cast<int64_t>(clue.b / zebra.houses * zebra.houses),
+                                places.end(), places[clue.a]) -
               places.begin());
         if (!holds(clue, places)) continue;
       }
@@ -103,10 +106,13 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   for (const Category& category : categories())
     others.push_back({std::string(category.name.english), drawn_values(category.things, zebra.houses, draw)});
   others.push_back({"colour", drawn_values(colours(), zebra.houses, draw)});
-  std::erase_if(others, [](const Attribute& attribute) { return attribute_in(attribute.name, Language::kEnglish).empty(); });
+  std::erase_if(others, [](const Attribute& attribute) {
+    return attribute_in(attribute.name, Language::kEnglish).empty();
+  });
   draw.shuffle(others);
   zebra.attributes = {{"name", drawn_values(names(), zebra.houses, draw)}};
-  for (size_t i = 0; i + 1 < static_cast<size_t>(knobs["attributes"]); ++i) zebra.attributes.push_back(others[i]);
+  for (size_t i = 0; i + 1 < static_cast<size_t>(knobs["attributes"]); ++i)
+    zebra.attributes.push_back(others[i]);
   Places places;
   for (size_t i = 0; i < zebra.attributes.size(); ++i) {
     std::vector<size_t> houses(zebra.houses);
@@ -114,7 +120,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     draw.shuffle(houses);
     places.insert(places.end(), houses.begin(), houses.end());
   }
-  if (!choose_clues(zebra, drawn_clues(zebra, places, knobs["relational_percent"], draw), draw)) return std::nullopt;
+  if (!choose_clues(zebra, drawn_clues(zebra, places, knobs["relational_percent"], draw), draw))
+    return std::nullopt;
   return Puzzle{.given = given_of(zebra), .solution = table_of(zebra, places, Language::kEnglish)};
 }
 
@@ -123,7 +130,8 @@ std::string plain_name(const std::string& cell) {
   if (const auto word = english_word(cell)) return std::string(*word);
   std::string lower(trimmed(cell));
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  for (const std::string_view name : {"house", "name", "colour", "fruit", "animal", "vehicle", "book", "furniture"}) {
+  for (const std::string_view name :
+       {"house", "name", "colour", "fruit", "animal", "vehicle", "book", "furniture"}) {
     if (lower == name || cell == attribute_in(name, Language::kChinese)) return std::string(name);
   }
   return lower;
@@ -132,13 +140,16 @@ std::string plain_name(const std::string& cell) {
 Verdict verify_public(const nlohmann::json& given, const Table& answer) {
   const Table right = solution_of_public(given);
   if (answer.header.size() != right.header.size() || answer.rows.size() != right.rows.size())
-    return {VerdictCode::kShape, fmt::format("not {} rows of {} cells", right.rows.size(), right.header.size())};
+    return {VerdictCode::kShape,
+            fmt::format("not {} rows of {} cells", right.rows.size(), right.header.size())};
   for (size_t c = 0; c < right.header.size(); ++c) {
     const auto column = std::ranges::find(answer.header, right.header[c]);
-    if (column == answer.header.end()) return {VerdictCode::kShape, fmt::format("no column \"{}\"", right.header[c])};
+    if (column == answer.header.end())
+      return {VerdictCode::kShape, fmt::format("no column \"{}\"", right.header[c])};
     for (size_t r = 0; r < right.rows.size(); ++r) {
       const std::string& cell = answer.rows[r][static_cast<size_t>(column - answer.header.begin())];
-      if (cell != right.rows[r][c]) return {VerdictCode::kRuleBroken, fmt::format("row {}, \"{}\" is another", r + 1, right.header[c])};
+      if (cell != right.rows[r][c])
+        return {VerdictCode::kRuleBroken, fmt::format("row {}, \"{}\" is another", r + 1, right.header[c])};
     }
   }
   return {};
@@ -147,10 +158,13 @@ Verdict verify_public(const nlohmann::json& given, const Table& answer) {
 // The house of each value of an answer, or what is wrong with it.
 std::optional<Verdict> read_places(const Zebra& zebra, const Table& answer, Places& places) {
   if (answer.header.size() != zebra.attributes.size() + 1 || answer.rows.size() != zebra.houses)
-    return Verdict{VerdictCode::kShape, fmt::format("not {} rows of {} cells", zebra.houses, zebra.attributes.size() + 1)};
+    return Verdict{VerdictCode::kShape,
+                   fmt::format("not {} rows of {} cells", zebra.houses, zebra.attributes.size() + 1)};
   std::vector<std::string> columns;
   for (const std::string& name : answer.header) columns.push_back(plain_name(name));
-  const auto column_of = [&](const std::string& name) { return static_cast<size_t>(std::ranges::find(columns, name) - columns.begin()); };
+  const auto column_of = [&](const std::string& name) {
+    return static_cast<size_t>(std::ranges::find(columns, name) - columns.begin());
+  };
   const size_t house_column = column_of("house");
   if (house_column == columns.size()) return Verdict{VerdictCode::kShape, "no column \"House\""};
   places.assign(zebra.attributes.size() * zebra.houses, zebra.houses);
@@ -163,15 +177,18 @@ std::optional<Verdict> read_places(const Zebra& zebra, const Table& answer, Plac
       const auto value = std::ranges::find(values, plain_name(row[column]));
       if (!house || *house < 1 || *house > static_cast<int64_t>(zebra.houses))
         return Verdict{VerdictCode::kRuleBroken, fmt::format("there is no house '{}'", row[house_column])};
-      if (value == values.end()) return Verdict{VerdictCode::kRuleBroken, fmt::format("'{}' is no value of {}", row[column], name)};
-      places[attribute * zebra.houses + static_cast<size_t>(value - values.begin())] = static_cast<size_t>(*house) - 1;
+      if (value == values.end())
+        return Verdict{VerdictCode::kRuleBroken, fmt::format("'{}' is no value of {}", row[column], name)};
+      places[attribute * zebra.houses + static_cast<size_t>(value - values.begin())] =
+          static_cast<size_t>(*house) - 1;
     }
   }
   for (size_t first = 0; first < places.size(); first += zebra.houses) {
-    std::set<size_t> houses(places.begin() + static_cast<int64_t>(first), places.begin() + static_cast<int64_t>(first + zebra.houses));
+    std::set<size_t> houses(places.begin() + static_cast<int64_t>(first),
+                            places.begin() + static_cast<int64_t>(first + zebra.houses));
     if (houses.size() != zebra.houses || houses.contains(zebra.houses))
-      return Verdict{VerdictCode::kRuleBroken,
-                     fmt::format("not every {} stands in one house", zebra.attributes[first / zebra.houses].name)};
+      return Verdict{VerdictCode::kRuleBroken, fmt::format("not every {} stands in one house",
+                                                           zebra.attributes[first / zebra.houses].name)};
   }
   return std::nullopt;
 }
@@ -182,13 +199,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<Table> answer = read_table(payload);
   if (from_public) {
     solution_of_public(given);
-    return answer ? verify_public(given, *answer) : Verdict{VerdictCode::kUnreadable, "no table with header and rows"};
+    return answer ? verify_public(given, *answer)
+                  : Verdict{VerdictCode::kUnreadable, "no table with header and rows"};
   }
   if (!answer) return {VerdictCode::kUnreadable, "no table with header and rows of one length"};
   Places places;
   if (std::optional<Verdict> wrong = read_places(zebra, *answer, places)) return *wrong;
   for (size_t i = 0; i < zebra.clues.size(); ++i) {
-    if (!holds(zebra.clues[i], places)) return {VerdictCode::kRuleBroken, fmt::format("clue {} does not hold", i + 1)};
+    if (!holds(zebra.clues[i], places))
+      return {VerdictCode::kRuleBroken, fmt::format("clue {} does not hold", i + 1)};
   }
   return {};
 }
@@ -202,7 +221,8 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
 std::string canonical(const nlohmann::json& given) {
   if (is_of_public_file(given)) return given.dump();
   nlohmann::json form = given_of(read_given(given));
-  for (nlohmann::json& attribute : form["attributes"]) std::sort(attribute["values"].begin(), attribute["values"].end());
+  for (nlohmann::json& attribute : form["attributes"])
+    std::sort(attribute["values"].begin(), attribute["values"].end());
   std::sort(form["attributes"].begin(), form["attributes"].end());
   std::sort(form["clues"].begin(), form["clues"].end());
   return form.dump();
@@ -212,21 +232,26 @@ Puzzle in_language(Puzzle puzzle, Language language) {
   if (is_of_public_file(puzzle.given)) return puzzle;
   const Zebra zebra = read_given(puzzle.given);
   Places places;
-  if (!read_places(zebra, read_table(puzzle.solution).value(), places)) puzzle.solution = table_of(zebra, places, language);
+  if (!read_places(zebra, read_table(puzzle.solution).value(), places))
+    puzzle.solution = table_of(zebra, places, language);
   return puzzle;
 }
 
 }  // namespace
 
 std::string table_of(const Zebra& zebra, const Places& places, Language language) {
-  nlohmann::ordered_json header = {language == Language::kChinese ? attribute_in("house", language) : "House"};
+  nlohmann::ordered_json header = {language == Language::kChinese ? attribute_in("house", language)
+                                                                  : "House"};
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const Attribute& attribute : zebra.attributes) header.push_back(attribute_in(attribute.name, language));
+  for (const Attribute& attribute : zebra.attributes)
+    header.push_back(attribute_in(attribute.name, language));
   for (size_t house = 0; house < zebra.houses; ++house) {
-    nlohmann::ordered_json& row = rows.emplace_back(nlohmann::ordered_json::array({std::to_string(house + 1)}));
+    nlohmann::ordered_json& row =
+        rows.emplace_back(nlohmann::ordered_json::array({std::to_string(house + 1)}));
     for (size_t value = 0; value < places.size(); ++value) {
       if (places[value] == house)
-        row.push_back(puzzles::in_language(zebra.attributes[value / zebra.houses].values[value % zebra.houses], language));
+        row.push_back(puzzles::in_language(
+            zebra.attributes[value / zebra.houses].values[value % zebra.houses], language));
     }
   }
   return nlohmann::ordered_json{{"header", header}, {"rows", rows}}.dump();

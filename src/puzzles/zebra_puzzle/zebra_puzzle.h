@@ -1,10 +1,11 @@
-// Zebra puzzles: houses in a row, numbered from the left; in each lives one person, and of each attribute (name, colour, fruit, …)
-// every house has another value. Clues tell which values belong together; the whole table is looked for.
+// Zebra puzzles: houses in a row, numbered from the left; in each lives one person, and of each attribute
+// (name, colour, fruit, …) every house has another value. Clues tell which values belong together; the whole
+// table is looked for.
 //
-// given: {"houses": 3, "attributes": [{"name": "fruit", "values": ["apple", …]}, …], "clues": [{"kind": "left_of", "a": "apple",
-// "b": "red"}, {"kind": "either", "a": "Alice", "house": 1, "other_house": 3}, …]}; no value stands in two attributes.
-// Puzzles of public files (zebra_puzzle/public.h) hold {"puzzle": the text, "solution": the table}. Source:
-// docs/puzzles.md#zebra_puzzle.
+// given: {"houses": 3, "attributes": [{"name": "fruit", "values": ["apple", …]}, …], "clues": [{"kind":
+// "left_of", "a": "apple", "b": "red"}, {"kind": "either", "a": "Alice", "house": 1, "other_house": 3}, …]};
+// no value stands in two attributes. Puzzles of public files (zebra_puzzle/public.h) hold {"puzzle": the
+// text, "solution": the table}. Source: docs/puzzles.md#zebra_puzzle.
 #pragma once
 
 #include <string>

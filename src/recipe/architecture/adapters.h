@@ -19,7 +19,8 @@ struct Problem;  // recipe/check.h
 enum class AdapterKind { kLora, kRslora, kDora };
 std::vector<std::string_view> names_of(AdapterKind);
 
-inline constexpr std::string_view kAllLinear = "all-linear";  // as PEFT has it: every linear layer except the head
+// as PEFT has it: every linear layer except the head
+inline constexpr std::string_view kAllLinear = "all-linear";
 
 struct AdapterOptions {
   int64_t rank = 0;  // 0: none

@@ -54,14 +54,17 @@ void read_item(std::string_view item, Conversion& out) {
   if (std::ranges::find(kinds, name, &ConversionKind::name) == kinds.end()) {
     std::vector<std::string_view> names;
     for (const ConversionKind& kind : kinds) names.push_back(kind.name);
-    refuse_item(item, fmt::format("one of {}, with *COUNT after it where it is meant for several layers", fmt::join(names, ", ")));
+    refuse_item(item, fmt::format("one of {}, with *COUNT after it where it is meant for several layers",
+                                  fmt::join(names, ", ")));
   }
   if (name == "window" && window == 0) window = kUsualWindow;
   const std::vector<std::string_view> mixers = names_of(Mixer{});
-  const Mixer mixer = name == "window" ? Mixer::kSoftmax : static_cast<Mixer>(std::ranges::find(mixers, name) - mixers.begin());
+  const Mixer mixer = name == "window" ? Mixer::kSoftmax
+                                       : static_cast<Mixer>(std::ranges::find(mixers, name) - mixers.begin());
   out.mixers.insert(out.mixers.end(), static_cast<size_t>(count), mixer);
   out.windows.insert(out.windows.end(), static_cast<size_t>(count), window);
-  if (std::ssize(out.mixers) > kLongestList) refuse_item(item, fmt::format("at most {} layers", kLongestList));
+  if (std::ssize(out.mixers) > kLongestList)
+    refuse_item(item, fmt::format("at most {} layers", kLongestList));
 }
 
 // `layers = "…"` of a TOML file.
@@ -69,11 +72,12 @@ std::string list_in_file(const std::string& path) {
   for (const TomlEntry& entry : read_toml(read_text(path, ExitCode::kUsage, 1 << 16), path)) {
     if (entry.key == "layers" && !entry.is_section && entry.value.is_text()) return entry.value.as_text();
     if (entry.key != "version" && entry.key != "description") {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "a key of the conversion is not known",
-                   .expected = "layers = \"window*1,gla*1\"; options of mixers belong in the recipe's [model.…]",
-                   .found = entry.key,
-                   .where = fmt::format("{}:{}:{}", path, entry.line, entry.column)});
+      throw Error(
+          {.code = ExitCode::kUsage,
+           .what = "a key of the conversion is not known",
+           .expected = "layers = \"window*1,gla*1\"; options of mixers belong in the recipe's [model.…]",
+           .found = entry.key,
+           .where = fmt::format("{}:{}:{}", path, entry.line, entry.column)});
     }
   }
   throw Error({.code = ExitCode::kUsage,
@@ -95,23 +99,29 @@ void require_convertible(const ModelConfig& dense, const Conversion& conversion)
   for (const Mixer mixer : dense.mixers) {
     if (mixer != Mixer::kSoftmax)
       refuse("a transformer with softmax attention in every layer",
-             fmt::format("layers of {}", names_of(mixer)[static_cast<size_t>(mixer)]), "leave --convert out: the model is none");
+             fmt::format("layers of {}", names_of(mixer)[static_cast<size_t>(mixer)]),
+             "leave --convert out: the model is none");
   }
   if (!dense.causal) refuse("a causal model", "one that reads both ways", "leave --convert out");
-  const auto has = [&](Mixer mixer) { return std::ranges::find(conversion.mixers, mixer) != conversion.mixers.end(); };
+  const auto has = [&](Mixer mixer) {
+    return std::ranges::find(conversion.mixers, mixer) != conversion.mixers.end();
+  };
   if (has(Mixer::kGla) && has(Mixer::kMixture))
-    refuse("gla or mixture: both read the options [model.gla], and mixture ties its keys", conversion.text, "use one of them");
+    refuse("gla or mixture: both read the options [model.gla], and mixture ties its keys", conversion.text,
+           "use one of them");
   const int64_t length = std::ssize(conversion.mixers);
   if (dense.layers % length != 0) {
     refuse(fmt::format("a list whose length divides the model's {} layers", dense.layers),
-           fmt::format("{} layer{}: {}", length, length == 1 ? "" : "s", conversion.text), "write each layer, or a period of them");
+           fmt::format("{} layer{}: {}", length, length == 1 ? "" : "s", conversion.text),
+           "write each layer, or a period of them");
   }
 }
 
 }  // namespace
 
 Conversion read_conversion(const std::string& rules) {
-  Conversion conversion{.mixers = {}, .windows = {}, .text = rules.ends_with(".toml") ? list_in_file(rules) : rules};
+  Conversion conversion{
+      .mixers = {}, .windows = {}, .text = rules.ends_with(".toml") ? list_in_file(rules) : rules};
   for (const std::string_view item : split(conversion.text, ',')) read_item(trimmed(item), conversion);
   return conversion;
 }
@@ -128,8 +138,9 @@ ModelConfig converted(const ModelConfig& dense, const Conversion& conversion) {
     const int64_t window = conversion.windows[layer % conversion.windows.size()];
     windows[layer] = window > 0 ? window : dense.softmax.window(static_cast<int64_t>(layer));
   }
-  model.softmax.windows =
-      std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; }) ? std::vector<int64_t>{windows[0]} : windows;
+  model.softmax.windows = std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; })
+                              ? std::vector<int64_t>{windows[0]}
+                              : windows;
   const bool tied = std::ranges::find(conversion.mixers, Mixer::kMixture) != conversion.mixers.end();
   model.gla = {};
   model.gla.key_dim = dense.head_dim;
@@ -154,14 +165,15 @@ const std::vector<ConversionKind>& conversion_kinds() {
       {"window", "everything", "nothing", "tokens beyond the window"},
       {"gla", "queries, keys, values and their biases; output", "gate of rank 16, norm of each head",
        "softmax, positions, norms of queries and keys"},
-      {"lightning", "queries, keys and values (a copy for each query head), output", "output gate, norm over all heads",
-       "softmax, biases, norms of queries and keys"},
+      {"lightning", "queries, keys and values (a copy for each query head), output",
+       "output gate, norm over all heads", "softmax, biases, norms of queries and keys"},
       {"hgrn2", "queries, values (a copy for each query head), output; minus the keys as the forget gate",
        "lower bounds, norm over all heads", "softmax, positions, biases, norms of queries and keys"},
       {"gated_deltanet", "queries, keys and values (a copy for each query head), output",
        "output gate, write and forget gates, norm; convolutions that begin as none",
        "softmax, positions, biases, norms of queries and keys"},
-      {"mixture", "everything in the softmax branch; queries, values, output and minus the keys in the linear one",
+      {"mixture",
+       "everything in the softmax branch; queries, values, output and minus the keys in the linear one",
        "a norm of each branch and of each linear head", "nothing in the softmax branch"},
   };
   return kKinds;

@@ -1,8 +1,9 @@
 // Conversion of a softmax transformer into a model whose layers have other mixers (SpikingBrain, arXiv
-// 2509.05276; docs/sources/spikingbrain.md §2.3). Here a list of layers becomes the new model's configuration;
-// checkpoint/published/conversion.h says which weights it begins with. Plain data.
+// 2509.05276; docs/sources/spikingbrain.md §2.3). Here a list of layers becomes the new model's
+// configuration; checkpoint/published/conversion.h says which weights it begins with. Plain data.
 //
-//   window*1,gla*1     attention with a window in the first layer of each pair, gated linear attention in the second
+//   window*1,gla*1     attention with a window in the first layer of each pair, gated linear attention in the
+//                      second
 //
 // The list is repeated over the layers, so its length must divide their number. What a layer may become:
 //
@@ -12,8 +13,8 @@
 //   lightning        linear attention with a fixed decay for each head (MiniMax-01)
 //   hgrn2            keys are one minus the forget gate, whose logits begin as the negative keys
 //   gated_deltanet   the delta rule with a decay for each head
-//   mixture          softmax attention beside gla with tied keys, each normalised (SpikingBrain-76B). It cannot stand in
-//                    one list with gla, because a model has one set of options for both
+//   mixture          softmax attention beside gla with tied keys, each normalised (SpikingBrain-76B). It
+//                    cannot stand in one list with gla, because a model has one set of options for both
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,12 @@ struct Conversion {
   std::string text;              // as it was given
 };
 
-// `rules`: a list as above, or the path of a TOML file with `layers = "…"`. kUsage: an item is not understood.
+// `rules`: a list as above, or the path of a TOML file with `layers = "…"`. kUsage: an item is not
+// understood.
 Conversion read_conversion(const std::string& rules);
 
-// The model that `dense` becomes: options of the new mixers are set so that its projections fit. kUsage: it is
-// no softmax transformer (some layer has another mixer already), or the list does not fit its layers.
+// The model that `dense` becomes: options of the new mixers are set so that its projections fit. kUsage: it
+// is no softmax transformer (some layer has another mixer already), or the list does not fit its layers.
 ModelConfig converted(const ModelConfig& dense, const Conversion& conversion);
 
 // What a softmax layer may become, for `convert --list`.

@@ -64,8 +64,9 @@ struct ModelConfig {
   int64_t heads = 8;
   int64_t head_dim = 64;
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
-  bool causal = true;                             // false: every token reads all tokens of its document, later ones too
-  SoftmaxOptions softmax;                         // options of one mixer each
+  // false: every token reads all tokens of its document, later ones too
+  bool causal = true;
+  SoftmaxOptions softmax;  // options of one mixer each
   LightningOptions lightning;
   Hgrn2Options hgrn2;
   TnlOptions tnl;
@@ -95,7 +96,8 @@ struct ModelConfig {
   // total width.
   int64_t shared_experts = 0;
   int64_t shared_intermediate = 0;  // width of one; 0: intermediate
-  bool shared_gate = false;         // their output is multiplied by σ of a learned linear function of each token
+  // their output is multiplied by σ of a learned linear function of each token
+  bool shared_gate = false;
   // Coefficient of the balance loss in the form of router.balance_form (model/experts/router_balance.h).
   double auxiliary_loss = 0.01;
   double z_loss = 0.0;  // coefficient of mean (logsumexp of router logits)²
@@ -104,7 +106,8 @@ struct ModelConfig {
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
   Wiring wiring = Wiring::kPreNorm;
-  double alpha = 0;                            // residual factor; 0: (2·layers)^0.25 for post-norm, 1 for pre-norm
+  // residual factor; 0: (2·layers)^0.25 for post-norm, 1 for pre-norm
+  double alpha = 0;
   double beta = 1;                             // branch factor
   double channel_alpha = 0, channel_beta = 0;  // after channel mixers; 0: alpha and beta
 
@@ -136,17 +139,27 @@ struct ModelConfig {
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
   ChannelMixer channel_mixer(int64_t layer) const;
   std::vector<ChannelMixer> channel_mixers_used() const;  // each once, in the order of the layers
-  int64_t dense_width() const { return experts > 0 && dense_intermediate > 0 ? dense_intermediate : intermediate; }
-  int64_t shared_width() const { return shared_experts * (shared_intermediate > 0 ? shared_intermediate : intermediate); }
+  int64_t dense_width() const {
+    return experts > 0 && dense_intermediate > 0 ? dense_intermediate : intermediate;
+  }
+  int64_t shared_width() const {
+    return shared_experts * (shared_intermediate > 0 ? shared_intermediate : intermediate);
+  }
   // Whether a sequence's result in training depends on the other sequences of the step; then replicas
   // communicate within a layer.
-  bool shares_batch() const { return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of != BalanceOf::kSequence); }
+  bool shares_batch() const {
+    return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of != BalanceOf::kSequence);
+  }
   // Whether it depends on all of them at once, with one micro-batch for each replica.
   bool takes_batch_at_once() const {
     return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of == BalanceOf::kBatch);
   }
-  bool shares_room() const { return experts > 0 && router.capacity_factor > 0 && router.capacity_of != CapacityOf::kSequence; }
-  bool joins_routers() const { return experts > 0 && auxiliary_loss > 0 && router.balance_form == BalanceForm::kHuggingFace; }
+  bool shares_room() const {
+    return experts > 0 && router.capacity_factor > 0 && router.capacity_of != CapacityOf::kSequence;
+  }
+  bool joins_routers() const {
+    return experts > 0 && auxiliary_loss > 0 && router.balance_form == BalanceForm::kHuggingFace;
+  }
   int64_t routers() const;  // number of layers with a router
   // The factor by which a form of the balance loss multiplies coefficient · Σ_e (share of the choices) · Σ_t
   // p of a router.

@@ -14,7 +14,8 @@ const Preset* find_preset(std::string_view name) {
 }
 
 ModelConfig preset_model(std::string_view name) {
-  return load_text(fmt::format("[model]\npreset = {}\n", Value(std::string(name)).toml()), "preset").recipe.model;
+  return load_text(fmt::format("[model]\npreset = {}\n", Value(std::string(name)).toml()), "preset")
+      .recipe.model;
 }
 
 }  // namespace longhaul::recipe

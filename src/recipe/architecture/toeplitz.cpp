@@ -13,11 +13,18 @@ int64_t exponentials_of(const ModelConfig& model) {  // of all axes
 
 std::vector<MixerTensor> toeplitz_tensors(const ModelConfig& model) {
   if (model.toeplitz == 0) return {};
-  MixerTensor coefficient{.name = "toeplitz.coefficient", .role = Role::kCoefficient, .out = model.hidden, .in = exponentials_of(model)};
+  MixerTensor coefficient{.name = "toeplitz.coefficient",
+                          .role = Role::kCoefficient,
+                          .out = model.hidden,
+                          .in = exponentials_of(model)};
   coefficient.cut = MixerTensor::Cut::kRows;
   coefficient.heads = model.hidden;  // every channel by itself
   coefficient.fill = Fill::kMean;
-  return {coefficient, {.name = "toeplitz.rate", .role = Role::kCoefficient, .out = exponentials_of(model), .fill = Fill::kTimescales}};
+  return {coefficient,
+          {.name = "toeplitz.rate",
+           .role = Role::kCoefficient,
+           .out = exponentials_of(model),
+           .fill = Fill::kTimescales}};
 }
 
 bool of_toeplitz(std::string_view tensor) { return tensor.starts_with("toeplitz."); }
@@ -27,6 +34,8 @@ std::vector<MixerStateTensor> toeplitz_state(const ModelConfig& model) {
   return {{.name = "sums", .shape = {model.toeplitz, model.hidden}, .wide = true, .cut = 1}};
 }
 
-RecurrenceSizes toeplitz_sizes(const ModelConfig& model) { return {.heads = exponentials_of(model), .key = 1, .value = model.hidden}; }
+RecurrenceSizes toeplitz_sizes(const ModelConfig& model) {
+  return {.heads = exponentials_of(model), .key = 1, .value = model.hidden};
+}
 
 }  // namespace longhaul::recipe

@@ -1,7 +1,8 @@
 // The Toeplitz position encoding (TPE) of cosFormer2 and LightNet (arXiv 2406.16690, 2405.21022;
 // docs/sources/linear-attention.md §8.3), applied once, to the embeddings:
 //
-//   y_t,c = Σ_{s ≤ t} κ_c(t − s) x_s,c        κ_c(τ) = Σ_j B_cj λ_j^τ        λ_j = exp(−e^{r_j}), j < model.toeplitz
+//   y_t,c = Σ_{s ≤ t} κ_c(t − s) x_s,c        κ_c(τ) = Σ_j B_cj λ_j^τ
+//   λ_j = exp(−e^{r_j}), j < model.toeplitz
 //
 // Where documents are grids (model.lightnet.grid) it is MD-TPE: the sum over the grid's axes of such an
 // encoding along each axis, with coefficients of its own, in which a token is preceded by the earlier tokens

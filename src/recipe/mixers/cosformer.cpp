@@ -11,10 +11,10 @@ namespace longhaul::recipe {
 namespace {
 
 void declare_cosformer(OptionSet& set, ModelConfig& model) {
-  set.add(
-         "model.cosformer.longest", model.cosformer.longest,
-         "M of cosFormer layers, whose weights are cos(π/2 · distance / M): no sequence may be longer. The paper takes each sequence's own length, "
-         "with which a model could not go on from what it has read.")
+  set.add("model.cosformer.longest", model.cosformer.longest,
+          "M of cosFormer layers, whose weights are cos(π/2 · distance / M): no sequence may be longer. The "
+          "paper takes each sequence's own length, "
+          "with which a model could not go on from what it has read.")
       .unit("tokens")
       .at_least(1)
       .at_most(1LL << 40);
@@ -22,8 +22,11 @@ void declare_cosformer(OptionSet& set, ModelConfig& model) {
 
 void declare_cosformer2(OptionSet& set, ModelConfig& model) {
   Cosformer2Options& options = model.cosformer2;
-  set.add("model.cosformer2.base", options.base, "Base of the frequencies of cosFormer2 layers.").above(1).at_most(1e15);
-  set.add("model.cosformer2.gate_rank", options.gate_rank, "Rank of the output gate of cosFormer2 layers; 0: model.head_dim.")
+  set.add("model.cosformer2.base", options.base, "Base of the frequencies of cosFormer2 layers.")
+      .above(1)
+      .at_most(1e15);
+  set.add("model.cosformer2.gate_rank", options.gate_rank,
+          "Rank of the output gate of cosFormer2 layers; 0: model.head_dim.")
       .unit("channels")
       .at_least(0)
       .at_most(1 << 18);
@@ -33,13 +36,19 @@ void declare_cosformer2(OptionSet& set, ModelConfig& model) {
       .at_most(1);
 }
 
-SequenceLimit limit_of_cosformer(const ModelConfig& model) { return {model.cosformer.longest, "model.cosformer.longest"}; }
+SequenceLimit limit_of_cosformer(const ModelConfig& model) {
+  return {model.cosformer.longest, "model.cosformer.longest"};
+}
 
 }  // namespace
 
 RecurrentPlan cosformer_plan(const ModelConfig& model) {
   using Map = RecurrentPlan::Map;
-  RecurrentPlan plan{.heads = model.heads, .key = model.head_dim, .value = model.head_dim, .query_map = Map::kRelu, .key_map = Map::kRelu};
+  RecurrentPlan plan{.heads = model.heads,
+                     .key = model.head_dim,
+                     .value = model.head_dim,
+                     .query_map = Map::kRelu,
+                     .key_map = Map::kRelu};
   plan.turn = RecurrentPlan::Turn::kCosine;
   plan.frequencies.assign(static_cast<size_t>(model.heads * model.head_dim),
                           std::numbers::pi / 2 / static_cast<double>(model.cosformer.longest));
@@ -53,7 +62,11 @@ RecurrentPlan cosformer2_plan(const ModelConfig& model) {
   using Map = RecurrentPlan::Map;
   const Cosformer2Options& options = model.cosformer2;
   const int64_t channels = model.heads * model.head_dim;
-  RecurrentPlan plan{.heads = model.heads, .key = model.head_dim, .value = model.head_dim, .query_map = Map::kSilu, .key_map = Map::kSilu};
+  RecurrentPlan plan{.heads = model.heads,
+                     .key = model.head_dim,
+                     .value = model.head_dim,
+                     .query_map = Map::kSilu,
+                     .key_map = Map::kSilu};
   plan.turn = RecurrentPlan::Turn::kCosine;
   plan.frequencies = frequencies_of(channels, channels, options.base);
   plan.norm = RecurrentPlan::Norm::kAll;

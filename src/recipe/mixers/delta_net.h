@@ -15,8 +15,9 @@ extern const SequenceMixerEntry kDeltaNetMixer;
 
 struct GatedDeltaNetOptions {
   int64_t heads = 0, head_dim = 0;  // of values; 0: model.heads and model.head_dim
-  int64_t key_heads = 0;            // of queries and keys; divides model.heads, the number of value heads; 0: as many
-  int64_t key_dim = 0;              // channels of a key; 0: as many as a value has
+  // of queries and keys; divides model.heads, the number of value heads; 0: as many
+  int64_t key_heads = 0;
+  int64_t key_dim = 0;  // channels of a key; 0: as many as a value has
   int64_t convolution = 4;
   bool negative_eigenvalues = false;
   double norm_eps = 1e-5;

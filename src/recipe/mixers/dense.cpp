@@ -11,9 +11,16 @@ bool dense_biases(const ModelConfig& model) { return !has_gate(model); }
 
 std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
   using enum MixerTensor::Cut;
-  const MixerTensor up{.name = "channel.up", .role = Role::kChannelUp, .out = model.dense_width(), .in = model.hidden, .cut = kRows};
-  const MixerTensor down{
-      .name = "channel.down", .role = Role::kChannelDown, .out = model.hidden, .in = model.dense_width(), .cut = kColumns};
+  const MixerTensor up{.name = "channel.up",
+                       .role = Role::kChannelUp,
+                       .out = model.dense_width(),
+                       .in = model.hidden,
+                       .cut = kRows};
+  const MixerTensor down{.name = "channel.down",
+                         .role = Role::kChannelDown,
+                         .out = model.hidden,
+                         .in = model.dense_width(),
+                         .cut = kColumns};
   if (!has_gate(model)) return {up, down};
   MixerTensor gate = up;
   gate.name = "channel.gate";
@@ -37,6 +44,7 @@ BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
 
 }  // namespace
 
-constinit const ChannelMixerEntry kDenseMixer{.name = "dense", .biases = dense_biases, .tensors = dense_tensors, .memory = dense_memory};
+constinit const ChannelMixerEntry kDenseMixer{
+    .name = "dense", .biases = dense_biases, .tensors = dense_tensors, .memory = dense_memory};
 
 }  // namespace longhaul::recipe

@@ -16,25 +16,32 @@ void declare_gla(OptionSet& set, ModelConfig& model) {
       .unit("channels")
       .at_least(0)
       .at_most(1 << 14);
-  set.add("model.gla.forget_rank", model.gla.forget_rank, "Channels by way of which the forget gates of GLA layers are made.")
+  set.add("model.gla.forget_rank", model.gla.forget_rank,
+          "Channels by way of which the forget gates of GLA layers are made.")
       .unit("channels")
       .at_least(1)
       .at_most(1 << 14);
-  set.add("model.gla.temperature", model.gla.temperature, "τ in the decay logσ(x)/τ of GLA layers: higher forgets less.")
+  set.add("model.gla.temperature", model.gla.temperature,
+          "τ in the decay logσ(x)/τ of GLA layers: higher forgets less.")
       .above(0)
       .at_most(1e6);
   set.add("model.gla.key_heads", model.gla.key_heads,
-          "Heads of keys, values and decays of GLA layers, each shared by a group of query heads; divides model.heads. 0: as many.")
+          "Heads of keys, values and decays of GLA layers, each shared by a group of query heads; divides "
+          "model.heads. 0: as many.")
       .at_least(0)
       .at_most(1 << 16);
-  set.add("model.gla.feature_map", model.gla.feature_map, "What queries and keys of GLA layers go through: none, relu, sigmoid or silu.");
-  set.add(
-      "model.gla.tied_keys", model.gla.tied_keys,
-      "Whether keys of GLA layers are one minus their decay, whose gate is then a matrix of its own and not of low rank (SpikingBrain-76B).");
+  set.add("model.gla.feature_map", model.gla.feature_map,
+          "What queries and keys of GLA layers go through: none, relu, sigmoid or silu.");
+  set.add("model.gla.tied_keys", model.gla.tied_keys,
+          "Whether keys of GLA layers are one minus their decay, whose gate is then a matrix of its own and "
+          "not of low rank (SpikingBrain-76B).");
   set.add("model.gla.output_gate", model.gla.output_gate,
           "Whether the output of GLA layers is gated by silu of a projection of their input.");
   set.add("model.gla.bias", model.gla.bias, "Biases of the queries, keys and values of GLA layers.");
-  set.add("model.gla.norm_eps", model.gla.norm_eps, "Added to the mean square inside the norm of each GLA head.").above(0).at_most(1);
+  set.add("model.gla.norm_eps", model.gla.norm_eps,
+          "Added to the mean square inside the norm of each GLA head.")
+      .above(0)
+      .at_most(1);
 }
 
 RecurrentPlan::Map map_of(FeatureMap map) {
@@ -54,15 +61,16 @@ RecurrentPlan::Map map_of(FeatureMap map) {
 void check_gla(const ModelConfig& model, std::vector<Problem>& out) {
   const GlaOptions& gla = model.gla;
   if (gla.key_heads > 0 && model.heads % gla.key_heads != 0) {
-    out.push_back(
-        {{"model.gla.key_heads", "model.heads"},
-         fmt::format("model.gla.key_heads = {} must divide model.heads = {}: every key head serves the same number of query heads",
-                     gla.key_heads, model.heads),
-         "model.gla.key_heads=0"});
+    out.push_back({{"model.gla.key_heads", "model.heads"},
+                   fmt::format("model.gla.key_heads = {} must divide model.heads = {}: every key head serves "
+                               "the same number of query heads",
+                               gla.key_heads, model.heads),
+                   "model.gla.key_heads=0"});
   }
   if (gla.bias && (gla.output_gate || gla.tied_keys)) {
     out.push_back({{"model.gla.bias", "model.gla.output_gate", "model.gla.tied_keys"},
-                   "model.gla.bias is for layers that make queries, keys and values alone in one product: no output gate, no tied keys",
+                   "model.gla.bias is for layers that make queries, keys and values alone in one product: no "
+                   "output gate, no tied keys",
                    "model.gla.bias=false, or model.gla.output_gate=false model.gla.tied_keys=false"});
   }
 }

@@ -22,9 +22,10 @@ struct GlaOptions {
   double temperature = 16;  // τ of logσ(x)/τ
   double norm_eps = 1e-5;
   // Forms of SpikingBrain (arXiv 2509.05276):
-  int64_t key_heads = 0;                       // heads of keys, values and decays, one per group of query heads; 0: as many
+  // heads of keys, values and decays, one per group of query heads; 0: as many
+  int64_t key_heads = 0;
   FeatureMap feature_map = FeatureMap::kNone;  // of queries and keys
-  bool tied_keys = false;                      // k = 1 − λ, λ = σ(x W)^{1/τ}: there is no key projection
+  bool tied_keys = false;  // k = 1 − λ, λ = σ(x W)^{1/τ}: there is no key projection
   bool output_gate = true;
   bool bias = false;  // of queries, keys and values
   bool operator==(const GlaOptions&) const = default;

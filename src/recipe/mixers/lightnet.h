@@ -16,8 +16,8 @@ extern const SequenceMixerEntry kLightnetMixer;
 struct LightnetOptions {
   int64_t expand = 0;      // key channels of a head; 0: as many as it has value channels
   bool positions = false;  // queries and keys are rotated by positions
-  // Positions are places on a grid with so many tokens along each axis, last axis innermost, after the separator;
-  // empty: positions in a line.
+  // Positions are places on a grid with so many tokens along each axis, last axis innermost, after the
+  // separator; empty: positions in a line.
   std::vector<int64_t> grid;
   int64_t gate_rank = 0;  // 0: model.head_dim
   bool norm_weight = true;

@@ -14,18 +14,20 @@ void declare_lightning(OptionSet& set, ModelConfig& model) {
           "Added to the mean square inside the normalisation over all heads of a lightning layer.")
       .above(0)
       .at_most(1);
-  set.add("model.layer_factor", model.lightning.layer_factor, "Formula by which the decay slopes of lightning layers depend on depth.");
+  set.add("model.layer_factor", model.lightning.layer_factor,
+          "Formula by which the decay slopes of lightning layers depend on depth.");
   set.add("model.lightning.base_slopes", model.lightning.base_slopes,
-          "Decay slopes over the heads where they are no power of two: official (those of the powers of two around it), hugging_face (one "
+          "Decay slopes over the heads where they are no power of two: official (those of the powers of two "
+          "around it), hugging_face (one "
           "formula for any number), or as model.layer_factor says.");
-  set.add(
-         "model.lightning.state", model.lightning.state,
-         "What states and decays of lightning layers are kept in: wide (fp32, as published), or the model's dtype with rounded slopes, as transformers has it "
-         "(in bf16 slow heads forget at other rates, and in decoding never; takes parallel.cp=1).")
+  set.add("model.lightning.state", model.lightning.state,
+          "What states and decays of lightning layers are kept in: wide (fp32, as published), or the model's "
+          "dtype with rounded slopes, as transformers has it "
+          "(in bf16 slow heads forget at other rates, and in decoding never; takes parallel.cp=1).")
       .for_comparisons();
-  set.add(
-         "model.lightning.silu_wide", model.lightning.silu_wide,
-         "Whether silu of queries, keys and values of lightning layers, the recurrence and its norm are computed in fp32 without rounding between them (vLLM, SGLang).")
+  set.add("model.lightning.silu_wide", model.lightning.silu_wide,
+          "Whether silu of queries, keys and values of lightning layers, the recurrence and its norm are "
+          "computed in fp32 without rounding between them (vLLM, SGLang).")
       .for_comparisons();
   declare_factors(set, "model.lightning", "lightning", model.lightning.alpha, model.lightning.beta);
 }
@@ -59,13 +61,16 @@ std::vector<MixerStateTensor> lightning_state(const ModelConfig& model) {
 BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
   const int64_t channels = model.heads * model.head_dim;
   // Between silu and norm; elements may be wide there.
-  const double inner = size.channels(channels), made = model.lightning.silu_wide ? inner * size.wide / size.element : inner;
-  const double ends = size.documents * static_cast<double>(channels * model.head_dim) * size.wide;  // a state a document
+  const double inner = size.channels(channels),
+               made = model.lightning.silu_wide ? inner * size.wide / size.element : inner;
+  // a state a document
+  const double ends = size.documents * static_cast<double>(channels * model.head_dim) * size.wide;
   // The norm: d y, d o, d gate, while y is gone. Then the recurrence, with o, gate and y gone: d o, d q, k,
   // v, and the gradient that the gate left for the block's input.
   const double norm = 2 * made + size.norm_sums(channels), recurrence = made + size.hidden + ends;
   // Before and after silu 3 each; o, gate, gated norm 1 each.
-  return {.kept = 4 * inner + 5 * made + (model.lightning.silu_wide ? 4 * made + inner : 0) + size.states + size.tokens * size.wide,
+  return {.kept = 4 * inner + 5 * made + (model.lightning.silu_wide ? 4 * made + inner : 0) + size.states +
+                  size.tokens * size.wide,
           .backward = size.hidden + std::max(norm, recurrence),
           // The values after silu, and the gated norm, are recomputed. The former exist again during the
           // recurrence, and with them the block's input, which the gate has read.

@@ -12,18 +12,20 @@ namespace {
 
 void declare_mamba2(OptionSet& set, ModelConfig& model) {
   Mamba2Options& options = model.mamba2;
-  set.add("model.mamba2.state", options.state, "State channels of each Mamba-2 head: of B and C, the keys and queries.")
+  set.add("model.mamba2.state", options.state,
+          "State channels of each Mamba-2 head: of B and C, the keys and queries.")
       .unit("channels")
       .at_least(1)
       .at_most(1 << 14)
       .also_called({"d_state", "state_size", "ssm_state_size"});
-  set.add("model.mamba2.groups", options.groups, "Groups of Mamba-2 heads that share B and C; divides model.heads.")
+  set.add("model.mamba2.groups", options.groups,
+          "Groups of Mamba-2 heads that share B and C; divides model.heads.")
       .at_least(1)
       .at_most(1 << 16)
       .also_called({"n_groups", "ngroups"});
-  set.add(
-         "model.mamba2.norm_groups", options.norm_groups,
-         "Groups of Mamba-2 heads that are normalised each by itself; divides model.heads. In files of others as many as model.mamba2.groups.")
+  set.add("model.mamba2.norm_groups", options.norm_groups,
+          "Groups of Mamba-2 heads that are normalised each by itself; divides model.heads. In files of "
+          "others as many as model.mamba2.groups.")
       .at_least(1)
       .at_most(1 << 16);
   set.add("model.mamba2.convolution", options.convolution, "Taps of the short convolution of Mamba-2 layers.")
@@ -31,17 +33,19 @@ void declare_mamba2(OptionSet& set, ModelConfig& model) {
       .at_least(1)
       .at_most(16)
       .also_called({"d_conv", "conv_kernel"});
-  set.add("model.mamba2.norm_eps", options.norm_eps, "Added to the mean square inside the normalisation over the heads of a Mamba-2 layer.")
+  set.add("model.mamba2.norm_eps", options.norm_eps,
+          "Added to the mean square inside the normalisation over the heads of a Mamba-2 layer.")
       .above(0)
       .at_most(1);
 }
 
 void check_mamba2(const ModelConfig& model, std::vector<Problem>& out) {
-  for (const auto& [key, groups] :
-       {std::pair{"model.mamba2.groups", model.mamba2.groups}, {"model.mamba2.norm_groups", model.mamba2.norm_groups}}) {
+  for (const auto& [key, groups] : {std::pair{"model.mamba2.groups", model.mamba2.groups},
+                                    {"model.mamba2.norm_groups", model.mamba2.norm_groups}}) {
     if (model.heads % groups == 0) continue;
-    out.push_back(
-        {{key, "model.heads"}, fmt::format("{} = {} must divide model.heads = {}", key, groups, model.heads), fmt::format("{}=1", key)});
+    out.push_back({{key, "model.heads"},
+                   fmt::format("{} = {} must divide model.heads = {}", key, groups, model.heads),
+                   fmt::format("{}=1", key)});
   }
 }
 
@@ -63,7 +67,8 @@ MixerTensor of_heads(const char* name, const ModelConfig& model, Fill fill) {
 
 // B and C belong to no head: every tensor rank makes them whole.
 std::vector<MixerTensor> mamba2_tensors(const ModelConfig& model) {
-  const int64_t heads = model.heads, inner = heads * model.head_dim, shared = model.mamba2.groups * model.mamba2.state;
+  const int64_t heads = model.heads, inner = heads * model.head_dim,
+                shared = model.mamba2.groups * model.mamba2.state;
   // Channels that are normalised together stay together.
   const int64_t normed = model.mamba2.norm_groups > 1 ? model.mamba2.norm_groups : heads;
   return {head_rows("mixer.gate", Role::kGate, heads, model.head_dim, model.hidden),
@@ -86,15 +91,19 @@ std::vector<MixerStateTensor> mamba2_state(const ModelConfig& model) {
   const int64_t history = model.mamba2.convolution - 1;
   if (history == 0) return all;
   all.push_back({.name = "values", .shape = {history, model.heads * model.head_dim}, .cut = 1});
-  all.push_back({.name = "keys_queries", .shape = {history, 2 * model.mamba2.groups * model.mamba2.state}, .cut = -1});
+  all.push_back(
+      {.name = "keys_queries", .shape = {history, 2 * model.mamba2.groups * model.mamba2.state}, .cut = -1});
   return all;
 }
 
 BlockMemory mamba2_memory(const ModelConfig& model, const BlockSizes& size) {
-  const double inner = size.channels(model.heads * model.head_dim), shared = size.channels(2 * model.mamba2.groups * model.mamba2.state);
+  const double inner = size.channels(model.heads * model.head_dim),
+               shared = size.channels(2 * model.mamba2.groups * model.mamba2.state);
   const double expanded = size.channels(2 * model.heads * model.mamba2.state);
-  const double step = size.channels(model.heads), wide_steps = size.tokens * static_cast<double>(model.heads) * size.wide;
-  const double ends = size.documents * static_cast<double>(model.heads * model.mamba2.state * model.head_dim) * size.wide;
+  const double step = size.channels(model.heads),
+               wide_steps = size.tokens * static_cast<double>(model.heads) * size.wide;
+  const double ends =
+      size.documents * static_cast<double>(model.heads * model.mamba2.state * model.head_dim) * size.wide;
   const double convolved = inner + shared, sums = size.norm_sums(model.heads * model.head_dim);
   // z, x and Δ as computed, B and C; x, B and C after the convolution; Δ and the decay, mostly in fp64; Δ x,
   // y, the gated and the normalised y.

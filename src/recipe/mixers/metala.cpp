@@ -12,19 +12,26 @@ namespace {
 
 void declare_metala(OptionSet& set, ModelConfig& model) {
   MetalaOptions& options = model.metala;
-  set.add("model.metala.key_dim", options.key_dim, "Key channels of each MetaLA head; 0: half of model.head_dim.")
+  set.add("model.metala.key_dim", options.key_dim,
+          "Key channels of each MetaLA head; 0: half of model.head_dim.")
       .unit("channels")
       .at_least(0)
       .at_most(1 << 14);
-  set.add("model.metala.convolution", options.convolution, "Taps of the short convolution before a MetaLA layer; 0: none.")
+  set.add("model.metala.convolution", options.convolution,
+          "Taps of the short convolution before a MetaLA layer; 0: none.")
       .unit("tokens")
       .at_least(0)
       .at_most(16);
-  set.add("model.metala.temperature", options.temperature, "τ in the decay logσ(x)/τ of MetaLA layers: higher forgets less.")
+  set.add("model.metala.temperature", options.temperature,
+          "τ in the decay logσ(x)/τ of MetaLA layers: higher forgets less.")
       .above(0)
       .at_most(1e6);
-  set.add("model.metala.norm_eps", options.norm_eps, "Added to the variance inside the norm of each MetaLA head.").above(0).at_most(1);
-  set.add("model.metala.gate_bias", options.gate_bias, "Whether the output gate of MetaLA layers has a bias.");
+  set.add("model.metala.norm_eps", options.norm_eps,
+          "Added to the variance inside the norm of each MetaLA head.")
+      .above(0)
+      .at_most(1);
+  set.add("model.metala.gate_bias", options.gate_bias,
+          "Whether the output gate of MetaLA layers has a bias.");
 }
 
 }  // namespace

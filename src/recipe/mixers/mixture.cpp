@@ -17,19 +17,24 @@ const SequenceMixerEntry& linear_of(const ModelConfig& model) {
 
 void declare_mixture(OptionSet& set, ModelConfig& model) {
   set.add("model.mixture.linear", model.mixture.linear,
-          "Sequence mixer of the linear branch of mixture layers, beside a softmax one; each has its own options.");
+          "Sequence mixer of the linear branch of mixture layers, beside a softmax one; each has its own "
+          "options.");
   set.add("model.mixture.norm", model.mixture.norm,
-          "RMS normalisation, with weights, of the output of each branch of mixture layers before they are summed.");
-  set.add("model.mixture.learned_weights", model.mixture.learned_weights,
-          "Whether the branches of mixture layers are summed with two learned numbers a layer, ones at first.");
+          "RMS normalisation, with weights, of the output of each branch of mixture layers before they are "
+          "summed.");
+  set.add(
+      "model.mixture.learned_weights", model.mixture.learned_weights,
+      "Whether the branches of mixture layers are summed with two learned numbers a layer, ones at first.");
 }
 
 void check_mixture(const ModelConfig& model, std::vector<Problem>& out) {
-  if (model.mixture.linear == Mixer::kMixture || model.mixture.linear == Mixer::kSoftmax || model.mixture.linear == Mixer::kMla) {
-    out.push_back({{"model.mixture.linear"},
-                   fmt::format("model.mixture.linear = {} is no linear mixer: one branch is softmax attention already",
-                               entry_of(model.mixture.linear).name),
-                   "model.mixture.linear=gla"});
+  if (model.mixture.linear == Mixer::kMixture || model.mixture.linear == Mixer::kSoftmax ||
+      model.mixture.linear == Mixer::kMla) {
+    out.push_back(
+        {{"model.mixture.linear"},
+         fmt::format("model.mixture.linear = {} is no linear mixer: one branch is softmax attention already",
+                     entry_of(model.mixture.linear).name),
+         "model.mixture.linear=gla"});
     return;
   }
   for (const SequenceMixerEntry* branch : {&entry_of(Mixer::kSoftmax), &linear_of(model)}) {
@@ -37,21 +42,25 @@ void check_mixture(const ModelConfig& model, std::vector<Problem>& out) {
   }
 }
 
-std::vector<MixerTensor> branch_tensors(const SequenceMixerEntry& branch, const char* name, const ModelConfig& model) {
+std::vector<MixerTensor> branch_tensors(const SequenceMixerEntry& branch, const char* name,
+                                        const ModelConfig& model) {
   constexpr std::string_view kOwn = "mixer.";
   std::vector<MixerTensor> tensors = branch.tensors(model);
-  for (MixerTensor& tensor : tensors) tensor.name = fmt::format("mixer.{}.{}", name, tensor.name.substr(kOwn.size()));
+  for (MixerTensor& tensor : tensors)
+    tensor.name = fmt::format("mixer.{}.{}", name, tensor.name.substr(kOwn.size()));
   return tensors;
 }
 
 std::vector<MixerTensor> mixture_tensors(const ModelConfig& model) {
   std::vector<MixerTensor> tensors = branch_tensors(entry_of(Mixer::kSoftmax), "softmax", model);
-  for (MixerTensor& tensor : branch_tensors(linear_of(model), "linear", model)) tensors.push_back(std::move(tensor));
+  for (MixerTensor& tensor : branch_tensors(linear_of(model), "linear", model))
+    tensors.push_back(std::move(tensor));
   if (model.mixture.norm) {
     tensors.push_back({.name = "mixer.softmax_norm", .role = Role::kNorm, .out = model.hidden});
     tensors.push_back({.name = "mixer.linear_norm", .role = Role::kNorm, .out = model.hidden});
   }
-  if (model.mixture.learned_weights) tensors.push_back({.name = "mixer.weights", .role = Role::kCoefficient, .out = 2});
+  if (model.mixture.learned_weights)
+    tensors.push_back({.name = "mixer.weights", .role = Role::kCoefficient, .out = 2});
   return tensors;
 }
 
@@ -64,7 +73,8 @@ OperatorSizes with_attention(const ModelConfig& model, OperatorSizes linear) {
   return linear;
 }
 
-std::vector<MixerStateTensor> with_keys_and_values(const ModelConfig& model, std::vector<MixerStateTensor> linear) {
+std::vector<MixerStateTensor> with_keys_and_values(const ModelConfig& model,
+                                                   std::vector<MixerStateTensor> linear) {
   for (MixerStateTensor& tensor : entry_of(Mixer::kSoftmax).state(model)) linear.push_back(std::move(tensor));
   return linear;
 }
@@ -85,11 +95,16 @@ BlockMemory with_softmax(const ModelConfig& model, const BlockSizes& size, const
           .backward = most(linear.backward, softmax.backward, linear.kept),
           .cheap = softmax.cheap + linear.cheap,
           .again = most(linear.again, softmax.again, linear.kept - linear.cheap),
-          .evaluation = std::max(softmax.evaluation, linear.evaluation + size.hidden) + (model.mixture.norm ? size.hidden : 0)};
+          .evaluation = std::max(softmax.evaluation, linear.evaluation + size.hidden) +
+                        (model.mixture.norm ? size.hidden : 0)};
 }
 
-OperatorSizes mixture_operators(const ModelConfig& model) { return with_attention(model, linear_of(model).operators(model)); }
-std::vector<MixerStateTensor> mixture_state(const ModelConfig& model) { return with_keys_and_values(model, linear_of(model).state(model)); }
+OperatorSizes mixture_operators(const ModelConfig& model) {
+  return with_attention(model, linear_of(model).operators(model));
+}
+std::vector<MixerStateTensor> mixture_state(const ModelConfig& model) {
+  return with_keys_and_values(model, linear_of(model).state(model));
+}
 BlockMemory mixture_memory(const ModelConfig& model, const BlockSizes& size) {
   return with_softmax(model, size, linear_of(model).memory(model, size));
 }

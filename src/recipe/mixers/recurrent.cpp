@@ -22,14 +22,16 @@ bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGat
 // Channels of the fused product.
 int64_t product_channels(const RecurrentPlan& plan) {
   const int64_t written = (plan.makes_keys() ? 1 : 0) + (direct_forget(plan) ? 1 : 0);
-  return plan.heads * (plan.key + (direct_gate(plan) ? plan.value : 0)) + plan.memory_heads() * (written * plan.key + plan.value);
+  return plan.heads * (plan.key + (direct_gate(plan) ? plan.value : 0)) +
+         plan.memory_heads() * (written * plan.key + plan.value);
 }
 
 }  // namespace
 
 std::vector<double> frequencies_of(int64_t count, int64_t channels, double base) {
   std::vector<double> frequencies;
-  for (int64_t m = 0; m < count; ++m) frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(m) / static_cast<double>(channels)));
+  for (int64_t m = 0; m < count; ++m)
+    frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(m) / static_cast<double>(channels)));
   return frequencies;
 }
 
@@ -41,8 +43,8 @@ OperatorSizes operators_of(const RecurrentPlan& plan) {
                          .gated = by_channel,
                          .causal = plan.decay != Decay::kWhole},
           .angles = plan.turn == Turn::kNone || plan.learned_turn ? 0
-                    : plan.grid.empty()                           ? static_cast<int64_t>(plan.frequencies.size())
-                                                                  : plan.key};
+                    : plan.grid.empty() ? static_cast<int64_t>(plan.frequencies.size())
+                                        : plan.key};
 }
 
 std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
@@ -53,13 +55,16 @@ std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
     return plan.key_heads > 0 ? grouped(tensor) : tensor;
   };
   std::vector<MixerTensor> all;
-  if (plan.convolution > 0) all.push_back({.name = "mixer.convolution", .role = Role::kConvolution, .out = hidden, .in = plan.convolution});
+  if (plan.convolution > 0)
+    all.push_back(
+        {.name = "mixer.convolution", .role = Role::kConvolution, .out = hidden, .in = plan.convolution});
   all.push_back(head_rows("mixer.query", Role::kQuery, heads, plan.key, hidden));
   if (plan.makes_keys()) all.push_back(below(written("mixer.key", Role::kKey, plan.key, hidden)));
   if (direct_forget(plan)) all.push_back(below(written("mixer.forget", Role::kForget, plan.key, hidden)));
   all.push_back(below(written("mixer.value", Role::kValue, plan.value, hidden)));
   for (MixerTensor& tensor : all) tensor.own_bias = plan.product_bias && tensor.role != Role::kConvolution;
-  if (direct_gate(plan)) all.push_back(below(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden)));
+  if (direct_gate(plan))
+    all.push_back(below(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden)));
   if (plan.decay == Decay::kGate && plan.decay_rank > 0) {
     all.push_back(low_rows("mixer.forget_down", Role::kForget, plan.decay_rank, hidden));
     MixerTensor up = written("mixer.forget_up", Role::kForget, plan.key, plan.decay_rank);
@@ -75,7 +80,8 @@ std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
     all.back().own_bias = true;
   }
   for (MixerTensor& tensor : all) {
-    if (tensor.name == "mixer.query" || tensor.name == "mixer.forget") tensor.xavier_gain = plan.steering_gain;
+    if (tensor.name == "mixer.query" || tensor.name == "mixer.forget")
+      tensor.xavier_gain = plan.steering_gain;
   }
   if (plan.self_term) {
     MixerTensor self = head_vector("mixer.self", Role::kCoefficient, heads, plan.key);
@@ -96,9 +102,11 @@ std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden
   if (plan.decay == Decay::kCumulative) {
     all.push_back({.name = "log_sums", .shape = {plan.heads, plan.key}, .wide = true});
     all.push_back(
-        {.name = "begun", .shape = {plan.heads, plan.key}, .wide = true});  // 1 where log_sums exists: a cleared sequence has none
+        // 1 where log_sums exists: a cleared sequence has none
+        {.name = "begun", .shape = {plan.heads, plan.key}, .wide = true});
   }
-  if (plan.convolution > 1) all.push_back({.name = "inputs", .shape = {plan.convolution - 1, hidden}, .cut = -1});
+  if (plan.convolution > 1)
+    all.push_back({.name = "inputs", .shape = {plan.convolution - 1, hidden}, .cut = -1});
   return all;
 }
 
@@ -107,20 +115,26 @@ std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden
 BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSizes& size) {
   const auto heads = static_cast<double>(plan.heads);
   const double keys = size.channels(plan.heads * plan.key), values = size.channels(plan.heads * plan.value);
-  const double turned = plan.turn == Turn::kCosine ? 2 * keys : keys, product = size.channels(product_channels(plan));
+  const double turned = plan.turn == Turn::kCosine ? 2 * keys : keys,
+               product = size.channels(product_channels(plan));
   const double wide = size.wide / size.element, statistics = size.tokens * size.wide;
   // With fewer writing heads: their values, and the copies of them that the recurrence reads.
   const double written_share = static_cast<double>(plan.memory_heads()) / heads;
   const double copies = plan.key_heads > 0 ? (plan.makes_keys() ? 2 : 1) * keys + values : 0;
-  const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative, all = plan.norm == RecurrentPlan::Norm::kAll;
-  const bool new_q = turns || plan.query_map != Map::kNone, new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
-  double features =
-      (new_q ? turned : 0) + (new_k ? turned * written_share : 0) + (plan.value_map != Map::kNone ? values * written_share : 0) + copies;
+  const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative,
+             all = plan.norm == RecurrentPlan::Norm::kAll;
+  const bool new_q = turns || plan.query_map != Map::kNone,
+             new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
+  double features = (new_q ? turned : 0) + (new_k ? turned * written_share : 0) +
+                    (plan.value_map != Map::kNone ? values * written_share : 0) + copies;
   // The operands of a quotient exist in the wide precision, before and after the rotation, with the sums and
   // the divisors.
   if (plan.denominator)
-    features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) + (wide > 1 ? 2 * wide * keys : 0);
-  const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : plan.decay == Decay::kWhole ? keys : 0;
+    features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) +
+               (wide > 1 ? 2 * wide * keys : 0);
+  const double decays = cumulative                    ? keys + (1 + (turns ? 2 : 0)) * wide * keys
+                        : plan.decay == Decay::kWhole ? keys
+                                                      : 0;
   const double low = (plan.decay_rank > 0 ? keys * written_share + size.channels(plan.decay_rank) : 0) +
                      (plan.gate_rank > 0             ? values + size.channels(plan.gate_rank)
                       : plan.gated && plan.gate_bias ? values
@@ -131,7 +145,8 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
   const double self = plan.self_term ? (3 * wide + 1) * keys + 3 * values : 0;
   const double convolved = plan.convolution > 0 ? size.channels(hidden) : 0;
-  const double ends = size.documents * heads * static_cast<double>(plan.state_keys() * plan.state_values()) * size.wide;
+  const double ends =
+      size.documents * heads * static_cast<double>(plan.state_keys() * plan.state_values()) * size.wide;
   const double of_norm = plan.norm == RecurrentPlan::Norm::kNone ? 0 : all ? statistics : statistics * heads;
 
   const double gates = plan.gated ? values : 0;
@@ -143,11 +158,16 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double joined = 2 * product + (gate_apart ? values : 0) - values;
   // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence,
   // with o and all these gone: d o, the gate's and its own. Then those of the product.
-  const double norm_phase = std::max(apart ? 2 * values : values, gates + values + sums - (apart ? values : 0));
-  return {.kept = product + low + features + decays + values + normed + learned + self + convolved + of_norm + size.states,
-          .backward = size.hidden + std::max({norm_phase, gates + gradients + ends - normed, joined - normed - features - decays}),
+  const double norm_phase =
+      std::max(apart ? 2 * values : values, gates + values + sums - (apart ? values : 0));
+  return {.kept = product + low + features + decays + values + normed + learned + self + convolved + of_norm +
+                  size.states,
+          .backward = size.hidden + std::max({norm_phase, gates + gradients + ends - normed,
+                                              joined - normed - features - decays}),
           .cheap = features + normed + convolved,
-          .again = size.hidden + std::max({norm_phase + normed, gates + gradients + ends + features, joined - decays}) + convolved,
+          .again = size.hidden +
+                   std::max({norm_phase + normed, gates + gradients + ends + features, joined - decays}) +
+                   convolved,
           .evaluation = product + low + features + decays + 2 * values + ends + 3 * size.hidden};
 }
 

@@ -31,8 +31,9 @@ struct RecurrentPlan {
   enum class Norm { kNone, kAll, kHeads, kHeadsCentred };
 
   int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine rotation
-  int64_t key_heads = 0;                  // heads of keys, values and decays, each for a group of query heads; 0: as many
-  bool product_bias = false;              // bias of the product that makes queries, keys and values
+  // heads of keys, values and decays, each for a group of query heads; 0: as many
+  int64_t key_heads = 0;
+  bool product_bias = false;  // bias of the product that makes queries, keys and values
   Map query_map = Map::kNone, key_map = Map::kNone, value_map = Map::kNone;
   int64_t convolution = 0;  // taps of a short convolution with silu over the mixer's input; 0: none
 
@@ -83,9 +84,15 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
 template <RecurrentPlan (*kPlan)(const ModelConfig&)>
 struct PlannedBy {
   static OperatorSizes operators(const ModelConfig& model) { return operators_of(kPlan(model)); }
-  static std::vector<MixerTensor> tensors(const ModelConfig& model) { return tensors_of(kPlan(model), model.hidden); }
-  static std::vector<MixerStateTensor> state(const ModelConfig& model) { return state_of(kPlan(model), model.hidden); }
-  static BlockMemory memory(const ModelConfig& model, const BlockSizes& size) { return memory_of(kPlan(model), model.hidden, size); }
+  static std::vector<MixerTensor> tensors(const ModelConfig& model) {
+    return tensors_of(kPlan(model), model.hidden);
+  }
+  static std::vector<MixerStateTensor> state(const ModelConfig& model) {
+    return state_of(kPlan(model), model.hidden);
+  }
+  static BlockMemory memory(const ModelConfig& model, const BlockSizes& size) {
+    return memory_of(kPlan(model), model.hidden, size);
+  }
 };
 
 // base^(−2 m / channels) for m = 0 … count − 1.

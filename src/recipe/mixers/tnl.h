@@ -37,6 +37,7 @@ struct TnlOptions {
 RecurrentPlan tnl_plan(const ModelConfig& model, int64_t layer);
 
 // −log λ of the heads of a layer.
-std::vector<double> tnl_slopes(TnlSlopes variant, bool layer_temperature, int64_t heads, int64_t layer, int64_t layers);
+std::vector<double> tnl_slopes(TnlSlopes variant, bool layer_temperature, int64_t heads, int64_t layer,
+                               int64_t layers);
 
 }  // namespace longhaul::recipe

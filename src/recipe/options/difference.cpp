@@ -17,7 +17,8 @@ std::string typed(const Value& value) {
 }
 
 std::string origin_text(const Origin& origin) {
-  return origin.earlier.empty() ? origin.text() : fmt::format("{}, saved in {}", origin.earlier, origin.text());
+  return origin.earlier.empty() ? origin.text()
+                                : fmt::format("{}, saved in {}", origin.earlier, origin.text());
 }
 
 }  // namespace
@@ -30,8 +31,8 @@ std::vector<Difference> differences(const LoadedRecipe& first, const LoadedRecip
     const Option& option = options_a.all()[i];
     const Value value_a = option.get(), value_b = options_b.all()[i].get();
     if (value_a == value_b) continue;
-    out.push_back(
-        {option.name, value_a, value_b, origin_text(first.origin(option.name)), origin_text(second.origin(option.name)), option.on_resume});
+    out.push_back({option.name, value_a, value_b, origin_text(first.origin(option.name)),
+                   origin_text(second.origin(option.name)), option.on_resume});
   }
   return out;
 }
@@ -45,8 +46,8 @@ std::string diff(const LoadedRecipe& first, const LoadedRecipe& second) {
   }
   std::string out;
   for (const Difference& each : found) {
-    out += fmt::format("{:<{}}  {:<{}}  →  {}   ({} → {})\n", each.key, key_width, each.first.toml(), first_width, each.second.toml(),
-                       each.first_origin, each.second_origin);
+    out += fmt::format("{:<{}}  {:<{}}  →  {}   ({} → {})\n", each.key, key_width, each.first.toml(),
+                       first_width, each.second.toml(), each.first_origin, each.second_origin);
   }
   return out;
 }
@@ -59,8 +60,12 @@ bool of_optimizer(const Difference& each) { return each.key.starts_with("optim."
 std::vector<Difference> changes(const LoadedRecipe& saved, const LoadedRecipe& now) {
   std::vector<Difference> changed = differences(saved, now);
   // How a step is cut into micro-batches is part of what an elastic run computes.
-  const auto kept_by_elastic = [&](const Difference& each) { return each.key == "train.micro_batch" && saved.recipe.train.elastic; };
-  std::erase_if(changed, [&](const Difference& each) { return each.on_resume == OnResume::kMayChange && !kept_by_elastic(each); });
+  const auto kept_by_elastic = [&](const Difference& each) {
+    return each.key == "train.micro_batch" && saved.recipe.train.elastic;
+  };
+  std::erase_if(changed, [&](const Difference& each) {
+    return each.on_resume == OnResume::kMayChange && !kept_by_elastic(each);
+  });
   return changed;
 }
 
@@ -74,9 +79,10 @@ void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
   std::vector<Difference> changed = changes(saved, now);
   if (now.recipe.optim.fresh_states) std::erase_if(changed, of_optimizer);
   if (changed.empty()) return;
-  const std::string fresh_states = std::ranges::all_of(changed, of_optimizer)
-                                       ? "; to go on from its weights with fresh states of the optimizer, add optim.fresh_states=true"
-                                       : "";
+  const std::string fresh_states =
+      std::ranges::all_of(changed, of_optimizer)
+          ? "; to go on from its weights with fresh states of the optimizer, add optim.fresh_states=true"
+          : "";
   std::string expected, found, where, arguments;
   for (const Difference& each : changed) {
     const std::string separator = expected.empty() ? "" : "\n  ";
@@ -84,15 +90,17 @@ void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now) {
     found += fmt::format("{}{} = {} ({})", separator, each.key, each.second.toml(), each.second_origin);
     arguments += fmt::format(" {}={}", each.key, shell_quoted(typed(each.first)));
   }
-  throw Error(
-      {.code = ExitCode::kUsage,
-       .what = changed.size() == 1 ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
-                                   : counted(static_cast<int64_t>(changed.size()), "option") + " cannot change in the middle of a run",
-       .expected = expected,
-       .found = found,
-       .where = saved.source,
-       .hint =
-           fmt::format("to go on with this run, add{}{}; to begin a new one, add --fresh or another --run DIR", arguments, fresh_states)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = changed.size() == 1
+                           ? fmt::format("{} cannot change in the middle of a run", changed.front().key)
+                           : counted(static_cast<int64_t>(changed.size()), "option") +
+                                 " cannot change in the middle of a run",
+               .expected = expected,
+               .found = found,
+               .where = saved.source,
+               .hint = fmt::format(
+                   "to go on with this run, add{}{}; to begin a new one, add --fresh or another --run DIR",
+                   arguments, fresh_states)});
 }
 
 }  // namespace longhaul::recipe

@@ -31,9 +31,11 @@ Value::List items_of(const Value& value, bool split) {
 std::string range_text(const Option& option) {
   auto number = [](double value) { return fmt::format("{}", value); };
   if (!option.minimum && !option.maximum) return "";
-  if (!option.maximum) return fmt::format(" {} {}", option.minimum_allowed ? "of at least" : "above", number(*option.minimum));
+  if (!option.maximum)
+    return fmt::format(" {} {}", option.minimum_allowed ? "of at least" : "above", number(*option.minimum));
   if (!option.minimum) return fmt::format(" of at most {}", number(*option.maximum));
-  if (!option.minimum_allowed) return fmt::format(" above {} and at most {}", number(*option.minimum), number(*option.maximum));
+  if (!option.minimum_allowed)
+    return fmt::format(" above {} and at most {}", number(*option.minimum), number(*option.maximum));
   return fmt::format(" from {} to {}", number(*option.minimum), number(*option.maximum));
 }
 
@@ -43,12 +45,14 @@ bool is_utf8(const Value& value) {
 }
 
 bool in_range(const Option& option, const Value& value) {
-  if (value.is_list()) return std::ranges::all_of(value.as_list(), [&](const Value& item) { return in_range(option, item); });
+  if (value.is_list())
+    return std::ranges::all_of(value.as_list(), [&](const Value& item) { return in_range(option, item); });
   if (value.is_text()) return value.as_text().find('\0') == std::string::npos;
   if (!value.is_integer() && !value.is_number()) return true;
   const double number = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_number();
   if (!std::isfinite(number)) return false;
-  if (option.minimum && (option.minimum_allowed ? number < *option.minimum : number <= *option.minimum)) return false;
+  if (option.minimum && (option.minimum_allowed ? number < *option.minimum : number <= *option.minimum))
+    return false;
   return !option.maximum || number <= *option.maximum;
 }
 
@@ -73,7 +77,8 @@ std::string_view last_part(std::string_view name) {
 // True if an option belongs to a section or to a group in it: model.hgrn2.expand is in model, and in
 // model.hgrn2.
 bool inside(std::string_view option, std::string_view section) {
-  return !section.empty() && option.size() > section.size() && option.starts_with(section) && option[section.size()] == '.';
+  return !section.empty() && option.size() > section.size() && option.starts_with(section) &&
+         option[section.size()] == '.';
 }
 
 }  // namespace
@@ -125,7 +130,8 @@ void Option::set(const Value& value) const {
     assign(before);
     throw Mismatch{kind == Kind::kText ? "text in UTF-8" : expected_text() + ", in UTF-8", value.described()};
   }
-  const bool chosen = kind != Kind::kText || choices.empty() || std::ranges::find(choices, after.as_text()) != choices.end();
+  const bool chosen =
+      kind != Kind::kText || choices.empty() || std::ranges::find(choices, after.as_text()) != choices.end();
   if (chosen && in_range(*this, after)) return;
   assign(before);
   throw Mismatch{expected_text(), value.described()};
@@ -154,7 +160,8 @@ std::string OptionSet::nearest(std::string_view unknown) const {
   std::string best;
   double least = 10;
   for (const Option& option : options_) {  // the last part is right: another section was meant
-    const bool same = last_part(option.name) == part || std::ranges::find(option.also_called, part) != option.also_called.end();
+    const bool same = last_part(option.name) == part ||
+                      std::ranges::find(option.also_called, part) != option.also_called.end();
     if (same && spelling_difference(key, option.name) < least) {
       least = spelling_difference(key, option.name);
       best = option.name;
@@ -270,7 +277,8 @@ std::vector<int64_t> to_integers(const Value& value) {
       const std::string& text = item.as_text();
       int64_t number = 0;
       const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (failed != std::errc() || end != text.data() + text.size() || value.is_list()) throw Mismatch{"whole numbers", value.described()};
+      if (failed != std::errc() || end != text.data() + text.size() || value.is_list())
+        throw Mismatch{"whole numbers", value.described()};
       out.push_back(number);
     } else {
       out.push_back(to_integer(item));
@@ -286,7 +294,8 @@ std::vector<double> to_numbers(const Value& value) {
       const std::string& text = item.as_text();
       double number = 0;
       const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (failed != std::errc() || end != text.data() + text.size() || value.is_list()) throw Mismatch{"numbers", value.described()};
+      if (failed != std::errc() || end != text.data() + text.size() || value.is_list())
+        throw Mismatch{"numbers", value.described()};
       out.push_back(number);
     } else {
       out.push_back(to_number(item));
@@ -310,7 +319,8 @@ std::vector<size_t> to_choices(const Value& value, const EnumNames& names) {
     if (const size_t star = name.find('*'); star != std::string_view::npos) {
       const std::string_view digits = trimmed(name.substr(star + 1));
       const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-      if (failed != std::errc() || end != digits.data() + digits.size() || count == 0) throw Mismatch{"name*count", item.described()};
+      if (failed != std::errc() || end != digits.data() + digits.size() || count == 0)
+        throw Mismatch{"name*count", item.described()};
       name = trimmed(name.substr(0, star));
     }
     const size_t choice = to_choice(Value(std::string(name)), names);

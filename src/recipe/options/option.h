@@ -3,7 +3,8 @@
 // value of the field when it is declared.
 //
 //   void declare(OptionSet& set, TrainOptions& train) {
-//     set.add("train.steps", train.steps, "Optimizer steps of the whole run.").unit("steps").at_least(1).may_change();
+//     set.add("train.steps", train.steps, "Optimizer steps of the whole run.")
+//         .unit("steps").at_least(1).may_change();
 //   }
 //
 // An option must stay the same when a run is resumed unless it says may_change(). An OptionSet points into
@@ -182,7 +183,8 @@ OptionBuilder OptionSet::add(std::string name, Field& field, std::string help) {
         Kind::kBool, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_bool(v); });
   } else if constexpr (std::is_same_v<Field, int64_t>) {
     return bind(
-        Kind::kInteger, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_integer(v); });
+        Kind::kInteger, [bound] { return Value(*bound); },
+        [bound](const Value& v) { *bound = to_integer(v); });
   } else if constexpr (std::is_same_v<Field, double>) {
     return bind(
         Kind::kNumber, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_number(v); });
@@ -191,13 +193,16 @@ OptionBuilder OptionSet::add(std::string name, Field& field, std::string help) {
         Kind::kText, [bound] { return Value(*bound); }, [bound](const Value& v) { *bound = to_text(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<int64_t>>) {
     return bind(
-        Kind::kIntegers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_integers(v); });
+        Kind::kIntegers, [bound] { return Value::list(*bound); },
+        [bound](const Value& v) { *bound = to_integers(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<double>>) {
     return bind(
-        Kind::kNumbers, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_numbers(v); });
+        Kind::kNumbers, [bound] { return Value::list(*bound); },
+        [bound](const Value& v) { *bound = to_numbers(v); });
   } else if constexpr (std::is_same_v<Field, std::vector<std::string>>) {
     return bind(
-        Kind::kTexts, [bound] { return Value::list(*bound); }, [bound](const Value& v) { *bound = to_texts(v); });
+        Kind::kTexts, [bound] { return Value::list(*bound); },
+        [bound](const Value& v) { *bound = to_texts(v); });
   } else if constexpr (std::is_enum_v<Field>) {
     OptionBuilder builder = bind(
         Kind::kEnum, [bound] { return Value(std::string(name_of_value(*bound))); },
@@ -206,7 +211,8 @@ OptionBuilder OptionSet::add(std::string name, Field& field, std::string help) {
     return builder.one_of({names.begin(), names.end()});
   } else {
     using Entry = typename Field::value_type;
-    static_assert(std::is_enum_v<Entry>, "an option's field is a bool, int64_t, double, std::string, enum, or a vector of those");
+    static_assert(std::is_enum_v<Entry>,
+                  "an option's field is a bool, int64_t, double, std::string, enum, or a vector of those");
     OptionBuilder builder = bind(
         Kind::kEnums,
         [bound] {

@@ -12,7 +12,8 @@ constexpr size_t kDeepestBrackets = 16;
 constexpr int kDeepestKey = 16;  // parts of a dotted key
 
 bool is_key_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '"' || c == '\'';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+         c == '"' || c == '\'';
 }
 
 // Knows strings, comments and brackets. Malformed quoting may mislead it, but there the parser stops, so that
@@ -42,7 +43,9 @@ class Guard {
 
  private:
   char peek(size_t ahead) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-  [[noreturn]] void refuse(std::string_view found) const { refuse_toml(name_, line_, static_cast<int64_t>(at_ - line_start_) + 1, found); }
+  [[noreturn]] void refuse(std::string_view found) const {
+    refuse_toml(name_, line_, static_cast<int64_t>(at_ - line_start_) + 1, found);
+  }
 
   void new_line() {
     ++at_;
@@ -65,7 +68,8 @@ class Guard {
     } else if (c == '[' || c == '{' || c == ',' || c == '=') {
       dots_ = 0;
     }
-    if (open_.size() > kDeepestBrackets || dots_ >= kDeepestKey) refuse(fmt::format("nesting deeper than {} levels", kDeepestKey));
+    if (open_.size() > kDeepestBrackets || dots_ >= kDeepestKey)
+      refuse(fmt::format("nesting deeper than {} levels", kDeepestKey));
   }
 
   // "[key" or "[[key".

@@ -73,8 +73,9 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name)
     const toml::table table = toml::parse(text, name);
     std::vector<TomlEntry> entries;
     flatten(table, "", entries);
-    std::ranges::stable_sort(
-        entries, [](const TomlEntry& a, const TomlEntry& b) { return std::pair(a.line, a.column) < std::pair(b.line, b.column); });
+    std::ranges::stable_sort(entries, [](const TomlEntry& a, const TomlEntry& b) {
+      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+    });
     return entries;
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
@@ -89,8 +90,10 @@ Value read_override_value(std::string_view typed) {
     const toml::table table = toml::parse(line);
     const toml::node* node = table.get("value");
     // A line break or a comment in the typed text would end the value early: then it is plain text.
-    if (table.size() == 1 && node && typed.find_first_of("\n#") == std::string_view::npos) return value_of(*node);
-    if (table.size() == 1 && node && (node->is_array() || node->is_string()) && typed.find('\n') == std::string_view::npos)
+    if (table.size() == 1 && node && typed.find_first_of("\n#") == std::string_view::npos)
+      return value_of(*node);
+    if (table.size() == 1 && node && (node->is_array() || node->is_string()) &&
+        typed.find('\n') == std::string_view::npos)
       return value_of(*node);
   } catch (const toml::parse_error&) {
   } catch (const Error&) {  // not TOML according to the guard

@@ -58,7 +58,8 @@ std::string Value::toml() const {
     for (const Value& item : as_list()) out += (out.empty() ? "" : ", ") + item.toml();
     return "[" + out + "]";
   }
-  for (const auto& [key, value] : as_table()) out += fmt::format("{} {} = {}", out.empty() ? "" : ",", key, value.toml());
+  for (const auto& [key, value] : as_table())
+    out += fmt::format("{} {} = {}", out.empty() ? "" : ",", key, value.toml());
   return out.empty() ? "{}" : "{" + out + " }";
 }
 
@@ -67,7 +68,8 @@ std::string Value::described() const {
   std::string text = printable(toml());
   if (text.size() > kLongest) {
     size_t end = kLongest;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
+    // not inside a UTF-8 character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
     text = text.substr(0, end) + "…";
   }
   const char* kind = is_bool()      ? "true or false"

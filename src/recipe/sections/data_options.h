@@ -19,7 +19,8 @@ struct DataMixPoint {
   bool operator==(const DataMixPoint&) const = default;
 };
 
-// Which tokens count in the loss: of JSON rows, whose documents then have parts that say so (docs/guides/data-order.md).
+// Which tokens count in the loss: of JSON rows, whose documents then have parts that say so
+// (docs/guides/data-order.md).
 enum class LossOn { kAll, kParts, kCompletion };
 std::vector<std::string_view> names_of(LossOn);
 
@@ -56,7 +57,9 @@ struct DataOptions {
   int64_t prefetch = 4;  // steps whose batches are prepared ahead of the trainer
   std::string cache;     // folder for token shards and trained tokenizers; empty: the user's cache folder
 
-  int64_t percent_held_out() const { return held_out_percent >= 0 ? held_out_percent : validation.empty() ? 1 : 0; }
+  int64_t percent_held_out() const {
+    return held_out_percent >= 0 ? held_out_percent : validation.empty() ? 1 : 0;
+  }
   bool operator==(const DataOptions&) const = default;
 };
 

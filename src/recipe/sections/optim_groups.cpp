@@ -13,9 +13,10 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Role) {
-  return {"embedding",    "position", "norm",   "query",       "key",         "value",       "gate",         "forget",
-          "lower_bound",  "output",   "router", "expert_gate", "expert_up",   "expert_down", "channel_gate", "channel_up",
-          "channel_down", "head",     "bias",   "convolution", "coefficient", "write",       "prediction"};
+  return {"embedding", "position",    "norm",         "query",      "key",          "value",
+          "gate",      "forget",      "lower_bound",  "output",     "router",       "expert_gate",
+          "expert_up", "expert_down", "channel_gate", "channel_up", "channel_down", "head",
+          "bias",      "convolution", "coefficient",  "write",      "prediction"};
 }
 
 std::string_view name_of(Role role) { return name_of_value(role); }
@@ -23,13 +24,21 @@ std::string_view name_of(Role role) { return name_of_value(role); }
 void declare(OptionSet& set, OptimGroup& group) {
   std::vector<std::string> names = {""};
   for (const OptimizerEntry& entry : optimizers()) names.emplace_back(entry.name);
-  set.add("tensors", group.tensors, "Roles of the tensors that the entry is about; none, where set is named: all of that set.");
-  set.add("set", group.set, "The set of the task's tensors that the entry is about, such as \"critic\"; empty: any.");
+  set.add("tensors", group.tensors,
+          "Roles of the tensors that the entry is about; none, where set is named: all of that set.");
+  set.add("set", group.set,
+          "The set of the task's tensors that the entry is about, such as \"critic\"; empty: any.");
   set.add("name", group.name, "Their optimizer; empty: optim.name.").one_of(names);
   set.add("lr_factor", group.lr_factor, "On the learning rate.").at_least(0).at_most(1e6);
-  set.add("weight_decay", group.weight_decay, "Of their matrices; -1: optim.weight_decay.").at_least(-1).at_most(100);
-  set.add("beta1", group.beta1, "Decay of the first moment per step; -1: optim.beta1.").at_least(-1).at_most(0.999999999);
-  set.add("beta2", group.beta2, "Decay of the second moment per step; -1: optim.beta2.").at_least(-1).at_most(0.999999999);
+  set.add("weight_decay", group.weight_decay, "Of their matrices; -1: optim.weight_decay.")
+      .at_least(-1)
+      .at_most(100);
+  set.add("beta1", group.beta1, "Decay of the first moment per step; -1: optim.beta1.")
+      .at_least(-1)
+      .at_most(0.999999999);
+  set.add("beta2", group.beta2, "Decay of the second moment per step; -1: optim.beta2.")
+      .at_least(-1)
+      .at_most(0.999999999);
   set.add("state_dtype", group.state_dtype, "What their states are kept in; empty: optim.state_dtype.")
       .one_of({"", "float32", "bfloat16", "int8"});
 }
@@ -38,8 +47,8 @@ namespace {
 
 // Muon's matrices: those of a layer, except tables of routers, bounds and taps.
 bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape) {
-  return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound && role != Role::kPosition &&
-         role != Role::kConvolution && role != Role::kCoefficient;
+  return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound &&
+         role != Role::kPosition && role != Role::kConvolution && role != Role::kCoefficient;
 }
 
 bool is_about(const OptimGroup& group, Role role, std::string_view set) {
@@ -67,7 +76,8 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
   if (group.beta2 >= 0) rule.options.beta2 = group.beta2;
   if (!group.state_dtype.empty()) {
     const std::vector<std::string_view> names = names_of(StateDtype{});
-    rule.options.state_dtype = static_cast<StateDtype>(std::ranges::find(names, group.state_dtype) - names.begin());
+    rule.options.state_dtype =
+        static_cast<StateDtype>(std::ranges::find(names, group.state_dtype) - names.begin());
   }
   rule.lr_factor = group.lr_factor;
   return rule;
@@ -76,9 +86,11 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
 }  // namespace
 
 // Rules: for the rest and for each group; then the same again, as adamw in addition to muon.
-size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape, std::string_view set) {
+size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
+               std::string_view set) {
   const size_t group = group_of(optim, role, set);
-  const bool beside_muon = rule_of_group(optim, group).options.name == "muon" && !orthogonalised(role, layer, shape);
+  const bool beside_muon =
+      rule_of_group(optim, group).options.name == "muon" && !orthogonalised(role, layer, shape);
   return beside_muon ? optim.groups.size() + 1 + group : group;
 }
 
@@ -111,10 +123,12 @@ int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const s
     if (dtype == StateDtype::kBfloat16) return 2 * count;
     return count + 4 * share[0] * ((share[1] + optim.state_block - 1) / optim.state_block);
   };
-  return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) + wide * elements.factors + outer;
+  return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) +
+         wide * elements.factors + outer;
 }
 
-void check_groups(const OptimOptions& optim, const std::vector<Role>& roles, const std::vector<std::string>& sets) {
+void check_groups(const OptimOptions& optim, const std::vector<Role>& roles,
+                  const std::vector<std::string>& sets) {
   std::vector<bool> taken(roles.size(), false);
   for (size_t g = 0; g < optim.groups.size(); ++g) {
     const OptimGroup& group = optim.groups[g];
@@ -132,8 +146,9 @@ void check_groups(const OptimOptions& optim, const std::vector<Role>& roles, con
     const std::string of_set = group.set.empty() ? "" : fmt::format(", of the set \"{}\"", group.set);
     throw Error({.code = ExitCode::kUsage,
                  .what = "an entry of optim.group is about no tensor of this model",
-                 .expected = fmt::format("roles that it has and no entry before names: {}{}", fmt::join(present, ", "),
-                                         group.set.empty() ? "" : fmt::format("; sets: {}", fmt::join(known_sets, ", "))),
+                 .expected = fmt::format(
+                     "roles that it has and no entry before names: {}{}", fmt::join(present, ", "),
+                     group.set.empty() ? "" : fmt::format("; sets: {}", fmt::join(known_sets, ", "))),
                  .found = (named.empty() ? "no roles" : fmt::format("{}", fmt::join(named, ", "))) + of_set,
                  .where = fmt::format("optim.group, entry {}", g + 1),
                  .hint = "take the entry out"});

@@ -6,8 +6,8 @@
 //   name = "adamw"
 //   lr_factor = 0.5
 //
-// The first entry that names a tensor's role applies; one with `set` is about the tensors of that set alone, of
-// the roles that it names or of all. If the optimizer is muon, tensors that are no matrix of
+// The first entry that names a tensor's role applies; one with `set` is about the tensors of that set alone,
+// of the roles that it names or of all. If the optimizer is muon, tensors that are no matrix of
 // a layer (embedding, head, router, norms, biases, bounds) use adamw with the same numbers. Each such choice
 // is a rule, and rules are numbered. Plain data; thread-safe.
 #pragma once
@@ -27,9 +27,10 @@ struct OptimRule {
   OptimOptions options;  // without groups
   double lr_factor = 1;  // factor of the schedule's learning rate
 };
-// The number of the rule for a tensor, and the rule of each number. `layer`: -1 outside the layers. `set`: the
-// tensor's set of the task; empty: the main one.
-size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape, std::string_view set = {});
+// The number of the rule for a tensor, and the rule of each number. `layer`: -1 outside the layers. `set`:
+// the tensor's set of the task; empty: the main one.
+size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
+               std::string_view set = {});
 OptimRule optim_rule(const OptimOptions& optim, size_t number);
 size_t count_of_rules(const OptimOptions& optim);
 
@@ -49,7 +50,9 @@ int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const s
                     const std::vector<int64_t>& share, int64_t wide, std::string_view set = {});
 
 // kUsage for an entry of optim.group none of whose roles is in `roles`, those of the model's tensors, or all
-// of whose roles earlier entries have taken. sets: of the same tensors, their sets; empty: all of the main one.
-void check_groups(const OptimOptions& optim, const std::vector<Role>& roles, const std::vector<std::string>& sets = {});
+// of whose roles earlier entries have taken. sets: of the same tensors, their sets; empty: all of the main
+// one.
+void check_groups(const OptimOptions& optim, const std::vector<Role>& roles,
+                  const std::vector<std::string>& sets = {});
 
 }  // namespace longhaul::recipe

@@ -5,8 +5,12 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd", "inverse_sqrt", "polynomial"}; }
-std::vector<std::string_view> names_of(WsdFall) { return {"exponential", "linear", "cosine", "one_minus_sqrt", "halving"}; }
+std::vector<std::string_view> names_of(Schedule) {
+  return {"constant", "linear", "cosine", "wsd", "inverse_sqrt", "polynomial"};
+}
+std::vector<std::string_view> names_of(WsdFall) {
+  return {"exponential", "linear", "cosine", "one_minus_sqrt", "halving"};
+}
 std::vector<std::string_view> names_of(Rise) { return {"linear", "cosine", "one_minus_sqrt"}; }
 std::vector<std::string_view> names_of(LambDecay) { return {"decoupled", "l2"}; }
 std::vector<std::string_view> names_of(AdafactorForm) { return {"fairseq", "torch", "big_vision"}; }
@@ -18,35 +22,46 @@ namespace {
 // The options of single optimizers other than the betas.
 void declare_rules(OptionSet& set, OptimOptions& optim) {
   set.add("optim.momentum", optim.momentum,
-          "sgd, muon, sm3, adafactor: decay of the momentum per step, 0: none is kept; -1: as published (sgd and sm3 0.9, muon 0.95, "
+          "sgd, muon, sm3, adafactor: decay of the momentum per step, 0: none is kept; -1: as published (sgd "
+          "and sm3 0.9, muon 0.95, "
           "adafactor 0).")
       .at_least(-1)
       .at_most(0.999999999);
   set.add("optim.nesterov", optim.nesterov, "sgd, muon: the step looks ahead along the momentum.");
-  set.add("optim.sign_fade", optim.sign_fade, "lion: size below which a direction counts in proportion instead of by its sign.")
+  set.add("optim.sign_fade", optim.sign_fade,
+          "lion: size below which a direction counts in proportion instead of by its sign.")
       .at_least(0)
       .at_most(1e6);
-  set.add("optim.nvlamb", optim.nvlamb, "lamb: tensors without weight decay are scaled by their trust ratio too.").for_comparisons();
-  set.add("optim.lamb_decay", optim.lamb_decay, "lamb: weight decay joins the update (decoupled) or the gradient (l2).").for_comparisons();
-  set.add(
-         "optim.adafactor_form", optim.adafactor_form,
-         "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision (second moments' decay at most "
-         "0.999).")
+  set.add("optim.nvlamb", optim.nvlamb,
+          "lamb: tensors without weight decay are scaled by their trust ratio too.")
+      .for_comparisons();
+  set.add("optim.lamb_decay", optim.lamb_decay,
+          "lamb: weight decay joins the update (decoupled) or the gradient (l2).")
+      .for_comparisons();
+  set.add("optim.adafactor_form", optim.adafactor_form,
+          "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision "
+          "(second moments' decay at most "
+          "0.999).")
       .for_comparisons();
   set.add("optim.scale_by_weights", optim.scale_by_weights,
           "adafactor, fairseq: steps are relative to the root mean square of a tensor's weights.");
-  set.add("optim.relative_step", optim.relative_step, "adafactor, fairseq: the learning rate is at most 1/sqrt(step).");
+  set.add("optim.relative_step", optim.relative_step,
+          "adafactor, fairseq: the learning rate is at most 1/sqrt(step).");
   set.add("optim.muon_scale", optim.muon_scale,
-          "muon: updates as large as adamw's (match_rms: 0.2 sqrt(longer side), for adamw's learning rates), or the original sqrt(max(1, "
+          "muon: updates as large as adamw's (match_rms: 0.2 sqrt(longer side), for adamw's learning rates), "
+          "or the original sqrt(max(1, "
           "rows / columns)).");
-  set.add("optim.muon_iterations", optim.muon_iterations, "muon: Newton-Schulz iterations.").at_least(1).at_most(100);
+  set.add("optim.muon_iterations", optim.muon_iterations, "muon: Newton-Schulz iterations.")
+      .at_least(1)
+      .at_most(100);
 }
 
 void declare_states(OptionSet& set, OptimOptions& optim) {
-  set.add(
-      "optim.state_dtype", optim.state_dtype,
-      "What an optimizer keeps of every element of a matrix: float32; bfloat16: momenta and first moments in bf16 with stochastic rounding, "
-      "second moments stay fp32; int8: both in 8 bits, by blocks of a row, but for embeddings and small tensors. On a CPU.");
+  set.add("optim.state_dtype", optim.state_dtype,
+          "What an optimizer keeps of every element of a matrix: float32; bfloat16: momenta and first "
+          "moments in bf16 with stochastic rounding, "
+          "second moments stay fp32; int8: both in 8 bits, by blocks of a row, but for embeddings and small "
+          "tensors. On a CPU.");
   set.add("optim.state_block", optim.state_block,
           "int8: elements of a row that share a scale; columns are cut over ranks at its multiples.")
       .at_least(1)
@@ -60,10 +75,17 @@ void declare_states(OptionSet& set, OptimOptions& optim) {
 }  // namespace
 
 void declare(OptionSet& set, OptimStage& stage) {
-  set.add("from_step", stage.from_step, "First step of the stage; give this or from_tokens.").unit("steps").at_least(0);
-  set.add("from_tokens", stage.from_tokens, "Tokens trained on before the stage begins.").unit("tokens").at_least(0);
+  set.add("from_step", stage.from_step, "First step of the stage; give this or from_tokens.")
+      .unit("steps")
+      .at_least(0);
+  set.add("from_tokens", stage.from_tokens, "Tokens trained on before the stage begins.")
+      .unit("tokens")
+      .at_least(0);
   set.add("lr", stage.lr, "Peak learning rate from here on; 0: as before.").at_least(0).at_most(100);
-  set.add("batch", stage.batch, "Sequences per optimizer step from here on; 0: as before.").unit("sequences").at_least(0).at_most(1 << 30);
+  set.add("batch", stage.batch, "Sequences per optimizer step from here on; 0: as before.")
+      .unit("sequences")
+      .at_least(0)
+      .at_most(1 << 30);
 }
 
 void declare(OptionSet& set, OptimOptions& optim) {
@@ -71,30 +93,45 @@ void declare(OptionSet& set, OptimOptions& optim) {
   std::string sentence = "The optimizer";
   for (const OptimizerEntry& entry : optimizers()) {
     names.emplace_back(entry.name);
-    sentence += std::string(names.size() == 1 ? ": " : "; ") + names.back() + " keeps " + std::string(entry.keeps);
+    sentence +=
+        std::string(names.size() == 1 ? ": " : "; ") + names.back() + " keeps " + std::string(entry.keeps);
   }
   set.add("optim.name", optim.name, sentence + ".").one_of(names).also_called({"optimizer"});
-  set.add("optim.lr", optim.lr, "Peak learning rate.").at_least(0).at_most(100).also_called({"learning_rate", "max_lr"}).may_change();
+  set.add("optim.lr", optim.lr, "Peak learning rate.")
+      .at_least(0)
+      .at_most(100)
+      .also_called({"learning_rate", "max_lr"})
+      .may_change();
   set.add("optim.average", optim.average,
-          "Decay per step of an averaged copy of the trained weights, average = decay · average + (1 − decay) · weight, that checkpoints "
+          "Decay per step of an averaged copy of the trained weights, average = decay · average + (1 − "
+          "decay) · weight, that checkpoints "
           "hold beside the weights; 0: none.")
       .at_least(0)
       .at_most(0.999999999)
       .also_called({"ema", "ema_decay"});
-  set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta1"});
-  set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta2"});
+  set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.")
+      .at_least(0)
+      .at_most(0.999999999)
+      .also_called({"adam_beta1"});
+  set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.")
+      .at_least(0)
+      .at_most(0.999999999)
+      .also_called({"adam_beta2"});
   set.add("optim.beta3", optim.beta3,
-          "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the longer a warm-up it needs.")
+          "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the "
+          "longer a warm-up it needs.")
       .at_least(0)
       .at_most(0.999999999);
-  set.add(
-      "optim.correct_residuals", optim.correct_residuals,
-      "came: the residuals' means are divided by 1 - beta3^step, as Adam corrects its moments, so that early steps are not too large (not in the paper).");
+  set.add("optim.correct_residuals", optim.correct_residuals,
+          "came: the residuals' means are divided by 1 - beta3^step, as Adam corrects its moments, so that "
+          "early steps are not too large (not in the paper).");
   set.add("optim.update_clip", optim.update_clip,
           "came, adafactor: root mean square that a tensor's update is shrunk to where it is larger.")
       .above(0)
       .at_most(1e6);
-  set.add("optim.square_eps", optim.square_eps, "came, adafactor, sm3: added to squared gradients.").above(0).at_most(1);
+  set.add("optim.square_eps", optim.square_eps, "came, adafactor, sm3: added to squared gradients.")
+      .above(0)
+      .at_most(1);
   set.add("optim.residual_eps", optim.residual_eps, "came: added to squared residuals.").above(0).at_most(1);
   declare_rules(set, optim);
   declare_states(set, optim);
@@ -102,91 +139,101 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .above(0)
       .at_most(1)
       .also_called({"adam_eps", "epsilon"});
-  set.add("optim.weight_decay", optim.weight_decay, "Decoupled weight decay of matrices; norms and biases have none.")
+  set.add("optim.weight_decay", optim.weight_decay,
+          "Decoupled weight decay of matrices; norms and biases have none.")
       .at_least(0)
       .at_most(100)
       .also_called({"wd"})
       .may_change();
   set.add("optim.weight_decay_from", optim.weight_decay_from,
-          "Weight decay before the first step as a fraction of optim.weight_decay, which it reaches at train.steps; 1: it never changes.")
+          "Weight decay before the first step as a fraction of optim.weight_decay, which it reaches at "
+          "train.steps; 1: it never changes.")
       .at_least(0)
       .at_most(1e6)
       .may_change();
-  set.add(
-         "optim.weight_decay_rise", optim.weight_decay_rise,
-         "How weight decay comes from there to optim.weight_decay: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps that is left).")
+  set.add("optim.weight_decay_rise", optim.weight_decay_rise,
+          "How weight decay comes from there to optim.weight_decay: linear, cosine, or one_minus_sqrt (1 - "
+          "sqrt of the share of steps that is left).")
       .may_change();
   set.add("optim.clip_norm", optim.clip_norm, "Gradients are scaled down to this global norm; 0: never.")
       .at_least(0)
       .at_most(1e12)
       .also_called({"grad_clip", "max_grad_norm", "clip"})
       .may_change();
-  set.add("optim.warmup_steps", optim.warmup_steps, "Steps over which the learning rate rises to its peak, from optim.warmup_from.")
+  set.add("optim.warmup_steps", optim.warmup_steps,
+          "Steps over which the learning rate rises to its peak, from optim.warmup_from.")
       .unit("steps")
       .at_least(0)
       .also_called({"warmup"})
       .may_change();
-  set.add("optim.warmup_from", optim.warmup_from, "Learning rate before the first step as a fraction of the peak.")
+  set.add("optim.warmup_from", optim.warmup_from,
+          "Learning rate before the first step as a fraction of the peak.")
       .at_least(0)
       .at_most(1)
       .may_change();
   set.add("optim.warmup_rise", optim.warmup_rise,
-          "How the learning rate rises: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps that is left).")
+          "How the learning rate rises: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps "
+          "that is left).")
       .may_change();
-  set.add(
-         "optim.schedule", optim.schedule,
-         "Learning rate after warm-up: constant; linear, cosine or polynomial down to its final fraction; wsd (constant, then a fall at the "
-         "end); inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
+  set.add("optim.schedule", optim.schedule,
+          "Learning rate after warm-up: constant; linear, cosine or polynomial down to its final fraction; "
+          "wsd (constant, then a fall at the "
+          "end); inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
       .also_called({"lr_schedule", "lr_decay_style", "scheduler"})
       .may_change();
-  set.add(
-         "optim.wsd_fall", optim.wsd_fall,
-         "wsd: how the learning rate falls to its final fraction over the last decay_steps: exponential, linear, cosine, one_minus_sqrt (1 - sqrt of the "
-         "share that is done), or halving (2 * 0.5^share - 1).")
+  set.add("optim.wsd_fall", optim.wsd_fall,
+          "wsd: how the learning rate falls to its final fraction over the last decay_steps: exponential, "
+          "linear, cosine, one_minus_sqrt (1 - sqrt of the "
+          "share that is done), or halving (2 * 0.5^share - 1).")
       .may_change();
-  set.add("optim.decay_power", optim.decay_power, "polynomial: power of the share of the fall that is left; 1: linear.")
+  set.add("optim.decay_power", optim.decay_power,
+          "polynomial: power of the share of the fall that is left; 1: linear.")
       .above(0)
       .at_most(100)
       .may_change();
-  set.add(
-         "optim.decay_steps", optim.decay_steps,
-         "linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
+  set.add("optim.decay_steps", optim.decay_steps,
+          "linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until "
+          "train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
       .unit("steps")
       .at_least(0)
       .also_called({"lr_decay_steps", "lr_decay_iters"})
       .may_change();
-  set.add("optim.final_lr_fraction", optim.final_lr_fraction, "Learning rate at the end of the decay as a fraction of the peak.")
+  set.add("optim.final_lr_fraction", optim.final_lr_fraction,
+          "Learning rate at the end of the decay as a fraction of the peak.")
       .at_least(0)
       .at_most(1)
       .also_called({"min_lr"})
       .may_change();
-  set.add_tables(
-      "optim.stages", optim.stages,
-      "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
-  set.add(
-         "optim.batch_growth", optim.batch_growth,
-         "The batch doubles where the critical batch, measured by observe.batch_noise_every, is at least this many times it (1: where it has caught "
-         "up); 0: never.")
+  set.add_tables("optim.stages", optim.stages,
+                 "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = "
+                 "69000000000, batch = 4096 }].");
+  set.add("optim.batch_growth", optim.batch_growth,
+          "The batch doubles where the critical batch, measured by observe.batch_noise_every, is at least "
+          "this many times it (1: where it has caught "
+          "up); 0: never.")
       .at_least(0)
       .at_most(1e6)
       .may_change();
-  set.add("optim.batch_most", optim.batch_most, "optim.batch_growth: the batch doubles only while it stays within this.")
+  set.add("optim.batch_most", optim.batch_most,
+          "optim.batch_growth: the batch doubles only while it stays within this.")
       .unit("sequences")
       .at_least(0)
       .at_most(1 << 30)
       .may_change();
   set.add("optim.batch_lr_power", optim.batch_lr_power,
-          "optim.batch_growth: with the batch the learning rate grows, by that power of it: 0: not, 0.5: with its root.")
+          "optim.batch_growth: with the batch the learning rate grows, by that power of it: 0: not, 0.5: "
+          "with its root.")
       .at_least(0)
       .at_most(1)
       .may_change();
   set.add("optim.fresh_states", optim.fresh_states,
-          "A run may go on with another optimizer, or other numbers of it: weights and steps stay, its states begin at zero.")
+          "A run may go on with another optimizer, or other numbers of it: weights and steps stay, its "
+          "states begin at zero.")
       .may_change();
-  set.add_tables(
-      "optim.group", optim.groups,
-      "Other optimizers or numbers for the tensors of some roles, for example [{ tensors = [\"embedding\", \"head\"], name = \"adamw\", "
-      "lr_factor = 0.5 }]; the first entry that names a role has it.");
+  set.add_tables("optim.group", optim.groups,
+                 "Other optimizers or numbers for the tensors of some roles, for example [{ tensors = "
+                 "[\"embedding\", \"head\"], name = \"adamw\", "
+                 "lr_factor = 0.5 }]; the first entry that names a role has it.");
   declare(set, optim.outer);
 }
 

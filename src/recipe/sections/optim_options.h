@@ -87,8 +87,10 @@ struct OptimOptions {
   int64_t muon_iterations = 5;
   StateDtype state_dtype = StateDtype::kFloat32;
   int64_t state_block = 256, state_least = 4096;  // int8: columns of a block; elements of the smallest tensor
-  double weight_decay = 0.1;                      // for matrices; norms, biases and embedding vectors have none
-  double weight_decay_from = 1;                   // factor of it at the beginning of the run; 1: it never changes
+  // for matrices; norms, biases and embedding vectors have none
+  double weight_decay = 0.1;
+  // factor of it at the beginning of the run; 1: it never changes
+  double weight_decay_from = 1;
   Rise weight_decay_rise = Rise::kLinear;
   double clip_norm = 1.0;  // global gradient norm; 0: no clipping
 

@@ -26,21 +26,26 @@ std::vector<std::string> items_of(const std::string& joined) {
 
 }  // namespace
 
-OutsideList outside_list(OutsideOptions& outside, const std::string& name, const std::vector<std::string>& otherwise) {
+OutsideList outside_list(OutsideOptions& outside, const std::string& name,
+                         const std::vector<std::string>& otherwise) {
   return {&outside.text(name, joined_items(otherwise))};
 }
 
-std::vector<std::string> list_of(const OutsideOptions& outside, const std::string& name) { return items_of(outside.text(name)); }
+std::vector<std::string> list_of(const OutsideOptions& outside, const std::string& name) {
+  return items_of(outside.text(name));
+}
 
 template <>
-OptionBuilder OptionSet::add<const OutsideList>(std::string name, const OutsideList& field, std::string help) {
+OptionBuilder OptionSet::add<const OutsideList>(std::string name, const OutsideList& field,
+                                                std::string help) {
   Option& option = append(std::move(name), Kind::kTexts, std::move(help));
   option.get = [joined = field.joined] { return Value::list(items_of(*joined)); };
   option.assign = [joined = field.joined](const Value& value) { *joined = joined_items(to_texts(value)); };
   return OptionBuilder(option);
 }
 
-OptionBuilder add_outside_list(OptionSet& set, const std::string& name, OutsideList field, const std::string& help) {
+OptionBuilder add_outside_list(OptionSet& set, const std::string& name, OutsideList field,
+                               const std::string& help) {
   return set.add<const OutsideList>(name, field, help);
 }
 

@@ -20,10 +20,18 @@ class OptionSet;
 class OutsideOptions {
  public:
   // For a declaration: the field of an option, with this default.
-  bool& flag(const std::string& name, bool otherwise) { return flags_.try_emplace(name, otherwise).first->second; }
-  int64_t& whole(const std::string& name, int64_t otherwise) { return whole_.try_emplace(name, otherwise).first->second; }
-  double& number(const std::string& name, double otherwise) { return numbers_.try_emplace(name, otherwise).first->second; }
-  std::string& text(const std::string& name, const std::string& otherwise) { return texts_.try_emplace(name, otherwise).first->second; }
+  bool& flag(const std::string& name, bool otherwise) {
+    return flags_.try_emplace(name, otherwise).first->second;
+  }
+  int64_t& whole(const std::string& name, int64_t otherwise) {
+    return whole_.try_emplace(name, otherwise).first->second;
+  }
+  double& number(const std::string& name, double otherwise) {
+    return numbers_.try_emplace(name, otherwise).first->second;
+  }
+  std::string& text(const std::string& name, const std::string& otherwise) {
+    return texts_.try_emplace(name, otherwise).first->second;
+  }
   // The value of an option that was declared.
   bool flag(const std::string& name) const { return value_of(flags_, name); }
   int64_t whole(const std::string& name) const { return value_of(whole_, name); }
@@ -48,8 +56,8 @@ class OutsideOptions {
 };
 
 using DeclareOutside = void (*)(OptionSet& set, OutsideOptions& outside);
-// Adds a declaration, once, for all recipes of this process. Not thread-safe: it is called before any recipe is
-// read.
+// Adds a declaration, once, for all recipes of this process. Not thread-safe: it is called before any recipe
+// is read.
 void add_outside_options(DeclareOutside declare);
 void declare(OptionSet& set, OutsideOptions& outside);  // all that were added
 

@@ -12,12 +12,14 @@ namespace {
 constexpr double kDay = 86400;
 
 [[noreturn]] void refuse_time(std::string_view text) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = "train.until_time is not a time",
-               .expected = "\"2026-11-21T04:00\" or \"04:00\" (local time), or \"+90m\" after the start (units d, h, m, s)",
-               .found = fmt::format("\"{}\"", text.substr(0, 80)),
-               .where = "train.until_time",
-               .hint = "train.until_time=+2h30m"});
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "train.until_time is not a time",
+       .expected =
+           "\"2026-11-21T04:00\" or \"04:00\" (local time), or \"+90m\" after the start (units d, h, m, s)",
+       .found = fmt::format("\"{}\"", text.substr(0, 80)),
+       .where = "train.until_time",
+       .hint = "train.until_time=+2h30m"});
 }
 
 // A fixed number of digits at the front of `text`, which is removed; -1 when they are not there.
@@ -96,7 +98,9 @@ double parse_until_time(std::string_view text, double now_unix_s) {
   const int date = take_digits(rest, 2);
   const bool separated = take(rest, 'T') || take(rest, ' ');
   const int seconds = clock_seconds(rest);
-  if (year < 1970 || !dash1 || month < 1 || month > 12 || !dash2 || date < 1 || date > 31 || !separated || seconds < 0) refuse_time(text);
+  if (year < 1970 || !dash1 || month < 1 || month > 12 || !dash2 || date < 1 || date > 31 || !separated ||
+      seconds < 0)
+    refuse_time(text);
   day.tm_year = year - 1900;
   day.tm_mon = month - 1;
   day.tm_mday = date;
@@ -114,30 +118,33 @@ std::vector<std::string_view> names_of(Offload) { return {"none", "file"}; }
 std::vector<std::string_view> names_of(Objective) { return {"next", "masked"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
-  set.add(
-      "train.task", train.task,
-      "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall]; or a task that was linked into the program.");
+  set.add("train.task", train.task,
+          "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall]; or a "
+          "task that was linked into the program.");
   set.add("train.steps", train.steps, "Optimizer steps of the whole run, resumed parts included.")
       .unit("steps")
       .at_least(1)
       .also_called({"max_steps", "max_iters", "iterations", "train_iters"})
       .may_change();
-  set.add(
-         "train.objective", train.objective,
-         "What pretrain predicts: next, at each token the one behind it; masked, tokens that were replaced by a mask token, where they stood.")
+  set.add("train.objective", train.objective,
+          "What pretrain predicts: next, at each token the one behind it; masked, tokens that were replaced "
+          "by a mask token, where they stood.")
       .also_called({"mlm", "masked_lm"});
   set.add("train.masked_share", train.masked_share,
           "Of train.objective = masked: the share of the tokens that are masked, drawn anew in every epoch.")
       .above(0)
       .at_most(1)
       .also_called({"mlm_probability", "mask_ratio", "mask_prob"});
-  set.add("train.seed", train.seed, "Seed of the initial weights and of every random stream except the order of the data.").at_least(0);
-  set.add("train.dtype", train.dtype, "Working precision; master weights and moments are fp32, or fp64 when this is fp64.")
+  set.add("train.seed", train.seed,
+          "Seed of the initial weights and of every random stream except the order of the data.")
+      .at_least(0);
+  set.add("train.dtype", train.dtype,
+          "Working precision; master weights and moments are fp32, or fp64 when this is fp64.")
       .also_called({"precision"});
-  set.add(
-         "train.device", train.device,
-         "Where the run computes: auto (a GPU where LibTorch has CUDA and one is visible, else the CPU), cpu, cuda, or cuda:N. Of several ranks "
-         "on a machine each takes the GPU of its number there with auto and cuda.")
+  set.add("train.device", train.device,
+          "Where the run computes: auto (a GPU where LibTorch has CUDA and one is visible, else the CPU), "
+          "cpu, cuda, or cuda:N. Of several ranks "
+          "on a machine each takes the GPU of its number there with auto and cuda.")
       .may_change();
   set.add("train.threads", train.threads, "Compute threads; 0: every core this process may use.")
       .unit("threads")
@@ -149,7 +156,8 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(1)
       .at_most(1 << 30)
       .also_called({"batch_size", "global_batch_size"});
-  set.add("train.micro_batch", train.micro_batch, "Sequences per forward and backward pass; changes memory and rounding, not the gradient.")
+  set.add("train.micro_batch", train.micro_batch,
+          "Sequences per forward and backward pass; changes memory and rounding, not the gradient.")
       .unit("sequences")
       .at_least(1)
       .at_most(1 << 30)
@@ -160,29 +168,32 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(1)
       .at_most(2147483648.0)
       .also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
-  set.add(
-         "train.recompute", train.recompute,
-         "Activations that are dropped after the forward pass and made again in the backward pass, bit for bit: none, those that are large and "
-         "cheap (selective: norms, activations, rows of experts), or all of a layer but its input and what softmax attention gave (full: up to a third more work).")
+  set.add("train.recompute", train.recompute,
+          "Activations that are dropped after the forward pass and made again in the backward pass, bit for "
+          "bit: none, those that are large and "
+          "cheap (selective: norms, activations, rows of experts), or all of a layer but its input and what "
+          "softmax attention gave (full: up to a third more work).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
       .may_change();
-  set.add(
-         "train.offload", train.offload,
-         "Where what layers keep for the backward pass lies meanwhile: in memory (none), or in a file without a name that is gone with the process (file), so "
-         "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full what that keeps alone.")
+  set.add("train.offload", train.offload,
+          "Where what layers keep for the backward pass lies meanwhile: in memory (none), or in a file "
+          "without a name that is gone with the process (file), so "
+          "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full what "
+          "that keeps alone.")
       .also_called({"activation_offload", "cpu_offload", "offload_activations"})
       .may_change();
   set.add("train.offload_folder", train.offload_folder,
           "Where the file of train.offload lies: a fast disk of the rank's machine; empty: data.cache.")
       .may_change();
-  set.add(
-      "train.elastic", train.elastic,
-      "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any number of data-parallel ranks, at every "
-      "parallel.zero, and continued on another; takes memory for log2 of a rank's micro-batches more of the gradients. CPU only.");
-  set.add(
-         "train.checkpoint_every", train.checkpoint_every,
-         "Steps between checkpoints; 0: only at the end and when asked to stop; -1: Daly's interval, from what saves cost here and how often starts of the "
-         "run have failed, at most 30 minutes.")
+  set.add("train.elastic", train.elastic,
+          "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any "
+          "number of data-parallel ranks, at every "
+          "parallel.zero, and continued on another; takes memory for log2 of a rank's micro-batches more of "
+          "the gradients. CPU only.");
+  set.add("train.checkpoint_every", train.checkpoint_every,
+          "Steps between checkpoints; 0: only at the end and when asked to stop; -1: Daly's interval, from "
+          "what saves cost here and how often starts of the "
+          "run have failed, at most 30 minutes.")
       .unit("steps")
       .at_least(-1)
       .also_called({"save_every", "save_steps", "save_interval"})
@@ -196,17 +207,19 @@ void declare(OptionSet& set, TrainOptions& train) {
       .unit("steps")
       .at_least(0)
       .may_change();
-  set.add("train.checkpoint_self_test", train.checkpoint_self_test, "Read every checkpoint back after it is written and compare checksums.")
+  set.add("train.checkpoint_self_test", train.checkpoint_self_test,
+          "Read every checkpoint back after it is written and compare checksums.")
       .may_change();
   set.add("train.mean_hours_to_failure", train.mean_hours_to_failure,
-          "What is expected between failures of the whole job before it has shown its own; for train.checkpoint_every = -1.")
+          "What is expected between failures of the whole job before it has shown its own; for "
+          "train.checkpoint_every = -1.")
       .unit("hours")
       .above(0)
       .may_change();
-  set.add(
-         "train.checkpoint_memory_every", train.checkpoint_memory_every,
-         "Steps between checkpoints in the memory of the run's nodes, where `longhaul launch` gives it a memory tier; 0: never; -1: as often as a hundredth "
-         "of the time allows.")
+  set.add("train.checkpoint_memory_every", train.checkpoint_memory_every,
+          "Steps between checkpoints in the memory of the run's nodes, where `longhaul launch` gives it a "
+          "memory tier; 0: never; -1: as often as a hundredth "
+          "of the time allows.")
       .unit("steps")
       .at_least(-1)
       .may_change();
@@ -217,11 +230,13 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_most(7)
       .may_change();
   set.add("train.checkpoint_replica_rate", train.checkpoint_replica_rate,
-          "How fast a rank sends such copies at most, so that they leave the network to training; 0: as fast as it goes.")
+          "How fast a rank sends such copies at most, so that they leave the network to training; 0: as fast "
+          "as it goes.")
       .unit("MB/s")
       .at_least(0)
       .may_change();
-  set.add("train.evaluate_every", train.evaluate_every, "Steps between evaluations on the held-out part; 0: never.")
+  set.add("train.evaluate_every", train.evaluate_every,
+          "Steps between evaluations on the held-out part; 0: never.")
       .unit("steps")
       .at_least(0)
       .also_called({"eval_every", "eval_interval", "eval_steps"})
@@ -232,16 +247,20 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(0)
       .may_change();
   set.add("train.until_time", train.until_time,
-          "Save and stop then: \"2026-11-21T04:00\" or \"04:00\" local time, or \"+90m\" after the start; empty: no limit.")
+          "Save and stop then: \"2026-11-21T04:00\" or \"04:00\" local time, or \"+90m\" after the start; "
+          "empty: no limit.")
       .may_change();
-  set.add("train.log_every", train.log_every, "Steps between lines on the terminal; events.jsonl has every step.")
+  set.add("train.log_every", train.log_every,
+          "Steps between lines on the terminal; events.jsonl has every step.")
       .unit("steps")
       .at_least(1)
       .may_change();
   set.add("train.skip_nonfinite", train.skip_nonfinite,
-          "A step whose loss or gradient is NaN or infinite changes nothing and is counted; otherwise it ends the run.")
+          "A step whose loss or gradient is NaN or infinite changes nothing and is counted; otherwise it "
+          "ends the run.")
       .may_change();
-  set.add("train.nonfinite_limit", train.nonfinite_limit, "Skipped steps in a row that end the run with exit code 67.")
+  set.add("train.nonfinite_limit", train.nonfinite_limit,
+          "Skipped steps in a row that end the run with exit code 67.")
       .unit("steps")
       .at_least(1)
       .may_change();

@@ -55,7 +55,8 @@ struct TrainOptions {
   // For the whole job, before it has had failures of its own; for checkpoint_every = -1.
   double mean_hours_to_failure = 24;
 
-  // Steps between checkpoints in the memory of nodes; 0: never; -1: as often as a hundredth of the time allows.
+  // Steps between checkpoints in the memory of nodes; 0: never; -1: as often as a hundredth of the time
+  // allows.
   int64_t checkpoint_memory_every = -1;
   int64_t checkpoint_replicas = 1;     // copies of each on other nodes
   double checkpoint_replica_rate = 0;  // MB/s at which a rank sends them; 0: no limit

@@ -21,7 +21,8 @@ struct Condition {
 
 bool has_int8_states(const Recipe& recipe) {
   return recipe.optim.state_dtype == StateDtype::kInt8 ||
-         std::ranges::any_of(recipe.optim.groups, [](const OptimGroup& group) { return group.state_dtype == "int8"; });
+         std::ranges::any_of(recipe.optim.groups,
+                             [](const OptimGroup& group) { return group.state_dtype == "int8"; });
 }
 bool has_adapters(const Recipe& recipe) { return recipe.model.lora.wanted(); }
 bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
@@ -34,10 +35,14 @@ bool is_streaming(const Recipe& recipe) { return recipe.optim.outer.method == Ou
 bool is_wsd(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kWsd; }
 bool is_polynomial(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kPolynomial; }
 bool decays(const Recipe& recipe) { return recipe.optim.schedule != Schedule::kConstant; }
-bool decay_has_length(const Recipe& recipe) { return decays(recipe) && recipe.optim.schedule != Schedule::kInverseSqrt; }
+bool decay_has_length(const Recipe& recipe) {
+  return decays(recipe) && recipe.optim.schedule != Schedule::kInverseSqrt;
+}
 bool weight_decay_changes(const Recipe& recipe) { return recipe.optim.weight_decay_from != 1; }
 bool late_work_stays(const Recipe& recipe) { return keeps_local_work(recipe.optim.outer.method); }
-bool gap_is_constant(const Recipe& recipe) { return is_co2(recipe) && recipe.optim.outer.gap == OuterGap::kConstant; }
+bool gap_is_constant(const Recipe& recipe) {
+  return is_co2(recipe) && recipe.optim.outer.gap == OuterGap::kConstant;
+}
 
 constexpr Condition kConditions[] = {
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},
@@ -96,15 +101,19 @@ std::set<std::string> names_in(const OptimOptions& optim) {
 
 // True for the command line, or the recipe itself: a base file is for other recipes too.
 bool said_of_this(const LoadedRecipe& loaded, const Origin& origin) {
-  if (origin.kind == Origin::Kind::kCommandLine || origin.earlier == Origin{.kind = Origin::Kind::kCommandLine}.text()) return true;
-  return origin.kind == Origin::Kind::kFile && origin.earlier.empty() && origin.detail.starts_with(loaded.source + ":");
+  if (origin.kind == Origin::Kind::kCommandLine ||
+      origin.earlier == Origin{.kind = Origin::Kind::kCommandLine}.text())
+    return true;
+  return origin.kind == Origin::Kind::kFile && origin.earlier.empty() &&
+         origin.detail.starts_with(loaded.source + ":");
 }
 
 void add_unread_of_groups(const OptimOptions& optim, std::vector<std::string>& out) {
   for (size_t g = 0; g < optim.groups.size(); ++g) {
     const OptimGroup& group = optim.groups[g];
     const OptimizerEntry& entry = optimizer_entry(group.name.empty() ? optim.name : group.name);
-    for (const auto& [option, given] : {std::pair("beta1", group.beta1 >= 0), std::pair("beta2", group.beta2 >= 0)}) {
+    for (const auto& [option, given] :
+         {std::pair("beta1", group.beta1 >= 0), std::pair("beta2", group.beta2 >= 0)}) {
       if (given && !reads(entry, option))
         out.push_back(fmt::format("{} of optim.group, entry {} ({} has none)", option, g + 1, entry.name));
     }
@@ -120,13 +129,16 @@ std::vector<std::string> unread_options(const LoadedRecipe& loaded) {
   std::vector<std::string> unread;
   for (size_t i = 0; i < options.all().size(); ++i) {
     const Option& option = options.all()[i];
-    if (option.get() == defaults.all()[i].get() || !said_of_this(loaded, loaded.origin(option.name))) continue;
+    if (option.get() == defaults.all()[i].get() || !said_of_this(loaded, loaded.origin(option.name)))
+      continue;
     const auto condition = std::ranges::find(kConditions, option.name, &Condition::option);
     if (condition != std::end(kConditions) && !condition->read(recipe))
       unread.push_back(fmt::format("{} (read where {})", option.name, condition->where));
     const std::vector<std::string_view> readers = readers_of(option.name);
-    const bool nobody = std::ranges::none_of(readers, [&](std::string_view name) { return used.contains(std::string(name)); });
-    if (!readers.empty() && nobody) unread.push_back(fmt::format("{} (read by {})", option.name, fmt::join(readers, ", ")));
+    const bool nobody = std::ranges::none_of(
+        readers, [&](std::string_view name) { return used.contains(std::string(name)); });
+    if (!readers.empty() && nobody)
+      unread.push_back(fmt::format("{} (read by {})", option.name, fmt::join(readers, ", ")));
   }
   add_unread_of_groups(recipe.optim, unread);
   return unread;

@@ -19,12 +19,13 @@ namespace {
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-// Each of the group's ranks has a number of its own: what all of them have, by rank, on all. 64 bits travel as two halves, which sums of one number and zeros
-// leave exact.
-std::vector<std::vector<uint64_t>> gathered(const parallel::Ranks& ranks, layout::AxisSet over, const std::vector<uint64_t>& own,
-                                            at::Device device) {
+// Each of the group's ranks has a number of its own: what all of them have, by rank, on all. 64 bits travel
+// as two halves, which sums of one number and zeros leave exact.
+std::vector<std::vector<uint64_t>> gathered(const parallel::Ranks& ranks, layout::AxisSet over,
+                                            const std::vector<uint64_t>& own, at::Device device) {
   const comm::Communicator& group = ranks.groups()->over(over);
-  const auto size = static_cast<size_t>(group.size()), rank = static_cast<size_t>(group.rank()), count = own.size();
+  const auto size = static_cast<size_t>(group.size()), rank = static_cast<size_t>(group.rank()),
+             count = own.size();
   const Tensor numbers = at::zeros({static_cast<int64_t>(size * count * 2)}, at::kDouble);
   double* const at = numbers.mutable_data_ptr<double>();
   for (size_t i = 0; i < count; ++i) {
@@ -37,7 +38,8 @@ std::vector<std::vector<uint64_t>> gathered(const parallel::Ranks& ranks, layout
   const double* const from = back.const_data_ptr<double>();
   std::vector<std::vector<uint64_t>> all(size, std::vector<uint64_t>(count));
   for (size_t i = 0; i < size * count; ++i) {
-    all[i / count][i % count] = static_cast<uint64_t>(from[i * 2]) << 32 | static_cast<uint64_t>(from[i * 2 + 1]);
+    all[i / count][i % count] =
+        static_cast<uint64_t>(from[i * 2]) << 32 | static_cast<uint64_t>(from[i * 2 + 1]);
   }
   return all;
 }
@@ -50,8 +52,8 @@ std::string first_not_finite(const std::vector<optim::StateTensor>& states) {
   return "";
 }
 
-// m and v are means of gradients and of their squares, with weights (1 − β) βⁱ: by Cauchy and Schwarz m² ≤ v (1 − β₁)² / ((1 − β₂)(1 − β₁² / β₂)). 0: they
-// have no such bound.
+// m and v are means of gradients and of their squares, with weights (1 − β) βⁱ: by Cauchy and Schwarz m² ≤ v
+// (1 − β₁)² / ((1 − β₂)(1 − β₁² / β₂)). 0: they have no such bound.
 double bound_of_moments(double beta1, double beta2) {
   const double ratio = beta1 * beta1 / beta2;
   return ratio < 1 && beta2 < 1 ? (1 - beta1) / std::sqrt((1 - beta2) * (1 - ratio)) : 0;
@@ -66,8 +68,8 @@ struct CorruptionChecks::Copies {
   uint64_t hash = 0;
 };
 
-CorruptionChecks::CorruptionChecks(const recipe::Recipe& recipe, Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks,
-                                   observe::EventWriter& events)
+CorruptionChecks::CorruptionChecks(const recipe::Recipe& recipe, Task& task, optim::Optimizer& optimizer,
+                                   parallel::Ranks& ranks, observe::EventWriter& events)
     : recipe_(recipe), task_(task), optimizer_(optimizer), ranks_(ranks), events_(events) {}
 
 std::vector<CorruptionChecks::Copies> CorruptionChecks::copies() {
@@ -85,7 +87,8 @@ std::vector<CorruptionChecks::Copies> CorruptionChecks::copies() {
     if (ranks_.place().mesh.size(layout::Axis::kDpr) == 1) return all;
     for (const auto& arena : task_.parameters().arenas()) {
       for (const model::Parameter* parameter : arena->parameters) arenas[parameter] = all.size();
-      all.push_back({arena->cut() ? arena->share_copies : arena->copies(), "optimizer state of " + arena->name, 0});
+      all.push_back(
+          {arena->cut() ? arena->share_copies : arena->copies(), "optimizer state of " + arena->name, 0});
     }
   }
   for (const optim::StateTensor& state : optimizer_.state()) {
@@ -100,7 +103,8 @@ std::vector<CorruptionChecks::Copies> CorruptionChecks::copies() {
 std::optional<std::string> CorruptionChecks::replicas() {
   if (ranks_.groups() == nullptr) return std::nullopt;
   parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
-  if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();  // some come with the next forward pass
+  // some come with the next forward pass
+  if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
   std::map<std::string, std::vector<Copies>> by_axes;
   for (Copies& each : copies()) {
     if (each.over != layout::AxisSet{}) by_axes[each.over.text()].push_back(std::move(each));
@@ -129,7 +133,8 @@ double CorruptionChecks::bound_of(const std::string& tensor) const {
   const model::Parameter* const holder = task_.parameters().holder_of(tensor, &part);
   LONGHAUL_ASSERT(holder != nullptr, "moments of {}, which is no tensor of the model", tensor);
   const layout::ParameterSpec& spec = holder->parts[part].spec;
-  const size_t rule = recipe::rule_of(recipe_.optim, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
+  const size_t rule =
+      recipe::rule_of(recipe_.optim, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
   const recipe::OptimOptions options = recipe::optim_rule(recipe_.optim, rule).options;
   return bound_of_moments(options.beta1, options.beta2);
 }
@@ -140,7 +145,8 @@ std::optional<std::string> CorruptionChecks::states() {
   std::map<std::string, std::pair<Tensor, Tensor>> moments;  // m, v of a tensor
   for (const optim::StateTensor& state : states) {
     if (state.view.numel() == 0) continue;
-    if (state.kind == "v" && (state.view < 0).any().item<bool>()) return fmt::format("v of {} is negative", state.name);
+    if (state.kind == "v" && (state.view < 0).any().item<bool>())
+      return fmt::format("v of {} is negative", state.name);
     if (state.kind == "master" && (state.view.abs() > 1e6).any().item<bool>())
       return fmt::format("a weight of {} is above 1e6", state.name);
     if (state.kind == "m") moments[state.name].first = state.view;
@@ -151,15 +157,18 @@ std::optional<std::string> CorruptionChecks::states() {
     if (!m.defined() || !v.defined() || m.sizes() != v.sizes()) continue;
     const double bound = bound_of(name);
     if (bound == 0) continue;
-    // Both are rounded at every step, to bf16 by up to 2^-7; of numbers near the least that fp32 has little is left.
+    // Both are rounded at every step, to bf16 by up to 2^-7; of numbers near the least that fp32 has little
+    // is left.
     const double slack = m.scalar_type() == at::kBFloat16 ? 1.1 : 1.01;
-    if ((m.abs() > v.sqrt() * (slack * bound) + 1e-18).any().item<bool>()) return fmt::format("m of {} is larger than its v allows", name);
+    if ((m.abs() > v.sqrt() * (slack * bound) + 1e-18).any().item<bool>())
+      return fmt::format("m of {} is larger than its v allows", name);
   }
   const auto& parameters = task_.parameters().all();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor &value = parameters[i]->own_value, &master = optimizer_.masters()[i];
     if (!value.defined() || value.numel() == 0 || master.is_alias_of(value)) continue;
-    if (!master.to(value.scalar_type()).equal(value)) return fmt::format("{} is not the rounding of its master", parameters[i]->name);
+    if (!master.to(value.scalar_type()).equal(value))
+      return fmt::format("{} is not the rounding of its master", parameters[i]->name);
   }
   return std::nullopt;
 }
@@ -167,11 +176,12 @@ std::optional<std::string> CorruptionChecks::states() {
 std::optional<std::string> CorruptionChecks::products(int64_t step) {
   constexpr int64_t kRows = 32;
   parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
-  if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();  // some come with the next forward pass
+  // some come with the next forward pass
+  if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
   std::vector<model::Parameter*> layers;
   for (const auto& each : task_.parameters().all()) {
-    const bool matrix =
-        each->value.defined() && each->value.dim() == 2 && each->name.starts_with("layers.") && each->name.ends_with(".weight");
+    const bool matrix = each->value.defined() && each->value.dim() == 2 &&
+                        each->name.starts_with("layers.") && each->name.ends_with(".weight");
     if (matrix && each->packed.in_use()) layers.push_back(each.get());
   }
   if (layers.empty()) return std::nullopt;
@@ -180,19 +190,26 @@ std::optional<std::string> CorruptionChecks::products(int64_t step) {
   model::Parameter& layer = *layers[stream.below(static_cast<uint64_t>(step), layers.size())];
   const layout::Shape shape{kRows, layer.value.size(1)};
   const Tensor x = at::empty(shape, layer.value.options());
-  fill_normal(x, RandomStream(seed, fmt::format("products/{}", step)), 1, shape, {.offset = {0, 0}, .length = shape});
+  fill_normal(x, RandomStream(seed, fmt::format("products/{}", step)), 1, shape,
+              {.offset = {0, 0}, .length = shape});
   const at::NoGradGuard no_gradients;
-  const kernels::ProductCheck check =
-      kernels::check_product(x, layer.value.detach(), kernels::linear_output(x, layer.value.detach(), {}, layer.kept()));
+  const kernels::ProductCheck check = kernels::check_product(
+      x, layer.value.detach(), kernels::linear_output(x, layer.value.detach(), {}, layer.kept()));
   if (check.good()) return std::nullopt;
-  return fmt::format("a product with {} is wrong at columns from {} on: {:.3g} times what rounding may leave", layer.name, check.column,
-                     check.worst);
+  return fmt::format("a product with {} is wrong at columns from {} on: {:.3g} times what rounding may leave",
+                     layer.name, check.column, check.worst);
 }
 
 uint64_t CorruptionChecks::outputs_of(int64_t step, int64_t replica) {
   uint64_t bits = 0;
-  const auto inspect = [&](const std::string&, const Tensor& output) { bits = bits * 0x9e3779b97f4a7c15 + content_hash(output); };
-  Passes(task_, ranks_, {.step = step, .seed = static_cast<uint64_t>(recipe_.train.seed), .inspect = inspect, .replica = replica})
+  const auto inspect = [&](const std::string&, const Tensor& output) {
+    bits = bits * 0x9e3779b97f4a7c15 + content_hash(output);
+  };
+  Passes(task_, ranks_,
+         {.step = step,
+          .seed = static_cast<uint64_t>(recipe_.train.seed),
+          .inspect = inspect,
+          .replica = replica})
       .forward(1);
   return bits;
 }
@@ -205,15 +222,17 @@ std::optional<uint64_t> CorruptionChecks::replayed(int64_t step, int64_t replica
 std::optional<std::string> CorruptionChecks::replay(int64_t step) {
   const int64_t replicas = ranks_.place().mesh.size(layout::Axis::kDp), first = ranks_.worker() * replicas;
   const int64_t here = ranks_.place().coordinate(layout::Axis::kDp);
-  // Experts of other replicas take part in this one's passes: then what runs elsewhere in another order is compared with itself.
+  // Experts of other replicas take part in this one's passes: then what runs elsewhere in another order is
+  // compared with itself.
   const bool together = recipe_.parallel.ep > 1 || recipe_.model.shares_batch();
   const bool alone = replicas == 1 || together;
-  const auto own = replayed(step, first + here), next = replayed(step, first + (alone ? here : (here + 1) % replicas));
+  const auto own = replayed(step, first + here),
+             next = replayed(step, first + (alone ? here : (here + 1) % replicas));
   if (!own || !next) return std::nullopt;
   if (alone)
-    return *own == *next
-               ? std::nullopt
-               : std::optional<std::string>(fmt::format("rank {} computed a micro-batch twice and got other bits", ranks_.rank()));
+    return *own == *next ? std::nullopt
+                         : std::optional<std::string>(fmt::format(
+                               "rank {} computed a micro-batch twice and got other bits", ranks_.rank()));
   std::vector<uint64_t> of_own, of_next;
   for (const auto& each : gathered(ranks_, {layout::Axis::kDp}, {*own, *next}, task_.parameters().device())) {
     of_own.push_back(each[0]);
@@ -264,9 +283,12 @@ void CorruptionChecks::settle(int64_t step, const std::optional<std::string>& fo
   const int64_t worst = ranks_.most(found ? ranks_.rank() + 1 : 0);
   if (worst == 0) return;
   const std::string text =
-      found ? *found : fmt::format("rank {} was found to compute or to keep wrong numbers: its own events say which", worst - 1);
+      found ? *found
+            : fmt::format("rank {} was found to compute or to keep wrong numbers: its own events say which",
+                          worst - 1);
   if (found || ranks_.rank() == 0)
-    events_.write(observe::Alarm{.kind = "silent_corruption", .message = fmt::format("step {}: {}", step, text)});
+    events_.write(
+        observe::Alarm{.kind = "silent_corruption", .message = fmt::format("step {}: {}", step, text)});
   throw Error({.code = found && here ? ExitCode::kDevice : ExitCode::kCommunication,
                .what = "silent corruption: " + text,
                .where = fmt::format("step {}", step),
@@ -284,23 +306,27 @@ void CorruptionChecks::behind_step(int64_t step) {
   const bool states_due = due(guard.states_every, step), products_due = due(guard.products_every, step);
   if (states_due || products_due) {
     std::optional<std::string> found = states_due ? states() : std::nullopt;
-    std::optional<std::string> product = products_due ? products(step) : std::nullopt;  // all ranks together: whatever one has found
+    // all ranks together: whatever one has found
+    std::optional<std::string> product = products_due ? products(step) : std::nullopt;
     settle(step, found ? found : product);
   }
   if (states_due) remember_states();
   if (due(guard.replay_every, step)) settle(step, replay(step));
 }
 
-// An error that happened once has been made good by the second try; the rank that makes another one is not trusted any more.
+// An error that happened once has been made good by the second try; the rank that makes another one is not
+// trusted any more.
 void CorruptionChecks::behind_second_try(int64_t step, const SecondTry& second) {
   if (second.same) return;
   events_.write(observe::Alarm{
       .kind = "silent_corruption",
-      .message = fmt::format("step {} was computed twice and came out differently: loss {:.9g} and norm {:.9g} the first time{}", step,
-                             second.first_loss, second.first_norm,
-                             second.own_same ? "" : fmt::format("; rank {} has computed another loss", ranks_.rank()))});
+      .message = fmt::format(
+          "step {} was computed twice and came out differently: loss {:.9g} and norm {:.9g} the first time{}",
+          step, second.first_loss, second.first_norm,
+          second.own_same ? "" : fmt::format("; rank {} has computed another loss", ranks_.rank()))});
   errors_ += second.own_same ? 0 : 1;
-  settle(step, errors_ > 1 ? std::optional<std::string>(fmt::format("rank {} computed other numbers {} times", ranks_.rank(), errors_))
+  settle(step, errors_ > 1 ? std::optional<std::string>(fmt::format("rank {} computed other numbers {} times",
+                                                                    ranks_.rank(), errors_))
                            : std::nullopt);
 }
 

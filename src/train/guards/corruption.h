@@ -39,17 +39,19 @@ namespace longhaul::train {
 
 class CorruptionChecks {
  public:
-  CorruptionChecks(const recipe::Recipe& recipe, Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks,
-                   observe::EventWriter& events);
+  CorruptionChecks(const recipe::Recipe& recipe, Task& task, optim::Optimizer& optimizer,
+                   parallel::Ranks& ranks, observe::EventWriter& events);
 
   void before_passes(int64_t step);  // starts the check of messages where it is due
   void before_update(int64_t step);  // checks memory and messages where they are due
   void behind_step(int64_t step);    // makes the other checks that are due
-  void states_change();              // says that states change outside an update, so the remembered hashes no longer hold
-  void before_save(int64_t step);    // compares replicas, at most once in a step
+  // says that states change outside an update, so the remembered hashes no longer hold
+  void states_change();
+  void before_save(int64_t step);  // compares replicas, at most once in a step
   void behind_second_try(int64_t step, const SecondTry& second);
 
-  // Each returns a description of what is wrong on this rank, or nothing. All but states() are collective calls.
+  // Each returns a description of what is wrong on this rank, or nothing. All but states() are collective
+  // calls.
   std::optional<std::string> replicas();
   std::optional<std::string> states();
   std::optional<std::string> products(int64_t step);

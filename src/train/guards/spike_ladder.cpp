@@ -19,9 +19,10 @@ bool SpikeLadder::roll_back_after(const StepResult& result, int64_t step, observ
   const bool changed_nothing = result.skipped || result.left_out;
   if (!changed_nothing) watch_.add(result.loss, result.gradient_norm);
   if (spike && spike->finite) {
-    events.write(observe::Alarm{
-        .kind = "loss_spike",
-        .message = fmt::format("step {}: {}; {}", step, spike->text, changed_nothing ? "it changed nothing" : "it was applied")});
+    events.write(
+        observe::Alarm{.kind = "loss_spike",
+                       .message = fmt::format("step {}: {}; {}", step, spike->text,
+                                              changed_nothing ? "it changed nothing" : "it was applied")});
   }
   if (!changed_nothing || options_.on_spike != OnSpike::kRollBack) return false;
   return step - std::exchange(last_step_, step) < kSpikesTogether;

@@ -27,23 +27,27 @@
 
 namespace longhaul::train {
 
-inline constexpr int64_t kSpikesTogether = 20;  // steps in which a second spike means that leaving out one was not enough
+// steps in which a second spike means that leaving out one was not enough
+inline constexpr int64_t kSpikesTogether = 20;
 
 class SpikeLadder final : public checkpoint::StateProvider {
  public:
   explicit SpikeLadder(recipe::GuardOptions options) : options_(options) {}
 
   bool watches() const { return options_.on_spike != recipe::OnSpike::kOff; }
-  std::function<bool(double loss, double gradient_norm)> doubtful() const;  // StepOptions::doubtful; empty below rung 2
+  // StepOptions::doubtful; empty below rung 2
+  std::function<bool(double loss, double gradient_norm)> doubtful() const;
   // Called after a step. Returns true where the run must roll back. Alarms go to `events`.
   bool roll_back_after(const StepResult& result, int64_t step, observe::EventWriter& events);
   void remember(const std::vector<data::SkipEntry>& skips);  // of skip.json: the rollbacks so far
-  double rate() const { return rate_; }                      // what the schedule's learning rate is multiplied with
+  // what the schedule's learning rate is multiplied with
+  double rate() const { return rate_; }
   int64_t rollbacks() const { return rollbacks_; }
   const recipe::GuardOptions& options() const { return options_; }
 
   nlohmann::json facts() override;
-  void restore(const checkpoint::SavedFacts& facts) override;  // a checkpoint without these facts starts afresh
+  // a checkpoint without these facts starts afresh
+  void restore(const checkpoint::SavedFacts& facts) override;
 
  private:
   recipe::GuardOptions options_;

@@ -16,7 +16,9 @@ namespace {
 
 constexpr int64_t kStillWriting = std::numeric_limits<int64_t>::max();
 
-layout::Mesh mesh_of_copies(const parallel::Ranks& ranks) { return ranks.workers() == 1 ? ranks.place().mesh : layout::Mesh(); }
+layout::Mesh mesh_of_copies(const parallel::Ranks& ranks) {
+  return ranks.workers() == 1 ? ranks.place().mesh : layout::Mesh();
+}
 
 }  // namespace
 
@@ -25,9 +27,11 @@ int64_t steps_between(double cost_s, double step_s, double share) {
   return std::max<int64_t>(1, std::llround(std::min(std::ceil(cost_s / (share * step_s)), 1e9)));
 }
 
-MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel::Ranks& ranks, const checkpoint::Writers& together,
-                                     const std::optional<checkpoint::TierPlace>& place, const recipe::TrainOptions& train,
-                                     const std::string& run, int64_t generation, int64_t computing_threads)
+MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel::Ranks& ranks,
+                                     const checkpoint::Writers& together,
+                                     const std::optional<checkpoint::TierPlace>& place,
+                                     const recipe::TrainOptions& train, const std::string& run,
+                                     int64_t generation, int64_t computing_threads)
     : files_(files),
       ranks_(ranks),
       run_(run),
@@ -37,19 +41,22 @@ MemoryCheckpoints::MemoryCheckpoints(storage::FileSystem& files, const parallel:
       nodes_(together, every_ != 0 ? place : std::nullopt) {
   if (!nodes_.any()) return;
   const bool first = nodes_.is_first(ranks.rank());
-  if (first && !place->disk.empty()) disk_ = std::make_unique<checkpoint::NodeDisk>(files, place->disk, place->tier, run);
-  saver_.emplace(files, nodes_,
-                 checkpoint::MemorySaverOptions{.run = run,
-                                                .generation = generation,
-                                                .replicas = train.checkpoint_replicas,
-                                                .replica_bytes_per_second = train.checkpoint_replica_rate * 1e6,
-                                                .mesh = mesh_of_copies(ranks),
-                                                .disk = disk_.get()},
-                 ranks.everyone("memory tier"));
+  if (first && !place->disk.empty())
+    disk_ = std::make_unique<checkpoint::NodeDisk>(files, place->disk, place->tier, run);
+  saver_.emplace(
+      files, nodes_,
+      checkpoint::MemorySaverOptions{.run = run,
+                                     .generation = generation,
+                                     .replicas = train.checkpoint_replicas,
+                                     .replica_bytes_per_second = train.checkpoint_replica_rate * 1e6,
+                                     .mesh = mesh_of_copies(ranks),
+                                     .disk = disk_.get()},
+      ranks.everyone("memory tier"));
   if (first) storage::NodeTier(files, nodes_.tier_of(nodes_.node_of(ranks.rank())), run).remove_other_runs();
 }
 
-std::optional<storage::Checkpoint> MemoryCheckpoints::newest(const checkpoint::Writers& together, checkpoint::Providers state,
+std::optional<storage::Checkpoint> MemoryCheckpoints::newest(const checkpoint::Writers& together,
+                                                             checkpoint::Providers state,
                                                              const storage::SavedMoment& at_least) {
   if (!on()) return std::nullopt;
   together.each("disks of nodes", [&]() -> nlohmann::json {
@@ -70,7 +77,8 @@ void MemoryCheckpoints::fetch(std::optional<checkpoint::MemorySaveResult> result
   ++saves_;
   pause_s_ += result->pause_milliseconds * 1e-3;
   seconds_ += result->seconds;
-  cost_s_ = result->pause_milliseconds * 1e-3 + (threads_ > 0 ? result->processor_seconds / static_cast<double>(threads_) : 0);
+  cost_s_ = result->pause_milliseconds * 1e-3 +
+            (threads_ > 0 ? result->processor_seconds / static_cast<double>(threads_) : 0);
 }
 
 bool MemoryCheckpoints::due(int64_t step, double step_seconds, bool every_step) {
@@ -89,17 +97,21 @@ bool MemoryCheckpoints::due(int64_t step, double step_seconds, bool every_step) 
   return next_ <= step;
 }
 
-void MemoryCheckpoints::save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest) {
+void MemoryCheckpoints::save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot,
+                             storage::Manifest manifest) {
   last_ = step;
   saver_->save(step, std::move(snapshot), std::move(manifest));
 }
 
-bool MemoryCheckpoints::leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const {
+bool MemoryCheckpoints::leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries,
+                              storage::Manifest manifest) const {
   const storage::NodeTier tier(files_, nodes_.tier_of(nodes_.node_of(ranks_.rank())), run_);
   const int64_t ranks = ranks_.world() != nullptr ? ranks_.world()->size() : 1;
-  const checkpoint::LeavingRoom room{.ranks_of_node = std::ssize(nodes_.ranks_of(nodes_.node_of(ranks_.rank()))),
-                                     .available_bytes = available_memory_bytes()};
-  return checkpoint::leave_state(files_, tier, {generation_, step}, ranks_.rank(), ranks, entries, std::move(manifest), room);
+  const checkpoint::LeavingRoom room{
+      .ranks_of_node = std::ssize(nodes_.ranks_of(nodes_.node_of(ranks_.rank()))),
+      .available_bytes = available_memory_bytes()};
+  return checkpoint::leave_state(files_, tier, {generation_, step}, ranks_.rank(), ranks, entries,
+                                 std::move(manifest), room);
 }
 
 std::optional<Error> MemoryCheckpoints::failure() {
@@ -122,8 +134,10 @@ void MemoryCheckpoints::end(bool on_disk) {
   if (!on()) return;
   fetch(saver_->wait());
   if (saves_ > 0 && ranks_.rank() == 0) {
-    log_info("{} checkpoints in memory: training stood still for {} of each, and could go on from it after {}", saves_,
-             duration_text(pause_s_ / static_cast<double>(saves_)), duration_text(seconds_ / static_cast<double>(saves_)));
+    log_info(
+        "{} checkpoints in memory: training stood still for {} of each, and could go on from it after {}",
+        saves_, duration_text(pause_s_ / static_cast<double>(saves_)),
+        duration_text(seconds_ / static_cast<double>(saves_)));
   }
   if (on_disk) forget();
 }

@@ -26,21 +26,28 @@ int64_t steps_between(double cost_s, double step_s, double share = 0.01);
 class MemoryCheckpoints {
  public:
   // A collective call. computing_threads: the threads that lose time to saving; 0 where a GPU computes.
-  MemoryCheckpoints(storage::FileSystem& files, const parallel::Ranks& ranks, const checkpoint::Writers& together,
-                    const std::optional<checkpoint::TierPlace>& place, const recipe::TrainOptions& train, const std::string& run,
-                    int64_t generation, int64_t computing_threads);
+  MemoryCheckpoints(storage::FileSystem& files, const parallel::Ranks& ranks,
+                    const checkpoint::Writers& together, const std::optional<checkpoint::TierPlace>& place,
+                    const recipe::TrainOptions& train, const std::string& run, int64_t generation,
+                    int64_t computing_threads);
 
   bool on() const { return saver_.has_value(); }
   std::optional<storage::Checkpoint> newest(const checkpoint::Writers& together, checkpoint::Providers state,
                                             const storage::SavedMoment& at_least);
-  // Called after a step that took so long. Returns true where no save is still being written and save() must follow. `every_step`: it is called after each step.
+  // Called after a step that took so long. Returns true where no save is still being written and save() must
+  // follow. `every_step`: it is called after each step.
   bool due(int64_t step, double step_seconds, bool every_step);
   void save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest);
-  // Another rank has failed: all that this one holds of that step, for the next start (checkpoint/memory_tier/survivors.h). Any thread; not collective.
-  bool leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const;
-  std::optional<Error> failure();  // of a save, reported once until a save has succeeded again. kFenced: another start owns the run
-  void forget();                   // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call
-  void end(bool on_disk);          // ends the run; on_disk: the last state is on the disk, so memory keeps nothing
+  // Another rank has failed: all that this one holds of that step, for the next start
+  // (checkpoint/memory_tier/survivors.h). Any thread; not collective.
+  bool leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries,
+             storage::Manifest manifest) const;
+  // of a save, reported once until a save has succeeded again. kFenced: another start owns the run
+  std::optional<Error> failure();
+  // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call
+  void forget();
+  // ends the run; on_disk: the last state is on the disk, so memory keeps nothing
+  void end(bool on_disk);
 
  private:
   void fetch(std::optional<checkpoint::MemorySaveResult> result);

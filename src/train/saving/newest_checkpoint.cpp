@@ -16,15 +16,19 @@ using nlohmann::json;
 using storage::SavedMoment;
 
 // A run whose checkpoints are all damaged does not begin anew by itself: a person may save them, or say so.
-[[noreturn]] void refuse_to_begin_anew(const std::vector<storage::Search::Rejected>& rejected, const std::filesystem::path& folder) {
+[[noreturn]] void refuse_to_begin_anew(const std::vector<storage::Search::Rejected>& rejected,
+                                       const std::filesystem::path& folder) {
   std::string found;
-  for (const auto& each : rejected) found += fmt::format("{}{}: {}", found.empty() ? "" : "\n", each.path.filename().string(), each.reason);
-  throw Error({.code = ExitCode::kCheckpoint,
-               .what = "the run cannot go on: none of its checkpoints can be used",
-               .expected = "at least one that is whole",
-               .found = found,
-               .where = folder.string(),
-               .hint = "bring one back from a copy, or begin anew with --fresh: the folder is moved aside, not deleted"});
+  for (const auto& each : rejected)
+    found += fmt::format("{}{}: {}", found.empty() ? "" : "\n", each.path.filename().string(), each.reason);
+  throw Error(
+      {.code = ExitCode::kCheckpoint,
+       .what = "the run cannot go on: none of its checkpoints can be used",
+       .expected = "at least one that is whole",
+       .found = found,
+       .where = folder.string(),
+       .hint =
+           "bring one back from a copy, or begin anew with --fresh: the folder is moved aside, not deleted"});
 }
 
 struct DiskSearch {
@@ -33,7 +37,8 @@ struct DiskSearch {
 };
 
 // One pass over what is there now, newest first: all ranks read each, until one is whole.
-DiskSearch search_once(const storage::FileSystem& files, const std::filesystem::path& folder, const checkpoint::Writers& together) {
+DiskSearch search_once(const storage::FileSystem& files, const std::filesystem::path& folder,
+                       const checkpoint::Writers& together) {
   DiskSearch search;
   const json names = together.first("checkpoints on the disk", [&]() -> json {
     json usable = json::array();
@@ -56,9 +61,13 @@ DiskSearch search_once(const storage::FileSystem& files, const std::filesystem::
   return search;
 }
 
-// As storage::find_newest_valid, by all ranks: what was there may have been pruned while it was read, and something newer is there then.
-DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem::path& folder, const checkpoint::Writers& together) {
-  const auto names_now = [&] { return together.rank() == 0 ? storage::committed_names(files, folder) : std::vector<std::string>(); };
+// As storage::find_newest_valid, by all ranks: what was there may have been pruned while it was read, and
+// something newer is there then.
+DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem::path& folder,
+                        const checkpoint::Writers& together) {
+  const auto names_now = [&] {
+    return together.rank() == 0 ? storage::committed_names(files, folder) : std::vector<std::string>();
+  };
   std::vector<std::string> names = names_now();
   for (;;) {
     DiskSearch search = search_once(files, folder, together);
@@ -68,16 +77,20 @@ DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem:
     });
     if (!settled) continue;
     if (search.newest && together.rank() == 0) {
-      for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
+      for (const auto& rejected : search.rejected)
+        log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
     }
     return search;
   }
 }
 
-SavedMoment moment_from(const json& pair) { return pair.is_null() ? SavedMoment() : SavedMoment{pair[0], pair[1]}; }
+SavedMoment moment_from(const json& pair) {
+  return pair.is_null() ? SavedMoment() : SavedMoment{pair[0], pair[1]};
+}
 
 // By manifests alone.
-SavedMoment newest_on_disk(const storage::FileSystem& files, const std::filesystem::path& folder, const checkpoint::Writers& together) {
+SavedMoment newest_on_disk(const storage::FileSystem& files, const std::filesystem::path& folder,
+                           const checkpoint::Writers& together) {
   return moment_from(together.first("newest on the disk", [&]() -> json {
     const auto all = storage::list_checkpoints(files, folder);
     if (all.empty() || !all.front().usable()) return nullptr;
@@ -87,8 +100,9 @@ SavedMoment newest_on_disk(const storage::FileSystem& files, const std::filesyst
 
 }  // namespace
 
-NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder, const checkpoint::Writers& together,
-                                   MemoryCheckpoints& memory, checkpoint::Providers state) {
+NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder,
+                                   const checkpoint::Writers& together, MemoryCheckpoints& memory,
+                                   checkpoint::Providers state) {
   const std::filesystem::path folder = run_folder / "checkpoints";
   SavedMoment on_disk;
   if (memory.on()) {
@@ -98,7 +112,8 @@ NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesy
   DiskSearch search = newest_whole(files, folder, together);
   NewestCheckpoint newest{.checkpoint = std::move(search.newest)};
   SavedMoment valid;
-  if (newest.checkpoint) valid = {newest.checkpoint->manifest().generation, newest.checkpoint->manifest().step};
+  if (newest.checkpoint)
+    valid = {newest.checkpoint->manifest().generation, newest.checkpoint->manifest().step};
   newest.disk_step = valid.step;
   if (valid < on_disk) {  // what seemed to be the newest is damaged: memory may have the newer one by now
     if (auto found = memory.newest(together, state, valid)) return {std::move(found), true, valid.step};
@@ -123,7 +138,8 @@ void refuse_lost_checkpoints(const std::filesystem::path& events, const std::fil
                .expected = fmt::format("{}, which was saved behind step {}", saved->path, saved->step),
                .found = "no checkpoint",
                .where = checkpoints.string(),
-               .hint = "bring them back (is the disk mounted?), or begin anew with --fresh: the folder is moved aside, not deleted"});
+               .hint = "bring them back (is the disk mounted?), or begin anew with --fresh: the folder is "
+                       "moved aside, not deleted"});
 }
 
 bool ended_at(const std::filesystem::path& events, int64_t step) {

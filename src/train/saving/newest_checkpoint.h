@@ -16,14 +16,16 @@ struct NewestCheckpoint {
 };
 
 // A collective call. Throws kCheckpoint where all checkpoints are damaged.
-NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder, const checkpoint::Writers& together,
-                                   MemoryCheckpoints& memory, checkpoint::Providers state);
+NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder,
+                                   const checkpoint::Writers& together, MemoryCheckpoints& memory,
+                                   checkpoint::Providers state);
 
-// Throws kCheckpoint for a run without checkpoints whose events say that it has saved some. Such a run does not start anew by itself, since a disk may
-// not be mounted.
+// Throws kCheckpoint for a run without checkpoints whose events say that it has saved some. Such a run does
+// not start anew by itself, since a disk may not be mounted.
 void refuse_lost_checkpoints(const std::filesystem::path& events, const std::filesystem::path& checkpoints);
 
-// Whether an earlier process came to the end at this step, with all that follows the last step, and none has gone on since.
+// Whether an earlier process came to the end at this step, with all that follows the last step, and none has
+// gone on since.
 bool ended_at(const std::filesystem::path& events, int64_t step);
 
 }  // namespace longhaul::train

@@ -37,7 +37,8 @@ void SaveInterval::ended(const checkpoint::SaveResult& result) {
 }
 
 double SaveInterval::interval_s() const {
-  const double mean = plan::observed_mean_to_failure_s(expected_s_, earlier_.trained_s + start_.seconds(), earlier_.failures);
+  const double mean =
+      plan::observed_mean_to_failure_s(expected_s_, earlier_.trained_s + start_.seconds(), earlier_.failures);
   return std::min(std::max(plan::daly_interval_s(pause_s_, mean), writing_s_), kLongest_s);
 }
 

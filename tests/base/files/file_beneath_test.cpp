@@ -41,7 +41,8 @@ TEST(FileBeneath, FollowsNoLinkBelowTheRoot) {
   EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "report.html"); }).found, "a link");
   EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "none"); }).code, ExitCode::kData);
   EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "logs"); }).expected, "a regular file");
-  EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "logs/a.log", ExitCode::kUsage, 2); }).code, ExitCode::kUsage);
+  EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "logs/a.log", ExitCode::kUsage, 2); }).code,
+            ExitCode::kUsage);
   ASSERT_EQ(::mkfifo((run / "logs" / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(fields_beneath([&] { read_text_beneath(run, "logs/pipe"); }).expected, "a regular file");
   EXPECT_EQ(names_beneath(run, "logs"), std::vector<std::string>{"a.log"});

@@ -31,7 +31,9 @@ ErrorFields fields_of_error(Call call) {
   return {};
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 TEST(File, WritesAndReads) {
   const TemporaryFolder folder;
@@ -94,18 +96,23 @@ TEST(FileFault, MissingHasTheCallersCode) {
   EXPECT_EQ(data.where, (folder / "none").string());
   EXPECT_EQ(data.found, "No such file or directory");
   EXPECT_FALSE(data.hint.empty());
-  EXPECT_EQ(fields_of_error([&] { read_text(folder / "none", ExitCode::kCheckpoint); }).code, ExitCode::kCheckpoint);
-  EXPECT_EQ(fields_of_error([&] { MappedFile::open(folder / "none", ExitCode::kUsage); }).code, ExitCode::kUsage);
-  EXPECT_EQ(fields_of_error([&] { File::open(folder / "none" / "x", File::Mode::kCreate); }).code, ExitCode::kDisk);
+  EXPECT_EQ(fields_of_error([&] { read_text(folder / "none", ExitCode::kCheckpoint); }).code,
+            ExitCode::kCheckpoint);
+  EXPECT_EQ(fields_of_error([&] { MappedFile::open(folder / "none", ExitCode::kUsage); }).code,
+            ExitCode::kUsage);
+  EXPECT_EQ(fields_of_error([&] { File::open(folder / "none" / "x", File::Mode::kCreate); }).code,
+            ExitCode::kDisk);
   File::open(folder / "a", File::Mode::kCreate);
-  EXPECT_EQ(fields_of_error([&] { read_text(folder / "a" / "b"); }).code, ExitCode::kData);  // a file is no folder
+  // a file is no folder
+  EXPECT_EQ(fields_of_error([&] { read_text(folder / "a" / "b"); }).code, ExitCode::kData);
   EXPECT_EQ(fields_of_error([&] { read_text(folder / std::string(300, 'x')); }).code, ExitCode::kData);
 }
 
 TEST(FileFault, OtherKindsAreRefusedWithoutWaiting) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  for (const auto mode : {File::Mode::kRead, File::Mode::kCreate, File::Mode::kAppend, File::Mode::kReadWrite}) {
+  for (const auto mode :
+       {File::Mode::kRead, File::Mode::kCreate, File::Mode::kAppend, File::Mode::kReadWrite}) {
     const ExitCode code = mode == File::Mode::kRead ? ExitCode::kCheckpoint : ExitCode::kDisk;
     const auto pipe = fields_of_error([&] { File::open(folder / "pipe", mode, ExitCode::kCheckpoint); });
     EXPECT_EQ(pipe.code, code);
@@ -113,7 +120,8 @@ TEST(FileFault, OtherKindsAreRefusedWithoutWaiting) {
     const auto directory = fields_of_error([&] { File::open(folder.path(), mode, ExitCode::kCheckpoint); });
     EXPECT_EQ(directory.code, code);
     EXPECT_EQ(directory.found, "a folder");
-    EXPECT_EQ(fields_of_error([&] { File::open("/dev/zero", mode, ExitCode::kCheckpoint); }).found, "a device");
+    EXPECT_EQ(fields_of_error([&] { File::open("/dev/zero", mode, ExitCode::kCheckpoint); }).found,
+              "a device");
   }
 }
 
@@ -138,7 +146,8 @@ TEST(FileFault, TooLargeForReadText) {
   EXPECT_THAT(fields.found, HasSubstr("1048576"));
 }
 
-TEST(FileFault, FullDiskIsCode73) {  // /dev/full is no regular file, so the limit of the process stands in for the disk
+// /dev/full is no regular file, so the limit of the process stands in for the disk
+TEST(FileFault, FullDiskIsCode73) {
   const TemporaryFolder folder;
   const pid_t child = fork();
   if (child == 0) {
@@ -164,7 +173,8 @@ TEST(FileFault, FullDiskIsCode73) {  // /dev/full is no regular file, so the lim
 
 TEST(FileFault, NoPermissionIsCode73) {
   const bool root = geteuid() == 0;  // who may do everything, so becomes nobody for a while
-  if (root && seteuid(65534) != 0) GTEST_SKIP() << "root may do everything and cannot become another user here";
+  if (root && seteuid(65534) != 0)
+    GTEST_SKIP() << "root may do everything and cannot become another user here";
   struct BackToRoot {
     bool root;
     ~BackToRoot() {
@@ -182,7 +192,8 @@ TEST(FileFault, NoPermissionIsCode73) {
 }
 
 TEST(FileFault, ReadOnlyPlacesAreCode73) {  // true for root as well: /proc makes no files
-  EXPECT_EQ(fields_of_error([] { File::open("/proc/longhaul-test", File::Mode::kCreate); }).code, ExitCode::kDisk);
+  EXPECT_EQ(fields_of_error([] { File::open("/proc/longhaul-test", File::Mode::kCreate); }).code,
+            ExitCode::kDisk);
   EXPECT_EQ(fields_of_error([] { make_folders("/proc/longhaul-test/a"); }).code, ExitCode::kDisk);
   EXPECT_EQ(fields_of_error([] { FileLock lock("/proc/longhaul-test"); }).code, ExitCode::kDisk);
 }
@@ -222,10 +233,12 @@ TEST(Folders, MakesListsAndRenames) {
   const TemporaryFolder folder;
   make_folders(folder / "b" / "c");
   make_folders(folder / "b" / "c");
-  for (const char* name : {"b/z", "b/c/y", "a", "b.txt", "B"}) File::open(folder.path() / name, File::Mode::kCreate);
+  for (const char* name : {"b/z", "b/c/y", "a", "b.txt", "B"})
+    File::open(folder.path() / name, File::Mode::kCreate);
   fs::create_symlink("a", folder / "link");
   fs::create_symlink("nowhere", folder / "dangling");
-  const std::vector<fs::path> expected = {folder / "B",          folder / "a",   folder / "b.txt", folder.path() / "b/c/y",
+  const std::vector<fs::path> expected = {folder / "B",          folder / "a",
+                                          folder / "b.txt",      folder.path() / "b/c/y",
                                           folder.path() / "b/z", folder / "link"};
   EXPECT_EQ(list_files(folder.path()), expected);
   rename_path(folder / "a", folder.path() / "b/c/a");
@@ -233,7 +246,8 @@ TEST(Folders, MakesListsAndRenames) {
   EXPECT_TRUE(fs::exists(folder.path() / "b/c/a"));
   EXPECT_EQ(fields_of_error([&] { rename_path(folder / "a", folder / "q"); }).code, ExitCode::kDisk);
   EXPECT_EQ(fields_of_error([&] { list_files(folder / "none"); }).code, ExitCode::kData);
-  EXPECT_EQ(fields_of_error([&] { make_folders(folder / "B"); }).code, ExitCode::kDisk);  // a file of that name
+  // a file of that name
+  EXPECT_EQ(fields_of_error([&] { make_folders(folder / "B"); }).code, ExitCode::kDisk);
   EXPECT_EQ(fields_of_error([&] { sync_folder(folder / "none"); }).code, ExitCode::kDisk);
 }
 
@@ -299,7 +313,8 @@ TEST(FileLock, IsFreedWhenItsProcessDies) {
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(fields_of_error([&] { FileLock lock(folder / "run"); }).found, fmt::format("held by process {}", child));
+  EXPECT_EQ(fields_of_error([&] { FileLock lock(folder / "run"); }).found,
+            fmt::format("held by process {}", child));
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   const FileLock lock(folder / "run");

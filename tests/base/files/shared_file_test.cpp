@@ -1,4 +1,5 @@
-// Files of shared memory, what the kernel tells of other processes, and the stacks that a process leaves for others.
+// Files of shared memory, what the kernel tells of other processes, and the stacks that a process leaves for
+// others.
 #include "base/files/shared_file.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,8 @@ TEST(LoadedCode, HoldsThisFunction) {
   EXPECT_EQ(code[0].file, std::filesystem::read_symlink("/proc/self/exe"));
   EXPECT_TRUE(own >= code[0].begin && own < code[0].end);
   bool found = false;
-  for (const LoadedCode& each : code) found = found || (address >= each.begin && address < each.end && &each != &code[0]);
+  for (const LoadedCode& each : code)
+    found = found || (address >= each.begin && address < each.end && &each != &code[0]);
   EXPECT_TRUE(found) << "kill() of the C library";
 }
 
@@ -124,7 +126,8 @@ TEST(StackArea, TakesTheStackOfEveryThread) {
   ASSERT_EQ(area->count, 2);
   EXPECT_STREQ(area->threads[1].name, "stuck-worker");
   EXPECT_STREQ(area->threads[1].state, "S");
-  // The handlers are not among its frames: pause() of the C library, then the function above, within 100 bytes or so of its begin.
+  // The handlers are not among its frames: pause() of the C library, then the function above, within 100
+  // bytes or so of its begin.
   ASSERT_GE(area->threads[1].count, 3);
   const auto begin = reinterpret_cast<uint64_t>(&hang_here);
   EXPECT_TRUE(area->threads[1].frames[1] > begin && area->threads[1].frames[1] < begin + 256);
@@ -132,7 +135,8 @@ TEST(StackArea, TakesTheStackOfEveryThread) {
 
 __attribute__((noinline)) void crash_here(int* nowhere) { *nowhere = 7; }
 
-// In a thread that blocks requests of others, as all but the first do; the process ends as it would have without.
+// In a thread that blocks requests of others, as all but the first do; the process ends as it would have
+// without.
 TEST(StackArea, TakesTheStackOfAThreadThatCrashes) {
   const TemporaryFolder folder;
   SharedFile memory = SharedFile::create(folder / "memory", sizeof(StackArea));

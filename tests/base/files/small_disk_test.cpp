@@ -10,18 +10,22 @@
 namespace longhaul {
 namespace {
 
-// Who made it sees it. The machine's own mounts never have it, so that none is left there when this process is killed.
+// Who made it sees it. The machine's own mounts never have it, so that none is left there when this process
+// is killed.
 TEST(SmallDisk, IsNoMountOfTheMachine) {
   const TemporaryFolder folder;
   const auto disk = folder / "disk";
-  const auto seen_in = [&](const char* mounts) { return kernel_text(mounts).find(disk.string()) != std::string::npos; };
+  const auto seen_in = [&](const char* mounts) {
+    return kernel_text(mounts).find(disk.string()) != std::string::npos;
+  };
   bool usable = false, seen = false, there = true;
   Worker worker("small disk");
   worker.post([&] {
     const SmallDisk made(disk, 1 << 20);
     usable = made.usable();
     seen = seen_in("/proc/thread-self/mounts");
-    EXPECT_EQ(usable && seen_in("/proc/self/mounts"), false) << "other threads of the process, and everybody else";
+    EXPECT_EQ(usable && seen_in("/proc/self/mounts"), false)
+        << "other threads of the process, and everybody else";
   });
   worker.wait();
   if (!usable) GTEST_SKIP() << "this user may not mount";

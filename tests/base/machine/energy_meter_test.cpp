@@ -12,7 +12,8 @@ namespace {
 // A powercap folder as Linux shows it: counters of a package, of cores inside it, and of its memory.
 struct Powercap {
   TemporaryFolder folder;
-  void zone(const std::string& name, const std::string& called, const std::string& microjoules, const std::string& range = "1000000000") {
+  void zone(const std::string& name, const std::string& called, const std::string& microjoules,
+            const std::string& range = "1000000000") {
     make_folders(folder.path() / name);
     write_text_atomically(folder.path() / name / "name", called + "\n");
     write_text_atomically(folder.path() / name / "energy_uj", microjoules + "\n");

@@ -9,7 +9,10 @@ TEST(GpuMeter, MeansOverThoseThatAnswer) {
   const GpuMeter meter(
       {.count = [] { return int64_t{3}; },
        .busy_percent = [](int64_t gpu) { return std::optional<double>(static_cast<double>(10 * gpu)); },
-       .memory_percent = [](int64_t gpu) { return gpu == 1 ? std::nullopt : std::optional<double>(static_cast<double>(gpu)); },
+       .memory_percent =
+           [](int64_t gpu) {
+             return gpu == 1 ? std::nullopt : std::optional<double>(static_cast<double>(gpu));
+           },
        .temperature_c = [](int64_t) { return std::optional<double>(); },
        .clock_mhz = [](int64_t gpu) { return std::optional<double>(1000.0 + static_cast<double>(gpu)); }});
   EXPECT_EQ(meter.gpus(), 3);

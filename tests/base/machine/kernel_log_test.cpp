@@ -21,7 +21,8 @@ TEST(KernelLog, RecordsFromNowOnThatAreTheKernels) {
   KernelLog log(folder / "kmsg");
   EXPECT_EQ(log.problem(), "");
   EXPECT_THAT(log.next(), IsEmpty());
-  say("3,2,2,-;of level 3; with a semicolon\n SUBSYSTEM=pci\n DEVICE=+pci:0000:00:01.0\n30,3,3,-;of a daemon\n7,4,4,-;beg");
+  say("3,2,2,-;of level 3; with a semicolon\n SUBSYSTEM=pci\n DEVICE=+pci:0000:00:01.0\n30,3,3,-;of a "
+      "daemon\n7,4,4,-;beg");
   EXPECT_THAT(log.next(), ElementsAre("of level 3; with a semicolon"));
   say("un\nno prefix\n;\n");
   EXPECT_THAT(log.next(), ElementsAre("begun"));

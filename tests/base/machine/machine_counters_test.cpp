@@ -31,12 +31,16 @@ TEST_F(MachineCountersTest, OfAMachineWithTwoInterfacesAndAnRdmaPort) {
       "cpu  2539252 871979 671065 702938 21254 0 21070 11905 500 20\n"
       "cpu0 1264990 423440 338057 369217 8441 0 9607 5941 0 0\nintr 1 2 3\n");
   put("proc/meminfo",
-      "MemTotal:       16000000 kB\nMemFree:         1000000 kB\nMemAvailable:    4000000 kB\nBuffers:          100000 kB\n");
+      "MemTotal:       16000000 kB\nMemFree:         1000000 kB\nMemAvailable:    4000000 kB\nBuffers:       "
+      "   100000 kB\n");
   put("proc/net/dev",
       "Inter-|   Receive                                                |  Transmit\n"
-      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
-      "    lo: 98919047704 82648285    0    0    0     0          0         0 98919047704 82648285    0    0    0     0       0          0\n"
-      "  eth0: 197947348   22203    0    0    0     0          0         0  1673754   20609    0    0    0     0       0          0\n"
+      " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo "
+      "colls carrier compressed\n"
+      "    lo: 98919047704 82648285    0    0    0     0          0         0 98919047704 82648285    0    0 "
+      "   0     0       0          0\n"
+      "  eth0: 197947348   22203    0    0    0     0          0         0  1673754   20609    0    0    0   "
+      "  0       0          0\n"
       "enp1s0:18446744073709551615 1 0 0 0 0 0 0 18446744073709551614 2 0 0 0 0 0 0\n");
   put("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
   put("sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_ecn_marked_roce_packets", "7\n");
@@ -46,7 +50,8 @@ TEST_F(MachineCountersTest, OfAMachineWithTwoInterfacesAndAnRdmaPort) {
   EXPECT_EQ(counters.processors->all, 2539252u + 871979 + 671065 + 702938 + 21254 + 0 + 21070 + 11905);
   EXPECT_EQ(counters.processors->worked, counters.processors->all - 702938);
   EXPECT_DOUBLE_EQ(*counters.memory_share, 0.75);  // 4 of 16 GB are available
-  EXPECT_THAT(counters.network_sent, ElementsAre(Pair("enp1s0", 18446744073709551614u), Pair("eth0", 1673754u)));
+  EXPECT_THAT(counters.network_sent,
+              ElementsAre(Pair("enp1s0", 18446744073709551614u), Pair("eth0", 1673754u)));
   EXPECT_THAT(counters.rdma_sent, ElementsAre(Pair("mlx5_0/1", 4000u)));  // units of four octets
   EXPECT_THAT(counters.ecn_marked, ElementsAre(Pair("mlx5_0/1", 7u)));
   EXPECT_TRUE(counters.cnp_handled.empty()) << "this port has no such counter";
@@ -55,7 +60,8 @@ TEST_F(MachineCountersTest, OfAMachineWithTwoInterfacesAndAnRdmaPort) {
   EXPECT_LT(*counters.disk_share, 1);
 }
 
-// By the names of drivers that are about; how long pauses lasted is no number of frames, and taking a pause back is none.
+// By the names of drivers that are about; how long pauses lasted is no number of frames, and taking a pause
+// back is none.
 TEST_F(MachineCountersTest, PauseFramesThatWereSent) {
   EXPECT_EQ(pause_frames_sent({{"tx_prio0_pause", 3},
                                {"tx_prio3_pause", 40},
@@ -64,8 +70,13 @@ TEST_F(MachineCountersTest, PauseFramesThatWereSent) {
                                {"rx_prio3_pause", 77},
                                {"tx_pause_ctrl_phy", 5000}}),
             43u);
-  EXPECT_EQ(pause_frames_sent({{"tx_pfc_ena_frames_pri0", 1}, {"tx_pfc_ena_frames_pri5", 2}, {"tx_pfc_frames", 3}}), 3u);
-  EXPECT_EQ(pause_frames_sent({{"tx_priority_1_xoff.nic", 4}, {"tx_priority_1_xon.nic", 400}, {"rx_priority_1_xoff.nic", 4000}}), 4u);
+  EXPECT_EQ(
+      pause_frames_sent({{"tx_pfc_ena_frames_pri0", 1}, {"tx_pfc_ena_frames_pri5", 2}, {"tx_pfc_frames", 3}}),
+      3u);
+  EXPECT_EQ(
+      pause_frames_sent(
+          {{"tx_priority_1_xoff.nic", 4}, {"tx_priority_1_xon.nic", 400}, {"rx_priority_1_xoff.nic", 4000}}),
+      4u);
   EXPECT_EQ(pause_frames_sent({{"tx_pause_ctrl_phy", 6}, {"tx_packets", 600}}), 6u);
   EXPECT_EQ(pause_frames_sent({{"tx_flow_control_xoff", 8}}), 8u);
   EXPECT_EQ(pause_frames_sent({{"rx_queue_0_packets", 6}}), std::nullopt);
@@ -90,7 +101,8 @@ TEST(NetworkStatistics, OfThisMachine) {
   EXPECT_TRUE(network_statistics("").empty());
   std::error_code none;
   for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", none)) {
-    for (const auto& [name, value] : network_statistics(interface.path().filename().string())) EXPECT_FALSE(name.empty()) << value;
+    for (const auto& [name, value] : network_statistics(interface.path().filename().string()))
+      EXPECT_FALSE(name.empty()) << value;
   }
 }
 

@@ -27,8 +27,9 @@ TEST(Machine, DescribesThisOne) {
 }
 
 TEST(Machine, FeaturesAreOfTheDocumentedList) {
-  const std::set<std::string> known = {"sse4_2",   "avx2",     "fma",      "avx512f", "avx512bw",  "avx512_bf16", "avx512_fp16",
-                                       "amx_tile", "amx_bf16", "amx_int8", "neon",    "neon_bf16", "sve"};
+  const std::set<std::string> known = {"sse4_2",      "avx2",        "fma",      "avx512f",  "avx512bw",
+                                       "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+                                       "neon",        "neon_bf16",   "sve"};
   const auto& features = machine().features;
   for (const auto& feature : features) EXPECT_TRUE(known.count(feature)) << feature;
   const auto has = [&](const char* name) { return std::count(features.begin(), features.end(), name) == 1; };

@@ -18,18 +18,20 @@ class OtherProgramsTest : public ::testing::Test {
     std::string text = "cpu  1 1 1 1 1 1 1 1 0 0\n";
     for (size_t i = 0; i < cores.size(); ++i) {
       const Core& core = cores[i];
-      text += fmt::format("cpu{} {} 0 0 {} {} 0 0 {} 0 0\n", i, core.user, core.idle, core.waits, core.stolen);
+      text +=
+          fmt::format("cpu{} {} 0 0 {} {} 0 0 {} 0 0\n", i, core.user, core.idle, core.waits, core.stolen);
     }
     write_text_atomically(folder_ / "stat", text + "intr 5 0 0\n");
     for (const auto& [process, ticks] : processes) {
       make_folders(folder_ / std::to_string(process));
-      write_text_atomically(
-          folder_ / std::to_string(process) / "stat",
-          fmt::format("{} (a (b) c) R 1 1 1 0 -1 0 0 0 0 0 {} {} 0 0 20 0 1 0 1\n", process, ticks - ticks / 4, ticks / 4));
+      write_text_atomically(folder_ / std::to_string(process) / "stat",
+                            fmt::format("{} (a (b) c) R 1 1 1 0 -1 0 0 0 0 0 {} {} 0 0 20 0 1 0 1\n", process,
+                                        ticks - ticks / 4, ticks / 4));
     }
   }
   OtherPrograms others(std::vector<int64_t> processes, std::vector<int> cores, double wanted) const {
-    return OtherPrograms({.processes = std::move(processes), .cores = std::move(cores), .wanted = wanted}, folder_.path());
+    return OtherPrograms({.processes = std::move(processes), .cores = std::move(cores), .wanted = wanted},
+                         folder_.path());
   }
   TemporaryFolder folder_;
 };
@@ -46,7 +48,8 @@ TEST_F(OtherProgramsTest, WhatTheRunItselfTakesIsNoOthers) {
 
 TEST_F(OtherProgramsTest, CoresThatTheRunLeavesFreeCountFirst) {
   write({{}, {}, {}, {}}, {{7, 0}});
-  OtherPrograms one = others({7}, {0, 1, 2, 3}, 1), three = others({7}, {0, 1, 2, 3}, 3), more = others({7}, {0, 1, 2, 3}, 9);
+  OtherPrograms one = others({7}, {0, 1, 2, 3}, 1), three = others({7}, {0, 1, 2, 3}, 3),
+                more = others({7}, {0, 1, 2, 3}, 9);
   write({{.user = 100}, {.user = 100}, {.idle = 100}, {.user = 50, .stolen = 50}}, {{7, 100}});
   EXPECT_EQ(one.share(), 0.0) << "two and a hypervisor beside it, and a core to spare";
   EXPECT_DOUBLE_EQ(three.share().value(), 1.0 / 3);

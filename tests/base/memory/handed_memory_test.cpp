@@ -28,8 +28,10 @@ TEST(HandedMemory, IsTheSameMemoryWhereverItIsOpened) {
 TEST(HandedMemory, WhatIsNotItIsNotOpened) {
   const HandedMemory mine = HandedMemory::make(5000);
   EXPECT_FALSE(HandedMemory::open(mine.address(), 4999)) << "another size";
-  EXPECT_FALSE(HandedMemory::open(mine.address() + "1", 5000)) << "another number: the process's number is used again";
-  for (const char* address : {"", "none", "1 2", "999999999 3 4", "-1 -1 -1"}) EXPECT_FALSE(HandedMemory::open(address, 5000)) << address;
+  EXPECT_FALSE(HandedMemory::open(mine.address() + "1", 5000))
+      << "another number: the process's number is used again";
+  for (const char* address : {"", "none", "1 2", "999999999 3 4", "-1 -1 -1"})
+    EXPECT_FALSE(HandedMemory::open(address, 5000)) << address;
 }
 
 TEST(HandedMemory, OthersSeeItsMakerEnd) {
@@ -39,7 +41,8 @@ TEST(HandedMemory, OthersSeeItsMakerEnd) {
   if (child == 0) {
     const HandedMemory made = HandedMemory::make(64);
     std::memcpy(made.data(), "hello", 5);
-    [[maybe_unused]] const ssize_t told = ::write(to_parent[1], made.address().c_str(), made.address().size() + 1);
+    [[maybe_unused]] const ssize_t told =
+        ::write(to_parent[1], made.address().c_str(), made.address().size() + 1);
     char byte;
     [[maybe_unused]] const ssize_t heard = ::read(to_child[0], &byte, 1);
     ::_exit(0);

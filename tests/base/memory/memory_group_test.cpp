@@ -21,7 +21,8 @@ class MemoryGroup : public ::testing::Test {
 TEST_F(MemoryGroup, OfTheSecondVersion) {
   put("proc/7/cgroup", "0::/user.slice/run\n");
   EXPECT_EQ(memory_group_of(7, root_.path()), "") << "no such group here";
-  put("sys/fs/cgroup/user.slice/run/memory.events", "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n");
+  put("sys/fs/cgroup/user.slice/run/memory.events",
+      "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n");
   EXPECT_EQ(memory_group_of(7, root_.path()), root_ / "sys/fs/cgroup/user.slice/run");
   EXPECT_EQ(memory_kills_in(memory_group_of(7, root_.path())), 2);
   EXPECT_EQ(memory_group_of(8, root_.path()), "");

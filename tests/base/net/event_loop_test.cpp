@@ -1,4 +1,5 @@
-// One thread that waits for descriptors, moments and signals: in which order, how often, and what handlers may do to each other.
+// One thread that waits for descriptors, moments and signals: in which order, how often, and what handlers
+// may do to each other.
 #include "base/net/event_loop.h"
 
 #include <gmock/gmock.h>

@@ -19,12 +19,14 @@ TEST(HttpHead, EndsAtTheEmptyLine) {
 }
 
 TEST(HttpHead, IsReadWhole) {
-  const HttpHead head =
-      read_head("HEAD /a%20b/%C3%A9?x=1%262&y=a+b&z&=v&& HTTP/1.0\r\nHOST:  a:80 \r\nAccept: text/html\r\nAccept: */*\r\n\r\nbody");
+  const HttpHead head = read_head(
+      "HEAD /a%20b/%C3%A9?x=1%262&y=a+b&z&=v&& HTTP/1.0\r\nHOST:  a:80 \r\nAccept: text/html\r\nAccept: "
+      "*/*\r\n\r\nbody");
   EXPECT_EQ(head.refused, 0);
   EXPECT_EQ(head.method, "HEAD");
   EXPECT_EQ(head.path, "/a b/\xC3\xA9");
-  EXPECT_EQ(head.query, (std::multimap<std::string, std::string>{{"", "v"}, {"x", "1&2"}, {"y", "a b"}, {"z", ""}}));
+  EXPECT_EQ(head.query,
+            (std::multimap<std::string, std::string>{{"", "v"}, {"x", "1&2"}, {"y", "a b"}, {"z", ""}}));
   EXPECT_EQ(head.header("host"), "a:80");
   EXPECT_EQ(head.header("accept"), "text/html, */*");
   EXPECT_EQ(head.header("cookie"), "");
@@ -33,10 +35,11 @@ TEST(HttpHead, IsReadWhole) {
 }
 
 TEST(HttpHead, WhatTwoReadersCouldReadInTwoWaysIsRefused) {
-  for (const char* headers : {"Host: a\r\nHost: b\r\n", "Host : a\r\n", "Host: a\r\n folded\r\n", "no colon\r\n", ": nameless\r\n",
-                              "X: a\x01"
-                              "b\r\n",
-                              "X: a\rb\r\n", "Authorization: a\r\nAuthorization: b\r\n"})
+  for (const char* headers :
+       {"Host: a\r\nHost: b\r\n", "Host : a\r\n", "Host: a\r\n folded\r\n", "no colon\r\n", ": nameless\r\n",
+        "X: a\x01"
+        "b\r\n",
+        "X: a\rb\r\n", "Authorization: a\r\nAuthorization: b\r\n"})
     EXPECT_EQ(head_of("/", headers).refused, 400) << headers;
   for (const char* target : {"", "a", "http://a/", "*", "/%", "/%2", "/%zz", "/?a=%g0", "/a b"})
     EXPECT_EQ(head_of(target).refused, 400) << target;

@@ -17,7 +17,9 @@ HttpRequestReader read_all(std::string_view bytes, size_t longest_body = 100) {
 }
 
 // The status that refuses a POST with these headers and five bytes behind them.
-int refused(const std::string& headers) { return read_all("POST / HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n12345").head().refused; }
+int refused(const std::string& headers) {
+  return read_all("POST / HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n12345").head().refused;
+}
 
 TEST(HttpRequestReader, AQuestionIsWholeWithItsHead) {
   HttpRequestReader reader = read_all("GET /x HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345");
@@ -33,7 +35,10 @@ TEST(HttpRequestReader, ABodyIsTheSameInWhateverPieces) {
   for (size_t first = 0; first <= all.size(); ++first) {
     HttpRequestReader reader(100);
     reader.add(all.substr(0, first));
-    EXPECT_EQ(reader.stage(), first < head.size() ? Stage::kHead : first < head.size() + 11 ? Stage::kBody : Stage::kWhole) << first;
+    EXPECT_EQ(reader.stage(), first < head.size()        ? Stage::kHead
+                              : first < head.size() + 11 ? Stage::kBody
+                                                         : Stage::kWhole)
+        << first;
     reader.add(all.substr(first));
     EXPECT_EQ(reader.stage(), Stage::kWhole) << first;
     EXPECT_EQ(reader.held(), 11u) << first;
@@ -58,7 +63,8 @@ TEST(HttpRequestReader, ALengthIsToldInOneWay) {
 
 TEST(HttpRequestReader, LongBodiesAreRefusedBeforeTheyCome) {
   EXPECT_EQ(refused("Content-Length: 100\r\n"), 0);
-  for (const char* length : {"101", "18446744073709551615", "18446744073709551616", "99999999999999999999999999"})
+  for (const char* length :
+       {"101", "18446744073709551615", "18446744073709551616", "99999999999999999999999999"})
     EXPECT_EQ(refused("Content-Length: " + std::string(length) + "\r\n"), 413) << length;
   const HttpRequestReader reader = read_all("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n12345");
   EXPECT_EQ(reader.stage(), Stage::kWhole);

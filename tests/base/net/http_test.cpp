@@ -1,4 +1,5 @@
-// The client and the server against each other, and the server against raw requests, over real sockets of this machine.
+// The client and the server against each other, and the server against raw requests, over real sockets of
+// this machine.
 #include "base/net/http.h"
 
 #include <gmock/gmock.h>
@@ -42,14 +43,16 @@ TEST(Http, Addresses) {
   EXPECT_EQ(http_address("http://a").port, 80);
   EXPECT_EQ(http_address("https://hooks.example/services/T0").port, 443);
   EXPECT_EQ(text_of(http_address("https://[::1]/x")), "https://[::1]:443/x");
-  for (const char* bad : {"ftp://a", "a:9090", "http://", "http://a:0", "http://a:99999", "http://a b", "https://"})
+  for (const char* bad :
+       {"ftp://a", "a:9090", "http://", "http://a:0", "http://a:99999", "http://a b", "https://"})
     EXPECT_THROW(http_address(bad), Error) << bad;
   EXPECT_EQ(url_encoded("a b{\"c\"}+1"), "a%20b%7B%22c%22%7D%2B1");
 }
 
 TEST(Http, ErrorsNameTheAddress) {
   const HttpAddress nobody{.host = "127.0.0.1", .port = free_port()};
-  EXPECT_THAT(http_error([&] { http_get(nobody, "/", 2); }), HasSubstr(fmt::format("127.0.0.1:{}", nobody.port)));
+  EXPECT_THAT(http_error([&] { http_get(nobody, "/", 2); }),
+              HasSubstr(fmt::format("127.0.0.1:{}", nobody.port)));
 }
 
 class HttpServing : public ::testing::Test {
@@ -63,9 +66,10 @@ class HttpServing : public ::testing::Test {
   }
   // One request as it is written here; the whole answer.
   std::string raw(const HttpServer& server, const std::string& request) const {
-    const auto result = run_process({"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3", "bash",
-                                     std::to_string(server.port()), request},
-                                    {}, 20);
+    const auto result =
+        run_process({"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3",
+                     "bash", std::to_string(server.port()), request},
+                    {}, 20);
     return result.output;
   }
 };
@@ -84,7 +88,8 @@ TEST_F(HttpServing, OnlyReads) {
   const HttpServer server({}, echo);
   const HttpAddress address = http_address(server.url());
   EXPECT_EQ(http_post(address, "{}", "application/json", 5).status, 405);
-  EXPECT_THAT(raw(server, "DELETE /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD")));
+  EXPECT_THAT(raw(server, "DELETE /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"),
+              AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD")));
   const std::string head = raw(server, "HEAD /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n");
   EXPECT_THAT(head, AllOf(HasSubstr(" 200 "), HasSubstr("X-Content-Type-Options: nosniff"),
                           HasSubstr("Content-Security-Policy: default-src 'none'")));
@@ -99,17 +104,22 @@ TEST_F(HttpServing, RefusesNamesThatAreNotItsOwn) {
   EXPECT_EQ(status_for("evil.example"), "421") << "a page of evil.example whose name leads here now";
   EXPECT_EQ(status_for("127.0.0.1.evil.example:80"), "421");
   EXPECT_EQ(status_for(""), "421");
-  for (const char* host : {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"})
+  for (const char* host :
+       {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"})
     EXPECT_EQ(status_for(host), "200") << host;
 }
 
 TEST_F(HttpServing, AsksForTheToken) {
   const HttpServer server({.token = "s3cret"}, echo);
-  const auto with = [&](const std::string& header) { return raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n" + header + "\\r\\n"); };
-  EXPECT_THAT(with(""), AllOf(HasSubstr(" 401 "), HasSubstr("WWW-Authenticate: Basic"), Not(HasSubstr("s3cret"))));
+  const auto with = [&](const std::string& header) {
+    return raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n" + header + "\\r\\n");
+  };
+  EXPECT_THAT(with(""),
+              AllOf(HasSubstr(" 401 "), HasSubstr("WWW-Authenticate: Basic"), Not(HasSubstr("s3cret"))));
   EXPECT_THAT(with("Authorization: Bearer s3cre\\r\\n"), HasSubstr(" 401 "));
   EXPECT_THAT(with("Authorization: Bearer s3cret\\r\\n"), HasSubstr(" 200 "));
-  EXPECT_THAT(with("Authorization: Basic bG9uZ2hhdWw6czNjcmV0\\r\\n"), HasSubstr(" 200 ")) << "longhaul:s3cret, as browsers send it";
+  EXPECT_THAT(with("Authorization: Basic bG9uZ2hhdWw6czNjcmV0\\r\\n"), HasSubstr(" 200 "))
+      << "longhaul:s3cret, as browsers send it";
 }
 
 TEST_F(HttpServing, AFailureIsTheServersOwn) {
@@ -122,7 +132,8 @@ TEST_F(HttpServing, AFailureIsTheServersOwn) {
 
 TEST_F(HttpServing, APortHasOneServer) {
   const HttpServer server({}, echo);
-  EXPECT_THAT(http_error([&] { const HttpServer second({.port = server.port()}, echo); }), HasSubstr("it is in use"));
+  EXPECT_THAT(http_error([&] { const HttpServer second({.port = server.port()}, echo); }),
+              HasSubstr("it is in use"));
 }
 
 TEST_F(HttpServing, EndsAtOnceAndMayBeginAgain) {
@@ -202,8 +213,9 @@ TEST_F(HttpServing, ARequestByDropsIsCut) {
 }
 
 TEST_F(HttpServing, WhoDoesNotTakeTheReplyHoldsUpNobody) {
-  const HttpServer server(
-      {}, [](const HttpRequest& request) { return HttpReply{.body = request.path == "/large" ? std::string(32 << 20, 'x') : "small"}; });
+  const HttpServer server({}, [](const HttpRequest& request) {
+    return HttpReply{.body = request.path == "/large" ? std::string(32 << 20, 'x') : "small"};
+  });
   Socket slow = connected_to(server);
   write_all(slow, "ET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(http_get(http_address(server.url()), "/", 10).body, "small");
@@ -225,8 +237,11 @@ TEST_F(HttpServing, WhoHasSaidAllIsAnswered) {
 }
 
 TEST_F(HttpServing, AHeaderOfAReplyBeginsNoOther) {
-  const HttpServer server({}, [](const HttpRequest&) { return HttpReply{.headers = {{"Location", "/a\r\nSet-Cookie: x=1"}}}; });
-  EXPECT_THAT(raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), HasSubstr("Location: /aSet-Cookie: x=1\r\n"));
+  const HttpServer server({}, [](const HttpRequest&) {
+    return HttpReply{.headers = {{"Location", "/a\r\nSet-Cookie: x=1"}}};
+  });
+  EXPECT_THAT(raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"),
+              HasSubstr("Location: /aSet-Cookie: x=1\r\n"));
 }
 
 // More requests than are answered at once: each gets its own answer.
@@ -234,8 +249,10 @@ TEST_F(HttpServing, ManyAtOnceAreAllAnswered) {
   const HttpServer server({}, echo);
   std::vector<Socket> clients;
   for (int i = 0; i < 60; ++i) clients.push_back(connected_to(server));
-  for (size_t i = 0; i < clients.size(); ++i) write_all(clients[i], fmt::format("ET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", i));
-  for (size_t i = 0; i < clients.size(); ++i) EXPECT_TRUE(read_to_the_end(clients[i]).ends_with(fmt::format("\r\n\r\n/{} ", i))) << i;
+  for (size_t i = 0; i < clients.size(); ++i)
+    write_all(clients[i], fmt::format("ET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", i));
+  for (size_t i = 0; i < clients.size(); ++i)
+    EXPECT_TRUE(read_to_the_end(clients[i]).ends_with(fmt::format("\r\n\r\n/{} ", i))) << i;
 }
 
 // A connection by hand over which this text was sent.
@@ -248,10 +265,13 @@ Socket sent_to(const HttpServer& server, std::string_view text) {
 }
 
 std::string post_head(size_t body, const std::string& headers = "", const std::string& version = "1.1") {
-  return fmt::format("POST /p HTTP/{}\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n", version, body, headers);
+  return fmt::format("POST /p HTTP/{}\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n", version, body,
+                     headers);
 }
 
-HttpReply echo_body(const HttpRequest& request) { return {.type = "text/plain", .body = request.method + " " + request.body}; }
+HttpReply echo_body(const HttpRequest& request) {
+  return {.type = "text/plain", .body = request.method + " " + request.body};
+}
 
 TEST_F(HttpServing, TakesBodiesUpToItsLimit) {
   const HttpServer server({.longest_body = 300'000}, echo_body);
@@ -261,8 +281,10 @@ TEST_F(HttpServing, TakesBodiesUpToItsLimit) {
   EXPECT_EQ(http_post(address, longest, "text/plain", 5).body, "POST " + longest);
   EXPECT_EQ(http_get(address, "/", 5).body, "GET ");
   Socket too_long = sent_to(server, post_head(300'001));
-  EXPECT_THAT(read_to_the_end(too_long), AllOf(HasSubstr(" 413 Content Too Large"), HasSubstr("longer than 300000 bytes")));
-  Socket chunks = sent_to(server, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  EXPECT_THAT(read_to_the_end(too_long),
+              AllOf(HasSubstr(" 413 Content Too Large"), HasSubstr("longer than 300000 bytes")));
+  Socket chunks =
+      sent_to(server, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
   EXPECT_THAT(read_to_the_end(chunks), HasSubstr(" 411 Length Required"));
   EXPECT_THAT(raw(server, "PUT / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"),
               AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD, POST")));
@@ -287,7 +309,8 @@ TEST_F(HttpServing, GoesOnWhereAClientAsksWhetherItMay) {
   write_all(careful, "12345");
   EXPECT_TRUE(read_to_the_end(careful).ends_with("\r\n\r\nPOST 12345"));
   Socket old = sent_to(server, post_head(5, "Expect: 100-continue\r\n", "1.0") + "12345");
-  EXPECT_TRUE(read_to_the_end(old).starts_with("HTTP/1.1 200 ")) << "a client of HTTP/1.0 does not know interim answers";
+  EXPECT_TRUE(read_to_the_end(old).starts_with("HTTP/1.1 200 "))
+      << "a client of HTTP/1.0 does not know interim answers";
   Socket strange = sent_to(server, post_head(5, "Expect: more\r\n"));
   EXPECT_THAT(read_to_the_end(strange), HasSubstr(" 417 "));
 }
@@ -316,17 +339,21 @@ TEST_F(HttpServing, HalfBodiesHoldUpNobodyAndAreNotAnswered) {
   for (int i = 0; i < 100; ++i) half.push_back(sent_to(server, post_head(1000) + "half of it"));
   ::shutdown(half.front().descriptor(), SHUT_WR);
   EXPECT_EQ(read_to_the_end(half.front()), "") << "the rest will not come";
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(http_post(http_address(server.url()), "whole", "text/plain", 10).body, "POST whole");
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(http_post(http_address(server.url()), "whole", "text/plain", 10).body, "POST whole");
   EXPECT_EQ(answered, 10);
 }
 
-// Eight bodies of 200 KB that stay a byte short, where a megabyte may be held: the oldest go, and who sends all of his is answered.
+// Eight bodies of 200 KB that stay a byte short, where a megabyte may be held: the oldest go, and who sends
+// all of his is answered.
 TEST_F(HttpServing, WhereTooMuchIsHeldUnfinishedBodiesGo) {
   const HttpServer server({.patience_s = 1e6, .longest_body = 200'000, .most_held = 1'000'000}, echo_body);
   std::vector<Socket> short_by_one;
-  for (int i = 0; i < 8; ++i) short_by_one.push_back(sent_to(server, post_head(200'000) + std::string(199'999, 'x')));
+  for (int i = 0; i < 8; ++i)
+    short_by_one.push_back(sent_to(server, post_head(200'000) + std::string(199'999, 'x')));
   EXPECT_EQ(read_to_the_end(short_by_one.front()), "");
-  EXPECT_EQ(http_post(http_address(server.url()), std::string(200'000, 'y'), "text/plain", 20).body.size(), 200'005u);
+  EXPECT_EQ(http_post(http_address(server.url()), std::string(200'000, 'y'), "text/plain", 20).body.size(),
+            200'005u);
 }
 
 TEST_F(HttpServing, FinishesWhatItWasAsked) {
@@ -347,7 +374,8 @@ TEST_F(HttpServing, FinishesWhatItWasAsked) {
     finished = true;
   });
   EXPECT_EQ(read_to_the_end(silent), "") << "who asked nothing is not waited for";
-  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/", 5); }), HasSubstr("a server that listens there"));
+  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/", 5); }),
+              HasSubstr("a server that listens there"));
   EXPECT_FALSE(finished);
   goes_on.set_value();
   EXPECT_TRUE(read_to_the_end(asking).ends_with("\r\n\r\nPOST 12345"));
@@ -375,7 +403,8 @@ TEST(Http, WhereToListen) {
   EXPECT_EQ(http_server_address("8080").host, "127.0.0.1");
   EXPECT_EQ(http_server_address("[::1]:80").host, "::1");
   EXPECT_EQ(http_server_address("0.0.0.0:80").host, "0.0.0.0");
-  for (const char* bad : {"", "x", ":80", "h:99999", "80x", "h:-1"}) EXPECT_THROW(http_server_address(bad), Error) << bad;
+  for (const char* bad : {"", "x", ":80", "h:99999", "80x", "h:-1"})
+    EXPECT_THROW(http_server_address(bad), Error) << bad;
 }
 
 // A server that takes a connection and says nothing, or says it a byte at a time.
@@ -404,8 +433,8 @@ TEST_F(HttpServing, AnswersComePieceByPiece) {
   EXPECT_EQ(http_get(http_address(server.url()), "/", 10).body, body);
   Socket newer = connected_to(server), older = connected_to(server);
   const std::string in_chunks = reply_of(newer), plain = reply_of(older, "1.0");
-  EXPECT_THAT(in_chunks,
-              AllOf(HasSubstr("Transfer-Encoding: chunked\r\n"), HasSubstr("\r\n\r\n6\r\nfirst,\r\n"), Not(HasSubstr("Content-Length"))));
+  EXPECT_THAT(in_chunks, AllOf(HasSubstr("Transfer-Encoding: chunked\r\n"),
+                               HasSubstr("\r\n\r\n6\r\nfirst,\r\n"), Not(HasSubstr("Content-Length"))));
   EXPECT_TRUE(in_chunks.ends_with("4\r\nlast\r\n0\r\n\r\n"));
   EXPECT_TRUE(plain.ends_with("\r\n\r\n" + body)) << plain.substr(0, 300);
 }
@@ -414,11 +443,12 @@ TEST_F(HttpServing, AnswersComePieceByPiece) {
 TEST_F(HttpServing, LateAnswersKeepNoThreadWaiting) {
   std::mutex mutex;
   std::vector<std::shared_ptr<HttpResponder>> late;
-  const HttpServer server({.threads = 4}, [&](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
-    if (request.path == "/now") return responder->reply({.body = "now"});
-    const std::lock_guard hold(mutex);
-    late.push_back(responder);
-  });
+  const HttpServer server({.threads = 4},
+                          [&](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
+                            if (request.path == "/now") return responder->reply({.body = "now"});
+                            const std::lock_guard hold(mutex);
+                            late.push_back(responder);
+                          });
   std::vector<Socket> waiting;
   for (int i = 0; i < 8; ++i) {
     waiting.push_back(connected_to(server));
@@ -443,11 +473,14 @@ TEST_F(HttpServing, LateAnswersKeepNoThreadWaiting) {
 }
 
 TEST_F(HttpServing, WhatIsNeverAnsweredIsAFailure) {
-  const HttpServer server({}, [](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
-    if (request.path == "/half") responder->begin({.body = "half"});
-  });
+  const HttpServer server({},
+                          [](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
+                            if (request.path == "/half") responder->begin({.body = "half"});
+                          });
   EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 500);
-  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/half", 10); }), Not(HasSubstr("no error"))) << "its end is missing";
+  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/half", 10); }),
+              Not(HasSubstr("no error")))
+      << "its end is missing";
 }
 
 TEST_F(HttpServing, RefusalsHaveTheFormOfTheServer) {

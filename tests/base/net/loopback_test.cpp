@@ -18,7 +18,9 @@ TEST(Loopback, BytesArriveAsTheyWereSent) {
 }
 
 TEST(Loopback, NothingStaysOpen) {
-  const auto open_files = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
   measured_loopback(1 << 20);
   const auto before = open_files();
   for (int i = 0; i < 5; ++i) measured_loopback(1 << 20);

@@ -17,12 +17,14 @@ namespace longhaul {
 namespace {
 
 TEST(Secret, TheHashIsThatOfRfc4231) {
-  EXPECT_EQ(to_hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(to_hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   // A key longer than a block.
-  EXPECT_EQ(to_hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
-            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_EQ(
+      to_hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 TEST(Secret, Hexadecimal) {
@@ -32,7 +34,8 @@ TEST(Secret, Hexadecimal) {
 
 TEST(Secret, ComparesAllBytes) {
   EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
-  for (const char* other : {"abd", "bbc", "ab", "abcd", ""}) EXPECT_FALSE(equal_in_constant_time("abc", other)) << other;
+  for (const char* other : {"abd", "bbc", "ab", "abcd", ""})
+    EXPECT_FALSE(equal_in_constant_time("abc", other)) << other;
 }
 
 TEST(Secret, AFileIsMadeOnceForItsOwnerAlone) {
@@ -45,7 +48,8 @@ TEST(Secret, AFileIsMadeOnceForItsOwnerAlone) {
   ASSERT_EQ(::stat((folder / "secret").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_NE(read_or_make_secret(folder / "another"), secret);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "nothing else is left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
+      << "nothing else is left";
 }
 
 TEST(Secret, TheDriversKeyStandsBelowIt) {
@@ -61,7 +65,8 @@ TEST(Secret, TheDriversKeyStandsBelowIt) {
   struct stat status {};
   ASSERT_EQ(::stat((folder / "secret").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "nothing else is left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
+      << "nothing else is left";
 }
 
 TEST(Secret, RefusedFiles) {
@@ -85,8 +90,10 @@ TEST(Secret, RefusedFiles) {
   expect_refused("fifo", "a plain file");
   ::chmod((folder / "good").c_str(), 0640);
   expect_refused("good", "mode 0640");
-  for (const std::string& text : {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'z'), std::string(1000, 'a'),
-                                  std::string(64, 'a') + "\n" + std::string(64, 'a'), std::string(64, 'a') + "\ndriver abc\n"}) {
+  for (const std::string& text :
+       {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'z'),
+        std::string(1000, 'a'), std::string(64, 'a') + "\n" + std::string(64, 'a'),
+        std::string(64, 'a') + "\ndriver abc\n"}) {
     std::ofstream(folder / "text") << text;
     ::chmod((folder / "text").c_str(), 0600);
     expect_refused("text", "64 hexadecimal digits");
@@ -108,7 +115,8 @@ TEST(Secret, ANodesOwnKeyNamesIt) {
   EXPECT_EQ(read_driver_key(folder / "a"), "");
   read_or_make_secret(folder / "job");
   EXPECT_EQ(read_node_name(folder / "job"), "");
-  for (const std::string damaged : {"\nnode \n", "\nnode a\nmore\n", "\nnodes a\n", "\nnode a\ndriver 00\n"}) {
+  for (const std::string damaged :
+       {"\nnode \n", "\nnode a\nmore\n", "\nnodes a\n", "\nnode a\ndriver 00\n"}) {
     write_text_atomically(folder / "damaged", to_hex(secret) + damaged);
     std::filesystem::permissions(folder / "damaged", std::filesystem::perms(0600));
     EXPECT_THROW(read_node_name(folder / "damaged"), Error) << damaged;

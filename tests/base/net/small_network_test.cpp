@@ -25,20 +25,23 @@ TEST(SmallNetwork, ALinkThatIsCutIsDownUntilItIsJoined) {
     // A link needs a moment to notice.
     const auto carrier_becomes = [&](int64_t machine, bool wanted) {
       for (const Stopwatch watch; watch.seconds() < 60; pause_briefly()) {
-        const std::string link = links_seen_by(SmallNetwork::on(machine, {"ip", "-o", "link", "show", "plug"}));
+        const std::string link =
+            links_seen_by(SmallNetwork::on(machine, {"ip", "-o", "link", "show", "plug"}));
         if ((link.find("LOWER_UP") != std::string::npos) == wanted) return true;
       }
       return false;
     };
     EXPECT_NE(links_seen_by(SmallNetwork::on(1, {"ip", "addr"})).find("10.77.0.11/24"), std::string::npos);
-    EXPECT_EQ(links_seen_by(SmallNetwork::on(1, {"ip", "addr"})).find("10.77.0.10"), std::string::npos) << "each has one link";
+    EXPECT_EQ(links_seen_by(SmallNetwork::on(1, {"ip", "addr"})).find("10.77.0.10"), std::string::npos)
+        << "each has one link";
     EXPECT_TRUE(carrier_becomes(0, true) && carrier_becomes(1, true));
     network.cut(1);
     EXPECT_TRUE(carrier_becomes(1, false));
     EXPECT_TRUE(carrier_becomes(0, true)) << "the other one's is as it was";
     network.join(1);
     EXPECT_TRUE(carrier_becomes(1, true));
-    EXPECT_EQ(kernel_text("/proc/self/net/dev").find("switch"), std::string::npos) << "of the process's other threads";
+    EXPECT_EQ(kernel_text("/proc/self/net/dev").find("switch"), std::string::npos)
+        << "of the process's other threads";
   });
   worker.wait();
   std::string after;

@@ -52,7 +52,8 @@ TEST(Socket, BytesGoBothWaysAndEndsAreSeen) {
   EXPECT_EQ(got, "hello");
   client.close();
   Socket::Result result = Socket::Result::kNothing;
-  for (const Stopwatch watch; result == Socket::Result::kNothing && watch.seconds() < 5;) result = server.read(got);
+  for (const Stopwatch watch; result == Socket::Result::kNothing && watch.seconds() < 5;)
+    result = server.read(got);
   EXPECT_EQ(result, Socket::Result::kEnd);
 }
 
@@ -73,8 +74,10 @@ TEST(Socket, AFullConnectionTakesNothingMore) {
 TEST(Socket, PortsThatAreTakenAndAddressesOfOthers) {
   const Socket listening = Socket::listen({"127.0.0.1", 0});
   EXPECT_EQ(code_of([&] { Socket::listen({"127.0.0.1", listening.port()}); }), ExitCode::kCommunication);
-  EXPECT_EQ(code_of([&] { Socket::listen({"192.0.2.1", 0}); }), ExitCode::kCommunication);        // RFC 5737: nobody's
-  EXPECT_EQ(code_of([&] { Socket::listen({"nowhere.invalid", 0}); }), ExitCode::kCommunication);  // RFC 6761: never exists
+  // RFC 5737: nobody's
+  EXPECT_EQ(code_of([&] { Socket::listen({"192.0.2.1", 0}); }), ExitCode::kCommunication);
+  // RFC 6761: never exists
+  EXPECT_EQ(code_of([&] { Socket::listen({"nowhere.invalid", 0}); }), ExitCode::kCommunication);
 }
 
 TEST(Socket, NobodyListens) {

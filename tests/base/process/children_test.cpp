@@ -44,7 +44,8 @@ TEST(Children, EndsAreToldWithinMilliseconds) {
   EXPECT_EQ(children.running(), 0u);
 }
 
-// A thread that was there before, as OpenMP's are, does not block SIGCHLD, and the kernel may give it to that one, where it is lost.
+// A thread that was there before, as OpenMP's are, does not block SIGCHLD, and the kernel may give it to that
+// one, where it is lost.
 TEST(Children, EndsAreToldWhateverThreadTakesTheSignal) {
   std::atomic<bool> over = false;
   std::thread other([&] {
@@ -84,13 +85,15 @@ TEST(Children, LogsGoOnOrBeginAnew) {
   EXPECT_EQ(read_text(folder / "log"), "three\nsaid\n");
 }
 
-// The shell is killed; what it started, in its own group or behind a second parent's back, is killed or reaped as well.
+// The shell is killed; what it started, in its own group or behind a second parent's back, is killed or
+// reaped as well.
 TEST(Children, WhatAChildStartedEndsWithIt) {
   const TemporaryFolder folder;
   EventLoop loop;
   Children children(loop);
-  const pid_t shell = children.start({.argv = {"sh", "-c", "sleep 60 & echo $!; wait"}, .log = folder / "log"},
-                                     [&](int) { loop.after(0.1, [&] { loop.stop(); }); });
+  const pid_t shell =
+      children.start({.argv = {"sh", "-c", "sleep 60 & echo $!; wait"}, .log = folder / "log"},
+                     [&](int) { loop.after(0.1, [&] { loop.stop(); }); });
   uint64_t timer = 0;
   timer = loop.every(0.01, [&] {
     if (read_text(folder / "log").empty()) return;
@@ -107,7 +110,8 @@ TEST(Children, AChildDiesWithItsParentWhereItShall) {
   const TemporaryFolder folder;
   const pid_t parent = ::fork();
   if (parent == 0) {
-    const pid_t child = start_child({.argv = {"sh", "-c", "echo $$; exec sleep 60"}, .log = folder / "log", .death_signal = SIGKILL});
+    const pid_t child = start_child(
+        {.argv = {"sh", "-c", "echo $$; exec sleep 60"}, .log = folder / "log", .death_signal = SIGKILL});
     static_cast<void>(child);
     while (read_text(folder / "log").empty()) ::usleep(1000);
     ::_exit(0);
@@ -115,7 +119,8 @@ TEST(Children, AChildDiesWithItsParentWhereItShall) {
   EventLoop loop;
   Children children(loop);  // the orphan falls to this process
   loop.run_for(0.05);
-  for (const Stopwatch watch; watch.seconds() < 5 && (!std::filesystem::exists(folder / "log") || read_text(folder / "log").empty());)
+  for (const Stopwatch watch; watch.seconds() < 5 && (!std::filesystem::exists(folder / "log") ||
+                                                      read_text(folder / "log").empty());)
     loop.run_for(0.01);
   const pid_t child = std::stoi(read_text(folder / "log"));
   for (const Stopwatch watch; lives(child) && watch.seconds() < 5;) loop.run_for(0.01);

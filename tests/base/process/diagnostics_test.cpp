@@ -21,7 +21,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// In a child, because the handler outlives the case. It dumps while a worker waits for a lock it will never get.
+// In a child, because the handler outlives the case. It dumps while a worker waits for a lock it will never
+// get.
 TEST(Diagnostics, ShowsEveryThreadOfAProcessThatHangs) {
   const TemporaryFolder folder;
   const auto file = folder / "diagnostics.txt";

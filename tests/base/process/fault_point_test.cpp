@@ -23,7 +23,8 @@ FaultPlan plan_of(std::string_view text, std::map<std::string, std::string> vari
 }
 
 TEST(FaultPoint, IsReadWithItsConditions) {
-  const auto faults = parse_faults("step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 slow=0.25;");
+  const auto faults = parse_faults(
+      "step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 slow=0.25;");
   ASSERT_EQ(faults.size(), 2);
   EXPECT_EQ(faults[0].point, "step.update");
   EXPECT_EQ(faults[0].step, 12);
@@ -41,16 +42,19 @@ TEST(FaultPoint, IsReadWithItsConditions) {
 }
 
 TEST(FaultPoint, AMistakeInItIsRefused) {
-  for (const char* text : {"step.update", "step.update explode", "step.update:day=3 kill", "step.update:step=x kill", "step.update slow",
-                           "step.update kill=3", "step.update slow=fast", "step.update slow=-1", "step.update:once= kill",
-                           "step.update wait=2", "step.update:until= wait=2", "step.update:until=/f slow=2"}) {
+  for (const char* text :
+       {"step.update", "step.update explode", "step.update:day=3 kill", "step.update:step=x kill",
+        "step.update slow", "step.update kill=3", "step.update slow=fast", "step.update slow=-1",
+        "step.update:once= kill", "step.update wait=2", "step.update:until= wait=2",
+        "step.update:until=/f slow=2"}) {
     EXPECT_THROW(parse_faults(text), Error) << text;
   }
 }
 
 TEST(FaultPoint, MeetsOnlyWhereAllConditionsHold) {
-  FaultPlan plan = plan_of("a:step=3 kill; b:count=2 abort; c:rank=1 hang; d:rank=0 stop; e:node=n1:generation=2 kill",
-                           {{"LONGHAUL_NODE", "n1"}, {"LONGHAUL_GENERATION", "2"}});
+  FaultPlan plan =
+      plan_of("a:step=3 kill; b:count=2 abort; c:rank=1 hang; d:rank=0 stop; e:node=n1:generation=2 kill",
+              {{"LONGHAUL_NODE", "n1"}, {"LONGHAUL_GENERATION", "2"}});
   EXPECT_FALSE(plan.meet("a", 2));
   EXPECT_TRUE(plan.meet("a", 3));
   EXPECT_TRUE(plan.meet("a", 3)) << "without a count it comes every time";
@@ -66,7 +70,8 @@ TEST(FaultPoint, MeetsOnlyWhereAllConditionsHold) {
 TEST(FaultPoint, WithAFileItComesOnceToAWholeRun) {
   const TemporaryFolder folder;
   const std::string text = "a:rank=1:once=" + (folder.path() / "a").string() + " kill";
-  const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"LONGHAUL_GENERATION", "7"}, {"LONGHAUL_NODE", "node-2"}};
+  const std::map<std::string, std::string> variables = {
+      {"RANK", "1"}, {"LONGHAUL_GENERATION", "7"}, {"LONGHAUL_NODE", "node-2"}};
   EXPECT_FALSE(plan_of(text, {{"RANK", "0"}}).meet("a", 3)) << "another rank";
   EXPECT_FALSE(read_fault_mark(folder.path() / "a"));
   const double before = wall_time_s();

@@ -9,7 +9,8 @@ namespace {
 
 TEST(LimitedProcess, ReadsWhatItIsGiven) {
   std::string long_input(300'000, 'x');
-  const LimitedResult result = run_limited({.argv = {"sh", "-c", "wc -c; echo told >&2; exit 3"}, .input = long_input});
+  const LimitedResult result =
+      run_limited({.argv = {"sh", "-c", "wc -c; echo told >&2; exit 3"}, .input = long_input});
   EXPECT_EQ(result.output, "300000\n");
   EXPECT_EQ(result.errors, "told\n");
   EXPECT_EQ(result.status, 3);
@@ -24,7 +25,8 @@ TEST(LimitedProcess, NeedNotReadIt) {
 
 TEST(LimitedProcess, IsKilledWhenItsTimeIsOver) {
   const Stopwatch watch;
-  const LimitedResult result = run_limited({.argv = {"sh", "-c", "sleep 1000 & sleep 1000"}, .timeout_s = 0.2});
+  const LimitedResult result =
+      run_limited({.argv = {"sh", "-c", "sleep 1000 & sleep 1000"}, .timeout_s = 0.2});
   EXPECT_TRUE(result.timed_out);
   EXPECT_FALSE(result.left_behind);
   EXPECT_LT(watch.seconds(), 500) << "it did not wait for its end";

@@ -25,7 +25,8 @@ TEST(Process, CapturesBothStreamsAndTheStatus) {
 }
 
 TEST(Process, TakesMoreThanAPipeHoldsOnBothStreams) {
-  const ProcessResult result = run_process({"sh", "-c", "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"});
+  const ProcessResult result =
+      run_process({"sh", "-c", "head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output.size(), 3'000'000u);
   EXPECT_EQ(result.errors.size(), 3'000'000u);
@@ -38,14 +39,17 @@ TEST(Process, PassesArgumentsAsTheyAre) {
 TEST(Process, AddsAndReplacesVariables) {
   setenv("LONGHAUL_TEST_OLD", "old", 1);
   setenv("LONGHAUL_TEST_KEPT", "kept", 1);
-  const auto result = run_process({"sh", "-c", "echo $LONGHAUL_TEST_OLD $LONGHAUL_TEST_NEW $LONGHAUL_TEST_KEPT"},
-                                  {"LONGHAUL_TEST_OLD=replaced", "LONGHAUL_TEST_NEW=new"});
+  const auto result =
+      run_process({"sh", "-c", "echo $LONGHAUL_TEST_OLD $LONGHAUL_TEST_NEW $LONGHAUL_TEST_KEPT"},
+                  {"LONGHAUL_TEST_OLD=replaced", "LONGHAUL_TEST_NEW=new"});
   EXPECT_EQ(result.output, "replaced new kept\n");
 }
 
 TEST(Process, StandardInputIsEmpty) { EXPECT_EQ(run_process({"cat"}).output, ""); }
 
-TEST(Process, ReportsSignalsAs128PlusTheirNumber) { EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM); }
+TEST(Process, ReportsSignalsAs128PlusTheirNumber) {
+  EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
+}
 
 TEST(Process, ChildDoesNotInheritIgnoredPipeSignals) {
   signal(SIGPIPE, SIG_IGN);
@@ -76,7 +80,8 @@ TEST(StandardStreams, ThoseThatAreClosedAreOpenedOnNothing) {
     }
     int status = 0;
     ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "closed " << closed << ", status " << status;
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        << "closed " << closed << ", status " << status;
   }
 }
 

@@ -47,7 +47,8 @@ TEST(Signals, TheSecondInterruptEndsAtOnce) {
             130);
 }
 
-// At once, from the handler: the loop that would act on it may be in the middle of a long step. Once only, and on no other signal.
+// At once, from the handler: the loop that would act on it may be in the middle of a long step. Once only,
+// and on no other signal.
 TEST(Signals, TheFirstInterruptSaysThatItWasHeard) {
   EXPECT_EQ(in_child([] {
               int ends[2];
@@ -62,9 +63,11 @@ TEST(Signals, TheFirstInterruptSaysThatItWasHeard) {
               dup2(STDOUT_FILENO, STDERR_FILENO);  // the pipe has no writer any more: reading ends
               std::string said(1000, '\0');
               size_t length = 0;
-              while (const ssize_t got = read(ends[0], said.data() + length, said.size() - length)) length += static_cast<size_t>(got);
+              while (const ssize_t got = read(ends[0], said.data() + length, said.size() - length))
+                length += static_cast<size_t>(got);
               said.resize(length);
-              return said == "stopping as soon as what was done is saved; Ctrl-C again aborts at once\n" ? 42 : 3;
+              return said == "stopping as soon as what was done is saved; Ctrl-C again aborts at once\n" ? 42
+                                                                                                         : 3;
             }),
             42);
 }

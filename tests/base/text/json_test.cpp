@@ -9,8 +9,11 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr JsonRules kRules = {
-    .code = ExitCode::kCheckpoint, .what = "a bad paper", .hint = "write it again", .depth = 3, .string_bytes = 8};
+constexpr JsonRules kRules = {.code = ExitCode::kCheckpoint,
+                              .what = "a bad paper",
+                              .hint = "write it again",
+                              .depth = 3,
+                              .string_bytes = 8};
 
 template <class Body>
 std::string refusal(Body body) {
@@ -18,7 +21,8 @@ std::string refusal(Body body) {
     body();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("a bad paper"), HasSubstr("paper.json"), HasSubstr("write it again")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("a bad paper"), HasSubstr("paper.json"), HasSubstr("write it again")));
     return error.what();
   }
   ADD_FAILURE() << "taken";
@@ -30,8 +34,10 @@ std::string parsing(std::string_view text) {
 }
 
 TEST(StrictJson, RefusesWhatIsTooDeepTooLongOrTwice) {
-  EXPECT_EQ(parse_json(R"({"a": [{"b": 1}], "c": "12345678"})", "paper.json", kRules).dump(), R"({"a":[{"b":1}],"c":"12345678"})");
-  EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": 1}])", "paper.json", kRules).size(), 2u) << "one key in two objects";
+  EXPECT_EQ(parse_json(R"({"a": [{"b": 1}], "c": "12345678"})", "paper.json", kRules).dump(),
+            R"({"a":[{"b":1}],"c":"12345678"})");
+  EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": 1}])", "paper.json", kRules).size(), 2u)
+      << "one key in two objects";
   EXPECT_THAT(parsing(R"({"a": [{"b": []}]})"), HasSubstr("3 levels"));
   EXPECT_THAT(parsing(std::string(100'000, '[')), HasSubstr("3 levels"));
   EXPECT_THAT(parsing(R"({"a": "123456789"})"), HasSubstr("9 bytes"));
@@ -44,8 +50,8 @@ TEST(StrictJson, RefusesWhatIsTooDeepTooLongOrTwice) {
 }
 
 TEST(StrictJson, AViewSaysWhereItStands) {
-  const nlohmann::json json =
-      nlohmann::json::parse(R"({"a": [{"n": 7}, {"n": 18446744073709551615}], "t": true, "s": "x", "z": null, "d": 1.5})");
+  const nlohmann::json json = nlohmann::json::parse(
+      R"({"a": [{"n": 7}, {"n": 18446744073709551615}], "t": true, "s": "x", "z": null, "d": 1.5})");
   const JsonView root(json, "paper.json:", kRules);
   EXPECT_EQ(root.at("a").at(0).at("n").integer(0, 7), 7);
   EXPECT_THAT(refusal([&] { root.at("a").at(0).at("n").integer(8); }),
@@ -66,7 +72,8 @@ TEST(StrictJson, AViewSaysWhereItStands) {
 }
 
 TEST(StrictJson, FieldsLeaveNothingOver) {
-  const nlohmann::json json = nlohmann::json::parse(R"({"text": "x", "n": 3, "list": [1, 2], "of": {}, "more": []})");
+  const nlohmann::json json =
+      nlohmann::json::parse(R"({"text": "x", "n": 3, "list": [1, 2], "of": {}, "more": []})");
   JsonFields fields({json, "paper.json:", kRules});
   EXPECT_EQ(fields.text("text"), "x");
   EXPECT_EQ(fields.integer("n", 3), 3);
@@ -80,7 +87,10 @@ TEST(StrictJson, FieldsLeaveNothingOver) {
   EXPECT_THAT(refusal([&] { fields.array("of"); }), HasSubstr("an array"));
   EXPECT_THAT(refusal([&] { JsonFields({json.at("list"), "paper.json:", kRules}); }), HasSubstr("an object"));
   const nlohmann::json negative = nlohmann::json::parse(R"({"list": [1, -2]})");
-  EXPECT_THAT(refusal([&] { JsonFields({negative, "paper.json:", kRules}).integers("list", 9); }), HasSubstr("/list/1"));
+  EXPECT_THAT(refusal([&] {
+                JsonFields({negative, "paper.json:", kRules}).integers("list", 9);
+              }),
+              HasSubstr("/list/1"));
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ TEST(Text, TheNearestSpellingIsATypingErrorAway) {
 }
 
 TEST(Text, QuotedWordsComeThroughAShellAsTheyAre) {
-  for (const std::string word : {"", "plain.txt", "two words", "it's", "a\"b", "$HOME", "`date`", "*", "~", "a;b|c&d", "new\nline", "\\",
-                                 "#", "!x", "{a,b}", "\xff\xc3\xa4"}) {
+  for (const std::string word : {"", "plain.txt", "two words", "it's", "a\"b", "$HOME", "`date`", "*", "~",
+                                 "a;b|c&d", "new\nline", "\\", "#", "!x", "{a,b}", "\xff\xc3\xa4"}) {
     const ProcessResult said = run_process({"sh", "-c", "printf '%s|' " + shell_quoted(word)});
     EXPECT_EQ(said.output, word + "|") << shell_quoted(word);
     EXPECT_EQ(said.errors, "");

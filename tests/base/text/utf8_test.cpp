@@ -50,8 +50,9 @@ TEST(Utf8, EveryLeadAndSecondByteAgreesWithTheStandard) {
 }
 
 TEST(Utf8, SurrogatesOverlongFormsAndWhatIsBeyondUnicodeAreRefused) {
-  for (const char* bad : {"\xed\xa0\x80", "\xed\xbf\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
-                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\x80", "\xe4\xb8"}) {
+  for (const char* bad : {"\xed\xa0\x80", "\xed\xbf\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80",
+                          "\xe0\x9f\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                          "\xf5\x80\x80\x80", "\xff", "\x80", "\xe4\xb8"}) {
     EXPECT_FALSE(valid_utf8(bad));
     EXPECT_FALSE(valid_utf8(std::string("abc") + bad));
   }

@@ -32,7 +32,9 @@ TEST(Turns, GoOnWhereTheOtherPasses) {
     };
   };
   std::vector<int> began;
-  turns.run({.first = body("a", 2), .second = body("b", 4), .begins = [&](Turns::Body whose) { began.push_back(whose); }});
+  turns.run({.first = body("a", 2), .second = body("b", 4), .begins = [&](Turns::Body whose) {
+               began.push_back(whose);
+             }});
   EXPECT_THAT(done, ElementsAre("a0", "b0", "a1", "b1", "a ends", "b2", "b3", "b ends"));
   EXPECT_THAT(began, ElementsAre(0, 1, 0, 1, 0, 1)) << "nobody passes to one that has ended";
   done.clear();
@@ -84,14 +86,15 @@ TEST(Turns, TheSecondBodyTakesOverFromTheCaller) {
     set_threads(count);
     const MemoryPurposeScope purpose(MemoryPurpose::kActivations);
     const TrainingThread trains(count == 3);
-    turns.run({.first = [caller = std::this_thread::get_id()] { EXPECT_EQ(std::this_thread::get_id(), caller); },
-               .second =
-                   [&] {
-                     EXPECT_EQ(threads(), count);
-                     EXPECT_EQ(MemoryPurposeScope::current(), MemoryPurpose::kActivations);
-                     EXPECT_EQ(TrainingThread::current(), count == 3);
-                     others.insert(std::this_thread::get_id());
-                   }});
+    turns.run(
+        {.first = [caller = std::this_thread::get_id()] { EXPECT_EQ(std::this_thread::get_id(), caller); },
+         .second =
+             [&] {
+               EXPECT_EQ(threads(), count);
+               EXPECT_EQ(MemoryPurposeScope::current(), MemoryPurpose::kActivations);
+               EXPECT_EQ(TrainingThread::current(), count == 3);
+               others.insert(std::this_thread::get_id());
+             }});
   }
   set_threads(before);
   EXPECT_EQ(others.size(), 1u) << "one thread for all runs";
@@ -143,7 +146,9 @@ TEST(Turns, AnExceptionEndsBothAndIsThrown) {
 TEST(Turns, ASecondBodyWhoseTurnNeverCameIsNotRun) {
   Turns turns;
   bool ran = false;
-  EXPECT_THROW(turns.run({.first = [] { throw std::runtime_error("at once"); }, .second = [&] { ran = true; }}), std::runtime_error);
+  EXPECT_THROW(
+      turns.run({.first = [] { throw std::runtime_error("at once"); }, .second = [&] { ran = true; }}),
+      std::runtime_error);
   EXPECT_FALSE(ran);
 }
 

@@ -31,7 +31,8 @@ TEST(Pace, StandsStillWhileTrainingWaitsForOthers) {
   std::thread beside([&] {
     Pace pace(0);
     begun = true;
-    for (int piece = 0; piece < 100; ++piece) pace.moved(40 << 10);  // five seconds, if training waited so long
+    // five seconds, if training waited so long
+    for (int piece = 0; piece < 100; ++piece) pace.moved(40 << 10);
     moved = true;
     paused_s = pace.paused_s();
   });

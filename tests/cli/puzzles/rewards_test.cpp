@@ -1,5 +1,6 @@
 // ctest: label=multi timeout=200
-// `longhaul puzzles serve-rewards` as trainers use it: the module of docs/puzzles.md, run by Python against the server; and its end.
+// `longhaul puzzles serve-rewards` as trainers use it: the module of docs/puzzles.md, run by Python against
+// the server; and its end.
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -23,7 +24,8 @@ class PuzzleRewards : public StartedProgram {
   }
 };
 
-// Waits for the server's first line, has the module score answers, then ends the server and prints what it said.
+// Waits for the server's first line, has the module score answers, then ends the server and prints what it
+// said.
 constexpr const char* kDrive = R"(
 import json, os, signal, subprocess, sys
 server = subprocess.Popen([sys.argv[1], "puzzles", "serve-rewards", "--port", "0"], stdout=subprocess.PIPE, text=True)
@@ -52,15 +54,20 @@ print(json.dumps(told))
 TEST_F(PuzzleRewards, TheModuleOfTheDocumentationScoresAnswers) {
   write("puzzle_rewards.py", module_of_docs());
   write("drive.py", kDrive);
-  ASSERT_EQ(run({"puzzles", "generate", "sudoku", "mathador", "--count", "3", "--level", "1", "--out", path("puzzles.jsonl")}).status, 0);
-  const ProcessResult driven =
-      run_process({"sh", "-c", "cd '" + folder_.path().string() + "' && python3 drive.py " + program_file()}, {}, 100);
+  ASSERT_EQ(run({"puzzles", "generate", "sudoku", "mathador", "--count", "3", "--level", "1", "--out",
+                 path("puzzles.jsonl")})
+                .status,
+            0);
+  const ProcessResult driven = run_process(
+      {"sh", "-c", "cd '" + folder_.path().string() + "' && python3 drive.py " + program_file()}, {}, 100);
   ASSERT_EQ(driven.status, 0) << driven.errors;
   const nlohmann::json told = nlohmann::json::parse(driven.output);
   ASSERT_EQ(told["right"].size(), 6u);
   for (size_t i = 0; i < 6; ++i) {
-    EXPECT_EQ(told["right"][i], nlohmann::json::parse(R"({"score": 1.0, "accepted": 1.0, "strict_format": 1.0})"));
-    EXPECT_EQ(told["wrong"][i], nlohmann::json::parse(R"({"score": 0.0, "accepted": 0.0, "strict_format": 0.0})"));
+    EXPECT_EQ(told["right"][i],
+              nlohmann::json::parse(R"({"score": 1.0, "accepted": 1.0, "strict_format": 1.0})"));
+    EXPECT_EQ(told["wrong"][i],
+              nlohmann::json::parse(R"({"score": 0.0, "accepted": 0.0, "strict_format": 0.0})"));
   }
   EXPECT_EQ(told["trl"], nlohmann::json::parse("[1.0, 1.0, 1.0, 1.0, 1.0, 1.0]"));
   EXPECT_EQ(told["chat"], told["trl"]);
@@ -71,9 +78,11 @@ TEST_F(PuzzleRewards, TheModuleOfTheDocumentationScoresAnswers) {
 
 TEST_F(PuzzleRewards, SaysWhatIsWrong) {
   write("token", "0123456789abcdef\n");
-  expect_error(run({"puzzles", "serve-rewards", "--port", "0", "--token-file", path("token")}), 64, "its owner alone");
+  expect_error(run({"puzzles", "serve-rewards", "--port", "0", "--token-file", path("token")}), 64,
+               "its owner alone");
   expect_error(run({"puzzles", "serve-rewards", "--port", "65536"}), 64, "--port");
-  expect_error(run({"puzzles", "serve-rewards", "--port", "0", "--score", "half"}), 64, "format-and-accuracy");
+  expect_error(run({"puzzles", "serve-rewards", "--port", "0", "--score", "half"}), 64,
+               "format-and-accuracy");
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class Bench {
     plan.nodes = nodes;
     plan.spares = spares;
     plan.steps = 100;
-    for (int64_t n = nodes; n > 0; --n) plan.widths.push_back({.ranks = 2 * n, .overrides = {}, .mesh = {{"dp", 2 * n}}});
+    for (int64_t n = nodes; n > 0; --n)
+      plan.widths.push_back({.ranks = 2 * n, .overrides = {}, .mesh = {{"dp", 2 * n}}});
   }
 
   void begin(std::vector<JournalEntry> entries = {}) {
@@ -34,8 +35,13 @@ class Bench {
     for (int64_t n = 0; n < plan.nodes + spares_; ++n) join(fmt::format("node-{}", n), n >= plan.nodes);
   }
   NodeHello hello(const std::string& node, bool spare = false) {
-    NodeHello hello{
-        .version = "v", .run = "r", .node = node, .host = "host of " + node, .boot_id = "1", .address = "address of " + node, .pid = 7};
+    NodeHello hello{.version = "v",
+                    .run = "r",
+                    .node = node,
+                    .host = "host of " + node,
+                    .boot_id = "1",
+                    .address = "address of " + node,
+                    .pid = 7};
     hello.slots = 2;
     hello.spare = spare;
     hello.free_port = 4000;
@@ -69,7 +75,11 @@ class Bench {
   void ends(int64_t rank, int64_t status, const std::string& words = "") {
     for (auto& [node, ranks] : running) {
       if (std::erase(ranks, rank) == 0) continue;
-      RankExited exited{.rank = rank, .generation = core->generation(), .status = status, .age_s = 0.01, .last_words = words};
+      RankExited exited{.rank = rank,
+                        .generation = core->generation(),
+                        .status = status,
+                        .age_s = 0.01,
+                        .last_words = words};
       if (status == 139) exited.stack = words;  // a crash: where it was
       send(FromNode{node, std::move(exited)});
       return;
@@ -92,7 +102,8 @@ class Bench {
       if (const auto* reply = std::get_if<Reply>(&command)) replies.push_back(reply->answer);
       if (const auto* refuse = std::get_if<Refuse>(&command)) refusals.push_back(refuse->reason);
       if (const auto* emit = std::get_if<Emit>(&command)) {
-        if (const auto* incident = std::get_if<observe::IncidentReport>(&emit->body)) incidents.push_back(*incident);
+        if (const auto* incident = std::get_if<observe::IncidentReport>(&emit->body))
+          incidents.push_back(*incident);
       }
       if (const auto* skip = std::get_if<WriteSkip>(&command)) {
         std::vector<data::SampleRange> all = skip->ranges;
@@ -133,7 +144,10 @@ class Bench {
       stops.emplace_back(node, *stop);
       if (!stopped_ranks_end) return;
       for (const int64_t rank : std::exchange(running[node], {})) {
-        send(FromNode{node, RankExited{.rank = rank, .generation = core->generation(), .status = stop->save ? 74 : 137, .stopped = true}});
+        send(FromNode{node, RankExited{.rank = rank,
+                                       .generation = core->generation(),
+                                       .status = stop->save ? 74 : 137,
+                                       .stopped = true}});
       }
     }
     if (std::holds_alternative<Release>(message)) released.push_back(node);

@@ -22,12 +22,16 @@ TEST_F(DriverChecks, AFailedPreflightTakesASpare) {
   bench->wait(1);
   const int64_t id = bench->last_checks.id;
   bench->send(
-      FromNode{"node-0", CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "disk", .passed = false, .text = "too slow"}}}});
+      FromNode{"node-0", CheckResults{.id = id,
+                                      .suite = "preflight",
+                                      .checks = {{.name = "disk", .passed = false, .text = "too slow"}}}});
   bench->send(FromNode{"node-1", CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "disk"}}}});
   EXPECT_EQ(bench->core->ledger().nodes.at("node-0").state, "evicted");
   for (int i = 0; i < 3 && bench->starts.empty(); ++i) {
     bench->wait(1);
-    bench->send(FromNode{"node-2", CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
+    bench->send(FromNode{
+        "node-2",
+        CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
   }
   EXPECT_EQ(ranks_text(bench->running), "node-1:0,1 node-2:2,3 ");
 }
@@ -39,18 +43,22 @@ TEST_F(DriverChecks, TheMinorityOfBitsFails) {
   bench->begin();
   bench->join_all();
   const int64_t id = bench->last_checks.id;
-  for (const auto& [node, bits] : std::map<std::string, std::string>{{"node-0", "a"}, {"node-1", "b"}, {"node-2", "a"}}) {
-    bench->send(FromNode{node, CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "step", .signature = bits}}}});
+  for (const auto& [node, bits] :
+       std::map<std::string, std::string>{{"node-0", "a"}, {"node-1", "b"}, {"node-2", "a"}}) {
+    bench->send(FromNode{
+        node, CheckResults{.id = id, .suite = "preflight", .checks = {{.name = "step", .signature = bits}}}});
   }
   EXPECT_EQ(bench->core->ledger().nodes.at("node-1").state, "evicted");
   EXPECT_EQ(bench->core->ledger().nodes.at("node-0").state, "spare");
 }
 
-// The third crash on a node within a day: it is checked with its ranks gone, and the verdict decides whether it is used.
+// The third crash on a node within a day: it is checked with its ranks gone, and the verdict decides whether
+// it is used.
 TEST_F(DriverChecks, ASuspectedNodeIsCheckedBeforeItIsUsedAgain) {
   const auto train = [&](int64_t from, int64_t to) {  // the spare lives too
     for (int64_t step = from; step <= to; ++step) {
-      bench->send(FromNode{"node-2", NodeBeat{.generation = bench->core->generation(), .running = {}, .ended = {}}});
+      bench->send(
+          FromNode{"node-2", NodeBeat{.generation = bench->core->generation(), .running = {}, .ended = {}}});
       bench->train(step, step);
     }
   };
@@ -75,16 +83,18 @@ TEST_F(DriverChecks, ASuspectedNodeIsCheckedBeforeItIsUsedAgain) {
       bench->wait(1);
     }
     EXPECT_EQ(bench->core->state(), State::kDiagnose) << "as long as its checks take";
-    bench->send(FromNode{"node-1", CheckResults{.id = bench->last_checks.id,
-                                                .suite = "stop_time",
-                                                .checks = {{.name = "product", .passed = passes, .text = "wrong bits"}}}});
+    bench->send(FromNode{
+        "node-1", CheckResults{.id = bench->last_checks.id,
+                               .suite = "stop_time",
+                               .checks = {{.name = "product", .passed = passes, .text = "wrong bits"}}}});
     bench->wait(1);
     train(12, 14);
     EXPECT_EQ(ranks_text(bench->running), passes ? "node-0:0,1 node-1:2,3 " : "node-0:0,1 node-2:2,3 ");
     const observe::IncidentReport& last = bench->incidents.back();
     EXPECT_EQ(last.node, "node-1");
     EXPECT_EQ(last.action, passes ? "restart" : "evict_node");
-    EXPECT_THAT(last.evidence.back(), HasSubstr(passes ? "all checks of its node passed" : "product failed: wrong bits"));
+    EXPECT_THAT(last.evidence.back(),
+                HasSubstr(passes ? "all checks of its node passed" : "product failed: wrong bits"));
   }
 }
 
@@ -94,23 +104,29 @@ TEST_F(DriverChecks, WithoutANodeThatPassesTheRunSaysWhy) {
   bench->policy.preflight = true;
   bench->begin();
   bench->join_all();
-  bench->send(FromNode{"node-0", CheckResults{.id = bench->last_checks.id,
-                                              .suite = "preflight",
-                                              .checks = {{.name = "gpu", .passed = false, .text = "GPU 2: rows that can be remapped"}}}});
+  bench->send(FromNode{
+      "node-0",
+      CheckResults{
+          .id = bench->last_checks.id,
+          .suite = "preflight",
+          .checks = {{.name = "gpu", .passed = false, .text = "GPU 2: rows that can be remapped"}}}});
   bench->wait(bench->policy.join_s + 1);
   ASSERT_TRUE(bench->finish);
   EXPECT_EQ(bench->finish->code, ExitCode::kCommunication);
   EXPECT_THAT(bench->finish->text, AllOf(HasSubstr("node-0"), HasSubstr("GPU 2: rows that can be remapped")));
 }
 
-// A link that flaps twice in five minutes costs its node its place, where another can take it; else the run lives with it.
+// A link that flaps twice in five minutes costs its node its place, where another can take it; else the run
+// lives with it.
 TEST_F(DriverChecks, AFlappingLinkEndsNoRankWhereNobodyCanTakeItsPlace) {
   for (const int64_t spares : {1, 0}) {
     start(1, spares);
-    bench->send(FromNode{"node-0", HealthReport{.kind = "network", .device = "eth0", .text = "its link is lost"}});
+    bench->send(
+        FromNode{"node-0", HealthReport{.kind = "network", .device = "eth0", .text = "its link is lost"}});
     bench->train(10, 11);
     EXPECT_EQ(bench->core->generation(), 1) << "once is tolerated";
-    bench->send(FromNode{"node-0", HealthReport{.kind = "network", .device = "eth0", .text = "its link is lost"}});
+    bench->send(
+        FromNode{"node-0", HealthReport{.kind = "network", .device = "eth0", .text = "its link is lost"}});
     bench->wait(2);
     EXPECT_EQ(bench->core->generation(), spares == 1 ? 2 : 1);
     EXPECT_EQ(bench->core->ledger().nodes.at("node-0").state, spares == 1 ? "evicted" : "active");

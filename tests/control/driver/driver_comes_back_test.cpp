@@ -1,5 +1,5 @@
-// What DriverCore makes of daemons that are there again before it has given them up, of its own absences, and of a
-// journal that is lost.
+// What DriverCore makes of daemons that are there again before it has given them up, of its own absences, and
+// of a journal that is lost.
 #include <gmock/gmock.h>
 
 #include "control/driver/driver_bench.h"
@@ -21,11 +21,13 @@ class DriverComesBack : public Driver {
     return hello;
   }
   // As a daemon does whose ranks went on.
-  NodeHello hello_with_ranks(const std::string& node, int64_t generation, const std::vector<int64_t>& ranks, int64_t step) {
+  NodeHello hello_with_ranks(const std::string& node, int64_t generation, const std::vector<int64_t>& ranks,
+                             int64_t step) {
     NodeHello hello = bench->hello(node);
     hello.generation = generation;
     for (const int64_t rank : ranks) {
-      RankBeat beat{.rank = rank, .generation = generation, .pid = 100 + rank, .step = step, .resumed_step = 0};
+      RankBeat beat{
+          .rank = rank, .generation = generation, .pid = 100 + rank, .step = step, .resumed_step = 0};
       beat.phase = "forward";
       hello.running.push_back(beat);
     }
@@ -75,7 +77,8 @@ TEST_F(DriverComesBack, ANodeThatIsBackWithinTheSecondOfTheVerdictIsTakenBack) {
     bench->wait(0.5);
   }
   ASSERT_EQ(bench->core->state(), State::kSuspect) << "nothing was heard of node-1 for 15 s";
-  EXPECT_EQ(bench->closed, std::vector<std::string>{"node-1"}) << "a connection that lives on would bring no other hello";
+  EXPECT_EQ(bench->closed, std::vector<std::string>{"node-1"})
+      << "a connection that lives on would bring no other hello";
   bench->running = std::move(running);
   bench->running["node-0"].clear();  // they were ended
   bench->send(FromNode{"node-1", hello_with_ranks("node-1", 1, ranks, 10)});
@@ -161,16 +164,20 @@ TEST_F(DriverComesBack, WithoutAJournalItGoesOnBehindEveryGenerationThatAnybodyK
   EXPECT_EQ(bench->stops[0].second.generation, 7);
   EXPECT_TRUE(bench->starts.empty()) << "first the ranks of before are gone";
   for (const int64_t rank : {0, 1})
-    bench->send(FromNode{"node-0", RankExited{.rank = rank, .generation = 7, .status = 137, .stopped = true}});
+    bench->send(
+        FromNode{"node-0", RankExited{.rank = rank, .generation = 7, .status = 137, .stopped = true}});
   bench->wait(1);
   EXPECT_EQ(bench->core->generation(), 8);
   ASSERT_FALSE(bench->skips.empty());
-  EXPECT_EQ(bench->skips.back(), (std::vector<data::SampleRange>{{8, 9}})) << "what was passed over for good stays so";
+  EXPECT_EQ(bench->skips.back(), (std::vector<data::SampleRange>{{8, 9}}))
+      << "what was passed over for good stays so";
   bench->train(25, 27);
-  ASSERT_EQ(bench->incidents.size(), 1U) << "ranks that trained were ended, and nothing else tells why steps are done again";
+  ASSERT_EQ(bench->incidents.size(), 1U)
+      << "ranks that trained were ended, and nothing else tells why steps are done again";
   EXPECT_EQ(bench->incidents[0].fault, "driver_away");
   EXPECT_THAT(bench->incidents[0].evidence,
-              ::testing::Contains(HasSubstr("does not know generation 7: its ranks 0, 1 on node-0 are ended at step 30")));
+              ::testing::Contains(
+                  HasSubstr("does not know generation 7: its ranks 0, 1 on node-0 are ended at step 30")));
 }
 
 TEST_F(DriverComesBack, AFirstStartWithoutAJournalKnowsWhatStatusSaid) {

@@ -1,7 +1,7 @@
 // ctest: label=fault timeout=300
-// What an operator's machines do to a driver: disks that take nothing or cannot be listed, daemons that a supervisor
-// starts again, a driver that stands, a journal that is gone, strangers at its port. Processes as in
-// driver_service_test.cpp.
+// What an operator's machines do to a driver: disks that take nothing or cannot be listed, daemons that a
+// supervisor starts again, a driver that stands, a journal that is gone, strangers at its port. Processes as
+// in driver_service_test.cpp.
 #include <csignal>
 
 #include "control/driver/driver_service_fixture.h"
@@ -26,12 +26,14 @@ class DriverHardTimes : public DriverServiceTest {
     options_.local_nodes = 0;
     options_.policy.restart_nodes = true;
     start();
-    ASSERT_TRUE(until([&] { return fs::exists(run_ / "control/address") && fs::exists(run_ / "control/secret"); }));
+    ASSERT_TRUE(
+        until([&] { return fs::exists(run_ / "control/address") && fs::exists(run_ / "control/secret"); }));
     for (const char* name : {"m1", "m2"}) start_daemon(name);
   }
   pid_t start_daemon(const std::string& name) {
-    return daemons_.emplace_back(start_child({.argv = {options_.program, "node", "--driver", run_ / "control/address", "--secret",
-                                                       run_ / "control/secret", "--name", name, "--slots", "1"}}));
+    return daemons_.emplace_back(
+        start_child({.argv = {options_.program, "node", "--driver", run_ / "control/address", "--secret",
+                              run_ / "control/secret", "--name", name, "--slots", "1"}}));
   }
   // A limit on the size of files stands for a disk that takes nothing more.
   void disk_is_full(bool full) {
@@ -67,7 +69,8 @@ TEST_F(DriverHardTimes, ADaemonThatItsSupervisorStartsAgainAtOnce) {
   int status_of_it = 0;
   ASSERT_EQ(::waitpid(before, &status_of_it, 0), before);
   const pid_t again = start_daemon("m2");
-  ASSERT_TRUE(until([&] { return generation() == 2 && node("m2").value("state", "") == "active"; })) << status();
+  ASSERT_TRUE(until([&] { return generation() == 2 && node("m2").value("state", "") == "active"; }))
+      << status();
   EXPECT_EQ(node("m2").value("pid", -1), again);
   EXPECT_EQ(status().at("ranks").size(), 2U) << "the whole width";
   go();
@@ -104,7 +107,8 @@ TEST_F(DriverHardTimes, ANodeIsEvictedWhileTheDiskIsFull) {
   ASSERT_TRUE(until([&] { return fs::exists(run_ / "at-2-1"); })) << "the next generation runs";
   EXPECT_THAT(status_of_run(run_).text, HasSubstr("\"node-2\""));
   disk_is_full(false);
-  ASSERT_TRUE(until([&] { return fs::exists(run_ / "control/blocked.json"); })) << "written when there was room again";
+  ASSERT_TRUE(until([&] { return fs::exists(run_ / "control/blocked.json"); }))
+      << "written when there was room again";
   EXPECT_THAT(read_text(run_ / "control/blocked.json"), HasSubstr("fan is loud"));
   go();
   EXPECT_EQ(wait(), 0);
@@ -118,7 +122,8 @@ TEST_F(DriverHardTimes, CheckpointsThatCannotBeListed) {
   std::ofstream(run_ / "checkpoints") << "no folder";
   ASSERT_GT(start_and_hold(), 1);
   const double then = status().value("updated_wall_time", 0.0);
-  ASSERT_TRUE(until([&] { return status().value("updated_wall_time", 0.0) > then + 1.5; })) << "it was looked for several times";
+  ASSERT_TRUE(until([&] { return status().value("updated_wall_time", 0.0) > then + 1.5; }))
+      << "it was looked for several times";
   go();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
@@ -155,7 +160,8 @@ TEST_F(DriverHardTimes, WithoutJournalAndStatusTheNodesTellTheGeneration) {
   EXPECT_EQ(losses().size(), 100u);
 }
 
-// An evicted machine's daemon that its supervisor starts again and again, two machines of one name, an old version.
+// An evicted machine's daemon that its supervisor starts again and again, two machines of one name, an old
+// version.
 TEST_F(DriverHardTimes, ManyRefusedNodesKeepNobodyOut) {
   add({"steps=100000"});
   start();
@@ -165,15 +171,18 @@ TEST_F(DriverHardTimes, ManyRefusedNodesKeepNobodyOut) {
   for (int i = 0; i < 70; ++i) {
     std::shared_ptr<Channel> channel;
     bool over = false;
-    channel =
-        Channel::make(loop, Socket::connect(address()), Handshake(keys, own_identity("node", "old", "", 0), false),
-                      {.opened = [&](const Identity&) { channel->send(to_text(NodeMessage{NodeHello{.version = "0", .node = "old"}})); },
-                       .message = [](std::string_view) {},
-                       .closed =
-                           [&](const Channel::Closing&) {
-                             over = true;
-                             loop.stop();
-                           }});
+    channel = Channel::make(
+        loop, Socket::connect(address()), Handshake(keys, own_identity("node", "old", "", 0), false),
+        {.opened =
+             [&](const Identity&) {
+               channel->send(to_text(NodeMessage{NodeHello{.version = "0", .node = "old"}}));
+             },
+         .message = [](std::string_view) {},
+         .closed =
+             [&](const Channel::Closing&) {
+               over = true;
+               loop.stop();
+             }});
     loop.run_for(5);
     ASSERT_TRUE(over) << i;
   }
@@ -200,8 +209,10 @@ TEST_F(DriverHardTimes, NoMoreFilesMayBeOpened) {
   ASSERT_GT(runs_at(5), 1);
   rlimit files{};
   ASSERT_EQ(::prlimit(driver_, RLIMIT_NOFILE, nullptr, &files), 0);
-  const fs::directory_iterator open(fmt::format("/proc/{}/fd", driver_));  // fewer than it waits for would be an error of its own
-  const rlimit none{.rlim_cur = static_cast<rlim_t>(std::distance(begin(open), end(open))), .rlim_max = files.rlim_max};
+  // fewer than it waits for would be an error of its own
+  const fs::directory_iterator open(fmt::format("/proc/{}/fd", driver_));
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(std::distance(begin(open), end(open))),
+                    .rlim_max = files.rlim_max};
   ASSERT_EQ(::prlimit(driver_, RLIMIT_NOFILE, &none, nullptr), 0);
   const Socket waits = Socket::connect(address());
   ::usleep(300'000);
@@ -216,7 +227,8 @@ TEST_F(DriverHardTimes, OfARunThatFailedNothingStaysInMemoryThatTheDiskHas) {
   add({"fault=1:7:64"});
   start();
   EXPECT_EQ(wait(), 64);
-  EXPECT_FALSE(fs::exists(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path()));
+  EXPECT_FALSE(
+      fs::exists(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path()));
 }
 
 }  // namespace

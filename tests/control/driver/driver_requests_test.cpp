@@ -1,4 +1,5 @@
-// Whom DriverCore hears: its own ranks after it comes back, no strangers, no old generation; people who evict, drain or ask for its status.
+// Whom DriverCore hears: its own ranks after it comes back, no strangers, no old generation; people who
+// evict, drain or ask for its status.
 #include "control/driver/driver_bench.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +47,8 @@ TEST_F(DriverRequests, RanksThatEndedWhileTheDriverWasAwayAreStartedAgain) {
   again.begin(bench->journal);
   NodeHello hello = again.hello("node-0");
   hello.generation = 1;
-  hello.ended = {RankExited{.rank = 0, .generation = 1, .status = 137}, RankExited{.rank = 1, .generation = 1, .status = 69}};
+  hello.ended = {RankExited{.rank = 0, .generation = 1, .status = 137},
+                 RankExited{.rank = 1, .generation = 1, .status = 69}};
   again.send(FromNode{"node-0", hello});
   again.wait(1.5);
   EXPECT_EQ(again.core->generation(), 2);
@@ -123,15 +125,16 @@ TEST_F(DriverRequests, DrainSavesAndEndsWith74) {
 TEST_F(DriverRequests, StatusHasTheFieldsThatWereAgreed) {
   start();
   const nlohmann::ordered_json status = bench->core->status(bench->now_s);
-  for (const char* key : {"run", "recipe", "state", "generation", "step", "steps", "started_wall_time", "restarts", "productive_seconds",
-                          "lost_seconds", "effective_ratio", "effective_ratio_hour", "mesh", "nodes", "ranks", "incidents"}) {
+  for (const char* key : {"run", "recipe", "state", "generation", "step", "steps", "started_wall_time",
+                          "restarts", "productive_seconds", "lost_seconds", "effective_ratio",
+                          "effective_ratio_hour", "mesh", "nodes", "ranks", "incidents"}) {
     EXPECT_TRUE(status.contains(key)) << key;
   }
   EXPECT_EQ(status["state"], "TRAIN");
   EXPECT_EQ(status["step"], 10);
-  for (const char* key :
-       {"rank", "node", "pid", "state", "generation", "step", "micro_step", "phase", "phase_age_s", "beat_age_s", "progress_age_s",
-        "collective", "loss", "gradient_norm", "tokens", "resident_bytes", "step_seconds", "phase_seconds"}) {
+  for (const char* key : {"rank", "node", "pid", "state", "generation", "step", "micro_step", "phase",
+                          "phase_age_s", "beat_age_s", "progress_age_s", "collective", "loss",
+                          "gradient_norm", "tokens", "resident_bytes", "step_seconds", "phase_seconds"}) {
     EXPECT_TRUE(status["ranks"][0].contains(key)) << key;
   }
   EXPECT_EQ(status["ranks"].size(), 4U);

@@ -1,5 +1,6 @@
 // ctest: label=fast timeout=60
-// The search for deadly samples as the driver leads it: which generation tries what, when the driver dies in between, when nobody is guilty.
+// The search for deadly samples as the driver leads it: which generation tries what, when the driver dies in
+// between, when nobody is guilty.
 #include <algorithm>
 
 #include "control/driver/batch_search.h"
@@ -12,7 +13,8 @@ constexpr const char* kDeath = "crashed in the loader";
 
 class DriverSearch : public Driver {
  protected:
-  // A run of two nodes with eight samples a step, that dies again and again of the same after ten steps: all eight are passed over.
+  // A run of two nodes with eight samples a step, that dies again and again of the same after ten steps: all
+  // eight are passed over.
   void start_search() {
     bench.emplace(2, 0);
     bench->plan.batches = {{.from_step = 0, .samples = 8}};
@@ -29,9 +31,11 @@ class DriverSearch : public Driver {
   }
   const SearchChanged& search() { return bench->core->ledger().search; }
   data::SampleRange tried() {
-    return bench->skips.empty() || bench->skips.back().empty() ? data::SampleRange{} : bench->skips.back().back();
+    return bench->skips.empty() || bench->skips.back().empty() ? data::SampleRange{}
+                                                               : bench->skips.back().back();
   }
-  // The driver has died behind the last entry of this journal; the next one finds the daemons with the ranks of that generation, further on.
+  // The driver has died behind the last entry of this journal; the next one finds the daemons with the ranks
+  // of that generation, further on.
   void come_back(const std::vector<JournalEntry>& journal) {
     Ledger ledger;
     for (const JournalEntry& entry : journal) ledger.apply(entry, Policy());
@@ -45,7 +49,11 @@ class DriverSearch : public Driver {
       NodeHello hello = bench->hello(node);
       hello.generation = ledger.generation;
       for (const int64_t rank : ranks)
-        hello.running.push_back({.rank = rank, .generation = ledger.generation, .pid = 100 + rank, .step = 13, .resumed_step = 10});
+        hello.running.push_back({.rank = rank,
+                                 .generation = ledger.generation,
+                                 .pid = 100 + rank,
+                                 .step = 13,
+                                 .resumed_step = 10});
       bench->send(FromNode{node, hello});
     }
     bench->wait(3);
@@ -54,9 +62,11 @@ class DriverSearch : public Driver {
   template <class Entry>
   std::vector<JournalEntry> journal_to_last() const {
     const auto is_one = [](const JournalEntry& entry) { return std::holds_alternative<Entry>(entry.body); };
-    return {bench->journal.begin(), std::find_if(bench->journal.rbegin(), bench->journal.rend(), is_one).base()};
+    return {bench->journal.begin(),
+            std::find_if(bench->journal.rbegin(), bench->journal.rend(), is_one).base()};
   }
-  // Probes until the search is over, in each of which the ranks die where this sample is read. Returns how many there were.
+  // Probes until the search is over, in each of which the ranks die where this sample is read. Returns how
+  // many there were.
   int probe(int64_t deadly) {
     int probes = 0;
     for (; search().active && probes < 12; ++probes) {
@@ -77,7 +87,8 @@ TEST_F(DriverSearch, EverySampleIsFoundAlone) {
   for (int64_t deadly = 80; deadly < 88; ++deadly) {
     start_search();
     EXPECT_LE(probe(deadly), 5) << deadly;
-    EXPECT_EQ(bench->core->ledger().skipped, (std::vector<data::SampleRange>{{deadly, deadly + 1}})) << deadly;
+    EXPECT_EQ(bench->core->ledger().skipped, (std::vector<data::SampleRange>{{deadly, deadly + 1}}))
+        << deadly;
     EXPECT_FALSE(bench->finish.has_value());
   }
 }
@@ -95,7 +106,8 @@ TEST_F(DriverSearch, WithoutADeathNobodyIsGuilty) {
   EXPECT_EQ(bench->core->state(), State::kTrain);
 }
 
-// The driver dies when the journal has the next probe and its generation is not yet begun: what the old generation outlives says nothing of it.
+// The driver dies when the journal has the next probe and its generation is not yet begun: what the old
+// generation outlives says nothing of it.
 TEST_F(DriverSearch, AProbeBelongsToItsGeneration) {
   start_search();
   bench->train(10, 12);
@@ -109,7 +121,8 @@ TEST_F(DriverSearch, AProbeBelongsToItsGeneration) {
   EXPECT_EQ(bench->core->ledger().skipped, (std::vector<data::SampleRange>{{87, 88}}));
 }
 
-// The same where the search has just ended: the generation that was a probe, and keeps nothing, does not become the run.
+// The same where the search has just ended: the generation that was a probe, and keeps nothing, does not
+// become the run.
 TEST_F(DriverSearch, AProbeDoesNotBecomeTheRun) {
   start_search();
   probe(84);

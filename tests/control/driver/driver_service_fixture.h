@@ -1,5 +1,5 @@
-// A run with its daemons and ranks as processes, which pretend to train (pretended_run/main.cpp): what the tests of the
-// driver's service stand on.
+// A run with its daemons and ranks as processes, which pretend to train (pretended_run/main.cpp): what the
+// tests of the driver's service stand on.
 #pragma once
 
 #include "control/driver/driver_service.h"
@@ -56,7 +56,8 @@ class DriverServiceTest : public ::testing::Test {
     }
     std::error_code ignored;
     if (fs::exists(run_ / "control/secret"))
-      fs::remove_all(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path(), ignored);
+      fs::remove_all(
+          node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path(), ignored);
   }
 
   void nodes(int64_t count, int64_t spares) {
@@ -66,7 +67,9 @@ class DriverServiceTest : public ::testing::Test {
     options_.slots = options_.plan.ranks() / count;
     options_.policy.restart_nodes = spares == 0;
   }
-  void add(std::vector<std::string> words) { options_.command.words.insert(options_.command.words.end(), words.begin(), words.end()); }
+  void add(std::vector<std::string> words) {
+    options_.command.words.insert(options_.command.words.end(), words.begin(), words.end());
+  }
   void start() {
     driver_ = ::fork();
     if (driver_ != 0) return;
@@ -129,11 +132,15 @@ class DriverServiceTest : public ::testing::Test {
   // Process of rank 1 when the run is behind that many steps; -1: it did not come there.
   pid_t runs_at(int64_t step) {
     pid_t process = -1;
-    return until([&] { return steps_done() >= step && rank(1).value("state", "") == "running" && (process = pid_of(1)) > 1; }) ? process
-                                                                                                                               : -1;
+    return until([&] {
+      return steps_done() >= step && rank(1).value("state", "") == "running" && (process = pid_of(1)) > 1;
+    })
+               ? process
+               : -1;
   }
   bool rank_runs_at(int64_t step) { return steps_done() >= step && rank(1).value("state", "") == "running"; }
-  // However quick the machine, the run stands behind step 12 until go(): there is time for what a test does to it.
+  // However quick the machine, the run stands behind step 12 until go(): there is time for what a test does
+  // to it.
   pid_t start_and_hold() {
     add({"hold=12"});
     start();

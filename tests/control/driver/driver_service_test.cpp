@@ -1,6 +1,7 @@
 // ctest: label=fault timeout=300
-// The driver with its daemons and ranks as processes; the ranks pretend to train (pretended_run/main.cpp). What a person sees of a run whose
-// ranks are killed or stopped, whose nodes are lost, whose driver is killed and typed again. With ranks that train: tests/cli.
+// The driver with its daemons and ranks as processes; the ranks pretend to train (pretended_run/main.cpp).
+// What a person sees of a run whose ranks are killed or stopped, whose nodes are lost, whose driver is killed
+// and typed again. With ranks that train: tests/cli.
 #include "control/driver/driver_service_fixture.h"
 
 namespace longhaul::control {
@@ -14,7 +15,8 @@ TEST_F(DriverServiceTest, ARunToWhichNothingHappens) {
   EXPECT_EQ(losses().size(), 100u);
   EXPECT_EQ(status().at("state"), "DONE");
   EXPECT_EQ(generation(), 1);
-  EXPECT_FALSE(fs::exists(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path()))
+  EXPECT_FALSE(
+      fs::exists(node_folder(job_name(run_, read_secret(run_ / "control/secret")), "node-0").parent_path()))
       << "nothing is left in memory";
 }
 
@@ -29,7 +31,8 @@ TEST_F(DriverServiceTest, AKilledRank) {
   const json what = incident();
   EXPECT_EQ(what.value("rank", -1), 1) << what;
   EXPECT_EQ(what.value("recovered", false), true) << what;
-  EXPECT_LE(what.value("detected_milliseconds", 1e9), 5000) << "no deadline was waited for (ten seconds): " << what;
+  EXPECT_LE(what.value("detected_milliseconds", 1e9), 5000)
+      << "no deadline was waited for (ten seconds): " << what;
   EXPECT_LE(what.value("lost_steps", 100), 5) << what;
   std::cout << what.dump() << "\n";
 }
@@ -85,7 +88,9 @@ TEST_F(DriverServiceTest, ADriverThatComesBack) {
   const int64_t step = steps_done();
   ASSERT_TRUE(until([&] { return steps_done() >= step + 10; })) << "ranks go on without a driver";
   start();
-  ASSERT_TRUE(until([&] { return status().value("driver", json::object()).value("pid", 0) == driver_ && pid_of(1) > 0; })) << status();
+  ASSERT_TRUE(until([&] {
+    return status().value("driver", json::object()).value("pid", 0) == driver_ && pid_of(1) > 0;
+  })) << status();
   EXPECT_EQ(pid_of(1), before) << "the same process";
   const int64_t seen = steps_done();
   EXPECT_TRUE(until([&] { return steps_done() >= seen + 5; }));
@@ -166,7 +171,8 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
   options_.host_history = folder_ / "hosts.jsonl";
   add({"steps=100000"});
   fs::create_directories(folder_ / "bin");
-  std::ofstream(folder_ / "bin/srun") << "#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec \"$@\"\n";
+  std::ofstream(folder_ / "bin/srun")
+      << "#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec \"$@\"\n";
   fs::permissions(folder_ / "bin/srun", fs::perms::owner_all);
   const std::string typed = folder_ / "typed";
   options_.make_engine = [this, typed] {
@@ -185,8 +191,9 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
   ASSERT_TRUE(until([&] { return fs::exists(run_ / "control/address"); }));
   std::vector<pid_t> daemons;
   for (const char* name : {"n1", "n2"}) {
-    daemons.push_back(start_child({.argv = {options_.program, "node", "--driver", run_ / "control/address", "--secret",
-                                            run_ / "control/secret", "--name", name, "--slots", "1"}}));
+    daemons.push_back(
+        start_child({.argv = {options_.program, "node", "--driver", run_ / "control/address", "--secret",
+                              run_ / "control/secret", "--name", name, "--slots", "1"}}));
   }
   const auto ended = [](pid_t& process) {
     if (process > 0 && exit_of(process)) process = 0;
@@ -194,7 +201,8 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
   };
   ASSERT_GT(runs_at(5), 1) << status();
   ask_driver(run_, EvictRequest{.target = "n1", .reason = "fan is loud"});
-  ASSERT_TRUE(until([&] { return generation() == 2 && node("n3").value("state", "") == "active"; })) << status();
+  ASSERT_TRUE(until([&] { return generation() == 2 && node("n3").value("state", "") == "active"; }))
+      << status();
   const int64_t step = steps_done();
   EXPECT_TRUE(until([&] { return steps_done() > step + 5; }));
   EXPECT_TRUE(until([&] { return ended(daemons[0]); })) << "the evicted daemon ends";
@@ -205,7 +213,8 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
   const std::string asked = read_text(typed);
   EXPECT_THAT(asked, HasSubstr("sinfo --noheader"));
   EXPECT_THAT(asked, HasSubstr("scontrol update NodeName=n1 State=DRAIN Reason=longhaul job 77: "));
-  EXPECT_THAT(asked, HasSubstr("scontrol requeue 77")) << "it was the engine that ended the job: it is to come again";
+  EXPECT_THAT(asked, HasSubstr("scontrol requeue 77"))
+      << "it was the engine that ended the job: it is to come again";
 }
 
 TEST_F(DriverServiceTest, ASecondDriverOfARunIsRefused) {
@@ -226,7 +235,8 @@ TEST_F(DriverServiceTest, APortInUse) {
   EXPECT_EQ(wait(), 69);
 }
 
-// The disk takes nothing more (a limit on the size of files stands for it): the run goes on to its end, the journal waits in memory.
+// The disk takes nothing more (a limit on the size of files stands for it): the run goes on to its end, the
+// journal waits in memory.
 TEST_F(DriverServiceTest, AFullJournalDiskStopsNoRun) {
   const pid_t victim = start_and_hold();
   ASSERT_GT(victim, 1);
@@ -240,7 +250,8 @@ TEST_F(DriverServiceTest, AFullJournalDiskStopsNoRun) {
   ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, &before, nullptr), 0);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
-  EXPECT_THAT(read_text(run_ / "control/journal.jsonl"), HasSubstr("run_ended")) << "written when there was room again";
+  EXPECT_THAT(read_text(run_ / "control/journal.jsonl"), HasSubstr("run_ended"))
+      << "written when there was room again";
 }
 
 }  // namespace

@@ -15,7 +15,11 @@ class PhasesOfTasks : public Driver {
  protected:
   void stand(const observe::TaskPhaseState& phase, int64_t step, double age_s) {
     NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
-    RankBeat first{.rank = 0, .generation = bench->core->generation(), .progress_age_s = age_s, .step = step, .resumed_step = 0};
+    RankBeat first{.rank = 0,
+                   .generation = bench->core->generation(),
+                   .progress_age_s = age_s,
+                   .step = step,
+                   .resumed_step = 0};
     RankBeat second = first;
     second.rank = 1;
     first.phase = "task";
@@ -26,7 +30,8 @@ class PhasesOfTasks : public Driver {
     bench->send(FromNode{"node-0", beat});
     bench->wait(1);
   }
-  // Seconds until the ranks count as hanging, while rank 0 makes progress every `every_s`; `most_s`: not until then.
+  // Seconds until the ranks count as hanging, while rank 0 makes progress every `every_s`; `most_s`: not
+  // until then.
   double hangs_after_s(observe::TaskPhaseState phase, int64_t step, double every_s, double most_s) {
     begin_s = bench->now_s;
     double progress_s = begin_s;
@@ -71,13 +76,15 @@ TEST_F(PhasesOfTasks, AStuckOneIsAHangAfterWhatTheTaskStates) {
 // The first step takes longer than a first step may, because the task generates for so long.
 TEST_F(PhasesOfTasks, OneInTheFirstStepIsNoLateFirstStep) {
   start_without_a_step();
-  EXPECT_GE(hangs_after_s({.name = "rollout"}, 0, /*every_s=*/60, 3 * bench->policy.first_step_s), 3 * bench->policy.first_step_s);
+  EXPECT_GE(hangs_after_s({.name = "rollout"}, 0, /*every_s=*/60, 3 * bench->policy.first_step_s),
+            3 * bench->policy.first_step_s);
   begin_s = bench->now_s;
   while (bench->core->state() == State::kTrain && bench->now_s < begin_s + 10000) {
     bench->beats(0, 0, "forward", bench->now_s - begin_s);
     bench->wait(1);
   }
-  EXPECT_NEAR(bench->now_s - begin_s, bench->policy.first_step_s, 10) << "the rest of the step has its whole time";
+  EXPECT_NEAR(bench->now_s - begin_s, bench->policy.first_step_s, 10)
+      << "the rest of the step has its whole time";
 }
 
 TEST_F(PhasesOfTasks, AStuckOneInTheFirstStepIsAHang) {

@@ -77,14 +77,16 @@ TEST_F(Driver, TheFirstRankToFailIsTheCauseOfACommunicationError) {
   const auto ended = [&](const std::string& node, int64_t rank, bool consequence, double age_s) {
     std::erase(bench->running[node], rank);
     RankExited exited{.rank = rank, .generation = 1, .status = 69, .step = 10};
-    exited.error = {.code = 69, .text = fmt::format("of rank {}", rank), .consequence = consequence, .age_s = age_s};
+    exited.error = {
+        .code = 69, .text = fmt::format("of rank {}", rank), .consequence = consequence, .age_s = age_s};
     bench->stopped_ranks_end = false;
     bench->send(FromNode{node, exited});
   };
   ended("node-0", 0, /*consequence=*/true, 0.9);
   bench->wait(0.2);
   ended("node-1", 3, /*consequence=*/false, 0.30);  // by itself, but later
-  {                                                 // ended by the driver meanwhile, which had heard of the first
+  // ended by the driver meanwhile, which had heard of the first
+  {
     std::erase(bench->running["node-1"], 2);
     RankExited exited{.rank = 2, .generation = 1, .status = 137, .stopped = true, .step = 10};
     exited.error = {.code = 69, .text = "of rank 2", .consequence = false, .age_s = 0.35};
@@ -130,7 +132,9 @@ TEST_F(Driver, AnEvictedNodeComesAgainWithAnotherBootAndIsChecked) {
   bench->send(Committed{.step = 11});
   bench->train(11, 13);  // there is room for four again
   EXPECT_EQ(bench->checked, (std::vector<std::string>{"node-1"}));
-  bench->send(FromNode{"node-1", CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
+  bench->send(FromNode{
+      "node-1",
+      CheckResults{.id = bench->last_checks.id, .suite = "preflight", .checks = {{.name = "disk"}}}});
   EXPECT_EQ(ranks_text(bench->running), "node-0:0,1 node-1:2,3 ");
 }
 
@@ -235,7 +239,8 @@ TEST_F(Driver, FaultsWithoutProgressEndTheRun) {
   EXPECT_THAT(bench->finish->text, HasSubstr("without a newer checkpoint"));
 }
 
-// More faults than any other kind may have without a newer checkpoint. Five: a node that is silent for the next pause would count as lost.
+// More faults than any other kind may have without a newer checkpoint. Five: a node that is silent for the
+// next pause would count as lost.
 TEST_F(Driver, AFullDiskIsWaitedFor) {
   start(1);
   for (int i = 0; i < 5; ++i) {
@@ -303,7 +308,8 @@ TEST_F(Driver, ASpareReplacesOneNodeAlone) {
   bench->ends(2, 72);
   bench->stopped_ranks_end = true;
   for (const auto& [node, ranks] : std::exchange(bench->running, {})) {
-    for (const int64_t rank : ranks) bench->send(FromNode{node, RankExited{.rank = rank, .generation = 1, .status = 137, .stopped = true}});
+    for (const int64_t rank : ranks)
+      bench->send(FromNode{node, RankExited{.rank = rank, .generation = 1, .status = 137, .stopped = true}});
   }
   bench->wait(3);
   EXPECT_EQ(bench->core->generation(), 2);

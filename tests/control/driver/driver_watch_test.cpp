@@ -12,14 +12,17 @@ using ::testing::Not;
 
 class DriverWatch : public Driver {
  protected:
-  // Steps go on, and a save that began on all ranks at once does not end. silent: a rank whose process gives a sign no more from the 95th second on.
+  // Steps go on, and a save that began on all ranks at once does not end. silent: a rank whose process gives
+  // a sign no more from the 95th second on.
   void save_late_on_all_ranks(int64_t silent = -1) {
     for (int64_t age_s = 0; bench->core->state() == State::kTrain && age_s < 200; ++age_s) {
       for (const auto& [node, ranks] : bench->running) {
         NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
         for (const int64_t rank : ranks) {
-          RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = 11 + age_s, .resumed_step = 0};
-          of_rank.background = {{.name = "write checkpoint", .age_s = static_cast<double>(age_s), .allowed_s = 100}};
+          RankBeat of_rank{
+              .rank = rank, .generation = bench->core->generation(), .step = 11 + age_s, .resumed_step = 0};
+          of_rank.background = {
+              {.name = "write checkpoint", .age_s = static_cast<double>(age_s), .allowed_s = 100}};
           if (rank == silent) of_rank.beat_age_s = std::max(0.0, static_cast<double>(age_s) - 94);
           beat.running.push_back(of_rank);
         }
@@ -43,7 +46,8 @@ TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
   EXPECT_EQ(bench->core->state(), State::kSuspect);
   EXPECT_EQ(bench->gathered.size(), 2U);
   EXPECT_TRUE(bench->stops.empty()) << "hanging ranks are looked at first";
-  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  for (const char* node : {"node-0", "node-1"})
+    bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
   EXPECT_TRUE(bench->analysis);
   bench->send(HangFound{.generation = 1, .suspects = {2}, .text = "rank 2 never came to all_reduce 'loss'"});
   EXPECT_EQ(bench->stops.size(), 2U);
@@ -52,10 +56,12 @@ TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
   ASSERT_EQ(bench->incidents.size(), 1U);
   EXPECT_EQ(bench->incidents[0].fault, "hang");
   EXPECT_EQ(bench->incidents[0].rank, 2);
-  EXPECT_THAT(bench->incidents[0].action, HasSubstr("no other node")) << "without a spare it goes on in place";
+  EXPECT_THAT(bench->incidents[0].action, HasSubstr("no other node"))
+      << "without a spare it goes on in place";
 }
 
-// A rank that hung outside all phases within its first half second of steps was noticed after half an hour: nothing had been learnt of idle.
+// A rank that hung outside all phases within its first half second of steps was noticed after half an hour:
+// nothing had been learnt of idle.
 TEST_F(DriverWatch, BetweenStepsNobodyStandsLongerThanTheFloor) {
   start();
   const auto stands_s = [&](int64_t step, double most_s) {
@@ -72,17 +78,22 @@ TEST_F(DriverWatch, BetweenStepsNobodyStandsLongerThanTheFloor) {
   EXPECT_EQ(bench->core->state(), State::kSuspect);
 }
 
-// What a node says of its machine and a rank of its device stands in the status, of the last beat and of no earlier one.
+// What a node says of its machine and a rank of its device stands in the status, of the last beat and of no
+// earlier one.
 TEST_F(DriverWatch, SamplesOfMachinesStandInTheStatus) {
   start();
   const auto send = [&](std::map<std::string, double> machine) {
     RankBeat rank{.rank = 0, .generation = bench->core->generation(), .step = 11, .resumed_step = 0};
     rank.device_bytes = 5'000'000;
-    bench->send(FromNode{"node-0", NodeBeat{.generation = bench->core->generation(), .running = {rank}, .ended = {}, .machine = machine}});
+    bench->send(FromNode{
+        "node-0",
+        NodeBeat{
+            .generation = bench->core->generation(), .running = {rank}, .ended = {}, .machine = machine}});
     return bench->core->status(bench->now_s);
   };
   const nlohmann::ordered_json status = send({{"cpu_usage", 37.123456}, {"tcp_throughput", 1.5}});
-  EXPECT_EQ(status.at("nodes")[0].at("machine"), (nlohmann::ordered_json{{"cpu_usage", 37.12}, {"tcp_throughput", 1.5}}));
+  EXPECT_EQ(status.at("nodes")[0].at("machine"),
+            (nlohmann::ordered_json{{"cpu_usage", 37.12}, {"tcp_throughput", 1.5}}));
   EXPECT_FALSE(status.at("nodes")[1].contains("machine"));
   EXPECT_EQ(status.at("ranks")[0].at("device_bytes"), 5'000'000);
   EXPECT_FALSE(status.at("ranks")[1].contains("device_bytes")) << "an old program, or nothing known";
@@ -91,7 +102,9 @@ TEST_F(DriverWatch, SamplesOfMachinesStandInTheStatus) {
 
 TEST_F(DriverWatch, ANodeIsPutOutWithALineAndItsIncidentHasTheStory) {
   start(2, 1);
-  bench->send(FromNode{"node-1", HealthReport{.kind = "device_missing", .text = "the card is lost\n  thread 7: read\n  thread 8: poll"}});
+  bench->send(
+      FromNode{"node-1", HealthReport{.kind = "device_missing",
+                                      .text = "the card is lost\n  thread 7: read\n  thread 8: poll"}});
   bench->wait(2);
   bench->train(10, 12);
   const NodeChanged& node = bench->core->ledger().nodes.at("node-1");
@@ -108,7 +121,11 @@ TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
   while (bench->now_s < begin_s + 300) {
     NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
     for (int64_t rank = 0; rank < 2; ++rank) {
-      RankBeat of_rank{.rank = rank, .generation = 1, .progress_age_s = bench->now_s - begin_s, .step = 10, .resumed_step = 0};
+      RankBeat of_rank{.rank = rank,
+                       .generation = 1,
+                       .progress_age_s = bench->now_s - begin_s,
+                       .step = 10,
+                       .resumed_step = 0};
       of_rank.phase = rank == 0 ? "evaluation" : "communication";
       beat.running.push_back(of_rank);
     }
@@ -118,15 +135,18 @@ TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
   EXPECT_EQ(bench->core->state(), State::kTrain);
 }
 
-// A save that does not end is seen while the steps go on: at what it was allowed until one was seen to end, then at five times the longest.
+// A save that does not end is seen while the steps go on: at what it was allowed until one was seen to end,
+// then at five times the longest.
 TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   start(1);
   double save_s = 0;
   const auto step = [&](int64_t number) {
     NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
     for (int64_t rank = 0; rank < 2; ++rank) {
-      RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = number, .resumed_step = 0};
-      if (rank == 1 && save_s >= 0) of_rank.background = {{.name = "write checkpoint", .age_s = save_s, .allowed_s = 100}};
+      RankBeat of_rank{
+          .rank = rank, .generation = bench->core->generation(), .step = number, .resumed_step = 0};
+      if (rank == 1 && save_s >= 0)
+        of_rank.background = {{.name = "write checkpoint", .age_s = save_s, .allowed_s = 100}};
       beat.running.push_back(of_rank);
     }
     bench->send(FromNode{"node-0", beat});
@@ -155,17 +175,20 @@ TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   EXPECT_EQ(bench->incidents[0].fault, "stuck_work");
   EXPECT_EQ(bench->incidents[0].rank, 1);
   EXPECT_EQ(bench->incidents[0].action, "restart");
-  EXPECT_THAT(bench->incidents[0].evidence[0], HasSubstr("'write checkpoint' does not end on rank 1: pwrite64"));
+  EXPECT_THAT(bench->incidents[0].evidence[0],
+              HasSubstr("'write checkpoint' does not end on rank 1: pwrite64"));
   EXPECT_NEAR(bench->incidents[0].detected_milliseconds, 5 * 89e3, 3e3);
   ASSERT_TRUE(bench->incidents[0].overdue_milliseconds.has_value());
   EXPECT_GT(*bench->incidents[0].overdue_milliseconds, 0);
   EXPECT_LE(*bench->incidents[0].overdue_milliseconds, 2e3);  // a beat a second
 }
 
-// Steps that are quicker than the save come to the next one and wait there for it: what hangs is still the save, and by its deadline.
+// Steps that are quicker than the save come to the next one and wait there for it: what hangs is still the
+// save, and by its deadline.
 TEST_F(DriverWatch, ANextSaveThatWaitsForOneThatHangsIsNotWhatHangs) {
   start(1);
-  bench->beats(11, 0, "checkpoint", 0.5);  // a save that went well: from here on the phase has the floor, a minute
+  // a save that went well: from here on the phase has the floor, a minute
+  bench->beats(11, 0, "checkpoint", 0.5);
   bench->wait(1);
   bench->beats(12, 0);
   bench->wait(1);
@@ -173,7 +196,8 @@ TEST_F(DriverWatch, ANextSaveThatWaitsForOneThatHangsIsNotWhatHangs) {
   for (; bench->core->state() == State::kTrain && waits_s < 200; ++waits_s) {
     NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
     for (int64_t rank = 0; rank < 2; ++rank) {
-      RankBeat of_rank{.rank = rank, .generation = 1, .progress_age_s = waits_s, .step = 12, .resumed_step = 0};
+      RankBeat of_rank{
+          .rank = rank, .generation = 1, .progress_age_s = waits_s, .step = 12, .resumed_step = 0};
       of_rank.phase = "checkpoint";
       of_rank.background = {{.name = "write checkpoint", .age_s = 2 + waits_s, .allowed_s = 100}};
       beat.running.push_back(of_rank);
@@ -187,13 +211,15 @@ TEST_F(DriverWatch, ANextSaveThatWaitsForOneThatHangsIsNotWhatHangs) {
   EXPECT_EQ(bench->analysis->work, "write checkpoint");
 }
 
-// Survivors are asked to leave what they have, with time for as much as they hold; not where a machine computes wrong numbers.
+// Survivors are asked to leave what they have, with time for as much as they hold; not where a machine
+// computes wrong numbers.
 TEST_F(DriverWatch, SurvivorsLeaveTheirStateUnlessItCannotBeBelieved) {
   start();
   bench->ends(3, 137);
   ASSERT_FALSE(bench->stops.empty());
   EXPECT_TRUE(bench->stops.back().second.leave);
-  EXPECT_DOUBLE_EQ(bench->stops.back().second.grace_s, bench->policy.leave_s) << "no rank told how much memory it has";
+  EXPECT_DOUBLE_EQ(bench->stops.back().second.grace_s, bench->policy.leave_s)
+      << "no rank told how much memory it has";
   for (const ExitCode code : {ExitCode::kDevice, ExitCode::kNumeric}) {
     start();
     bench->stops.clear();
@@ -204,13 +230,16 @@ TEST_F(DriverWatch, SurvivorsLeaveTheirStateUnlessItCannotBeBelieved) {
   }
 }
 
-// What is late is a save, but one process does not run at all: it is a hang of that rank, and no work of others that is stuck.
+// What is late is a save, but one process does not run at all: it is a hang of that rank, and no work of
+// others that is stuck.
 TEST_F(DriverWatch, AProcessThatIsStoppedIsNamedWhateverOfItsWorkIsLate) {
   start();
   save_late_on_all_ranks();
   ASSERT_EQ(bench->core->state(), State::kSuspect);
-  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
-  bench->send(HangFound{.generation = 1, .suspects = {2}, .stopped = true, .text = "rank 2 does not even beat"});
+  for (const char* node : {"node-0", "node-1"})
+    bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  bench->send(
+      HangFound{.generation = 1, .suspects = {2}, .stopped = true, .text = "rank 2 does not even beat"});
   bench->wait(1);
   bench->train(10, 12);
   ASSERT_EQ(bench->incidents.size(), 1U);
@@ -231,12 +260,14 @@ TEST_F(DriverWatch, WithoutEvidenceASilentProcessIsNamed) {
   EXPECT_EQ(bench->incidents[0].rank, 2);
 }
 
-// The storage that all ranks write to hangs: nobody waits for anybody, and all are named, though no node is blamed for it.
+// The storage that all ranks write to hangs: nobody waits for anybody, and all are named, though no node is
+// blamed for it.
 TEST_F(DriverWatch, ASaveThatHangsOnAllRanksNamesThemAll) {
   start();
   save_late_on_all_ranks();
   ASSERT_EQ(bench->core->state(), State::kSuspect);
-  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  for (const char* node : {"node-0", "node-1"})
+    bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
   ASSERT_TRUE(bench->analysis);
   EXPECT_EQ(bench->analysis->work, "write checkpoint");
   EXPECT_EQ(bench->analysis->at_it, (std::vector<int64_t>{0, 1, 2, 3}));
@@ -250,7 +281,8 @@ TEST_F(DriverWatch, ASaveThatHangsOnAllRanksNamesThemAll) {
   EXPECT_EQ(incident.node, "");
   EXPECT_EQ(incident.action, "restart");
   EXPECT_EQ(incident.suspects, (std::vector<std::string>{"rank 0", "rank 1", "rank 2", "rank 3"}));
-  EXPECT_THAT(incident.evidence[0], HasSubstr("'write checkpoint' does not end on rank 0, 1, 2, 3: none of them stands in a call"));
+  EXPECT_THAT(incident.evidence[0],
+              HasSubstr("'write checkpoint' does not end on rank 0, 1, 2, 3: none of them stands in a call"));
   EXPECT_LE(*incident.overdue_milliseconds, 1e3);
 }
 
@@ -259,8 +291,12 @@ TEST_F(DriverWatch, AProcessWithoutAnySignIsTheSuspect) {
   for (int i = 0; i < 12 && bench->core->state() == State::kTrain; ++i) {
     NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
     for (int64_t rank = 0; rank < 2; ++rank) {
-      RankBeat of_rank{
-          .rank = rank, .generation = 1, .beat_age_s = rank == 1 ? i : 0.0, .progress_age_s = 1.0 * i, .step = 10, .resumed_step = 0};
+      RankBeat of_rank{.rank = rank,
+                       .generation = 1,
+                       .beat_age_s = rank == 1 ? i : 0.0,
+                       .progress_age_s = 1.0 * i,
+                       .step = 10,
+                       .resumed_step = 0};
       of_rank.phase = "communication";
       beat.running.push_back(of_rank);
     }

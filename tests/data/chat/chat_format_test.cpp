@@ -52,13 +52,15 @@ TEST_F(ChatFormats, NamedTemplatesAreChosenByTools) {
   EXPECT_EQ(said(format), "plain");
   EXPECT_EQ(said(format, ordered_json::array({{{"type", "function"}}})), "tools 1");
   put("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
-  EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(), AllOf(HasSubstr("default"), HasSubstr("tokenizer_config.json")));
+  EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(),
+              AllOf(HasSubstr("default"), HasSubstr("tokenizer_config.json")));
   put("tokenizer_config.json", R"({"chat_template": 5})");
   EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(), HasSubstr("number"));
   put("tokenizer_config.json", "{");
   EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(), HasSubstr("JSON"));
   put("tokenizer_config.json", R"({"chat_template": "{% if %}"})");
-  EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(), HasSubstr("tokenizer_config.json#chat_template:1"));
+  EXPECT_THAT(error_of([&] { ChatFormat::of_folder(folder()); }).what(),
+              HasSubstr("tokenizer_config.json#chat_template:1"));
 }
 
 TEST_F(ChatFormats, ARunsOwnTemplateComesBeforeThatOfItsImport) {
@@ -73,14 +75,17 @@ TEST_F(ChatFormats, ARunsOwnTemplateComesBeforeThatOfItsImport) {
 }
 
 TEST_F(ChatFormats, TheExampleIsChatMl) {
-  const ChatFormat format = ChatFormat::of_file(fs::path(source_folder()) / "docs" / "examples" / "chatml.jinja", folder());
-  const RenderedChat chat = format.render(
-      {.messages = {
-           {{"role", "system"}, {"content", "be"}}, {{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a"}}}});
+  const ChatFormat format =
+      ChatFormat::of_file(fs::path(source_folder()) / "docs" / "examples" / "chatml.jinja", folder());
+  const RenderedChat chat = format.render({.messages = {{{"role", "system"}, {"content", "be"}},
+                                                        {{"role", "user"}, {"content", "q"}},
+                                                        {{"role", "assistant"}, {"content", "a"}}}});
   EXPECT_EQ(chat.text.bytes(),
-            "<|im_start|>system\nbe<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n");
+            "<|im_start|>system\nbe<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_"
+            "end|>\n<|im_start|>assistant\n");
   ASSERT_EQ(chat.written.size(), 1U);
-  EXPECT_EQ(chat.text.bytes().substr(chat.written[0].begin, chat.written[0].end - chat.written[0].begin), "a<|im_end|>");
+  EXPECT_EQ(chat.text.bytes().substr(chat.written[0].begin, chat.written[0].end - chat.written[0].begin),
+            "a<|im_end|>");
   const Tokenizer tokenizer = bytes_with("<|endoftext|>", {"<|im_start|>", "<|im_end|>"});
   EXPECT_EQ(format.end_of_turn(tokenizer), 258);
   EXPECT_EQ(format.end_of_turn(bytes_with("</s>", {})), std::nullopt);
@@ -105,19 +110,25 @@ TEST(Conversations, KeepWhatIsText) {
 }
 
 TEST(CheckMessages, SayWhichMessageIsWrong) {
-  const auto check = [](const ordered_json& messages) { return error_of([&] { check_messages(messages, "messages"); }); };
+  const auto check = [](const ordered_json& messages) {
+    return error_of([&] { check_messages(messages, "messages"); });
+  };
+  check_messages({{{"role", "user"}, {"content", "x"}},
+                  {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array()}}},
+                 "m");
   check_messages(
-      {{{"role", "user"}, {"content", "x"}}, {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array()}}}, "m");
-  check_messages({{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "x"}}, {{"type", "image_url"}}}}}}, "m");
+      {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "x"}}, {{"type", "image_url"}}}}}}, "m");
   EXPECT_EQ(check(ordered_json::array()).fields().found, "an empty list");
   EXPECT_EQ(check("x").code(), ExitCode::kUsage);
   EXPECT_EQ(check({1}).fields().where, "messages[0]");
-  EXPECT_EQ(check({{{"role", "user"}, {"content", "x"}}, {{"content", "x"}}}).fields().where, "messages[1].role");
+  EXPECT_EQ(check({{{"role", "user"}, {"content", "x"}}, {{"content", "x"}}}).fields().where,
+            "messages[1].role");
   EXPECT_EQ(check({{{"role", "a|>"}, {"content", "x"}}}).fields().found, "a|>");
   EXPECT_EQ(check({{{"role", std::string(65, 'a')}, {"content", "x"}}}).fields().where, "messages[0].role");
   EXPECT_EQ(check({{{"role", "user"}}}).fields().where, "messages[0].content");
   EXPECT_EQ(check({{{"role", "user"}, {"content", 5}}}).fields().where, "messages[0].content");
-  EXPECT_EQ(check({{{"role", "user"}, {"content", {{{"type", "text"}}}}}}).fields().where, "messages[0].content[0]");
+  EXPECT_EQ(check({{{"role", "user"}, {"content", {{{"type", "text"}}}}}}).fields().where,
+            "messages[0].content[0]");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Chat templates beside transformers (tests/golden/make_chat_golden.py), their limits, and errors that say where.
+// Chat templates beside transformers (tests/golden/make_chat_golden.py), their limits, and errors that say
+// where.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,13 +18,21 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const ordered_json& chat_golden() {
-  static const ordered_json json = ordered_json::parse(read_text(source_folder() + "/tests/golden/chat_golden.json"));
+  static const ordered_json json =
+      ordered_json::parse(read_text(source_folder() + "/tests/golden/chat_golden.json"));
   return json;
 }
 
 // Thursday, 9 July 2026, 15:04:05, as in the script.
 std::tm golden_now() {
-  return {.tm_sec = 5, .tm_min = 4, .tm_hour = 15, .tm_mday = 9, .tm_mon = 6, .tm_year = 126, .tm_wday = 4, .tm_yday = 189};
+  return {.tm_sec = 5,
+          .tm_min = 4,
+          .tm_hour = 15,
+          .tm_mday = 9,
+          .tm_mon = 6,
+          .tm_year = 126,
+          .tm_wday = 4,
+          .tm_yday = 189};
 }
 
 ChatInput golden_input(const ordered_json& item) {
@@ -56,7 +65,8 @@ TEST(ChatTemplate, RendersWhatTransformersRenders) {
     SCOPED_TRACE(item.at("name").get<std::string>());
     const std::string name = item.at("template").get<std::string>();
     const auto render = [&] {
-      return ChatTemplate::parse(chat_golden().at("templates").at(name).get<std::string>(), name).render(golden_input(item));
+      return ChatTemplate::parse(chat_golden().at("templates").at(name).get<std::string>(), name)
+          .render(golden_input(item));
     };
     if (item.contains("error")) {
       const Error error = error_of([&] { render(); });
@@ -93,7 +103,9 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
            {"{{ range(200000) | length }}", 1, "100000 numbers"},
            {"{{ '\\ud800' }}", 1, "names no character"},
            {"\xff", 1, "not UTF-8"}}) {
-    const Error error = error_of([&] { rendered(source, {.messages = {{{"role", "user"}, {"content", "x"}}}}); });
+    const Error error = error_of([&] {
+      rendered(source, {.messages = {{{"role", "user"}, {"content", "x"}}}});
+    });
     EXPECT_EQ(error.code(), ExitCode::kData);
     EXPECT_EQ(error.fields().where, "t.jinja:" + std::to_string(line)) << source;
     EXPECT_THAT(error.fields().found, HasSubstr(text)) << source;
@@ -101,7 +113,8 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
 }
 
 TEST(ChatTemplate, ARefusalIsToldFromAMistake) {
-  const ChatTemplate refuses = ChatTemplate::parse("\n{{ raise_exception('roles must alternate') }}", "t.jinja");
+  const ChatTemplate refuses =
+      ChatTemplate::parse("\n{{ raise_exception('roles must alternate') }}", "t.jinja");
   try {
     refuses.render({});
     FAIL() << "it refuses every conversation";
@@ -119,25 +132,36 @@ TEST(ChatTemplate, NothingRunsForever) {
   limits.steps = 200'000;
   limits.text_bytes = 32 << 20;
   limits.output_bytes = 4 << 20;
-  const auto render = [&](const std::string& source) { ChatTemplate::parse(source, "t.jinja", limits).render({}); };
-  for (
-      const auto& [source, text] : std::vector<std::pair<std::string, std::string>>{
-          {"{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}", "levels deep"},
-          {"{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels deep"},
-          {"{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}", "steps"},
-          {"{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "bytes"},
-          {"{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "steps"},
-          {"{% set ns = namespace(x=1) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}", "nested more than"},
-          {"{% set ns = namespace() %}{% for i in range(1000) %}{% set ns.x = ns %}{% endfor %}", "nested more than"},
-          {"{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}", ""},
-          {"{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == [ns.x] }}{{ ns.x }}",
-           ""},
-          {"{{ 'a' * 1000000000000 }}", "bytes"},
-          {"{{ [1] * 1000000000000 }}", "steps"},
-          {"{{ ('a' * 3000000).replace('', 'b' * 1000) }}", "bytes"},
-          {"{% for i in range(100000) %}{{ 'x' * 100000 }}{% endfor %}", ""},
-          {"{{ 'a\\nb\\nc' | indent('b' * 3000000) }}", ""},
-          {"{{ [1] | tojson(indent='b' * 3000000) | length }}{{ [[[1]]] | tojson(indent='b' * 3000000) }}", ""}}) {
+  const auto render = [&](const std::string& source) {
+    ChatTemplate::parse(source, "t.jinja", limits).render({});
+  };
+  for (const auto& [source, text] : std::vector<std::pair<std::string, std::string>>{
+           {"{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}", "levels deep"},
+           {"{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels deep"},
+           {"{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}", "steps"},
+           {"{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor "
+            "%}",
+            "bytes"},
+           {"{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor "
+            "%}",
+            "steps"},
+           {"{% set ns = namespace(x=1) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}",
+            "nested more than"},
+           {"{% set ns = namespace() %}{% for i in range(1000) %}{% set ns.x = ns %}{% endfor %}",
+            "nested more than"},
+           {"{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor "
+            "%}{{ ns.x | tojson }}",
+            ""},
+           {"{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor "
+            "%}{{ ns.x == [ns.x] }}{{ ns.x }}",
+            ""},
+           {"{{ 'a' * 1000000000000 }}", "bytes"},
+           {"{{ [1] * 1000000000000 }}", "steps"},
+           {"{{ ('a' * 3000000).replace('', 'b' * 1000) }}", "bytes"},
+           {"{% for i in range(100000) %}{{ 'x' * 100000 }}{% endfor %}", ""},
+           {"{{ 'a\\nb\\nc' | indent('b' * 3000000) }}", ""},
+           {"{{ [1] | tojson(indent='b' * 3000000) | length }}{{ [[[1]]] | tojson(indent='b' * 3000000) }}",
+            ""}}) {
     const Error error = error_of([&, code = source] { render(code); });
     EXPECT_EQ(error.code(), ExitCode::kData);
     EXPECT_THAT(error.fields().found, HasSubstr(text)) << source;
@@ -155,25 +179,32 @@ TEST(ChatTemplate, NothingRunsForever) {
 TEST(ChatTemplate, ConversationsAreCheckedToo) {
   ordered_json nested = 1;
   for (int i = 0; i < 1000; ++i) nested = ordered_json::array({nested});
-  EXPECT_THAT(error_of([&] { rendered("", {.messages = {{{"role", "user"}, {"content", nested}}}}); }).what(), HasSubstr("nested"));
+  EXPECT_THAT(error_of([&] {
+                rendered("", {.messages = {{{"role", "user"}, {"content", nested}}}});
+              }).what(),
+              HasSubstr("nested"));
   EXPECT_THAT(error_of([&] { rendered("", {.messages = "text"}); }).what(), HasSubstr("list of objects"));
   EXPECT_THAT(error_of([&] { rendered("", {.messages = {1}}); }).what(), HasSubstr("message 0"));
   EXPECT_THAT(error_of([&] { rendered("", {.messages = {{{"role", "\xc3"}}}}); }).what(), HasSubstr("UTF-8"));
-  EXPECT_THAT(error_of([&] {
-                rendered("x", {.messages = {{{"role", "user"}, {"content", "y"}}}, .continue_final_message = true});
-              }).what(),
-              HasSubstr("does not write its content"));
-  EXPECT_EQ(rendered("{{ eos_token }}{{ x }}", {.variables = {{"x", 1}, {"eos_token", "own"}}, .special_tokens = {{"eos_token", "</s>"}}}),
+  EXPECT_THAT(
+      error_of([&] {
+        rendered("x", {.messages = {{{"role", "user"}, {"content", "y"}}}, .continue_final_message = true});
+      }).what(),
+      HasSubstr("does not write its content"));
+  EXPECT_EQ(rendered("{{ eos_token }}{{ x }}", {.variables = {{"x", 1}, {"eos_token", "own"}},
+                                                .special_tokens = {{"eos_token", "</s>"}}}),
             "own1");
 }
 
 TEST(ChatTemplate, MarksOutliveWhatTheTemplateDoesWithATextTheAssistantWrote) {
   const ChatTemplate chat = ChatTemplate::parse(
       "{% macro turn(m) %}[{% generation %} {{ m.content }} {% endgeneration %}]{% endmacro %}"
-      "{% for m in messages %}{% set out %}{{ turn(m) }}{% endset %}{{ out | replace('[', '<<') | trim }}{% endfor %}",
+      "{% for m in messages %}{% set out %}{{ turn(m) }}{% endset %}{{ out | replace('[', '<<') | trim }}{% "
+      "endfor %}",
       "t");
   EXPECT_TRUE(chat.marks_generation());
-  const RenderedChat rendered_chat = chat.render({.messages = {{{"role", "a"}, {"content", "x"}}, {{"role", "a"}, {"content", ""}}}});
+  const RenderedChat rendered_chat =
+      chat.render({.messages = {{{"role", "a"}, {"content", "x"}}, {{"role", "a"}, {"content", ""}}}});
   EXPECT_EQ(rendered_chat.text.bytes(), "<< x ]<<  ]");
   EXPECT_THAT(rendered_chat.written, ::testing::ElementsAre(ByteRange{2, 5}, ByteRange{8, 10}));
 }

@@ -12,14 +12,16 @@
 namespace longhaul::testing {
 
 // See cases.toml for why.
-inline constexpr std::pair<at::ScalarType, double> kFastTolerances[] = {{at::kFloat, 2e-5}, {at::kBFloat16, 1.5e-2}};
+inline constexpr std::pair<at::ScalarType, double> kFastTolerances[] = {{at::kFloat, 2e-5},
+                                                                        {at::kBFloat16, 1.5e-2}};
 
 struct AttentionInputs {
   Tensor q, k, v;
   AttentionInputs to(at::ScalarType type) const { return {q.to(type), k.to(type), v.to(type)}; }
   AttentionInputs in_one_tensor() const {
     const Tensor all = at::cat({q, k, v}, 1);
-    return {all.narrow(1, 0, q.size(1)), all.narrow(1, q.size(1), k.size(1)), all.narrow(1, q.size(1) + k.size(1), v.size(1))};
+    return {all.narrow(1, 0, q.size(1)), all.narrow(1, q.size(1), k.size(1)),
+            all.narrow(1, q.size(1) + k.size(1), v.size(1))};
   }
 };
 
@@ -38,7 +40,8 @@ struct AttentionCase {
 
   template <class Attention>
   kernels::AttentionResult call(const Attention& attention, const AttentionInputs& in, double scale) const {
-    return attention(in.q, in.k, in.v, to_tensor(offsets), offsets == key_offsets ? Tensor() : to_tensor(key_offsets),
+    return attention(in.q, in.k, in.v, to_tensor(offsets),
+                     offsets == key_offsets ? Tensor() : to_tensor(key_offsets),
                      {.scale = scale, .window = window, .causal = causal});
   }
 };
@@ -57,7 +60,8 @@ inline std::vector<AttentionCase> attention_cases() {
       for (const auto& length : lengths) into.push_back(into.back() + *length.value<int64_t>());
     };
     sums(*entry["lengths"].as_array(), c.offsets);
-    sums(entry["key_lengths"] ? *entry["key_lengths"].as_array() : *entry["lengths"].as_array(), c.key_offsets);
+    sums(entry["key_lengths"] ? *entry["key_lengths"].as_array() : *entry["lengths"].as_array(),
+         c.key_offsets);
     c.heads = number("heads");
     c.key_heads = number("key_heads");
     c.key = number("key");
@@ -71,7 +75,8 @@ inline std::vector<AttentionCase> attention_cases() {
 
 inline AttentionInputs inputs_of(const AttentionCase& c, at::ScalarType type = at::kDouble) {
   const int64_t tokens = c.offsets.back(), keys = c.key_offsets.back();
-  return {random_tensor({tokens, c.heads, c.key}, 1, type), random_tensor({keys, c.key_heads, c.key}, 2, type),
+  return {random_tensor({tokens, c.heads, c.key}, 1, type),
+          random_tensor({keys, c.key_heads, c.key}, 2, type),
           random_tensor({keys, c.key_heads, c.value}, 3, type)};
 }
 
@@ -88,7 +93,8 @@ AttentionEvaluation evaluate(const AttentionInputs& values, const F& f, bool wei
   for (const Tensor* t : {&in.q, &in.k, &in.v}) t->mutable_grad() = Tensor();
   AttentionEvaluation evaluation{f(in), {}};
   const Tensor& lse = evaluation.result.logsumexp_th;
-  Tensor loss = evaluation.result.o_thd.to(at::kDouble).mul(random_tensor(evaluation.result.o_thd.sizes(), 21)).sum();
+  Tensor loss =
+      evaluation.result.o_thd.to(at::kDouble).mul(random_tensor(evaluation.result.o_thd.sizes(), 21)).sum();
   if (weigh_logsumexp) {
     const Tensor weighted = lse.to(at::kDouble).mul(random_tensor(lse.sizes(), 22));
     loss = loss + at::where(lse.isinf(), at::zeros_like(weighted), weighted).sum();
@@ -98,7 +104,8 @@ AttentionEvaluation evaluate(const AttentionInputs& values, const F& f, bool wei
   return evaluation;
 }
 
-// Relative to the largest value, but no finer than for values of 1: where softmax has one key its gradients are 0 but for rounding.
+// Relative to the largest value, but no finer than for values of 1: where softmax has one key its gradients
+// are 0 but for rounding.
 inline void expect_near(const Tensor& a, const Tensor& b, double tolerance, const char* what) {
   ASSERT_EQ(a.sizes(), b.sizes()) << what;
   if (a.numel() == 0) return;

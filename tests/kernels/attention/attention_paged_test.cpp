@@ -22,14 +22,17 @@ struct Heads {
 
 class PagedAttention : public ::testing::TestWithParam<Heads> {};
 
-// 600 tokens in parts that end inside, at and beyond pages; after each part its queries are compared with attention over all keys so far.
+// 600 tokens in parts that end inside, at and beyond pages; after each part its queries are compared with
+// attention over all keys so far.
 TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
   const PoisonFreshMemory poison;
   const Heads h = GetParam();
-  const std::pair<at::ScalarType, const char*> types[] = {{at::kDouble, "gathered"}, {at::kFloat, "cpu"}, {at::kBFloat16, "cpu"}};
+  const std::pair<at::ScalarType, const char*> types[] = {
+      {at::kDouble, "gathered"}, {at::kFloat, "cpu"}, {at::kBFloat16, "cpu"}};
   for (const auto& [type, answers] : types) {
     const double tolerance = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-5 : 1e-2;
-    const Tensor q = random_tensor({600, h.heads, h.key}, 1, type), k = random_tensor({600, h.key_heads, h.key}, 2, type),
+    const Tensor q = random_tensor({600, h.heads, h.key}, 1, type),
+                 k = random_tensor({600, h.key_heads, h.key}, 2, type),
                  v = random_tensor({600, h.key_heads, h.value}, 3, type);
     const AttentionOptions options{.scale = 0.3, .window = h.window};
     KeyValueCache cache({.heads = h.key_heads, .key = h.key, .value = h.value, .options = type});
@@ -37,14 +40,16 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
     const std::vector<int64_t> row = {1};
     int64_t tokens = 0;
     for (const int64_t count : {1, 1, 2, 126, 126, 1, 254, 3, 1, 5, 79, 1}) {
-      cache.append(row, std::vector<int64_t>{0, count}, k.narrow(0, tokens, count), v.narrow(0, tokens, count));
+      cache.append(row, std::vector<int64_t>{0, count}, k.narrow(0, tokens, count),
+                   v.narrow(0, tokens, count));
       const Tensor fresh = q.narrow(0, tokens, count);
       tokens += count;
       const auto paged = attention_paged(fresh, {}, cache, row, options);
       EXPECT_EQ(Dispatcher::last("attention_paged").chosen, answers);
-      const auto whole =
-          attention_reference(fresh.to(at::kDouble), k.narrow(0, 0, tokens).to(at::kDouble), v.narrow(0, 0, tokens).to(at::kDouble),
-                              at::tensor({int64_t{0}, count}, at::kLong), at::tensor({int64_t{0}, tokens}, at::kLong), options);
+      const auto whole = attention_reference(fresh.to(at::kDouble), k.narrow(0, 0, tokens).to(at::kDouble),
+                                             v.narrow(0, 0, tokens).to(at::kDouble),
+                                             at::tensor({int64_t{0}, count}, at::kLong),
+                                             at::tensor({int64_t{0}, tokens}, at::kLong), options);
       expect_near(paged.o_thd, whole.o_thd, tolerance, "o");
       expect_near(paged.logsumexp_th, whole.logsumexp_th, tolerance, "logsumexp");
     }
@@ -56,18 +61,22 @@ TEST_P(PagedAttention, IsAttentionOverAllKeysSoFar) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
-                         ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0}, Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130},
+                         ::testing::Values(Heads{4, 4, 16, 16, 0}, Heads{8, 2, 16, 8, 0},
+                                           Heads{70, 1, 5, 9, 0}, Heads{2, 1, 64, 64, 130},
                                            Heads{5, 1, 8, 8, 200}));
 
-// The same where the first channels of a key are its value (latent attention in decoding): to the bit what a cache with both has, and half the memory.
+// The same where the first channels of a key are its value (latent attention in decoding): to the bit what a
+// cache with both has, and half the memory.
 TEST(PagedCache, ValuesMayBeChannelsOfTheKeys) {
   const PoisonFreshMemory poison;
   for (const Heads& h : {Heads{6, 1, 20, 16, 0}, Heads{2, 1, 9, 9, 0}, Heads{32, 2, 40, 33, 130}}) {
     for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-      const Tensor q = random_tensor({600, h.heads, h.key}, 1, type), k = random_tensor({600, h.key_heads, h.key}, 2, type);
+      const Tensor q = random_tensor({600, h.heads, h.key}, 1, type),
+                   k = random_tensor({600, h.key_heads, h.key}, 2, type);
       const AttentionOptions options{.scale = 0.3, .window = h.window};
       KeyValueCache both({.heads = h.key_heads, .key = h.key, .value = h.value, .options = type});
-      KeyValueCache one({.heads = h.key_heads, .key = h.key, .value = h.value, .values_in_keys = true, .options = type});
+      KeyValueCache one(
+          {.heads = h.key_heads, .key = h.key, .value = h.value, .values_in_keys = true, .options = type});
       both.grow(2);
       one.grow(2);
       int64_t tokens = 0;
@@ -77,20 +86,24 @@ TEST(PagedCache, ValuesMayBeChannelsOfTheKeys) {
         both.append(row, offsets, fresh_k, fresh_k.narrow(2, 0, h.value));
         one.append(row, offsets, fresh_k, Tensor());
         tokens += count;
-        const auto expected = attention_paged(fresh_q, {}, both, row, options), found = attention_paged(fresh_q, {}, one, row, options);
+        const auto expected = attention_paged(fresh_q, {}, both, row, options),
+                   found = attention_paged(fresh_q, {}, one, row, options);
         EXPECT_TRUE(found.o_thd.equal(expected.o_thd)) << h.heads << " after " << tokens;
         EXPECT_TRUE(found.logsumexp_th.equal(expected.logsumexp_th)) << h.heads << " after " << tokens;
         both.forget(row, h.window);
         one.forget(row, h.window);
       }
-      EXPECT_EQ(one.pool().page_bytes(), h.key_heads * PagePool::kTokens * h.key * static_cast<int64_t>(c10::elementSize(type)));
+      EXPECT_EQ(one.pool().page_bytes(),
+                h.key_heads * PagePool::kTokens * h.key * static_cast<int64_t>(c10::elementSize(type)));
       one.copy(0, 1);  // shares the pages; whoever writes first copies the last one, values with it
       const Tensor more = random_tensor({1, h.key_heads, h.key}, 5, type);
       one.append(std::vector<int64_t>{1}, std::vector<int64_t>{0, 1}, more, Tensor());
       EXPECT_EQ(one.tokens(0), 600);
       const int64_t kept = one.tokens(1) - one.forgotten(1);
-      EXPECT_TRUE(one.values_shd(1).equal(at::cat({k, more}).narrow(0, 601 - kept, kept).narrow(2, 0, h.value)));
-      EXPECT_TRUE(one.keys_shd(0).equal(k.narrow(0, 600 - one.tokens(0) + one.forgotten(0), one.tokens(0) - one.forgotten(0))));
+      EXPECT_TRUE(
+          one.values_shd(1).equal(at::cat({k, more}).narrow(0, 601 - kept, kept).narrow(2, 0, h.value)));
+      EXPECT_TRUE(one.keys_shd(0).equal(
+          k.narrow(0, 600 - one.tokens(0) + one.forgotten(0), one.tokens(0) - one.forgotten(0))));
     }
   }
 }
@@ -103,7 +116,8 @@ class Cache : public ::testing::Test {
   Cache() { cache_.grow(4); }
 
   void append(int64_t row, int64_t count) {
-    const Tensor k = random_tensor({count, 2, 8}, ++seed_, at::kFloat), v = random_tensor({count, 2, 4}, ++seed_, at::kFloat);
+    const Tensor k = random_tensor({count, 2, 8}, ++seed_, at::kFloat),
+                 v = random_tensor({count, 2, 4}, ++seed_, at::kFloat);
     cache_.append(std::span(&row, 1), std::vector<int64_t>{0, count}, k, v);
     keys_[row] = keys_[row].defined() ? at::cat({keys_[row], k}) : k;
     values_[row] = values_[row].defined() ? at::cat({values_[row], v}) : v;
@@ -191,7 +205,8 @@ TEST_F(Cache, FreedPagesAreUsedAgain) {
   expect_all();
 }
 
-// What a window has left is given back, at once and never what a later token sees; pages that another sequence has stay.
+// What a window has left is given back, at once and never what a later token sees; pages that another
+// sequence has stay.
 TEST_F(Cache, PagesThatAWindowHasLeftAreGivenBack) {
   const std::vector<int64_t> row = {0};
   const auto forget = [&](int64_t window) { cache_.forget(row, window); };
@@ -217,7 +232,8 @@ TEST_F(Cache, PagesThatAWindowHasLeftAreGivenBack) {
   EXPECT_EQ(cache_.forgotten(0), 0);
 }
 
-// 1,400 tokens in parts, with a window: attention over all of them, from a cache that never has more pages than window and part take.
+// 1,400 tokens in parts, with a window: attention over all of them, from a cache that never has more pages
+// than window and part take.
 TEST(PagedCache, KeepsOnlyTheWindow) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> row = {0};
@@ -228,18 +244,22 @@ TEST(PagedCache, KeepsOnlyTheWindow) {
       const Tensor q = random_tensor({1400, 4, 16}, 1, type), k = random_tensor({1400, 2, 16}, 2, type),
                    v = random_tensor({1400, 2, 16}, 3, type);
       const AttentionOptions options{.scale = 0.3, .window = window};
-      const Tensor whole = attention_reference(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), {}, {}, options).o_thd;
+      const Tensor whole =
+          attention_reference(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), {}, {}, options).o_thd;
       int64_t tokens = 0;
       for (uint64_t i = 0; tokens < 1400; ++i) {
-        const int64_t part = std::min<int64_t>(std::vector<int64_t>{1, 255, 2, 600, 1, 1}[i % 6], 1400 - tokens);
-        cache.append(row, std::vector<int64_t>{0, part}, k.narrow(0, tokens, part), v.narrow(0, tokens, part));
+        const int64_t part =
+            std::min<int64_t>(std::vector<int64_t>{1, 255, 2, 600, 1, 1}[i % 6], 1400 - tokens);
+        cache.append(row, std::vector<int64_t>{0, part}, k.narrow(0, tokens, part),
+                     v.narrow(0, tokens, part));
         const Tensor o = attention_paged(q.narrow(0, tokens, part), {}, cache, row, options).o_thd;
         expect_near(o, whole.narrow(0, tokens, part), type == at::kFloat ? 1e-5 : 1e-12, "o");
         cache.forget(row, window);
         tokens += part;
         EXPECT_LE(cache.pool().in_use(), (window - 1) / kPage + 2);
       }
-      EXPECT_LE(cache.pool().bytes(), ((window - 1 + 600) / kPage + 2) * cache.pool().page_bytes()) << "beside a part of 600 tokens";
+      EXPECT_LE(cache.pool().bytes(), ((window - 1 + 600) / kPage + 2) * cache.pool().page_bytes())
+          << "beside a part of 600 tokens";
       const Tensor last = q.narrow(0, 1399, 1);
       const auto with_window = [&](int64_t other) {
         return refused([&] { attention_paged(last, {}, cache, row, {.scale = 0.3, .window = other}); });
@@ -258,26 +278,31 @@ TEST(PagedCache, ServesSeveralSequencesAtOnce) {
     cache.grow(4);
     const auto k = random_tensor({310, 2, 16}, 1, at::kFloat), v = random_tensor({310, 2, 16}, 2, at::kFloat);
     cache.append(rows, beginnings, k, v);
-    const Tensor more_k = random_tensor({31, 2, 16}, 3, at::kFloat), more_v = random_tensor({31, 2, 16}, 4, at::kFloat);
+    const Tensor more_k = random_tensor({31, 2, 16}, 3, at::kFloat),
+                 more_v = random_tensor({31, 2, 16}, 4, at::kFloat);
     cache.append(std::vector<int64_t>{1, 3}, std::vector<int64_t>{0, 30, 31}, more_k, more_v);
     const Tensor q = random_tensor({32, heads, 16}, 5, at::kFloat);
     const auto all = attention_paged(q, to_tensor(offsets), cache, rows, {.scale = 0.3});
-    const std::vector<Tensor> keys = {at::cat({k.narrow(0, 0, 299), more_k.narrow(0, 30, 1)}), k.narrow(0, 299, 1),
+    const std::vector<Tensor> keys = {at::cat({k.narrow(0, 0, 299), more_k.narrow(0, 30, 1)}),
+                                      k.narrow(0, 299, 1),
                                       at::cat({k.narrow(0, 300, 10), more_k.narrow(0, 0, 30)})};
-    const std::vector<Tensor> values = {at::cat({v.narrow(0, 0, 299), more_v.narrow(0, 30, 1)}), v.narrow(0, 299, 1),
+    const std::vector<Tensor> values = {at::cat({v.narrow(0, 0, 299), more_v.narrow(0, 30, 1)}),
+                                        v.narrow(0, 299, 1),
                                         at::cat({v.narrow(0, 300, 10), more_v.narrow(0, 0, 30)})};
-    const auto expected = attention_reference(q.to(at::kDouble), at::cat(keys).to(at::kDouble), at::cat(values).to(at::kDouble),
-                                              to_tensor(offsets), at::tensor({0, 300, 301, 341}, at::kLong), {.scale = 0.3});
+    const auto expected =
+        attention_reference(q.to(at::kDouble), at::cat(keys).to(at::kDouble), at::cat(values).to(at::kDouble),
+                            to_tensor(offsets), at::tensor({0, 300, 301, 341}, at::kLong), {.scale = 0.3});
     expect_near(all.o_thd, expected.o_thd, 1e-5, "o");
     expect_near(all.logsumexp_th, expected.logsumexp_th, 1e-5, "logsumexp");
     for (size_t n = 0; n < 3; ++n) {
       const Tensor own = q.narrow(0, offsets[n], offsets[n + 1] - offsets[n]);
-      EXPECT_TRUE(
-          all.o_thd.narrow(0, offsets[n], own.size(0)).equal(attention_paged(own, {}, cache, std::span(&rows[n], 1), {.scale = 0.3}).o_thd))
+      EXPECT_TRUE(all.o_thd.narrow(0, offsets[n], own.size(0))
+                      .equal(attention_paged(own, {}, cache, std::span(&rows[n], 1), {.scale = 0.3}).o_thd))
           << "alone, bit for bit: " << heads << " heads, sequence " << n;
     }
-    expect_same_for_all_threads(
-        [&] { return std::vector<Tensor>{attention_paged(q, to_tensor(offsets), cache, rows, {.scale = 0.3}).o_thd}; });
+    expect_same_for_all_threads([&] {
+      return std::vector<Tensor>{attention_paged(q, to_tensor(offsets), cache, rows, {.scale = 0.3}).o_thd};
+    });
   }
 }
 
@@ -287,7 +312,9 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
   cache.grow(2);
   const std::vector<int64_t> row = {0}, two = {0, 2};
   const Tensor x = at::zeros({2, 2, 8});
-  const auto append = [&](const Tensor& k, const Tensor& v) { return refused([&] { cache.append(row, two, k, v); }); };
+  const auto append = [&](const Tensor& k, const Tensor& v) {
+    return refused([&] { cache.append(row, two, k, v); });
+  };
   EXPECT_THAT(append(at::zeros({2, 8}), x), HasSubstr("bad argument k"));
   EXPECT_THAT(append(at::zeros({2, 1, 8}), x), HasSubstr("bad argument k"));
   EXPECT_THAT(append(x.to(at::kBFloat16), x), HasSubstr("bad argument k"));
@@ -295,7 +322,8 @@ TEST(PagedCache, RefusesBadArgumentsByName) {
   EXPECT_THAT(append(x, at::zeros({2, 2, 4})), HasSubstr("bad argument v"));
   KeyValueCache in_keys({.heads = 2, .key = 8, .value = 6, .values_in_keys = true, .options = at::kFloat});
   in_keys.grow(1);
-  EXPECT_THAT(refused([&] { in_keys.append(row, two, x, x.narrow(2, 0, 6)); }), HasSubstr("values are channels of keys"));
+  EXPECT_THAT(refused([&] { in_keys.append(row, two, x, x.narrow(2, 0, 6)); }),
+              HasSubstr("values are channels of keys"));
   cache.append(row, two, x, x);
   const auto call = [&](const Tensor& q, const Tensor& offsets = {}, std::vector<int64_t> rows = {0}) {
     return refused([&] { attention_paged(q, offsets, cache, rows, {}); });

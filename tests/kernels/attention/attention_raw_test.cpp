@@ -1,5 +1,5 @@
-// The raw level of attention: every kind of visibility against an explicit mask in fp64, forward and backward, and keys and queries cut into
-// ranges whose parts, merged and added up, are the whole.
+// The raw level of attention: every kind of visibility against an explicit mask in fp64, forward and
+// backward, and keys and queries cut into ranges whose parts, merged and added up, are the whole.
 // ctest: timeout=120
 #include "kernels/attention/raw.h"
 
@@ -29,23 +29,30 @@ struct VisibleCase {
 void PrintTo(const VisibleCase& c, std::ostream* out) { *out << c.name; }
 
 std::vector<VisibleCase> visible_cases() {
-  return {{"causal", {{{0, 150, 0, 150}}}, 150, 150},
-          {"bidirectional", {{{0, 70, 0, 70}, {70, 1, 70, 1}, {71, 140, 71, 140}}, false}, 211, 211},
-          {"cross attention", {{{0, 70, 0, 200}, {70, 0, 200, 9}, {70, 65, 209, 3}, {135, 9, 212, 0}}, false}, 144, 212},
-          {"window on both sides", {{{0, 300, 0, 300}}, false, 70}, 300, 300},
-          {"window on both sides, shifted", {{{0, 90, 0, 300, 100}}, false, 33}, 90, 300},
-          {"keys before all queries", {{{0, 100, 0, 140, 140}}}, 100, 140},
-          {"keys behind some queries", {{{0, 200, 0, 140, -75}}}, 200, 140},
-          {"keys behind all queries", {{{0, 100, 0, 140, -200}}}, 100, 140},
-          {"window that has passed the keys", {{{0, 300, 0, 140, 60}}, true, 90}, 300, 140},
-          {"prefix", {{{0, 200, 0, 200, 0, 37}, {200, 150, 200, 150, 0, 128}, {350, 9, 350, 9, 0, 9}}}, 359, 359},
-          {"prefix that later chunks of queries see", {{{0, 70, 0, 140, -300, 131}}}, 70, 140},
-          {"prefix and window", {{{0, 400, 0, 400, 0, 20}, {400, 90, 400, 90, 0, 1}}, true, 50}, 490, 490},
-          {"prefix, window on both sides", {{{0, 300, 0, 280, -10, 140}}, false, 50}, 300, 280},
-          {"one query", {{{0, 1, 0, 300, 299, 5}, {1, 1, 300, 200, 150}, {2, 2, 500, 90, 70, 3}}, true, 60}, 4, 590},
-          {"rows of no document", {{{3, 80, 5, 90, 20}, {99, 30, 140, 30}}}, 140, 200},
-          {"several pieces of keys", {{{0, 700, 0, 2300, 1500, 200}}, true, 600}, 700, 2300},
-          {"several pieces, bidirectional", {{{0, 200, 0, 2300, 1500}}, false, 900}, 200, 2300}};
+  return {
+      {"causal", {{{0, 150, 0, 150}}}, 150, 150},
+      {"bidirectional", {{{0, 70, 0, 70}, {70, 1, 70, 1}, {71, 140, 71, 140}}, false}, 211, 211},
+      {"cross attention",
+       {{{0, 70, 0, 200}, {70, 0, 200, 9}, {70, 65, 209, 3}, {135, 9, 212, 0}}, false},
+       144,
+       212},
+      {"window on both sides", {{{0, 300, 0, 300}}, false, 70}, 300, 300},
+      {"window on both sides, shifted", {{{0, 90, 0, 300, 100}}, false, 33}, 90, 300},
+      {"keys before all queries", {{{0, 100, 0, 140, 140}}}, 100, 140},
+      {"keys behind some queries", {{{0, 200, 0, 140, -75}}}, 200, 140},
+      {"keys behind all queries", {{{0, 100, 0, 140, -200}}}, 100, 140},
+      {"window that has passed the keys", {{{0, 300, 0, 140, 60}}, true, 90}, 300, 140},
+      {"prefix", {{{0, 200, 0, 200, 0, 37}, {200, 150, 200, 150, 0, 128}, {350, 9, 350, 9, 0, 9}}}, 359, 359},
+      {"prefix that later chunks of queries see", {{{0, 70, 0, 140, -300, 131}}}, 70, 140},
+      {"prefix and window", {{{0, 400, 0, 400, 0, 20}, {400, 90, 400, 90, 0, 1}}, true, 50}, 490, 490},
+      {"prefix, window on both sides", {{{0, 300, 0, 280, -10, 140}}, false, 50}, 300, 280},
+      {"one query",
+       {{{0, 1, 0, 300, 299, 5}, {1, 1, 300, 200, 150}, {2, 2, 500, 90, 70, 3}}, true, 60},
+       4,
+       590},
+      {"rows of no document", {{{3, 80, 5, 90, 20}, {99, 30, 140, 30}}}, 140, 200},
+      {"several pieces of keys", {{{0, 700, 0, 2300, 1500, 200}}, true, 600}, 700, 2300},
+      {"several pieces, bidirectional", {{{0, 200, 0, 2300, 1500}}, false, 900}, 200, 2300}};
 }
 
 // The rule of visibility.h, key by key.
@@ -62,7 +69,8 @@ Tensor mask_of(const Visibility& visible, int64_t queries, int64_t keys) {
   auto at_place = mask.accessor<bool, 2>();
   for (const AttentionDocument& document : visible.documents) {
     for (int64_t i = 0; i < document.queries; ++i) {
-      for (int64_t j = 0; j < document.keys; ++j) at_place[document.q + i][document.k + j] = sees(visible, document, i, j);
+      for (int64_t j = 0; j < document.keys; ++j)
+        at_place[document.q + i][document.k + j] = sees(visible, document, i, j);
     }
   }
   return mask;
@@ -74,15 +82,19 @@ struct Evaluated {
 };
 
 // By a mask, differentiated by LibTorch: o and the log-sum-exp have gradients d_o and d_logsumexp.
-Evaluated by_mask(const AttentionInputs& values, const Tensor& mask, const Tensor& d_o, const Tensor& d_logsumexp) {
+Evaluated by_mask(const AttentionInputs& values, const Tensor& mask, const Tensor& d_o,
+                  const Tensor& d_logsumexp) {
   AttentionInputs in = values.to(at::kDouble);
   for (Tensor* x : {&in.q, &in.k, &in.v}) *x = x->detach().clone().requires_grad_(true);
   const int64_t group = in.q.size(1) / in.k.size(1);
   const Tensor k = in.k.repeat_interleave(group, 1), v = in.v.repeat_interleave(group, 1);
-  // A finite stand-in for −∞ keeps LibTorch's gradients of rows that see nothing finite; the mask makes them 0.
-  const Tensor scores = at::einsum("thd,shd->hts", {in.q, k}).mul(kScale).masked_fill(mask.logical_not(), -1e200);
+  // A finite stand-in for −∞ keeps LibTorch's gradients of rows that see nothing finite; the mask makes them
+  // 0.
+  const Tensor scores =
+      at::einsum("thd,shd->hts", {in.q, k}).mul(kScale).masked_fill(mask.logical_not(), -1e200);
   const Tensor sees_any = mask.any(1);
-  const Tensor o = at::einsum("hts,shd->thd", {scores.softmax(2) * mask, v}), lse = scores.logsumexp(2).transpose(0, 1);
+  const Tensor o = at::einsum("hts,shd->thd", {scores.softmax(2) * mask, v}),
+               lse = scores.logsumexp(2).transpose(0, 1);
   const Tensor of_lse = at::where(sees_any.unsqueeze(1), lse, at::zeros_like(lse));
   ((o * d_o.to(at::kDouble)).sum() + (of_lse * d_logsumexp.to(at::kDouble)).sum()).backward();
   return {{o.detach(), at::where(sees_any.unsqueeze(1), lse, at::full_like(lse, -INFINITY)).detach()},
@@ -92,7 +104,9 @@ Evaluated by_mask(const AttentionInputs& values, const Tensor& mask, const Tenso
 constexpr double kStart = 3;  // what gradients are added to
 
 AttentionGradients sums_for(const AttentionInputs& in) {
-  const auto sums = [](const Tensor& x) { return at::full(x.sizes(), kStart, x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); };
+  const auto sums = [](const Tensor& x) {
+    return at::full(x.sizes(), kStart, x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  };
   return {sums(in.q), sums(in.k), sums(in.v)};
 }
 
@@ -112,7 +126,8 @@ void expect_close(const Evaluated& found, const Evaluated& expected, double tole
 }
 
 // One call forward, one backward.
-Evaluated whole(const AttentionInputs& in, const Visibility& visible, const Tensor& d_o, const Tensor& d_logsumexp) {
+Evaluated whole(const AttentionInputs& in, const Visibility& visible, const Tensor& d_o,
+                const Tensor& d_logsumexp) {
   const AttentionProblem problem{in.q, in.k, in.v, visible, kScale};
   const AttentionResult result = attention_forward(problem, true);
   const Tensor delta = attention_delta(result.o_thd, d_o.to(result.o_thd.scalar_type()), d_logsumexp);
@@ -141,7 +156,8 @@ TEST_P(RawAttention, EqualsTheMask) {
     SCOPED_TRACE(form.implementation + std::string(" ") + std::string(name_of(form.type)));
     const AttentionInputs in = inputs_for(c.queries, c.keys, form.type);
     const Tensor d_o = random_tensor({c.queries, 4, 17}, 7, form.type);
-    const Tensor d_logsumexp = random_tensor({c.queries, 4}, 8, form.type == at::kDouble ? at::kDouble : at::kFloat);
+    const Tensor d_logsumexp =
+        random_tensor({c.queries, 4}, 8, form.type == at::kDouble ? at::kDouble : at::kFloat);
     const Evaluated expected = by_mask(in, mask, d_o, d_logsumexp);
     for (const BlockKernels* set : usable_block_kernels()) {
       if (std::string(form.implementation) == "cpu") force_block_kernels(set->name);
@@ -160,7 +176,8 @@ TEST_P(RawAttention, DoesNotDependOnThreads) {
   const Tensor d_o = random_tensor({c.queries, 4, 17}, 7, at::kBFloat16), none = at::zeros({c.queries, 4});
   expect_same_for_all_threads([&] {
     const Evaluated all = whole(in, c.visible, d_o, none);
-    return std::vector<Tensor>{all.result.o_thd, all.result.logsumexp_th, all.gradients.q_thd, all.gradients.k_shd, all.gradients.v_shd};
+    return std::vector<Tensor>{all.result.o_thd, all.result.logsumexp_th, all.gradients.q_thd,
+                               all.gradients.k_shd, all.gradients.v_shd};
   });
 }
 
@@ -175,11 +192,13 @@ TEST_P(RawAttention, RangesHoldWhatIsSeen) {
       EXPECT_GE(range.last, before.last);
       before = range;
       for (int64_t j = 0; j < document.keys; ++j) {
-        EXPECT_EQ(j < document.prefix || (j >= near.first && j < near.last), sees(c.visible, document, i, j)) << i << " " << j;
+        EXPECT_EQ(j < document.prefix || (j >= near.first && j < near.last), sees(c.visible, document, i, j))
+            << i << " " << j;
       }
     }
     for (int64_t first = 0; first < document.keys; first += 37) {
-      const TokenRange keys{first, std::min(first + 50, document.keys)}, seeing = c.visible.seeing(document, keys);
+      const TokenRange keys{first, std::min(first + 50, document.keys)},
+          seeing = c.visible.seeing(document, keys);
       for (int64_t i = 0; i < document.queries; ++i) {
         bool any = false;
         for (int64_t j = keys.first; j < keys.last; ++j) any = any || sees(c.visible, document, i, j);
@@ -198,10 +217,14 @@ std::vector<TokenRange> ranges(const std::vector<int64_t>& ends) {
   return result;
 }
 
-// As context ranks do it: each range of queries meets each range of keys, in an order of its own; partial results are merged, gradients added.
-Evaluated in_parts(const AttentionInputs& in, const Visibility& visible, const Tensor& d_o, const Tensor& d_logsumexp,
-                   const std::vector<TokenRange>& of_queries, const std::vector<TokenRange>& of_keys) {
-  const auto rows = [](const Tensor& x, TokenRange range) { return x.narrow(0, range.first, range.last - range.first); };
+// As context ranks do it: each range of queries meets each range of keys, in an order of its own; partial
+// results are merged, gradients added.
+Evaluated in_parts(const AttentionInputs& in, const Visibility& visible, const Tensor& d_o,
+                   const Tensor& d_logsumexp, const std::vector<TokenRange>& of_queries,
+                   const std::vector<TokenRange>& of_keys) {
+  const auto rows = [](const Tensor& x, TokenRange range) {
+    return x.narrow(0, range.first, range.last - range.first);
+  };
   const at::ScalarType wide = in.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const AttentionResult result{at::full({in.q.size(0), in.q.size(1), in.v.size(2)}, NAN, wide),
                                at::full({in.q.size(0), in.q.size(1)}, NAN, wide)};
@@ -209,7 +232,8 @@ Evaluated in_parts(const AttentionInputs& in, const Visibility& visible, const T
   for (size_t a = 0; a < of_queries.size(); ++a) {
     const TokenRange queries = of_queries[a];
     const auto problem = [&](TokenRange keys) {
-      return AttentionProblem{rows(in.q, queries), rows(in.k, keys), rows(in.v, keys), visible.pair(queries, keys), kScale};
+      return AttentionProblem{rows(in.q, queries), rows(in.k, keys), rows(in.v, keys),
+                              visible.pair(queries, keys), kScale};
     };
     AttentionResult sum;
     for (size_t b = 0; b < of_keys.size(); ++b) {
@@ -219,10 +243,12 @@ Evaluated in_parts(const AttentionInputs& in, const Visibility& visible, const T
       else
         merge_attention(sum, part);
     }
-    const AttentionOutside outside{rows(d_o, queries), sum.logsumexp_th,
-                                   attention_delta(sum.o_thd, rows(d_o, queries).to(wide), rows(d_logsumexp, queries))};
+    const AttentionOutside outside{
+        rows(d_o, queries), sum.logsumexp_th,
+        attention_delta(sum.o_thd, rows(d_o, queries).to(wide), rows(d_logsumexp, queries))};
     for (const TokenRange keys : of_keys)
-      attention_backward(problem(keys), outside, {rows(into.q_thd, queries), rows(into.k_shd, keys), rows(into.v_shd, keys)});
+      attention_backward(problem(keys), outside,
+                         {rows(into.q_thd, queries), rows(into.k_shd, keys), rows(into.v_shd, keys)});
     rows(result.o_thd, queries).copy_(sum.o_thd);
     rows(result.logsumexp_th, queries).copy_(sum.logsumexp_th);
   }
@@ -240,14 +266,19 @@ TEST_P(RawAttention, PartsMergedAreTheWhole) {
     std::vector<int64_t> of_queries, of_keys;
   };
   const Tensor mask = mask_of(c.visible, c.queries, c.keys);
-  for (const Split& split :
-       {Split{{100}, {31, 100}}, {{50, 100}, {50, 100}}, {{25, 50, 75, 100}, {25, 50, 75, 100}}, {{7, 60, 100}, {1, 2, 90, 100}}}) {
-    for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 2e-5}, {at::kBFloat16, 1.5e-2}}) {
+  for (const Split& split : {Split{{100}, {31, 100}},
+                             {{50, 100}, {50, 100}},
+                             {{25, 50, 75, 100}, {25, 50, 75, 100}},
+                             {{7, 60, 100}, {1, 2, 90, 100}}}) {
+    for (const auto& [type, tolerance] :
+         {std::pair{at::kDouble, 1e-12}, {at::kFloat, 2e-5}, {at::kBFloat16, 1.5e-2}}) {
       SCOPED_TRACE(std::string(name_of(type)));
       const AttentionInputs in = inputs_for(c.queries, c.keys, type);
       const Tensor d_o = random_tensor({c.queries, 4, 17}, 7, type);
-      const Tensor d_logsumexp = random_tensor({c.queries, 4}, 8, type == at::kDouble ? at::kDouble : at::kFloat);
-      expect_close(in_parts(in, c.visible, d_o, d_logsumexp, ends(c.queries, split.of_queries), ends(c.keys, split.of_keys)),
+      const Tensor d_logsumexp =
+          random_tensor({c.queries, 4}, 8, type == at::kDouble ? at::kDouble : at::kFloat);
+      expect_close(in_parts(in, c.visible, d_o, d_logsumexp, ends(c.queries, split.of_queries),
+                            ends(c.keys, split.of_keys)),
                    by_mask(in, mask, d_o, d_logsumexp), tolerance);
     }
   }
@@ -255,13 +286,15 @@ TEST_P(RawAttention, PartsMergedAreTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, RawAttention, ::testing::ValuesIn(visible_cases()));
 
-// Packed documents of uneven lengths over two ranks: contiguous halves, and zig-zag (rank 0 holds chunks 0 and 3, rank 1 chunks 1 and 2).
+// Packed documents of uneven lengths over two ranks: contiguous halves, and zig-zag (rank 0 holds chunks 0
+// and 3, rank 1 chunks 1 and 2).
 TEST(RawAttentionSplits, ZigZagOfPackedDocuments) {
   const std::vector<int64_t> offsets = {0, 90, 91, 301, 301, 512};
   const Visibility visible = Visibility::packed(offsets, offsets);
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kBFloat16, 1.5e-2}}) {
     const AttentionInputs in = inputs_for(512, 512, type);
-    const Tensor d_o = random_tensor({512, 4, 17}, 7, type), none = at::zeros({512, 4}, type == at::kDouble ? at::kDouble : at::kFloat);
+    const Tensor d_o = random_tensor({512, 4, 17}, 7, type),
+                 none = at::zeros({512, 4}, type == at::kDouble ? at::kDouble : at::kFloat);
     const Evaluated expected = by_mask(in, mask_of(visible, 512, 512), d_o, none);
     const std::vector<TokenRange> zig_zag = {{0, 128}, {384, 512}, {128, 256}, {256, 384}};
     expect_close(in_parts(in, visible, d_o, none, zig_zag, zig_zag), expected, tolerance);
@@ -289,7 +322,8 @@ TEST(MergeAttention, TakesAnyOrderAndGrouping) {
   // By the definition, with everything at once.
   std::vector<Tensor> lse, o;
   for (const AttentionResult& part : parts) lse.push_back(part.logsumexp_th), o.push_back(part.o_thd);
-  const Tensor weights = at::stack(lse).softmax(0).nan_to_num(0).unsqueeze(3), expected = weights.mul(at::stack(o)).sum(0);
+  const Tensor weights = at::stack(lse).softmax(0).nan_to_num(0).unsqueeze(3),
+               expected = weights.mul(at::stack(o)).sum(0);
   for (const AttentionResult& result : {left, right}) {
     expect_near(result.o_thd, expected, 1e-14, "o");
     expect_near(result.logsumexp_th, at::stack(lse).logsumexp(0), 1e-14, "logsumexp");
@@ -308,7 +342,8 @@ TEST(RawAttentionBounds, UnseenKeysAndOtherRowsDoNotCount) {
       x->narrow(0, 150, 10).fill_(NAN);
     }
     const Tensor d_o = random_tensor({120, 4, 17}, 7, type);
-    const Evaluated all = whole(in, visible, d_o, at::zeros({120, 4}, type == at::kDouble ? at::kDouble : at::kFloat));
+    const Evaluated all =
+        whole(in, visible, d_o, at::zeros({120, 4}, type == at::kDouble ? at::kDouble : at::kFloat));
     EXPECT_EQ(all.result.o_thd.narrow(0, 0, 10).abs().max().item<double>(), 0);
     EXPECT_EQ(all.result.o_thd.narrow(0, 110, 10).abs().max().item<double>(), 0);
     EXPECT_TRUE(all.result.o_thd.isfinite().all().item<bool>());
@@ -323,7 +358,9 @@ TEST(RawAttentionChecks, RefuseByName) {
   using ::testing::HasSubstr;
   const Tensor x = at::zeros({8, 2, 4}), rows = at::zeros({8, 2});
   const auto problem = [&](const Visibility& visible) { return AttentionProblem{x, x, x, visible, 1.0}; };
-  const auto forward = [&](const Visibility& visible) { return refused([&] { attention_forward(problem(visible)); }); };
+  const auto forward = [&](const Visibility& visible) {
+    return refused([&] { attention_forward(problem(visible)); });
+  };
   EXPECT_THAT(forward({{{0, 9, 0, 8}}}), HasSubstr("bad argument visible"));
   EXPECT_THAT(forward({{{0, 5, 0, 5}, {4, 4, 5, 3}}}), HasSubstr("bad argument visible"));
   EXPECT_THAT(forward({{{0, 5, 0, 5}, {5, 3, 4, 4}}}), HasSubstr("bad argument visible"));
@@ -337,8 +374,12 @@ TEST(RawAttentionChecks, RefuseByName) {
   EXPECT_THAT(backward({x.to(at::kDouble), rows, rows}, {x, x, x}), HasSubstr("bad argument d_o"));
   EXPECT_THAT(backward({x, rows, {}}, {x, x, x}), HasSubstr("bad argument delta"));
   EXPECT_THAT(backward({x, rows, rows}, {x.to(at::kBFloat16), x, x}), HasSubstr("bad argument dq"));
-  EXPECT_THAT(backward({x, rows, rows}, {x, x.transpose(1, 2).contiguous().transpose(1, 2), x}), HasSubstr("bad argument dk"));
-  EXPECT_THAT(refused([&] { merge_attention({x.to(at::kBFloat16), rows}, {x, rows}); }), HasSubstr("bad argument o"));
+  EXPECT_THAT(backward({x, rows, rows}, {x, x.transpose(1, 2).contiguous().transpose(1, 2), x}),
+              HasSubstr("bad argument dk"));
+  EXPECT_THAT(refused([&] {
+                merge_attention({x.to(at::kBFloat16), rows}, {x, rows});
+              }),
+              HasSubstr("bad argument o"));
 }
 
 }  // namespace

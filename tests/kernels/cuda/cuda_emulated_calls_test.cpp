@@ -1,6 +1,7 @@
-// The glue between tensors and the CUDA kernels (<op>/cuda_call.cpp): every operator run by its "cuda" entry, forward and backward, where
-// CPU tensors count as on a GPU and the kernels are emulated (support/cuda_emulation); beside the reference on the same rounded inputs.
-// Fresh memory is NaN, inputs are strided where the operator takes such. ctest: label=fast timeout=240
+// The glue between tensors and the CUDA kernels (<op>/cuda_call.cpp): every operator run by its "cuda" entry,
+// forward and backward, where CPU tensors count as on a GPU and the kernels are emulated
+// (support/cuda_emulation); beside the reference on the same rounded inputs. Fresh memory is NaN, inputs are
+// strided where the operator takes such. ctest: label=fast timeout=240
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -41,11 +42,13 @@ class OnEmulatedGpu {
 
 void expect_cuda(const std::string& op) { EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op; }
 
-// ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One rounding to bf16 is 1.7e-3 in the
-// mean; what is kept in bf16 on the way (normed rows, probabilities) is rounded once more: 5e-3 bounds both.
+// ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One
+// rounding to bf16 is 1.7e-3 in the mean; what is kept in bf16 on the way (normed rows, probabilities) is
+// rounded once more: 5e-3 bounds both.
 constexpr double kEmulatedTolerance = 5e-3;
 using Run = std::function<std::vector<Tensor>(at::ScalarType)>;
-void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, double tolerance = kEmulatedTolerance) {
+void expect_like_fp64(const std::vector<std::string>& ops, const Run& run,
+                      double tolerance = kEmulatedTolerance) {
   std::vector<Tensor> found;
   {
     const OnEmulatedGpu gpu;
@@ -61,11 +64,19 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, doubl
 }
 
 // The same values in every type: rounded to bf16 first.
-Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return random_tensor(sizes, seed, kBf16).to(type); }
-Tensor emulated_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return rounded(sizes, seed, type).requires_grad_(true); }
+Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return random_tensor(sizes, seed, kBf16).to(type);
+}
+Tensor emulated_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return rounded(sizes, seed, type).requires_grad_(true);
+}
 at::ScalarType emulated_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
-Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return emulated_leaf(sizes, seed, emulated_wide(type)); }
-Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) { return at::full(sizes, value, at::TensorOptions().dtype(type)); }
+Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
+  return emulated_leaf(sizes, seed, emulated_wide(type));
+}
+Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) {
+  return at::full(sizes, value, at::TensorOptions().dtype(type));
+}
 
 class CudaCallsRecurrence : public ::testing::TestWithParam<Case> {};
 
@@ -81,7 +92,8 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
       if (reverse != decay_gradient && c.tokens() > (takes_all() ? 500 : 100)) continue;
       const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse};
       const auto run = [&](const Inputs& x) {
-        return linear_recurrence(x.q, strided(x.k), x.v, x.log_decay, x.initial, to_tensor(c.offsets), options);
+        return linear_recurrence(x.q, strided(x.k), x.v, x.log_decay, x.initial, to_tensor(c.offsets),
+                                 options);
       };
       Evaluation found;
       {
@@ -91,7 +103,8 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
       }
       const Forced forced("reference");
       // The gradient of a decay adds up products, of both signs, of operands that were rounded.
-      expect_close(found, evaluate(widened(in), decay_gradient, run), decay_gradient ? 8e-3 : kEmulatedTolerance);
+      expect_close(found, evaluate(widened(in), decay_gradient, run),
+                   decay_gradient ? 8e-3 : kEmulatedTolerance);
     }
   }
 }
@@ -100,14 +113,17 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrence, ::testing::ValuesIn(load_ca
 // k = 1 − e^g: no key exists outside the kernels, and the gradient of g has both parts.
 TEST(CudaCalls, RecurrenceWithTiedKeys) {
   for (const bool reverse : {false, true}) {
-    for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 70, 71, 150}, std::vector<int64_t>{0, 1, 2, 3}}) {
+    for (const std::vector<int64_t>& offsets :
+         {std::vector<int64_t>{0, 70, 71, 150}, std::vector<int64_t>{0, 1, 2, 3}}) {
       expect_like_fp64({"linear_recurrence"}, [&](at::ScalarType type) {
         const int64_t tokens = offsets.back();
         const Tensor q = emulated_leaf({tokens, 4, 24}, 1, type), v = emulated_leaf({tokens, 2, 40}, 2, type);
         const Tensor g = rounded({tokens, 4, 24}, 3, emulated_wide(type)).abs().neg().requires_grad_(true);
         const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse, .tied_keys = true};
         const auto result = linear_recurrence(q, Tensor(), v, g, Tensor(), to_tensor(offsets), options);
-        const auto weights = [&](const Tensor& x, uint64_t seed) { return rounded(x.sizes(), seed, emulated_wide(type)); };
+        const auto weights = [&](const Tensor& x, uint64_t seed) {
+          return rounded(x.sizes(), seed, emulated_wide(type));
+        };
         const Tensor o = result.o_thd.to(emulated_wide(type)), state = result.final_state_nhkv;
         (o.mul(weights(o, 4)).sum() + state.mul(weights(state, 5)).sum()).backward();
         return std::vector<Tensor>{o.detach(), state.detach(), q.grad(), v.grad(), g.grad()};
@@ -121,7 +137,8 @@ class CudaCallsRecurrenceGate : public ::testing::TestWithParam<GateCase> {};
 
 TEST_P(CudaCallsRecurrenceGate, EqualsReference) {
   const GateCase& c = GetParam();
-  if (c.shape.tokens() * c.shape.heads * c.shape.key * c.shape.value > 3'000'000) GTEST_SKIP() << "slow when emulated";
+  if (c.shape.tokens() * c.shape.heads * c.shape.key * c.shape.value > 3'000'000)
+    GTEST_SKIP() << "slow when emulated";
   for (const at::ScalarType logits : {at::kFloat, kBf16}) {
     const bool reverse = logits == kBf16;
     const GateInputs in = gate_inputs(c, kBf16, logits), wide = widened(in);
@@ -139,19 +156,23 @@ TEST_P(CudaCallsRecurrenceGate, EqualsReference) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrenceGate, ::testing::ValuesIn(load_gate_cases()));
 
-// One token a document: the exact form, with decays per channel and per head; and without gradients of the gate the chunked one.
+// One token a document: the exact form, with decays per channel and per head; and without gradients of the
+// gate the chunked one.
 TEST(CudaCalls, RecurrenceOfGatesWithoutTheirGradients) {
   for (const GateCase& each : load_gate_cases()) {
-    for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{0, 70}}) {
+    for (const std::vector<int64_t>& offsets :
+         {std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{0, 70}}) {
       GateCase c = each;
       c.shape.offsets = offsets;
       c.shape.key = std::min<int64_t>(c.shape.key, 40);
       const GateInputs in = gate_inputs(c, kBf16, kBf16), wide = widened(in);
       const auto run = [&](const GateInputs& x) {  // gradients of the values alone
         const Tensor v = x.v.clone().requires_grad_(true);
-        const auto result = linear_recurrence(x.q, x.k, v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
+        const auto result =
+            linear_recurrence(x.q, x.k, v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
         weigh(result).backward();
-        return std::vector<Tensor>{result.o_thd.detach(), result.final_state_nhkv.detach(), Tensor(), Tensor(), v.grad()};
+        return std::vector<Tensor>{result.o_thd.detach(), result.final_state_nhkv.detach(), Tensor(),
+                                   Tensor(), v.grad()};
       };
       std::vector<Tensor> found;
       {
@@ -167,14 +188,16 @@ TEST(CudaCalls, RecurrenceOfGatesWithoutTheirGradients) {
 }
 
 TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
-  const Tensor q = rounded({4, 2, 8}, 1, kBf16), k = rounded({4, 2, 8}, 2, kBf16), v = rounded({4, 2, 6}, 3, kBf16);
+  const Tensor q = rounded({4, 2, 8}, 1, kBf16), k = rounded({4, 2, 8}, 2, kBf16),
+               v = rounded({4, 2, 6}, 3, kBf16);
   const Tensor decay = random_tensor({2}, 4).sigmoid().neg().to(at::kFloat);
   const OnEmulatedGpu gpu;
   const auto whole = linear_recurrence(q, k, v, decay, Tensor(), Tensor());
   Tensor state;
   std::vector<Tensor> steps;
   for (int64_t t = 0; t < 4; ++t) {
-    const auto step = linear_recurrence(q.narrow(0, t, 1), k.narrow(0, t, 1), v.narrow(0, t, 1), decay, state, Tensor());
+    const auto step =
+        linear_recurrence(q.narrow(0, t, 1), k.narrow(0, t, 1), v.narrow(0, t, 1), decay, state, Tensor());
     steps.push_back(step.o_thd);
     state = step.final_state_nhkv;
   }
@@ -189,10 +212,11 @@ TEST_P(CudaCallsAttention, EqualsReference) {
   const AttentionInputs in = longhaul::testing::inputs_of(c, kBf16);
   const bool in_one = c.offsets == c.key_offsets && c.key == c.value;
   if (!c.causal) GTEST_SKIP() << "it refuses: any_device_test";
-  if (c.key_offsets.back() * c.offsets.back() * c.heads * (c.key + c.value) > 40'000'000) GTEST_SKIP() << "slow when emulated";
+  if (c.key_offsets.back() * c.offsets.back() * c.heads * (c.key + c.value) > 40'000'000)
+    GTEST_SKIP() << "slow when emulated";
   const auto run = [&](const AttentionInputs& x) { return c.call(attention, x, 0.3); };
-  const AttentionEvaluation expected =
-      longhaul::testing::evaluate(in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
+  const AttentionEvaluation expected = longhaul::testing::evaluate(
+      in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
   const OnEmulatedGpu gpu;
   // See cases.toml for the tolerance.
   expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
@@ -206,7 +230,8 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
       [](at::ScalarType type) {
         const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type),
                      v = emulated_leaf({70, 1, 16}, 3, type);
-        const Tensor o = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
+        const Tensor o =
+            attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
         o.backward(rounded({70, 2, 16}, 4, type));
         return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
       },
@@ -223,26 +248,30 @@ TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
       for (size_t n = 0; n < lengths.size(); ++n) {
         for (const int64_t part : {lengths[n] - 1, int64_t{1}}) {
           cache.append(std::span(&rows[n], 1), std::vector<int64_t>{0, part},
-                       rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type), rounded({part, 2, 12}, 9 + n, type));
+                       rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type),
+                       rounded({part, 2, 12}, 9 + n, type));
         }
       }
       const Tensor q = rounded({4, 6, 40}, 3, type).slice(2, 0, 40, 2);
-      const AttentionResult result =
-          attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), cache, rows, {.scale = 0.25, .window = window});
+      const AttentionResult result = attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), cache,
+                                                     rows, {.scale = 0.25, .window = window});
       return std::vector<Tensor>{result.o_thd, result.logsumexp_th};
     });
   }
 }
 
-// Several new tokens: the pages are copied together, as nothing is gained by reading them in place once per token.
+// Several new tokens: the pages are copied together, as nothing is gained by reading them in place once per
+// token.
 TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
   Dispatcher::force("attention_paged", "gathered");
   expect_like_fp64({"attention"}, [](at::ScalarType type) {
     KeyValueCache cache({.heads = 1, .key = 16, .value = 16, .options = type});
     cache.grow(1);
     const std::vector<int64_t> rows = {0};
-    cache.append(rows, std::vector<int64_t>{0, 300}, rounded({300, 1, 16}, 1, type), rounded({300, 1, 16}, 2, type));
-    return std::vector<Tensor>{attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
+    cache.append(rows, std::vector<int64_t>{0, 300}, rounded({300, 1, 16}, 1, type),
+                 rounded({300, 1, 16}, 2, type));
+    return std::vector<Tensor>{
+        attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
   });
   Dispatcher::force("attention_paged", std::nullopt);
 }
@@ -255,9 +284,11 @@ TEST(CudaCalls, LinearCrossEntropy) {
       Tensor labels = at::arange(21).mul(11).remainder(75);
       labels[3] = -1;
       const LinearCrossEntropyOptions options{.z_loss = 0.01, .chunk = 8};
-      const Tensor sum = linear_cross_entropy_sum(hidden, weight, labels, with_sink ? sink : Tensor(), options);
+      const Tensor sum =
+          linear_cross_entropy_sum(hidden, weight, labels, with_sink ? sink : Tensor(), options);
       sum.mul(0.5).backward();  // not what was expected: the sink gets the rest in the backward pass
-      return std::vector<Tensor>{sum.detach(), hidden.grad(), sink, linear_cross_entropy_each(hidden, weight, labels, options)};
+      return std::vector<Tensor>{sum.detach(), hidden.grad(), sink,
+                                 linear_cross_entropy_each(hidden, weight, labels, options)};
     });
   }
 }
@@ -271,13 +302,17 @@ TEST(CudaCalls, TokenLogProbabilities) {
                      sink = full({75, 24}, 0.5, emulated_wide(type));
         Tensor labels = at::arange(21).mul(11).remainder(75);
         labels[3] = -1;
-        const auto each = log_probabilities_of_all(hidden, {weight, with_sink ? sink : Tensor()}, labels,
-                                                   {.temperature = 0.7, .entropy = entropy, .logsumexp = true, .chunk = 8}, {});
-        const auto weighed = [&](const Tensor& x, uint64_t seed) { return x.mul(rounded({21}, seed, x.scalar_type())).sum(); };
+        const auto each = log_probabilities_of_all(
+            hidden, {weight, with_sink ? sink : Tensor()}, labels,
+            {.temperature = 0.7, .entropy = entropy, .logsumexp = true, .chunk = 8}, {});
+        const auto weighed = [&](const Tensor& x, uint64_t seed) {
+          return x.mul(rounded({21}, seed, x.scalar_type())).sum();
+        };
         Tensor sum = weighed(each.log_probability_t, 3) + weighed(each.logsumexp_t, 4);
         if (entropy) sum = sum + weighed(each.entropy_t, 5);
         sum.backward();
-        std::vector<Tensor> found = {each.log_probability_t.detach(), each.logsumexp_t.detach(), hidden.grad(), sink};
+        std::vector<Tensor> found = {each.log_probability_t.detach(), each.logsumexp_t.detach(),
+                                     hidden.grad(), sink};
         if (entropy) found.push_back(each.entropy_t.detach());
         return found;
       });
@@ -302,8 +337,10 @@ TEST(CudaCalls, TokensWithoutLabelHaveNoLoss) {
 TEST(CudaCalls, Norms) {
   for (const auto& [rows, channels] : {std::pair<int64_t, int64_t>{9, 13}, {1, 64}, {40, 200}}) {
     for (const double beta : {1.0, 0.25}) {
-      expect_like_fp64({"rms_norm", "layer_norm", "join_norm"}, [&, rows = rows, channels = channels](at::ScalarType type) {
-        const Tensor x = emulated_leaf({rows, channels}, 1, type), branch = emulated_leaf({rows, channels}, 2, type),
+      expect_like_fp64({"rms_norm", "layer_norm", "join_norm"}, [&, rows = rows,
+                                                                 channels = channels](at::ScalarType type) {
+        const Tensor x = emulated_leaf({rows, channels}, 1, type),
+                     branch = emulated_leaf({rows, channels}, 2, type),
                      gate = emulated_leaf({rows, channels}, 3, type);
         const Tensor weight = wide_leaf({channels}, 4, type), bias = wide_leaf({channels}, 5, type);
         const JoinedNorm layer = join_norm(NormKind::kLayer, x, branch, 1, beta, weight, bias, 1e-5);
@@ -336,10 +373,11 @@ TEST(CudaCalls, Norms) {
 
 TEST(CudaCalls, Activations) {
   expect_like_fp64({"swiglu", "silu_heads", "bias_gelu"}, [](at::ScalarType type) {
-    const Tensor x = emulated_leaf({19, 24}, 1, type), bias = rounded({24}, 2, type), sink = full({24}, 2, emulated_wide(type)),
-                 plain = emulated_leaf({19, 24}, 3, type);
+    const Tensor x = emulated_leaf({19, 24}, 1, type), bias = rounded({24}, 2, type),
+                 sink = full({24}, 2, emulated_wide(type)), plain = emulated_leaf({19, 24}, 3, type);
     const Heads heads = silu_heads(x, 2, 1, 6);
-    const Tensor gelu = bias_gelu(x, bias, sink), without = bias_gelu(plain, {}, {}), y = swiglu(strided(plain));
+    const Tensor gelu = bias_gelu(x, bias, sink), without = bias_gelu(plain, {}, {}),
+                 y = swiglu(strided(plain));
     // Gradients that are pieces of a longer row, and one that is transposed.
     at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({19, 3, 6}, 4, type)).sum().backward({}, true);
     heads.v_thd.permute({2, 1, 0}).mul(rounded({6, 1, 19}, 5, type)).sum().backward();
@@ -363,10 +401,13 @@ TEST(CudaCalls, Heads) {
   for (const int64_t dim : {0, 6, 10}) {
     expect_like_fp64({"split_heads"}, [&](at::ScalarType type) {
       const Tensor x = emulated_leaf({5, 4 * 10}, 1, type);
-      const RotaryTable table = dim > 0 ? rotary_table(positions, dim, 10000, emulated_wide(type)) : RotaryTable{};
+      const RotaryTable table =
+          dim > 0 ? rotary_table(positions, dim, 10000, emulated_wide(type)) : RotaryTable{};
       const Heads heads = split_heads(x.mul(1), 2, 1, 10, table);
-      const std::vector<Tensor> results = {heads.q_thd.detach().clone(), heads.k_thd.detach().clone(), heads.v_thd.detach().clone()};
-      (at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({5, 3, 10}, 2, type)).sum() + heads.v_thd.mul(rounded({5, 1, 10}, 3, type)).sum())
+      const std::vector<Tensor> results = {heads.q_thd.detach().clone(), heads.k_thd.detach().clone(),
+                                           heads.v_thd.detach().clone()};
+      (at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({5, 3, 10}, 2, type)).sum() +
+       heads.v_thd.mul(rounded({5, 1, 10}, 3, type)).sum())
           .backward();
       return std::vector<Tensor>{results[0], results[1], results[2], x.grad()};
     });
@@ -374,7 +415,8 @@ TEST(CudaCalls, Heads) {
 }
 
 TEST(CudaCalls, Embedding) {
-  const Tensor ids = at::tensor(std::vector<int64_t>{3, 0, 3, 9, 3, 1}), positions = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 1, 3});
+  const Tensor ids = at::tensor(std::vector<int64_t>{3, 0, 3, 9, 3, 1}),
+               positions = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 1, 3});
   for (const bool with_positions : {false, true}) {
     expect_like_fp64({"embedding"}, [&](at::ScalarType type) {
       const EmbeddingTable table{emulated_leaf({10, 21}, 1, type), full({10, 21}, 2, emulated_wide(type))},
@@ -399,7 +441,8 @@ TEST(CudaCalls, Experts) {
   expect_like_fp64(ops, [](at::ScalarType type) {
     const Tensor x = emulated_leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25),
                  sink = full({5, 24, 16}, 3, emulated_wide(type));
-    const Tensor router = rounded({5, 16}, 2, emulated_wide(type)), router_sink = full({5, 16}, 3, emulated_wide(type));
+    const Tensor router = rounded({5, 16}, 2, emulated_wide(type)),
+                 router_sink = full({5, 16}, 3, emulated_wide(type));
     const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 13, 30}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
     const Tensor rows = permute_to_experts(x, assignment);
@@ -436,7 +479,8 @@ TEST(CudaCalls, ExpertsWithoutTokensAndForeignExperts) {
   combine_experts(y, at::zeros({0, 2}), none).sum().backward();
   EXPECT_EQ(x.grad().sizes(), at::IntArrayRef({0, 8}));
   EXPECT_TRUE(sink.eq(2).all().item<bool>());
-  for (const int64_t outside : {-1, 3}) EXPECT_THROW(assign_experts(at::full({2, 1}, outside, at::kLong), 3), Error) << outside;
+  for (const int64_t outside : {-1, 3})
+    EXPECT_THROW(assign_experts(at::full({2, 1}, outside, at::kLong), 3), Error) << outside;
 }
 
 TEST(CudaCalls, RefuseWhatTheyCannotDo) {

@@ -1,5 +1,6 @@
-// The CUDA kernels, emulated on the CPU (support/cuda_emulation), under the checks that gpu-check runs on a GPU: references in fp64,
-// NaN in every output and in shared memory, guard bands. Each group runs in two orders of threads. ctest: label=fast timeout=240
+// The CUDA kernels, emulated on the CPU (support/cuda_emulation), under the checks that gpu-check runs on a
+// GPU: references in fp64, NaN in every output and in shared memory, guard bands. Each group runs in two
+// orders of threads. ctest: label=fast timeout=240
 #include <cuda_emulation.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// The index arithmetic of the CUDA kernels, walked completely: fragment layouts against the tables of the PTX ISA, the permutation of
-// shared tiles, chunk and tile tables against the definition of documents and masks, shared memory against what GPUs have.
+// The index arithmetic of the CUDA kernels, walked completely: fragment layouts against the tables of the PTX
+// ISA, the permutation of shared tiles, chunk and tile tables against the definition of documents and masks,
+// shared memory against what GPUs have.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,8 +18,8 @@
 namespace longhaul::kernels::cuda::cuda_index_test {
 namespace {
 
-// PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": element i of a lane, groupID = lane >> 2,
-// threadID_in_group = lane % 4, written as the manual has it.
+// PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": element i of a lane, groupID = lane
+// >> 2, threadID_in_group = lane % 4, written as the manual has it.
 TEST(CudaFragments, AreThoseOfThePtxManual) {
   std::set<std::pair<int, int>> a_seen, b_seen, c_seen;
   for (int lane = 0; lane < 32; ++lane) {
@@ -48,10 +49,11 @@ TEST(CudaFragments, AreThoseOfThePtxManual) {
   EXPECT_EQ(c_seen.size(), 16u * 8u);
 }
 
-// ldmatrix.x4 (PTX ISA, "ldmatrix"): lanes 8 m … 8 m + 7 give the rows of matrix m; lane l receives of each matrix row l / 4, columns
-// 2 (l % 4) and the next; with .trans of its transpose.
+// ldmatrix.x4 (PTX ISA, "ldmatrix"): lanes 8 m … 8 m + 7 give the rows of matrix m; lane l receives of each
+// matrix row l / 4, columns 2 (l % 4) and the next; with .trans of its transpose.
 Place loaded(Place (*address)(int), int matrix, int lane, int half, bool transposed) {
-  const int row = transposed ? 2 * (lane % 4) + half : lane / 4, col = transposed ? lane / 4 : 2 * (lane % 4) + half;
+  const int row = transposed ? 2 * (lane % 4) + half : lane / 4,
+            col = transposed ? lane / 4 : 2 * (lane % 4) + half;
   const Place from = address(matrix * 8 + row);
   return {from.row, from.col + col};
 }
@@ -67,7 +69,8 @@ TEST(CudaFragments, ArriveFromSharedMemoryAsTheProductWantsThem) {
         // Registers 0, 1 are the fragment of columns 0 … 7, registers 2, 3 that of 8 … 15.
         const Place b = b_place(lane, reg % 2, half), of_rows = loaded(b_address, reg, lane, half, false),
                     of_columns = loaded(b_address_transposed, reg, lane, half, true);
-        EXPECT_EQ(std::pair(of_rows.col, of_rows.row), std::pair(b.row, b.col + reg / 2 * 8));  // stored [n][k]
+        // stored [n][k]
+        EXPECT_EQ(std::pair(of_rows.col, of_rows.row), std::pair(b.row, b.col + reg / 2 * 8));
         EXPECT_EQ(std::pair(of_columns.row, of_columns.col), std::pair(b.row, b.col + reg / 2 * 8));
       }
     }
@@ -75,7 +78,8 @@ TEST(CudaFragments, ArriveFromSharedMemoryAsTheProductWantsThem) {
 }
 
 TEST(CudaFragments, AccumulatorsOfTwoTilesAreAnOperand) {
-  // as_a packs (left 0, 1), (left 2, 3), (right 0, 1), (right 2, 3): each register must hold the values that a_place names.
+  // as_a packs (left 0, 1), (left 2, 3), (right 0, 1), (right 2, 3): each register must hold the values that
+  // a_place names.
   for (int lane = 0; lane < 32; ++lane) {
     for (int reg = 0; reg < 4; ++reg) {
       for (int half = 0; half < 2; ++half) {
@@ -105,7 +109,8 @@ TEST_P(CudaTile, PermutesWholeUnitsWithinRows) {
   EXPECT_EQ(*seen.rbegin(), 128 * width - 1);
 }
 
-// Shared memory has 32 banks of 4 bytes: eight rows of 16 bytes are read at once if their units lie in eight different groups of 4 banks.
+// Shared memory has 32 banks of 4 bytes: eight rows of 16 bytes are read at once if their units lie in eight
+// different groups of 4 banks.
 TEST_P(CudaTile, EightRowsOfOneLoadLieInDifferentBanks) {
   const int width = GetParam();
   for (Place (*address)(int) : {&a_address, &a_address_transposed, &b_address, &b_address_transposed}) {
@@ -125,8 +130,16 @@ TEST_P(CudaTile, EightRowsOfOneLoadLieInDifferentBanks) {
 }
 
 std::vector<std::vector<int64_t>> document_lists() {
-  std::vector<std::vector<int64_t>> lists = {
-      {0}, {0, 0, 0}, {1}, {63}, {64}, {65}, {1, 0, 63, 64, 65, 0, 7}, {500, 913, 1213}, {127, 129, 0, 1000, 1, 1}, {4096}};
+  std::vector<std::vector<int64_t>> lists = {{0},
+                                             {0, 0, 0},
+                                             {1},
+                                             {63},
+                                             {64},
+                                             {65},
+                                             {1, 0, 63, 64, 65, 0, 7},
+                                             {500, 913, 1213},
+                                             {127, 129, 0, 1000, 1, 1},
+                                             {4096}};
   for (auto& list : lists) {
     int64_t sum = 0;
     for (int64_t& length : list) length = sum += length;
@@ -194,7 +207,8 @@ TEST(CudaRecurrencePlan, ChunksAreThoseOfTheSegmentsOneAfterAnother) {
   }
 }
 
-// Halving: every pair of different tokens of a chunk meets at one level, the later one in the right half; tiles meet where their tokens do.
+// Halving: every pair of different tokens of a chunk meets at one level, the later one in the right half;
+// tiles meet where their tokens do.
 TEST(CudaRecurrencePlan, LevelsOfHalvingShareOutThePairs) {
   for (int i = 0; i < kChunk; ++i) {
     for (int j = 0; j < kChunk; ++j) {
@@ -223,8 +237,8 @@ TEST(CudaRecurrencePlan, BlocksCoverSegmentsHeadsAndSlicesOnce) {
       const int segments = 5;
       for (int64_t block = 0; block < segments * heads * slices; ++block) {
         const ChunkedBlock where = chunked_block(block, heads, slices);
-        EXPECT_TRUE(where.part >= 0 && where.part < segments && where.head >= 0 && where.head < heads && where.slice >= 0 &&
-                    where.slice < slices);
+        EXPECT_TRUE(where.part >= 0 && where.part < segments && where.head >= 0 && where.head < heads &&
+                    where.slice >= 0 && where.slice < slices);
         seen.insert({where.part, where.head, where.slice});
       }
       EXPECT_EQ(seen.size(), static_cast<size_t>(segments * heads * slices));
@@ -246,15 +260,18 @@ TEST(CudaRecurrencePlan, SplitsWhereWholeDocumentsLeaveMultiprocessorsIdle) {
   const auto segment = [](const Offsets& offsets, int64_t heads, int64_t width, bool backward) {
     return choose_segment_tokens(offsets, chunked_walks(heads, width, width, backward), 132);
   };
-  EXPECT_EQ(segment({0, 16384}, 64, 128, false), 8192);  // two blocks of four warps for nearly each multiprocessor
-  EXPECT_EQ(segment({0, 16384}, 64, 128, true), 8192);   // the joined sweep of 64 heads: 128 blocks
+  // two blocks of four warps for nearly each multiprocessor
+  EXPECT_EQ(segment({0, 16384}, 64, 128, false), 8192);
+  EXPECT_EQ(segment({0, 16384}, 64, 128, true), 8192);  // the joined sweep of 64 heads: 128 blocks
   EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, false), kUnsplit);
   EXPECT_EQ(segment({0, 32768, 65536, 98304, 131072}, 32, 128, true), kUnsplit);
   EXPECT_LE(segment({0, 32768}, 8, 64, false), 2048);
-  EXPECT_LE(segment({0, 16384, 16385, 16386, 16390}, 8, 64, false), 2048);  // short documents beside a long one
+  // short documents beside a long one
+  EXPECT_LE(segment({0, 16384, 16385, 16386, 16390}, 8, 64, false), 2048);
   EXPECT_EQ(segment({0, 600}, 1, 64, false), kUnsplit);
   for (const bool backward : {false, true}) {
-    for (const Offsets& offsets : {Offsets{0}, Offsets{0, 0}, Offsets{0, 1}, Offsets{0, 1000}, Offsets{0, 1 << 20}}) {
+    for (const Offsets& offsets :
+         {Offsets{0}, Offsets{0, 0}, Offsets{0, 1}, Offsets{0, 1000}, Offsets{0, 1 << 20}}) {
       EXPECT_GE(segment(offsets, 1, 200, backward), kShortestSegment);
       EXPECT_GE(choose_segment_tokens(offsets, two_pass_walks(1, 200, 3), 132), kShortestSegment);
     }
@@ -274,7 +291,8 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
     EXPECT_EQ(shared.decays, shared.state + padded * slice * 2);
     EXPECT_EQ(shared.bytes, shared.decays + 2 * static_cast<int>(sizeof(ChunkDecays)));
     EXPECT_LE(shared.bytes, kLargestSharedBytes);
-    for (const int part : {shared.k, shared.v, shared.stage, shared.state, shared.decays}) EXPECT_EQ(part % 128, 0);
+    for (const int part : {shared.k, shared.v, shared.stage, shared.state, shared.decays})
+      EXPECT_EQ(part % 128, 0);
     const ExactShared exact = exact_shared(keys);
     EXPECT_GE(exact_warps(keys) * 32, keys);
     EXPECT_LE(exact_warps(keys) * 32, 256);  // the kernel's launch bound
@@ -297,7 +315,8 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
   EXPECT_EQ(gradient.g - gradient.rows, kTileBytes);
   EXPECT_LE(gradient.g + kChunk * kPadded * 4, gradient.bytes);
   EXPECT_LE(gradient.bytes, kLargestSharedBytes);
-  for (const int part : {gradient.k, gradient.p, gradient.lambda, gradient.stage, gradient.rows, gradient.g}) EXPECT_EQ(part % 128, 0);
+  for (const int part : {gradient.k, gradient.p, gradient.lambda, gradient.stage, gradient.rows, gradient.g})
+    EXPECT_EQ(part % 128, 0);
   for (const int head : {64, 128, 256}) {
     EXPECT_LE(forward_shared_bytes(head), kLargestSharedBytes);
     EXPECT_LE(backward_shared_bytes(head), kLargestSharedBytes);
@@ -305,10 +324,14 @@ TEST(CudaSharedMemory, PartsDoNotOverlapAndFit) {
   EXPECT_LE(kMatmulSharedBytes, kLargestSharedBytes);
 }
 
-// Every (query, key) pair that the definition makes visible, and no other, is inside a tile's range and passes its mask.
+// Every (query, key) pair that the definition makes visible, and no other, is inside a tile's range and
+// passes its mask.
 TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
   const std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> layouts = {
-      {{0, 5, 5, 135, 136}, {0, 5, 5, 135, 136}}, {{0, 3, 68}, {0, 140, 340}}, {{0, 140, 145}, {0, 70, 70}}, {{0, 1}, {0, 300}}};
+      {{0, 5, 5, 135, 136}, {0, 5, 5, 135, 136}},
+      {{0, 3, 68}, {0, 140, 340}},
+      {{0, 140, 145}, {0, 70, 70}},
+      {{0, 1}, {0, 300}}};
   for (const auto& [offsets, key_offsets] : layouts) {
     for (const int window : {0, 1, 50, 64, 200}) {
       std::set<std::pair<int64_t, int64_t>> wanted;
@@ -317,7 +340,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
         for (int64_t i = 0; i < queries; ++i) {
           for (int64_t j = 0; j < keys; ++j) {
             const int64_t reach = i + keys - queries;  // the last query sees the last key
-            if (j <= reach && (window == 0 || j > reach - window)) wanted.insert({offsets[n] + i, key_offsets[n] + j});
+            if (j <= reach && (window == 0 || j > reach - window))
+              wanted.insert({offsets[n] + i, key_offsets[n] + j});
           }
         }
       }
@@ -329,7 +353,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
           for (int row = 0; row < tile.rows; ++row) {
             EXPECT_TRUE(tokens.insert(tile.begin + row).second);
             const Range visible = visible_keys(tile.first + row, tile.shift, tile.others, window);
-            EXPECT_TRUE(visible.first >= visible.last || (visible.first >= range.first && visible.last <= range.last));
+            EXPECT_TRUE(visible.first >= visible.last ||
+                        (visible.first >= range.first && visible.last <= range.last));
             for (int key = visible.first; key < visible.last; ++key)
               EXPECT_TRUE(seen.insert({tile.begin + row, tile.other_begin + key}).second);
           }
@@ -350,7 +375,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
         const Range range = queries_of_tile(tile, window);
         for (int row = 0; row < tile.rows; ++row) {
           const Range seeing = seeing_queries(tile.first + row, tile.shift, tile.others, window);
-          EXPECT_TRUE(seeing.first >= seeing.last || (seeing.first >= range.first && seeing.last <= range.last));
+          EXPECT_TRUE(seeing.first >= seeing.last ||
+                      (seeing.first >= range.first && seeing.last <= range.last));
           for (int query = seeing.first; query < seeing.last; ++query)
             EXPECT_TRUE(seen.insert({tile.other_begin + query, tile.begin + row}).second);
         }
@@ -361,7 +387,8 @@ TEST(CudaAttentionTiles, SeeExactlyWhatTheDefinitionSays) {
 }
 
 TEST(CudaMatmulBlocks, CoverEveryElementOfEveryGroupOnce) {
-  const std::vector<std::vector<int64_t>> groupings = {{0, 0, 0}, {0, 1, 1, 130, 130, 387}, {0, 128, 256}, {0, 5}};
+  const std::vector<std::vector<int64_t>> groupings = {
+      {0, 0, 0}, {0, 1, 1, 130, 130, 387}, {0, 128, 256}, {0, 5}};
   for (const auto& offsets : groupings) {
     const int groups = static_cast<int>(offsets.size()) - 1;
     const int64_t columns = 200, column_blocks = divide_up(columns, kBlockColumns), rows = offsets.back();

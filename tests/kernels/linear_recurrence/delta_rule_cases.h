@@ -35,7 +35,8 @@ inline std::vector<DeltaCase> delta_cases() {
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();
     DeltaCase c{.name = *entry["name"].value<std::string>(), .decay = *entry["decay"].value<std::string>()};
-    for (const auto& length : *entry["lengths"].as_array()) c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
+    for (const auto& length : *entry["lengths"].as_array())
+      c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
     c.key_heads = *entry["key_heads"].value<int64_t>();
     c.heads = *entry["heads"].value<int64_t>();
     c.key = *entry["key"].value<int64_t>();
@@ -55,18 +56,23 @@ inline DeltaRuleInputs delta_inputs(const DeltaCase& c, at::ScalarType type = at
     const Tensor x = random_tensor({c.tokens(), c.key_heads, c.key}, seed);
     return (x / x.norm(2, 2, true)).to(type);
   };
-  DeltaRuleInputs in{.q_tgk = random_tensor({c.tokens(), c.key_heads, c.key}, 1, type),
-                     .k_tgk = unit(2),
-                     .v_thv = random_tensor({c.tokens(), c.heads, c.value}, 3, type),
-                     .beta_th = (random_tensor({c.tokens(), c.heads}, 4).sigmoid() * (c.most_beta - c.least_beta) + c.least_beta).to(wide),
-                     .initial_state_nhkv = random_tensor({c.documents(), c.heads, c.key, c.value}, 5, wide),
-                     .offsets = to_tensor(c.offsets),
-                     .scale = 0.7};
+  DeltaRuleInputs in{
+      .q_tgk = random_tensor({c.tokens(), c.key_heads, c.key}, 1, type),
+      .k_tgk = unit(2),
+      .v_thv = random_tensor({c.tokens(), c.heads, c.value}, 3, type),
+      .beta_th =
+          (random_tensor({c.tokens(), c.heads}, 4).sigmoid() * (c.most_beta - c.least_beta) + c.least_beta)
+              .to(wide),
+      .initial_state_nhkv = random_tensor({c.documents(), c.heads, c.key, c.value}, 5, wide),
+      .offsets = to_tensor(c.offsets),
+      .scale = 0.7};
   if (c.decay == "none") return in;
-  const Tensor normal = random_tensor(c.decay == "head" ? std::vector{c.tokens(), c.heads} : std::vector{c.tokens(), c.heads, c.key}, 6);
+  const Tensor normal = random_tensor(
+      c.decay == "head" ? std::vector{c.tokens(), c.heads} : std::vector{c.tokens(), c.heads, c.key}, 6);
   Tensor g = normal.sigmoid().mul(-c.steep);
   if (c.spikes) {
-    g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble), at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
+    g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble),
+                  at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
   }
   in.log_decay = g.to(wide);
   return in;
@@ -86,7 +92,9 @@ inline DeltaRuleInputs in_fp64(DeltaRuleInputs in) {
 
 inline Tensor delta_loss(const LinearRecurrenceResult& result) {
   return result.o_thd.to(at::kDouble).mul(random_tensor(result.o_thd.sizes(), 21)).sum() +
-         result.final_state_nhkv.to(at::kDouble).mul(random_tensor(result.final_state_nhkv.sizes(), 22)).sum();
+         result.final_state_nhkv.to(at::kDouble)
+             .mul(random_tensor(result.final_state_nhkv.sizes(), 22))
+             .sum();
 }
 
 using DeltaOperator = std::function<LinearRecurrenceResult(const DeltaRuleInputs&)>;
@@ -107,10 +115,13 @@ inline double share(const Tensor& a, const Tensor& b) {
   return difference == 0 ? 0 : difference / std::max(size, 1e-30);
 }
 
-inline void expect_near(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance) {
+inline void expect_near(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
+                        double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_LT(share(found[i], expected[i]), tolerance) << (i == 0 ? "o" : i == 1 ? "final state" : kMembers[i - 2]);
+    EXPECT_LT(share(found[i], expected[i]), tolerance) << (i == 0   ? "o"
+                                                           : i == 1 ? "final state"
+                                                                    : kMembers[i - 2]);
   }
 }
 

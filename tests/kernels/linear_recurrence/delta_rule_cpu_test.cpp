@@ -13,7 +13,8 @@ namespace {
 using longhaul::testing::PoisonFreshMemory;
 using longhaul::testing::relative_error;
 
-constexpr std::pair<at::ScalarType, double> kDeltaTypes[] = {{at::kFloat, 2e-5}, {at::kBFloat16, 8e-3}};  // reasons in cases.toml
+// reasons in cases.toml
+constexpr std::pair<at::ScalarType, double> kDeltaTypes[] = {{at::kFloat, 2e-5}, {at::kBFloat16, 8e-3}};
 
 std::vector<Tensor> evaluated_by_cpu(const DeltaRuleInputs& in) {
   const DeltaForced forced("cpu");
@@ -46,7 +47,8 @@ TEST_P(DeltaRuleCpuCases, PackedDocumentsEqualOneAtATime) {
   const DeltaRuleInputs in = delta_inputs(c, at::kBFloat16);
   const Tensor o_weight = random_tensor({c.tokens(), c.heads, c.value}, 21),
                state_weight = random_tensor({c.documents(), c.heads, c.key, c.value}, 22);
-  const auto evaluated = [&](DeltaRuleInputs part, int64_t begin, int64_t length, int64_t n, int64_t documents) {
+  const auto evaluated = [&](DeltaRuleInputs part, int64_t begin, int64_t length, int64_t n,
+                             int64_t documents) {
     for (Tensor* each : members(part)) *each = each->detach().clone().requires_grad_(true);
     const DeltaForced forced("cpu");
     const LinearRecurrenceResult result = delta_rule(part);
@@ -62,7 +64,8 @@ TEST_P(DeltaRuleCpuCases, PackedDocumentsEqualOneAtATime) {
   };
   const auto packed = evaluated(in, 0, c.tokens(), 0, c.documents());
   for (int64_t n = 0; n < c.documents(); ++n) {
-    const int64_t begin = c.offsets[static_cast<size_t>(n)], length = c.offsets[static_cast<size_t>(n) + 1] - begin;
+    const int64_t begin = c.offsets[static_cast<size_t>(n)],
+                  length = c.offsets[static_cast<size_t>(n) + 1] - begin;
     DeltaRuleInputs alone = in;
     for (Tensor* each : members(alone)) {
       *each = each == &alone.initial_state_nhkv ? each->narrow(0, n, 1) : each->narrow(0, begin, length);
@@ -70,7 +73,8 @@ TEST_P(DeltaRuleCpuCases, PackedDocumentsEqualOneAtATime) {
     alone.offsets = Tensor();
     const auto found = evaluated(alone, begin, length, n, 1);
     for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_TRUE(found[i].equal(i < 2 ? packed[i].narrow(0, n, 1) : packed[i].narrow(0, begin, length))) << n << " " << i;
+      EXPECT_TRUE(found[i].equal(i < 2 ? packed[i].narrow(0, n, 1) : packed[i].narrow(0, begin, length)))
+          << n << " " << i;
     }
   }
 }
@@ -78,7 +82,14 @@ TEST_P(DeltaRuleCpuCases, PackedDocumentsEqualOneAtATime) {
 INSTANTIATE_TEST_SUITE_P(Cases, DeltaRuleCpuCases, ::testing::ValuesIn(delta_cases()));
 
 DeltaCase some_delta_case(const std::string& decay) {
-  return {.name = decay, .decay = decay, .offsets = {0, 70, 71, 250}, .key_heads = 2, .heads = 4, .key = 24, .value = 40, .steep = 1};
+  return {.name = decay,
+          .decay = decay,
+          .offsets = {0, 70, 71, 250},
+          .key_heads = 2,
+          .heads = 4,
+          .key = 24,
+          .value = 40,
+          .steep = 1};
 }
 
 TEST(DeltaRuleCpu, EveryInstructionSetEqualsTheReference) {
@@ -112,7 +123,8 @@ TEST(DeltaRuleCpu, TakesRowsWhereTheyLie) {
   EXPECT_TRUE(delta_rule(lying).o_thd.equal(delta_rule(in).o_thd));
   const auto gradients = [&](DeltaRuleInputs x) {
     for (Tensor* each : members(x)) *each = each->detach().requires_grad_(true);
-    const Tensor o = delta_rule(x).o_thd, way = random_tensor({o.size(2), o.size(1), o.size(0)}, 8, at::kBFloat16);
+    const Tensor o = delta_rule(x).o_thd,
+                 way = random_tensor({o.size(2), o.size(1), o.size(0)}, 8, at::kBFloat16);
     o.backward(way.permute({2, 1, 0}));
     std::vector<Tensor> all;
     for (const Tensor* each : members(x)) all.push_back(each->grad());
@@ -128,9 +140,11 @@ TEST(DeltaRuleCpu, ADecayWithoutEndForgetsAtOnce) {
     DeltaRuleInputs in = delta_inputs(some_delta_case(decay), at::kFloat);
     in.log_decay = at::full_like(in.log_decay, -INFINITY);
     const auto found = evaluated_by_cpu(in);
-    const Tensor own = (in.q_tgk * in.k_tgk).sum(2, true).repeat_interleave(2, 1) * in.scale * in.beta_th.unsqueeze(2) * in.v_thv;
+    const Tensor own = (in.q_tgk * in.k_tgk).sum(2, true).repeat_interleave(2, 1) * in.scale *
+                       in.beta_th.unsqueeze(2) * in.v_thv;
     EXPECT_LT(relative_error(found[0], own), 1e-6);
-    for (size_t i = 2; i < found.size(); ++i) EXPECT_TRUE(found[i].isfinite().all().item<bool>()) << kMembers[i - 2];
+    for (size_t i = 2; i < found.size(); ++i)
+      EXPECT_TRUE(found[i].isfinite().all().item<bool>()) << kMembers[i - 2];
     EXPECT_LT(found.back().abs().max().item<double>(), 1e-5);  // but for rounding
   }
 }

@@ -29,8 +29,10 @@ LinearRecurrenceResult written_out(const DeltaRuleInputs& in) {
       for (int64_t h = 0; h < heads; ++h) {
         const Tensor k = in.k_tgk[t][h / group], beta = in.beta_th[t][h];
         Tensor& state = states[static_cast<size_t>(h)];
-        if (in.log_decay.defined()) state = (in.log_decay[t][h].exp() * at::ones({keys}, k.options())).unsqueeze(1) * state;
-        state = at::mm(at::eye(keys, k.options()) - beta * at::outer(k, k), state) + beta * at::outer(k, in.v_thv[t][h]);
+        if (in.log_decay.defined())
+          state = (in.log_decay[t][h].exp() * at::ones({keys}, k.options())).unsqueeze(1) * state;
+        state = at::mm(at::eye(keys, k.options()) - beta * at::outer(k, k), state) +
+                beta * at::outer(k, in.v_thv[t][h]);
         outputs.push_back(in.scale * at::mv(state.t(), in.q_tgk[t][h / group]));
       }
     }
@@ -51,10 +53,12 @@ TEST_P(DeltaRuleCases, ReferenceEqualsTheMatricesWrittenOut) {
 TEST_P(DeltaRuleCases, ChunkedEqualsReference) {
   const DeltaCase& c = GetParam();
   const PoisonFreshMemory poison;
-  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-11}, {at::kFloat, 2e-5}, {at::kBFloat16, 8e-3}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kDouble, 1e-11}, {at::kFloat, 2e-5}, {at::kBFloat16, 8e-3}}) {
     const DeltaForced forced("aten");
     const DeltaRuleInputs in = delta_inputs(c, type);
-    expect_near(delta_evaluated(in, delta_rule), delta_evaluated(in_fp64(in), delta_rule_reference), tolerance);
+    expect_near(delta_evaluated(in, delta_rule), delta_evaluated(in_fp64(in), delta_rule_reference),
+                tolerance);
   }
 }
 
@@ -65,13 +69,15 @@ TEST_P(DeltaRuleCases, PackedDocumentsEqualOneAtATime) {
   for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
     const auto begin = c.offsets[n], length = c.offsets[n + 1] - begin;
     DeltaRuleInputs alone = in;
-    for (Tensor* each : {&alone.q_tgk, &alone.k_tgk, &alone.v_thv, &alone.beta_th}) *each = each->narrow(0, begin, length);
+    for (Tensor* each : {&alone.q_tgk, &alone.k_tgk, &alone.v_thv, &alone.beta_th})
+      *each = each->narrow(0, begin, length);
     if (alone.log_decay.defined()) alone.log_decay = alone.log_decay.narrow(0, begin, length);
     alone.initial_state_nhkv = in.initial_state_nhkv.narrow(0, static_cast<int64_t>(n), 1);
     alone.offsets = Tensor();
     const LinearRecurrenceResult result = delta_rule(alone);
     EXPECT_LT(relative_error(packed.o_thd.narrow(0, begin, length), result.o_thd), 1e-12);
-    EXPECT_LT(relative_error(packed.final_state_nhkv[static_cast<int64_t>(n)], result.final_state_nhkv[0]), 1e-12);
+    EXPECT_LT(relative_error(packed.final_state_nhkv[static_cast<int64_t>(n)], result.final_state_nhkv[0]),
+              1e-12);
   }
 }
 
@@ -83,8 +89,10 @@ TEST_P(DeltaRuleCases, ContinuedEqualsReference) {
   const int64_t documents = c.documents();
   std::vector<int64_t> rows;
   for (int64_t n = 0; n < documents; ++n) rows.push_back(2 * (documents - n));
-  const Tensor states = random_tensor({2 * documents + 1, c.heads, c.key, c.value}, 9), before = states.clone();
-  for (int64_t n = 0; n < documents; ++n) states[rows[static_cast<size_t>(n)]].copy_(in.initial_state_nhkv[n]);
+  const Tensor states = random_tensor({2 * documents + 1, c.heads, c.key, c.value}, 9),
+               before = states.clone();
+  for (int64_t n = 0; n < documents; ++n)
+    states[rows[static_cast<size_t>(n)]].copy_(in.initial_state_nhkv[n]);
   in.initial_state_nhkv = Tensor();
   const PoisonFreshMemory poison;
   EXPECT_LT(share(delta_rule_continued(in, {states, rows}), expected.o_thd), 1e-11);
@@ -98,8 +106,14 @@ INSTANTIATE_TEST_SUITE_P(Cases, DeltaRuleCases, ::testing::ValuesIn(delta_cases(
 
 TEST(DeltaRule, GradientsMatchFiniteDifferences) {
   for (const std::string decay : {"none", "head", "channel"}) {
-    const DeltaCase c{
-        .name = decay, .decay = decay, .offsets = {0, 7, 8, 29}, .key_heads = 1, .heads = 2, .key = 3, .value = 2, .steep = 1};
+    const DeltaCase c{.name = decay,
+                      .decay = decay,
+                      .offsets = {0, 7, 8, 29},
+                      .key_heads = 1,
+                      .heads = 2,
+                      .key = 3,
+                      .value = 2,
+                      .steep = 1};
     DeltaRuleInputs in = delta_inputs(c);
     std::vector<Tensor> values;
     for (const Tensor* each : members(in)) values.push_back(*each);
@@ -118,9 +132,11 @@ TEST(DeltaRule, GradientsMatchFiniteDifferences) {
   }
 }
 
-// With β = 1 and a key of length 1 the state holds under that key what was written last, and nothing else has changed.
+// With β = 1 and a key of length 1 the state holds under that key what was written last, and nothing else has
+// changed.
 TEST(DeltaRule, WritesOverWhatItHadUnderAKey) {
-  const Tensor k = random_tensor({2, 1, 4}, 1), unit = (k / k.norm(2, 2, true)), v = random_tensor({2, 1, 3}, 2);
+  const Tensor k = random_tensor({2, 1, 4}, 1), unit = (k / k.norm(2, 2, true)),
+               v = random_tensor({2, 1, 3}, 2);
   const Tensor same = unit.narrow(0, 0, 1).expand({2, 1, 4}).contiguous();
   const auto twice = delta_rule({same, same, v, at::ones({2, 1}, at::kDouble), {}, {}, {}});
   EXPECT_LT(relative_error(twice.o_thd, v), 1e-14);
@@ -132,7 +148,8 @@ TEST(DeltaRule, OfOrthogonalKeysIsTheLinearRecurrence) {
   const int64_t tokens = 12;
   const Tensor k = at::eye(tokens, at::kDouble).unsqueeze(1), q = random_tensor({tokens, 1, tokens}, 1),
                v = random_tensor({tokens, 1, 3}, 2);
-  const Tensor decay = random_tensor({tokens, 1}, 3).sigmoid().neg(), beta = random_tensor({tokens, 1}, 4).sigmoid();
+  const Tensor decay = random_tensor({tokens, 1}, 3).sigmoid().neg(),
+               beta = random_tensor({tokens, 1}, 4).sigmoid();
   const auto found = delta_rule({q, k, v, beta, decay, {}, {}});
   const auto expected = linear_recurrence(q, k, v * beta.unsqueeze(2), decay, {}, {});
   EXPECT_LT(relative_error(found.o_thd, expected.o_thd), 1e-13);
@@ -140,7 +157,14 @@ TEST(DeltaRule, OfOrthogonalKeysIsTheLinearRecurrence) {
 }
 
 TEST(DeltaRule, ADecayOfAllChannelsAlikeIsThatOfTheHead) {
-  const DeltaCase c{.name = "", .decay = "head", .offsets = {0, 90}, .key_heads = 2, .heads = 2, .key = 6, .value = 5, .steep = 1};
+  const DeltaCase c{.name = "",
+                    .decay = "head",
+                    .offsets = {0, 90},
+                    .key_heads = 2,
+                    .heads = 2,
+                    .key = 6,
+                    .value = 5,
+                    .steep = 1};
   DeltaRuleInputs in = delta_inputs(c);
   const auto head = delta_evaluated(in, delta_rule);
   in.log_decay = in.log_decay.unsqueeze(2).expand({-1, -1, c.key}).contiguous();
@@ -153,7 +177,13 @@ TEST(DeltaRule, ADecayOfAllChannelsAlikeIsThatOfTheHead) {
 TEST(DeltaRule, ADecayWithoutEndForgetsAtOnce) {
   for (const std::string decay : {"head", "channel"}) {
     for (const char* implementation : {"aten", "reference"}) {
-      const DeltaCase c{.name = "", .decay = decay, .offsets = {0, 70, 71, 150}, .key_heads = 2, .heads = 2, .key = 6, .value = 5};
+      const DeltaCase c{.name = "",
+                        .decay = decay,
+                        .offsets = {0, 70, 71, 150},
+                        .key_heads = 2,
+                        .heads = 2,
+                        .key = 6,
+                        .value = 5};
       DeltaRuleInputs in = delta_inputs(c);
       in.log_decay = at::full_like(in.log_decay, -INFINITY);
       const DeltaForced forced(implementation);
@@ -165,8 +195,14 @@ TEST(DeltaRule, ADecayWithoutEndForgetsAtOnce) {
 }
 
 TEST(DeltaRule, ResultsDoNotDependOnThreadsOrNeighbours) {
-  const DeltaCase c{
-      .name = "", .decay = "channel", .offsets = {0, 3, 4, 80, 81}, .key_heads = 2, .heads = 4, .key = 16, .value = 16, .steep = 1};
+  const DeltaCase c{.name = "",
+                    .decay = "channel",
+                    .offsets = {0, 3, 4, 80, 81},
+                    .key_heads = 2,
+                    .heads = 4,
+                    .key = 16,
+                    .value = 16,
+                    .steep = 1};
   DeltaRuleInputs in = delta_inputs(c, at::kFloat);
   in.initial_state_nhkv = Tensor();
   std::vector<int64_t> rows{0, 1, 2, 3};
@@ -193,7 +229,8 @@ TEST(DeltaRule, ResultsDoNotDependOnThreadsOrNeighbours) {
 }
 
 TEST(DeltaRule, MetaTensorsGiveShapes) {
-  const DeltaCase c{.name = "", .decay = "head", .offsets = {0, 5, 9}, .key_heads = 1, .heads = 2, .key = 3, .value = 4};
+  const DeltaCase c{
+      .name = "", .decay = "head", .offsets = {0, 5, 9}, .key_heads = 1, .heads = 2, .key = 3, .value = 4};
   DeltaRuleInputs in = delta_inputs(c, at::kBFloat16);
   for (Tensor* each : members(in)) *each = each->to(at::kMeta).requires_grad_(true);
   const auto result = delta_rule(in);
@@ -205,19 +242,35 @@ TEST(DeltaRule, MetaTensorsGiveShapes) {
 }
 
 TEST(DeltaRule, RefusesWhatDoesNotFit) {
-  const DeltaCase c{.name = "", .decay = "head", .offsets = {0, 5}, .key_heads = 1, .heads = 2, .key = 3, .value = 4, .steep = 1};
+  const DeltaCase c{.name = "",
+                    .decay = "head",
+                    .offsets = {0, 5},
+                    .key_heads = 1,
+                    .heads = 2,
+                    .key = 3,
+                    .value = 4,
+                    .steep = 1};
   const auto with = [&](const std::function<void(DeltaRuleInputs&)>& change) {
     DeltaRuleInputs in = delta_inputs(c);
     change(in);
     return refused([&] { delta_rule(in); });
   };
-  EXPECT_THAT(with([](auto& in) { in.beta_th = in.beta_th.narrow(1, 0, 1); }), HasSubstr("delta_rule: bad argument beta"));
-  EXPECT_THAT(with([](auto& in) { in.k_tgk = in.k_tgk.narrow(2, 0, 2); }), HasSubstr("delta_rule: bad argument k"));
-  EXPECT_THAT(with([](auto& in) { in.k_tgk = in.k_tgk.to(at::kFloat); }), HasSubstr("delta_rule: bad argument k"));
-  EXPECT_THAT(with([](auto& in) { in.v_thv = in.v_thv.select(1, 0); }), HasSubstr("delta_rule: bad argument v"));
-  EXPECT_THAT(with([](auto& in) { in.q_tgk = in.k_tgk = in.q_tgk.expand({5, 3, 3}); }), HasSubstr("delta_rule: bad argument q"));
-  EXPECT_THAT(with([](auto& in) { in.log_decay = in.log_decay.narrow(0, 0, 4); }), HasSubstr("delta_rule: bad argument log_decay"));
-  EXPECT_THAT(with([](auto& in) { in.log_decay = in.log_decay.neg(); }), HasSubstr("delta_rule: bad argument log_decay"));
+  EXPECT_THAT(with([](auto& in) { in.beta_th = in.beta_th.narrow(1, 0, 1); }),
+              HasSubstr("delta_rule: bad argument beta"));
+  EXPECT_THAT(with([](auto& in) { in.k_tgk = in.k_tgk.narrow(2, 0, 2); }),
+              HasSubstr("delta_rule: bad argument k"));
+  EXPECT_THAT(with([](auto& in) { in.k_tgk = in.k_tgk.to(at::kFloat); }),
+              HasSubstr("delta_rule: bad argument k"));
+  EXPECT_THAT(with([](auto& in) { in.v_thv = in.v_thv.select(1, 0); }),
+              HasSubstr("delta_rule: bad argument v"));
+  EXPECT_THAT(with([](auto& in) {
+                in.q_tgk = in.k_tgk = in.q_tgk.expand({5, 3, 3});
+              }),
+              HasSubstr("delta_rule: bad argument q"));
+  EXPECT_THAT(with([](auto& in) { in.log_decay = in.log_decay.narrow(0, 0, 4); }),
+              HasSubstr("delta_rule: bad argument log_decay"));
+  EXPECT_THAT(with([](auto& in) { in.log_decay = in.log_decay.neg(); }),
+              HasSubstr("delta_rule: bad argument log_decay"));
   EXPECT_THAT(with([](auto& in) { in.initial_state_nhkv = in.initial_state_nhkv.to(at::kFloat); }),
               HasSubstr("delta_rule: bad argument initial_state"));
   EXPECT_THAT(with([](auto& in) {
@@ -226,19 +279,25 @@ TEST(DeltaRule, RefusesWhatDoesNotFit) {
               HasSubstr("delta_rule: bad argument offsets (cu_seqlens)"));
 }
 
-// Each element as its sentence says, by the loops without gradients and by LibTorch's operators with them; far logits among them.
+// Each element as its sentence says, by the loops without gradients and by LibTorch's operators with them;
+// far logits among them.
 TEST(DeltaGates, AreWhatTheySay) {
   for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-14}, {at::kFloat, 1e-6}}) {
-    const Tensor x = random_tensor({7, 3, 4}, 1, type).mul(3), rate = random_tensor({3}, 2, type), bias = random_tensor({3, 4}, 3, type);
+    const Tensor x = random_tensor({7, 3, 4}, 1, type).mul(3), rate = random_tensor({3}, 2, type),
+                 bias = random_tensor({3, 4}, 3, type);
     x[0][0][0] = 200, x[0][0][1] = -200;
-    const Tensor wide = x.to(at::kDouble), expected = -rate.to(at::kDouble).exp().view({3, 1}) * at::softplus(wide + bias.to(at::kDouble));
+    const Tensor wide = x.to(at::kDouble), expected = -rate.to(at::kDouble).exp().view({3, 1}) *
+                                                      at::softplus(wide + bias.to(at::kDouble));
     EXPECT_LT(relative_error(step_decays(x, rate, bias), expected), tolerance);
     const Tensor of_heads = step_decays(x.select(2, 0), rate, bias.select(1, 0));
     EXPECT_LT(relative_error(of_heads, expected.select(2, 0)), tolerance);
     EXPECT_LT(relative_error(write_shares(x.select(2, 1), 2), 2 * wide.select(2, 1).sigmoid()), tolerance);
     EXPECT_LT(relative_error(step_decays(x, rate, bias, true), expected), tolerance);
-    EXPECT_LT(relative_error(step_decays(x.select(2, 0), rate, bias.select(1, 0), true), expected.select(2, 0)), tolerance);
-    EXPECT_LT(relative_error(write_shares(x.select(2, 1), 2, true), 2 * wide.select(2, 1).sigmoid()), tolerance);
+    EXPECT_LT(
+        relative_error(step_decays(x.select(2, 0), rate, bias.select(1, 0), true), expected.select(2, 0)),
+        tolerance);
+    EXPECT_LT(relative_error(write_shares(x.select(2, 1), 2, true), 2 * wide.select(2, 1).sigmoid()),
+              tolerance);
   }
 }
 

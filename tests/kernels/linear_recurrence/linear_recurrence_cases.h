@@ -27,7 +27,8 @@ inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 inline Case case_from(const toml::table& entry, const std::string& decay) {
   Case c{.name = *entry["name"].value<std::string>(), .decay = decay};
-  for (const auto& length : *entry["lengths"].as_array()) c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
+  for (const auto& length : *entry["lengths"].as_array())
+    c.offsets.push_back(c.offsets.back() + *length.value<int64_t>());
   c.heads = *entry["heads"].value<int64_t>();
   c.key_heads = *entry["key_heads"].value<int64_t>();
   c.key = *entry["key"].value<int64_t>();
@@ -57,7 +58,8 @@ struct Inputs {
 };
 
 inline Inputs inputs_of(const Case& c, at::ScalarType type = at::kDouble) {
-  Inputs in{random_tensor({c.tokens(), c.heads, c.key}, 1, type), random_tensor({c.tokens(), c.key_heads, c.key}, 2, type),
+  Inputs in{random_tensor({c.tokens(), c.heads, c.key}, 1, type),
+            random_tensor({c.tokens(), c.key_heads, c.key}, 2, type),
             random_tensor({c.tokens(), c.key_heads, c.value}, 3, type), Tensor(),
             random_tensor({static_cast<int64_t>(c.offsets.size()) - 1, c.heads, c.key, c.value}, 4,
                           type == at::kDouble ? at::kDouble : at::kFloat)};
@@ -65,7 +67,8 @@ inline Inputs inputs_of(const Case& c, at::ScalarType type = at::kDouble) {
     const Tensor normal = random_tensor(sizes, 5);
     Tensor g = normal.sigmoid().mul(-c.steep);
     if (c.spikes)
-      g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble), at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
+      g = at::where(normal.gt(1), at::scalar_tensor(-1e4, at::kDouble),
+                    at::where(normal.lt(-1), at::scalar_tensor(-0.0, at::kDouble), g));
     return g.to(type == at::kDouble ? at::kDouble : at::kFloat);
   };
   if (c.decay == "head") in.log_decay = decay({c.heads});
@@ -77,7 +80,9 @@ inline Inputs inputs_of(const Case& c, at::ScalarType type = at::kDouble) {
 // A loss that weighs every output, so that a wrong element of any of them shows.
 inline Tensor weigh(const LinearRecurrenceResult& result) {
   return result.o_thd.to(at::kDouble).mul(random_tensor(result.o_thd.sizes(), 21)).sum() +
-         result.final_state_nhkv.to(at::kDouble).mul(random_tensor(result.final_state_nhkv.sizes(), 22)).sum();
+         result.final_state_nhkv.to(at::kDouble)
+             .mul(random_tensor(result.final_state_nhkv.sizes(), 22))
+             .sum();
 }
 
 // The same numbers in fp64.
@@ -95,14 +100,16 @@ inline double rms_error(const Tensor& a, const Tensor& b) {
   return difference == 0 ? 0 : difference / std::max(size, 1e-30);
 }
 
-// The worst of rms_error over stretches of eight tokens of one channel of all heads, [T, H, D]: what is lost at few places shows.
+// The worst of rms_error over stretches of eight tokens of one channel of all heads, [T, H, D]: what is lost
+// at few places shows.
 inline double worst_stretch(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.sizes(), b.sizes());
   const auto stretches = [](const Tensor& x) {  // [stretches, 8 H, D]; the last ones overlap
     return x.detach().to(at::kDouble).unfold(0, 8, 1).permute({0, 3, 1, 2}).flatten(1, 2);
   };
   const Tensor wide_a = stretches(a), wide_b = stretches(b);
-  const Tensor ratios = (wide_a - wide_b).square().sum(1).sqrt().div(wide_b.square().sum(1).sqrt().clamp_min(1e-300));
+  const Tensor ratios =
+      (wide_a - wide_b).square().sum(1).sqrt().div(wide_b.square().sum(1).sqrt().clamp_min(1e-300));
   return ratios.isfinite().all().item<bool>() ? ratios.max().item<double>() : INFINITY;
 }
 
@@ -126,13 +133,16 @@ Evaluation evaluate(const Inputs& values, bool decay_gradient, const F& f, doubl
 }
 
 // decay_tolerance: of the gradient of the decay; 0: as the others.
-inline void expect_close(const Evaluation& a, const Evaluation& b, double tolerance, double decay_tolerance = 0) {
+inline void expect_close(const Evaluation& a, const Evaluation& b, double tolerance,
+                         double decay_tolerance = 0) {
   EXPECT_LT(rms_error(a.result.o_thd, b.result.o_thd), tolerance) << "o";
   EXPECT_LT(rms_error(a.result.final_state_nhkv, b.result.final_state_nhkv), tolerance) << "final state";
   ASSERT_EQ(a.gradients.size(), b.gradients.size());
   const char* names[] = {"dq", "dk", "dv", "d initial state", "d log_decay"};
   for (size_t i = 0; i < a.gradients.size(); ++i) {
-    EXPECT_LT(rms_error(a.gradients[i], b.gradients[i]), i == 4 && decay_tolerance > 0 ? decay_tolerance : tolerance) << names[i];
+    EXPECT_LT(rms_error(a.gradients[i], b.gradients[i]),
+              i == 4 && decay_tolerance > 0 ? decay_tolerance : tolerance)
+        << names[i];
   }
 }
 

@@ -1,5 +1,5 @@
-// Our CPU form of linear_recurrence against the reference in fp64, and what must hold between its ways of running.
-// ctest: label=fast timeout=120
+// Our CPU form of linear_recurrence against the reference in fp64, and what must hold between its ways of
+// running. ctest: label=fast timeout=120
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,12 +16,15 @@ namespace {
 
 using longhaul::testing::PoisonFreshMemory;
 
-constexpr std::pair<at::ScalarType, double> kRecurrenceCpuTypes[] = {{at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}};  // reasons in cases.toml
+// reasons in cases.toml
+constexpr std::pair<at::ScalarType, double> kRecurrenceCpuTypes[] = {{at::kFloat, 1e-5},
+                                                                     {at::kBFloat16, 5e-3}};
 
 Evaluation run_cpu(const Case& c, const Inputs& in, const LinearRecurrenceOptions& options) {
   const Forced forced("cpu");
-  return evaluate(in, true,
-                  [&](const Inputs& x) { return linear_recurrence(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(c.offsets), options); });
+  return evaluate(in, true, [&](const Inputs& x) {
+    return linear_recurrence(x.q, x.k, x.v, x.log_decay, x.initial, to_tensor(c.offsets), options);
+  });
 }
 
 Evaluation oracle(const Case& c, const Inputs& in, const LinearRecurrenceOptions& options) {
@@ -71,7 +74,8 @@ TEST_P(LinearRecurrenceCpuCases, GiveTheSameBitsHoweverTheyAreRun) {
   }
 }
 
-// Decoding: documents continue some of many sequences, in no order. What the others have stays, and every execution leaves the same.
+// Decoding: documents continue some of many sequences, in no order. What the others have stays, and every
+// execution leaves the same.
 TEST_P(LinearRecurrenceCpuCases, ContinueStatesInTheirPlaces) {
   const PoisonFreshMemory poison;
   const Case& c = GetParam();
@@ -79,21 +83,25 @@ TEST_P(LinearRecurrenceCpuCases, ContinueStatesInTheirPlaces) {
   std::vector<int64_t> rows;
   for (int64_t n = 0; n < documents; ++n)
     rows.push_back((documents - n) % documents + (n % 2 == 0 ? 1 : 2) * static_cast<int64_t>(documents == 1));
-  const Tensor index = to_tensor(rows), at_start = random_tensor({sequences, c.heads, c.key, c.value}, 77, at::kFloat);
+  const Tensor index = to_tensor(rows),
+               at_start = random_tensor({sequences, c.heads, c.key, c.value}, 77, at::kFloat);
   for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
     Inputs in = inputs_of(c, type);
     in.initial = at_start.index_select(0, index);
     const Inputs wide = widened(in);
-    const auto expected = linear_recurrence_reference(wide.q.detach(), wide.k.detach(), wide.v.detach(),
-                                                      wide.log_decay.defined() ? wide.log_decay.detach() : Tensor(), wide.initial.detach(),
-                                                      to_tensor(c.offsets), {.scale = 0.7});
+    const auto expected =
+        linear_recurrence_reference(wide.q.detach(), wide.k.detach(), wide.v.detach(),
+                                    wide.log_decay.defined() ? wide.log_decay.detach() : Tensor(),
+                                    wide.initial.detach(), to_tensor(c.offsets), {.scale = 0.7});
     Tensor first;
-    for (const auto execution : {RecurrenceExecution::kFused, RecurrenceExecution::kSegmented, RecurrenceExecution::kTwoPass}) {
+    for (const auto execution :
+         {RecurrenceExecution::kFused, RecurrenceExecution::kSegmented, RecurrenceExecution::kTwoPass}) {
       const Tensor states = at_start.clone();
       const Forced forced("cpu");
       const Tensor o = linear_recurrence_continued(in.q.detach(), in.k.detach(), in.v.detach(),
-                                                   in.log_decay.defined() ? in.log_decay.detach() : Tensor(), {states, rows},
-                                                   to_tensor(c.offsets), {.scale = 0.7, .execution = execution});
+                                                   in.log_decay.defined() ? in.log_decay.detach() : Tensor(),
+                                                   {states, rows}, to_tensor(c.offsets),
+                                                   {.scale = 0.7, .execution = execution});
       if (!first.defined()) first = states;
       EXPECT_TRUE(states.equal(first));
       EXPECT_LT(rms_error(o, expected.o_thd), tolerance);
@@ -108,7 +116,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearRecurrenceCpuCases, ::testing::ValuesIn(lo
 TEST(ContinuedStates, AreRefusedByName) {
   const Tensor x = at::zeros({2, 1, 4}), offsets = at::tensor({0, 1, 2}, at::kLong);
   const auto refused = [&](const Tensor& states, std::vector<int64_t> rows) {
-    return longhaul::testing::refused([&] { linear_recurrence_continued(x, x, x, Tensor(), {states, rows}, offsets); });
+    return longhaul::testing::refused([&] {
+      linear_recurrence_continued(x, x, x, Tensor(), {states, rows}, offsets);
+    });
   };
   using ::testing::HasSubstr;
   const Tensor states = at::zeros({3, 1, 4, 4});
@@ -122,9 +132,16 @@ TEST(ContinuedStates, AreRefusedByName) {
   EXPECT_THAT(refused(states.transpose(2, 3), {0, 1}), HasSubstr("contiguous"));
 }
 
-Case case_of(const std::string& decay, std::vector<int64_t> offsets, int64_t key = 24, int64_t value = 40, double steep = 0.3) {
-  return {
-      .name = decay, .decay = decay, .offsets = std::move(offsets), .heads = 4, .key_heads = 2, .key = key, .value = value, .steep = steep};
+Case case_of(const std::string& decay, std::vector<int64_t> offsets, int64_t key = 24, int64_t value = 40,
+             double steep = 0.3) {
+  return {.name = decay,
+          .decay = decay,
+          .offsets = std::move(offsets),
+          .heads = 4,
+          .key_heads = 2,
+          .key = key,
+          .value = value,
+          .steep = steep};
 }
 const char* const kKinds[] = {"none", "head", "head_token", "key_token"};
 
@@ -167,11 +184,13 @@ TEST(LinearRecurrenceCpu, SplittingASequenceCarriesStateAndGradient) {
     const auto split = evaluate(in, true, [&](const Inputs& x) {
       Tensor state = x.initial;
       std::vector<Tensor> outputs;
-      for (const auto& [begin, length] : std::vector<std::pair<int64_t, int64_t>>{{0, 37}, {37, 1}, {38, 0}, {38, 600}, {638, 62}}) {
+      for (const auto& [begin, length] :
+           std::vector<std::pair<int64_t, int64_t>>{{0, 37}, {37, 1}, {38, 0}, {38, 600}, {638, 62}}) {
         const auto part = [&, from = begin, count = length](const Tensor& t) {
           return t.defined() && t.dim() > 1 ? t.narrow(0, from, count) : t;
         };
-        const auto result = linear_recurrence(part(x.q), part(x.k), part(x.v), part(x.log_decay), state, Tensor());
+        const auto result =
+            linear_recurrence(part(x.q), part(x.k), part(x.v), part(x.log_decay), state, Tensor());
         outputs.push_back(result.o_thd);
         state = result.final_state_nhkv;
       }
@@ -190,7 +209,9 @@ TEST(LinearRecurrenceCpu, PermutingDocumentsPermutesResultsBitwise) {
     Case turned = c;
     turned.offsets = {0, 134, 135, 135, 200};
     const auto pieces = [](const Tensor& x) {
-      return x.defined() && x.dim() > 1 ? at::cat({x.narrow(0, 66, 134), x.narrow(0, 65, 1), x.narrow(0, 0, 65)}) : x;
+      return x.defined() && x.dim() > 1
+                 ? at::cat({x.narrow(0, 66, 134), x.narrow(0, 65, 1), x.narrow(0, 0, 65)})
+                 : x;
     };
     const Inputs moved{pieces(in.q), pieces(in.k), pieces(in.v), pieces(in.log_decay), in.initial.flip(0)};
     const auto plain = [](const Case& which, const Inputs& x) {
@@ -228,25 +249,26 @@ TEST(LinearRecurrenceCpu, KindsOfDecayNest) {
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(zero.gradients[i].equal(none.gradients[i]));
 }
 
-// The columns of the state do not meet: slices of the values give slices of every result that has value columns, bit by bit, and parts of
-// the gradients that do not.
+// The columns of the state do not meet: slices of the values give slices of every result that has value
+// columns, bit by bit, and parts of the gradients that do not.
 TEST(LinearRecurrenceCpu, SlicesOfTheValuesGiveTheSameBits) {
   for (const char* kind : kKinds) {
     for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Case c = case_of(kind, {0, 70, 71, 135}, 24, 80);
       const Inputs in = inputs_of(c, type);
-      const Tensor d_o = random_tensor({135, 4, 80}, 31, type), d_final = random_tensor(in.initial.sizes(), 32, at::kFloat);
+      const Tensor d_o = random_tensor({135, 4, 80}, 31, type),
+                   d_final = random_tensor(in.initial.sizes(), 32, at::kFloat);
       struct Results {
         Tensor o, final, dv, d_initial, dq, dk;
       };
       const auto of_columns = [&](int64_t first, int64_t count) {
         const auto slice = [&](const Tensor& x) { return x.narrow(-1, first, count).contiguous(); };
-        const RecurrenceProblem problem =
-            recurrence_problem(in.q, in.k, slice(in.v), in.log_decay, slice(in.initial), to_tensor(c.offsets), {});
+        const RecurrenceProblem problem = recurrence_problem(in.q, in.k, slice(in.v), in.log_decay,
+                                                             slice(in.initial), to_tensor(c.offsets), {});
         Tensor boundaries;
         const LinearRecurrenceResult result = recurrence_forward_cpu(problem, &boundaries);
-        RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(problem.v_thv), Tensor(),
-                                at::empty_like(problem.initial_state_nhkv)};
+        RecurrenceGradients out{at::empty_like(in.q), at::empty_like(in.k), at::empty_like(problem.v_thv),
+                                Tensor(), at::empty_like(problem.initial_state_nhkv)};
         recurrence_backward_cpu(problem, slice(d_o), slice(d_final), boundaries, out);
         return Results{result.o_thd,           result.final_state_nhkv,  out.v_thv,
                        out.initial_state_nhkv, out.q_thk.to(at::kFloat), out.k_thk.to(at::kFloat)};
@@ -270,9 +292,11 @@ TEST(LinearRecurrenceCpu, TakesSlicesOfOneTensorInPlace) {
     const Case c = case_of("head", {0, 70, 150}, 32, 32);
     const Inputs in = inputs_of(c, at::kBFloat16);
     const auto apart = run_cpu(c, in, {.reverse = reverse});
-    const Tensor qkv = at::cat({in.q, in.k, in.v}, 1).requires_grad_(true), initial = in.initial.clone().requires_grad_(true);
+    const Tensor qkv = at::cat({in.q, in.k, in.v}, 1).requires_grad_(true),
+                 initial = in.initial.clone().requires_grad_(true);
     const auto parts = qkv.split_with_sizes({in.q.size(1), in.k.size(1), in.v.size(1)}, 1);
-    const auto result = linear_recurrence(parts[0], parts[1], parts[2], in.log_decay, initial, to_tensor(c.offsets), {.reverse = reverse});
+    const auto result = linear_recurrence(parts[0], parts[1], parts[2], in.log_decay, initial,
+                                          to_tensor(c.offsets), {.reverse = reverse});
     EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "cpu");
     weigh(result).backward();
     EXPECT_TRUE(result.o_thd.equal(apart.result.o_thd));
@@ -290,26 +314,31 @@ TEST(LinearRecurrenceCpu, WritesNothingButItsRows) {
       const Inputs in = inputs_of(c, type);
       const Tensor d_o = random_tensor({135, 4, 40}, 31, type);
       if (in.log_decay.defined()) in.log_decay.requires_grad_(true);
-      const RecurrenceProblem problem = recurrence_problem(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), {});
+      const RecurrenceProblem problem =
+          recurrence_problem(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), {});
       std::vector<Tensor> bands;
-      const auto within = [&](const Tensor& like, int64_t beside) {  // three rows and `beside` channels of 7 around it
+      // three rows and `beside` channels of 7 around it
+      const auto within = [&](const Tensor& like, int64_t beside) {
         auto sizes = like.sizes().vec();
         sizes.front() += 6;
         sizes.back() += 2 * beside;
         bands.push_back(at::full(sizes, 7, like.options().requires_grad(false)));
         return bands.back().narrow(0, 3, like.size(0)).narrow(-1, beside, like.size(-1));
       };
-      RecurrenceGradients out{within(in.q, 5), within(in.k, 5), within(in.v, 5), Tensor(), within(in.initial, 0)};
+      RecurrenceGradients out{within(in.q, 5), within(in.k, 5), within(in.v, 5), Tensor(),
+                              within(in.initial, 0)};
       if (in.log_decay.defined()) out.log_decay = within(in.log_decay, 0);
       Tensor boundaries;
       recurrence_forward_cpu(problem, &boundaries);
       recurrence_backward_cpu(problem, d_o, Tensor(), boundaries, out);
-      for (const Tensor* inner : {&out.q_thk, &out.k_thk, &out.v_thv, &out.initial_state_nhkv, &out.log_decay}) {
+      for (const Tensor* inner :
+           {&out.q_thk, &out.k_thk, &out.v_thv, &out.initial_state_nhkv, &out.log_decay}) {
         if (!inner->defined()) continue;
         EXPECT_FALSE(inner->eq(7).all().item<bool>()) << "not written";
         inner->fill_(7);
       }
-      for (const Tensor& each : bands) EXPECT_TRUE(each.eq(7).all().item<bool>()) << "written beside its rows";
+      for (const Tensor& each : bands)
+        EXPECT_TRUE(each.eq(7).all().item<bool>()) << "written beside its rows";
     }
   }
 }
@@ -329,16 +358,19 @@ TEST(LinearRecurrenceCpu, TiedKeysEqualKeysMadeByHand) {
         });
       };
       const auto expected = evaluate(widened(in), true, [&](const Inputs& x) {
-        return linear_recurrence_reference(x.q, 1 - x.log_decay.exp(), x.v.repeat_interleave(2, 1), x.log_decay, x.initial,
-                                           to_tensor(c.offsets), {.scale = 0.7, .reverse = reverse});
+        return linear_recurrence_reference(x.q, 1 - x.log_decay.exp(), x.v.repeat_interleave(2, 1),
+                                           x.log_decay, x.initial, to_tensor(c.offsets),
+                                           {.scale = 0.7, .reverse = reverse});
       });
       for (const auto& [values, implementation, bound] :
-           {std::tuple{in, "cpu", tolerance}, std::tuple{in, "reference", tolerance}, std::tuple{widened(in), "reference", 1e-11}}) {
+           {std::tuple{in, "cpu", tolerance}, std::tuple{in, "reference", tolerance},
+            std::tuple{widened(in), "reference", 1e-11}}) {
         const auto tied = run(values, implementation);
         EXPECT_LT(rms_error(tied.result.o_thd, expected.result.o_thd), bound);
         EXPECT_LT(rms_error(tied.result.final_state_nhkv, expected.result.final_state_nhkv), bound);
         for (const size_t i : {0, 2, 3, 4})
-          EXPECT_LT(rms_error(tied.gradients[i], expected.gradients[i]), bound) << implementation << " gradient " << i;
+          EXPECT_LT(rms_error(tied.gradients[i], expected.gradients[i]), bound)
+              << implementation << " gradient " << i;
       }
     }
   }
@@ -354,7 +386,8 @@ TEST(LinearRecurrenceCpu, BoundedGatesTakeTheFastPath) {
       const auto expected = oracle(c, in, {.scale = 0.7});
       SCOPED_TRACE(bound);
       expect_close(run_cpu(c, in, {.scale = 0.7, .log_decay_bound = bound}), expected, tolerance);
-      expect_close(run_cpu(c, in, {.scale = 0.7, .log_decay_bound = 4 * bound}), expected, tolerance);  // too low for the fast path
+      // too low for the fast path
+      expect_close(run_cpu(c, in, {.scale = 0.7, .log_decay_bound = 4 * bound}), expected, tolerance);
     }
   }
 }
@@ -370,7 +403,10 @@ TEST(LinearRecurrenceCpu, RefusesARisingDecayWhereverItStands) {
       linear_recurrence(in.q, in.k, in.v, decay, in.initial, to_tensor(c.offsets), {.reverse = token == 100});
       EXPECT_EQ(Dispatcher::last("linear_recurrence").chosen, "cpu");
       decay[token][3][channel] = 0.01;
-      EXPECT_THROW(linear_recurrence(in.q, in.k, in.v, decay, in.initial, to_tensor(c.offsets), {.reverse = token == 100}), Error) << token;
+      EXPECT_THROW(linear_recurrence(in.q, in.k, in.v, decay, in.initial, to_tensor(c.offsets),
+                                     {.reverse = token == 100}),
+                   Error)
+          << token;
     }
   }
 }
@@ -378,7 +414,9 @@ TEST(LinearRecurrenceCpu, RefusesARisingDecayWhereverItStands) {
 TEST(LinearRecurrenceCpu, RefusesAGateBelowItsBound) {
   const Case c = case_of("key_token", {0, 70}, 8, 8, 3.0);
   const Inputs in = inputs_of(c, at::kFloat);
-  EXPECT_THROW(linear_recurrence(in.q, in.k, in.v, in.log_decay, Tensor(), Tensor(), {.log_decay_bound = -1.0}), Error);
+  EXPECT_THROW(
+      linear_recurrence(in.q, in.k, in.v, in.log_decay, Tensor(), Tensor(), {.log_decay_bound = -1.0}),
+      Error);
 }
 
 TEST(LinearRecurrenceCpu, StaysFiniteAtTheEdges) {
@@ -389,7 +427,8 @@ TEST(LinearRecurrenceCpu, StaysFiniteAtTheEdges) {
     const auto channel = run_cpu(c, in, {});
     for (const Tensor& each : all_of(channel)) EXPECT_TRUE(each.isfinite().all().item<bool>()) << gate;
     in.log_decay = at::full({300, 4}, gate, at::kFloat);
-    for (const Tensor& each : all_of(run_cpu(c, in, {}))) EXPECT_TRUE(each.isfinite().all().item<bool>()) << gate;
+    for (const Tensor& each : all_of(run_cpu(c, in, {})))
+      EXPECT_TRUE(each.isfinite().all().item<bool>()) << gate;
   }
 }
 

@@ -30,13 +30,15 @@ inline std::vector<GateCase> load_gate_cases() {
     c.tied = entry["tied"].value_or(false);
     c.spikes = entry["spikes"].value_or(false);
     if (bounded)
-      c.least = *entry["lower"].as_array()->get(0)->value<double>(), c.largest = *entry["lower"].as_array()->get(1)->value<double>();
+      c.least = *entry["lower"].as_array()->get(0)->value<double>(),
+      c.largest = *entry["lower"].as_array()->get(1)->value<double>();
     cases.push_back(c);
   }
   return cases;
 }
 
-// q, k, v, the state that enters, the logits and γ; k undefined where keys are tied, γ where the gate has none.
+// q, k, v, the state that enters, the logits and γ; k undefined where keys are tied, γ where the gate has
+// none.
 struct GateInputs {
   Tensor q, k, v, initial, x, bound;
   std::vector<Tensor*> all() { return {&q, &k, &v, &initial, &x, &bound}; }
@@ -52,7 +54,8 @@ inline GateInputs gate_inputs(const GateCase& c, at::ScalarType type, at::Scalar
   if (c.spikes) x = at::where(normal.abs().gt(1), normal.sign() * 1e4, x);
   out.x = x.to(logits);
   if (c.kind != RecurrenceGate::Kind::kLowerBounded) return out;
-  const Tensor share = at::linspace(0, 1, c.shape.heads * c.shape.key, at::kDouble).view({c.shape.heads, c.shape.key});
+  const Tensor share =
+      at::linspace(0, 1, c.shape.heads * c.shape.key, at::kDouble).view({c.shape.heads, c.shape.key});
   out.bound = (c.least + (c.largest - c.least) * share).to(type == at::kDouble ? at::kDouble : at::kFloat);
   return out;
 }
@@ -66,8 +69,10 @@ inline GateInputs widened(const GateInputs& in) {
 }
 
 inline LinearRecurrenceOptions gate_options(const GateCase& c, const GateInputs& in, bool reverse = false) {
-  return {
-      .scale = 0.7, .reverse = reverse, .tied_keys = c.tied, .gate = {.kind = c.kind, .divisor = c.divisor, .lower_bound_hk = in.bound}};
+  return {.scale = 0.7,
+          .reverse = reverse,
+          .tied_keys = c.tied,
+          .gate = {.kind = c.kind, .divisor = c.divisor, .lower_bound_hk = in.bound}};
 }
 
 // [o, final state, gradients of what is defined, by kGateInputs].
@@ -84,7 +89,8 @@ std::vector<Tensor> evaluate_gate(const GateInputs& values, const F& f, double u
   return all;
 }
 
-inline std::vector<Tensor> run_gate(const GateCase& c, const GateInputs& in, const LinearRecurrenceOptions& options, double upstream = 1) {
+inline std::vector<Tensor> run_gate(const GateCase& c, const GateInputs& in,
+                                    const LinearRecurrenceOptions& options, double upstream = 1) {
   const auto call = [&](const GateInputs& x) {
     LinearRecurrenceOptions of_leaf = options;
     of_leaf.gate.lower_bound_hk = x.bound;
@@ -99,14 +105,15 @@ inline std::vector<Tensor> run_gate_by(const char* implementation, const GateCas
 }
 
 // decay_tolerance: of the gradients of logits and bound; 0: as the others.
-inline void expect_gate_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, double tolerance,
-                              double decay_tolerance = 0) {
+inline void expect_gate_close(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
+                              double tolerance, double decay_tolerance = 0) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string name = i < 2 ? (i == 0 ? "o" : "final state") : std::string("d ") + kGateInputs[i - 2];
     ASSERT_EQ(found[i].defined(), expected[i].defined()) << name;
     if (!found[i].defined()) continue;
-    EXPECT_LT(rms_error(found[i], expected[i]), i >= 6 && decay_tolerance > 0 ? decay_tolerance : tolerance) << name;
+    EXPECT_LT(rms_error(found[i], expected[i]), i >= 6 && decay_tolerance > 0 ? decay_tolerance : tolerance)
+        << name;
   }
 }
 

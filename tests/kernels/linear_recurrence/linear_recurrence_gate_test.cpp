@@ -1,5 +1,5 @@
-// Gates of linear_recurrence: made inside the operator from logits, against the definition and against decays and keys made by hand.
-// ctest: label=fast timeout=120
+// Gates of linear_recurrence: made inside the operator from logits, against the definition and against decays
+// and keys made by hand. ctest: label=fast timeout=120
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 using longhaul::testing::PoisonFreshMemory;
 using Kind = RecurrenceGate::Kind;
 
-// The call without a gate: g and k made by hand under autograd, by the formulas of docs/sources/linear-attention.md §5.3.
+// The call without a gate: g and k made by hand under autograd, by the formulas of
+// docs/sources/linear-attention.md §5.3.
 LinearRecurrenceResult by_hand(const GateCase& c, const GateInputs& in) {
   Tensor g = at::log_sigmoid(in.x).div(c.divisor), k = in.k;
   if (in.bound.defined()) g = at::logaddexp(in.bound.log(), (-in.bound).log1p() + at::log_sigmoid(in.x));
@@ -49,8 +50,13 @@ TEST_P(LinearRecurrenceGateCases, AtenEqualsTheReference) {
 INSTANTIATE_TEST_SUITE_P(Cases, LinearRecurrenceGateCases, ::testing::ValuesIn(load_gate_cases()));
 
 GateCase small_case(Kind kind, bool tied, double least = 0.2, double largest = 0.6) {
-  GateCase c{
-      .shape = {.name = "small", .decay = "key_token", .offsets = {0, 7, 8, 8, 12}, .heads = 2, .key_heads = 1, .key = 3, .value = 2}};
+  GateCase c{.shape = {.name = "small",
+                       .decay = "key_token",
+                       .offsets = {0, 7, 8, 8, 12},
+                       .heads = 2,
+                       .key_heads = 1,
+                       .key = 3,
+                       .value = 2}};
   c.kind = kind;
   c.divisor = kind == Kind::kLogSigmoid ? 16 : 1;
   c.spread = 1;
@@ -77,7 +83,8 @@ TEST(LinearRecurrenceGate, GradientsMatchFiniteDifferences) {
               for (Tensor* each : at.all()) {
                 if (each->defined()) *each = x[next++];
               }
-              return weigh(linear_recurrence(at.q, at.k, at.v, at.x, at.initial, to_tensor(c.shape.offsets), gate_options(c, at)));
+              return weigh(linear_recurrence(at.q, at.k, at.v, at.x, at.initial, to_tensor(c.shape.offsets),
+                                             gate_options(c, at)));
             },
             values);
       }
@@ -86,7 +93,8 @@ TEST(LinearRecurrenceGate, GradientsMatchFiniteDifferences) {
 }
 
 TEST(LinearRecurrenceGate, RefusesBadArgumentsByName) {
-  const Tensor q = at::zeros({4, 2, 3}), k = at::zeros({4, 1, 3}), v = at::zeros({4, 1, 5}), x = at::zeros({4, 2, 3});
+  const Tensor q = at::zeros({4, 2, 3}), k = at::zeros({4, 1, 3}), v = at::zeros({4, 1, 5}),
+               x = at::zeros({4, 2, 3});
   const auto refused = [&](const Tensor& logits, const RecurrenceGate& gate) {
     return longhaul::testing::refused([&] { linear_recurrence(q, k, v, logits, {}, {}, {.gate = gate}); });
   };
@@ -96,18 +104,20 @@ TEST(LinearRecurrenceGate, RefusesBadArgumentsByName) {
   EXPECT_EQ(refused(x + 7, {Kind::kLowerBounded, 1, bound}), "accepted");  // logits may have any sign
   EXPECT_THAT(refused({}, {Kind::kLogSigmoid}), HasSubstr("bad argument log_decay"));
   EXPECT_THAT(refused(at::zeros({2}), {Kind::kLogSigmoid}), HasSubstr("bad argument log_decay"));
-  EXPECT_THAT(refused(at::zeros({4, 2}), {Kind::kLowerBounded, 1, bound}), HasSubstr("bad argument log_decay"));
+  EXPECT_THAT(refused(at::zeros({4, 2}), {Kind::kLowerBounded, 1, bound}),
+              HasSubstr("bad argument log_decay"));
   EXPECT_THAT(refused(x, {Kind::kLogSigmoid, 0}), HasSubstr("bad argument gate.divisor"));
   EXPECT_THAT(refused(x, {Kind::kLogSigmoid, double(INFINITY)}), HasSubstr("bad argument gate.divisor"));
   EXPECT_THAT(refused(x, {Kind::kLowerBounded, 2, bound}), HasSubstr("bad argument gate.divisor"));
   EXPECT_THAT(refused(x, {Kind::kLogSigmoid, 1, bound}), HasSubstr("bad argument gate.lower_bound"));
-  for (const Tensor& wrong :
-       {Tensor(), at::zeros({3}), at::zeros({2, 3}, at::kDouble), bound.to(at::kMeta), bound + 0.5, bound - 0.6, at::full({2, 3}, NAN)}) {
+  for (const Tensor& wrong : {Tensor(), at::zeros({3}), at::zeros({2, 3}, at::kDouble), bound.to(at::kMeta),
+                              bound + 0.5, bound - 0.6, at::full({2, 3}, NAN)}) {
     EXPECT_THAT(refused(x, {Kind::kLowerBounded, 1, wrong}), HasSubstr("bad argument gate.lower_bound"));
   }
 }
 
-// HGRN2 with γ = 0 and f → ∞: the state stays as it was, whatever comes (docs/sources/linear-attention.md §12.8).
+// HGRN2 with γ = 0 and f → ∞: the state stays as it was, whatever comes (docs/sources/linear-attention.md
+// §12.8).
 TEST(LinearRecurrenceGate, FreezesItsState) {
   const GateCase c = small_case(Kind::kLowerBounded, true, 0, 0);
   for (const char* implementation : {"reference", "aten", "cpu"}) {
@@ -131,10 +141,14 @@ constexpr std::tuple<at::ScalarType, at::ScalarType, double> kGateTypes[] =
         {at::kBFloat16, at::kBFloat16, 5e-3}};
 
 // Gradients of logits are rounded to them.
-double tolerance_of(at::ScalarType logits, double tolerance) { return logits == at::kBFloat16 ? std::max(tolerance, 5e-3) : tolerance; }
+double tolerance_of(at::ScalarType logits, double tolerance) {
+  return logits == at::kBFloat16 ? std::max(tolerance, 5e-3) : tolerance;
+}
 
-void expect_cpu_like_reference(const GateCase& c, at::ScalarType type, at::ScalarType logits, double tolerance, bool reverse) {
-  SCOPED_TRACE(std::string(name_of(type)) + ", logits " + std::string(name_of(logits)) + (reverse ? ", reverse" : ""));
+void expect_cpu_like_reference(const GateCase& c, at::ScalarType type, at::ScalarType logits,
+                               double tolerance, bool reverse) {
+  SCOPED_TRACE(std::string(name_of(type)) + ", logits " + std::string(name_of(logits)) +
+               (reverse ? ", reverse" : ""));
   const GateInputs in = gate_inputs(c, type, logits), wide = widened(in);
   auto found = run_gate_by("cpu", c, in, gate_options(c, in, reverse));
   EXPECT_EQ(found[6].scalar_type(), logits);
@@ -149,7 +163,8 @@ class LinearRecurrenceGateCpuCases : public ::testing::TestWithParam<GateCase> {
 TEST_P(LinearRecurrenceGateCpuCases, EqualTheReference) {
   const PoisonFreshMemory poison;
   for (const auto& [type, logits, tolerance] : kGateTypes) {
-    for (const bool reverse : {false, true}) expect_cpu_like_reference(GetParam(), type, logits, tolerance, reverse);
+    for (const bool reverse : {false, true})
+      expect_cpu_like_reference(GetParam(), type, logits, tolerance, reverse);
   }
 }
 
@@ -185,13 +200,15 @@ TEST(LinearRecurrenceGateCpu, EveryInstructionSetEqualsTheReference) {
       c.shape.offsets = {0, 90, 91, 230};
       c.shape.key = 21, c.spread = 3;
       longhaul::testing::for_each_instruction_set([&] {
-        for (const auto& [type, logits, tolerance] : kGateTypes) expect_cpu_like_reference(c, type, logits, tolerance, false);
+        for (const auto& [type, logits, tolerance] : kGateTypes)
+          expect_cpu_like_reference(c, type, logits, tolerance, false);
       });
     }
   }
 }
 
-// What the operator does for itself is what it does for a caller who made decays and keys of the same numbers.
+// What the operator does for itself is what it does for a caller who made decays and keys of the same
+// numbers.
 TEST(LinearRecurrenceGateCpu, EqualsTheCallWithoutAGate) {
   for (const Kind kind : {Kind::kLogSigmoid, Kind::kLowerBounded}) {
     GateCase c = small_case(kind, false);
@@ -205,9 +222,12 @@ TEST(LinearRecurrenceGateCpu, EqualsTheCallWithoutAGate) {
       g = (in.bound + (1 - in.bound) * in.x.to(at::kFloat).sigmoid()).log();
       without.log_decay_bound = std::log(c.least);  // which the gate knows by itself
     }
-    const auto fused = linear_recurrence(in.q, in.k, in.v, in.x, in.initial, to_tensor(c.shape.offsets), gate_options(c, in));
-    const auto apart = linear_recurrence(in.q, in.k, in.v, g, in.initial, to_tensor(c.shape.offsets), without);
-    EXPECT_LT(rms_error(fused.o_thd, apart.o_thd), 1e-3);  // decays a few units of fp32 apart turn a few roundings to bf16
+    const auto fused = linear_recurrence(in.q, in.k, in.v, in.x, in.initial, to_tensor(c.shape.offsets),
+                                         gate_options(c, in));
+    const auto apart =
+        linear_recurrence(in.q, in.k, in.v, g, in.initial, to_tensor(c.shape.offsets), without);
+    // decays a few units of fp32 apart turn a few roundings to bf16
+    EXPECT_LT(rms_error(fused.o_thd, apart.o_thd), 1e-3);
     EXPECT_LT(rms_error(fused.final_state_nhkv, apart.final_state_nhkv), 1e-4);
   }
 }
@@ -246,8 +266,8 @@ TEST(LinearRecurrenceGateCpu, WritesNothingButItsRows) {
       if (per_head) c.shape.decay = "head_token";
       GateInputs in = gate_inputs(c, type, logits);
       in.x.requires_grad_(true);
-      const RecurrenceProblem problem =
-          recurrence_problem(in.q, in.k, in.v, in.x, in.initial, to_tensor(c.shape.offsets), gate_options(c, in));
+      const RecurrenceProblem problem = recurrence_problem(in.q, in.k, in.v, in.x, in.initial,
+                                                           to_tensor(c.shape.offsets), gate_options(c, in));
       std::vector<Tensor> bands;
       const auto within = [&](const Tensor& like) {  // three rows of 7 before and after it
         auto sizes = like.sizes().vec();
@@ -265,7 +285,8 @@ TEST(LinearRecurrenceGateCpu, WritesNothingButItsRows) {
         EXPECT_FALSE(inner->eq(7).any().item<bool>()) << "not written";
       }
       for (const Tensor& each : bands) {
-        EXPECT_TRUE(each.narrow(0, 0, 3).eq(7).all().item<bool>() && each.narrow(0, each.size(0) - 3, 3).eq(7).all().item<bool>())
+        EXPECT_TRUE(each.narrow(0, 0, 3).eq(7).all().item<bool>() &&
+                    each.narrow(0, each.size(0) - 3, 3).eq(7).all().item<bool>())
             << "written beside its rows";
       }
     }

@@ -1,4 +1,5 @@
-// Results of linear_recurrence past the caches and into them: the same bits, nothing beside the rows, and which of the two when.
+// Results of linear_recurrence past the caches and into them: the same bits, nothing beside the rows, and
+// which of the two when.
 #include <gtest/gtest.h>
 
 #include "kernels/linear_recurrence/cpu/cpu_loops.h"
@@ -18,15 +19,19 @@ TEST(LinearRecurrenceLoops, ResultsPastTheCachesAreOfTheSameBits) {
     const ScalarType type = sizeof(Element) == 2 ? at::kBFloat16 : at::kFloat;
     for (const int64_t columns : {32, 40, 64, 100}) {
       for (const int64_t shift : {0, 3}) {  // rows that begin at a line of the caches, and others
-        SCOPED_TRACE(std::string(name_of(type)) + " " + std::to_string(columns) + " " + std::to_string(shift));
-        const Tensor first = random_tensor({5, columns}, 1, at::kFloat), second = random_tensor({5, columns}, 2, at::kFloat),
+        SCOPED_TRACE(std::string(name_of(type)) + " " + std::to_string(columns) + " " +
+                     std::to_string(shift));
+        const Tensor first = random_tensor({5, columns}, 1, at::kFloat),
+                     second = random_tensor({5, columns}, 2, at::kFloat),
                      factor = random_tensor({5}, 3, at::kFloat);
         const auto join = [&](bool past_caches) {
           const StreamScope stream;
-          const Tensor out = at::full({7, 128}, 9, type);  // whole lines, so that each row begins as the first
-          recurrence_loops<Element>().join_rows(first.const_data_ptr<float>(), second.const_data_ptr<float>(), columns,
-                                                factor.const_data_ptr<float>(), 5, columns, past_caches,
-                                                static_cast<Element*>(out.mutable_data_ptr()) + 128 + shift, 128);
+          // whole lines, so that each row begins as the first
+          const Tensor out = at::full({7, 128}, 9, type);
+          recurrence_loops<Element>().join_rows(
+              first.const_data_ptr<float>(), second.const_data_ptr<float>(), columns,
+              factor.const_data_ptr<float>(), 5, columns, past_caches,
+              static_cast<Element*>(out.mutable_data_ptr()) + 128 + shift, 128);
           return out;
         };
         const Tensor expected = join(false), found = join(true);

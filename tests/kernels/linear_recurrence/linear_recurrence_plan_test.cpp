@@ -7,15 +7,20 @@
 namespace longhaul::kernels::linear_recurrence_plan_test {
 namespace {
 
-RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64_t threads, double flops_per_second = 1e11) {
-  return plan_recurrence(
-      offsets, 0, RecurrenceExecution::kAuto,
-      {.sequences_per_document = heads, .key = 64, .value = 64, .threads = threads, .flops_per_second = flops_per_second});
+RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64_t threads,
+                       double flops_per_second = 1e11) {
+  return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto,
+                         {.sequences_per_document = heads,
+                          .key = 64,
+                          .value = 64,
+                          .threads = threads,
+                          .flops_per_second = flops_per_second});
 }
 
 // The table of docs/sources/linear-attention.md §2.1, d_k = d_v = 128, bf16.
 TEST(RecurrenceWork, EqualsTheTableOfTheSpecification) {
-  const std::tuple<int64_t, double, double> rows[] = {{64, 98304, 245760}, {128, 131072, 327680}, {256, 196608, 491520}};
+  const std::tuple<int64_t, double, double> rows[] = {
+      {64, 98304, 245760}, {128, 131072, 327680}, {256, 196608, 491520}};
   for (const auto& [block, forward, backward] : rows) {
     const RecurrenceShape shape{.block = block, .keys = 128, .values = 128};
     EXPECT_EQ(forward_work(shape).flops, forward);
@@ -26,7 +31,8 @@ TEST(RecurrenceWork, EqualsTheTableOfTheSpecification) {
   }
 }
 
-// A decay per channel is fp32: 4 d_k more to read, 8 d_k in the backward pass; leaving out half of the scores halves only their products.
+// A decay per channel is fp32: 4 d_k more to read, 8 d_k in the backward pass; leaving out half of the scores
+// halves only their products.
 TEST(RecurrenceWork, CountsDecaysAndSkippedScores) {
   const RecurrenceShape plain{.block = 64, .keys = 32, .values = 96},
       gated{.block = 64, .keys = 32, .values = 96, .computed = 0.5, .decay_bytes = 128};
@@ -64,12 +70,14 @@ TEST(RecurrencePlan, SegmentsTileTheDocuments) {
 TEST(RecurrencePlan, FusesWhileHeadsAndDocumentsKeepTheThreadsBusy) {
   EXPECT_EQ(plan_of({0, 16384}, 8, 1).execution, RecurrenceExecution::kFused);
   EXPECT_EQ(plan_of({0, 16384}, 8, 2).execution, RecurrenceExecution::kFused);
-  EXPECT_EQ(plan_of({0, 250, 500, 750, 1000}, 1, 64).execution, RecurrenceExecution::kFused);  // nothing to cut
+  // nothing to cut
+  EXPECT_EQ(plan_of({0, 250, 500, 750, 1000}, 1, 64).execution, RecurrenceExecution::kFused);
   EXPECT_NE(plan_of({0, 16384}, 1, 16).execution, RecurrenceExecution::kFused);
   EXPECT_NE(plan_of({0, 16384}, 8, 64).execution, RecurrenceExecution::kFused);
 }
 
-// Slow products are kept; fast ones (AMX) are sooner made again than moved through memory, and a million tokens are never kept.
+// Slow products are kept; fast ones (AMX) are sooner made again than moved through memory, and a million
+// tokens are never kept.
 TEST(RecurrencePlan, KeepsProductsWhereMemoryIsFasterThanMakingThemAgain) {
   EXPECT_EQ(plan_of({0, 16384}, 1, 16, 1e10).execution, RecurrenceExecution::kTwoPass);
   EXPECT_EQ(plan_of({0, 16384}, 1, 16, 1e12).execution, RecurrenceExecution::kSegmented);
@@ -79,7 +87,8 @@ TEST(RecurrencePlan, KeepsProductsWhereMemoryIsFasterThanMakingThemAgain) {
 TEST(RecurrencePlan, BlocksAreShortWhereStatesAreSmallAndProductsSlow) {
   const auto block_of = [](int64_t key, int64_t value, double flops_per_second) {
     const std::vector<int64_t> offsets{0, 1000};
-    return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto, {.key = key, .value = value, .flops_per_second = flops_per_second})
+    return plan_recurrence(offsets, 0, RecurrenceExecution::kAuto,
+                           {.key = key, .value = value, .flops_per_second = flops_per_second})
         .block;
   };
   EXPECT_EQ(block_of(64, 64, 1e11), 32);

@@ -1,6 +1,6 @@
-// The raw level of linear_recurrence: a row cut into ranges anywhere, whose states pass from range to range (LASP) or are folded first and
-// composed by their decays (LASP-2), is the row in one piece, forward and backward.
-// ctest: timeout=120
+// The raw level of linear_recurrence: a row cut into ranges anywhere, whose states pass from range to range
+// (LASP) or are folded first and composed by their decays (LASP-2), is the row in one piece, forward and
+// backward. ctest: timeout=120
 #include "kernels/linear_recurrence/raw.h"
 
 #include <gmock/gmock.h>
@@ -35,11 +35,13 @@ struct Part {
   int64_t first_document, documents;  // of the row, counted with empty ones
 };
 
-Tensor rows(const Tensor& x, int64_t begin, int64_t tokens) { return x.defined() ? x.narrow(0, begin, tokens) : x; }
+Tensor rows(const Tensor& x, int64_t begin, int64_t tokens) {
+  return x.defined() ? x.narrow(0, begin, tokens) : x;
+}
 
 // Documents of one range: those that have tokens in it.
-std::vector<Part> parts_of(const Case& c, const Inputs& in, const Tensor& d_o, const std::vector<int64_t>& ends,
-                           const LinearRecurrenceOptions& options) {
+std::vector<Part> parts_of(const Case& c, const Inputs& in, const Tensor& d_o,
+                           const std::vector<int64_t>& ends, const LinearRecurrenceOptions& options) {
   std::vector<Part> parts;
   int64_t begin = 0;
   for (const int64_t end : ends) {
@@ -49,11 +51,14 @@ std::vector<Part> parts_of(const Case& c, const Inputs& in, const Tensor& d_o, c
       const int64_t from = std::max(c.offsets[n], begin), to = std::min(c.offsets[n + 1], end);
       if (from >= to) continue;
       if (part.first_document < 0) part.first_document = static_cast<int64_t>(n);
-      EXPECT_EQ(part.first_document + part.documents, static_cast<int64_t>(n)) << "cases of this test have no empty documents inside";
+      EXPECT_EQ(part.first_document + part.documents, static_cast<int64_t>(n))
+          << "cases of this test have no empty documents inside";
       ++part.documents;
       offsets.push_back(to - begin);
     }
-    const Tensor decay = in.log_decay.defined() && in.log_decay.dim() > 1 ? rows(in.log_decay, begin, end - begin) : in.log_decay;
+    const Tensor decay = in.log_decay.defined() && in.log_decay.dim() > 1
+                             ? rows(in.log_decay, begin, end - begin)
+                             : in.log_decay;
     part.in = {rows(in.q, begin, part.tokens),
                rows(in.k, begin, part.tokens),
                rows(in.v, begin, part.tokens),
@@ -72,14 +77,19 @@ struct Whole {
   Tensor o, final_state, dq, dk, dv, d_decay, d_initial;
 };
 
-// By the plain loops in one piece; the reference's own gradients are checked against finite differences elsewhere.
-Whole in_one_piece(const Case& c, const Inputs& values, const Gradients& outer, const LinearRecurrenceOptions& options) {
+// By the plain loops in one piece; the reference's own gradients are checked against finite differences
+// elsewhere.
+Whole in_one_piece(const Case& c, const Inputs& values, const Gradients& outer,
+                   const LinearRecurrenceOptions& options) {
   Inputs in = widened(values);
   for (Tensor* x : {&in.q, &in.k, &in.v, &in.initial, &in.log_decay}) {
     if (x->defined()) *x = x->detach().clone().requires_grad_(true);
   }
-  const auto result = linear_recurrence_reference(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), options);
-  (result.o_thd.mul(outer.d_o.to(at::kDouble)).sum() + result.final_state_nhkv.mul(outer.d_final.to(at::kDouble)).sum()).backward();
+  const auto result =
+      linear_recurrence_reference(in.q, in.k, in.v, in.log_decay, in.initial, to_tensor(c.offsets), options);
+  (result.o_thd.mul(outer.d_o.to(at::kDouble)).sum() +
+   result.final_state_nhkv.mul(outer.d_final.to(at::kDouble)).sum())
+      .backward();
   return {result.o_thd.detach(), result.final_state_nhkv.detach(),
           in.q.grad(),           in.k.grad(),
           in.v.grad(),           in.log_decay.defined() ? in.log_decay.grad() : Tensor(),
@@ -103,8 +113,8 @@ Whole chained(const Case& c, const Inputs& in, const Gradients& outer, const std
   for (size_t i = parts.size(); i-- > 0;) {
     const Part& part = parts[i];
     const Tensor of_documents = d_state.narrow(0, part.first_document, part.documents);
-    const auto out =
-        run_recurrence_backward(part.in, i % 2 == 0 ? boundaries[i] : Tensor(), part.d_o, of_documents.clone(), in.log_decay.defined());
+    const auto out = run_recurrence_backward(part.in, i % 2 == 0 ? boundaries[i] : Tensor(), part.d_o,
+                                             of_documents.clone(), in.log_decay.defined());
     dq.insert(dq.begin(), out.q_thk);
     dk.insert(dk.begin(), out.k_thk);
     dv.insert(dv.begin(), out.v_thv);
@@ -116,7 +126,8 @@ Whole chained(const Case& c, const Inputs& in, const Gradients& outer, const std
   return whole;
 }
 
-// LASP-2: every range is folded by itself; states that enter and gradients that leave are composed from the folds alone.
+// LASP-2: every range is folded by itself; states that enter and gradients that leave are composed from the
+// folds alone.
 Whole gathered(const Case& c, const Inputs& in, const Gradients& outer, const std::vector<int64_t>& ends,
                const LinearRecurrenceOptions& options) {
   std::vector<Part> parts = parts_of(c, in, outer.d_o, ends, options);
@@ -143,7 +154,8 @@ Whole gathered(const Case& c, const Inputs& in, const Gradients& outer, const st
     parts[i].in.initial_state_nhkv = entering[i];
     const RecurrenceRun run = run_recurrence(parts[i].in);
     o.push_back(run.result.o_thd);
-    const auto out = run_recurrence_backward(parts[i].in, run.boundaries, parts[i].d_o, leaving[i], in.log_decay.defined());
+    const auto out = run_recurrence_backward(parts[i].in, run.boundaries, parts[i].d_o, leaving[i],
+                                             in.log_decay.defined());
     dq.push_back(out.q_thk);
     dk.push_back(out.k_thk);
     dv.push_back(out.v_thv);
@@ -202,9 +214,12 @@ TEST_P(RawLinearRecurrence, RangesInAnyCutAreTheWhole) {
     at::ScalarType type;
     double tolerance;
   };
-  // fp64: sums of some hundred terms of 1e-16. bf16: results, and states where products read them, are rounded to 8 bits.
-  for (const Form& form :
-       {Form{"aten", at::kDouble, 1e-12}, {"reference", at::kDouble, 1e-12}, {"cpu", at::kFloat, 2e-5}, {"cpu", at::kBFloat16, 1e-2}}) {
+  // fp64: sums of some hundred terms of 1e-16. bf16: results, and states where products read them, are
+  // rounded to 8 bits.
+  for (const Form& form : {Form{"aten", at::kDouble, 1e-12},
+                           {"reference", at::kDouble, 1e-12},
+                           {"cpu", at::kFloat, 2e-5},
+                           {"cpu", at::kBFloat16, 1e-2}}) {
     SCOPED_TRACE(form.implementation + std::string(" ") + std::string(name_of(form.type)));
     const Inputs in = inputs_of(c, form.type);
     const Gradients outer{random_tensor({c.tokens(), c.heads, c.value}, 31, form.type),
@@ -214,8 +229,9 @@ TEST_P(RawLinearRecurrence, RangesInAnyCutAreTheWhole) {
     Dispatcher::force("linear_recurrence", form.implementation);
     Dispatcher::force("linear_recurrence_fold", form.implementation);
     const int64_t tokens = c.tokens();
-    for (const std::vector<int64_t>& ends :
-         {std::vector<int64_t>{tokens}, {tokens / 2, tokens}, {1, 65, tokens / 2 + 1, tokens / 2 + 4, tokens - 100, tokens}}) {
+    for (const std::vector<int64_t>& ends : {std::vector<int64_t>{tokens},
+                                             {tokens / 2, tokens},
+                                             {1, 65, tokens / 2 + 1, tokens / 2 + 4, tokens - 100, tokens}}) {
       expect_equal(chained(c, in, outer, ends, options), expected, form.tolerance);
       expect_equal(gathered(c, in, outer, ends, options), expected, form.tolerance);
     }
@@ -242,13 +258,16 @@ INSTANTIATE_TEST_SUITE_P(Cases, RawLinearRecurrence, ::testing::ValuesIn(raw_cas
 TEST(RawLinearRecurrenceFold, EqualsTheLastStateOfARun) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> offsets = {0, 600, 600, 603, 700};
-  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}}) {
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}}) {
     for (const bool reverse : {false, true}) {
       for (const bool bounded : {false, true}) {
         SCOPED_TRACE(std::string(name_of(type)) + (reverse ? " reverse" : "") + (bounded ? " bounded" : ""));
         LinearRecurrenceOptions options{.reverse = reverse, .tied_keys = true};
         options.gate.kind = bounded ? RecurrenceGate::Kind::kLowerBounded : RecurrenceGate::Kind::kLogSigmoid;
-        if (bounded) options.gate.lower_bound_hk = random_tensor({4, 16}, 9, type == at::kDouble ? type : at::kFloat).sigmoid().mul(0.9);
+        if (bounded)
+          options.gate.lower_bound_hk =
+              random_tensor({4, 16}, 9, type == at::kDouble ? type : at::kFloat).sigmoid().mul(0.9);
         const RecurrenceInputs in{random_tensor({700, 4, 16}, 1, type),
                                   {},
                                   random_tensor({700, 2, 8}, 3, type),
@@ -261,12 +280,14 @@ TEST(RawLinearRecurrenceFold, EqualsTheLastStateOfARun) {
         const RecurrenceFold fold = fold_recurrence(keys, 4);
         // From one state and from another the same run ends in states that differ by Λ.
         RecurrenceInputs exact = in, from_one = in;
-        exact.q_thk = in.q_thk.to(at::kDouble), exact.v_thv = in.v_thv.to(at::kDouble), exact.log_decay = in.log_decay.to(at::kDouble);
+        exact.q_thk = in.q_thk.to(at::kDouble), exact.v_thv = in.v_thv.to(at::kDouble),
+        exact.log_decay = in.log_decay.to(at::kDouble);
         if (bounded) exact.options.gate.lower_bound_hk = options.gate.lower_bound_hk.to(at::kDouble);
         from_one = exact;
         from_one.initial_state_nhkv = at::ones({4, 4, 16, 8}, at::kDouble);
         const auto last = [](const RecurrenceInputs& x) {
-          return linear_recurrence_reference(x.q_thk, x.k_thk, x.v_thv, x.log_decay, x.initial_state_nhkv, x.offsets, x.options)
+          return linear_recurrence_reference(x.q_thk, x.k_thk, x.v_thv, x.log_decay, x.initial_state_nhkv,
+                                             x.offsets, x.options)
               .final_state_nhkv;
         };
         const Tensor zero = last(exact), one = last(from_one);
@@ -283,8 +304,10 @@ TEST(RawLinearRecurrenceChecks, RefuseByName) {
   using ::testing::HasSubstr;
   const Tensor x = at::zeros({8, 2, 4});
   RecurrenceInputs in{x, x, x, {}, {}, {}, {}};
-  EXPECT_THAT(refused([&] { run_recurrence_backward(in, {}, x, {}, true); }), HasSubstr("bad argument log_decay"));
-  EXPECT_THAT(refused([&] { run_recurrence_backward(in, {}, x.narrow(0, 0, 7), {}, false); }), HasSubstr("bad argument d_o"));
+  EXPECT_THAT(refused([&] { run_recurrence_backward(in, {}, x, {}, true); }),
+              HasSubstr("bad argument log_decay"));
+  EXPECT_THAT(refused([&] { run_recurrence_backward(in, {}, x.narrow(0, 0, 7), {}, false); }),
+              HasSubstr("bad argument d_o"));
   EXPECT_THAT(refused([&] { fold_recurrence_gradient(in, x.narrow(0, 0, 7)); }), HasSubstr("bad argument v"));
   in.k_thk = Tensor();
   EXPECT_THAT(refused([&] { fold_recurrence(in, 2); }), HasSubstr("bad argument k"));

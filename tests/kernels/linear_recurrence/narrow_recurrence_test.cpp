@@ -1,4 +1,5 @@
-// The recurrence with states in the model's dtype: in fp64 the one recurrence, in bf16 the numbers that public code is known to have.
+// The recurrence with states in the model's dtype: in fp64 the one recurrence, in bf16 the numbers that
+// public code is known to have.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,8 @@ TEST(NarrowStateRecurrence, IsTheOneRecurrenceInFp64) {
   const Tensor log_decay = at::tensor({-0.9, -0.01, -1e-4}, at::kDouble);
   const auto run = [&](bool narrow) {
     std::vector<Tensor> in;
-    for (uint64_t seed = 1; seed < 4; ++seed) in.push_back(random_tensor({90, 3, 5}, seed).requires_grad_(true));
+    for (uint64_t seed = 1; seed < 4; ++seed)
+      in.push_back(random_tensor({90, 3, 5}, seed).requires_grad_(true));
     const Tensor o = narrow ? narrow_state_recurrence(in[0], in[1], in[2], log_decay, {}, offsets, 16)
                             : linear_recurrence_reference(in[0], in[1], in[2], log_decay, {}, offsets).o_thd;
     o.backward(random_tensor({90, 3, 5}, 9));
@@ -64,12 +66,15 @@ TEST(NarrowStateRecurrence, SlowHeadsNeverForgetWhileDecoding) {
 }
 
 TEST(NarrowStateRecurrence, GoesOnFromAState) {
-  const Tensor q = random_tensor({40, 2, 3}, 1), k = random_tensor({40, 2, 3}, 2), v = random_tensor({40, 2, 3}, 3);
-  const Tensor log_decay = at::tensor({-0.5, -0.01}, at::kDouble), whole = narrow_state_recurrence(q, k, v, log_decay, {}, {}, 16);
+  const Tensor q = random_tensor({40, 2, 3}, 1), k = random_tensor({40, 2, 3}, 2),
+               v = random_tensor({40, 2, 3}, 3);
+  const Tensor log_decay = at::tensor({-0.5, -0.01}, at::kDouble),
+               whole = narrow_state_recurrence(q, k, v, log_decay, {}, {}, 16);
   const Tensor state = at::zeros({2, 2, 3, 3}, at::kDouble);
   const std::vector<int64_t> rows{1};
   std::vector<Tensor> pieces;
-  for (const auto& [begin, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 20}, {20, 1}, {21, 1}, {22, 18}}) {
+  for (const auto& [begin, count] :
+       std::vector<std::pair<int64_t, int64_t>>{{0, 20}, {20, 1}, {21, 1}, {22, 18}}) {
     const auto own = [&, from = begin, length = count](const Tensor& x) { return x.narrow(0, from, length); };
     pieces.push_back(narrow_state_recurrence(own(q), own(k), own(v), log_decay, {state, rows}, {}, 16));
   }

@@ -18,7 +18,8 @@ using ::testing::IsEmpty;
 
 // Without {% generation %}.
 constexpr const char* kPlainTemplate =
-    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content | trim }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content | trim }}<|end|>\n{% endfor %}{% if "
+    "add_generation_prompt %}<|start|>assistant\n{% endif %}";
 
 class AnswerRanges : public ::testing::Test {
  protected:
@@ -33,14 +34,17 @@ class AnswerRanges : public ::testing::Test {
     return sample;
   }
   // The texts that are learnt.
-  std::vector<std::string> learnt(const std::string& source, const ChatSample& sample, LearntPart part = LearntPart::kAnswers) const {
+  std::vector<std::string> learnt(const std::string& source, const ChatSample& sample,
+                                  LearntPart part = LearntPart::kAnswers) const {
     const data::chat::ChatFormat written_by = format(source);
     const data::chat::RenderedChat chat = render_learnt(sample, {written_by, tokenizer_, part});
     std::vector<std::string> texts;
-    for (const data::chat::ByteRange& range : chat.written) texts.push_back(chat.text.bytes().substr(range.begin, range.end - range.begin));
+    for (const data::chat::ByteRange& range : chat.written)
+      texts.push_back(chat.text.bytes().substr(range.begin, range.end - range.begin));
     return texts;
   }
-  std::string reason(const std::string& source, const ChatSample& sample, LearntPart part = LearntPart::kAnswers) const {
+  std::string reason(const std::string& source, const ChatSample& sample,
+                     LearntPart part = LearntPart::kAnswers) const {
     try {
       learnt(source, sample, part);
     } catch (const BadSample& why) {
@@ -53,9 +57,11 @@ class AnswerRanges : public ::testing::Test {
 };
 
 TEST_F(AnswerRanges, AreFoundByRenderingBeginnings) {
-  EXPECT_THAT(learnt(kPlainTemplate, talk({"q", " one ", "r", "two"})), ElementsAre("one<|end|>", "two<|end|>"))
+  EXPECT_THAT(learnt(kPlainTemplate, talk({"q", " one ", "r", "two"})),
+              ElementsAre("one<|end|>", "two<|end|>"))
       << "the end of the turn counts, and the line end behind it does not";
-  EXPECT_THAT(learnt(kPlainTemplate, talk({"q", "one", "r", "two"}), LearntPart::kLastAnswer), ElementsAre("two<|end|>"));
+  EXPECT_THAT(learnt(kPlainTemplate, talk({"q", "one", "r", "two"}), LearntPart::kLastAnswer),
+              ElementsAre("two<|end|>"));
   EXPECT_THAT(learnt(kPlainTemplate, talk({"q", "one"}), LearntPart::kAll),
               ElementsAre("<|start|>user\nq<|end|>\n<|start|>assistant\none<|end|>\n"));
 }
@@ -64,9 +70,11 @@ TEST_F(AnswerRanges, AreThoseOfGenerationBlocksWhereThereAreAny) {
   const std::string chatml(built_in_template("chatml"));
   const data::Tokenizer tokenizer = data::bytes_with("<|eod|>", {"<|im_start|>", "<|im_end|>"});
   const data::chat::ChatFormat written_by = format(chatml);
-  const auto chat = render_learnt(talk({"q", "one", "r", "two"}), {written_by, tokenizer, LearntPart::kLastAnswer});
+  const auto chat =
+      render_learnt(talk({"q", "one", "r", "two"}), {written_by, tokenizer, LearntPart::kLastAnswer});
   ASSERT_EQ(chat.written.size(), 1u);
-  EXPECT_EQ(chat.text.bytes().substr(chat.written[0].begin, chat.written[0].end - chat.written[0].begin), "two<|im_end|>");
+  EXPECT_EQ(chat.text.bytes().substr(chat.written[0].begin, chat.written[0].end - chat.written[0].begin),
+            "two<|im_end|>");
   EXPECT_THAT(learnt(chatml, talk({"q", "one", "r", "two"})), ElementsAre("one<|im_end|>", "two<|im_end|>"));
 }
 
@@ -82,14 +90,16 @@ TEST_F(AnswerRanges, ASpecialTokenThatAnAnswerSpellsDoesNotEndIt) {
 
 TEST_F(AnswerRanges, WithoutASpecialTokenTheWholeRestIsLearnt) {
   const std::string source =
-      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt "
+      "%}assistant: {% endif %}";
   EXPECT_THAT(learnt(source, talk({"q", "one", "r", "two"})), ElementsAre("one\n", "two\n"));
 }
 
 TEST_F(AnswerRanges, ATemplateThatWritesEarlierMessagesDifferentlyIsRefused) {
   // The first answer is shortened once more follows, as templates do that drop earlier thoughts.
   const std::string source =
-      "{% for m in messages %}<|start|>{{ m.role }}\n{% if m.role == 'assistant' and not loop.last %}{{ m.content[1:] }}{% else %}{{ m.content }}"
+      "{% for m in messages %}<|start|>{{ m.role }}\n{% if m.role == 'assistant' and not loop.last %}{{ "
+      "m.content[1:] }}{% else %}{{ m.content }}"
       "{% endif %}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
   EXPECT_THAT(reason(source, talk({"q", "one", "r", "two"})),
               HasSubstr("the template writes a beginning differently when more follows | \"one"));
@@ -97,27 +107,33 @@ TEST_F(AnswerRanges, ATemplateThatWritesEarlierMessagesDifferentlyIsRefused) {
 }
 
 TEST_F(AnswerRanges, ATemplateThatDropsTheAnswerIsRefused) {
-  const std::string drops = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}";
+  const std::string drops =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}";
   EXPECT_THAT(reason(drops, talk({"q", "one"})), HasSubstr("the template drops an answer"));
-  const std::string marks_nothing = "{% for m in messages %}{{ m.content }}{% generation %}{% endgeneration %}{% endfor %}";
+  const std::string marks_nothing =
+      "{% for m in messages %}{{ m.content }}{% generation %}{% endgeneration %}{% endfor %}";
   EXPECT_THAT(reason(marks_nothing, talk({"q", "one"})),
               HasSubstr("the template drops an answer | message 2 in what is learnt: \"one\" | nothing"));
   const std::string shortens = "{% for m in messages %}<|start|>{{ m.content[:2] }}<|end|>{% endfor %}";
-  EXPECT_THAT(reason(shortens, talk({"q", "one"}), LearntPart::kAll), HasSubstr("the template drops an answer"));
+  EXPECT_THAT(reason(shortens, talk({"q", "one"}), LearntPart::kAll),
+              HasSubstr("the template drops an answer"));
 }
 
 TEST_F(AnswerRanges, WhatATemplateRaisesIsTheReason) {
-  EXPECT_THAT(reason("{{ raise_exception('only once') }}", talk({"q", "a"})), HasSubstr("the template refuses a conversation"));
+  EXPECT_THAT(reason("{{ raise_exception('only once') }}", talk({"q", "a"})),
+              HasSubstr("the template refuses a conversation"));
   EXPECT_THAT(reason("{{ raise_exception('only once') }}", talk({"q", "a"})), HasSubstr("only once"));
 }
 
 TEST_F(AnswerRanges, TemplatesAreToldVariablesToolsAndOneDate) {
   const std::string source =
-      "{{ style }}|{{ tools | length }}|{{ strftime_now('%Y-%m-%d') }}|{% for m in messages %}{{ m.content }}<|end|>{% endfor %}";
+      "{{ style }}|{{ tools | length }}|{{ strftime_now('%Y-%m-%d') }}|{% for m in messages %}{{ m.content "
+      "}}<|end|>{% endfor %}";
   ChatSample sample = talk({"q", "one"});
   sample.tools = nlohmann::ordered_json::array({1, 2});
   const data::chat::ChatFormat written_by = format(source);
-  const auto chat = render_learnt(sample, {written_by, tokenizer_, LearntPart::kAnswers, {{"style", "terse"}}});
+  const auto chat =
+      render_learnt(sample, {written_by, tokenizer_, LearntPart::kAnswers, {{"style", "terse"}}});
   EXPECT_EQ(chat.text.bytes(), "terse|2|2025-01-01|q<|end|>one<|end|>");
 }
 

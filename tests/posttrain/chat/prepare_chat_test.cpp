@@ -33,22 +33,24 @@ class PrepareChat : public ::testing::Test {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
-  static std::string pair(const std::string& question, const std::string& answer, const std::string& more = "") {
+  static std::string pair(const std::string& question, const std::string& answer,
+                          const std::string& more = "") {
     return R"({"prompt": ")" + question + R"(", "completion": ")" + answer + "\"" + more + "}\n";
   }
   data::PreparedSource prepare(const std::string& name, int64_t held_out_percent = 0,
                                std::vector<const data::TokenDataset*> validation = {}) {
     const auto format = data::chat::ChatFormat::of_file(folder_ / "t.jinja", folder_.path());
     const ChatPreparation how{{format, tokenizer_, learnt_}, options_, data_, sequence_};
-    return prepare_chat({folder_ / name, conversation_files(folder_ / name), held_out_percent, std::move(validation)}, how,
-                        folder_ / "cache");
+    return prepare_chat(
+        {folder_ / name, conversation_files(folder_ / name), held_out_percent, std::move(validation)}, how,
+        folder_ / "cache");
   }
   std::string refusal(const std::string& name, int64_t held_out_percent = 0) {
     try {
       prepare(name, held_out_percent);
     } catch (const Error& error) {
-      return fmt::format("{} | {} | {} | {} | {}", error.fields().what, error.fields().expected, error.fields().found, error.fields().where,
-                         error.fields().hint);
+      return fmt::format("{} | {} | {} | {} | {}", error.fields().what, error.fields().expected,
+                         error.fields().found, error.fields().where, error.fields().hint);
     }
     return "";
   }
@@ -94,7 +96,8 @@ TEST_F(PrepareChat, APlainTextIsADocumentOfPreTraining) {
 }
 
 TEST_F(PrepareChat, SamplesThatAreTooLongAreLeftOutOrCut) {
-  write("a.jsonl", pair("q", "abcd") + pair("q", "abcde") + pair("qqqqqqqqqqq", "a") + pair("q", "x"));  // 9, 10, 16 and 6 tokens
+  // 9, 10, 16 and 6 tokens
+  write("a.jsonl", pair("q", "abcd") + pair("q", "abcde") + pair("qqqqqqqqqqq", "a") + pair("q", "x"));
   const data::PreparedSource dropped = prepare("a.jsonl");
   ASSERT_EQ(dropped.train.documents(), 2) << "8 inputs fit, with a label for each";
   EXPECT_EQ(dropped.train.length(0), 9);
@@ -145,29 +148,32 @@ TEST_F(PrepareChat, ReadsArraysFoldersAndCompressedFilesEachInItsForm) {
 
 TEST_F(PrepareChat, NamesFileAndLineOfTheFirstBadRow) {
   write("a.jsonl", pair("q", "a") + "\n" + R"({"prompt": "q", "completion": ""})" + "\n");
-  EXPECT_THAT(refusal("a.jsonl"), AllOf(HasSubstr("a sample cannot be learnt: an answer is empty"), HasSubstr("a.jsonl:3"),
-                                        HasSubstr("data.skip_bad_lines=true")));
+  EXPECT_THAT(refusal("a.jsonl"), AllOf(HasSubstr("a sample cannot be learnt: an answer is empty"),
+                                        HasSubstr("a.jsonl:3"), HasSubstr("data.skip_bad_lines=true")));
   write("b.jsonl", pair("q", "a") + "{\"prompt\": \n");
   EXPECT_THAT(refusal("b.jsonl"), AllOf(HasSubstr("a line is no JSON"), HasSubstr("b.jsonl:2")));
   write("c.jsonl", "{\"question\": \"q\", \"answer\": \"a\"}\n");
-  EXPECT_THAT(refusal("c.jsonl"),
-              AllOf(HasSubstr("\"messages\" of role and content"), HasSubstr("fields question, answer"), HasSubstr("c.jsonl:1")));
+  EXPECT_THAT(refusal("c.jsonl"), AllOf(HasSubstr("\"messages\" of role and content"),
+                                        HasSubstr("fields question, answer"), HasSubstr("c.jsonl:1")));
   write("d.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n");
   EXPECT_THAT(refusal("d.jsonl"), HasSubstr("train.task=preference"));
   write("e.jsonl", pair("q", "a") + "{\"text\": \"t\"}\n");
   EXPECT_THAT(refusal("e.jsonl"), AllOf(HasSubstr("another form than its file"), HasSubstr("fields text")));
   EXPECT_THAT(refusal("nowhere"), HasSubstr("no such file or folder"));
-  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache")) EXPECT_NE(entry.path().filename(), "dataset.json");
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "cache"))
+    EXPECT_NE(entry.path().filename(), "dataset.json");
 }
 
 TEST_F(PrepareChat, CountsBadRowsThatAreLeftOut) {
   data_.skip_bad_lines = true;
-  write("a.jsonl", pair("q", "a") + pair("q", "") + "{\n" + pair("q", "b") + R"({"prompt": 3, "completion": "c"})" + "\n" + pair("q", " "));
+  write("a.jsonl", pair("q", "a") + pair("q", "") + "{\n" + pair("q", "b") +
+                       R"({"prompt": 3, "completion": "c"})" + "\n" + pair("q", " "));
   const data::PreparedSource made = prepare("a.jsonl");
   EXPECT_EQ(made.train.documents(), 2);
   EXPECT_EQ(made.counts.bad_lines, 4);
   EXPECT_EQ(data::read_checked_json(made.folder / "dataset.json").at("chat").at("bad"),
-            nlohmann::json::parse(R"({"an answer is empty": 2, "a line is no JSON": 1, "a field is not text": 1})"));
+            nlohmann::json::parse(
+                R"({"an answer is empty": 2, "a line is no JSON": 1, "a field is not text": 1})"));
 }
 
 TEST_F(PrepareChat, NothingToLearnFromIsAnError) {
@@ -184,7 +190,8 @@ TEST_F(PrepareChat, ShowsWhatIsLearntInColourOrBetweenMarks) {
   const data::PreparedSource made = prepare("a.jsonl");
   const std::string plain = shown_samples(made.train, 3, tokenizer_, false);
   EXPECT_THAT(plain, HasSubstr("sample 1 of 1: 7 tokens, 3 learnt\n<s>q<e><s>⟦ab<e>⟧\n"));
-  EXPECT_THAT(shown_samples(made.train, 3, tokenizer_, true), HasSubstr("\x1b[2m<s>q<e><s>\x1b[0m\x1b[1;32mab<e>\x1b[0m"));
+  EXPECT_THAT(shown_samples(made.train, 3, tokenizer_, true),
+              HasSubstr("\x1b[2m<s>q<e><s>\x1b[0m\x1b[1;32mab<e>\x1b[0m"));
 }
 
 TEST_F(PrepareChat, ALongSampleIsShortenedInTheMiddle) {
@@ -202,7 +209,8 @@ TEST(NewTokens, AreSpecialAndFollowTheOthers) {
   EXPECT_EQ(grown.tokenizer.vocabulary(), 260);
   EXPECT_THAT(grown.tokenizer.encode("a<y><s>"), ElementsAre('a', 259, 257));
   EXPECT_TRUE(grown.tokenizer.is_special(258));
-  EXPECT_EQ(with_special_tokens(grown.tokenizer, {"<x>", "<y>"}).tokenizer.sha256(), grown.tokenizer.sha256()) << "nothing is lacking";
+  EXPECT_EQ(with_special_tokens(grown.tokenizer, {"<x>", "<y>"}).tokenizer.sha256(), grown.tokenizer.sha256())
+      << "nothing is lacking";
   EXPECT_THROW(with_special_tokens(old, {"a"}), Error) << "an ordinary token";
   EXPECT_THROW(with_special_tokens(old, {""}), Error);
 }
@@ -215,7 +223,8 @@ class ChatData : public PrepareChat {
     more.insert(more.begin(), {"train.task=chat", "data.tokenizer=bytes", "train.sequence=64",
                                "data.source=" + (folder_ / "a.jsonl").string(), "data.held_out_percent=0"});
     recipe_ = recipe::load_defaults(more).recipe;
-    return open_chat_data({.recipe = recipe_, .cache = folder_ / "cache", .run = run, .from = from, .quiet = true});
+    return open_chat_data(
+        {.recipe = recipe_, .cache = folder_ / "cache", .run = run, .from = from, .quiet = true});
   }
   recipe::Recipe recipe_;
 };
@@ -224,8 +233,9 @@ TEST_F(ChatData, TakesTheTemplateOfTheOptionThenOfTheRunThenOfTheModel) {
   write("a.jsonl", pair("q", "a"));
   write("run/chat_template.jinja", "R{% for m in messages %}{{ m.content }};{% endfor %}");
   write("model/config.json", "{}");
-  write("model/tokenizer_config.json",
-        R"({"chat_template": "{{ bos_token }}{% for m in messages %}{{ m.content }};{% endfor %}", "bos_token": "B"})");
+  write(
+      "model/tokenizer_config.json",
+      R"({"chat_template": "{{ bos_token }}{% for m in messages %}{{ m.content }};{% endfor %}", "bos_token": "B"})");
   const auto begins = [](const data::RunData& data) {
     return data.tokenizer.decode(std::vector<int32_t>{static_cast<int32_t>(ids_of(*data.train()[0], 0)[0])});
   };
@@ -244,13 +254,16 @@ TEST_F(ChatData, TakesTheTemplateOfTheOptionThenOfTheRunThenOfTheModel) {
 
 TEST_F(ChatData, GivesTheTokenizerItsNewTokensAndTrainsOneOnTheMessages) {
   write("a.jsonl", pair("who sees who", "who sees"));
-  const data::RunData grown = open({"chat.template=chatml", "chat.new_tokens=<|im_start|>, <|im_end|>", "data.stop_tokens=<|im_end|>"});
+  const data::RunData grown = open(
+      {"chat.template=chatml", "chat.new_tokens=<|im_start|>, <|im_end|>", "data.stop_tokens=<|im_end|>"});
   EXPECT_THAT(ids_of(*grown.train()[0], 0),
-              ElementsAre(257, 'u', 's', 'e', 'r', '\n', 'w', 'h', 'o', ' ', 's', 'e', 'e', 's', ' ', 'w', 'h', 'o', 258, '\n', 257, 'a',
-                          's', 's', 'i', 's', 't', 'a', 'n', 't', '\n', 'w', 'h', 'o', ' ', 's', 'e', 'e', 's', 258, '\n'));
+              ElementsAre(257, 'u', 's', 'e', 'r', '\n', 'w', 'h', 'o', ' ', 's', 'e', 'e', 's', ' ', 'w',
+                          'h', 'o', 258, '\n', 257, 'a', 's', 's', 'i', 's', 't', 'a', 'n', 't', '\n', 'w',
+                          'h', 'o', ' ', 's', 'e', 'e', 's', 258, '\n'));
   EXPECT_THAT(grown.tokenizer.stop_ids(), ::testing::Contains(258));
   EXPECT_EQ(grown.train()[0]->counted_labels(), 8 + 1);
-  const data::RunData trained = open({"chat.template=chatml", "data.tokenizer=train", "data.vocabulary=262", "train.sequence=128"});
+  const data::RunData trained =
+      open({"chat.template=chatml", "data.tokenizer=train", "data.vocabulary=262", "train.sequence=128"});
   EXPECT_LT(trained.tokenizer.encode("who sees").size(), 8u);
 }
 

@@ -41,11 +41,13 @@ TEST(AnswerRowForms, PairOfMessages) {
                                    "chosen": [{"role": "assistant", "content": "hello"}], "rejected": "go away"})");
   EXPECT_EQ(row.prompt.size(), 1u);
   EXPECT_EQ(row.answers[0][0]["content"], "hello");
-  EXPECT_EQ(row.answers[1], ordered_json::parse(R"([{"role": "assistant", "content": "go away"}])")) << "a text is what the assistant said";
+  EXPECT_EQ(row.answers[1], ordered_json::parse(R"([{"role": "assistant", "content": "go away"}])"))
+      << "a text is what the assistant said";
 }
 
 TEST(AnswerRowForms, PromptIsWhatBothConversationsBeginWith) {
-  const AnswerRow row = row_of(R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+  const AnswerRow row =
+      row_of(R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
                                               {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}],
                                    "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
                                                 {"role": "user", "content": "c"}, {"role": "assistant", "content": "e"}]})");
@@ -56,7 +58,8 @@ TEST(AnswerRowForms, PromptIsWhatBothConversationsBeginWith) {
 
 // One conversation ends where the other goes on: each keeps an answer.
 TEST(AnswerRowForms, NoAnswerIsLostToTheCommonBeginning) {
-  const AnswerRow row = row_of(R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+  const AnswerRow row =
+      row_of(R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
                                    "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
                                                 {"role": "assistant", "content": "c"}]})");
   EXPECT_EQ(row.prompt.size(), 1u);
@@ -65,7 +68,8 @@ TEST(AnswerRowForms, NoAnswerIsLostToTheCommonBeginning) {
 }
 
 TEST(AnswerRowForms, PromptIsWhatBothTextsBeginWithInWholeWords) {
-  const AnswerRow row = row_of(R"({"chosen": "Human: hi\n\nAssistant: hello", "rejected": "Human: hi\n\nAssistant: help yourself"})");
+  const AnswerRow row = row_of(
+      R"({"chosen": "Human: hi\n\nAssistant: hello", "rejected": "Human: hi\n\nAssistant: help yourself"})");
   EXPECT_EQ(row.prompt, "Human: hi\n\nAssistant: ");
   EXPECT_THAT(row.answers, ElementsAre("hello", "help yourself"));
 }
@@ -77,7 +81,8 @@ TEST(AnswerRowForms, LabelledAndScored) {
   const AnswerRow scored = row_of(R"({"prompt": "p", "completion": "c", "reward": -0.5})");
   EXPECT_EQ(scored.form, RowForm::kScored);
   EXPECT_THAT(scored.rewards, ElementsAre(-0.5));
-  const AnswerRow several = row_of(R"({"prompt": "p", "completions": ["a", "b", "c"], "rewards": [1, 0, 0.5]})");
+  const AnswerRow several =
+      row_of(R"({"prompt": "p", "completions": ["a", "b", "c"], "rewards": [1, 0, 0.5]})");
   EXPECT_THAT(several.answers, ElementsAre("a", "b", "c"));
   EXPECT_THAT(several.rewards, ElementsAre(1, 0, 0.5));
 }
@@ -87,16 +92,24 @@ TEST(AnswerRowForms, RefusesWhatIsNone) {
   EXPECT_THAT(refusal_of(R"({"prompt": "p", "chosen": "c"})"), HasSubstr("\"rejected\""));
   EXPECT_THAT(refusal_of(R"({"text": "p"})"), HasSubstr("\"prompt\""));
   EXPECT_THAT(refusal_of(R"({"prompt": "p", "completion": "c"})"), HasSubstr("\"label\""));
-  EXPECT_THAT(refusal_of(R"({"prompt": "p", "completion": "c", "label": "yes"})"), HasSubstr("true or false"));
+  EXPECT_THAT(refusal_of(R"({"prompt": "p", "completion": "c", "label": "yes"})"),
+              HasSubstr("true or false"));
   EXPECT_THAT(refusal_of(R"({"prompt": "p", "completion": "c", "reward": "high"})"), HasSubstr("finite"));
   EXPECT_THAT(refusal_of(R"({"prompt": "p", "completion": "c", "reward": null})"), HasSubstr("finite"));
-  EXPECT_THAT(refusal_of(R"({"prompt": 3, "chosen": "c", "rejected": "d"})"), HasSubstr("a list of messages"));
-  EXPECT_THAT(refusal_of(R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "c"}], "rejected": "d"})"), HasSubstr("a text"));
-  EXPECT_THAT(refusal_of(R"({"prompt": [{"content": "p"}], "chosen": "c", "rejected": "d"})"), HasSubstr("prompt[0]"));
-  EXPECT_THAT(refusal_of(R"({"prompt": "p", "completions": ["a"], "rewards": [1, 2]})"), HasSubstr("one length"));
+  EXPECT_THAT(refusal_of(R"({"prompt": 3, "chosen": "c", "rejected": "d"})"),
+              HasSubstr("a list of messages"));
+  EXPECT_THAT(
+      refusal_of(R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "c"}], "rejected": "d"})"),
+      HasSubstr("a text"));
+  EXPECT_THAT(refusal_of(R"({"prompt": [{"content": "p"}], "chosen": "c", "rejected": "d"})"),
+              HasSubstr("prompt[0]"));
+  EXPECT_THAT(refusal_of(R"({"prompt": "p", "completions": ["a"], "rewards": [1, 2]})"),
+              HasSubstr("one length"));
   EXPECT_THAT(refusal_of(R"({"chosen": "abc", "rejected": "abd"})"), HasSubstr("\"prompt\""));
-  EXPECT_THAT(refusal_of(R"({"chosen": [{"role": "user", "content": "a"}], "rejected": [{"role": "user", "content": "b"}]})"),
-              HasSubstr("messages with which both answers begin"));
+  EXPECT_THAT(
+      refusal_of(
+          R"({"chosen": [{"role": "user", "content": "a"}], "rejected": [{"role": "user", "content": "b"}]})"),
+      HasSubstr("messages with which both answers begin"));
 }
 
 class AnswerRowFiles : public ::testing::Test {
@@ -109,11 +122,12 @@ class AnswerRowFiles : public ::testing::Test {
 };
 
 TEST_F(AnswerRowFiles, ScoredAnswersToOnePromptAreOneRow) {
-  const AnswerRows all = read_answer_rows(write("scored.jsonl",
-                                                "{\"prompt\": \"p\", \"completion\": \"a\", \"reward\": 1}\n\n"
-                                                "{\"prompt\": \"q\", \"completion\": \"b\", \"reward\": 2, \"model\": \"m\"}\n"
-                                                "{\"prompt\": \"p\", \"completion\": \"c\", \"reward\": 3}"),
-                                          false);
+  const AnswerRows all =
+      read_answer_rows(write("scored.jsonl",
+                             "{\"prompt\": \"p\", \"completion\": \"a\", \"reward\": 1}\n\n"
+                             "{\"prompt\": \"q\", \"completion\": \"b\", \"reward\": 2, \"model\": \"m\"}\n"
+                             "{\"prompt\": \"p\", \"completion\": \"c\", \"reward\": 3}"),
+                       false);
   ASSERT_EQ(all.rows.size(), 2u);
   EXPECT_THAT(all.rows[0].answers, ElementsAre("a", "c"));
   EXPECT_THAT(all.rows[0].rewards, ElementsAre(1, 3));

@@ -1,5 +1,5 @@
-// Answers as tokens: prompts that are the same with either answer, what a loss makes of rows of another form, and
-// what is left out.
+// Answers as tokens: prompts that are the same with either answer, what a loss makes of rows of another form,
+// and what is left out.
 #include "posttrain/preference/answer_samples.h"
 
 #include <gmock/gmock.h>
@@ -44,13 +44,15 @@ class AnswerSamplesOf : public ::testing::Test {
     std::ofstream(folder_ / "template.jinja") << source;
     return {bytes_, data::chat::ChatFormat::of_file(folder_ / "template.jinja", folder_ / "none")};
   }
-  AnswerSamples made(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64, int64_t vocabulary = 257) const {
+  AnswerSamples made(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64,
+                     int64_t vocabulary = 257) const {
     std::vector<AnswerRow> rows;
     for (const std::string& line : lines) rows.push_back(row_from(line));
-    return make_samples(rows, AnswerEncoder(bytes_, std::nullopt), {.unit = unit, .sequence = sequence, .vocabulary = vocabulary},
-                        "rows.jsonl");
+    return make_samples(rows, AnswerEncoder(bytes_, std::nullopt),
+                        {.unit = unit, .sequence = sequence, .vocabulary = vocabulary}, "rows.jsonl");
   }
-  std::string refusal(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64, int64_t vocabulary = 257) const {
+  std::string refusal(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64,
+                      int64_t vocabulary = 257) const {
     try {
       made(lines, unit, sequence, vocabulary);
     } catch (const Error& error) {
@@ -64,7 +66,8 @@ class AnswerSamplesOf : public ::testing::Test {
 };
 
 TEST_F(AnswerSamplesOf, TextsBeginAndEndAsTheTokenizerHasIt) {
-  const auto encoded = AnswerEncoder(bytes_, std::nullopt).encode(row_from(R"({"prompt": "ab", "chosen": "c", "rejected": "de"})"));
+  const auto encoded = AnswerEncoder(bytes_, std::nullopt)
+                           .encode(row_from(R"({"prompt": "ab", "chosen": "c", "rejected": "de"})"));
   std::vector<int32_t> prompt = {kEnd, 'a', 'b'};
   EXPECT_EQ(encoded.prompt, prompt);
   EXPECT_THAT(encoded.answers, ElementsAre(with_end(bytes_of("c")), with_end(bytes_of("de"))));
@@ -72,7 +75,8 @@ TEST_F(AnswerSamplesOf, TextsBeginAndEndAsTheTokenizerHasIt) {
 
 TEST_F(AnswerSamplesOf, AnswerThatEndsGetsNoSecondEnd) {
   const auto encoded =
-      AnswerEncoder(bytes_, std::nullopt).encode(row_from(R"({"prompt": "ab", "chosen": "c<|end_of_document|>", "rejected": ""})"));
+      AnswerEncoder(bytes_, std::nullopt)
+          .encode(row_from(R"({"prompt": "ab", "chosen": "c<|end_of_document|>", "rejected": ""})"));
   EXPECT_EQ(encoded.answers[0].back(), kEnd);
   EXPECT_EQ(std::ranges::count(encoded.answers[0], kEnd), 1);
   EXPECT_TRUE(encoded.answers[1].empty()) << "nothing but an end is no answer";
@@ -84,20 +88,23 @@ TEST_F(AnswerSamplesOf, ConversationsAreCutWhereTheAnswerBegins) {
   std::vector<int32_t> prompt = with_end(bytes_of("u:hi"));
   for (const int32_t id : bytes_of("\na:")) prompt.push_back(id);
   EXPECT_EQ(encoded.prompt, prompt);
-  EXPECT_THAT(encoded.answers, ElementsAre(with_end(bytes_of("yes")), with_end(bytes_of("no")))) << "not the line end after the turn";
+  EXPECT_THAT(encoded.answers, ElementsAre(with_end(bytes_of("yes")), with_end(bytes_of("no"))))
+      << "not the line end after the turn";
 }
 
 // No message can spell the end of its own turn.
 TEST_F(AnswerSamplesOf, MessagesHoldNoSpecialTokens) {
-  const auto encoded =
-      chat().encode(row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a<|end_of_document|>b", "rejected": "no"})"));
+  const auto encoded = chat().encode(row_from(
+      R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a<|end_of_document|>b", "rejected": "no"})"));
   EXPECT_EQ(encoded.answers[0], with_end(bytes_of("a<|end_of_document|>b")));
 }
 
 TEST_F(AnswerSamplesOf, TemplateThatChangesThePromptIsRefused) {
-  const AnswerEncoder encoder = chat("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
+  const AnswerEncoder encoder =
+      chat("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
   try {
-    encoder.encode(row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})"));
+    encoder.encode(
+        row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})"));
     ADD_FAILURE() << "encoded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("preference.template=FILE"));
@@ -106,7 +113,8 @@ TEST_F(AnswerSamplesOf, TemplateThatChangesThePromptIsRefused) {
 
 TEST_F(AnswerSamplesOf, MessagesWithoutATemplateAreRefused) {
   EXPECT_THROW(AnswerEncoder(bytes_, std::nullopt)
-                   .encode(row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})")),
+                   .encode(row_from(
+                       R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})")),
                Error);
 }
 
@@ -115,13 +123,15 @@ TEST_F(AnswerSamplesOf, RowsBecomeWhatTheLossTakes) {
   const std::string scored = R"({"prompt": "q", "completions": ["x", "y", "z"], "rewards": [0, 2, -1]})";
   const auto pairs = made({pair, scored}, Unit::kPairs).samples;
   ASSERT_EQ(pairs.size(), 2u);
-  EXPECT_THAT(pairs[1].answers, ElementsAre(with_end(bytes_of("y")), with_end(bytes_of("z")))) << "the best and the worst";
+  EXPECT_THAT(pairs[1].answers, ElementsAre(with_end(bytes_of("y")), with_end(bytes_of("z"))))
+      << "the best and the worst";
   const auto labelled = made({pair}, Unit::kLabelled).samples;
   ASSERT_EQ(labelled.size(), 2u);
   EXPECT_TRUE(labelled[0].good);
   EXPECT_FALSE(labelled[1].good);
   EXPECT_EQ(labelled[1].answers[0], with_end(bytes_of("bad")));
-  const auto best = made({pair, scored, R"({"prompt": "r", "completion": "c", "label": true})"}, Unit::kBest).samples;
+  const auto best =
+      made({pair, scored, R"({"prompt": "r", "completion": "c", "label": true})"}, Unit::kBest).samples;
   ASSERT_EQ(best.size(), 3u);
   EXPECT_EQ(best[0].answers[0], with_end(bytes_of("good")));
   EXPECT_EQ(best[1].answers[0], with_end(bytes_of("y")));
@@ -133,11 +143,13 @@ TEST_F(AnswerSamplesOf, RowsBecomeWhatTheLossTakes) {
 }
 
 TEST_F(AnswerSamplesOf, WhatCannotBeLearnedFromIsCounted) {
-  const AnswerSamples all = made({R"({"prompt": "p", "chosen": "a", "rejected": "b"})",
-                                  R"({"prompt": "p", "chosen": "a", "rejected": "a"})", R"({"prompt": "p", "chosen": "", "rejected": "b"})",
-                                  R"({"prompt": "a prompt that is longer than a row", "chosen": "a", "rejected": "b"})",
-                                  R"({"prompt": "q", "completions": ["x", "y"], "rewards": [1, 1]})"},
-                                 Unit::kPairs, 20);
+  const AnswerSamples all =
+      made({R"({"prompt": "p", "chosen": "a", "rejected": "b"})",
+            R"({"prompt": "p", "chosen": "a", "rejected": "a"})",
+            R"({"prompt": "p", "chosen": "", "rejected": "b"})",
+            R"({"prompt": "a prompt that is longer than a row", "chosen": "a", "rejected": "b"})",
+            R"({"prompt": "q", "completions": ["x", "y"], "rewards": [1, 1]})"},
+           Unit::kPairs, 20);
   EXPECT_EQ(all.samples.size(), 1u);
   EXPECT_EQ(all.equal, 1);
   EXPECT_EQ(all.empty, 1);
@@ -153,7 +165,8 @@ TEST_F(AnswerSamplesOf, BothAnswersMustFitIntoARow) {
 }
 
 TEST_F(AnswerSamplesOf, TokensWithoutARowOfTheModelAreRefused) {
-  EXPECT_THAT(refusal({R"({"prompt": "p", "chosen": "a", "rejected": "b"})"}, Unit::kPairs, 64, 256), HasSubstr("ids from 0 to 255"));
+  EXPECT_THAT(refusal({R"({"prompt": "p", "chosen": "a", "rejected": "b"})"}, Unit::kPairs, 64, 256),
+              HasSubstr("ids from 0 to 255"));
 }
 
 TEST_F(AnswerSamplesOf, FingerprintSeesEveryTokenAndReward) {
@@ -172,7 +185,8 @@ TEST_F(AnswerSamplesOf, HeldOutPromptsAreNotTrainedOn) {
     file << "{\"prompt\": \"" << i / 2 << "\", \"chosen\": \"a" << i << "\", \"rejected\": \"b\"}\n";
   }
   file.close();
-  AnswerDataOptions options{.data = folder_ / "pairs.jsonl", .held_out = {}, .held_out_percent = 20, .chat_template = {}};
+  AnswerDataOptions options{
+      .data = folder_ / "pairs.jsonl", .held_out = {}, .held_out_percent = 20, .chat_template = {}};
   const SampleWish wish{.unit = Unit::kPairs, .sequence = 64, .vocabulary = 257};
   const AnswerEncoder encoder(bytes_, std::nullopt);
   const SplitSamples split = open_samples(options, encoder, wish, false);

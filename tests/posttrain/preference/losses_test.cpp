@@ -1,5 +1,5 @@
-// Losses of preference learning: values by hand, the formulas once more in plain numbers, gradients beside central
-// differences, and what TRL gives for the same numbers (tests/peer/preference_losses.py).
+// Losses of preference learning: values by hand, the formulas once more in plain numbers, gradients beside
+// central differences, and what TRL gives for the same numbers (tests/peer/preference_losses.py).
 #include "posttrain/preference/losses.h"
 
 #include <gtest/gtest.h>
@@ -18,18 +18,24 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Four pairs: sums of log-probabilities, and numbers of tokens.
 const std::vector<double> kChosen = {-12.5, -3.25, -40, -0.75}, kRejected = {-14, -2.5, -38.5, -9};
-const std::vector<double> kChosenReference = {-13, -3, -41.5, -1}, kRejectedReference = {-13.5, -3, -38, -7.5};
+const std::vector<double> kChosenReference = {-13, -3, -41.5, -1},
+                          kRejectedReference = {-13.5, -3, -38, -7.5};
 const std::vector<double> kChosenTokens = {5, 2, 16, 3}, kRejectedTokens = {7, 2, 12, 4};
 
 AnswerScores chosen() { return {doubles(kChosen), doubles(kChosenReference), doubles(kChosenTokens)}; }
-AnswerScores rejected() { return {doubles(kRejected), doubles(kRejectedReference), doubles(kRejectedTokens)}; }
+AnswerScores rejected() {
+  return {doubles(kRejected), doubles(kRejectedReference), doubles(kRejectedTokens)};
+}
 
 void expect_each(const Tensor& found, const std::function<double(size_t)>& expected) {
   ASSERT_EQ(found.numel(), 4);
-  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[static_cast<int64_t>(i)].item<double>(), expected(i), 1e-12) << i;
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(found[static_cast<int64_t>(i)].item<double>(), expected(i), 1e-12) << i;
 }
 
-double difference(size_t i) { return (kChosen[i] - kChosenReference[i]) - (kRejected[i] - kRejectedReference[i]); }
+double difference(size_t i) {
+  return (kChosen[i] - kChosenReference[i]) - (kRejected[i] - kRejectedReference[i]);
+}
 double mean_chosen(size_t i) { return kChosen[i] / kChosenTokens[i]; }
 double mean_rejected(size_t i) { return kRejected[i] / kRejectedTokens[i]; }
 
@@ -39,10 +45,12 @@ TEST(PreferenceLosses, DpoByHand) {
   const Tensor loss = pair_loss(kDpo, chosen(), rejected(), {.beta = 0.5});
   EXPECT_NEAR(loss[0].item<double>(), 0.47407698418010663, 1e-15);  // log(1 + e^−0.5)
   EXPECT_NEAR(loss[1].item<double>(), 0.8981232641398401, 1e-15);   // log(1 + e^0.375)
-  expect_each(pair_loss(kDpo, chosen(), rejected(), {.beta = 0.3, .label_smoothing = 0.1}),
-              [](size_t i) { return -0.9 * std::log(logistic(0.3 * difference(i))) - 0.1 * std::log(logistic(-0.3 * difference(i))); });
+  expect_each(pair_loss(kDpo, chosen(), rejected(), {.beta = 0.3, .label_smoothing = 0.1}), [](size_t i) {
+    return -0.9 * std::log(logistic(0.3 * difference(i))) - 0.1 * std::log(logistic(-0.3 * difference(i)));
+  });
   expect_each(pair_loss(kDpo, chosen(), rejected(), {.beta = 2, .per_token = true}), [](size_t i) {
-    const double h = (kChosen[i] - kChosenReference[i]) / kChosenTokens[i] - (kRejected[i] - kRejectedReference[i]) / kRejectedTokens[i];
+    const double h = (kChosen[i] - kChosenReference[i]) / kChosenTokens[i] -
+                     (kRejected[i] - kRejectedReference[i]) / kRejectedTokens[i];
     return -std::log(logistic(2 * h));
   });
 }
@@ -65,10 +73,11 @@ TEST(PreferenceLosses, IpoByHand) {
 }
 
 TEST(PreferenceLosses, SimpoByHand) {
-  expect_each(pair_loss(kSimpo, chosen(), rejected(), {.beta = 2, .label_smoothing = 0.2, .gamma = 0.3}), [](size_t i) {
-    const double x = 2 * (mean_chosen(i) - mean_rejected(i)) - 0.3;
-    return -0.8 * std::log(logistic(x)) - 0.2 * std::log(logistic(-x));
-  });
+  expect_each(pair_loss(kSimpo, chosen(), rejected(), {.beta = 2, .label_smoothing = 0.2, .gamma = 0.3}),
+              [](size_t i) {
+                const double x = 2 * (mean_chosen(i) - mean_rejected(i)) - 0.3;
+                return -0.8 * std::log(logistic(x)) - 0.2 * std::log(logistic(-x));
+              });
 }
 
 TEST(PreferenceLosses, OrpoByHand) {
@@ -128,14 +137,18 @@ class PreferenceGradients : public ::testing::TestWithParam<PreferenceLoss> {};
 
 // Of the sum over pairs, in each log-probability of the policy.
 TEST_P(PreferenceGradients, AreThoseOfCentralDifferences) {
-  const LossNumbers numbers{.beta = 0.35, .label_smoothing = 0.1, .gamma = 0.4, .desirable_weight = 1.2, .undesirable_weight = 0.8};
+  const LossNumbers numbers{
+      .beta = 0.35, .label_smoothing = 0.1, .gamma = 0.4, .desirable_weight = 1.2, .undesirable_weight = 0.8};
   const auto loss_of = [&](const Tensor& c, const Tensor& r) {
     AnswerScores first = chosen(), second = rejected();
     first.policy_n = c;
     second.policy_n = r;
     if (compares_two(GetParam())) return pair_loss(GetParam(), first, second, numbers).sum();
-    if (GetParam() != kKto) return weighted_loss(first, doubles({2, 1, 0.5, 3})).sum() + weighted_loss(second, doubles({1, 1, 2, 1})).sum();
-    return kto_loss(first, doubles({1, 0, 1, 1}), 0.2, numbers).sum() + kto_loss(second, doubles({0, 0, 1, 0}), 0.2, numbers).sum();
+    if (GetParam() != kKto)
+      return weighted_loss(first, doubles({2, 1, 0.5, 3})).sum() +
+             weighted_loss(second, doubles({1, 1, 2, 1})).sum();
+    return kto_loss(first, doubles({1, 0, 1, 1}), 0.2, numbers).sum() +
+           kto_loss(second, doubles({0, 0, 1, 0}), 0.2, numbers).sum();
   };
   Tensor c = doubles(kChosen).requires_grad_(true), r = doubles(kRejected).requires_grad_(true);
   loss_of(c, r).backward();
@@ -153,8 +166,11 @@ TEST_P(PreferenceGradients, AreThoseOfCentralDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, PreferenceGradients, ::testing::Values(kDpo, kIpo, kKto, kOrpo, kSimpo, kRewardWeighted),
-                         [](const auto& of) { return std::string(names_of(PreferenceLoss{})[static_cast<size_t>(of.param)]); });
+INSTANTIATE_TEST_SUITE_P(Each, PreferenceGradients,
+                         ::testing::Values(kDpo, kIpo, kKto, kOrpo, kSimpo, kRewardWeighted),
+                         [](const auto& of) {
+                           return std::string(names_of(PreferenceLoss{})[static_cast<size_t>(of.param)]);
+                         });
 
 }  // namespace
 }  // namespace longhaul::posttrain

@@ -1,6 +1,6 @@
 // ctest: label=full timeout=300
-// Preference learning as whole runs: losses beside log-probabilities worked out answer by answer, the same numbers
-// on every layout and micro-batch, a resume to the bit, and what is refused.
+// Preference learning as whole runs: losses beside log-probabilities worked out answer by answer, the same
+// numbers on every layout and micro-batch, a resume to the bit, and what is refused.
 #include "posttrain/preference/preference.h"
 
 #include <gmock/gmock.h>
@@ -62,14 +62,16 @@ class PreferenceRuns : public run::RunFixture {
     for (int i = 0; i < 60; ++i) {
       const int a = i % 9, b = (i * 7) % 10;
       const std::string prompt = std::to_string(i) + ": " + std::to_string(a) + "+" + std::to_string(b) + "=";
-      pairs << "{\"prompt\": \"" << prompt << "\", \"chosen\": \"" << a + b << "\", \"rejected\": \"" << a + b + 1 + i % 3 << " or so\"}\n";
-      scored << "{\"prompt\": \"" << prompt << "\", \"completions\": [\"" << a + b << "\", \"x" << i << "\", \"none\"], \"rewards\": [1, "
-             << 0.1 * (i % 5) << ", 0]}\n";
+      pairs << "{\"prompt\": \"" << prompt << "\", \"chosen\": \"" << a + b << "\", \"rejected\": \""
+            << a + b + 1 + i % 3 << " or so\"}\n";
+      scored << "{\"prompt\": \"" << prompt << "\", \"completions\": [\"" << a + b << "\", \"x" << i
+             << "\", \"none\"], \"rewards\": [1, " << 0.1 * (i % 5) << ", 0]}\n";
     }
   }
   recipe::LoadedRecipe recipe(const Words& more = {}) const {
     return recipe::load_defaults(preference_words() +
-                                 Words{"preference.data=" + (folder_ / "pairs.jsonl").string(), "preference.held_out_percent=20",
+                                 Words{"preference.data=" + (folder_ / "pairs.jsonl").string(),
+                                       "preference.held_out_percent=20",
                                        "data.cache=" + (folder_ / "cache").string()} +
                                  more);
   }
@@ -85,8 +87,10 @@ class PreferenceRuns : public run::RunFixture {
     const data::Tokenizer bytes = data::Tokenizer::bytes();
     return std::make_unique<Preference>(
         of, options,
-        open_samples(options.data, AnswerEncoder(bytes, std::nullopt),
-                     {.unit = unit_of(options.loss), .sequence = of.train.sequence, .vocabulary = of.model.vocabulary}, false),
+        open_samples(
+            options.data, AnswerEncoder(bytes, std::nullopt),
+            {.unit = unit_of(options.loss), .sequence = of.train.sequence, .vocabulary = of.model.vocabulary},
+            false),
         at::kCPU, ranks);
   }
   std::string refusal(const Words& more) const {
@@ -101,7 +105,8 @@ class PreferenceRuns : public run::RunFixture {
     double most = 0;
     const auto one = losses(a), two = losses(b);
     EXPECT_EQ(one.size(), two.size());
-    for (size_t i = 0; i < std::min(one.size(), two.size()); ++i) most = std::max(most, std::abs(one[i] - two[i]));
+    for (size_t i = 0; i < std::min(one.size(), two.size()); ++i)
+      most = std::max(most, std::abs(one[i] - two[i]));
     return most;
   }
 };
@@ -114,9 +119,11 @@ double by_hand(Preference& task, const std::vector<int32_t>& prompt, const std::
   model::LocalOps ops;
   model::Context context(ops, task.precision());
   const auto tokens = static_cast<int64_t>(ids.size());
-  const Tensor logits = task.decoder().logits(task.decoder().hidden(context, at::tensor(ids, at::kLong), layout::make_single(tokens)));
+  const Tensor logits = task.decoder().logits(
+      task.decoder().hidden(context, at::tensor(ids, at::kLong), layout::make_single(tokens)));
   double sum = 0;
-  for (int64_t t = static_cast<int64_t>(prompt.size()); t < tokens; ++t) sum += logits[t - 1].log_softmax(0)[ids[t]].item<double>();
+  for (int64_t t = static_cast<int64_t>(prompt.size()); t < tokens; ++t)
+    sum += logits[t - 1].log_softmax(0)[ids[t]].item<double>();
   return sum;
 }
 
@@ -171,7 +178,8 @@ TEST_F(PreferenceRuns, LossIsThatOfTheAnswersOneByOne) {
 
 // The divergence of KTO: every prompt with the answer to the next one that differs.
 TEST_F(PreferenceRuns, KtoMeasuresItsDivergenceOnOtherAnswers) {
-  const recipe::Recipe of = recipe({"preference.loss=kto", "preference.beta=0.3", "preference.desirable_weight=1.5"}).recipe;
+  const recipe::Recipe of =
+      recipe({"preference.loss=kto", "preference.beta=0.3", "preference.desirable_weight=1.5"}).recipe;
   const parallel::Ranks alone;
   const auto trained = task(of, alone);
   trained->parameters().initialise(0);
@@ -210,7 +218,8 @@ TEST_F(PreferenceRuns, KtoMeasuresItsDivergenceOnOtherAnswers) {
 }
 
 TEST_F(PreferenceRuns, RewardsWeighAnswersOfOnePromptAgainstEachOther) {
-  const recipe::Recipe of = recipe(of_scored() + Words{"preference.loss=reward_weighted", "preference.beta=0.5"}).recipe;
+  const recipe::Recipe of =
+      recipe(of_scored() + Words{"preference.loss=reward_weighted", "preference.beta=0.5"}).recipe;
   const parallel::Ranks alone;
   const auto trained = task(of, alone);
   trained->parameters().initialise(0);
@@ -242,8 +251,12 @@ TEST_P(EachPreferenceLoss, IsTheSameOnEveryLayoutAndMicroBatch) {
   train("one", words());
   ASSERT_EQ(losses("one").size(), 6u);
   const std::vector<std::pair<std::string, Words>> others = {
-      {"whole", {"train.micro_batch=8"}}, {"dp", {"parallel.ranks=2"}}, {"zero3", {"parallel.ranks=2", "parallel.zero=3"}},
-      {"tp", {"parallel.tp=2"}},          {"pp", {"parallel.pp=2"}},    {"cp", {"parallel.cp=2"}},
+      {"whole", {"train.micro_batch=8"}},
+      {"dp", {"parallel.ranks=2"}},
+      {"zero3", {"parallel.ranks=2", "parallel.zero=3"}},
+      {"tp", {"parallel.tp=2"}},
+      {"pp", {"parallel.pp=2"}},
+      {"cp", {"parallel.cp=2"}},
   };
   for (const auto& [name, more] : others) {
     train(name, words() + more);
@@ -270,10 +283,13 @@ TEST_P(EachPreferenceLoss, GoesOnToTheBit) {
   train("parts", words() + Words{"train.dtype=fp32", "train.steps=3"});
   train("parts", words() + Words{"train.dtype=fp32"});
   EXPECT_EQ(losses("parts"), losses("whole"));
-  EXPECT_EQ(*events<observe::Evaluation>("parts").back().loss, *events<observe::Evaluation>("whole").back().loss);
+  EXPECT_EQ(*events<observe::Evaluation>("parts").back().loss,
+            *events<observe::Evaluation>("whole").back().loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, EachPreferenceLoss, ::testing::Values("dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted", "rejection"),
+INSTANTIATE_TEST_SUITE_P(Each, EachPreferenceLoss,
+                         ::testing::Values("dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted",
+                                           "rejection"),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST_F(PreferenceRuns, AnswersThatWereChosenWin) {
@@ -286,8 +302,11 @@ TEST_F(PreferenceRuns, AnswersThatWereChosenWin) {
 
 TEST_F(PreferenceRuns, ReferenceIsSavedAndOnlyWhereItIsNeeded) {
   const auto saved = [&](const std::string& name) {
-    const auto found = storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
-    return storage::Checkpoint::open(storage::local_file_system(), found.front().path).manifest().tensors.contains("task.reference.train");
+    const auto found =
+        storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
+    return storage::Checkpoint::open(storage::local_file_system(), found.front().path)
+        .manifest()
+        .tensors.contains("task.reference.train");
   };
   train("dpo", {"train.steps=1"});
   train("orpo", {"train.steps=1", "preference.loss=orpo"});
@@ -295,7 +314,8 @@ TEST_F(PreferenceRuns, ReferenceIsSavedAndOnlyWhereItIsNeeded) {
   EXPECT_FALSE(saved("orpo"));
 }
 
-// The template of a run lies in its folder, where the next run finds it beside the tokenizer, and takes it along.
+// The template of a run lies in its folder, where the next run finds it beside the tokenizer, and takes it
+// along.
 TEST_F(PreferenceRuns, ConversationsTakeTheTemplateOfTheRunThatTheyBeginWith) {
   train("base", {"train.steps=1", "train.evaluate_every=0"});
   const std::string source =
@@ -304,13 +324,17 @@ TEST_F(PreferenceRuns, ConversationsTakeTheTemplateOfTheRunThatTheyBeginWith) {
   std::ofstream(folder_ / "base" / "chat_template.jinja") << source;
   std::ofstream file(folder_ / "said.jsonl");
   for (int i = 0; i < 40; ++i)
-    file << "{\"prompt\": [{\"role\": \"user\", \"content\": \"" << i << "\"}], \"chosen\": \"a\", \"rejected\": \"b\"}\n";
+    file << "{\"prompt\": [{\"role\": \"user\", \"content\": \"" << i
+         << "\"}], \"chosen\": \"a\", \"rejected\": \"b\"}\n";
   file.close();
   const Words words = {"preference.data=" + (folder_ / "said.jsonl").string(),
-                       "data.tokenizer=" + (folder_ / "base" / "tokenizer.json").string(), "train.steps=2", "train.evaluate_every=0"};
-  run_training(
-      {.recipe = recipe(words), .run_folder = folder_ / "next", .from = checkpoint::StartingPoint::open(folder_ / "base"), .quiet = true},
-      tasks());
+                       "data.tokenizer=" + (folder_ / "base" / "tokenizer.json").string(), "train.steps=2",
+                       "train.evaluate_every=0"};
+  run_training({.recipe = recipe(words),
+                .run_folder = folder_ / "next",
+                .from = checkpoint::StartingPoint::open(folder_ / "base"),
+                .quiet = true},
+               tasks());
   EXPECT_EQ(losses("next").size(), 2u);
   EXPECT_NEAR(losses("next").front(), std::log(2.0), 1e-9) << "the reference is the model that it began with";
   EXPECT_EQ(read_text(folder_ / "next" / "chat_template.jinja"), source);
@@ -319,14 +343,16 @@ TEST_F(PreferenceRuns, ConversationsTakeTheTemplateOfTheRunThatTheyBeginWith) {
 
 TEST_F(PreferenceRuns, OtherAnswersAreNoContinuation) {
   train("refused", {"train.steps=3"});
-  std::ofstream(folder_ / "pairs.jsonl", std::ios::app) << "{\"prompt\": \"new\", \"chosen\": \"a\", \"rejected\": \"b\"}\n";
+  std::ofstream(folder_ / "pairs.jsonl", std::ios::app)
+      << "{\"prompt\": \"new\", \"chosen\": \"a\", \"rejected\": \"b\"}\n";
   EXPECT_THAT(refusal({}), HasSubstr("other answers than it began with"));
 }
 
 TEST_F(PreferenceRuns, WhatCannotBeIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(refusal({"preference.data="}), HasSubstr("preference.data=PAIRS.jsonl"));
   EXPECT_THAT(refusal({"data.tokenizer=train", "data.vocabulary=257"}), HasSubstr("--from RUN"));
-  EXPECT_THAT(refusal({"preference.loss=simpo", "preference.per_token=true"}), HasSubstr("preference.per_token"));
+  EXPECT_THAT(refusal({"preference.loss=simpo", "preference.per_token=true"}),
+              HasSubstr("preference.per_token"));
   EXPECT_THAT(refusal({"train.objective=masked"}), HasSubstr("train.objective"));
   EXPECT_THAT(refusal({"train.sequence=8"}), HasSubstr("too long"));
   EXPECT_THAT(refusal(Words{"preference.loss=kto"} + of_scored()), HasSubstr("\"label\""));

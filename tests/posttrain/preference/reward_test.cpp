@@ -1,5 +1,6 @@
 // ctest: label=full timeout=300
-// Reward models: scores beside logits worked out answer by answer, the same on every layout, and what they learn.
+// Reward models: scores beside logits worked out answer by answer, the same on every layout, and what they
+// learn.
 #include "posttrain/preference/reward.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +31,8 @@ class RewardRuns : public run::RunFixture {
     std::ofstream pairs(folder_ / "pairs.jsonl"), scored(folder_ / "scored.jsonl");
     for (int i = 0; i < 60; ++i) {
       const std::string prompt = "item " + std::to_string(i);
-      pairs << "{\"prompt\": \"" << prompt << "\", \"chosen\": \"yes " << i << "\", \"rejected\": \"no " << i % 7 << "\"}\n";
+      pairs << "{\"prompt\": \"" << prompt << "\", \"chosen\": \"yes " << i << "\", \"rejected\": \"no "
+            << i % 7 << "\"}\n";
       scored << "{\"prompt\": \"" << prompt << "\", \"completion\": \"" << (i % 2 == 0 ? "good" : "poor")
              << "\", \"reward\": " << i % 2 * -2 + 1 << "}\n";
     }
@@ -69,7 +71,9 @@ class RewardRuns : public run::RunFixture {
   void train(const std::string& name, const Words& more = {}) const {
     run::run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, tasks());
   }
-  Words regression() const { return {"reward.loss=regression", "preference.data=" + (folder_ / "scored.jsonl").string()}; }
+  Words regression() const {
+    return {"reward.loss=regression", "preference.data=" + (folder_ / "scored.jsonl").string()};
+  }
 };
 
 TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
@@ -78,7 +82,8 @@ TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
   const RewardOptions options = reward_options(of);
   const parallel::Ranks alone;
   const SampleWish wish{.unit = SampleWish::Unit::kPairs, .sequence = 62, .vocabulary = 258};
-  Reward task(of, options, 256, open_samples(options.data, AnswerEncoder(bytes, std::nullopt), wish, false), at::kCPU, alone);
+  Reward task(of, options, 256, open_samples(options.data, AnswerEncoder(bytes, std::nullopt), wish, false),
+              at::kCPU, alone);
   task.parameters().initialise(0);
   EXPECT_EQ(task.prepare(1).weight, 8);
   const at::NoGradGuard guard;
@@ -88,7 +93,8 @@ TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
     model::LocalOps ops;
     model::Context context(ops, task.precision());
     const auto tokens = static_cast<int64_t>(ids.size());
-    const Tensor hidden = task.decoder().hidden(context, at::tensor(ids, at::kLong), layout::make_single(tokens));
+    const Tensor hidden =
+        task.decoder().hidden(context, at::tensor(ids, at::kLong), layout::make_single(tokens));
     return task.decoder().logits(hidden)[tokens - 1][256].item<double>();
   };
   double expected = 0, found = 0;
@@ -96,7 +102,8 @@ TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
     const AnswerSample& sample = task.samples().train.samples[static_cast<size_t>(i)];
     const double chosen = score_of(sample, 0), rejected = score_of(sample, 1);
     expected += std::log1p(std::exp(rejected - chosen));
-    const std::vector<double> scored = scores_of_answers(task.decoder(), 256, {sample.prompt, sample.answers}, sample.where);
+    const std::vector<double> scored =
+        scores_of_answers(task.decoder(), 256, {sample.prompt, sample.answers}, sample.where);
     ASSERT_EQ(scored.size(), 2u);
     EXPECT_NEAR(scored[0], chosen, 1e-12);
     EXPECT_NEAR(scored[1], rejected, 1e-12);
@@ -136,14 +143,17 @@ TEST_F(RewardRuns, ScoresFollowRewards) {
 }
 
 TEST_F(RewardRuns, AreTheSameOnEveryLayout) {
-  const std::vector<Words> layouts = {{"parallel.ranks=2", "parallel.zero=2"}, {"parallel.tp=2"}, {"parallel.pp=2"}, {"parallel.cp=2"}};
-  for (const Words& loss : {Words{"reward.margin=0.3", "train.steps=4"}, regression() + Words{"train.steps=4"}}) {
+  const std::vector<Words> layouts = {
+      {"parallel.ranks=2", "parallel.zero=2"}, {"parallel.tp=2"}, {"parallel.pp=2"}, {"parallel.cp=2"}};
+  for (const Words& loss :
+       {Words{"reward.margin=0.3", "train.steps=4"}, regression() + Words{"train.steps=4"}}) {
     train("one", loss);
     for (const Words& layout : layouts) {
       train("other", loss + layout);
       const auto one = losses("one"), other = losses("other");
       ASSERT_EQ(one.size(), other.size());
-      for (size_t s = 0; s < one.size(); ++s) EXPECT_NEAR(other[s], one[s], 1e-9) << layout.front() << ", step " << s + 1;
+      for (size_t s = 0; s < one.size(); ++s)
+        EXPECT_NEAR(other[s], one[s], 1e-9) << layout.front() << ", step " << s + 1;
       std::filesystem::remove_all(folder_ / "other");
     }
     std::filesystem::remove_all(folder_ / "one");

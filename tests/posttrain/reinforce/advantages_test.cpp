@@ -1,4 +1,5 @@
-// Known values: those of the specification of SynLogic's training, and definitions computed by hand in Python.
+// Known values: those of the specification of SynLogic's training, and definitions computed by hand in
+// Python.
 #include "posttrain/reinforce/advantages.h"
 
 #include <gtest/gtest.h>
@@ -22,11 +23,15 @@ std::vector<double> binary(size_t right, size_t all) {
 }
 
 TEST(Advantages, OfGrpoAreByTheDeviationOverOneLess) {
-  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kDeviation), {0.8660239, -0.8660239, -0.8660239, 0.8660239});
+  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kDeviation),
+                 {0.8660239, -0.8660239, -0.8660239, 0.8660239});
   const struct {
     size_t right;
     double of_right, of_wrong;
-  } rows[] = {{1, 3.749985, -0.249999}, {4, 1.677047, -0.559016}, {8, 0.968244, -0.968244}, {15, 0.249999, -3.749985}};
+  } rows[] = {{1, 3.749985, -0.249999},
+              {4, 1.677047, -0.559016},
+              {8, 0.968244, -0.968244},
+              {15, 0.249999, -3.749985}};
   for (const auto& row : rows) {
     const auto advantages = group_advantages(binary(row.right, 16), Baseline::kDeviation);
     EXPECT_NEAR(advantages.front(), row.of_right, kOfAdvantages) << row.right;
@@ -38,23 +43,27 @@ TEST(Advantages, OfGrpoAreByTheDeviationOverOneLess) {
 TEST(Advantages, OfDrGrpoAndRlooAreNotDivided) {
   expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kMean), {0.5, -0.5, -0.5, 0.5});
   // 1 − (0 + 0 + 1)/3, 0 − (1 + 0 + 1)/3
-  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kOthers), {2 / 3.0, -2 / 3.0, -2 / 3.0, 2 / 3.0});
+  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kOthers),
+                 {2 / 3.0, -2 / 3.0, -2 / 3.0, 2 / 3.0});
 }
 
 TEST(Advantages, OfEqualRewardsAreExactlyNothing) {
   for (const Baseline baseline : {Baseline::kDeviation, Baseline::kMean, Baseline::kOthers}) {
     EXPECT_EQ(group_advantages(std::vector<double>{0.1, 0.1, 0.1}, baseline), std::vector<double>(3, 0.0));
   }
-  EXPECT_EQ(group_advantages(std::vector<double>{0.7}, Baseline::kDeviation), std::vector<double>{0.7}) << "of one answer";
+  EXPECT_EQ(group_advantages(std::vector<double>{0.7}, Baseline::kDeviation), std::vector<double>{0.7})
+      << "of one answer";
 }
 
 TEST(Advantages, OfABatchAreNormalisedByTokens) {
-  expect_numbers(batch_normalised(std::vector<double>{1, -1, 0.5}, std::vector<double>{2, 1, 3}), {0.8682431, -2.1085905, 0.1240347});
+  expect_numbers(batch_normalised(std::vector<double>{1, -1, 0.5}, std::vector<double>{2, 1, 3}),
+                 {0.8682431, -2.1085905, 0.1240347});
   expect_numbers(batch_normalised({}, {}), {});
 }
 
 TEST(Advantages, AreEstimatedFromValues) {
-  const Estimated found = generalised_advantages(std::vector<double>{0.1, -0.2, 0, 1}, std::vector<double>{0.5, 0.4, 0.3, 0.9}, 0.99, 0.95);
+  const Estimated found = generalised_advantages(std::vector<double>{0.1, -0.2, 0, 1},
+                                                 std::vector<double>{0.5, 0.4, 0.3, 0.9}, 0.99, 0.95);
   expect_numbers(found.advantages, {0.3169827982625, 0.341289525, 0.68505, 0.1});
   expect_numbers(found.returns, {0.8169827982625, 0.741289525, 0.98505, 1.0});
 }

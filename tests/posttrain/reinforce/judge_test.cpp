@@ -26,7 +26,8 @@ ReinforceOptions rewarded(std::vector<RewardPart> reward) {
   return options;
 }
 
-std::vector<double> sums(const ReinforceOptions& options, const std::vector<std::string>& texts, const Prompt& prompt) {
+std::vector<double> sums(const ReinforceOptions& options, const std::vector<std::string>& texts,
+                         const Prompt& prompt) {
   std::vector<double> all;
   const auto rewards = Judge(options).judge({{&prompt, texts}});
   for (const Reward& reward : rewards.at(0)) all.push_back(reward.sum);
@@ -43,19 +44,23 @@ Prompt sudoku() {
 }
 
 TEST(Judge, ComparesTexts) {
-  EXPECT_THAT(sums(rewarded({{"exact", 1}}), {"7", " 7\n", "8", "7 7", ""}, question()), ElementsAre(1, 1, 0, 0, 0));
+  EXPECT_THAT(sums(rewarded({{"exact", 1}}), {"7", " 7\n", "8", "7 7", ""}, question()),
+              ElementsAre(1, 1, 0, 0, 0));
   Prompt brackets = question();
   brackets.answer = "])}";
-  EXPECT_THAT(sums(rewarded({{"prefix", 1}}), {"])}", "])", "])}}", ")", ""}, brackets), ElementsAre(1, 2 / 3.0, 0.75, 0, 0));
+  EXPECT_THAT(sums(rewarded({{"prefix", 1}}), {"])}", "])", "])}}", ")", ""}, brackets),
+              ElementsAre(1, 2 / 3.0, 0.75, 0, 0));
   ReinforceOptions options = rewarded({{"regex", 1}});
   options.regex = "answer: ([0-9]+)";
-  EXPECT_THAT(sums(options, {"answer: 8, no, answer: 7", "answer: 7, no, answer: 8", "7"}, question()), ElementsAre(1, 0, 0));
+  EXPECT_THAT(sums(options, {"answer: 8, no, answer: 7", "answer: 7, no, answer: 8", "7"}, question()),
+              ElementsAre(1, 0, 0));
 }
 
 TEST(Judge, AddsUpWhatCounts) {
   const ReinforceOptions options = rewarded({{"exact", 2}, {"format", 0.5}});
   const Prompt prompt = question();
-  const auto rewards = Judge(options).judge({{&prompt, {"7", "<think>so</think><answer>7</answer>", "8"}}}).at(0);
+  const auto rewards =
+      Judge(options).judge({{&prompt, {"7", "<think>so</think><answer>7</answer>", "8"}}}).at(0);
   EXPECT_EQ(rewards[0].sum, 2);
   EXPECT_THAT(rewards[0].parts, ElementsAre(1, 0));
   EXPECT_FALSE(rewards[0].formatted);
@@ -67,11 +72,14 @@ TEST(Judge, AddsUpWhatCounts) {
 TEST(Judge, AsksTheVerifierOfAPuzzle) {
   const Prompt prompt = sudoku();
   const std::string right = "<think>so</think><answer>" + prompt.answer + "</answer>";
-  EXPECT_THAT(sums(rewarded({{"puzzle", 1}}), {right, prompt.answer, "<think></think><answer>[[1]]</answer>"}, prompt),
+  EXPECT_THAT(sums(rewarded({{"puzzle", 1}}), {right, prompt.answer, "<think></think><answer>[[1]]</answer>"},
+                   prompt),
               ElementsAre(1, 0, 0));
   EXPECT_THAT(sums(rewarded({{"puzzle_answer", 1}}), {right, prompt.answer}, prompt), ElementsAre(0, 1));
   // The format alone is a quarter, and that it can be read another one.
-  EXPECT_THAT(sums(rewarded({{"puzzle_parts", 1}}), {right, "<think></think><answer>[[1]]</answer>", "?"}, prompt), ElementsAre(1, 0.5, 0));
+  EXPECT_THAT(
+      sums(rewarded({{"puzzle_parts", 1}}), {right, "<think></think><answer>[[1]]</answer>", "?"}, prompt),
+      ElementsAre(1, 0.5, 0));
 }
 
 class JudgeByProgram : public ::testing::Test {
@@ -89,8 +97,9 @@ class JudgeByProgram : public ::testing::Test {
 };
 
 TEST_F(JudgeByProgram, GetsALineForEachAnswer) {
-  const auto options =
-      program("while read -r line; do case $line in *'\"response\":\"yes\"'*'\"answer\":\"7\"'*) echo 0.25;; *) echo -1;; esac; done\n");
+  const auto options = program(
+      "while read -r line; do case $line in *'\"response\":\"yes\"'*'\"answer\":\"7\"'*) echo 0.25;; *) echo "
+      "-1;; esac; done\n");
   EXPECT_THAT(sums(options, {"yes", "no", "yes"}, question()), ElementsAre(0.25, -1, 0.25));
 }
 
@@ -98,14 +107,18 @@ TEST_F(JudgeByProgram, WhatIsNoVerdictIsAnErrorAndNeverZero) {
   const auto where = AllOf(HasSubstr("reinforce.program, prompt 7 (sums)"));
   EXPECT_THAT(told(program("echo 1\necho nan\n")), AllOf(HasSubstr("a reward is not finite"), where));
   EXPECT_THAT(told(program("echo 1\necho inf\n")), HasSubstr("a reward is not finite"));
-  EXPECT_THAT(told(program("echo 1\necho perhaps\n")), AllOf(HasSubstr("a verdict is no number"), HasSubstr("perhaps")));
-  EXPECT_THAT(told(program("echo 1\n")), AllOf(HasSubstr("another number of verdicts"), HasSubstr("1 for 2 answers")));
-  EXPECT_THAT(told(program("echo no room >&2\nexit 3\n")), AllOf(HasSubstr("exit code 3"), HasSubstr("no room")));
+  EXPECT_THAT(told(program("echo 1\necho perhaps\n")),
+              AllOf(HasSubstr("a verdict is no number"), HasSubstr("perhaps")));
+  EXPECT_THAT(told(program("echo 1\n")),
+              AllOf(HasSubstr("another number of verdicts"), HasSubstr("1 for 2 answers")));
+  EXPECT_THAT(told(program("echo no room >&2\nexit 3\n")),
+              AllOf(HasSubstr("exit code 3"), HasSubstr("no room")));
   EXPECT_THAT(told(program("kill -SEGV $$\n")), HasSubstr("exit code 139"));
 }
 
 TEST_F(JudgeByProgram, ThatHangsIsKilledWithAllItHasStarted) {
-  ReinforceOptions options = program("sleep 1000 & echo $! > " + (folder_ / "child").string() + "\nsleep 1000\n");
+  ReinforceOptions options =
+      program("sleep 1000 & echo $! > " + (folder_ / "child").string() + "\nsleep 1000\n");
   options.verifier_seconds = 0.3;
   EXPECT_THAT(told(options), HasSubstr("the verifier took longer than 0.3 s and was killed"));
   const std::string child = read_text(folder_ / "child");
@@ -121,11 +134,13 @@ TEST_F(JudgeByProgram, ThatHangsIsKilledWithAllItHasStarted) {
 }
 
 TEST_F(JudgeByProgram, ThatLeavesProcessesBehindIsTold) {
-  EXPECT_THAT(told(program("sleep 1000 >/dev/null 2>&1 &\necho 1\necho 1\n")), HasSubstr("left processes behind, which were killed"));
+  EXPECT_THAT(told(program("sleep 1000 >/dev/null 2>&1 &\necho 1\necho 1\n")),
+              HasSubstr("left processes behind, which were killed"));
 }
 
 TEST_F(JudgeByProgram, HasALimitOfMemory) {
-  ReinforceOptions options = program("dd if=/dev/zero of=/dev/null bs=300M count=1 || exit 5\necho 1\necho 1\n");
+  ReinforceOptions options =
+      program("dd if=/dev/zero of=/dev/null bs=300M count=1 || exit 5\necho 1\necho 1\n");
   options.verifier_bytes = int64_t{64} << 20;
   EXPECT_THAT(told(options), HasSubstr("exit code 5"));
 }

@@ -1,5 +1,6 @@
-// Known values of the specification of SynLogic's training (two answers, three losses); where it has none, values and numeric derivatives of the
-// definitions, made in Python with what is not differentiated held fixed.
+// Known values of the specification of SynLogic's training (two answers, three losses); where it has none,
+// values and numeric derivatives of the definitions, made in Python with what is not differentiated held
+// fixed.
 #include "posttrain/reinforce/policy_loss.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +45,8 @@ double summed(const Tensor& loss_t, Aggregation aggregation) {
 }
 
 TEST(PolicyLoss, OfPpo) {
-  const TokenLosses losses = policy_losses(example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.2});
+  const TokenLosses losses =
+      policy_losses(example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.2});
   expect_near(losses.ratio_t, {1.105171, 1.648721, 0.818731, 1, 2.718282});
   expect_near(losses.loss_t, {-1.105171, -1.2, 0.409365, 0.5, 1.359141});
   expect_near(losses.gradient_t, {-1.105171, 0, 0.409365, 0.5, 1.359141});
@@ -55,7 +57,8 @@ TEST(PolicyLoss, OfPpo) {
 }
 
 TEST(PolicyLoss, OfDapo) {
-  const TokenLosses losses = policy_losses(example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.28});
+  const TokenLosses losses =
+      policy_losses(example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.28});
   expect_near(losses.loss_t, {-1.105171, -1.28, 0.409365, 0.5, 1.359141});
   expect_near(losses.gradient_t, {-1.105171, 0, 0.409365, 0.5, 1.359141});
   EXPECT_NEAR(summed(losses.loss_t, Aggregation::kTokens), -0.023333, kTolerance);
@@ -65,7 +68,8 @@ TEST(PolicyLoss, OfDapo) {
 }
 
 TEST(PolicyLoss, OfCispoKeepsEveryGradient) {
-  const TokenLosses losses = policy_losses(example(), {.loss = PolicyLoss::kCispo, .clip_low = 1e9, .clip_high = 0.28});
+  const TokenLosses losses =
+      policy_losses(example(), {.loss = PolicyLoss::kCispo, .clip_low = 1e9, .clip_high = 0.28});
   expect_near(losses.loss_t, {0.994654, 1.92, -0.286556, -0.75, -1.28});
   expect_near(losses.gradient_t, {-1.105171, -1.28, 0.409365, 0.5, 0.64});
   EXPECT_NEAR(summed(losses.loss_t, Aggregation::kTokens), 0.119620, kTolerance);
@@ -73,7 +77,8 @@ TEST(PolicyLoss, OfCispoKeepsEveryGradient) {
 }
 
 TEST(PolicyLoss, ADualClipBoundsWhatIsBelowTheMean) {
-  const TokenLosses losses = policy_losses(example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.2, .dual_clip = 2});
+  const TokenLosses losses = policy_losses(
+      example(), {.loss = PolicyLoss::kClip, .clip_low = 0.2, .clip_high = 0.2, .dual_clip = 2});
   expect_near(losses.loss_t, {-1.105171, -1.2, 0.409365, 0.5, 1.0});
   expect_near(losses.gradient_t, {-1.105171, 0, 0.409365, 0.5, 0});
 }
@@ -82,7 +87,8 @@ TEST(PolicyLoss, ARatioAtTheBoundHasItsGradient) {
   PolicyTokens tokens = example();
   tokens.l_t = tokens.old_t.clone();
   // exp(0) is exactly 1, and 1 + 0 is the bound.
-  const TokenLosses losses = policy_losses(tokens, {.loss = PolicyLoss::kClip, .clip_low = 0, .clip_high = 0});
+  const TokenLosses losses =
+      policy_losses(tokens, {.loss = PolicyLoss::kClip, .clip_low = 0, .clip_high = 0});
   expect_near(losses.gradient_t, {-1, -1, 0.5, 0.5, 0.5});
 }
 
@@ -94,7 +100,8 @@ TEST(PolicyLoss, OfGspoGoesByTheAnswer) {
   expect_near(clipped.gradient_t, {0, 0, 3 * 0.21760086, 3 * 0.21760086, 3 * 0.21760086});
   const TokenLosses mild = policy_losses(example({1, -0.5}, kMild), options);
   expect_near(mild.loss_t, {-1.07788415, -1.07788415, 0.50840317, 0.50840317, 0.50840317});
-  expect_near(mild.gradient_t, {2 * -0.53894208, 2 * -0.53894208, 3 * 0.16946772, 3 * 0.16946772, 3 * 0.16946772});
+  expect_near(mild.gradient_t,
+              {2 * -0.53894208, 2 * -0.53894208, 3 * 0.16946772, 3 * 0.16946772, 3 * 0.16946772});
 }
 
 TEST(PolicyLoss, OfEcpoIsBoundedWhereAnswersAreWorse) {
@@ -107,7 +114,8 @@ TEST(PolicyLoss, OfEcpoIsBoundedWhereAnswersAreWorse) {
   expect_near(turned.gradient_t, {2 * 1.3, 2 * 1.3, 0, 0, 0});
   const TokenLosses mild = policy_losses(example({1, -0.5}, kMild), options);
   expect_near(mild.loss_t, {-1.16183424, -1.16183424, 0.52563555, 0.52563555, 0.52563555});
-  expect_near(mild.gradient_t, {2 * -1.16183424, 2 * -1.16183424, 3 * 0.52563555, 3 * 0.52563555, 3 * 0.52563555});
+  expect_near(mild.gradient_t,
+              {2 * -1.16183424, 2 * -1.16183424, 3 * 0.52563555, 3 * 0.52563555, 3 * 0.52563555});
 }
 
 TEST(PolicyLoss, OfGbpoVanishesForWhatIsRareAlready) {
@@ -126,7 +134,8 @@ TEST(PolicyLoss, OfTheFirstUpdateAreAllTheSame) {
   PolicyTokens tokens = example();
   tokens.old_t = tokens.l_t;
   for (const PolicyLoss loss : {PolicyLoss::kClip, PolicyLoss::kCispo, PolicyLoss::kGspo}) {
-    const TokenLosses losses = policy_losses(tokens, {.loss = loss, .clip_low = 0.2, .clip_high = 0.2, .dual_clip = 3});
+    const TokenLosses losses =
+        policy_losses(tokens, {.loss = loss, .clip_low = 0.2, .clip_high = 0.2, .dual_clip = 3});
     EXPECT_TRUE(losses.gradient_t.equal(-tokens.advantage_t));
     EXPECT_EQ(losses.clipped_high_t.sum().item<int64_t>() + losses.clipped_low_t.sum().item<int64_t>(), 0);
   }
@@ -142,14 +151,16 @@ TEST(PolicyLoss, RatiosThatWouldOverflowDoNot) {
 
 TEST(KlLoss, HasThreeEstimators) {
   // l_ref = l_old of the table.
-  expect_near(kl_losses(example().l_t, example().old_t, KlEstimator::kK3).kl_t, {0.004837, 0.106531, 0.021403, 0, 0.367879});
+  expect_near(kl_losses(example().l_t, example().old_t, KlEstimator::kK3).kl_t,
+              {0.004837, 0.106531, 0.021403, 0, 0.367879});
   const Tensor l_t = row({-0.7, -1.5, -2}), reference_t = row({-0.5, -1.2, -3});
   const struct {
     KlEstimator estimator;
     Numbers kl, gradient;
-  } rows[] = {{KlEstimator::kK1, {-0.2, -0.3, 1}, {1, 1, 1}},
-              {KlEstimator::kK2, {0.02, 0.045, 0.5}, {-0.2, -0.3, 1}},
-              {KlEstimator::kK3, {0.02140276, 0.04985881, 0.36787944}, {-0.22140276, -0.34985881, 0.63212056}}};
+  } rows[] = {
+      {KlEstimator::kK1, {-0.2, -0.3, 1}, {1, 1, 1}},
+      {KlEstimator::kK2, {0.02, 0.045, 0.5}, {-0.2, -0.3, 1}},
+      {KlEstimator::kK3, {0.02140276, 0.04985881, 0.36787944}, {-0.22140276, -0.34985881, 0.63212056}}};
   for (const auto& each : rows) {
     const TokenKl found = kl_losses(l_t, reference_t, each.estimator);
     expect_near(found.kl_t, each.kl);
@@ -169,7 +180,8 @@ TEST(WithGradient, IsTheValueAndPassesTheGradientOn) {
 }
 
 TEST(ValueLoss, TakesTheWorseOfBothAndItsGradient) {
-  const ValueLosses losses = value_losses(row({0.5, 0.5, 0.25, 0.9}), row({0.2, 0.2, 0.2, 0.2}), row({1, 0, 1, 0.35}), 0.2);
+  const ValueLosses losses =
+      value_losses(row({0.5, 0.5, 0.25, 0.9}), row({0.2, 0.2, 0.2, 0.2}), row({1, 0, 1, 0.35}), 0.2);
   expect_near(losses.loss_t, {0.18, 0.125, 0.28125, 0.15125});
   expect_near(losses.gradient_t, {0, 0.5, -0.75, 0.55});
 }

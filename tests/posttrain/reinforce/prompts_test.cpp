@@ -41,7 +41,8 @@ class PromptsOfARun : public ::testing::Test {
 };
 
 TEST_F(PromptsOfARun, EveryLineComesOnceInEachPass) {
-  const Prompts prompts(of_file("{\"prompt\":\"a\",\"answer\":\"1\"}\n\n{\"prompt\":\"b\",\"completion\":\"2\",\"task\":\"second\"}\n"
+  const Prompts prompts(of_file("{\"prompt\":\"a\",\"answer\":\"1\"}\n\n{\"prompt\":\"b\",\"completion\":"
+                                "\"2\",\"task\":\"second\"}\n"
                                 "{\"prompt\":\"c\",\"answer\":\"3\"}\n"),
                         tokenizer_, 100);
   for (int64_t pass = 0; pass < 4; ++pass) {
@@ -62,8 +63,10 @@ TEST_F(PromptsOfARun, AFileThatCannotBeUsedIsRefusedWithItsLine) {
   EXPECT_THAT(told(of_file("\n")), HasSubstr("a file of prompts has none"));
   ReinforceOptions many = of_file("{\"prompt\":\"a\",\"answer\":\"1\"}\n");
   many.prompts = 2;
-  EXPECT_THAT(told(many), AllOf(HasSubstr("asks for more prompts than there are"), HasSubstr("at least 2 prompts")));
-  EXPECT_THAT(told(of_file("{\"prompt\":\"much too long\",\"answer\":\"1\"}\n"), 10), HasSubstr("do not fit into a row"));
+  EXPECT_THAT(told(many),
+              AllOf(HasSubstr("asks for more prompts than there are"), HasSubstr("at least 2 prompts")));
+  EXPECT_THAT(told(of_file("{\"prompt\":\"much too long\",\"answer\":\"1\"}\n"), 10),
+              HasSubstr("do not fit into a row"));
   // A program may know the answer by itself.
   ReinforceOptions judged = of_file("{\"prompt\":\"a\"}\n");
   judged.reward = {{"program", 1}};

@@ -82,12 +82,14 @@ class ReinforceRun : public run::RunFixture {
   // Every tensor of the newest checkpoint, as bytes.
   std::map<std::string, std::vector<std::byte>> saved(const std::string& name) const {
     std::map<std::string, std::vector<std::byte>> all;
-    const auto found = storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
+    const auto found =
+        storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
     EXPECT_FALSE(found.empty()) << name;
     if (found.empty()) return all;
     const auto newest = std::ranges::max_element(found, {}, [](const auto& each) { return each.name.step; });
     const auto checkpoint = storage::Checkpoint::open(storage::local_file_system(), newest->path);
-    for (const auto& [tensor, entry] : checkpoint.manifest().tensors) all[tensor] = checkpoint.read_tensor(tensor);
+    for (const auto& [tensor, entry] : checkpoint.manifest().tensors)
+      all[tensor] = checkpoint.read_tensor(tensor);
     return all;
   }
   // The names of the tensors in which the newest checkpoints of two runs differ.
@@ -107,34 +109,41 @@ class ReinforceRun : public run::RunFixture {
     }
     return all;
   }
-  std::vector<RolloutLine> lines(const std::string& name, int64_t step) const { return read_rollouts(folder_ / name, step); }
+  std::vector<RolloutLine> lines(const std::string& name, int64_t step) const {
+    return read_rollouts(folder_ / name, step);
+  }
 };
 
 TEST_F(ReinforceRun, LearnsToCloseBrackets) {
-  start("run", {"train.steps=40", "train.dtype=fp32", "reinforce.prompts=8", "reinforce.group=8", "reinforce.rounds=2"});
+  start("run", {"train.steps=40", "train.dtype=fp32", "reinforce.prompts=8", "reinforce.group=8",
+                "reinforce.rounds=2"});
   const std::vector<double> rewards = metric("run", "rollout/reward");
   ASSERT_EQ(rewards.size(), 40u);
   const auto mean = [&](size_t begin) {
-    return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(begin), rewards.begin() + static_cast<ptrdiff_t>(begin) + 5, 0.0) / 5;
+    return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(begin),
+                           rewards.begin() + static_cast<ptrdiff_t>(begin) + 5, 0.0) /
+           5;
   };
   EXPECT_GT(mean(35), mean(0) + 0.15) << mean(0) << " at the beginning";
 }
 
-// Killed after any step, a run goes on with the same bits: in the middle of a rollout batch, with a reference, and
-// with what levels were solved.
+// Killed after any step, a run goes on with the same bits: in the middle of a rollout batch, with a
+// reference, and with what levels were solved.
 TEST_F(ReinforceRun, ARunInPartsIsTheRunInOne) {
   const Words each[] = {
       {"reinforce.updates=1"},
       {"reinforce.updates=2", "reinforce.kl=0.1"},
       {"reinforce.updates=4", "reinforce.algorithm=cispo"},
-      {"reinforce.updates=2", "reinforce.prompts_file=", "reinforce.puzzles=[\"dyck_language\"]", "reinforce.adaptive=true",
-       "data.tokenizer=bytes", "model.vocabulary=257", "train.sequence=1024", "reinforce.knobs=length=4,missing=1,kinds=1",
-       "reinforce.reward=[\"puzzle_answer\"]", "reinforce.dynamic=false"},
+      {"reinforce.updates=2", "reinforce.prompts_file=", "reinforce.puzzles=[\"dyck_language\"]",
+       "reinforce.adaptive=true", "data.tokenizer=bytes", "model.vocabulary=257", "train.sequence=1024",
+       "reinforce.knobs=length=4,missing=1,kinds=1", "reinforce.reward=[\"puzzle_answer\"]",
+       "reinforce.dynamic=false"},
   };
   for (size_t i = 0; i < std::size(each); ++i) {
     const std::string whole = fmt::format("whole-{}", i), parts = fmt::format("parts-{}", i);
     start(whole, each[i] + Words{"train.steps=4"});
-    for (int64_t step = 1; step <= 4; ++step) start(parts, each[i] + Words{fmt::format("train.steps={}", step)});
+    for (int64_t step = 1; step <= 4; ++step)
+      start(parts, each[i] + Words{fmt::format("train.steps={}", step)});
     EXPECT_EQ(losses(parts), losses(whole)) << i;
     EXPECT_THAT(differing(parts, whole), IsEmpty()) << i;
     for (int64_t step = 1; step <= 4; ++step)
@@ -145,11 +154,12 @@ TEST_F(ReinforceRun, ARunInPartsIsTheRunInOne) {
 
 // The verifier fails when the answers of step 4 have been generated and before the step was made of them.
 TEST_F(ReinforceRun, ARolloutThatIsInterruptedIsMadeAgain) {
-  const std::string script = (folder_ / "judge.sh").string(), marker = (folder_ / "stop").string(), count = (folder_ / "count").string();
+  const std::string script = (folder_ / "judge.sh").string(), marker = (folder_ / "stop").string(),
+                    count = (folder_ / "count").string();
   write_text_atomically(script, "echo x >> " + count + "\n[ ! -e " + marker + " ] || [ $(wc -l < " + count +
                                     ") -le 14 ] || exit 1\nwhile read -r line; do echo ${#line}; done\n");
-  const Words words = {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script, "train.checkpoint_every=1",
-                       "reinforce.dynamic=false"};
+  const Words words = {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script,
+                       "train.checkpoint_every=1", "reinforce.dynamic=false"};
   start("whole", words);
   write_text_atomically(marker, "");
   write_text_atomically(count, "");
@@ -160,18 +170,23 @@ TEST_F(ReinforceRun, ARolloutThatIsInterruptedIsMadeAgain) {
 }
 
 TEST_F(ReinforceRun, ReplicasAreOneProcess) {
-  const Words words = {"reinforce.updates=2", "reinforce.kl=0.05", "train.micro_batch=1", "reinforce.prompts=6"};
+  const Words words = {"reinforce.updates=2", "reinforce.kl=0.05", "train.micro_batch=1",
+                       "reinforce.prompts=6"};
   start("one", words);
-  for (const Words& shared : {Words{"parallel.ranks=2"}, Words{"parallel.ranks=2", "parallel.zero=2"}, Words{"parallel.ranks=4"}}) {
+  for (const Words& shared :
+       {Words{"parallel.ranks=2"}, Words{"parallel.ranks=2", "parallel.zero=2"}, Words{"parallel.ranks=4"}}) {
     const std::string name = "ranks " + shared.back();
     start(name, words + shared);
     ASSERT_EQ(losses(name).size(), 6u);
-    for (size_t s = 0; s < 6; ++s) EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-9) << name << ", step " << s + 1;
+    for (size_t s = 0; s < 6; ++s)
+      EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-9) << name << ", step " << s + 1;
     ASSERT_EQ(lines(name, 6).size(), lines("one", 6).size());
-    for (size_t i = 0; i < lines("one", 6).size(); ++i) EXPECT_EQ(lines(name, 6)[i].ids, lines("one", 6)[i].ids) << name;
+    for (size_t i = 0; i < lines("one", 6).size(); ++i)
+      EXPECT_EQ(lines(name, 6)[i].ids, lines("one", 6)[i].ids) << name;
     for (const char* of : {"rollout/reward", "policy/entropy", "policy/generated_gap"}) {
       ASSERT_EQ(metric(name, of).size(), metric("one", of).size());
-      for (size_t s = 0; s < metric("one", of).size(); ++s) EXPECT_NEAR(metric(name, of)[s], metric("one", of)[s], 1e-9) << of;
+      for (size_t s = 0; s < metric("one", of).size(); ++s)
+        EXPECT_NEAR(metric(name, of)[s], metric("one", of)[s], 1e-9) << of;
     }
   }
 }
@@ -181,8 +196,8 @@ TEST_F(ReinforceRun, PackingChangesNothing) {
   const Words words = {"train.steps=2", "reinforce.algorithm=grpo", "reinforce.updates=2"};
   start("wide", words);
   const auto wide = events<observe::StepReport>("wide");
-  for (const Words& packed :
-       {Words{"train.micro_batch=1"}, Words{"train.sequence=16"}, Words{"train.sequence=100", "train.micro_batch=2"}}) {
+  for (const Words& packed : {Words{"train.micro_batch=1"}, Words{"train.sequence=16"},
+                              Words{"train.sequence=100", "train.micro_batch=2"}}) {
     const std::string name = "packed " + packed[0];
     start(name, words + packed);
     const auto found = events<observe::StepReport>(name);
@@ -205,11 +220,13 @@ TEST_F(ReinforceRun, TheFirstUpdateOfABatchHasRatiosOfOne) {
   EXPECT_GT(furthest, 0.01) << "the second update's weights are others";
 }
 
-// The engine reads the weights that the trainer has just written: in fp64 nothing but the order of sums is between them.
-// What the loss sees: only ratios that have left 1 can be clipped.
+// The engine reads the weights that the trainer has just written: in fp64 nothing but the order of sums is
+// between them. What the loss sees: only ratios that have left 1 can be clipped.
 TEST_F(ReinforceRun, LaterUpdatesOfABatchAreClipped) {
-  start("run", {"train.steps=4", "reinforce.updates=4", "reinforce.clip_low=0.01", "reinforce.clip_high=0.01"});
-  const std::vector<double> high = metric("run", "policy/clipped_high"), low = metric("run", "policy/clipped_low");
+  start("run",
+        {"train.steps=4", "reinforce.updates=4", "reinforce.clip_low=0.01", "reinforce.clip_high=0.01"});
+  const std::vector<double> high = metric("run", "policy/clipped_high"),
+                            low = metric("run", "policy/clipped_low");
   ASSERT_EQ(high.size(), 4U);
   EXPECT_EQ(high[0] + low[0], 0);
   EXPECT_GT(high[3] + low[3], 0);
@@ -219,7 +236,8 @@ TEST_F(ReinforceRun, TheEngineHasTheTrainersLogProbabilities) {
   start("run", {"train.steps=8", "optim.lr=0.05"});
   for (const int64_t step : {1, 4, 8}) {
     for (const RolloutLine& line : lines("run", step)) {
-      for (size_t t = 0; t < line.ids.size(); ++t) EXPECT_NEAR(line.generated[t], line.old[t], 1e-9) << "step " << step;
+      for (size_t t = 0; t < line.ids.size(); ++t)
+        EXPECT_NEAR(line.generated[t], line.old[t], 1e-9) << "step " << step;
     }
   }
   EXPECT_THAT(metric("run", "policy/generated_gap"), Each(::testing::Lt(1e-9)));
@@ -251,7 +269,8 @@ TEST_F(ReinforceRun, DynamicSamplingKeepsGroupsThatDiffer) {
   for (int64_t step = 1; step <= 3; ++step) {
     std::map<int64_t, std::set<double>> rewards;
     for (const RolloutLine& line : lines("run", step)) rewards[line.prompt_number].insert(line.reward);
-    for (const auto& [prompt, different] : rewards) EXPECT_GT(different.size(), 1u) << "step " << step << ", prompt " << prompt;
+    for (const auto& [prompt, different] : rewards)
+      EXPECT_GT(different.size(), 1u) << "step " << step << ", prompt " << prompt;
   }
   EXPECT_THAT(metric("run", "rollout/rounds"), Each(::testing::Ge(1.0)));
   EXPECT_GT(metric("run", "rollout/rounds").front(), 1) << "few of the first answers are right";
@@ -272,11 +291,13 @@ TEST_F(ReinforceRun, AReferenceHoldsThePolicy) {
   start("held", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=2"});
   start("measured", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=1e-9"});
   EXPECT_EQ(metric("held", "policy/reference_kl").front(), 0);
-  EXPECT_LT(metric("held", "policy/reference_kl").back(), 0.5 * metric("measured", "policy/reference_kl").back());
+  EXPECT_LT(metric("held", "policy/reference_kl").back(),
+            0.5 * metric("measured", "policy/reference_kl").back());
 }
 
 TEST_F(ReinforceRun, IsEvaluatedOnPromptsThatAreHeldOut) {
-  start("run", {"train.steps=2", "train.evaluate_every=2", "reinforce.held_out_file=" + recipe_folder() + "closers-held-out.jsonl"});
+  start("run", {"train.steps=2", "train.evaluate_every=2",
+                "reinforce.held_out_file=" + recipe_folder() + "closers-held-out.jsonl"});
   const auto judged = events<observe::Evaluation>("run");
   ASSERT_FALSE(judged.empty());
   EXPECT_TRUE(judged.back().metrics.contains("right"));
@@ -288,7 +309,8 @@ TEST_F(ReinforceRun, WhatCannotBeIsRefused) {
   EXPECT_THAT(told({"parallel.zero=3", "parallel.ranks=2"}), HasSubstr("a rank must hold the whole model"));
   EXPECT_THAT(told({"reinforce.algorithm=ppo"}), HasSubstr("ppo needs a critic"));
   EXPECT_THAT(told({"reinforce.algorithm=grqo"}), HasSubstr("reinforce.algorithm"));
-  EXPECT_THAT(told({"reinforce.reward=[\"exactly\"]"}), AllOf(HasSubstr("there is no reward of this name"), HasSubstr("exact")));
+  EXPECT_THAT(told({"reinforce.reward=[\"exactly\"]"}),
+              AllOf(HasSubstr("there is no reward of this name"), HasSubstr("exact")));
   EXPECT_THAT(told({"reinforce.reward=[\"exact*x\"]"}), HasSubstr("the weight of a reward is no number"));
   EXPECT_THAT(told({"reinforce.reward=[]"}), HasSubstr("answers have no reward"));
   EXPECT_THAT(told({"reinforce.reward=[\"program\"]"}), HasSubstr("nothing to judge with"));
@@ -300,7 +322,8 @@ TEST_F(ReinforceRun, WhatCannotBeIsRefused) {
   EXPECT_THAT(told({"reinforce.puzzles=[\"sudoku\"]"}), HasSubstr("not both"));
   EXPECT_THAT(told({"reinforce.prompts_file="}), HasSubstr("there are no prompts"));
   EXPECT_THAT(told({"model.vocabulary=7"}), HasSubstr("more entries than the model has rows"));
-  EXPECT_THAT(told({"reinforce.algorithm=gspo", "reinforce.sum=tokens"}), HasSubstr("a loss of whole answers"));
+  EXPECT_THAT(told({"reinforce.algorithm=gspo", "reinforce.sum=tokens"}),
+              HasSubstr("a loss of whole answers"));
 }
 
 TEST_F(ReinforceRun, OtherPromptsThanBeforeAreRefused) {

@@ -2,8 +2,9 @@
 
 namespace longhaul::puzzles {
 
-// The rule of a puzzle stands nowhere in it: the answer is held against the output that the puzzle keeps, and the prompt's grids
-// against the puzzle's. What each rule does is proved by hand in tests/puzzles/tasks/arc_agi_test.cpp.
+// The rule of a puzzle stands nowhere in it: the answer is held against the output that the puzzle keeps, and
+// the prompt's grids against the puzzle's. What each rule does is proved by hand in
+// tests/puzzles/tasks/arc_agi_test.cpp.
 bool plain_arc_agi(const nlohmann::json& given, const std::string& text) {
   std::vector<std::vector<std::vector<std::string>>> told;
   for (const std::string& line : plain_prompt_lines("arc_agi", given)) {

@@ -6,8 +6,9 @@ namespace longhaul::puzzles {
 
 // Every arrow walks back to its number and is counted there; then the counts are compared.
 bool plain_arrow_maze(const nlohmann::json& given, const std::string& text) {
-  const std::map<std::string, std::pair<int, int>> steps = {{"↑", {-1, 0}},  {"↓", {1, 0}},  {"←", {0, -1}}, {"→", {0, 1}},
-                                                            {"↖", {-1, -1}}, {"↗", {-1, 1}}, {"↙", {1, -1}}, {"↘", {1, 1}}};
+  const std::map<std::string, std::pair<int, int>> steps = {{"↑", {-1, 0}}, {"↓", {1, 0}},   {"←", {0, -1}},
+                                                            {"→", {0, 1}},  {"↖", {-1, -1}}, {"↗", {-1, 1}},
+                                                            {"↙", {1, -1}}, {"↘", {1, 1}}};
   const auto rows = plain_rows(text);
   const auto& maze = given["maze"];
   if (rows.size() != maze.size()) return false;

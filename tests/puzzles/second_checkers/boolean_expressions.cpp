@@ -13,7 +13,8 @@ const std::set<std::string>& plain_true_sentences() {
   static const std::set<std::string> all = [] {
     std::set<std::string> made;
     for (int64_t relation = 0; relation < 4; ++relation) {
-      for (int64_t subject = 0; subject < boolean_expressions::fact_counts()[static_cast<size_t>(relation)]; ++subject)
+      for (int64_t subject = 0; subject < boolean_expressions::fact_counts()[static_cast<size_t>(relation)];
+           ++subject)
         made.insert(boolean_expressions::sentence_of({relation, subject, subject}, Language::kEnglish));
     }
     return made;
@@ -21,7 +22,8 @@ const std::set<std::string>& plain_true_sentences() {
   return all;
 }
 
-// Reads an option as a person does, from the text: everything is a number (True is 1, False 0), in floating point.
+// Reads an option as a person does, from the text: everything is a number (True is 1, False 0), in floating
+// point.
 class PlainExpression {
  public:
   explicit PlainExpression(std::string text) : text_(std::move(text)) {}

@@ -27,8 +27,10 @@ PlainExport plain_export(const nlohmann::json& given) {
     next_is_list = line.starts_with("Exported list");
     if (line.starts_with("The faulty code ")) out.fault = line;
     if (line.starts_with("Columns: ")) out.header = plain_words(after("Columns: "), ',');
-    if (line.starts_with("Rows of the true table: ")) out.count = std::stoul(after("Rows of the true table: "));
-    if (line.starts_with("The true values of these cells")) out.hints = plain_words(line.substr(line.find(": ") + 2), ',');
+    if (line.starts_with("Rows of the true table: "))
+      out.count = std::stoul(after("Rows of the true table: "));
+    if (line.starts_with("The true values of these cells"))
+      out.hints = plain_words(line.substr(line.find(": ") + 2), ',');
     if (line.starts_with("The nulls are at")) out.hints = plain_words(line.substr(line.find(": ") + 2), ')');
     if (line.starts_with("Question: ")) out.question = line;
     if (!line.starts_with("| ")) continue;
@@ -54,7 +56,8 @@ PlainTable plain_repaired(const PlainExport& out) {
     std::map<std::pair<size_t, size_t>, bool> nulls;
     for (const std::string& place : says("left out the cells") ? out.hints : std::vector<std::string>()) {
       unsigned long row = 0, column = 0;
-      if (std::sscanf(place.substr(std::min(place.find('('), place.size())).c_str(), "(%lu, %lu", &row, &column) == 2)
+      if (std::sscanf(place.substr(std::min(place.find('('), place.size())).c_str(), "(%lu, %lu", &row,
+                      &column) == 2)
         nulls[{row, column}] = true;
     }
     if (says("column after column")) {
@@ -63,7 +66,8 @@ PlainTable plain_repaired(const PlainExport& out) {
       }
     } else {
       for (size_t row = 0; row < rows.size(); ++row) {
-        for (size_t column = 0; column < width; ++column) rows[row][column] = nulls.contains({row, column}) ? "" : out.list.at(at++);
+        for (size_t column = 0; column < width; ++column)
+          rows[row][column] = nulls.contains({row, column}) ? "" : out.list.at(at++);
         if (says("it wrote i more values")) at += row;
       }
     }
@@ -90,10 +94,12 @@ PlainTable plain_repaired(const PlainExport& out) {
     }
   } else if (says("down by j rows")) {
     for (size_t column = 0; column < width; ++column) {
-      for (size_t row = 0; row < rows.size(); ++row) fixed[row][column] = rows[(row + column) % rows.size()][column];
+      for (size_t row = 0; row < rows.size(); ++row)
+        fixed[row][column] = rows[(row + column) % rows.size()][column];
     }
   } else if (says("right by i columns")) {
-    for (size_t row = 0; row < rows.size(); ++row) std::ranges::rotate(fixed[row], fixed[row].begin() + static_cast<long>(row % width));
+    for (size_t row = 0; row < rows.size(); ++row)
+      std::ranges::rotate(fixed[row], fixed[row].begin() + static_cast<long>(row % width));
   }
   return fixed;
 }
@@ -109,11 +115,13 @@ double plain_statistic(const std::string& name, std::vector<double> values) {
   if (name == "maximum") return values.back();
   if (name == "minimum") return values.front();
   if (name == "median")
-    return values.size() % 2 == 1 ? values[values.size() / 2] : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
+    return values.size() % 2 == 1 ? values[values.size() / 2]
+                                  : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
   return name.find("variance") != std::string::npos ? squares / (n - 1) : std::sqrt(squares / (n - 1));
 }
 
-bool plain_meets(const std::vector<std::string>& words, double value) {  // words: of a condition, its column in front
+// words: of a condition, its column in front
+bool plain_meets(const std::vector<std::string>& words, double value) {
   const double bound = std::stod(words.at(2));
   if (words[1] == "between") return value >= bound && value <= std::stod(words.at(4));
   return words[1] == "<"    ? value < bound

@@ -31,13 +31,15 @@ bool plain_campsite(const nlohmann::json& given, const std::string& text) {
       if (i != 4 && tents.contains({r + i / 3 - 1, c + i % 3 - 1})) return false;
     }
   }
-  if (in_rows != given["row_constraints"].get<std::vector<int>>() || in_columns != given["col_constraints"].get<std::vector<int>>())
+  if (in_rows != given["row_constraints"].get<std::vector<int>>() ||
+      in_columns != given["col_constraints"].get<std::vector<int>>())
     return false;
   if (trees.size() != tents.size()) return false;
   const std::function<bool(size_t)> pair = [&](size_t tree) {
     if (tree == trees.size()) return true;
     const auto [r, c] = trees[tree];
-    for (const auto& tent : {std::pair(r + 1, c), std::pair(r - 1, c), std::pair(r, c + 1), std::pair(r, c - 1)}) {
+    for (const auto& tent :
+         {std::pair(r + 1, c), std::pair(r - 1, c), std::pair(r, c + 1), std::pair(r, c - 1)}) {
       if (tents.erase(tent) == 0) continue;
       if (pair(tree + 1)) return true;
       tents.insert(tent);

@@ -1,5 +1,5 @@
-// Second checkers: each task's rules once more, written apart from its verifier, for answers in the form that the task's
-// own solutions have. A checker stands in a file of its own and is listed in list.cpp.
+// Second checkers: each task's rules once more, written apart from its verifier, for answers in the form that
+// the task's own solutions have. A checker stands in a file of its own and is listed in list.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -56,7 +56,8 @@ bool plain_zebra_puzzle(const nlohmann::json& given, const std::string& text);
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);
 // What stands between separators, without blanks around it.
 std::vector<std::string> plain_words(const std::string& text, char separator);
-// The lines of a puzzle's English prompt: checkers of computed answers read these and nothing else of the puzzle.
+// The lines of a puzzle's English prompt: checkers of computed answers read these and nothing else of the
+// puzzle.
 std::vector<std::string> plain_prompt_lines(const std::string& key, const nlohmann::json& given);
 // Whether every row and column, sorted, is 1, 2, … side.
 bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side);

@@ -53,7 +53,8 @@ std::string plain_bifid(const std::string& text, const std::string& square) {
   for (const char c : text) digits += std::to_string(square.find(c) / 5);
   for (const char c : text) digits += std::to_string(square.find(c) % 5);
   std::string out;
-  for (size_t i = 0; i + 1 < digits.size(); i += 2) out += square[static_cast<size_t>((digits[i] - '0') * 5 + (digits[i + 1] - '0'))];
+  for (size_t i = 0; i + 1 < digits.size(); i += 2)
+    out += square[static_cast<size_t>((digits[i] - '0') * 5 + (digits[i + 1] - '0'))];
   return out;
 }
 
@@ -83,7 +84,8 @@ std::string plain_moving(const std::string& text, const std::string& square) {
 }
 
 std::string plain_four(const std::string& text, const std::string& right, const std::string& below) {
-  const auto plain = plain_table("ABCDEFGHIKLMNOPQRSTUVWXYZ"), to_right = plain_table(right), to_below = plain_table(below);
+  const auto plain = plain_table("ABCDEFGHIKLMNOPQRSTUVWXYZ"), to_right = plain_table(right),
+             to_below = plain_table(below);
   std::string out;
   for (size_t i = 0; i + 1 < text.size(); i += 2) {
     const auto [r1, c1] = plain_place(plain, text[i]);
@@ -95,15 +97,19 @@ std::string plain_four(const std::string& text, const std::string& right, const 
 }
 
 std::string plain_morbit(const std::string& text, const std::vector<long>& digits) {
-  std::istringstream words(".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --..");
+  std::istringstream words(
+      ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- "
+      "-.-- --..");
   std::vector<std::string> code;
   for (std::string word; words >> word;) code.push_back(word);
   std::string signs;
-  for (size_t i = 0; i < text.size(); ++i) signs += (i == 0 ? "" : "/") + code[static_cast<size_t>(text[i] - 'A')];
+  for (size_t i = 0; i < text.size(); ++i)
+    signs += (i == 0 ? "" : "/") + code[static_cast<size_t>(text[i] - 'A')];
   if (signs.size() % 2 == 1) signs += "/";
   const std::string alphabet = ".-/";
   std::string out;
-  for (size_t i = 0; i < signs.size(); i += 2) out += std::to_string(digits[alphabet.find(signs[i]) * 3 + alphabet.find(signs[i + 1])]);
+  for (size_t i = 0; i < signs.size(); i += 2)
+    out += std::to_string(digits[alphabet.find(signs[i]) * 3 + alphabet.find(signs[i + 1])]);
   return out;
 }
 
@@ -147,13 +153,17 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
   const std::string abc = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   if (told.starts_with("The text is written in rows")) return plain_columns(text, keys["order"]);
   if (told.starts_with("There are as many rails")) return plain_rails(text, keys["order"]);
-  if (told.find("The row numbers of all letters") != std::string::npos) return plain_bifid(text, keys["square"]);
-  if (told.find("two rows of the table change places") != std::string::npos) return plain_moving(text, keys["square"]);
+  if (told.find("The row numbers of all letters") != std::string::npos)
+    return plain_bifid(text, keys["square"]);
+  if (told.find("two rows of the table change places") != std::string::npos)
+    return plain_moving(text, keys["square"]);
   if (told.find("the first letter of its row is written down") != std::string::npos)
     return plain_collon(text, keys["square"], static_cast<size_t>(number("group")));
   if (told.starts_with("There are four tables")) return plain_four(text, keys["right"], keys["below"]);
-  if (told.starts_with("The text is written in the international Morse code")) return plain_morbit(text, plain_numbers(keys["order"]));
-  if (told.starts_with("The text is written along a winding path")) return plain_path(text, static_cast<size_t>(number("width")));
+  if (told.starts_with("The text is written in the international Morse code"))
+    return plain_morbit(text, plain_numbers(keys["order"]));
+  if (told.starts_with("The text is written along a winding path"))
+    return plain_path(text, static_cast<size_t>(number("width")));
   if (told.starts_with("square fills a table of 6 rows")) {
     std::string pairs;
     for (const char c : text) {
@@ -167,13 +177,16 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
   for (size_t i = 0; i < text.size(); ++i) {
     const long n = text[i] - 'A';
     if (told.starts_with("Each letter is replaced")) letters += keys["alphabet"][static_cast<size_t>(n)];
-    if (told.starts_with("The alphabet from A to Z is read backward")) letters += abc[static_cast<size_t>((25 - n + number("shift")) % 26)];
+    if (told.starts_with("The alphabet from A to Z is read backward"))
+      letters += abc[static_cast<size_t>((25 - n + number("shift")) % 26)];
     if (told.starts_with("An alphabet is made of the letters of word")) {
       std::string alphabet;
-      for (const char c : keys["word"] + abc) alphabet += alphabet.find(c) == std::string::npos ? std::string(1, c) : "";
+      for (const char c : keys["word"] + abc)
+        alphabet += alphabet.find(c) == std::string::npos ? std::string(1, c) : "";
       letters += alphabet[static_cast<size_t>(n)];
     }
-    if (told.starts_with("numbers lists a number")) codes.push_back(std::to_string(plain_numbers(keys["numbers"])[static_cast<size_t>(n)]));
+    if (told.starts_with("numbers lists a number"))
+      codes.push_back(std::to_string(plain_numbers(keys["numbers"])[static_cast<size_t>(n)]));
     if (told.find("gives a number k") != std::string::npos) {
       const long k = (keys["word"][i % keys["word"].size()] - 'A') / 2;
       letters += abc[static_cast<size_t>(n < 13 ? 13 + (n + k) % 13 : (n - 13 - k + 13) % 13)];
@@ -184,11 +197,13 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
     }
     if (told.starts_with("The ASCII code of each letter")) {
       const bool bits = told.find("binary digits") != std::string::npos;
-      const std::vector<long> bytes = plain_numbers(keys[bits ? "byte" : "bytes"]), order = plain_numbers(keys["order"]);
+      const std::vector<long> bytes = plain_numbers(keys[bits ? "byte" : "bytes"]),
+                              order = plain_numbers(keys["order"]);
       const long value = (n + 65) ^ bytes[i % bytes.size()];
       std::string code;
       for (const long place : order) code += std::to_string(value / (1 << (8 - place)) % 2);
-      if (!bits) code = {keys["box"][static_cast<size_t>(value / 16)], keys["box"][static_cast<size_t>(value % 16)]};
+      if (!bits)
+        code = {keys["box"][static_cast<size_t>(value / 16)], keys["box"][static_cast<size_t>(value % 16)]};
       codes.push_back(code);
     }
     if (told.starts_with("The letters are numbered")) {
@@ -198,13 +213,22 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
     if (told.starts_with("word is written below") && told.find("gives a number k") == std::string::npos)
       letters += abc[static_cast<size_t>((n + keys["word"][i % keys["word"].size()] - 'A') % 26)];
     if (told.starts_with("Letters move forward"))
-      letters += abc[static_cast<size_t>((n + number("start") + static_cast<long>(i) / number("period") * number("turn")) % 26)];
+      letters += abc[static_cast<size_t>(
+          (n + number("start") + static_cast<long>(i) / number("period") * number("turn")) % 26)];
     if (told.starts_with("The groups ABC")) {
       // PQRS and WXYZ have four letters.
-      const long group = n < 15 ? n / 3 : n < 19 ? 5 : n < 22 ? 6 : 7, first = group < 6 ? group * 3 : group == 6 ? 19 : 22;
-      codes.push_back(std::to_string(plain_numbers(keys["digits"])[static_cast<size_t>(group)]) + "^" + std::to_string(n - first + 1));
+      const long group = n < 15   ? n / 3
+                         : n < 19 ? 5
+                         : n < 22 ? 6
+                                  : 7,
+                 first = group < 6    ? group * 3
+                         : group == 6 ? 19
+                                      : 22;
+      codes.push_back(std::to_string(plain_numbers(keys["digits"])[static_cast<size_t>(group)]) + "^" +
+                      std::to_string(n - first + 1));
     }
-    if (told.starts_with("Each letter becomes its ASCII")) codes.push_back(std::to_string((n + 65) * number("factor")));
+    if (told.starts_with("Each letter becomes its ASCII"))
+      codes.push_back(std::to_string((n + 65) * number("factor")));
     if (told.starts_with("square fills a table of 5 rows and 5 columns, row by row. A letter")) {
       const size_t at = keys["square"].find(text[i]);
       codes.push_back(at == std::string::npos ? "00" : std::to_string((at / 5 + 1) * 10 + at % 5 + 1));
@@ -228,7 +252,8 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
 
 }  // namespace
 
-// Whatever is asked for, the plain text is encrypted by the prompt's steps: the answer is right if both texts belong together.
+// Whatever is asked for, the plain text is encrypted by the prompt's steps: the answer is right if both texts
+// belong together.
 bool plain_cipher(const nlohmann::json& given, const std::string& text) {
   std::vector<std::pair<std::string, PlainKeys>> steps;
   std::string given_text;
@@ -237,8 +262,10 @@ bool plain_cipher(const nlohmann::json& given, const std::string& text) {
     if (line.starts_with("Step ")) steps.push_back({line.substr(line.find(": ") + 2), {}});
     if (line.starts_with("Text: ")) given_text = line.substr(6);
     const size_t equals = line.find(" = ");
-    if (equals != std::string::npos && !steps.empty() && equals < 12) steps.back().second[line.substr(0, equals)] = line.substr(equals + 3);
-    encrypt = encrypt || line.find("You are to encrypt") != std::string::npos || line.find("task is to encrypt") != std::string::npos;
+    if (equals != std::string::npos && !steps.empty() && equals < 12)
+      steps.back().second[line.substr(0, equals)] = line.substr(equals + 3);
+    encrypt = encrypt || line.find("You are to encrypt") != std::string::npos ||
+              line.find("task is to encrypt") != std::string::npos;
   }
   std::string answer = text;
   std::erase_if(answer, [](char c) { return c == '[' || c == ']' || c == '"'; });

@@ -5,7 +5,8 @@
 
 namespace longhaul::puzzles {
 
-// Letter by letter against the equation without blanks, then the sum term by term in long double: exact below 2^64.
+// Letter by letter against the equation without blanks, then the sum term by term in long double: exact below
+// 2^64.
 bool plain_cryptarithm(const nlohmann::json& given, const std::string& text) {
   std::string letters, digits;
   for (const char c : given["equation"].get<std::string>()) letters += c == ' ' ? "" : std::string(1, c);

@@ -22,12 +22,13 @@ bool plain_balanced(std::string text) {
 // The answer follows from the prefix: no shorter text that begins so is balanced.
 bool plain_dyck(const nlohmann::json& given, const std::string& text) {
   const std::string prefix = given["prefix"];
-  const size_t open =
-      static_cast<size_t>(std::ranges::count_if(prefix, [](char c) { return std::string_view("([{<").find(c) != std::string_view::npos; }));
+  const size_t open = static_cast<size_t>(std::ranges::count_if(
+      prefix, [](char c) { return std::string_view("([{<").find(c) != std::string_view::npos; }));
   return text.starts_with(prefix) && plain_balanced(text) && text.size() == 2 * open;
 }
 
-// A prefix of a Dyck word is one that some closers make balanced; the first error ends the shortest prefix that is none.
+// A prefix of a Dyck word is one that some closers make balanced; the first error ends the shortest prefix
+// that is none.
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text) {
   const std::string sequence = given["sequence"];
   const auto can_go_on = [](const std::string& begin) {

@@ -10,7 +10,8 @@ bool plain_dyck_language_reasoning_errors(const nlohmann::json& given, const std
     for (size_t before = brackets.size() + 1; brackets.size() < before;) {
       before = brackets.size();
       for (const char* pair : {"()", "[]", "{}", "<>"}) {
-        for (size_t at = brackets.find(pair); at != std::string::npos; at = brackets.find(pair)) brackets.erase(at, 2);
+        for (size_t at = brackets.find(pair); at != std::string::npos; at = brackets.find(pair))
+          brackets.erase(at, 2);
       }
     }
     return brackets;

@@ -49,17 +49,23 @@ bool plain_goods_exchange(const nlohmann::json& given, const std::string& text) 
       swap(m[1], m[3]);
     } else if (matches(event, "(\\w+) swaps with the owner of the (.*)\\.", m)) {
       swap(m[1], owner(m[2]));
-    } else if (matches(event, "At the same time (\\w+) gives what they have to (\\w+), \\w+ to (\\w+), and \\w+ to \\w+\\.", m)) {
+    } else if (matches(event,
+                       "At the same time (\\w+) gives what they have to (\\w+), \\w+ to (\\w+), and \\w+ to "
+                       "\\w+\\.",
+                       m)) {
       const std::string first = has.at(m[1]), second = has.at(m[2]), third = has.at(m[3]);
       has[m[2]] = first;
       has[m[3]] = second;
       has[m[1]] = third;
-    } else if (!matches(event, "(.*) but (.*) refuses\\.|(.*) likes (.*) very much\\.|(.*) but cannot find it\\.", m)) {
+    } else if (!matches(event,
+                        "(.*) but (.*) refuses\\.|(.*) likes (.*) very much\\.|(.*) but cannot find it\\.",
+                        m)) {
       return false;
     }
   }
   std::string wanted;
-  for (const std::string& person : order) wanted += (wanted.empty() ? "(('" : ",('") + person + "','" + has.at(person) + "')";
+  for (const std::string& person : order)
+    wanted += (wanted.empty() ? "(('" : ",('") + person + "','" + has.at(person) + "')";
   wanted += ")";
   std::string have = text;
   std::erase(wanted, ' ');

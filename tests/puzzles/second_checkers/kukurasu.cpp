@@ -10,7 +10,8 @@ bool plain_kukurasu(const nlohmann::json& given, const std::string& text) {
     if (rows[r].size() != columns.size()) return false;
     int row = 0;
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (rows[r][c] != "1" && rows[r][c] != "X" && rows[r][c] != "x" && rows[r][c] != "0") return false;  // open cells may be 0, too
+      // open cells may be 0, too
+      if (rows[r][c] != "1" && rows[r][c] != "X" && rows[r][c] != "x" && rows[r][c] != "0") return false;
       if (rows[r][c] != "1") continue;
       row += static_cast<int>(c) + 1;
       columns[c] += static_cast<int>(r) + 1;

@@ -30,10 +30,12 @@ bool plain_skyscrapers(const nlohmann::json& given, const std::string& text) {
     return count;
   };
   for (size_t i = 0; i < side; ++i) {
-    const int top = counted([&](size_t j) { return rows[j][i]; }), bottom = counted([&](size_t j) { return rows[side - 1 - j][i]; });
-    const int left = counted([&](size_t j) { return rows[i][j]; }), right = counted([&](size_t j) { return rows[i][side - 1 - j]; });
-    for (const auto& [name, have] :
-         {std::pair("top", top), std::pair("bottom", bottom), std::pair("left", left), std::pair("right", right)}) {
+    const int top = counted([&](size_t j) { return rows[j][i]; }),
+              bottom = counted([&](size_t j) { return rows[side - 1 - j][i]; });
+    const int left = counted([&](size_t j) { return rows[i][j]; }),
+              right = counted([&](size_t j) { return rows[i][side - 1 - j]; });
+    for (const auto& [name, have] : {std::pair("top", top), std::pair("bottom", bottom),
+                                     std::pair("left", left), std::pair("right", right)}) {
       if (given[name][i] != 0 && given[name][i] != have) return false;
     }
   }

@@ -6,7 +6,8 @@ namespace longhaul::puzzles {
 
 namespace {
 
-// Replaces the leftmost operation of the highest rank by its value until a number is left, as one does on paper.
+// Replaces the leftmost operation of the highest rank by its value until a number is left, as one does on
+// paper.
 bool reduce(std::vector<std::string>& tokens) {
   for (size_t open = tokens.size(); open-- > 0;) {
     if (tokens[open] != "(") continue;
@@ -14,7 +15,8 @@ bool reduce(std::vector<std::string>& tokens) {
     while (tokens[close] != ")") {
       if (++close == tokens.size()) return false;
     }
-    std::vector<std::string> inside(tokens.begin() + static_cast<long>(open) + 1, tokens.begin() + static_cast<long>(close));
+    std::vector<std::string> inside(tokens.begin() + static_cast<long>(open) + 1,
+                                    tokens.begin() + static_cast<long>(close));
     if (!reduce(inside)) return false;
     tokens.erase(tokens.begin() + static_cast<long>(open), tokens.begin() + static_cast<long>(close));
     tokens[open] = inside[0];
@@ -29,7 +31,11 @@ bool reduce(std::vector<std::string>& tokens) {
       const char sign = tokens[i][0];
       if (sign == '/' && (b == 0 || a % b != 0)) return false;
       if (sign == '%' && b <= 0) return false;
-      const long value = sign == '*' ? a * b : sign == '/' ? a / b : sign == '%' ? ((a % b) + b) % b : sign == '+' ? a + b : a - b;
+      const long value = sign == '*'   ? a * b
+                         : sign == '/' ? a / b
+                         : sign == '%' ? ((a % b) + b) % b
+                         : sign == '+' ? a + b
+                                       : a - b;
       tokens[i - 1] = std::to_string(value);
       tokens.erase(tokens.begin() + static_cast<long>(i), tokens.begin() + static_cast<long>(i) + 2);
     }

@@ -1,4 +1,5 @@
-// Reads the board from the English prompt and asks of each hidden cell whether mines can be arranged without one there.
+// Reads the board from the English prompt and asks of each hidden cell whether mines can be arranged without
+// one there.
 #include "puzzles/minesweeper/minesweeper.h"
 
 #include <algorithm>
@@ -39,7 +40,8 @@ struct PlainMines {
         if (have > wanted[i] || have + open < wanted[i]) return false;
         if (open == 0) continue;
         if (have == wanted[i] || have + open == wanted[i]) {
-          for (const size_t cell : hidden[i]) mine[cell] = mine[cell] >= 0 ? mine[cell] : have == wanted[i] ? 0 : 1;
+          for (const size_t cell : hidden[i])
+            mine[cell] = mine[cell] >= 0 ? mine[cell] : have == wanted[i] ? 0 : 1;
           again = true;
         } else {
           open_at = std::min(open_at, i);
@@ -87,11 +89,13 @@ bool plain_minesweeper(const nlohmann::json& given, const std::string& text) {
     for (size_t i = 0; i < board.hidden.size(); ++i) {
       const auto far = [](size_t a, size_t b) { return a > b ? a - b : b - a; };
       const size_t other = board.hidden[i].empty() ? cell : board.hidden[i][0];
-      order.emplace_back(std::max(far(other / columns, cell / columns), far(other % columns, cell % columns)), i);
+      order.emplace_back(std::max(far(other / columns, cell / columns), far(other % columns, cell % columns)),
+                         i);
     }
     std::ranges::sort(order);
     PlainMines near;
-    for (const auto& [distance, i] : order) near.hidden.push_back(board.hidden[i]), near.wanted.push_back(board.wanted[i]);
+    for (const auto& [distance, i] : order)
+      near.hidden.push_back(board.hidden[i]), near.wanted.push_back(board.wanted[i]);
     std::vector<int> mine(rows.size() * rows[0].size(), -1);
     mine[cell] = 0;
     if (near.arrange(mine)) {

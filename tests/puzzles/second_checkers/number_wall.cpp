@@ -4,7 +4,8 @@
 
 namespace longhaul::puzzles {
 
-// Islands are painted one after the other; then every square of four cells is looked at by itself, as the rules tell it.
+// Islands are painted one after the other; then every square of four cells is looked at by itself, as the
+// rules tell it.
 bool plain_number_wall(const nlohmann::json& given, const std::string& text) {
   const auto rows = plain_rows(text);
   const auto& grid = given["grid"];
@@ -13,7 +14,8 @@ bool plain_number_wall(const nlohmann::json& given, const std::string& text) {
   for (size_t r = 0; r < side; ++r) {
     if (rows[r].size() != width) return false;
     for (size_t c = 0; c < width; ++c) {
-      if (grid[r][c].is_number() ? rows[r][c] != grid[r][c].dump() : rows[r][c] != "A" && rows[r][c] != "X") return false;
+      if (grid[r][c].is_number() ? rows[r][c] != grid[r][c].dump() : rows[r][c] != "A" && rows[r][c] != "X")
+        return false;
     }
   }
   std::vector<std::vector<int>> island(side, std::vector<int>(width, 0));
@@ -32,8 +34,8 @@ bool plain_number_wall(const nlohmann::json& given, const std::string& text) {
         island[row][column] = count;
         ++size;
         if (rows[row][column] != "X") numbers.push_back(rows[row][column]);
-        for (const auto& next :
-             {std::pair(row + 1, column), std::pair(row - 1, column), std::pair(row, column + 1), std::pair(row, column - 1)})
+        for (const auto& next : {std::pair(row + 1, column), std::pair(row - 1, column),
+                                 std::pair(row, column + 1), std::pair(row, column - 1)})
           waiting.push_back(next);
       }
       if (numbers != std::vector<std::string>{std::to_string(size)}) return false;
@@ -44,7 +46,8 @@ bool plain_number_wall(const nlohmann::json& given, const std::string& text) {
       std::multiset<int> square = {island[r][c], island[r][c + 1], island[r + 1][c], island[r + 1][c + 1]};
       if (square.count(0) == 4) return false;
       square.erase(0);
-      if (std::set<int>(square.begin(), square.end()).size() > 1) return false;  // two islands that face each other over two walls
+      // two islands that face each other over two walls
+      if (std::set<int>(square.begin(), square.end()).size() > 1) return false;
     }
   }
   return true;

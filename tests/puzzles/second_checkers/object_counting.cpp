@@ -47,7 +47,8 @@ bool plain_object_counting(const nlohmann::json& given, const std::string& text)
   } else if (question.find("taken together") != std::string::npos) {
     answer = counts[between("How many ", " and ")] + counts[between(" and ", " do I have")];
   } else {
-    answer = std::abs(counts[between("numbers of ", " and of ")] - counts[between(" and of ", " that I have")]);
+    answer =
+        std::abs(counts[between("numbers of ", " and of ")] - counts[between(" and of ", " that I have")]);
   }
   return text == std::to_string(answer);
 }

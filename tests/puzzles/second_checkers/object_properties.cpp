@@ -14,13 +14,13 @@ using PlainItem = std::map<std::string, std::string>;
 const std::map<std::string, std::string>& plain_kinds() {
   static const std::map<std::string, std::string> kinds = [] {
     std::map<std::string, std::string> made;
-    for (const auto& [kind, words] :
-         std::map<std::string, std::string>{{"size", "tiny small medium large huge gigantic narrow wide short long"},
-                                            {"colour", "red blue green yellow black white grey brown pink purple"},
-                                            {"origin", "French Italian Chinese Japanese Brazilian Indian German Mexican Canadian Egyptian"},
-                                            {"material", "wooden metal glass plastic paper stone leather clay rubber silk"},
-                                            {"smell", "vanilla mint smoke cinnamon coffee jasmine pine honey ginger lemon"},
-                                            {"name", "ball cup doll ring vase lamp clock mask kite spoon"}}) {
+    for (const auto& [kind, words] : std::map<std::string, std::string>{
+             {"size", "tiny small medium large huge gigantic narrow wide short long"},
+             {"colour", "red blue green yellow black white grey brown pink purple"},
+             {"origin", "French Italian Chinese Japanese Brazilian Indian German Mexican Canadian Egyptian"},
+             {"material", "wooden metal glass plastic paper stone leather clay rubber silk"},
+             {"smell", "vanilla mint smoke cinnamon coffee jasmine pine honey ginger lemon"},
+             {"name", "ball cup doll ring vase lamp clock mask kite spoon"}}) {
       for (const std::string& word : plain_words(words, ' ')) made[word] = kind;
     }
     return made;
@@ -36,13 +36,16 @@ void plain_put(PlainItem& item, const std::string& text) {
       continue;
     }
     auto kind = plain_kinds().find(word);
-    if (kind == plain_kinds().end() && word.ends_with('s')) kind = plain_kinds().find(word.substr(0, word.size() - 1));
+    if (kind == plain_kinds().end() && word.ends_with('s'))
+      kind = plain_kinds().find(word.substr(0, word.size() - 1));
     if (kind != plain_kinds().end()) item[kind->second] = kind->first;
     word.clear();
   }
 }
 
-bool plain_is(const PlainItem& item, const std::string& word) { return item.at(plain_kinds().at(word)) == word; }
+bool plain_is(const PlainItem& item, const std::string& word) {
+  return item.at(plain_kinds().at(word)) == word;
+}
 
 }  // namespace
 
@@ -50,7 +53,9 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
   std::vector<PlainItem> items;
   std::set<std::pair<std::string, std::string>> pairs;
   std::string part;
-  const auto found = [](const std::string& line, const char* form, std::smatch& m) { return std::regex_search(line, m, std::regex(form)); };
+  const auto found = [](const std::string& line, const char* form, std::smatch& m) {
+    return std::regex_search(line, m, std::regex(form));
+  };
   for (const std::string& line : plain_prompt_lines("object_properties", given)) {
     std::smatch m;
     if (line == "My collection at the beginning:" || line == "Then:") part = line;
@@ -59,7 +64,8 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
     }
     if (line.starts_with("The ") && line.find("of these items, in their order: ") != std::string::npos) {
       size_t at = 0;
-      for (const std::string& run : plain_words(line.substr(line.find(": ") + 2, line.size() - line.find(": ") - 3), ',')) {
+      for (const std::string& run :
+           plain_words(line.substr(line.find(": ") + 2, line.size() - line.find(": ") - 3), ',')) {
         if (!found(run, "the (first|next) ([0-9]+) (\\w+)", m)) return false;
         for (int i = std::stoi(m[2]); i > 0; --i) plain_put(items.at(at++), m[3]);
       }
@@ -81,7 +87,8 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
       }
       return text == (unknown ? "unknown" : std::to_string(count));
     }
-    if (line.find(". ") == std::string::npos || line.find_first_not_of("0123456789") != line.find(". ")) continue;
+    if (line.find(". ") == std::string::npos || line.find_first_not_of("0123456789") != line.find(". "))
+      continue;
     const std::string event = line.substr(line.find(". ") + 2);
     if (part.starts_with("My")) {
       plain_put(items.emplace_back(), event);
@@ -90,7 +97,9 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
     std::vector<PlainItem> next;
     for (const PlainItem& item : items) {
       PlainItem other = item;
-      if (found(event, "^Every (\\w+) item is replaced by two items: one that is the same but (\\w+), and one that is the same but (\\w+)",
+      if (found(event,
+                "^Every (\\w+) item is replaced by two items: one that is the same but (\\w+), and one that "
+                "is the same but (\\w+)",
                 m)) {
         if (!plain_is(item, m[1])) {
           next.push_back(item);
@@ -107,7 +116,8 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
       } else if (found(event, "^I lose all (\\w+) items", m)) {
         if (!plain_is(item, m[1])) next.push_back(item);
       } else if (found(event, "^I trade every (\\w+) item for (.*)", m)) {
-        if (plain_is(item, m[1]) && event.find("of which nothing else is known") != std::string::npos) other.clear();
+        if (plain_is(item, m[1]) && event.find("of which nothing else is known") != std::string::npos)
+          other.clear();
         if (plain_is(item, m[1])) plain_put(other, m[2]);
         next.push_back(other);
       } else if (found(event, "^For every (\\w+) item I get one more item (.*)", m) ||

@@ -7,7 +7,8 @@ namespace longhaul::puzzles {
 
 namespace {
 
-// What the prompt's lines define, in long double: 64 bits of mantissa tell fractions below 1,000 from each other.
+// What the prompt's lines define, in long double: 64 bits of mantissa tell fractions below 1,000 from each
+// other.
 struct PlainDefinition {
   int precedence = 0;
   std::string condition, formula, otherwise;
@@ -61,7 +62,9 @@ class PlainCalculator {
     return all.at(condition);
   }
   // Values that should be whole, and are but for the rounding of thirds, are made whole.
-  static long double cleaned(long double n) { return std::abs(n - std::round(n)) < 1e-12L * (1 + std::abs(n)) ? std::round(n) : n; }
+  static long double cleaned(long double n) {
+    return std::abs(n - std::round(n)) < 1e-12L * (1 + std::abs(n)) ? std::round(n) : n;
+  }
   long double applied(const std::string& sign, long double a, long double b) {
     if (sign == "+") return a + b;
     if (sign == "-") return a - b;
@@ -111,7 +114,8 @@ bool plain_operation(const nlohmann::json& given, const std::string& text) {
     const std::string sign = line.substr(0, precedence), told = line.substr(line.find("): ") + 3);
     PlainDefinition one{.precedence = line[precedence + 13] - '0'};
     const size_t otherwise = told.find("; otherwise "), comma = told.find(", x ");
-    one.formula = told.substr(told.find(" = ") + 3, otherwise == std::string::npos ? otherwise : otherwise - told.find(" = ") - 3);
+    one.formula = told.substr(told.find(" = ") + 3,
+                              otherwise == std::string::npos ? otherwise : otherwise - told.find(" = ") - 3);
     if (told.starts_with("if ")) {
       one.condition = told.substr(3, comma - 3);
       one.otherwise = told.substr(told.find(" = ", otherwise) + 3);
@@ -121,7 +125,8 @@ bool plain_operation(const nlohmann::json& given, const std::string& text) {
   const long double value = calculator.value(expression, 0, 0);
   const size_t slash = text.find('/');
   const long double answer =
-      std::strtold(text.c_str(), nullptr) / (slash == std::string::npos ? 1.0L : std::strtold(text.c_str() + slash + 1, nullptr));
+      std::strtold(text.c_str(), nullptr) /
+      (slash == std::string::npos ? 1.0L : std::strtold(text.c_str() + slash + 1, nullptr));
   return std::abs(value - answer) <= 1e-9L * (1 + std::abs(value));
 }
 

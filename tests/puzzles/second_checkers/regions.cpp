@@ -10,7 +10,8 @@ namespace {
 
 // All whole numbers of a text; letters in quotes, as "A", are kept in front of those that follow.
 struct PlainPlaces {
-  std::vector<std::pair<std::string, std::pair<size_t, size_t>>> places;  // (name before, (row, column)), counted from 0
+  // (name before, (row, column)), counted from 0
+  std::vector<std::pair<std::string, std::pair<size_t, size_t>>> places;
   bool good = true;
 };
 PlainPlaces plain_places(const std::string& text, size_t rows, size_t columns) {
@@ -26,7 +27,8 @@ PlainPlaces plain_places(const std::string& text, size_t rows, size_t columns) {
     --i;
     numbers.push_back(number);
     if (numbers.size() < 2) continue;
-    read.good = read.good && numbers[0] >= 1 && numbers[0] <= rows && numbers[1] >= 1 && numbers[1] <= columns;
+    read.good =
+        read.good && numbers[0] >= 1 && numbers[0] <= rows && numbers[1] >= 1 && numbers[1] <= columns;
     read.places.push_back({name, {numbers[0] - 1, numbers[1] - 1}});
     numbers.clear();
   }
@@ -78,8 +80,8 @@ bool plain_norinori(const nlohmann::json& given, const std::string& text) {
       if (own == domino_of.end()) continue;
       ++counts[name];
       int partners = 0;
-      for (const auto& [r, c] :
-           {std::pair(row + 1, column), std::pair(row - 1, column), std::pair(row, column + 1), std::pair(row, column - 1)}) {
+      for (const auto& [r, c] : {std::pair(row + 1, column), std::pair(row - 1, column),
+                                 std::pair(row, column + 1), std::pair(row, column - 1)}) {
         const auto other = domino_of.find({r, c});
         if (other == domino_of.end()) continue;
         if (other->second != own->second) return false;

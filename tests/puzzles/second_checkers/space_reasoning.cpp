@@ -8,8 +8,8 @@ namespace {
 
 using PlainPoint = std::pair<int, int>;
 
-// Places as on paper: rows count from the top, and half a place to the side is one unit, so that slanting steps are (1, 1). In a square a step to the
-// side is two.
+// Places as on paper: rows count from the top, and half a place to the side is one unit, so that slanting
+// steps are (1, 1). In a square a step to the side is two.
 PlainPoint plain_walked(PlainPoint at, const std::string& text, bool square) {
   for (std::string part : plain_words(text, ',')) {
     if (part.starts_with("then ")) part = part.substr(5);
@@ -39,14 +39,16 @@ bool plain_space_reasoning(const nlohmann::json& given, const std::string& text)
       for (const auto& [here, same] : std::map(known)) {
         if (same != item) continue;
         const PlainPoint by = {here.first - there.first, here.second - there.second};
-        for (const auto& [point, other] : after) known[{point.first + by.first, point.second + by.second}] = other;
+        for (const auto& [point, other] : after)
+          known[{point.first + by.first, point.second + by.second}] = other;
         at = {at.first + by.first, at.second + by.second};
         return;
       }
     }
   };
   for (const std::string& line : plain_prompt_lines("space_reasoning", given)) {
-    const std::string seen = ": there is ", start = "You start at a point where there is ", last = "At last go ";
+    const std::string seen = ": there is ", start = "You start at a point where there is ",
+                      last = "At last go ";
     if (line.starts_with("The grid is square")) square = true;
     if (line.starts_with(start)) known[at] = bare(line.substr(start.size(), line.size() - start.size() - 1));
     if (line.starts_with("Then you are put down")) at = {0, 0}, map = &after;
@@ -54,7 +56,8 @@ bool plain_space_reasoning(const nlohmann::json& given, const std::string& text)
       at = plain_walked(at, line.substr(3, line.find(':') - 3), square);
       const size_t place = line.find(seen);
       if (place != std::string::npos) {
-        const std::string item = bare(line.substr(place + seen.size(), line.size() - place - seen.size() - 1));
+        const std::string item =
+            bare(line.substr(place + seen.size(), line.size() - place - seen.size() - 1));
         if (map->contains(at) && (*map)[at] != item) return false;  // two things at one point
         (*map)[at] = item;
       } else {

@@ -9,7 +9,8 @@ namespace {
 
 using PlainSet = std::set<std::string>;
 
-// What follows from statements: who surely is somebody's child, and of whom all children are known. Everything is followed until nothing is new.
+// What follows from statements: who surely is somebody's child, and of whom all children are known.
+// Everything is followed until nothing is new.
 struct PlainTree {
   std::map<std::string, std::string> parent;
   std::map<std::string, PlainSet> children, grandchildren, siblings;  // whole families only
@@ -43,14 +44,17 @@ bool plain_space_reasoning_tree(const nlohmann::json& given, const std::string& 
   std::string asked;
   for (const std::string& line : plain_prompt_lines("space_reasoning_tree", given)) {
     const auto family = [&](const std::string& kind) -> std::map<std::string, PlainSet>& {
-      return kind == "children" ? tree.children : kind == "grandchildren" ? tree.grandchildren : tree.siblings;
+      return kind == "children"        ? tree.children
+             : kind == "grandchildren" ? tree.grandchildren
+                                       : tree.siblings;
     };
     const size_t no = line.find(" has no "), of = line.find(" of the "), colon = line.find(": ");
     if (line.starts_with("The ") && no != std::string::npos && line.ends_with('.')) {
       family(line.substr(no + 8, line.size() - no - 9))[line.substr(4, no - 4)] = {};
     } else if (line.starts_with("All ") && of != std::string::npos && colon != std::string::npos) {
       PlainSet all;
-      for (const std::string& thing : plain_words(line.substr(colon + 2, line.size() - colon - 3), ',')) all.insert(thing.substr(4));
+      for (const std::string& thing : plain_words(line.substr(colon + 2, line.size() - colon - 3), ','))
+        all.insert(thing.substr(4));
       family(line.substr(4, of - 4))[line.substr(of + 8, colon - of - 8)] = all;
     } else if (line.starts_with("Question: ")) {
       asked = line.substr(line.find("of the ") + 7);

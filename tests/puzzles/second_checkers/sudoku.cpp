@@ -16,7 +16,8 @@ bool plain_sudoku(const nlohmann::json& given, const std::string& text) {
       const std::string& digit = rows[r][c];
       if (digit.size() != 1 || digit[0] < '1' || digit[0] > static_cast<char>('0' + side)) return false;
       if (board[r][c].is_number() && board[r][c].dump() != digit) return false;
-      for (const std::string& place : {fmt::format("r{}", r), fmt::format("c{}", c), fmt::format("b{}/{}", r / tall, c / wide)}) {
+      for (const std::string& place :
+           {fmt::format("r{}", r), fmt::format("c{}", c), fmt::format("b{}/{}", r / tall, c / wide)}) {
         if (!seen.insert(place + "=" + digit).second) return false;
       }
     }

@@ -13,7 +13,9 @@ bool plain_survo(const nlohmann::json& given, const std::string& text) {
   for (size_t r = 0; r < side; ++r) {
     if (rows[r].size() != side) return false;
     for (size_t c = 0; c < side; ++c) {
-      if (rows[r][c].empty() || rows[r][c].size() > 4 || rows[r][c].find_first_not_of("0123456789") != std::string::npos) return false;
+      if (rows[r][c].empty() || rows[r][c].size() > 4 ||
+          rows[r][c].find_first_not_of("0123456789") != std::string::npos)
+        return false;
       const int number = std::stoi(rows[r][c]);
       if (matrix[r][c] == 0) used.push_back(number);
       if (matrix[r][c] != 0 && matrix[r][c] != number) return false;

@@ -15,7 +15,9 @@ struct PlainCalendar {
   std::string habit;
 };
 
-int plain_minute(const std::string& clock) { return std::stoi(clock) * 60 + std::stoi(clock.substr(clock.find(':') + 1)); }
+int plain_minute(const std::string& clock) {
+  return std::stoi(clock) * 60 + std::stoi(clock.substr(clock.find(':') + 1));
+}
 
 // Every minute of every day, asked one by one.
 bool plain_is_taken(const PlainCalendar& person, size_t day, int minute) {
@@ -27,7 +29,8 @@ bool plain_is_taken(const PlainCalendar& person, size_t day, int minute) {
     bool inside = false;
     for (const auto& [begin, end] : person.listed[day]) {
       const bool falls_away = (says("wholly between 9:00 and 9:45") && begin >= 540 && end <= 585) ||
-                              (says("of 30 minutes or less") && end - begin <= 30) || (says("of 10 minutes or less") && end - begin <= 10);
+                              (says("of 30 minutes or less") && end - begin <= 30) ||
+                              (says("of 10 minutes or less") && end - begin <= 10);
       inside = inside || (at >= begin && at < end && !falls_away);
     }
     return at >= 540 && at < 1020 && inside == person.busy[day];
@@ -42,7 +45,8 @@ bool plain_is_taken(const PlainCalendar& person, size_t day, int minute) {
 }
 
 int plain_most_minutes(const PlainCalendar& person, size_t day) {
-  if (person.habit.find("Tuesday and Thursday only") != std::string::npos) return day == 1 || day == 3 ? 60 : 0;
+  if (person.habit.find("Tuesday and Thursday only") != std::string::npos)
+    return day == 1 || day == 3 ? 60 : 0;
   if (person.habit.find("Tuesday and Friday only") != std::string::npos) return day == 1 || day == 4 ? 30 : 0;
   return 24 * 60;
 }
@@ -73,7 +77,8 @@ bool plain_time_sequence(const nlohmann::json& given, const std::string& text) {
       int length = 0;
       const auto goes_on = [&] {
         return start + length < 24 * 60 && std::ranges::all_of(people, [&](const PlainCalendar& person) {
-                 return length < plain_most_minutes(person, day) && !plain_is_taken(person, day, start + length);
+                 return length < plain_most_minutes(person, day) &&
+                        !plain_is_taken(person, day, start + length);
                });
       };
       while (goes_on()) ++length;

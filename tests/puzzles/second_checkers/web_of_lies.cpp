@@ -7,7 +7,8 @@ namespace longhaul::puzzles {
 
 namespace {
 
-// What the text says, as rules over people that are looked up by name or place; solved by trying a kind and following it.
+// What the text says, as rules over people that are looked up by name or place; solved by trying a kind and
+// following it.
 struct PlainWeb {
   std::map<std::string, std::string> at;  // "the person at the park" → "Alice"
   std::vector<std::string> sentences, asked;
@@ -47,7 +48,8 @@ struct PlainWeb {
     } else if (cut(" says: ", a, b)) {
       const bool opposite = b.ends_with(" is not of my kind.");
       const std::string x = b.substr(0, b.find(opposite ? " is not of my kind." : " is of my kind."));
-      rules.push_back({{who(a), who(x)}, [opposite](const auto& k) { return k[0] == ((k[0] == k[1]) != opposite); }});
+      rules.push_back(
+          {{who(a), who(x)}, [opposite](const auto& k) { return k[0] == ((k[0] == k[1]) != opposite); }});
     } else if (cut(" says that ", a, b)) {
       const bool truth = b.ends_with(" tells the truth.");
       const std::string x = b.substr(0, b.find(truth ? " tells the truth." : " lies."));
@@ -113,7 +115,8 @@ bool plain_web_of_lies(const nlohmann::json& given, const std::string& text) {
     const size_t at = line.find(" is at the ");
     if (at != std::string::npos && line.ends_with('.'))
       web.at["the person at the " + line.substr(at + 11, line.size() - at - 12)] = line.substr(0, at);
-    if (line.starts_with(question)) web.asked = plain_words(line.substr(question.size(), line.size() - question.size() - 1), ';');
+    if (line.starts_with(question))
+      web.asked = plain_words(line.substr(question.size(), line.size() - question.size() - 1), ';');
     if (!line.starts_with("Rules:") && !line.starts_with("Each person")) web.sentences.push_back(line);
   }
   for (const std::string& sentence : web.sentences) web.read(sentence);

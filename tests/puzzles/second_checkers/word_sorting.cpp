@@ -4,7 +4,8 @@
 
 namespace longhaul::puzzles {
 
-// From the prompt's own words: each letter becomes its place in the new alphabet, and texts of these are sorted.
+// From the prompt's own words: each letter becomes its place in the new alphabet, and texts of these are
+// sorted.
 bool plain_word_sorting(const nlohmann::json& given, const std::string& text) {
   std::string alphabet;
   std::vector<std::string> listed;

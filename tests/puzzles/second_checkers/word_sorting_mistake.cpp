@@ -33,8 +33,9 @@ PlainGroups plain_groups(const std::string& line) {
 
 }  // namespace
 
-// From the prompt's lines. Groups are told by what the words begin with: a group of several words is one whose words agree in all
-// letters that were looked at, so what comes next can be found from the texts of the words alone.
+// From the prompt's lines. Groups are told by what the words begin with: a group of several words is one
+// whose words agree in all letters that were looked at, so what comes next can be found from the texts of the
+// words alone.
 bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& text) {
   std::map<std::string, size_t> looked_at;  // letters of each word
   PlainGroups state;
@@ -56,7 +57,8 @@ bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& 
       std::set<std::string> expected, found;
       for (const std::string& word : *group) {
         const std::string letter = place < word.size() ? word.substr(place, 1) : "-";
-        expected.insert(word + " " + letter + " (" + std::to_string(letter == "-" ? 0 : letter[0] - 96) + ")");
+        expected.insert(word + " " + letter + " (" + std::to_string(letter == "-" ? 0 : letter[0] - 96) +
+                        ")");
       }
       const std::string label = "letter " + std::to_string(place + 1) + ": ";
       const auto pieces = split_at(told.substr(std::min(label.size(), told.size())), ", ");

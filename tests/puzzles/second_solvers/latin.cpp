@@ -9,7 +9,9 @@ namespace {
 struct Square {
   size_t side = 0;
   Literals all;
-  int at(size_t row, size_t column, size_t number) const { return all[(row * side + column) * side + number - 1]; }
+  int at(size_t row, size_t column, size_t number) const {
+    return all[(row * side + column) * side + number - 1];
+  }
 };
 
 Square latin_square(size_t side, Cnf& cnf) {
@@ -37,8 +39,10 @@ void add_given_numbers(const nlohmann::json& grid, const Square& square, Cnf& cn
   }
 }
 
-// `tops[i]` of the line holds where no cell before the i-th has its height or more; as many of them as the clue says.
-void add_view(const std::vector<std::pair<size_t, size_t>>& line, int64_t clue, const Square& square, Cnf& cnf) {
+// `tops[i]` of the line holds where no cell before the i-th has its height or more; as many of them as the
+// clue says.
+void add_view(const std::vector<std::pair<size_t, size_t>>& line, int64_t clue, const Square& square,
+              Cnf& cnf) {
   Literals before(square.side + 1);  // [h]: some cell so far has height h or more
   for (int& each : before) each = cnf.variable(), cnf.clause({-each});
   std::vector<std::pair<int, int64_t>> seen;
@@ -69,7 +73,8 @@ Literals sudoku_clauses(const nlohmann::json& given, Cnf& cnf) {
     for (size_t number = 1; number <= board.size(); ++number) {
       Literals cells;
       for (size_t i = 0; i < board.size(); ++i)
-        cells.push_back(square.at(box / (board.size() / wide) * tall + i / wide, box % (board.size() / wide) * wide + i % wide, number));
+        cells.push_back(square.at(box / (board.size() / wide) * tall + i / wide,
+                                  box % (board.size() / wide) * wide + i % wide, number));
       cnf.exactly_one(cells);
     }
   }
@@ -103,7 +108,8 @@ Literals skyscraper_clauses(const nlohmann::json& given, Cnf& cnf) {
       std::vector<std::pair<size_t, size_t>> line;
       for (size_t i = 0; i < side; ++i) {
         const size_t along = name == "top" || name == "left" ? i : side - 1 - i;
-        line.emplace_back(name == "top" || name == "bottom" ? std::pair(along, place) : std::pair(place, along));
+        line.emplace_back(name == "top" || name == "bottom" ? std::pair(along, place)
+                                                            : std::pair(place, along));
       }
       add_view(line, clue, square, cnf);
     }
@@ -144,7 +150,8 @@ Literals calcudoko_clauses(const nlohmann::json& given, Cnf& cnf) {
                                            : most == least * target;
       if (!fits) return;
       fillings.push_back(cnf.variable());
-      for (size_t i = 0; i < cells.size(); ++i) cnf.clause({-fillings.back(), square.at(cells[i].first, cells[i].second, numbers[i])});
+      for (size_t i = 0; i < cells.size(); ++i)
+        cnf.clause({-fillings.back(), square.at(cells[i].first, cells[i].second, numbers[i])});
     };
     fill();
     cnf.clause(fillings);

@@ -11,7 +11,9 @@ namespace longhaul::puzzles {
 Literals numbrix_clauses(const nlohmann::json& given, Cnf& cnf) {
   const nlohmann::json& grid = given["grid"];
   const auto side = static_cast<int64_t>(grid.size()), cells = side * side;
-  const auto apart = [&](int64_t a, int64_t b) { return std::abs(a / side - b / side) + std::abs(a % side - b % side); };
+  const auto apart = [&](int64_t a, int64_t b) {
+    return std::abs(a / side - b / side) + std::abs(a % side - b % side);
+  };
   std::map<int64_t, int64_t> known;  // number to cell
   for (int64_t cell = 0; cell < cells; ++cell) {
     const nlohmann::json& one = grid[static_cast<size_t>(cell / side)][static_cast<size_t>(cell % side)];
@@ -57,7 +59,8 @@ Literals survo_clauses(const nlohmann::json& given, Cnf& cnf) {
   std::vector<std::vector<std::pair<int, int64_t>>> rows(last), columns(last);
   std::vector<int64_t> row_rest(last), column_rest(last);
   Literals all;
-  for (size_t i = 0; i < last; ++i) row_rest[i] = matrix[i][last].get<int64_t>(), column_rest[i] = matrix[last][i].get<int64_t>();
+  for (size_t i = 0; i < last; ++i)
+    row_rest[i] = matrix[i][last].get<int64_t>(), column_rest[i] = matrix[last][i].get<int64_t>();
   for (size_t r = 0; r < last; ++r) {
     for (size_t c = 0; c < last; ++c) {
       const auto known = matrix[r][c].get<int64_t>();
@@ -85,8 +88,9 @@ Literals survo_clauses(const nlohmann::json& given, Cnf& cnf) {
 
 namespace {
 
-constexpr std::pair<const char*, std::pair<int64_t, int64_t>> kWays[] = {{"↑", {-1, 0}},  {"↓", {1, 0}},  {"←", {0, -1}}, {"→", {0, 1}},
-                                                                         {"↖", {-1, -1}}, {"↗", {-1, 1}}, {"↙", {1, -1}}, {"↘", {1, 1}}};
+constexpr std::pair<const char*, std::pair<int64_t, int64_t>> kWays[] = {
+    {"↑", {-1, 0}},  {"↓", {1, 0}},  {"←", {0, -1}}, {"→", {0, 1}},
+    {"↖", {-1, -1}}, {"↗", {-1, 1}}, {"↙", {1, -1}}, {"↘", {1, 1}}};
 
 }  // namespace
 
@@ -94,8 +98,12 @@ constexpr std::pair<const char*, std::pair<int64_t, int64_t>> kWays[] = {{"↑",
 Literals arrow_maze_clauses(const nlohmann::json& given, Cnf& cnf) {
   const nlohmann::json& maze = given["maze"];
   const auto rows = static_cast<int64_t>(maze.size()), columns = static_cast<int64_t>(maze[0].size());
-  const auto text = [&](int64_t r, int64_t c) { return maze[static_cast<size_t>(r)][static_cast<size_t>(c)].get<std::string>(); };
-  const auto is_number = [&](int64_t r, int64_t c) { return std::isdigit(static_cast<unsigned char>(text(r, c)[0])) != 0; };
+  const auto text = [&](int64_t r, int64_t c) {
+    return maze[static_cast<size_t>(r)][static_cast<size_t>(c)].get<std::string>();
+  };
+  const auto is_number = [&](int64_t r, int64_t c) {
+    return std::isdigit(static_cast<unsigned char>(text(r, c)[0])) != 0;
+  };
   const auto inside = [&](int64_t r, int64_t c) { return r >= 0 && c >= 0 && r < rows && c < columns; };
   std::map<std::pair<int64_t, int64_t>, Literals> arrows;
   Literals all;
@@ -152,15 +160,18 @@ Literals zebra_clauses(const nlohmann::json& given, Cnf& cnf) {
     }
     for (size_t house = 0; house < static_cast<size_t>(houses); ++house) {
       Literals one;
-      for (const nlohmann::json& value : attribute["values"]) one.push_back(of_value[value.get<std::string>()][house]);
+      for (const nlohmann::json& value : attribute["values"])
+        one.push_back(of_value[value.get<std::string>()][house]);
       cnf.exactly_one(one);
     }
   }
   for (const nlohmann::json& clue : given["clues"]) {
     const std::string kind = clue["kind"];
     const Literals& a = of_value[clue["a"].get<std::string>()];
-    const auto fits = [&](int64_t of_a, int64_t of_b) {  // houses from 1; of a clue about houses, of_b is of_a
-      const int64_t house = clue.value("house", int64_t{0}), other = clue.value("other_house", int64_t{0}), way = of_b - of_a;
+    // houses from 1; of a clue about houses, of_b is of_a
+    const auto fits = [&](int64_t of_a, int64_t of_b) {
+      const int64_t house = clue.value("house", int64_t{0}), other = clue.value("other_house", int64_t{0}),
+                    way = of_b - of_a;
       return kind == "same"          ? way == 0
              : kind == "not_same"    ? way != 0
              : kind == "at"          ? of_a == house
@@ -235,7 +246,8 @@ Literals wordscapes_clauses(const nlohmann::json& given, Cnf& cnf) {
         of_run.push_back(cnf.variable());
         of_word[w].push_back(of_run.back());
         for (size_t i = 0; i < run.size(); ++i)
-          cnf.clause({-of_run.back(), letters[run[i]][static_cast<size_t>(std::tolower(static_cast<unsigned char>(word[i])) - 'a')]});
+          cnf.clause({-of_run.back(), letters[run[i]][static_cast<size_t>(
+                                          std::tolower(static_cast<unsigned char>(word[i])) - 'a')]});
       }
       cnf.exactly_one(of_run);
     }

@@ -32,11 +32,12 @@ void add_count(const Literals& literals, int64_t count, Cnf& cnf) {
   cnf.adds_up(weighted, count);
 }
 
-void add_lines(const Cells& cells, const std::vector<int64_t>& rows, const std::vector<int64_t>& columns, Cnf& cnf) {
+void add_lines(const Cells& cells, const std::vector<int64_t>& rows, const std::vector<int64_t>& columns,
+               Cnf& cnf) {
   for (size_t r = 0; r < cells.rows; ++r)
-    add_count(
-        {cells.all.begin() + static_cast<int64_t>(r * cells.columns), cells.all.begin() + static_cast<int64_t>((r + 1) * cells.columns)},
-        rows[r], cnf);
+    add_count({cells.all.begin() + static_cast<int64_t>(r * cells.columns),
+               cells.all.begin() + static_cast<int64_t>((r + 1) * cells.columns)},
+              rows[r], cnf);
   for (size_t c = 0; c < cells.columns; ++c) {
     Literals column;
     for (size_t r = 0; r < cells.rows; ++r) column.push_back(cells.all[r * cells.columns + c]);
@@ -55,7 +56,8 @@ void add_apart(const Cells& cells, Cnf& cnf) {
 std::map<std::string, Literals> by_region(const nlohmann::json& grid, const Cells& cells) {
   std::map<std::string, Literals> regions;
   for (size_t place = 0; place < cells.all.size(); ++place)
-    regions[grid[place / cells.columns][place % cells.columns].get<std::string>()].push_back(cells.all[place]);
+    regions[grid[place / cells.columns][place % cells.columns].get<std::string>()].push_back(
+        cells.all[place]);
   return regions;
 }
 
@@ -65,9 +67,12 @@ std::map<std::string, Literals> by_region(const nlohmann::json& grid, const Cell
 Literals campsite_clauses(const nlohmann::json& given, Cnf& cnf) {
   const nlohmann::json& grid = given["grid"];
   const Cells tents(grid.size(), grid[0].size(), cnf);
-  add_lines(tents, given["row_constraints"].get<std::vector<int64_t>>(), given["col_constraints"].get<std::vector<int64_t>>(), cnf);
+  add_lines(tents, given["row_constraints"].get<std::vector<int64_t>>(),
+            given["col_constraints"].get<std::vector<int64_t>>(), cnf);
   add_apart(tents, cnf);
-  const auto is_tree = [&](size_t place) { return grid[place / tents.columns][place % tents.columns] == "T"; };
+  const auto is_tree = [&](size_t place) {
+    return grid[place / tents.columns][place % tents.columns] == "T";
+  };
   std::vector<Literals> of_tent(tents.all.size());
   for (size_t tree = 0; tree < tents.all.size(); ++tree) {
     if (!is_tree(tree)) continue;
@@ -106,7 +111,8 @@ Literals norinori_clauses(const nlohmann::json& given, Cnf& cnf) {
     Literals some = {-covered.all[place]};
     for (size_t i = 0; i < near.size(); ++i) {
       some.push_back(covered.all[near[i]]);
-      for (size_t j = 0; j < i; ++j) cnf.clause({-covered.all[place], -covered.all[near[i]], -covered.all[near[j]]});
+      for (size_t j = 0; j < i; ++j)
+        cnf.clause({-covered.all[place], -covered.all[near[i]], -covered.all[near[j]]});
     }
     cnf.clause(some);
   }
@@ -123,11 +129,13 @@ Literals star_clauses(const nlohmann::json& given, Cnf& cnf) {
   return stars.all;
 }
 
-// A variable for each cell that may belong to the island of a number, and one for each number of steps in which the number reaches it.
+// A variable for each cell that may belong to the island of a number, and one for each number of steps in
+// which the number reaches it.
 Literals number_wall_clauses(const nlohmann::json& given, Cnf& cnf) {
   const nlohmann::json& grid = given["grid"];
   const Cells land(grid.size(), grid[0].size(), cnf);
-  std::vector<std::vector<std::pair<size_t, int>>> islands_of(land.all.size());  // of a cell: which number's, and the variable
+  // of a cell: which number's, and the variable
+  std::vector<std::vector<std::pair<size_t, int>>> islands_of(land.all.size());
   size_t number = 0;
   for (size_t from = 0; from < land.all.size(); ++from) {
     const nlohmann::json& cell = grid[from / land.columns][from % land.columns];
@@ -173,7 +181,8 @@ Literals number_wall_clauses(const nlohmann::json& given, Cnf& cnf) {
       }
     }
     if (place / land.columns + 1 < land.rows && place % land.columns + 1 < land.columns)
-      cnf.clause({land.all[place], land.all[place + 1], land.all[place + land.columns], land.all[place + land.columns + 1]});
+      cnf.clause({land.all[place], land.all[place + 1], land.all[place + land.columns],
+                  land.all[place + land.columns + 1]});
   }
   return land.all;
 }

@@ -1,4 +1,5 @@
-// ARC: every rule on grids whose results were written by hand; puzzles that more than one rule explains; and ARC's own files.
+// ARC: every rule on grids whose results were written by hand; puzzles that more than one rule explains; and
+// ARC's own files.
 #include "puzzles/arc_agi/arc_agi.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,8 @@ NumberGrid grid_of(const std::string& rows) {  // "120 003": rows between blanks
   std::vector<std::string> all;
   for (std::string word; words >> word;) all.push_back(word);
   NumberGrid grid(static_cast<int64_t>(all.size()), static_cast<int64_t>(all[0].size()));
-  for (size_t cell = 0; cell < grid.cells.size(); ++cell) grid.cells[cell] = all[cell / all[0].size()][cell % all[0].size()] - '0';
+  for (size_t cell = 0; cell < grid.cells.size(); ++cell)
+    grid.cells[cell] = all[cell / all[0].size()][cell % all[0].size()] - '0';
   return grid;
 }
 
@@ -87,7 +89,8 @@ TEST(ArcAgi, RulesByHand) {
   }
   EXPECT_EQ(rule_named("scale 3").apply(grid_of("1")), grid_of("111 111 111"));
   EXPECT_EQ(rule_named("tile 3").apply(grid_of("1")), grid_of("111 111 111"));
-  for (const Rule& rule : rules()) EXPECT_TRUE(proved.contains(rule.name.substr(0, rule.name.find_first_of("0123456789")))) << rule.name;
+  for (const Rule& rule : rules())
+    EXPECT_TRUE(proved.contains(rule.name.substr(0, rule.name.find_first_of("0123456789")))) << rule.name;
 }
 
 TEST(ArcAgi, RulesSayNothingWhereTheyCannot) {
@@ -109,7 +112,8 @@ TEST(ArcAgi, RulesSayNothingWhereTheyCannot) {
 
 TEST(ArcAgi, DemonstrationsThatLeaveADoubtAreNotEnough) {
   // A symmetric input: mirror left right, or half turn? The test tells them apart.
-  const NumberGrid input = grid_of("10 10"), output = grid_of("01 01"), test = grid_of("12 30"), mirrored = grid_of("21 03");
+  const NumberGrid input = grid_of("10 10"), output = grid_of("01 01"), test = grid_of("12 30"),
+                   mirrored = grid_of("21 03");
   const Demonstration one{&input, &output};
   EXPECT_FALSE(agree_on(std::span(&one, 1), test, mirrored, 1));
   const NumberGrid second = grid_of("12 34"), turned = grid_of("21 43");
@@ -138,16 +142,19 @@ TEST(ArcAgi, AnswersAreJudgedCellByCell) {
 }
 
 TEST(ArcAgi, PublicFilesAreRead) {
-  const std::string file = R"({"train": [{"input": [[1, 0]], "output": [[0, 1]]}, {"input": [[3, 3, 0]], "output": [[0, 3, 3]]}],
+  const std::string file =
+      R"({"train": [{"input": [[1, 0]], "output": [[0, 1]]}, {"input": [[3, 3, 0]], "output": [[0, 3, 3]]}],
                                "test": [{"input": [[2, 0]], "output": [[0, 2]]}, {"input": [[0, 4]], "output": [[4, 0]]}]})";
   const std::vector<Puzzle> puzzles = read_public_file(file, "ours.json");
   ASSERT_EQ(puzzles.size(), 2u);
   EXPECT_EQ(puzzles[1].solution, "[[4, 0]]");
   EXPECT_TRUE(kTask.verify(puzzles[1].given, puzzles[1].solution).accepted());
   EXPECT_FALSE(kTask.verify(puzzles[0].given, puzzles[1].solution).accepted());
-  EXPECT_THAT(kTask.prompt(puzzles[1].given, Language::kEnglish, 0), HasSubstr("Output: [[0, 3, 3]]\nTest\nInput: [[0, 4]]"));
+  EXPECT_THAT(kTask.prompt(puzzles[1].given, Language::kEnglish, 0),
+              HasSubstr("Output: [[0, 3, 3]]\nTest\nInput: [[0, 4]]"));
   for (const char* bad :
-       {"{}", "[]", "x", R"({"train": [], "test": []})", R"({"train": [{"input": [[1]], "output": [[1]]}], "test": [{"input": [[2]]}]})",
+       {"{}", "[]", "x", R"({"train": [], "test": []})",
+        R"({"train": [{"input": [[1]], "output": [[1]]}], "test": [{"input": [[2]]}]})",
         R"({"train": [{"input": [[1]], "output": [[10]]}], "test": [{"input": [[2]], "output": [[2]]}]})"}) {
     try {
       read_public_file(bad, "ours.json");
@@ -159,7 +166,8 @@ TEST(ArcAgi, PublicFilesAreRead) {
   }
 }
 
-// By what does not change: sizes (but for a quarter turn), how often each colour comes but for its name, and the answer of the test.
+// By what does not change: sizes (but for a quarter turn), how often each colour comes but for its name, and
+// the answer of the test.
 TEST(ArcAgi, VariationsAreOfTheSameRule) {
   const std::vector<Puzzle> puzzles = read_public_file(
       R"({"train": [{"input": [[0, 1, 2]], "output": [[2, 1, 0]]}, {"input": [[3, 0, 0], [0, 4, 0]], "output": [[0, 0, 3], [0, 4, 0]]}],
@@ -177,7 +185,8 @@ TEST(ArcAgi, VariationsAreOfTheSameRule) {
     std::multiset<size_t> coloured;
     for (const Pair& pair : pairs) {
       // Mirrored left and right before, so mirrored along the longer side now.
-      const NumberGrid mirrored = *rule_named(pair.input.columns == 3 ? "mirror left right" : "mirror top bottom").apply(pair.input);
+      const NumberGrid mirrored =
+          *rule_named(pair.input.columns == 3 ? "mirror left right" : "mirror top bottom").apply(pair.input);
       EXPECT_EQ(mirrored, pair.output);
       coloured.insert(pair.input.cells.size() - static_cast<size_t>(std::ranges::count(pair.input.cells, 0)));
     }

@@ -14,7 +14,8 @@ namespace {
 TEST(PuzzleArrowMaze, IsCountedAsByTryingAll) {
   int64_t several = 0;
   for (int64_t i = 0; i < 12; ++i) {
-    const auto knobs = with_changes(kTask.knobs, at_level(kTask.knobs, 0), {{"side", 3}, {"given_percent", 0}});
+    const auto knobs =
+        with_changes(kTask.knobs, at_level(kTask.knobs, 0), {{"side", 3}, {"given_percent", 0}});
     const MadePuzzle made = make_puzzle(kTask, knobs, 8, i).value();
     nlohmann::json maze = nlohmann::json::parse(made.puzzle.solution);
     Draw draw({.task = "opens", .index = static_cast<uint64_t>(i)});
@@ -29,7 +30,8 @@ TEST(PuzzleArrowMaze, IsCountedAsByTryingAll) {
     const nlohmann::json given = {{"maze", maze}};
     int64_t plain = 0;
     for (size_t code = 0; code < size_t{1} << (3 * open.size()); ++code) {
-      for (size_t k = 0; k < open.size(); ++k) maze[open[k].first][open[k].second] = kArrows[code >> (3 * k) & 7].text;
+      for (size_t k = 0; k < open.size(); ++k)
+        maze[open[k].first][open[k].second] = kArrows[code >> (3 * k) & 7].text;
       plain += plain_arrow_maze(given, maze.dump()) ? 1 : 0;
     }
     SearchBudget budget;
@@ -41,11 +43,13 @@ TEST(PuzzleArrowMaze, IsCountedAsByTryingAll) {
 
 TEST(PuzzleArrowMaze, AnswersByHand) {
   const nlohmann::json given = {{"maze", {{"2", "X", "X"}, {"X", "1", "X"}}}};
-  EXPECT_FALSE(kTask.verify(given, R"([["2", "→", "→"], ["↓", "1", "→"]])").accepted());  // three in the rays of 2
+  // three in the rays of 2
+  EXPECT_FALSE(kTask.verify(given, R"([["2", "→", "→"], ["↓", "1", "→"]])").accepted());
   const nlohmann::json good = {{"maze", {{"3", "X", "X"}, {"X", "1", "X"}}}};
   EXPECT_TRUE(kTask.verify(good, R"([["3", "→", "→"], ["↓", "1", "→"]])").accepted());
   EXPECT_TRUE(kTask.verify(good, R"([[3, "→", "→"], ["↓", 1, "→"]])").accepted());
-  EXPECT_EQ(kTask.verify(good, R"([["3", "→", "→"], ["0", "1", "→"]])").code, VerdictCode::kRuleBroken);  // no number in an open cell
+  // no number in an open cell
+  EXPECT_EQ(kTask.verify(good, R"([["3", "→", "→"], ["0", "1", "→"]])").code, VerdictCode::kRuleBroken);
   EXPECT_EQ(kTask.verify(good, R"([["3", "→", "→"], ["X", "1", "→"]])").code, VerdictCode::kRuleBroken);
   EXPECT_EQ(kTask.verify(good, R"([["3", "→", "→"], ["↓", "→", "→"]])").code, VerdictCode::kGivenChanged);
   EXPECT_EQ(kTask.verify(good, R"([["3", "→", "↗"], ["↓", "1", "→"]])").code, VerdictCode::kRuleBroken);
@@ -58,13 +62,15 @@ TEST(PuzzleArrowMaze, AnswersByHand) {
 TEST(PuzzleArrowMaze, NumbersMayHaveTwoDigits) {
   nlohmann::json row = nlohmann::json::array({"10"}), full = row;
   for (int i = 0; i < 10; ++i) row.push_back("X"), full.push_back("→");
-  EXPECT_TRUE(kTask.verify({{"maze", nlohmann::json::array({row})}}, nlohmann::json::array({full}).dump()).accepted());
+  EXPECT_TRUE(kTask.verify({{"maze", nlohmann::json::array({row})}}, nlohmann::json::array({full}).dump())
+                  .accepted());
 }
 
 TEST(PuzzleArrowMaze, IsOnePuzzleWhenItIsTurned) {
   const nlohmann::json given = {{"maze", {{"3", "→", "X"}, {"X", "1", "X"}, {"↘", "X", "2"}}}},
-                       quarter = {{"maze", {{"↙", "X", "3"}, {"X", "1", "↓"}, {"2", "X", "X"}}}},  // clockwise
-      mirrored = {{"maze", {{"X", "←", "3"}, {"X", "1", "X"}, {"2", "X", "↙"}}}},
+                       // clockwise
+      quarter = {{"maze", {{"↙", "X", "3"}, {"X", "1", "↓"}, {"2", "X", "X"}}}},
+                       mirrored = {{"maze", {{"X", "←", "3"}, {"X", "1", "X"}, {"2", "X", "↙"}}}},
                        other = {{"maze", {{"3", "→", "X"}, {"X", "1", "X"}, {"↗", "X", "2"}}}};
   EXPECT_EQ(kTask.canonical(given), kTask.canonical(quarter));
   EXPECT_EQ(kTask.canonical(given), kTask.canonical(mirrored));

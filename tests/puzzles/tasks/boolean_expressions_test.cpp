@@ -19,7 +19,8 @@ using boolean_expressions::value_of;
 nlohmann::json tree(const char* text) { return nlohmann::json::parse(text); }
 
 TEST(BooleanExpressions, HaveTheirValuesByHand) {
-  EXPECT_TRUE(value_of(tree(R"(["compare", "==", false, ["-", 1, ["/", 1, 3]], ["-", 2, ["/", 4, 3]]])")));  // 2/3, exactly
+  // 2/3, exactly
+  EXPECT_TRUE(value_of(tree(R"(["compare", "==", false, ["-", 1, ["/", 1, 3]], ["-", 2, ["/", 4, 3]]])")));
   EXPECT_FALSE(value_of(tree(R"(["compare", "<", false, ["*", -2, -3], 6])")));
   EXPECT_TRUE(value_of(tree(R"(["compare", "<=", true, ["*", -2, -3], 6])")));
   EXPECT_FALSE(value_of(tree(R"(["not", 3, true])")));
@@ -32,10 +33,13 @@ TEST(BooleanExpressions, HaveTheirValuesByHand) {
 }
 
 TEST(BooleanExpressions, RelationsByHand) {
-  const auto value = [](const char* relation, int a, int b) { return value_of({"compare", relation, false, a, b}); };
+  const auto value = [](const char* relation, int a, int b) {
+    return value_of({"compare", relation, false, a, b});
+  };
   for (const auto& [relation, less, equal, greater] :
-       {std::tuple("<", true, false, false), std::tuple("<=", true, true, false), std::tuple(">", false, false, true),
-        std::tuple(">=", false, true, true), std::tuple("==", false, true, false), std::tuple("!=", true, false, true)}) {
+       {std::tuple("<", true, false, false), std::tuple("<=", true, true, false),
+        std::tuple(">", false, false, true), std::tuple(">=", false, true, true),
+        std::tuple("==", false, true, false), std::tuple("!=", true, false, true)}) {
     EXPECT_EQ(value(relation, -3, 2), less) << relation;
     EXPECT_EQ(value(relation, 2, 2), equal) << relation;
     EXPECT_EQ(value(relation, 2, -3), greater) << relation;
@@ -43,15 +47,19 @@ TEST(BooleanExpressions, RelationsByHand) {
 }
 
 TEST(BooleanExpressions, AreWrittenInBothLanguages) {
-  const nlohmann::json one = tree(R"(["and", ["not", 2, ["fact", 0, 1, 1]], ["compare", ">=", true, ["-", -3, ["/", 1, -2]], 4]])");
-  EXPECT_EQ(expression_of(one, Language::kEnglish), "(not not (Tokyo is the capital of Japan)) and (((-3) - (1 / (-2))) is at least (4))");
-  EXPECT_EQ(expression_of(one, Language::kChinese), "(not not (日本的首都是东京)) and (((-3) - (1 / (-2))) 不小于 (4))");
+  const nlohmann::json one =
+      tree(R"(["and", ["not", 2, ["fact", 0, 1, 1]], ["compare", ">=", true, ["-", -3, ["/", 1, -2]], 4]])");
+  EXPECT_EQ(expression_of(one, Language::kEnglish),
+            "(not not (Tokyo is the capital of Japan)) and (((-3) - (1 / (-2))) is at least (4))");
+  EXPECT_EQ(expression_of(one, Language::kChinese),
+            "(not not (日本的首都是东京)) and (((-3) - (1 / (-2))) 不小于 (4))");
 }
 
 TEST(BooleanExpressions, WhatIsNoTreeIsRefused) {
-  for (const char* bad : {"[]", "1", "\"x\"", R"(["xor", true, true])", R"(["not", 0, true])", R"(["compare", "<", 1, 2, 3])",
-                          R"(["compare", "<", false, ["/", 1, 0], 3])", R"(["compare", "<>", false, 1, 3])",
-                          R"(["compare", "+", false, 1, 3])", R"(["fact", 9, 0, 0])", R"(["fact", 0, 0, 5000])", R"(["and", true, 7])"})
+  for (const char* bad : {"[]", "1", "\"x\"", R"(["xor", true, true])", R"(["not", 0, true])",
+                          R"(["compare", "<", 1, 2, 3])", R"(["compare", "<", false, ["/", 1, 0], 3])",
+                          R"(["compare", "<>", false, 1, 3])", R"(["compare", "+", false, 1, 3])",
+                          R"(["fact", 9, 0, 0])", R"(["fact", 0, 0, 5000])", R"(["and", true, 7])"})
     EXPECT_THROW(value_of(tree(bad)), Error) << bad;
 }
 
@@ -59,7 +67,8 @@ TEST(BooleanExpressions, ThereAreManyFactsOfEachKindAndNoneTwice) {
   std::set<std::string> sentences;
   int64_t count = 0;
   for (int64_t relation = 0; relation < 4; ++relation) {
-    for (int64_t subject = 0; subject < boolean_expressions::fact_counts()[static_cast<size_t>(relation)]; ++subject, ++count) {
+    for (int64_t subject = 0; subject < boolean_expressions::fact_counts()[static_cast<size_t>(relation)];
+         ++subject, ++count) {
       sentences.insert(boolean_expressions::sentence_of({relation, subject, subject}, Language::kEnglish));
       sentences.insert(boolean_expressions::sentence_of({relation, subject, subject}, Language::kChinese));
     }
@@ -71,7 +80,8 @@ TEST(BooleanExpressions, ThereAreManyFactsOfEachKindAndNoneTwice) {
 TEST(BooleanExpressions, AnswersAreSetsOfLetters) {
   const TaskEntry& task = boolean_expressions::kTask;
   const nlohmann::json given = {{"options", {true, false, true}}};
-  for (const char* good : {"A,C", "C, A", "a c", "A,C,A"}) EXPECT_TRUE(task.verify(given, good).accepted()) << good;
+  for (const char* good : {"A,C", "C, A", "a c", "A,C,A"})
+    EXPECT_TRUE(task.verify(given, good).accepted()) << good;
   for (const char* bad : {"A", "A,B,C", "A,D", "AC", "A,,C", "B", "", "A and C", "A,C."})
     EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
   EXPECT_TRUE(task.verify(given, payload_of("<answer>\\boxed{\\text{A,C}}</answer>").value()).accepted());

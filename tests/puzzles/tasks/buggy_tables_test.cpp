@@ -1,4 +1,5 @@
-// Buggy tables: each fault by hand on small tables, statistics and rounding, the answers that are read, and what is drawn.
+// Buggy tables: each fault by hand on small tables, statistics and rounding, the answers that are read, and
+// what is drawn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,8 +118,9 @@ TEST(BuggyTables, AnswersHaveTwoDigits) {
   const auto made = make_puzzle(task, at_level(task.knobs, 2), 3, 1);
   const std::string solution = made->puzzle.solution;
   EXPECT_TRUE(task.verify(made->puzzle.given, " " + solution + "\n").accepted());
-  for (const std::string& bad : {solution + "0", solution.substr(0, solution.size() - 1), "-" + solution, solution + "%", "=" + solution,
-                                 std::string("0.00"), std::string(".00"), std::string("1e5.00"), std::string("99999999999999999999.00")})
+  for (const std::string& bad : {solution + "0", solution.substr(0, solution.size() - 1), "-" + solution,
+                                 solution + "%", "=" + solution, std::string("0.00"), std::string(".00"),
+                                 std::string("1e5.00"), std::string("99999999999999999999.00")})
     EXPECT_FALSE(task.verify(made->puzzle.given, bad).accepted()) << bad;
 }
 

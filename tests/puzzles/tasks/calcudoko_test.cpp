@@ -32,7 +32,8 @@ TEST(PuzzleCalcudoko, CagesMakeWhatTheirSignSays) {
 }
 
 TEST(PuzzleCalcudoko, AnswersByHand) {
-  // 3 * 2 * 1 stands around the corner and 3 + 2 at the bottom; the difference of 2 is 3 - 1, which leaves one square.
+  // 3 * 2 * 1 stands around the corner and 3 + 2 at the bottom; the difference of 2 is 3 - 1, which leaves
+  // one square.
   const nlohmann::json given = calcudoko_by_hand();
   EXPECT_TRUE(kTask.verify(given, "[[1, 3, 2], [2, 1, 3], [3, 2, 1]]").accepted());
   EXPECT_TRUE(kTask.verify(given, "[[1 3 2,2 1 3,3 2 1]]").accepted());
@@ -42,7 +43,8 @@ TEST(PuzzleCalcudoko, AnswersByHand) {
 }
 
 TEST(PuzzleCalcudoko, NumbersOfACageAreDifferent) {
-  // Both 1s stand in one cage, in different rows and columns: a Latin square with the right sum, and no answer.
+  // Both 1s stand in one cage, in different rows and columns: a Latin square with the right sum, and no
+  // answer.
   const nlohmann::json given = {{"grid_size", 2},
                                 {"regions",
                                  {{{"cells", {"(1,1)", "(2,2)"}}, {"target", 2}, {"operator", "+"}},
@@ -66,12 +68,15 @@ TEST(PuzzleCalcudoko, IsCountedAsByTryingAll) {
         std::vector<std::pair<std::string, int64_t>> signs = {{"+", a + b}, {"-", a - b}, {"*", a * b}};
         if (a % b == 0) signs.emplace_back("÷", a / b);
         const auto& [sign, target] = draw.pick(signs);
-        given["regions"].push_back({{"cells", {fmt::format("({},{})", row + 1, column + 1), fmt::format("({},{})", row + 1, column + 2)}},
-                                    {"target", target},
-                                    {"operator", sign}});
+        given["regions"].push_back(
+            {{"cells",
+              {fmt::format("({},{})", row + 1, column + 1), fmt::format("({},{})", row + 1, column + 2)}},
+             {"target", target},
+             {"operator", sign}});
       }
     }
-    const auto plain = std::ranges::count_if(all, [&](const NumberGrid& one) { return plain_calcudoko(given, grid_payload(one)); });
+    const auto plain = std::ranges::count_if(
+        all, [&](const NumberGrid& one) { return plain_calcudoko(given, grid_payload(one)); });
     SearchBudget budget;
     EXPECT_EQ(kTask.count_solutions(given, 1000, budget).found, plain) << given.dump();
     several += plain > 1 ? 1 : 0;

@@ -1,4 +1,5 @@
-// Campsite: tents are counted by trying all sets of cells, and pairs of trees and tents are looked for as a whole.
+// Campsite: tents are counted by trying all sets of cells, and pairs of trees and tents are looked for as a
+// whole.
 #include "puzzles/campsite/campsite.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,8 @@ TEST(PuzzleCampsite, IsCountedAsByTryingAll) {
     LetterGrid grid(3, 4, 'X');
     for (int tree = 0; tree < 3; ++tree) grid.cells[draw.below(12)] = 'T';
     nlohmann::json given = {{"grid", letters_json(grid)}, {"n", 3}, {"m", 4}};
-    std::vector<std::pair<std::vector<int>, std::vector<int>>> counts;  // of sets of tents with which everything else is right
+    // of sets of tents with which everything else is right
+    std::vector<std::pair<std::vector<int>, std::vector<int>>> counts;
     for (uint32_t set = 0; set < 1U << 12; ++set) {
       LetterGrid camp = grid;
       std::vector<int> rows(3), columns(4);
@@ -62,8 +64,11 @@ TEST(PuzzleCampsite, EachTreeHasATentOfItsOwn) {
 }
 
 TEST(PuzzleCampsite, AnswersByHand) {
-  const nlohmann::json given = {
-      {"grid", {{"T", "X", "X"}, {"X", "X", "T"}}}, {"row_constraints", {1, 1}}, {"col_constraints", {1, 0, 1}}, {"n", 2}, {"m", 3}};
+  const nlohmann::json given = {{"grid", {{"T", "X", "X"}, {"X", "X", "T"}}},
+                                {"row_constraints", {1, 1}},
+                                {"col_constraints", {1, 0, 1}},
+                                {"n", 2},
+                                {"m", 3}};
   EXPECT_TRUE(kTask.verify(given, R"([["T", "X", "C"], ["C", "X", "T"]])").accepted());
   EXPECT_TRUE(kTask.verify(given, "[[T X C,C X T]]").accepted());
   EXPECT_EQ(kTask.verify(given, R"([["T", "C", "X"], ["X", "C", "T"]])").code, VerdictCode::kRuleBroken);
@@ -76,7 +81,8 @@ TEST(PuzzleCampsite, AnswersByHand) {
                                {"col_constraints", {0, 1, 1, 0}},
                                {"n", 3},
                                {"m", 4}};
-  EXPECT_EQ(kTask.verify(near, R"([["T", "C", "X", "X"], ["X", "X", "C", "T"], ["X", "X", "X", "X"]])").code, VerdictCode::kRuleBroken);
+  EXPECT_EQ(kTask.verify(near, R"([["T", "C", "X", "X"], ["X", "X", "C", "T"], ["X", "X", "X", "X"]])").code,
+            VerdictCode::kRuleBroken);
 }
 
 }  // namespace

@@ -52,15 +52,17 @@ int64_t plain_count(const std::string& equation) {
 }
 
 TEST(Cryptarithm, SolutionsAreCountedAsByTryingAll) {
-  for (const char* equation : {"A + B = C", "AB + A = BC", "AB - C = D", "A * B = CA", "AB * A = CCA", "AA - BB + B = C", "A * B - C = D",
-                               "AB + BA = CBC", "ABC - CB = DA", "A + B * C = AD", "A - B = C", "AB = BA", "A = A"})
+  for (const char* equation :
+       {"A + B = C", "AB + A = BC", "AB - C = D", "A * B = CA", "AB * A = CCA", "AA - BB + B = C",
+        "A * B - C = D", "AB + BA = CBC", "ABC - CB = DA", "A + B * C = AD", "A - B = C", "AB = BA", "A = A"})
     EXPECT_EQ(counted(equation), plain_count(equation)) << equation;
   for (uint64_t i = 0; i < 20; ++i) {
     Draw draw({.task = "equations", .index = i});
     std::string equation;
     for (int word = 0; word < 3; ++word) {
       if (word > 0) equation += word == 2 ? '=' : "+-*"[draw.below(3)];
-      for (int64_t letters = draw.between(1, 3); letters > 0; --letters) equation += static_cast<char>('A' + draw.below(4));
+      for (int64_t letters = draw.between(1, 3); letters > 0; --letters)
+        equation += static_cast<char>('A' + draw.below(4));
     }
     EXPECT_EQ(counted(equation.c_str()), plain_count(equation)) << equation;
   }
@@ -69,11 +71,16 @@ TEST(Cryptarithm, SolutionsAreCountedAsByTryingAll) {
 TEST(Cryptarithm, EveryRuleIsJudged) {
   const nlohmann::json given = {{"equation", "AB + A = CC"}};  // 21 + 2 is no CC; 87 + 8 is none either
   const auto code = [&](const char* answer) { return kTask.verify(given, answer).code; };
-  EXPECT_EQ(code("10 + 1 = 11"), VerdictCode::kRuleBroken);                                                // 1 for A and for C
-  EXPECT_EQ(code("98 + 9 = 107"), VerdictCode::kShape);                                                    // a digit too many
-  EXPECT_EQ(code("21 + 3 = 44"), VerdictCode::kRuleBroken);                                                // two digits for A
-  EXPECT_EQ(code("21 + 2 = 33"), VerdictCode::kRuleBroken);                                                // makes 23
-  EXPECT_EQ(kTask.verify({{"equation", "AB + CD = CE"}}, "05 + 12 = 17").code, VerdictCode::kRuleBroken);  // begins with 0
+  // 1 for A and for C
+  EXPECT_EQ(code("10 + 1 = 11"), VerdictCode::kRuleBroken);
+  // a digit too many
+  EXPECT_EQ(code("98 + 9 = 107"), VerdictCode::kShape);
+  // two digits for A
+  EXPECT_EQ(code("21 + 3 = 44"), VerdictCode::kRuleBroken);
+  // makes 23
+  EXPECT_EQ(code("21 + 2 = 33"), VerdictCode::kRuleBroken);
+  // begins with 0
+  EXPECT_EQ(kTask.verify({{"equation", "AB + CD = CE"}}, "05 + 12 = 17").code, VerdictCode::kRuleBroken);
   EXPECT_EQ(code("21 - 2 = 33"), VerdictCode::kShape);
   EXPECT_EQ(code("A = 2, B = 1, C = 3"), VerdictCode::kUnreadable);
   EXPECT_EQ(code("2 1 + 2"), VerdictCode::kUnreadable);
@@ -89,8 +96,8 @@ TEST(Cryptarithm, IsOnePuzzleWithOtherLettersAndInAnotherOrder) {
 }
 
 TEST(Cryptarithm, WhatIsTooLargeIsNoPuzzle) {
-  for (const char* bad : {"", "A + B", "A + = B", "A = B = C", "AB / C = D", "ab + c = d", "ABCDEFGHIJK + A = B", "A+A+A+A+A+A=B",
-                          "AAAAAAAAA * AAAAAAAAA = B"})
+  for (const char* bad : {"", "A + B", "A + = B", "A = B = C", "AB / C = D", "ab + c = d",
+                          "ABCDEFGHIJK + A = B", "A+A+A+A+A+A=B", "AAAAAAAAA * AAAAAAAAA = B"})
     EXPECT_FALSE(read_equation(bad)) << bad;
 }
 

@@ -19,7 +19,8 @@ using ::testing::ElementsAre;
 // Owners of the things 0, 1, 2, 3 after a step from owners 1, 0, 2, 3.
 std::vector<size_t> owners_after(std::string_view kind, std::vector<size_t> parts) {
   std::vector<size_t> owners = {1, 0, 2, 3};
-  const auto found = std::ranges::find(step_kinds(), kind, &goods_exchange::StepKind::name) - step_kinds().begin();
+  const auto found =
+      std::ranges::find(step_kinds(), kind, &goods_exchange::StepKind::name) - step_kinds().begin();
   goods_exchange::apply(Step{static_cast<size_t>(found), std::move(parts)}, owners);
   return owners;
 }
@@ -44,7 +45,8 @@ TEST(GoodsExchange, AllStepsAreToldAndEachKindComes) {
   std::set<std::string> kinds;
   for (int64_t index = 0; index < 20; ++index) {
     const auto made = make_puzzle(task, at_level(task.knobs, 5), 1, index);
-    EXPECT_EQ(made->puzzle.given["steps"].size(), static_cast<size_t>(at_level(task.knobs, 5)["steps"]));  // none is dropped
+    // none is dropped
+    EXPECT_EQ(made->puzzle.given["steps"].size(), static_cast<size_t>(at_level(task.knobs, 5)["steps"]));
     for (const auto& step : made->puzzle.given["steps"]) kinds.insert(step[0]);
   }
   EXPECT_EQ(kinds.size(), step_kinds().size());
@@ -55,12 +57,15 @@ TEST(GoodsExchange, AnswersAreEverybodysThing) {
   const TaskEntry& task = goods_exchange::kTask;
   const nlohmann::json given = {{"owns_after", "(('Alice','red lamp'),('Bob','blue game console'))"}};
   for (const char* good :
-       {"(('Alice','red lamp'),('Bob','blue game console'))", "[[\"bob\", \"Blue game console\"], [\"Alice\", \"the red lamp\"]]",
+       {"(('Alice','red lamp'),('Bob','blue game console'))",
+        "[[\"bob\", \"Blue game console\"], [\"Alice\", \"the red lamp\"]]",
         "{'Alice': 'red lamp', 'Bob': 'blue game console'}", "(('爱丽丝','红色台灯'),('鲍勃','蓝色游戏机'))"})
     EXPECT_TRUE(task.verify(given, good).accepted()) << good;
   for (const char* bad :
-       {"(('Alice','blue game console'),('Bob','red lamp'))", "(('Alice','red lamp'))", "('Alice','red lamp')", "", "()",
-        "(('Alice','red lamp'),('Bob','blue game console'),('Carol','red lamp'))", "(('Alice','red lamp'),('Alice','blue game console'))",
+       {"(('Alice','blue game console'),('Bob','red lamp'))", "(('Alice','red lamp'))",
+        "('Alice','red lamp')", "", "()",
+        "(('Alice','red lamp'),('Bob','blue game console'),('Carol','red lamp'))",
+        "(('Alice','red lamp'),('Alice','blue game console'))",
         "(('Alice','red lamp'),('Alice','red lamp'),('Bob','blue game console'))", "__import__('os')"})
     EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
   EXPECT_THROW(task.verify({{"owns_after", "__import__('os')"}}, "()"), Error);

@@ -19,7 +19,8 @@ TEST(MathPath, ValuesByHand) {
   EXPECT_EQ(value("7 % 4 * 2"), (Rational{6, 1}));
   EXPECT_EQ(value("(1 - 8) % 5"), (Rational{3, 1}));
   EXPECT_EQ(value("2 * (3 + 4)"), (Rational{14, 1}));
-  for (const char* bad : {"7 / 2", "7 / 2 * 2", "4 / 0", "4 % 0", "4 % (1 - 3)", "", "1 +", "(1", "1 2"}) EXPECT_FALSE(value(bad)) << bad;
+  for (const char* bad : {"7 / 2", "7 / 2 * 2", "4 / 0", "4 % 0", "4 % (1 - 3)", "", "1 +", "(1", "1 2"})
+    EXPECT_FALSE(value(bad)) << bad;
 }
 
 TEST(MathPath, RemaindersHaveTheSignOfTheDivisor) {
@@ -46,7 +47,8 @@ TEST(MathPath, WhatPublicVerifiersLetThroughIsRefused) {
 }
 
 TEST(MathPath, EveryFillingIsJudgedAsOnPaper) {
-  for (const char* query : {"? + ? * ? = 8", "? / ? - ? = 2", "? % ? + ? = 3", "(? - ?) % ? = 1", "? * (? - ?) = -6"}) {
+  for (const char* query :
+       {"? + ? * ? = 8", "? / ? - ? = 2", "? % ? + ? = 3", "(? - ?) % ? = 1", "? * (? - ?) = -6"}) {
     int64_t accepted = 0, plain = 0;
     for (int n = 0; n < 1000; ++n) {
       std::string answer = query;

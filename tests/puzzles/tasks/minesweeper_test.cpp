@@ -15,7 +15,8 @@ TEST(PuzzleMinesweeper, CertainMinesAreThoseOfAllArrangements) {
   for (uint64_t i = 0; i < 150; ++i) {
     Draw draw({.task = "fields", .index = i});
     std::vector<int> mine(16), shown(16);
-    for (size_t cell = 0; cell < 16; ++cell) mine[cell] = draw.chance(30) ? 1 : 0, shown[cell] = mine[cell] == 0 && draw.chance(55) ? 1 : 0;
+    for (size_t cell = 0; cell < 16; ++cell)
+      mine[cell] = draw.chance(30) ? 1 : 0, shown[cell] = mine[cell] == 0 && draw.chance(55) ? 1 : 0;
     const auto around = [](size_t cell, const auto& each) {
       for (size_t other = 0; other < 16; ++other) {
         const size_t r = other / 4 > cell / 4 ? other / 4 - cell / 4 : cell / 4 - other / 4;

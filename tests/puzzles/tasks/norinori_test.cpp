@@ -44,7 +44,8 @@ TEST(PuzzleNorinori, IsCountedAsByTryingAll) {
     draw.shuffle(seeds);
     CellSet outside;
     for (int64_t n = draw.between(0, 2); n > 0; --n) outside.add(seeds[static_cast<size_t>(10 + n)]);
-    for (int64_t region = 0; region < 3; ++region) regions.cells[static_cast<size_t>(seeds[static_cast<size_t>(region)])] = region;
+    for (int64_t region = 0; region < 3; ++region)
+      regions.cells[static_cast<size_t>(seeds[static_cast<size_t>(region)])] = region;
     if (!grow_regions(regions, near, outside, draw)) continue;
     const auto plain = std::ranges::count_if(all, [&](uint32_t set) {
       std::array<int, 3> counts{};
@@ -65,9 +66,11 @@ TEST(PuzzleNorinori, IsCountedAsByTryingAll) {
 
 TEST(PuzzleNorinori, AnswersByHand) {
   // The marked cells are one domino; A and B have one each, and C has none.
-  const nlohmann::json given = {{"region_grid", {{"X", "X", "A", "A"}, {"C", "A", "A", "A"}, {"C", "C", "B", "B"}}}};
+  const nlohmann::json given = {
+      {"region_grid", {{"X", "X", "A", "A"}, {"C", "A", "A", "A"}, {"C", "C", "B", "B"}}}};
   EXPECT_FALSE(kTask.verify(given, "[[(1, 1), (1, 2)]]").accepted());
-  EXPECT_EQ(kTask.verify(given, "[[(1, 1), (1, 2)], [(1, 3), (1, 4)], [(3, 3), (3, 4)]]").code, VerdictCode::kRuleBroken);
+  EXPECT_EQ(kTask.verify(given, "[[(1, 1), (1, 2)], [(1, 3), (1, 4)], [(3, 3), (3, 4)]]").code,
+            VerdictCode::kRuleBroken);
   EXPECT_EQ(kTask.verify(given, "[[(1, 1), (1, 3)]]").code, VerdictCode::kRuleBroken);
   EXPECT_EQ(kTask.verify(given, "[[(1, 1), (0, 1)]]").code, VerdictCode::kShape);
   EXPECT_EQ(kTask.verify(given, "[(1, 1), (1, 2)]").code, VerdictCode::kUnreadable);
@@ -80,7 +83,8 @@ TEST(PuzzleNorinori, ARegionWithoutCoveredCellsIsNoAnswer) {
     std::string cells;
     for (size_t r = 0; r < 4; ++r) {
       for (size_t c = 0; c < 4; ++c) {
-        if (given["region_grid"][r][c] == "X") cells += fmt::format("{}({}, {})", cells.empty() ? "" : ", ", r + 1, c + 1);
+        if (given["region_grid"][r][c] == "X")
+          cells += fmt::format("{}({}, {})", cells.empty() ? "" : ", ", r + 1, c + 1);
       }
     }
     EXPECT_FALSE(kTask.verify(given, "[[" + cells + "]]").accepted());

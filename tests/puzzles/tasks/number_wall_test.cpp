@@ -18,7 +18,9 @@ std::string wall_payload(const NumberGrid& board, uint32_t land) {
   for (size_t cell = 0; cell < board.cells.size(); ++cell) {
     if (cell % static_cast<size_t>(board.columns) == 0) text += cell == 0 ? "[" : "], [";
     if (cell % static_cast<size_t>(board.columns) != 0) text += ", ";
-    text += board.cells[cell] != kBlank ? std::to_string(board.cells[cell]) : (land >> cell & 1) != 0 ? "\"X\"" : "\"A\"";
+    text += board.cells[cell] != kBlank ? std::to_string(board.cells[cell])
+            : (land >> cell & 1) != 0   ? "\"X\""
+                                        : "\"A\"";
   }
   return text + "]]";
 }
@@ -33,7 +35,8 @@ TEST(PuzzleNumberWall, IsCountedAsByTryingAll) {
     int64_t plain = 0;
     for (uint32_t land = 0; land < 1U << 12; ++land) {
       bool numbers = true;
-      for (size_t cell = 0; cell < 12; ++cell) numbers = numbers && (board.cells[cell] == kBlank || (land >> cell & 1) != 0);
+      for (size_t cell = 0; cell < 12; ++cell)
+        numbers = numbers && (board.cells[cell] == kBlank || (land >> cell & 1) != 0);
       plain += numbers && plain_number_wall(given, wall_payload(board, land)) ? 1 : 0;
     }
     SearchBudget budget;
@@ -45,13 +48,20 @@ TEST(PuzzleNumberWall, IsCountedAsByTryingAll) {
 
 TEST(PuzzleNumberWall, AnswersByHand) {
   const nlohmann::json given = {{"grid", {{2, "X", "X"}, {"X", "X", 1}, {"X", "X", "X"}}}, {"n", 3}};
-  EXPECT_EQ(kTask.verify(given, R"([[2, "X", "A"], ["A", "A", 1], ["A", "A", "A"]])").code, VerdictCode::kRuleBroken);  // corner and square
+  // corner and square
+  EXPECT_EQ(kTask.verify(given, R"([[2, "X", "A"], ["A", "A", 1], ["A", "A", "A"]])").code,
+            VerdictCode::kRuleBroken);
   const nlohmann::json good = {{"grid", {{2, "X", "X"}, {"X", "X", "X"}, {"X", 1, "X"}}}, {"n", 3}};
   EXPECT_TRUE(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", "A"], ["A", 1, "A"]])").accepted());
-  EXPECT_FALSE(kTask.verify(good, R"([[2, "A", "A"], ["X", "A", "A"], ["A", 1, "A"]])").accepted());  // a corner and a square
-  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "X"], ["A", "A", "A"], ["A", 1, "A"]])").code, VerdictCode::kRuleBroken);
-  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", 1], ["A", 1, "A"]])").code, VerdictCode::kRuleBroken);  // an island of its own
-  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", "A"], ["A", "A", "A"]])").code, VerdictCode::kGivenChanged);
+  // a corner and a square
+  EXPECT_FALSE(kTask.verify(good, R"([[2, "A", "A"], ["X", "A", "A"], ["A", 1, "A"]])").accepted());
+  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "X"], ["A", "A", "A"], ["A", 1, "A"]])").code,
+            VerdictCode::kRuleBroken);
+  // an island of its own
+  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", 1], ["A", 1, "A"]])").code,
+            VerdictCode::kRuleBroken);
+  EXPECT_EQ(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", "A"], ["A", "A", "A"]])").code,
+            VerdictCode::kGivenChanged);
   EXPECT_EQ(kTask.verify(good, R"([[2, "X", "A"], ["A", "A", "A"]])").code, VerdictCode::kShape);
 }
 

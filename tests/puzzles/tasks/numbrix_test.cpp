@@ -36,7 +36,8 @@ TEST(PuzzleNumbrix, IsCountedAsByTryingAll) {
   std::iota(grid.cells.begin(), grid.cells.end(), int64_t{1});
   const nlohmann::json nothing = {{"grid", grid_json(NumberGrid(3, 3, kBlank))}};
   do {
-    if (std::abs(grid.cells[0] - grid.cells[1]) % 2 == 1 && plain_numbrix(nothing, grid_payload(grid))) all.push_back(grid);
+    if (std::abs(grid.cells[0] - grid.cells[1]) % 2 == 1 && plain_numbrix(nothing, grid_payload(grid)))
+      all.push_back(grid);
   } while (std::ranges::next_permutation(grid.cells).found);
   ASSERT_EQ(all.size(), 40u);
   for (uint64_t i = 0; i < 60; ++i) {
@@ -57,7 +58,8 @@ TEST(PuzzleNumbrix, DrawnPathsAreNoSnakes) {
     Draw draw({.task = "numbrix", .index = i});
     const NumberGrid full = random_full_grid(6, draw);
     different.insert(canonical_grid(full));
-    for (const int64_t corner : {0, 5, 30, 35}) begins_in_a_corner += full.cells[static_cast<size_t>(corner)] == 1 ? 1 : 0;
+    for (const int64_t corner : {0, 5, 30, 35})
+      begins_in_a_corner += full.cells[static_cast<size_t>(corner)] == 1 ? 1 : 0;
   }
   EXPECT_EQ(different.size(), 200u);
   EXPECT_LT(begins_in_a_corner, 120);
@@ -75,16 +77,18 @@ TEST(PuzzleNumbrix, AnswersByHand) {
 
 TEST(PuzzleNumbrix, IsOnePuzzleFromTheOtherEnd) {
   const nlohmann::json given = {{"grid", {{1, "X", 3}, {"X", "X", "X"}, {7, "X", 9}}}},
-                       other = {{"grid", {{3, "X", 9}, {"X", "X", "X"}, {1, "X", 7}}}},  // turned and counted backwards: 10 - number
-      third = {{"grid", {{1, "X", 3}, {"X", "X", "X"}, {"X", "X", 9}}}};
+                       // turned and counted backwards: 10 - number
+      other = {{"grid", {{3, "X", 9}, {"X", "X", "X"}, {1, "X", 7}}}},
+                       third = {{"grid", {{1, "X", 3}, {"X", "X", "X"}, {"X", "X", 9}}}};
   EXPECT_EQ(kTask.canonical(given), kTask.canonical({{"grid", {{9, "X", 7}, {"X", "X", "X"}, {3, "X", 1}}}}));
   EXPECT_EQ(kTask.canonical(given), kTask.canonical(other));
   EXPECT_NE(kTask.canonical(given), kTask.canonical(third));
 }
 
 TEST(PuzzleNumbrix, GivensAreChecked) {
-  for (const nlohmann::json& grid : {nlohmann::json{{1, "X", 2}, {"X", "X", "X"}, {"X", "X", "X"}}, nlohmann::json{{1, 1}, {"X", "X"}},
-                                     nlohmann::json{{5, "X"}, {"X", "X"}}, nlohmann::json{{1, "X", "X"}}})
+  for (const nlohmann::json& grid :
+       {nlohmann::json{{1, "X", 2}, {"X", "X", "X"}, {"X", "X", "X"}}, nlohmann::json{{1, 1}, {"X", "X"}},
+        nlohmann::json{{5, "X"}, {"X", "X"}}, nlohmann::json{{1, "X", "X"}}})
     EXPECT_THROW(kTask.verify({{"grid", grid}}, "1"), Error) << grid;
 }
 

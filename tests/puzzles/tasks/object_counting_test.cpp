@@ -30,8 +30,11 @@ TEST(ObjectCounting, CountsMineByHand) {
 }
 
 TEST(ObjectCounting, TellsWhatItMeans) {
-  const std::string prompt = object_counting::prompt(given_with({"sum", "fruit", "animal"}), Language::kEnglish, 0);
-  EXPECT_THAT(prompt, testing::HasSubstr("I have 30 dogs (at first 10, then got 15, which made 25, then got 5, which made 30).\n"));
+  const std::string prompt =
+      object_counting::prompt(given_with({"sum", "fruit", "animal"}), Language::kEnglish, 0);
+  EXPECT_THAT(prompt,
+              testing::HasSubstr(
+                  "I have 30 dogs (at first 10, then got 15, which made 25, then got 5, which made 30).\n"));
   EXPECT_THAT(prompt, testing::HasSubstr("These are pieces of fruit: apples, pears.\n"));
   EXPECT_THAT(prompt, testing::HasSubstr("How many pieces of fruit and animals do I have taken together?"));
 }

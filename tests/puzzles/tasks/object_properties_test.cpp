@@ -19,34 +19,47 @@ using Items = std::multiset<Item>;
 // size, colour, origin, material, smell, name
 const std::vector<Item> kFirst = {{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 4, 1, 6}};
 
-Items items_after(std::string_view kind, std::vector<uint8_t> values, const std::vector<Item>& items = kFirst) {
-  const auto found = std::ranges::find(change_kinds(), kind, &object_properties::ChangeKind::name) - change_kinds().begin();
-  const auto made = object_properties::changed(items, Change{static_cast<size_t>(found), std::move(values)}, kFirst);
+Items items_after(std::string_view kind, std::vector<uint8_t> values,
+                  const std::vector<Item>& items = kFirst) {
+  const auto found =
+      std::ranges::find(change_kinds(), kind, &object_properties::ChangeKind::name) - change_kinds().begin();
+  const auto made =
+      object_properties::changed(items, Change{static_cast<size_t>(found), std::move(values)}, kFirst);
   return {made.begin(), made.end()};
 }
 
 TEST(ObjectProperties, ChangesByHand) {
-  EXPECT_EQ(items_after("treat", {1, 8, 9}), (Items{{1, 2, 3, 8, 9, 6}, {1, 3, 3, 8, 9, 7}, {2, 2, 0, 4, 1, 6}}));
-  EXPECT_EQ(items_after("split", {2, 7, 8}), (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {7, 2, 0, 4, 1, 6}, {2, 8, 0, 4, 1, 6}}));
-  EXPECT_EQ(items_after("dye", {4, 9, 0}), (Items{{1, 9, 3, 4, 0, 6}, {1, 3, 3, 0, 5, 7}, {2, 9, 0, 4, 0, 6}}));
+  EXPECT_EQ(items_after("treat", {1, 8, 9}),
+            (Items{{1, 2, 3, 8, 9, 6}, {1, 3, 3, 8, 9, 7}, {2, 2, 0, 4, 1, 6}}));
+  EXPECT_EQ(items_after("split", {2, 7, 8}),
+            (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {7, 2, 0, 4, 1, 6}, {2, 8, 0, 4, 1, 6}}));
+  EXPECT_EQ(items_after("dye", {4, 9, 0}),
+            (Items{{1, 9, 3, 4, 0, 6}, {1, 3, 3, 0, 5, 7}, {2, 9, 0, 4, 0, 6}}));
   EXPECT_EQ(items_after("copy", {3, 4, 5, 6, 7, 8}),
             (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 4, 1, 6}, {6, 4, 5, 8, 7, 7}}));
   EXPECT_EQ(items_after("add_new_pairs", {}), Items(kFirst.begin(), kFirst.end()));
   EXPECT_EQ(items_after("add_new_pairs", {}, {{1, 3, 0, 0, 1, 0}, {1, 2, 0, 0, 1, 0}}),
             (Items{{1, 3, 0, 0, 1, 0}, {1, 3, 0, 0, 1, 0}, {1, 2, 0, 0, 1, 0}}));
   EXPECT_EQ(items_after("lose", {1}), (Items{{2, 2, 0, 4, 1, 6}}));
-  EXPECT_EQ(items_after("remake", {2, 9}), (Items{{1, 2, 3, 9, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 9, 1, 6}}));
-  EXPECT_EQ(items_after("trade", {3, 1, 9, 8, 7, 6, 5}), (Items{{9, 8, 1, 7, 6, 5}, {9, 8, 1, 7, 6, 5}, {2, 2, 0, 4, 1, 6}}));
-  EXPECT_EQ(items_after("twin", {1, 0}), (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 4, 1, 6}, {2, 0, 0, 4, 1, 6}}));
-  EXPECT_EQ(items_after("recolour", {2, 0}), (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 0, 0, 4, 1, 6}}));
+  EXPECT_EQ(items_after("remake", {2, 9}),
+            (Items{{1, 2, 3, 9, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 9, 1, 6}}));
+  EXPECT_EQ(items_after("trade", {3, 1, 9, 8, 7, 6, 5}),
+            (Items{{9, 8, 1, 7, 6, 5}, {9, 8, 1, 7, 6, 5}, {2, 2, 0, 4, 1, 6}}));
+  EXPECT_EQ(items_after("twin", {1, 0}),
+            (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 2, 0, 4, 1, 6}, {2, 0, 0, 4, 1, 6}}));
+  EXPECT_EQ(items_after("recolour", {2, 0}),
+            (Items{{1, 2, 3, 4, 5, 6}, {1, 3, 3, 0, 5, 7}, {2, 0, 0, 4, 1, 6}}));
 }
 
 TEST(ObjectProperties, CountsEachItemOnce) {
   const TaskEntry& task = object_properties::kTask;
-  const nlohmann::json given = {
-      {"items", kFirst}, {"in_runs", 0}, {"changes", {{"recolour", 2, 0}}}, {"question", {{0, 1}, {4, 5}, {1, 3}}}};
+  const nlohmann::json given = {{"items", kFirst},
+                                {"in_runs", 0},
+                                {"changes", {{"recolour", 2, 0}}},
+                                {"question", {{0, 1}, {4, 5}, {1, 3}}}};
   EXPECT_TRUE(task.verify(given, "2").accepted());
-  for (const char* bad : {"3", "4", "", "2.0", "two", "2 items", "unknown"}) EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
+  for (const char* bad : {"3", "4", "", "2.0", "two", "2 items", "unknown"})
+    EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
   nlohmann::json endless = given;
   for (int i = 0; i < 20; ++i) endless["changes"].push_back({"twin", 5, i % 2});
   EXPECT_THROW(task.verify(endless, "2"), Error);
@@ -58,12 +71,17 @@ TEST(ObjectProperties, WhatIsHiddenMayDecide) {
   EXPECT_EQ(items_after("trade_unseen", {3, 9, 8}),
             (Items{{9, kNot, kNot, 8, kNot, kNot}, {9, kNot, kNot, 8, kNot, kNot}, {2, 2, 0, 4, 1, 6}}));
   const TaskEntry& task = object_properties::kTask;
-  nlohmann::json given = {{"items", kFirst}, {"in_runs", 0}, {"changes", {{"trade_unseen", 3, 9, 8}}}, {"question", {{0, 9}, {3, 4}}}};
+  nlohmann::json given = {{"items", kFirst},
+                          {"in_runs", 0},
+                          {"changes", {{"trade_unseen", 3, 9, 8}}},
+                          {"question", {{0, 9}, {3, 4}}}};
   EXPECT_TRUE(task.verify(given, "3").accepted());
   EXPECT_FALSE(task.verify(given, "unknown").accepted());
   given["question"] = {{1, 2}};  // a colour
-  for (const char* good : {"unknown", "Unknown", "未知"}) EXPECT_TRUE(task.verify(given, good).accepted()) << good;
-  for (const char* bad : {"1", "0", "3", "known", ""}) EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
+  for (const char* good : {"unknown", "Unknown", "未知"})
+    EXPECT_TRUE(task.verify(given, good).accepted()) << good;
+  for (const char* bad : {"1", "0", "3", "known", ""})
+    EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
   given["question"] = {{1, 2}, {0, 9}};  // whatever their colour
   EXPECT_TRUE(task.verify(given, "3").accepted());
   given["changes"].push_back({"recolour", 9, 5});

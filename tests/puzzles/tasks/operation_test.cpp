@@ -11,7 +11,11 @@ namespace {
 nlohmann::json with(const char* expression) {
   return {{"symbols",
            {{{"symbol", "△"}, {"precedence", 3}, {"formula", "x * 2 + y"}},
-            {{"symbol", "◇"}, {"precedence", 1}, {"formula", "|x - y| △ 1"}, {"condition", "x_greater"}, {"otherwise", "x / y"}}}},
+            {{"symbol", "◇"},
+             {"precedence", 1},
+             {"formula", "|x - y| △ 1"},
+             {"condition", "x_greater"},
+             {"otherwise", "x / y"}}}},
           {"expression", expression}};
 }
 
@@ -43,13 +47,19 @@ TEST(Operation, ConditionsByHand) {
   EXPECT_EQ(conditions().size(), 15u);
   EXPECT_TRUE(holds("both_even", 2, -4) && !holds("both_even", 2, 3) && !holds("both_even", 3, 2));
   EXPECT_TRUE(holds("both_odd", -3, 5) && !holds("both_odd", 3, 4));
-  EXPECT_TRUE(holds("x_even", 0, 1) && !holds("x_even", -1, 0) && holds("x_odd", -1, 0) && !holds("x_odd", 0, 1));
-  EXPECT_TRUE(holds("y_even", 1, 0) && !holds("y_even", 0, -1) && holds("y_odd", 0, -1) && !holds("y_odd", 1, 0));
-  EXPECT_TRUE(holds("x_greater", 2, 1) && !holds("x_greater", 1, 1) && holds("x_less", 1, 2) && !holds("x_less", 1, 1));
+  EXPECT_TRUE(holds("x_even", 0, 1) && !holds("x_even", -1, 0) && holds("x_odd", -1, 0) &&
+              !holds("x_odd", 0, 1));
+  EXPECT_TRUE(holds("y_even", 1, 0) && !holds("y_even", 0, -1) && holds("y_odd", 0, -1) &&
+              !holds("y_odd", 1, 0));
+  EXPECT_TRUE(holds("x_greater", 2, 1) && !holds("x_greater", 1, 1) && holds("x_less", 1, 2) &&
+              !holds("x_less", 1, 1));
   EXPECT_TRUE(holds("equal", 1, 1) && !holds("equal", 1, 2));
-  EXPECT_TRUE(holds("x_three", -3, 1) && !holds("x_three", 1, 3) && holds("y_three", 1, 0) && !holds("y_three", 3, 1));
-  EXPECT_TRUE(holds("x_five", 10, 1) && !holds("x_five", 1, 5) && holds("y_five", 1, -5) && !holds("y_five", 5, 1));
-  EXPECT_TRUE(holds("sum_even", -1, 1) && !holds("sum_even", 1, 2) && holds("sum_odd", -1, 2) && !holds("sum_odd", 1, -1));
+  EXPECT_TRUE(holds("x_three", -3, 1) && !holds("x_three", 1, 3) && holds("y_three", 1, 0) &&
+              !holds("y_three", 3, 1));
+  EXPECT_TRUE(holds("x_five", 10, 1) && !holds("x_five", 1, 5) && holds("y_five", 1, -5) &&
+              !holds("y_five", 5, 1));
+  EXPECT_TRUE(holds("sum_even", -1, 1) && !holds("sum_even", 1, 2) && holds("sum_odd", -1, 2) &&
+              !holds("sum_odd", 1, -1));
 }
 
 TEST(Operation, AnswersMayBeFractionsOrDecimals) {
@@ -59,7 +69,8 @@ TEST(Operation, AnswersMayBeFractionsOrDecimals) {
   const auto code = [&](const char* answer) { return kTask.verify(third, answer).code; };
   for (const char* right : {"-1/3", " -1/3 ", "-2/6", "-\\frac{1}{3}", "-\\dfrac{1}{3}", "-0.33333333"})
     EXPECT_EQ(code(right), VerdictCode::kAccepted) << right;
-  for (const char* wrong : {"1/3", "-0.333", "-1", "0", "-1/4", "0.33333333"}) EXPECT_EQ(code(wrong), VerdictCode::kRuleBroken) << wrong;
+  for (const char* wrong : {"1/3", "-0.333", "-1", "0", "-1/4", "0.33333333"})
+    EXPECT_EQ(code(wrong), VerdictCode::kRuleBroken) << wrong;
   for (const char* bad : {"", "-1/0", "--1/3", "-1/-3", "-1/3/1", "1e3", ".", "-1/3 or(True)", "x"})
     EXPECT_EQ(code(bad), VerdictCode::kUnreadable) << bad;
 }
@@ -77,9 +88,12 @@ TEST(Operation, WhatIsNoFormulaIsRefused) {
 
 TEST(Operation, IsOnePuzzleWithOtherSymbols) {
   const auto form = [](std::string text) { return kTask.canonical(nlohmann::json::parse(text)); };
-  const std::string one = R"({"symbols": [{"symbol": "△", "precedence": 3, "formula": "x + y"}], "expression": "1 △ 2"})";
-  const std::string other = R"({"symbols": [{"symbol": "◎", "precedence": 3, "formula": "x + y"}], "expression": "1 ◎ 2"})";
-  const std::string third = R"({"symbols": [{"symbol": "◎", "precedence": 3, "formula": "x + y"}], "expression": "1 + 2"})";
+  const std::string one =
+      R"({"symbols": [{"symbol": "△", "precedence": 3, "formula": "x + y"}], "expression": "1 △ 2"})";
+  const std::string other =
+      R"({"symbols": [{"symbol": "◎", "precedence": 3, "formula": "x + y"}], "expression": "1 ◎ 2"})";
+  const std::string third =
+      R"({"symbols": [{"symbol": "◎", "precedence": 3, "formula": "x + y"}], "expression": "1 + 2"})";
   EXPECT_EQ(form(one), form(other));
   EXPECT_NE(form(one), form(third));
 }

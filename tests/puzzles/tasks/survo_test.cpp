@@ -29,9 +29,11 @@ TEST(PuzzleSurvo, IsCountedAsByTryingAll) {
     std::vector<int64_t> places = {0, 1, 2, 4, 5, 6, 8, 9, 10}, numbers;
     draw.shuffle(places);
     places.resize(6);
-    for (const int64_t place : places) numbers.push_back(std::exchange(matrix.cells[static_cast<size_t>(place)], 0));
+    for (const int64_t place : places)
+      numbers.push_back(std::exchange(matrix.cells[static_cast<size_t>(place)], 0));
     std::ranges::sort(numbers);
-    const nlohmann::json given = {{"original_matrix", grid_json(matrix)}, {"candidate_numbers", numbers}, {"n", 4}};
+    const nlohmann::json given = {
+        {"original_matrix", grid_json(matrix)}, {"candidate_numbers", numbers}, {"n", 4}};
     int64_t plain = 0;
     do {
       for (size_t k = 0; k < places.size(); ++k) matrix.cells[static_cast<size_t>(places[k])] = numbers[k];
@@ -55,7 +57,9 @@ TEST(PuzzleSurvo, AnswersByHand) {
   EXPECT_EQ(kTask.verify(given, "[[2, 5, 7], [3, 6, 9], [5, 11, 17]]").code, VerdictCode::kGivenChanged);
   EXPECT_EQ(kTask.verify(given, "[[2, 5], [3, 6]]").code, VerdictCode::kShape);
   // The sums are right with numbers that are no candidates.
-  const nlohmann::json open = {{"original_matrix", {{0, 0, 7}, {0, 0, 9}, {5, 11, 16}}}, {"candidate_numbers", {2, 3, 5, 6}}, {"n", 3}};
+  const nlohmann::json open = {{"original_matrix", {{0, 0, 7}, {0, 0, 9}, {5, 11, 16}}},
+                               {"candidate_numbers", {2, 3, 5, 6}},
+                               {"n", 3}};
   EXPECT_TRUE(kTask.verify(open, "[[2, 5, 7], [3, 6, 9], [5, 11, 16]]").accepted());
   EXPECT_EQ(kTask.verify(open, "[[1, 6, 7], [4, 5, 9], [5, 11, 16]]").code, VerdictCode::kRuleBroken);
 }
@@ -70,9 +74,15 @@ TEST(PuzzleSurvo, SumsThatAreGivenWrongHaveNoSolution) {
 
 TEST(PuzzleSurvo, RowsAndColumnsMayChangePlaces) {
   const nlohmann::json given = survo_by_hand(),
-                       rows = {{"original_matrix", {{3, 0, 9}, {0, 5, 7}, {5, 11, 16}}}, {"candidate_numbers", {2, 6}}, {"n", 3}},
-                       sides = {{"original_matrix", {{0, 3, 5}, {5, 0, 11}, {7, 9, 16}}}, {"candidate_numbers", {2, 6}}, {"n", 3}},
-                       other = {{"original_matrix", {{2, 5, 7}, {0, 0, 9}, {5, 11, 16}}}, {"candidate_numbers", {3, 6}}, {"n", 3}};
+                       rows = {{"original_matrix", {{3, 0, 9}, {0, 5, 7}, {5, 11, 16}}},
+                               {"candidate_numbers", {2, 6}},
+                               {"n", 3}},
+                       sides = {{"original_matrix", {{0, 3, 5}, {5, 0, 11}, {7, 9, 16}}},
+                                {"candidate_numbers", {2, 6}},
+                                {"n", 3}},
+                       other = {{"original_matrix", {{2, 5, 7}, {0, 0, 9}, {5, 11, 16}}},
+                                {"candidate_numbers", {3, 6}},
+                                {"n", 3}};
   EXPECT_EQ(kTask.canonical(given), kTask.canonical(rows));
   EXPECT_EQ(kTask.canonical(given), kTask.canonical(sides));
   EXPECT_NE(kTask.canonical(given), kTask.canonical(other));

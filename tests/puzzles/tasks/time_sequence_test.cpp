@@ -53,19 +53,28 @@ TEST(TimeSequence, RulesTakeAndGiveTime) {
 TEST(TimeSequence, TheLongestMeetingByHand) {
   EXPECT_EQ(longest_meeting({person(true, {})}), (Longest{480, 5}));  // the whole of each day
   EXPECT_EQ(longest_meeting({person(true, {{0, 96}})}), (Longest{0, 0}));
-  EXPECT_EQ(longest_meeting({person(false, {{5, 20}})}), (Longest{70, 5}));                   // from 9:30 to 10:40
-  EXPECT_EQ(longest_meeting({person(false, {{7, 11}})}), (Longest{0, 0}));                    // no full or half hour in it
-  EXPECT_EQ(longest_meeting({person(true, {}, Rule::kTuesdayFriday)}), (Longest{30, 32}));    // any start of two days
-  EXPECT_EQ(longest_meeting({person(true, {}, Rule::kTuesdayThursday)}), (Longest{60, 30}));  // not the last half hour
-  EXPECT_EQ(longest_meeting({person(true, {}, Rule::kTuesdayThursday), person(true, {}, Rule::kTuesdayFriday)}), (Longest{30, 16}));
+  // from 9:30 to 10:40
+  EXPECT_EQ(longest_meeting({person(false, {{5, 20}})}), (Longest{70, 5}));
+  // no full or half hour in it
+  EXPECT_EQ(longest_meeting({person(false, {{7, 11}})}), (Longest{0, 0}));
+  // any start of two days
+  EXPECT_EQ(longest_meeting({person(true, {}, Rule::kTuesdayFriday)}), (Longest{30, 32}));
+  // not the last half hour
+  EXPECT_EQ(longest_meeting({person(true, {}, Rule::kTuesdayThursday)}), (Longest{60, 30}));
+  EXPECT_EQ(
+      longest_meeting({person(true, {}, Rule::kTuesdayThursday), person(true, {}, Rule::kTuesdayFriday)}),
+      (Longest{30, 16}));
   EXPECT_EQ(longest_meeting({person(false, {{0, 12}}), person(false, {{6, 18}})}), (Longest{30, 5}));
 }
 
 TEST(TimeSequence, AnswersAreTwoNumbers) {
   const TaskEntry& task = time_sequence::kTask;
-  const nlohmann::json given = {{"records", {{"answers", {{"answer_maxLen", 55}, {"answer_nums", 2}}}}}};  // as in public data
-  for (const char* good : {"[55, 2]", "55, 2", "(55,2)"}) EXPECT_TRUE(task.verify(given, good).accepted()) << good;
-  for (const char* bad : {"[2, 55]", "[55]", "[55, 2, 2]", "[[55, 2]]", "55", "['55', 2]", "[55, 3]", "[0, 0]"})
+  // as in public data
+  const nlohmann::json given = {{"records", {{"answers", {{"answer_maxLen", 55}, {"answer_nums", 2}}}}}};
+  for (const char* good : {"[55, 2]", "55, 2", "(55,2)"})
+    EXPECT_TRUE(task.verify(given, good).accepted()) << good;
+  for (const char* bad :
+       {"[2, 55]", "[55]", "[55, 2, 2]", "[[55, 2]]", "55", "['55', 2]", "[55, 3]", "[0, 0]"})
     EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
 }
 
@@ -73,7 +82,8 @@ TEST(TimeSequence, NoAnswerIsCommon) {
   const TaskEntry& task = time_sequence::kTask;
   for (const int64_t level : {0, 5, 10}) {
     std::map<std::string, int> answers;
-    for (int64_t index = 0; index < 150; ++index) ++answers[make_puzzle(task, at_level(task.knobs, level), 1, index)->puzzle.solution];
+    for (int64_t index = 0; index < 150; ++index)
+      ++answers[make_puzzle(task, at_level(task.knobs, level), 1, index)->puzzle.solution];
     for (const auto& [answer, count] : answers) EXPECT_LE(count, 45) << answer << " at level " << level;
   }
 }

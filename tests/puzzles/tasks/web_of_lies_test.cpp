@@ -27,13 +27,15 @@ bool holds(const Statement& one, uint32_t kinds) {
 TEST(WebOfLies, KindsAreThoseThatAllWaysShare) {
   const TaskEntry& task = web_of_lies::kTask;
   const KnobValues knobs =
-      with_changes(task.knobs, at_level(task.knobs, 0), {{"people", 8}, {"asked", 1}, {"extended_percent", 50}, {"depth", 3}});
+      with_changes(task.knobs, at_level(task.knobs, 0),
+                   {{"people", 8}, {"asked", 1}, {"extended_percent", 50}, {"depth", 3}});
   int64_t undecided = 0, impossible = 0;
   for (int64_t index = 0; index < 150; ++index) {
     Given puzzle = web_of_lies::read_given(make_puzzle(task, knobs, 2, index)->puzzle.given);
     Draw draw({.task = "spoils", .index = static_cast<uint64_t>(index)});
     for (int64_t i = draw.between(0, 5); i > 0; --i)
-      puzzle.statements.erase(puzzle.statements.begin() + static_cast<int64_t>(draw.below(puzzle.statements.size())));
+      puzzle.statements.erase(puzzle.statements.begin() +
+                              static_cast<int64_t>(draw.below(puzzle.statements.size())));
     if (draw.chance(30)) draw.pick(puzzle.statements).yes ^= true;
     uint32_t always = 255, ever = 0;
     bool any = false;
@@ -63,12 +65,15 @@ TEST(WebOfLies, KindsAreThoseThatAllWaysShare) {
 
 TEST(WebOfLies, AnswersAreListsOfYesAndNo) {
   const TaskEntry& task = web_of_lies::kTask;
-  const nlohmann::json given = {{"people", {"Alice", "Bob", "Carol"}},
-                                {"places", {"park", "zoo", "farm"}},
-                                {"statements", {{"tells", 0, false, 0}, {"says", 0, 1, false, 0}, {"says", 1, 2, false, 1}}},
-                                {"asked", {{1, false}, {2, true}}}};
-  for (const char* good : {"yes, no", "**Yes,no**", "是, 否"}) EXPECT_TRUE(task.verify(given, good).accepted()) << good;
-  for (const char* bad : {"no, yes", "yes", "yes, no, no", "yes no", "yesterday, no", "yes, nothing", "", "**yes, no"})
+  const nlohmann::json given = {
+      {"people", {"Alice", "Bob", "Carol"}},
+      {"places", {"park", "zoo", "farm"}},
+      {"statements", {{"tells", 0, false, 0}, {"says", 0, 1, false, 0}, {"says", 1, 2, false, 1}}},
+      {"asked", {{1, false}, {2, true}}}};
+  for (const char* good : {"yes, no", "**Yes,no**", "是, 否"})
+    EXPECT_TRUE(task.verify(given, good).accepted()) << good;
+  for (const char* bad :
+       {"no, yes", "yes", "yes, no, no", "yes no", "yesterday, no", "yes, nothing", "", "**yes, no"})
     EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
   nlohmann::json open = given;
   open["statements"].erase(0);  // nobody is known now

@@ -26,7 +26,8 @@ Trace by_hand() {
 TEST(WordSortingMistake, ARightTraceHasNone) {
   EXPECT_EQ(first_mistake(by_hand()), 0);
   Trace trace = by_hand();
-  std::swap(trace.thoughts[1].order[1][0], trace.thoughts[1].order[1][2]);  // inside of a group the order does not matter
+  // inside of a group the order does not matter
+  std::swap(trace.thoughts[1].order[1][0], trace.thoughts[1].order[1][2]);
   EXPECT_EQ(first_mistake(trace), 0);
 }
 
@@ -62,7 +63,8 @@ TEST(WordSortingMistake, TheListOfWordsIsNeverSpoiltAndSharesAreKept) {
     const Trace trace = read_given(made.puzzle.given);
     if (made.puzzle.solution == "1") continue;
     EXPECT_EQ(trace.thoughts[0].places.size(), trace.words.size());
-    for (size_t i = 0; i < trace.words.size(); ++i) EXPECT_EQ(trace.thoughts[0].places[i].word, trace.words[i]);
+    for (size_t i = 0; i < trace.words.size(); ++i)
+      EXPECT_EQ(trace.thoughts[0].places[i].word, trace.words[i]);
   }
   EXPECT_GT(answers["No"], 9);  // 10 percent of 300, and four standard deviations around it
   EXPECT_LT(answers["No"], 51);
@@ -71,9 +73,13 @@ TEST(WordSortingMistake, TheListOfWordsIsNeverSpoiltAndSharesAreKept) {
 
 TEST(WordSortingMistake, AnswersAreANumberOrNo) {
   Trace trace = by_hand();
-  const auto code = [](const nlohmann::json& given, const char* answer) { return kTask.verify(given, answer).code; };
-  const nlohmann::json right = {{"words", {"b", "a"}},
-                                {"thoughts", {{{"letter", 1}, {"places", {{"b", "b", 2}, {"a", "a", 1}}}}, {{"order", {{"a"}, {"b"}}}}}}};
+  const auto code = [](const nlohmann::json& given, const char* answer) {
+    return kTask.verify(given, answer).code;
+  };
+  const nlohmann::json right = {
+      {"words", {"b", "a"}},
+      {"thoughts",
+       {{{"letter", 1}, {"places", {{"b", "b", 2}, {"a", "a", 1}}}}, {{"order", {{"a"}, {"b"}}}}}}};
   EXPECT_EQ(code(right, "No"), VerdictCode::kAccepted);
   EXPECT_EQ(code(right, " no "), VerdictCode::kAccepted);
   EXPECT_EQ(code(right, "0"), VerdictCode::kRuleBroken);

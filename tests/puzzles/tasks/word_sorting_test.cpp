@@ -17,13 +17,16 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(WordSorting, OrdersByHand) {
-  EXPECT_THAT(sorted({"zy", false, {"apple", "yes", "zoo", "bee", "yet"}}), ElementsAre("zoo", "yes", "yet", "apple", "bee"));
+  EXPECT_THAT(sorted({"zy", false, {"apple", "yes", "zoo", "bee", "yet"}}),
+              ElementsAre("zoo", "yes", "yet", "apple", "bee"));
   EXPECT_THAT(sorted({"s", true, {"car", "cart", "cars", "cat"}}), ElementsAre("cat", "cart", "cars", "car"));
-  EXPECT_THAT(sorted({"tc", false, {"care", "cat", "tea", "car", "ant"}}), ElementsAre("tea", "cat", "car", "care", "ant"));
+  EXPECT_THAT(sorted({"tc", false, {"care", "cat", "tea", "car", "ant"}}),
+              ElementsAre("tea", "cat", "car", "care", "ant"));
 }
 
 TEST(WordSorting, AnswersMayBeListsAndUpperCase) {
-  const nlohmann::json given = {{"front", "z"}, {"order", "ascending"}, {"words", {"apple", "zoo", "bee", "ape"}}};
+  const nlohmann::json given = {
+      {"front", "z"}, {"order", "ascending"}, {"words", {"apple", "zoo", "bee", "ape"}}};
   const auto code = [&](const char* answer) { return kTask.verify(given, answer).code; };
   EXPECT_EQ(code("zoo, ape, apple, bee"), VerdictCode::kAccepted);
   EXPECT_EQ(code("Zoo,ape,\n Apple , bee"), VerdictCode::kAccepted);

@@ -1,4 +1,5 @@
-// Wordscapes: fillings counted by trying all orders of the words; and what the public verifier accepts although it is wrong.
+// Wordscapes: fillings counted by trying all orders of the words; and what the public verifier accepts
+// although it is wrong.
 #include "puzzles/wordscapes/wordscapes.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@
 namespace longhaul::puzzles::wordscapes {
 namespace {
 
-nlohmann::json board_of(const std::vector<std::string>& rows, std::vector<std::string> across, std::vector<std::string> down) {
+nlohmann::json board_of(const std::vector<std::string>& rows, std::vector<std::string> across,
+                        std::vector<std::string> down) {
   nlohmann::json grid;
   for (const std::string& row : rows) {
     grid.emplace_back();
@@ -85,15 +87,23 @@ TEST(Wordscapes, FillingsAreCountedAsByTryingAll) {
 TEST(Wordscapes, WordsCountInTheirSlotsOnly) {
   const nlohmann::json given = board_of({"XXX0", "X000", "XXX0", "0000"}, {"cat", "ton"}, {"cot"});
   const auto code = [&](const char* answer) { return kTask.verify(given, answer).code; };
-  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","n",""],["0"," "," "," "]])"), VerdictCode::kAccepted);
-  EXPECT_EQ(code(R"([["C","A","T",""],["O","","",""],["T","O","N",""],["","","",""]])"), VerdictCode::kAccepted);
-  // The words stand in their rows, but not in their cells: public verifiers take blanks out and look for texts.
-  EXPECT_EQ(code(R"([[" ","c","a","t"],["o"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"), VerdictCode::kGivenChanged);
-  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","n"," "],["c","o","t"," "]])"), VerdictCode::kGivenChanged);
-  EXPECT_EQ(code(R"([["t","o","n"," "],["o"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"), VerdictCode::kRuleBroken);
-  EXPECT_EQ(code(R"([["c","a","t"," "],["u"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"), VerdictCode::kRuleBroken);
+  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","n",""],["0"," "," "," "]])"),
+            VerdictCode::kAccepted);
+  EXPECT_EQ(code(R"([["C","A","T",""],["O","","",""],["T","O","N",""],["","","",""]])"),
+            VerdictCode::kAccepted);
+  // The words stand in their rows, but not in their cells: public verifiers take blanks out and look for
+  // texts.
+  EXPECT_EQ(code(R"([[" ","c","a","t"],["o"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"),
+            VerdictCode::kGivenChanged);
+  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","n"," "],["c","o","t"," "]])"),
+            VerdictCode::kGivenChanged);
+  EXPECT_EQ(code(R"([["t","o","n"," "],["o"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"),
+            VerdictCode::kRuleBroken);
+  EXPECT_EQ(code(R"([["c","a","t"," "],["u"," "," "," "],["t","o","n"," "],[" "," "," "," "]])"),
+            VerdictCode::kRuleBroken);
   EXPECT_EQ(code(R"([["c","a","t"],["o"," "," "],["t","o","n"],[" "," "," "]])"), VerdictCode::kShape);
-  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","1"," "],[" "," "," "," "]])"), VerdictCode::kUnreadable);
+  EXPECT_EQ(code(R"([["c","a","t"," "],["o"," "," "," "],["t","o","1"," "],[" "," "," "," "]])"),
+            VerdictCode::kUnreadable);
 }
 
 TEST(Wordscapes, RunsAreExactlyTheListedWords) {
@@ -112,7 +122,8 @@ TEST(Wordscapes, RunsAreExactlyTheListedWords) {
 }
 
 TEST(Wordscapes, IsOnePuzzleWithAcrossAndDownExchanged) {
-  const nlohmann::json one = board_of({"XXX", "X00", "X00"}, {"cat"}, {"cot"}), other = board_of({"XXX", "X00", "X00"}, {"cot"}, {"cat"});
+  const nlohmann::json one = board_of({"XXX", "X00", "X00"}, {"cat"}, {"cot"}),
+                       other = board_of({"XXX", "X00", "X00"}, {"cot"}, {"cat"});
   EXPECT_EQ(kTask.canonical(one), kTask.canonical(other));
   EXPECT_NE(kTask.canonical(one), kTask.canonical(board_of({"XXX", "X00", "X00"}, {"cot"}, {"cut"})));
 }

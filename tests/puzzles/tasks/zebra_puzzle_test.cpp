@@ -18,7 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Every table of a puzzle with three attributes, judged by the second checker from the sentences of the prompt.
+// Every table of a puzzle with three attributes, judged by the second checker from the sentences of the
+// prompt.
 int64_t plain_count(const Zebra& zebra) {
   const nlohmann::json given = given_of(zebra);
   std::vector<size_t> order(zebra.houses);
@@ -40,9 +41,13 @@ int64_t plain_count(const Zebra& zebra) {
 TEST(ZebraPuzzle, TablesAreCountedAsByTryingAll) {
   for (uint64_t i = 0; i < 24; ++i) {
     Draw draw({.task = "zebras", .index = i});
-    Zebra zebra{.houses = 4, .attributes = {{"name", {"Alice", "Bob", "Carol", "David"}}, {"fruit", {"apple", "pear", "peach", "plum"}}}};
+    Zebra zebra{.houses = 4,
+                .attributes = {{"name", {"Alice", "Bob", "Carol", "David"}},
+                               {"fruit", {"apple", "pear", "peach", "plum"}}}};
     for (int64_t clues = draw.between(1, 4); clues > 0; --clues) {
-      Clue clue{.kind = static_cast<ClueKind>((i + draw.below(3)) % kClueKinds), .a = draw.below(8), .b = draw.below(8)};
+      Clue clue{.kind = static_cast<ClueKind>((i + draw.below(3)) % kClueKinds),
+                .a = draw.below(8),
+                .b = draw.below(8)};
       clue.house = draw.below(4), clue.other_house = draw.below(4);
       zebra.clues.push_back(clue);
     }
@@ -67,25 +72,46 @@ TEST(ZebraPuzzle, NoClueIsLeftThatIsNotNeeded) {
 TEST(ZebraPuzzle, AnswersMayHaveOtherColumnsAndLanguages) {
   const nlohmann::json given = {
       {"houses", 2},
-      {"attributes", {{{"name", "name"}, {"values", {"Alice", "Bob"}}}, {{"name", "fruit"}, {"values", {"apple", "pear"}}}}},
-      {"clues", {{{"kind", "at"}, {"a", "Bob"}, {"house", 1}}, {{"kind", "same"}, {"a", "Bob"}, {"b", "pear"}}}}};
+      {"attributes",
+       {{{"name", "name"}, {"values", {"Alice", "Bob"}}},
+        {{"name", "fruit"}, {"values", {"apple", "pear"}}}}},
+      {"clues",
+       {{{"kind", "at"}, {"a", "Bob"}, {"house", 1}}, {{"kind", "same"}, {"a", "Bob"}, {"b", "pear"}}}}};
   const auto code = [&](const char* answer) { return kTask.verify(given, answer).code; };
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["2", "Alice", "apple"]]})"),
-            VerdictCode::kAccepted);
-  EXPECT_EQ(code(R"({"rows": [["pear", 1, "bob"], ["apple", 2, "Alice"]], "header": ["fruit", "house", "Name"]})"), VerdictCode::kAccepted);
-  EXPECT_EQ(code(R"({"header": ["房子", "姓名", "水果"], "rows": [["1", "鲍勃", "梨"], ["2", "爱丽丝", "苹果"]]})"),
-            VerdictCode::kAccepted);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "apple"], ["2", "Alice", "pear"]]})"),
-            VerdictCode::kRuleBroken);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Alice", "pear"], ["2", "Bob", "apple"]]})"),
-            VerdictCode::kRuleBroken);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["2", "Bob", "apple"]]})"),
-            VerdictCode::kRuleBroken);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["1", "Alice", "apple"]]})"),
-            VerdictCode::kRuleBroken);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"]]})"), VerdictCode::kShape);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "name"], "rows": [["1", "Bob", "Bob"], ["2", "Alice", "Alice"]]})"), VerdictCode::kShape);
-  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob"], ["2", "Alice"]]})"), VerdictCode::kUnreadable);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["2", "Alice", "apple"]]})"),
+      VerdictCode::kAccepted);
+  EXPECT_EQ(
+      code(R"({"rows": [["pear", 1, "bob"], ["apple", 2, "Alice"]], "header": ["fruit", "house", "Name"]})"),
+      VerdictCode::kAccepted);
+  EXPECT_EQ(
+      code(R"({"header": ["房子", "姓名", "水果"], "rows": [["1", "鲍勃", "梨"], ["2", "爱丽丝", "苹果"]]})"),
+      VerdictCode::kAccepted);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "apple"], ["2", "Alice", "pear"]]})"),
+      VerdictCode::kRuleBroken);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "fruit"], "rows": [["1", "Alice", "pear"], ["2", "Bob", "apple"]]})"),
+      VerdictCode::kRuleBroken);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["2", "Bob", "apple"]]})"),
+      VerdictCode::kRuleBroken);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"], ["1", "Alice", "apple"]]})"),
+      VerdictCode::kRuleBroken);
+  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob", "pear"]]})"),
+            VerdictCode::kShape);
+  EXPECT_EQ(
+      code(
+          R"({"header": ["House", "name", "name"], "rows": [["1", "Bob", "Bob"], ["2", "Alice", "Alice"]]})"),
+      VerdictCode::kShape);
+  EXPECT_EQ(code(R"({"header": ["House", "name", "fruit"], "rows": [["1", "Bob"], ["2", "Alice"]]})"),
+            VerdictCode::kUnreadable);
 }
 
 TEST(ZebraPuzzle, ChinesePuzzlesHaveChineseSolutions) {
@@ -104,8 +130,12 @@ TEST(ZebraPuzzle, PublicFilesAreRead) {
   ASSERT_EQ(puzzles.size(), 1u);
   const auto verdict = [&](const char* answer) { return kTask.verify(puzzles[0].given, answer); };
   EXPECT_TRUE(verdict(puzzles[0].solution.c_str()).accepted());
-  EXPECT_TRUE(verdict(R"({"header": ["House", "Pet", "Name"], "rows": [["1", "dog", "Tom"], ["2", "cat", "Ann"]]})").accepted());
-  EXPECT_FALSE(verdict(R"({"header": ["House", "Name", "Pet"], "rows": [["1", "Tom", "cat"], ["2", "Ann", "dog"]]})").accepted());
+  EXPECT_TRUE(
+      verdict(R"({"header": ["House", "Pet", "Name"], "rows": [["1", "dog", "Tom"], ["2", "cat", "Ann"]]})")
+          .accepted());
+  EXPECT_FALSE(
+      verdict(R"({"header": ["House", "Name", "Pet"], "rows": [["1", "Tom", "cat"], ["2", "Ann", "dog"]]})")
+          .accepted());
   EXPECT_FALSE(verdict(R"({"header": ["House", "Name"], "rows": [["1", "Tom"], ["2", "Ann"]]})").accepted());
   const std::string prompt = kTask.prompt(puzzles[0].given, Language::kEnglish, 0);
   EXPECT_THAT(prompt, HasSubstr("Ann has the cat."));
@@ -119,8 +149,9 @@ TEST(ZebraPuzzle, PublicFilesAreRead) {
 TEST(ZebraPuzzle, PublicFilesWithoutAnswersAreRefused) {
   std::string hidden(kPublic);
   hidden.replace(hidden.find("\"dog\""), 5, "\"___\"");
-  for (const std::string& bad : {hidden, std::string("{}"), std::string("[{\"puzzle\": \"a\"}]"), std::string("no"),
-                                 std::string(R"({"puzzle": "a", "solution": {"header": ["House"], "rows": [["1", "2"]]}})")}) {
+  for (const std::string& bad :
+       {hidden, std::string("{}"), std::string("[{\"puzzle\": \"a\"}]"), std::string("no"),
+        std::string(R"({"puzzle": "a", "solution": {"header": ["House"], "rows": [["1", "2"]]}})")}) {
     try {
       kTask.read_public_file(bad, "ours.json");
       ADD_FAILURE() << bad;

@@ -122,8 +122,8 @@ thread_local Block* block = nullptr;
 thread_local Order chosen_order = Order::kAscending;
 
 [[noreturn]] void fail(const std::string& what) {
-  throw std::runtime_error(std::string(block->name) + ", block " + std::to_string(blockIdx.x) + ", thread " + std::to_string(threadIdx.x) +
-                           ": " + what);
+  throw std::runtime_error(std::string(block->name) + ", block " + std::to_string(blockIdx.x) + ", thread " +
+                           std::to_string(threadIdx.x) + ": " + what);
 }
 
 void leave() {
@@ -135,7 +135,8 @@ void fibre_main() {
   try {
     (*block->body)();
     const Lane& lane = block->lanes[block->current];
-    if (!lane.open_copies.empty() || std::any_of(lane.groups.begin(), lane.groups.end(), [](const auto& g) { return !g.empty(); })) {
+    if (!lane.open_copies.empty() ||
+        std::any_of(lane.groups.begin(), lane.groups.end(), [](const auto& g) { return !g.empty(); })) {
       fail("ends with asynchronous copies under way");
     }
   } catch (const std::exception& error) {
@@ -175,8 +176,8 @@ std::vector<size_t> running_order(size_t count, std::mt19937& random) {
   return order;
 }
 
-// Runs the lanes of a warp until all wait at a barrier or have ended: warps get as far apart as barriers allow, which shows where one
-// is missing. False: no lane could run.
+// Runs the lanes of a warp until all wait at a barrier or have ended: warps get as far apart as barriers
+// allow, which shows where one is missing. False: no lane could run.
 bool run_warp(size_t warp, std::mt19937& random) {
   bool moved = false, again = true;
   while (again && block->failure.empty()) {
@@ -215,8 +216,9 @@ void run_block(std::mt19937& random) {
     }
     if (!block->failure.empty()) throw std::runtime_error(block->failure);
     if (!moved) {
-      fail("stuck: " + std::to_string(block->at_barrier) + " threads wait at a barrier, " + std::to_string(block->done) + " of " +
-           std::to_string(threads) + " have ended, the others wait for lanes of their warp");
+      fail("stuck: " + std::to_string(block->at_barrier) + " threads wait at a barrier, " +
+           std::to_string(block->done) + " of " + std::to_string(threads) +
+           " have ended, the others wait for lanes of their warp");
     }
   }
   const auto untouched = [](const unsigned char* guard) {
@@ -271,8 +273,10 @@ void load_matrices_all(void* const operands[kWarp]) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       uint32_t word = 0;
       for (int half = 0; half < 2; ++half) {
-        const int row = kTransposed ? 2 * (lane % 4) + half : lane / 4, col = kTransposed ? lane / 4 : 2 * (lane % 4) + half;
-        word |= static_cast<uint32_t>(static_cast<const LoadMatrices*>(operands[matrix * 8 + row])->row[col]) << (16 * half);
+        const int row = kTransposed ? 2 * (lane % 4) + half : lane / 4,
+                  col = kTransposed ? lane / 4 : 2 * (lane % 4) + half;
+        word |= static_cast<uint32_t>(static_cast<const LoadMatrices*>(operands[matrix * 8 + row])->row[col])
+                << (16 * half);
       }
       reg[matrix] = word;
     }
@@ -296,7 +300,8 @@ struct Ballot {
 };
 void ballot_all(void* const operands[kWarp]) {
   uint32_t votes = 0;
-  for (int lane = 0; lane < kWarp; ++lane) votes |= static_cast<uint32_t>(static_cast<const Ballot*>(operands[lane])->x) << lane;
+  for (int lane = 0; lane < kWarp; ++lane)
+    votes |= static_cast<uint32_t>(static_cast<const Ballot*>(operands[lane])->x) << lane;
   for (int lane = 0; lane < kWarp; ++lane) static_cast<Ballot*>(operands[lane])->result = votes;
 }
 
@@ -316,7 +321,8 @@ void set_order(Order order) { chosen_order = order; }
 
 void run(const char* name, int64_t blocks, int threads, int shared_bytes, const std::function<void()>& body) {
   if (threads < 1 || threads % kWarp != 0 || threads > 1024)
-    throw std::runtime_error(std::string(name) + ": not a block size of whole warps: " + std::to_string(threads));
+    throw std::runtime_error(std::string(name) +
+                             ": not a block size of whole warps: " + std::to_string(threads));
   Block state;
   state.name = name;
   state.body = &body;
@@ -325,7 +331,8 @@ void run(const char* name, int64_t blocks, int threads, int shared_bytes, const 
   state.stacks.reset(new unsigned char[kStackBytes * static_cast<size_t>(threads)]);
   state.shared_bytes = static_cast<size_t>(shared_bytes);
   const size_t all_bytes =
-      (state.shared_bytes + 2 * kGuardBytes + 127) / 128 * 128;  // the guard is a multiple of 128: aligned as on the device
+      // the guard is a multiple of 128: aligned as on the device
+      (state.shared_bytes + 2 * kGuardBytes + 127) / 128 * 128;
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(128, all_bytes), &std::free);
   state.shared = static_cast<unsigned char*>(memory.get()) + kGuardBytes;
   block = &state;
@@ -366,7 +373,8 @@ uint32_t ballot(bool x) {
 }
 
 void copy_async(void* shared, const void* global, int bytes) {
-  if (reinterpret_cast<uintptr_t>(shared) % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || !in_shared(shared, 16)) {
+  if (reinterpret_cast<uintptr_t>(shared) % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 ||
+      !in_shared(shared, 16)) {
     fail("cp.async wants 16 aligned bytes of shared memory and of global memory");
   }
   const Copy copy{shared, global, bytes};
@@ -383,7 +391,8 @@ void end_copy_group() {
 void wait_for_copies(int pending) {
   Lane& lane = block->lanes[block->current];
   while (static_cast<int>(lane.groups.size()) > pending) {
-    if (chosen_order != Order::kShuffled) std::for_each(lane.groups.front().begin(), lane.groups.front().end(), land);
+    if (chosen_order != Order::kShuffled)
+      std::for_each(lane.groups.front().begin(), lane.groups.front().end(), land);
     lane.groups.pop_front();
   }
 }

@@ -31,9 +31,13 @@ void copy_on_device(void* to, const void* from, int64_t bytes) {
 }
 void to_device(void* device, const void* host, int64_t bytes) { copy_on_device(device, host, bytes); }
 void to_host(void* host, const void* device, int64_t bytes) { copy_on_device(host, device, bytes); }
-void fill(void* device, unsigned char byte, int64_t bytes) { std::memset(device, byte, static_cast<size_t>(bytes)); }
+void fill(void* device, unsigned char byte, int64_t bytes) {
+  std::memset(device, byte, static_cast<size_t>(bytes));
+}
 void synchronize() {}
 void start_timer() { started = std::chrono::steady_clock::now(); }
-double stop_timer_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - started).count(); }
+double stop_timer_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - started).count();
+}
 
 }  // namespace longhaul::kernels::cuda::runtime

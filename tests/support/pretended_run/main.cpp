@@ -1,8 +1,10 @@
-// A stand-in for the program in tests of the driver and its daemons: `node` is the real daemon, `train` a rank that trains nothing. It keeps
-// step with the others through files in the run's folder, tells its board what it does, and goes on from the last file "checkpoint".
+// A stand-in for the program in tests of the driver and its daemons: `node` is the real daemon, `train` a
+// rank that trains nothing. It keeps step with the others through files in the run's folder, tells its board
+// what it does, and goes on from the last file "checkpoint".
 //
 //   pretended_run train RECIPE [steps=N] [step_ms=M] [hold=STEP] [fault=RANK:STEP:EXIT] --run DIR
-//                         hold: it stands behind that step until there is a file "go"; fault: that rank ends so, in the first generation
+//                         hold: it stands behind that step until there is a file "go"; fault: that rank ends
+//                           so, in the first generation
 #include <unistd.h>
 
 #include <charconv>
@@ -29,7 +31,8 @@ int64_t number_of(const std::string& text) {
   return number;
 }
 
-std::string value_of(const std::vector<std::string>& words, const std::string& name, const std::string& otherwise) {
+std::string value_of(const std::vector<std::string>& words, const std::string& name,
+                     const std::string& otherwise) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == name && i + 1 < words.size()) return words[i + 1];
     if (words[i].starts_with(name + "=")) return words[i].substr(name.size() + 1);
@@ -67,7 +70,8 @@ int train(const std::vector<std::string>& words) {
     ::usleep(static_cast<useconds_t>(1000 * number_of(value_of(words, "step_ms", "5"))));
     if (generation == "1" && value_of(words, "fault", "").starts_with(fmt::format("{}:{}:", rank, step))) {
       std::cerr << "this rank fails as it was told\n";
-      return static_cast<int>(number_of(value_of(words, "fault", "").substr(fmt::format("{}:{}:", rank, step).size())));
+      return static_cast<int>(
+          number_of(value_of(words, "fault", "").substr(fmt::format("{}:{}:", rank, step).size())));
     }
     write_number(at(rank), step + 1);
     board.enter(observe::RankPhase::kCommunication);
@@ -78,7 +82,8 @@ int train(const std::vector<std::string>& words) {
     ++step;
     if (rank == 0) losses << step << " " << 100.0 / static_cast<double>(step) << "\n" << std::flush;
     if (rank == 0 && step % 5 == 0) write_number(run / "checkpoint", step);
-    board.step_ended({.step = step, .seconds = 0.005, .loss = 100.0 / static_cast<double>(step), .tokens = step});
+    board.step_ended(
+        {.step = step, .seconds = 0.005, .loss = 100.0 / static_cast<double>(step), .tokens = step});
     while (step == hold && g_stop == 0 && !fs::exists(run / "go")) ::usleep(1000);
   }
   if (rank == 0 && g_stop != 0) write_number(run / "checkpoint", step);

@@ -36,7 +36,8 @@ void Normalizer::read(const JsonView& definition, int depth) {
   }
 }
 
-std::string_view Normalizer::apply(std::string_view text, bool continued, std::deque<std::string>& storage) const {
+std::string_view Normalizer::apply(std::string_view text, bool continued,
+                                   std::deque<std::string>& storage) const {
   for (const Step& step : steps_) {
     if (text.empty()) break;
     switch (step.kind) {
@@ -83,7 +84,8 @@ bool Normalizer::by_character() const {
   return std::ranges::all_of(steps_, [](const Step& step) {
     if (step.kind == Step::Kind::kPrepend) return true;
     const char* text = step.text.data();
-    return step.kind == Step::Kind::kReplaceText && decode_utf8(text, text + step.text.size()).length == static_cast<int>(step.text.size());
+    return step.kind == Step::Kind::kReplaceText &&
+           decode_utf8(text, text + step.text.size()).length == static_cast<int>(step.text.size());
   });
 }
 

@@ -76,8 +76,10 @@ class PreTokenizer {
   void read_split(const JsonView& definition);
   void read_metaspace(const JsonView& definition);
   std::vector<Piece> run_steps(const Piece& piece, std::deque<std::string>& storage) const;
-  void run_step(const Step& step, const Piece& piece, std::deque<std::string>& storage, std::vector<Piece>& to) const;
-  static void split(const Piece& piece, const std::vector<Match>& matches, Behavior behavior, bool invert, std::vector<Piece>& to);
+  void run_step(const Step& step, const Piece& piece, std::deque<std::string>& storage,
+                std::vector<Piece>& to) const;
+  static void split(const Piece& piece, const std::vector<Match>& matches, Behavior behavior, bool invert,
+                    std::vector<Piece>& to);
 
   std::vector<Step> steps_;
   std::optional<SplitFamily> only_scanner_;

@@ -16,15 +16,17 @@ namespace longhaul::data {
 
 namespace {
 
-constexpr std::string_view kSpaceSet = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::array<std::string_view, 29> kCategoryNames = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
-                                                             "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
-                                                             "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
+constexpr std::string_view kSpaceSet =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::array<std::string_view, 29> kCategoryNames = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
 [[noreturn]] void refuse(std::string_view what, std::string_view pattern, const std::string& where) {
   throw Error({.code = ExitCode::kData,
                .what = "cannot use a regular expression of the tokenizer",
-               .expected = "groups, alternatives, character classes, \\s \\S \\d \\D \\w \\W \\p{…}, quantifiers and look-around",
+               .expected = "groups, alternatives, character classes, \\s \\S \\d \\D \\w \\W \\p{…}, "
+                           "quantifiers and look-around",
                .found = fmt::format("{} in {}", what, pattern),
                .where = where});
 }
@@ -37,12 +39,13 @@ std::string missing_members(std::string_view name) {
   PCRE2_SIZE offset = 0;
   const std::string pattern = fmt::format("^\\p{{{}}}+", name);
   std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &error,
-                    &offset, nullptr),
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &error, &offset, nullptr),
       pcre2_code_free);
   LONGHAUL_ASSERT(code != nullptr, "category {}", name);
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
-  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
+      pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   std::string set;
   std::string run;
   char32_t first = 0;
@@ -53,8 +56,8 @@ std::string missing_members(std::string_view name) {
     size_t at = 0;
     char32_t code_point = first;
     while (at < run.size()) {
-      const int count = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(run.data() + at), run.size() - at, 0, PCRE2_NO_UTF_CHECK,
-                                    data.get(), nullptr);
+      const int count = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(run.data() + at),
+                                    run.size() - at, 0, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
       const size_t known = count > 0 ? pcre2_get_ovector_pointer(data.get())[1] : 0;
       for (const size_t stop = at + known; at < stop; ++code_point) {
         at += static_cast<size_t>(decode_utf8(run.data() + at, run.data() + run.size()).length);
@@ -62,15 +65,17 @@ std::string missing_members(std::string_view name) {
       const char32_t missing = code_point;
       while (at < run.size()) {
         const Decoded decoded = decode_utf8(run.data() + at, run.data() + run.size());
-        if (pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(run.data() + at), static_cast<size_t>(decoded.length), 0,
-                        PCRE2_NO_UTF_CHECK, data.get(), nullptr) > 0) {
+        if (pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(run.data() + at),
+                        static_cast<size_t>(decoded.length), 0, PCRE2_NO_UTF_CHECK, data.get(),
+                        nullptr) > 0) {
           break;
         }
         at += static_cast<size_t>(decoded.length);
         ++code_point;
       }
       if (code_point > missing) {
-        set += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(missing), static_cast<uint32_t>(code_point - 1));
+        set += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(missing),
+                           static_cast<uint32_t>(code_point - 1));
       }
     }
     run.clear();
@@ -116,7 +121,8 @@ class Translator {
  private:
   void group() {
     const std::string_view rest = pattern_.substr(at_);
-    static constexpr std::array<std::string_view, 8> kOpenings = {"(?:", "(?=", "(?!", "(?>", "(?i:", "(?i)", "(?<=", "(?<!"};
+    static constexpr std::array<std::string_view, 8> kOpenings = {"(?:",  "(?=",  "(?!",  "(?>",
+                                                                  "(?i:", "(?i)", "(?<=", "(?<!"};
     for (const std::string_view opening : kOpenings) {
       if (rest.starts_with(opening)) {
         out_ += opening;
@@ -124,7 +130,8 @@ class Translator {
         return;
       }
     }
-    if (rest.starts_with("(?") || rest.starts_with("(*")) refuse(fmt::format("the group {}…", rest.substr(0, 4)), pattern_, where_);
+    if (rest.starts_with("(?") || rest.starts_with("(*"))
+      refuse(fmt::format("the group {}…", rest.substr(0, 4)), pattern_, where_);
     out_.push_back('(');
     ++at_;
   }
@@ -159,7 +166,8 @@ class Translator {
       case 'p':
       case 'P': {
         const size_t close = pattern_.find('}', at_);
-        if (at_ >= pattern_.size() || pattern_[at_] != '{' || close == std::string_view::npos) refuse("\\p without {…}", pattern_, where_);
+        if (at_ >= pattern_.size() || pattern_[at_] != '{' || close == std::string_view::npos)
+          refuse("\\p without {…}", pattern_, where_);
         const std::string_view name = pattern_.substr(at_ + 1, close - at_ - 1);
         at_ = close + 1;
         return set(property_set(name), c == 'P');
@@ -183,7 +191,8 @@ class Translator {
       }
       case 'u': {
         const std::string_view digits = pattern_.substr(at_, 4);
-        if (digits.size() != 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) {
+        if (digits.size() != 4 ||
+            digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) {
           refuse("\\u without four digits", pattern_, where_);
         }
         out_ += fmt::format("\\x{{{}}}", digits);
@@ -191,7 +200,8 @@ class Translator {
         return;
       }
       default:
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) refuse(fmt::format("\\{}", c), pattern_, where_);
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
+          refuse(fmt::format("\\{}", c), pattern_, where_);
         out_.push_back('\\');
         out_.push_back(c);
     }
@@ -203,10 +213,12 @@ class Translator {
     const auto kept = property_sets_.find(name);
     if (kept != property_sets_.end()) return kept->second;
     std::string set = fmt::format("\\p{{{}}}", name);
-    const bool known = std::ranges::find(kCategoryNames, name) != kCategoryNames.end() || std::ranges::find(kGroups, name) != kGroups.end();
+    const bool known = std::ranges::find(kCategoryNames, name) != kCategoryNames.end() ||
+                       std::ranges::find(kGroups, name) != kGroups.end();
     if (known && name[0] != 'C') {
       set += missing_members(name);
-    } else if (name == "Cn" || name == "C" || name == "Any" || name.starts_with("Is") || name.starts_with("^")) {
+    } else if (name == "Cn" || name == "C" || name == "Any" || name.starts_with("Is") ||
+               name.starts_with("^")) {
       // Scripts and other properties use PCRE2's own tables; "unassigned" would mean something else in two
       // versions of Unicode.
       refuse(fmt::format("\\p{{{}}}", name), pattern_, where_);
@@ -217,7 +229,8 @@ class Translator {
   std::string word_set() {
     std::string set;
     for (const std::string_view name : {"L", "M", "Nd", "Nl", "Pc"}) set += property_set(name);
-    return set + R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+    return set +
+           R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
   }
 
   void character_class() {
@@ -280,8 +293,8 @@ struct Regex::Compiled {
   // 1: matched, 0: no match, -1: the match touches the end of the text (with PCRE2_PARTIAL_HARD).
   int match(std::string_view text, size_t from, uint32_t options, Match& found) const {
     thread_local MatchData scratch;
-    const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, options | PCRE2_NO_UTF_CHECK,
-                                  scratch.data, scratch.context);
+    const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                                  options | PCRE2_NO_UTF_CHECK, scratch.data, scratch.context);
     if (count == PCRE2_ERROR_NOMATCH) return 0;
     if (count == PCRE2_ERROR_PARTIAL) return -1;
     if (count < 0) {
@@ -323,7 +336,8 @@ Regex::Regex(std::string_view pattern, const std::string& where) {
 Regex Regex::literal(std::string_view text, const std::string& where) {
   std::string pattern;
   for (const char c : text) {
-    if (static_cast<uint8_t>(c) < 0x80 && !std::isalnum(static_cast<unsigned char>(c)) && c > ' ') pattern.push_back('\\');
+    if (static_cast<uint8_t>(c) < 0x80 && !std::isalnum(static_cast<unsigned char>(c)) && c > ' ')
+      pattern.push_back('\\');
     pattern.push_back(c);
   }
   return Regex(pattern, where);
@@ -358,7 +372,10 @@ std::vector<Match> Regex::matches(std::string_view text) const {
       // character.
       const bool repeated = match.end == last_end;
       const size_t here = static_cast<size_t>(match.end);
-      from = here < text.size() ? here + static_cast<size_t>(decode_utf8(text.data() + here, text.data() + text.size()).length) : here + 1;
+      from =
+          here < text.size()
+              ? here + static_cast<size_t>(decode_utf8(text.data() + here, text.data() + text.size()).length)
+              : here + 1;
       if (repeated) continue;
     } else {
       from = static_cast<size_t>(match.end);
@@ -375,7 +392,8 @@ int64_t Regex::last_settled_end(std::string_view text) const {
   text = matchable(text, storage);
   size_t from = 0;
   Match match{};
-  while (from < text.size() && compiled_->match(text, from, PCRE2_PARTIAL_HARD, match) == 1 && match.end > match.begin) {
+  while (from < text.size() && compiled_->match(text, from, PCRE2_PARTIAL_HARD, match) == 1 &&
+         match.end > match.begin) {
     from = static_cast<size_t>(match.end);
   }
   return static_cast<int64_t>(from);

@@ -62,7 +62,8 @@ const char* contraction(const char* at, const char* end, bool fold) {
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if (room < 3) return nullptr;
   const char second = fold && at[2] >= 'A' && at[2] <= 'Z' ? static_cast<char>(at[2] + 32) : at[2];
-  if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l')) return at + 3;
+  if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l'))
+    return at + 3;
   if (fold && at[1] == '\xC5' && at[2] == '\xBF') return at + 3;  // U+017F, the long s, folds to s
   return nullptr;
 }
@@ -101,7 +102,8 @@ const char* next_llama3(const char* at, const char* end, int digits) {
   // One character that is not a line end may precede letters; a space may also precede other characters.
   Looked second{CharClass::kSpace, 0};
   if (after < end) second = look(after, end);
-  if (second.kind == CharClass::kLetter && !newline(*at)) return run_of(CharClass::kLetter, after + second.length, end);
+  if (second.kind == CharClass::kLetter && !newline(*at))
+    return run_of(CharClass::kLetter, after + second.length, end);
   if (first.kind == CharClass::kOther || (*at == ' ' && second.kind == CharClass::kOther)) {
     after = run_of(CharClass::kOther, after, end);
     while (after < end && newline(*after)) ++after;

@@ -134,8 +134,9 @@ namespace {
 void append_composed(std::string& to, std::string_view run) {
   if (run.empty()) return;
   utf8proc_uint8_t* composed = nullptr;
-  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), static_cast<utf8proc_ssize_t>(run.size()),
-                                   &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()),
+                                   static_cast<utf8proc_ssize_t>(run.size()), &composed,
+                                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   LONGHAUL_ASSERT(length >= 0, "utf8proc: {}", utf8proc_errmsg(length));
   to.append(reinterpret_cast<const char*>(composed), static_cast<size_t>(length));
   std::free(composed);

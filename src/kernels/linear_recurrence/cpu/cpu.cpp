@@ -29,7 +29,9 @@ int64_t bytes_of(std::initializer_list<Tensor> tensors) {
   return sum;
 }
 
-Tensor rows_contiguous(const Tensor& x) { return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
+Tensor rows_contiguous(const Tensor& x) {
+  return !x.defined() || x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous();
+}
 
 // log_decay as the loops read it: fp32, or a gate's logits, which stay as they are; and its γ.
 struct Decay {
@@ -47,7 +49,8 @@ struct Decay {
 };
 
 RecurrenceJobGate gate_of(const RecurrenceProblem& problem, const Decay& decay) {
-  RecurrenceJobGate gate{.kind = problem.gate().kind, .inverse_divisor = static_cast<float>(1 / problem.gate().divisor)};
+  RecurrenceJobGate gate{.kind = problem.gate().kind,
+                         .inverse_divisor = static_cast<float>(1 / problem.gate().divisor)};
   if (decay.bf16()) gate.logits = view_of<const uint16_t>(decay.given);
   if (decay.lower_bound.defined()) gate.lower_bound = decay.lower_bound.const_data_ptr<float>();
   gate.small_decays = decay.least < static_cast<double>(kSmallDecay);
@@ -57,22 +60,25 @@ RecurrenceJobGate gate_of(const RecurrenceProblem& problem, const Decay& decay) 
 // The bound of a decay per channel that its blocks may rely on.
 template <class Element>
 void use_bound(RecurrenceJob<Element>& job, const RecurrenceProblem& problem, const Decay& decay) {
-  // How far a product of gates may fall within a diagonal block. Its factors then stay within e^{±40}: one of them times a gradient of 1e-20 is
-  // still a normal number (denormal ones count as 0), and two of them, above the diagonal, are finite.
+  // How far a product of gates may fall within a diagonal block. Its factors then stay within e^{±40}: one of
+  // them times a gradient of 1e-20 is still a normal number (denormal ones count as 0), and two of them,
+  // above the diagonal, are finite.
   constexpr double kRange = 80;
   const double own = decay.least > 0 ? std::log(decay.least) : -std::numeric_limits<double>::infinity();
   const double bound = std::max(problem.options.log_decay_bound, own);
   job.channel_block = std::min<int64_t>(job.channel_block, job.plan.block);
   if (job.kind != DecayKind::kKeyToken || bound * static_cast<double>(job.channel_block) < -kRange) return;
-  while (job.channel_block < job.plan.block && bound * static_cast<double>(2 * job.channel_block) >= -kRange) job.channel_block *= 2;
+  while (job.channel_block < job.plan.block && bound * static_cast<double>(2 * job.channel_block) >= -kRange)
+    job.channel_block *= 2;
   job.smallest_decay = static_cast<float>(std::exp(bound));
   job.promised = problem.options.log_decay_bound > own;
 }
 
 template <class Element>
 RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Decay& decay) {
-  RecurrenceJob<Element> job{
-      .q = view_of<const Element>(problem.q_thk), .k = view_of<const Element>(problem.k_thk), .v = view_of<const Element>(problem.v_thv)};
+  RecurrenceJob<Element> job{.q = view_of<const Element>(problem.q_thk),
+                             .k = view_of<const Element>(problem.k_thk),
+                             .v = view_of<const Element>(problem.v_thv)};
   job.kind = problem.decay;
   job.tied = problem.options.tied_keys;
   job.reverse = problem.options.reverse;
@@ -97,7 +103,8 @@ template <class Element>
 LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundaries) {
   const Decay decay(problem);
   RecurrenceJob<Element> job = job_of<Element>(problem, decay);
-  const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
+  const Tensor initial =
+      problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const auto fp32 = problem.q_thk.options().dtype(at::kFloat);
   LinearRecurrenceResult result{at::empty({problem.tokens(), job.heads, job.values}, problem.v_thv.options()),
                                 at::empty({problem.documents(), job.heads, job.keys, job.values}, fp32)};
@@ -107,7 +114,8 @@ LinearRecurrenceResult forward(const RecurrenceProblem& problem, Tensor* boundar
   if (boundaries != nullptr || job.plan.execution != RecurrenceExecution::kFused)
     slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, fp32);
   Walk<Element> walk(job, false, initial.defined() ? initial.const_data_ptr<float>() : nullptr,
-                     result.final_state_nhkv.mutable_data_ptr<float>(), slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+                     result.final_state_nhkv.mutable_data_ptr<float>(),
+                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
   walk.run();
   if (boundaries != nullptr) *boundaries = slots;
   return result;
@@ -128,14 +136,16 @@ Tensor continued(const RecurrenceProblem& problem, const RecurrenceStates& state
 }
 
 template <class Element>
-void fold(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+void fold(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv,
+          const Tensor& decay_nhk) {
   const Decay decay(problem);
   const Tensor d_o = d_o_thd.defined() ? rows_contiguous(d_o_thd) : Tensor();
   RecurrenceJob<Element> job = job_of<Element>(problem, decay);
   job.d_o = view_of<const Element>(d_o);
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   const Tensor slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, state_nhkv.options());
-  Walk<Element> walk(job, d_o.defined(), nullptr, state_nhkv.mutable_data_ptr<float>(), slots.mutable_data_ptr<float>());
+  Walk<Element> walk(job, d_o.defined(), nullptr, state_nhkv.mutable_data_ptr<float>(),
+                     slots.mutable_data_ptr<float>());
   walk.fold(decay_nhk.mutable_data_ptr<float>());
 }
 
@@ -149,8 +159,8 @@ void add_segments(const std::vector<double>& sums, size_t count, float* out) {
 }
 
 template <class Element>
-void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
-              RecurrenceGradients& out) {
+void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
+              const Tensor& boundaries, RecurrenceGradients& out) {
   const Decay decay(problem);
   const Tensor d_o = rows_contiguous(d_o_thd);
   RecurrenceJob<Element> job = job_of<Element>(problem, decay);
@@ -163,8 +173,10 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   if (out.log_decay.defined() && problem.gated() && decay.bf16())
     job.gate.d_logits = view_of<uint16_t>(out.log_decay);
   else if (out.log_decay.defined())
-    job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0), per_head ? 0 : out.log_decay.stride(1)};
-  const Tensor initial = problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
+    job.d_decay = {out.log_decay.mutable_data_ptr<float>(), per_head ? 0 : out.log_decay.stride(0),
+                   per_head ? 0 : out.log_decay.stride(1)};
+  const Tensor initial =
+      problem.initial_state_nhkv.defined() ? problem.initial_state_nhkv.contiguous() : Tensor();
   const Tensor d_final = d_final_nhkv.defined() ? d_final_nhkv.to(at::kFloat).contiguous() : Tensor();
   Tensor slots;
   if (job.plan.execution != RecurrenceExecution::kFused) {
@@ -172,7 +184,8 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
     slots = at::empty({job.plan.slots, job.heads, job.keys, job.values}, d_o.options().dtype(at::kFloat));
   }
   Walk<Element> walk(job, true, d_final.defined() ? d_final.const_data_ptr<float>() : nullptr,
-                     out.initial_state_nhkv.mutable_data_ptr<float>(), slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
+                     out.initial_state_nhkv.mutable_data_ptr<float>(),
+                     slots.defined() ? slots.mutable_data_ptr<float>() : nullptr);
   walk.boundaries = boundaries.defined() ? boundaries.const_data_ptr<float>() : nullptr;
   walk.initial = initial.defined() ? initial.const_data_ptr<float>() : nullptr;
   const auto heads = static_cast<size_t>(job.heads);
@@ -180,7 +193,8 @@ void backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Ten
   const size_t bounds = out.lower_bound_hk.defined() ? heads * static_cast<size_t>(job.keys) : 0;
   walk.lower_bound_sums.assign(job.plan.segments.size() * bounds, 0.0);
   walk.run();
-  if (per_head && out.log_decay.defined()) add_segments(walk.head_sums, heads, out.log_decay.mutable_data_ptr<float>());
+  if (per_head && out.log_decay.defined())
+    add_segments(walk.head_sums, heads, out.log_decay.mutable_data_ptr<float>());
   if (bounds > 0) add_segments(walk.lower_bound_sums, bounds, out.lower_bound_hk.mutable_data_ptr<float>());
 }
 
@@ -201,28 +215,32 @@ Refusal refuse_cpu(const RecurrenceProblem& problem) {
     if (channels < 1 || channels > 256) return "takes 1 to 256 channels";
   }
   for (const Tensor* x : {&problem.q_thk, &problem.k_thk, &problem.v_thv}) {
-    if (x->defined() && x->size(2) > 1 && x->stride(2) != 1) return "channels do not follow each other in memory";
+    if (x->defined() && x->size(2) > 1 && x->stride(2) != 1)
+      return "channels do not follow each other in memory";
   }
   return "";
 }
 
 LinearRecurrenceResult recurrence_forward_cpu(const RecurrenceProblem& problem, Tensor* boundaries) {
-  return problem.q_thk.scalar_type() == at::kFloat ? forward<float>(problem, boundaries) : forward<uint16_t>(problem, boundaries);
+  return problem.q_thk.scalar_type() == at::kFloat ? forward<float>(problem, boundaries)
+                                                   : forward<uint16_t>(problem, boundaries);
 }
 
 Tensor recurrence_continue_cpu(const RecurrenceProblem& problem, const RecurrenceStates& states) {
-  return problem.q_thk.scalar_type() == at::kFloat ? continued<float>(problem, states) : continued<uint16_t>(problem, states);
+  return problem.q_thk.scalar_type() == at::kFloat ? continued<float>(problem, states)
+                                                   : continued<uint16_t>(problem, states);
 }
 
-void recurrence_fold_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv, const Tensor& decay_nhk) {
+void recurrence_fold_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& state_nhkv,
+                         const Tensor& decay_nhk) {
   if (problem.q_thk.scalar_type() == at::kFloat)
     fold<float>(problem, d_o_thd, state_nhkv, decay_nhk);
   else
     fold<uint16_t>(problem, d_o_thd, state_nhkv, decay_nhk);
 }
 
-void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv, const Tensor& boundaries,
-                             RecurrenceGradients& out) {
+void recurrence_backward_cpu(const RecurrenceProblem& problem, const Tensor& d_o_thd,
+                             const Tensor& d_final_nhkv, const Tensor& boundaries, RecurrenceGradients& out) {
   if (problem.q_thk.scalar_type() == at::kFloat)
     backward<float>(problem, d_o_thd, d_final_nhkv, boundaries, out);
   else

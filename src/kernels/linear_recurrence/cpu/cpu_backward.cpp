@@ -5,9 +5,10 @@
 //   dv_j = Dᵀ(k_j ⊙ Λ(j → m)) + scale Σ_{i ≥ j} A_ij do_i
 //   dg_i = Σ_{s ≥ i} q_s ⊙ dq_s|S + Σ_{j < i} k_j ⊙ dk_j|D + Λ ∘ rowsum(S ⊙ D) + Σ_{s ≥ i > j} P_sj A_sj
 //
-// where |S and |D are the parts that come from the states. The last sum runs over the pairs that straddle i; it is made of a suffix
-// sum of (what s reads) − (what j gives), in which all other pairs cancel exactly because both sides use the same rounded numbers.
-// For a scalar decay everything is summed over channels as well.
+// where |S and |D are the parts that come from the states. The last sum runs over the pairs that straddle i;
+// it is made of a suffix sum of (what s reads) − (what j gives), in which all other pairs cancel exactly
+// because both sides use the same rounded numbers. For a scalar decay everything is summed over channels as
+// well.
 #include <algorithm>
 
 #include "kernels/linear_recurrence/cpu/cpu_worker.h"
@@ -31,7 +32,8 @@ void RecurrenceWorker<Element>::gradient_write(float* y) {
 }
 
 template <class Element>
-double RecurrenceWorker<Element>::gradient_block(const float* state, const PassingState& d_state, float* dk_sums, float* dv_sums) {
+double RecurrenceWorker<Element>::gradient_block(const float* state, const PassingState& d_state,
+                                                 float* dk_sums, float* dv_sums) {
   scalar_pair_products();
   if (by_channel_) {
     channel_scores_transposed();
@@ -50,7 +52,8 @@ double RecurrenceWorker<Element>::gradient_block(const float* state, const Passi
       const Rows<const Element> keys = by_channel_ ? Rows<const Element>{scaled_k_, keys_} : k_;
       multiply(keys.at(j), keys.ld, state_panels_, rows, values_, keys_, second_, values_);
     }
-    store(first_, !d_state.zero() ? second_ : nullptr, by_channel_ ? ones_ : suffix_, values_, j, rows, dv_, dv_sums);
+    store(first_, !d_state.zero() ? second_ : nullptr, by_channel_ ? ones_ : suffix_, values_, j, rows, dv_,
+          dv_sums);
   }
   if (!by_channel_) return scalar_gradients(state, d_state, dk_sums);
   channel_gradients(state, d_state, dk_sums);
@@ -60,10 +63,12 @@ double RecurrenceWorker<Element>::gradient_block(const float* state, const Passi
 // a_ji = q_i · k_j (for scalar decays) and p_ji = do_i · v_j, for the strips' rows j and all later i.
 template <class Element>
 void RecurrenceWorker<Element>::scalar_pair_products() const {
-  const auto transposed_products = [&](const Rows<const Element>& left, const Rows<const Element>& right, int64_t columns, float* out) {
+  const auto transposed_products = [&](const Rows<const Element>& left, const Rows<const Element>& right,
+                                       int64_t columns, float* out) {
     products_->pack(right.data, right.ld, true, columns, m_, row_panels_);
     for (int64_t j = 0; j < m_; j += strip_) {
-      multiply(left.at(j), left.ld, row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns),
+      multiply(left.at(j), left.ld,
+               row_panels_ + j / kPanelColumns * packed_size<Element>(columns, kPanelColumns),
                std::min(strip_, m_ - j), m_ - j, columns, out + j * block_ + j, block_);
     }
   };
@@ -74,30 +79,34 @@ void RecurrenceWorker<Element>::scalar_pair_products() const {
 template <class Element>
 void RecurrenceWorker<Element>::mask_pairs(bool sums) const {
   std::fill_n(query_sum_, m_, 0.0f);
-  if (by_channel_ && job_.channel_block > strip_) {  // diagonal blocks wider than a strip take its part above the diagonal as well
+  // diagonal blocks wider than a strip take its part above the diagonal as well
+  if (by_channel_ && job_.channel_block > strip_) {
     std::fill_n(pairs_k_, m_ * block_, Element(0));
     std::fill_n(pairs_q_, m_ * block_, Element(0));
   }
   for (int64_t j = 0; j < m_; j += strip_) {
     const int64_t rows = std::min(strip_, m_ - j), at = j * block_ + j;
-    loops_.mask_pair(a_ + at, p_ + at, mask_t_ + at, block_, rows, m_ - j, scores_ + at, pairs_k_ + at, block_,
-                     sums ? key_sum_ + j : nullptr, query_sum_ + j);
+    loops_.mask_pair(a_ + at, p_ + at, mask_t_ + at, block_, rows, m_ - j, scores_ + at, pairs_k_ + at,
+                     block_, sums ? key_sum_ + j : nullptr, query_sum_ + j);
     products_->transpose(pairs_k_ + at, block_, rows, m_ - j, pairs_q_ + at, block_);
   }
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row,
-                                      int64_t rows, const Rows<Element>& out, float* group) const {
+void RecurrenceWorker<Element>::store(const float* first, const float* second, const float* factor,
+                                      int64_t columns, int64_t row, int64_t rows, const Rows<Element>& out,
+                                      float* group) const {
   if (group != nullptr) {
     loops_.add_rows(first, second, columns, factor + row, rows, columns, group + row * columns, columns);
   } else {
-    loops_.join_rows(first, second, columns, factor + row, rows, columns, job_.past_caches, out.at(row), out.ld);
+    loops_.join_rows(first, second, columns, factor + row, rows, columns, job_.past_caches, out.at(row),
+                     out.ld);
   }
 }
 
 template <class Element>
-double RecurrenceWorker<Element>::scalar_gradients(const float* state, const PassingState& d_state, float* group) {
+double RecurrenceWorker<Element>::scalar_gradients(const float* state, const PassingState& d_state,
+                                                   float* group) {
   const bool decay = job_.wants_decay();
   float *dots_q = dots_, *dots_k = dots_ + block_;
   std::fill_n(dots_, 2 * block_, 0.0f);
@@ -112,7 +121,8 @@ double RecurrenceWorker<Element>::scalar_gradients(const float* state, const Pas
     store(first_, !d_state.zero() ? second_ : nullptr, suffix_, keys_, j, rows, dk_, group);
   }
   pack_tokens(k_, keys_, k_tokens_);
-  if (state != nullptr) products_->pack(rounded({.entered = state}), values_, true, values_, keys_, state_panels_t_);
+  if (state != nullptr)
+    products_->pack(rounded({.entered = state}), values_, true, values_, keys_, state_panels_t_);
   for (int64_t i = 0; i < m_; i += strip_) {
     const int64_t rows = std::min(strip_, m_ - i);
     multiply_tokens(pairs_q_ + i * block_, block_, k_tokens_, rows, keys_, 0, i + rows, first_);
@@ -126,7 +136,8 @@ double RecurrenceWorker<Element>::scalar_gradients(const float* state, const Pas
 }
 
 template <class Element>
-bool RecurrenceWorker<Element>::passed_through(const float* state, const PassingState& d_state, float* sums) const {
+bool RecurrenceWorker<Element>::passed_through(const float* state, const PassingState& d_state,
+                                               float* sums) const {
   if (state == nullptr || d_state.zero()) return false;
   const float* gradient = d_state.sum == nullptr ? d_state.entered : d_state.sum;
   if (d_state.sum != nullptr && d_state.entered != nullptr) {

@@ -1,9 +1,11 @@
-// The part of RecurrenceWorker for a decay per key channel. The scores of a block are made of pairs (left half, right half) at every
-// level of halving: with r the first token of the right half, Λ(j → i) = Λ(j → r) Λ(r → i) for j left, i right, so their part is one
-// product of rows scaled by factors ≤ 1. What remains are the diagonal blocks of `channel_block` tokens: exactly, pair by pair, or,
-// when the gate has a bound, as a product too, with Λ(m → i) and 1 / Λ(m → j) from the middle row m: no factor is then further from 1 than
-// half the block's decay, so that a factor times a small gradient stays a normal number.
-// (The secondary chunking of docs/sources/linear-attention.md §2, halved instead of cut into equal parts: each token is scaled once a level.)
+// The part of RecurrenceWorker for a decay per key channel. The scores of a block are made of pairs (left
+// half, right half) at every level of halving: with r the first token of the right half, Λ(j → i) = Λ(j → r)
+// Λ(r → i) for j left, i right, so their part is one product of rows scaled by factors ≤ 1. What remains are
+// the diagonal blocks of `channel_block` tokens: exactly, pair by pair, or, when the gate has a bound, as a
+// product too, with Λ(m → i) and 1 / Λ(m → j) from the middle row m: no factor is then further from 1 than
+// half the block's decay, so that a factor times a small gradient stays a normal number. (The secondary
+// chunking of docs/sources/linear-attention.md §2, halved instead of cut into equal parts: each token is
+// scaled once a level.)
 #include <algorithm>
 
 #include "kernels/linear_recurrence/cpu/cpu_worker.h"
@@ -30,7 +32,8 @@ template <class Element>
 void RecurrenceWorker<Element>::scale_pair(const Pair& pair) const {
   const float *const left = lambda_ + pair.left * keys_, *const right = lambda_ + pair.right * keys_;
   if (pair.diagonal) {
-    loops_.scale_from_middle(q_.at(pair.right), q_.ld, right, pair.right_rows, keys_, false, right_factors(pair));
+    loops_.scale_from_middle(q_.at(pair.right), q_.ld, right, pair.right_rows, keys_, false,
+                             right_factors(pair));
     loops_.scale_from_middle(k_.at(pair.left), k_.ld, left, pair.left_rows, keys_, true, left_factors(pair));
   } else {
     loops_.scale_forward(q_.at(pair.right), q_.ld, right, pair.right_rows, keys_, 1, right_factors(pair));
@@ -43,8 +46,8 @@ void RecurrenceWorker<Element>::channel_scores() const {
   for (const Pair& pair : pairs_) {
     float* const out = a_ + pair.right * block_ + pair.left;
     if (pair.diagonal && job_.smallest_decay == 0) {
-      loops_.diagonal_scores(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_, pair.left_rows, keys_, out,
-                             block_);
+      loops_.diagonal_scores(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + pair.left * keys_,
+                             pair.left_rows, keys_, out, block_);
       continue;
     }
     scale_pair(pair);
@@ -61,8 +64,9 @@ void RecurrenceWorker<Element>::channel_scores_transposed() const {
     float* const out = a_ + pair.left * block_ + pair.right;
     const int64_t at = pair.left * keys_;
     if (pair.diagonal && job_.smallest_decay == 0) {
-      loops_.diagonal_gradients(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + at, p_ + pair.left * block_ + pair.right,
-                                block_, job_.scale, pair.left_rows, keys_, out, dq_sum_ + at, dk_sum_ + at, moment_ + at);
+      loops_.diagonal_gradients(q_.at(pair.right), q_.ld, k_.at(pair.left), k_.ld, lambda_ + at,
+                                p_ + pair.left * block_ + pair.right, block_, job_.scale, pair.left_rows,
+                                keys_, out, dq_sum_ + at, dk_sum_ + at, moment_ + at);
       continue;
     }
     scale_pair(pair);
@@ -74,7 +78,8 @@ void RecurrenceWorker<Element>::channel_scores_transposed() const {
 // What a product left in first_, the gradient of one side's scaled rows, to the sums of that side.
 template <class Element>
 void RecurrenceWorker<Element>::add_pair(const Pair& pair, bool queries) const {
-  const int64_t rows = queries ? pair.right_rows : pair.left_rows, at = (queries ? pair.right : pair.left) * keys_;
+  const int64_t rows = queries ? pair.right_rows : pair.left_rows,
+                at = (queries ? pair.right : pair.left) * keys_;
   const Element* const scaled = queries ? right_factors(pair) : left_factors(pair);
   float* const sum = (queries ? dq_sum_ : dk_sum_) + at;
   if (pair.diagonal)
@@ -86,14 +91,17 @@ void RecurrenceWorker<Element>::add_pair(const Pair& pair, bool queries) const {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::channel_gradients(const float* state, const PassingState& d_state, float* group) {
+void RecurrenceWorker<Element>::channel_gradients(const float* state, const PassingState& d_state,
+                                                  float* group) {
   for (const Pair& pair : pairs_) {
     if (pair.diagonal && job_.smallest_decay == 0) continue;
     products_->pack(left_factors(pair), keys_, false, pair.left_rows, keys_, row_panels_);
-    multiply(pairs_q_ + pair.right * block_ + pair.left, block_, row_panels_, pair.right_rows, keys_, pair.left_rows, first_, keys_);
+    multiply(pairs_q_ + pair.right * block_ + pair.left, block_, row_panels_, pair.right_rows, keys_,
+             pair.left_rows, first_, keys_);
     add_pair(pair, true);
     products_->pack(right_factors(pair), keys_, false, pair.right_rows, keys_, row_panels_);
-    multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_, pair.right_rows, first_, keys_);
+    multiply(pairs_k_ + pair.left * block_ + pair.right, block_, row_panels_, pair.left_rows, keys_,
+             pair.right_rows, first_, keys_);
     add_pair(pair, false);
   }
   if (!d_state.zero()) {
@@ -111,7 +119,8 @@ void RecurrenceWorker<Element>::channel_gradients(const float* state, const Pass
   if (!job_.wants_decay()) return;
   if (!passed_through(state, d_state, dots_)) std::fill_n(dots_, keys_, 0.0f);
   const Rows<float> d_log = job_.gated() ? Rows<float>{first_, keys_} : d_decay_;
-  state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_, d_log.data, d_log.ld);
+  state_loops_.decay_gradient(moment_, written_, dots_, lambda_, job_.tied ? dk_sum_ : nullptr, m_, keys_,
+                              d_log.data, d_log.ld);
   if (job_.gated()) channel_gate_gradients(state, d_state);
 }
 

@@ -1,5 +1,5 @@
-// One diagonal block of at most 16 tokens with a decay per channel, pair by pair, so that every decay is a product of λ ≤ 1 and exact.
-// Included by cpu_loops-inl.h, once per instruction set.
+// One diagonal block of at most 16 tokens with a decay per channel, pair by pair, so that every decay is a
+// product of λ ≤ 1 and exact. Included by cpu_loops-inl.h, once per instruction set.
 
 // Sums of pairs j ≤ i, one vector of sums each, so that lanes are added up once.
 struct PairSums {
@@ -8,8 +8,8 @@ struct PairSums {
 };
 
 template <class Element>
-void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, int64_t rows, int64_t columns,
-                     float* a, int64_t ld_a) {
+void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda,
+                     int64_t rows, int64_t columns, float* a, int64_t ld_a) {
   PairSums pairs;
   std::fill_n(pairs.sums, PairSums::place(rows, 0), hn::Zero(kReals));
   walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
@@ -26,13 +26,15 @@ void diagonal_scores(const Element* q, int64_t ld_q, const Element* k, int64_t l
     }
   });
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j <= i; ++j) a[i * ld_a + j] = sum_of_lanes(kReals, pairs.sums[PairSums::place(i, j)]);
+    for (int64_t j = 0; j <= i; ++j)
+      a[i * ld_a + j] = sum_of_lanes(kReals, pairs.sums[PairSums::place(i, j)]);
   }
 }
 
 template <class Element>
-void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda, const float* pt, int64_t ld_pt,
-                        float scale, int64_t rows, int64_t columns, float* at_ji, float* dq, float* dk, float* moment) {
+void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_t ld_k, const float* lambda,
+                        const float* pt, int64_t ld_pt, float scale, int64_t rows, int64_t columns,
+                        float* at_ji, float* dq, float* dk, float* moment) {
   PairSums pairs;
   std::fill_n(pairs.sums, PairSums::place(rows, 0), hn::Zero(kReals));
   walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
@@ -63,6 +65,7 @@ void diagonal_gradients(const Element* q, int64_t ld_q, const Element* k, int64_
     }
   });
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j <= i; ++j) at_ji[j * ld_pt + i] = sum_of_lanes(kReals, pairs.sums[PairSums::place(i, j)]);
+    for (int64_t j = 0; j <= i; ++j)
+      at_ji[j * ld_pt + i] = sum_of_lanes(kReals, pairs.sums[PairSums::place(i, j)]);
   }
 }

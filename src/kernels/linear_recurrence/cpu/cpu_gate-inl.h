@@ -6,17 +6,20 @@ struct Sigmoids {
   Real of, rest;  // σ(x), σ(−x)
 };
 HWY_INLINE Sigmoids sigmoids(Real x) {
-  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), larger = hn::Div(all(1), hn::Add(all(1), u)), smaller = hn::Mul(u, larger);
+  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), larger = hn::Div(all(1), hn::Add(all(1), u)),
+             smaller = hn::Mul(u, larger);
   const auto negative = hn::Lt(x, hn::Zero(kReals));
   return {hn::IfThenElse(negative, smaller, larger), hn::IfThenElse(negative, larger, smaller)};
 }
 
-// log σ(x) = min(x, 0) − log(1 + u), u = e^{−|x|}, by 2 artanh(u / (2 + u)), whose argument is 1/3 at most: the first omitted term is
-// 7e-10 of the sum, and the sum is as exact where u is small.
+// log σ(x) = min(x, 0) − log(1 + u), u = e^{−|x|}, by 2 artanh(u / (2 + u)), whose argument is 1/3 at most:
+// the first omitted term is 7e-10 of the sum, and the sum is as exact where u is small.
 HWY_INLINE Real log_sigmoid(Real x) {
-  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), s = hn::Div(u, hn::Add(all(2), u)), t = hn::Mul(s, s);
+  const Real u = exponential(kReals, hn::Neg(hn::Abs(x))), s = hn::Div(u, hn::Add(all(2), u)),
+             t = hn::Mul(s, s);
   Real p = all(1.0f / 15);
-  for (const float divisor : {13.0f, 11.0f, 9.0f, 7.0f, 5.0f, 3.0f, 1.0f}) p = hn::MulAdd(p, t, all(1.0f / divisor));
+  for (const float divisor : {13.0f, 11.0f, 9.0f, 7.0f, 5.0f, 3.0f, 1.0f})
+    p = hn::MulAdd(p, t, all(1.0f / divisor));
   const Real linear = hn::IfThenElseZero(hn::Lt(x, hn::Zero(kReals)), x);
   return hn::NegMulAdd(hn::Add(s, s), p, linear);
 }
@@ -24,7 +27,8 @@ HWY_INLINE Real log_sigmoid(Real x) {
 // 1 − e^x for x ≤ 0: near 0 by its Taylor polynomial, whose first omitted term is x^7/5040 < 4e-10 of x.
 HWY_INLINE Real one_less_exponential(Real x) {
   Real near = all(1);
-  for (const float divisor : {6.0f, 5.0f, 4.0f, 3.0f, 2.0f}) near = hn::MulAdd(hn::Mul(x, all(1.0f / divisor)), near, all(1));
+  for (const float divisor : {6.0f, 5.0f, 4.0f, 3.0f, 2.0f})
+    near = hn::MulAdd(hn::Mul(x, all(1.0f / divisor)), near, all(1));
   near = hn::Neg(hn::Mul(x, near));
   return hn::IfThenElse(hn::Gt(x, all(-0.25f)), near, hn::Sub(all(1), exponential(kReals, x)));
 }
@@ -32,13 +36,15 @@ HWY_INLINE Real one_less_exponential(Real x) {
 template <class Element>
 void tied_keys(const float* g, int64_t ld, int64_t rows, int64_t columns, Element* out) {
   for (int64_t i = 0; i < rows; ++i) {
-    walk(kReals, columns,
-         [&](auto at) LONGHAUL_VECTOR { store(kReals, one_less_exponential(load(kReals, g + i * ld, at)), out + i * columns, at); });
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, one_less_exponential(load(kReals, g + i * ld, at)), out + i * columns, at);
+    });
   }
 }
 
 template <class Element>
-void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, int64_t columns, float* lambda, Element* keys) {
+void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, int64_t columns, float* lambda,
+               Element* keys) {
   const Real inverse_divisor = all(gate.inverse_divisor);
   for (int64_t i = 0; i < rows; ++i) {
     walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
@@ -60,17 +66,20 @@ void gate_rows(const HeadGate& gate, const float* x, int64_t ld, int64_t rows, i
   }
 }
 
-inline void gate_gradient(const HeadGate& gate, const float* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
-                          float* gradient, float* d_bound) {
+inline void gate_gradient(const HeadGate& gate, const float* x, int64_t ld, const float* lambda, int64_t rows,
+                          int64_t columns, float* gradient, float* d_bound) {
   const Real inverse_divisor = all(gate.inverse_divisor), zero = hn::Zero(kReals);
   for (int64_t i = 0; i < rows; ++i) {
     float* const to = gradient + i * columns;
     walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
       const Sigmoids s = sigmoids(load(kReals, x + i * ld, at));
       const Real d = load(kReals, to, at);
-      if (gate.lower_bound == nullptr) return store(kReals, hn::Mul(d, hn::Mul(inverse_divisor, s.rest)), to, at);
-      const Real decay = load(kReals, lambda + i * columns, at), room = hn::Sub(all(1), load(kReals, gate.lower_bound, at));
-      if (d_bound != nullptr) {  // channel_slopes takes what is too small to divide by; lanes beyond a rest are such
+      if (gate.lower_bound == nullptr)
+        return store(kReals, hn::Mul(d, hn::Mul(inverse_divisor, s.rest)), to, at);
+      const Real decay = load(kReals, lambda + i * columns, at),
+                 room = hn::Sub(all(1), load(kReals, gate.lower_bound, at));
+      // channel_slopes takes what is too small to divide by; lanes beyond a rest are such
+      if (d_bound != nullptr) {
         const Real slope = hn::Div(hn::Mul(s.rest, d), decay);
         add(hn::IfThenZeroElse(hn::Lt(decay, all(kSmallDecay)), slope), d_bound, at);
       }
@@ -81,8 +90,9 @@ inline void gate_gradient(const HeadGate& gate, const float* x, int64_t ld, cons
 }
 
 template <class Element>
-void channel_slopes(const float* state, float* gradient, const Element* q, const Element* k, int64_t ld, const Element* v,
-                    const Element* d_o, const float* lambda, float scale, int64_t rows, int64_t columns, float* before, float* slope) {
+void channel_slopes(const float* state, float* gradient, const Element* q, const Element* k, int64_t ld,
+                    const Element* v, const Element* d_o, const float* lambda, float scale, int64_t rows,
+                    int64_t columns, float* before, float* slope) {
   if (state == nullptr)
     std::fill_n(before, columns, 0.0f);
   else

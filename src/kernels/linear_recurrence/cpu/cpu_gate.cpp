@@ -3,8 +3,9 @@
 //   log_sigmoid     dx = dg σ(−x) / τ
 //   lower_bounded   dx = dg ρ σ(−x), ρ = (1 − γ) σ(x) / λ          dγ = Σ_t dλ σ(−x)
 //
-// dg is the gradient of log λ, less λ dk where keys are tied. dλ is dg / λ, but where λ is small: dg is the difference of two suffix sums, and
-// their rounding, over λ, would be more than dλ. There it is what it is by definition, S_{t−1} · D_t, for the channels that have such tokens.
+// dg is the gradient of log λ, less λ dk where keys are tied. dλ is dg / λ, but where λ is small: dg is the
+// difference of two suffix sums, and their rounding, over λ, would be more than dλ. There it is what it is by
+// definition, S_{t−1} · D_t, for the channels that have such tokens.
 #include <algorithm>
 #include <cmath>
 
@@ -35,10 +36,11 @@ void RecurrenceWorker<Element>::load_logits(int64_t document, int64_t start, int
 template <class Element>
 void RecurrenceWorker<Element>::logit_gradients(int64_t rows, int64_t columns, const float* gradients) {
   if (d_logits_.data != nullptr)
-    recurrence_loops<uint16_t>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, job_.past_caches, d_logits_.data,
-                                           d_logits_.ld);
+    recurrence_loops<uint16_t>().join_rows(gradients, nullptr, columns, nullptr, rows, columns,
+                                           job_.past_caches, d_logits_.data, d_logits_.ld);
   else
-    recurrence_loops<float>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, job_.past_caches, d_decay_.data, d_decay_.ld);
+    recurrence_loops<float>().join_rows(gradients, nullptr, columns, nullptr, rows, columns, job_.past_caches,
+                                        d_decay_.data, d_decay_.ld);
 }
 
 // From the gradient of log λ in first_.
@@ -46,7 +48,8 @@ template <class Element>
 void RecurrenceWorker<Element>::channel_gate_gradients(const float* state, const PassingState& d_state) {
   const bool wants_bound = lower_bound_sums != nullptr;
   std::fill_n(bound_sum_, keys_, 0.0f);
-  state_loops_.gate_gradient(head_gate(head_), x_.data, x_.ld, lambda_, m_, keys_, first_, wants_bound ? bound_sum_ : nullptr);
+  state_loops_.gate_gradient(head_gate(head_), x_.data, x_.ld, lambda_, m_, keys_, first_,
+                             wants_bound ? bound_sum_ : nullptr);
   logit_gradients(m_, keys_, first_);
   if (!wants_bound) return;
   if (job_.gate.small_decays) small_decay_slopes(state, d_state);
@@ -63,11 +66,13 @@ void RecurrenceWorker<Element>::small_decay_slopes(const float* state, const Pas
     if (!any) continue;
     for (int64_t d = 0; d < values_; ++d) {
       const int64_t at = c * values_ + d;
-      leaving[d] = d_state.entered == nullptr ? 0 : (d_state.sum == nullptr ? 1 : d_state.decay[c]) * d_state.entered[at];
+      leaving[d] = d_state.entered == nullptr
+                       ? 0
+                       : (d_state.sum == nullptr ? 1 : d_state.decay[c]) * d_state.entered[at];
       if (d_state.sum != nullptr) leaving[d] += d_state.sum[at];
     }
-    loops_.channel_slopes(state == nullptr ? nullptr : state + c * values_, leaving, q_.data + c, k_.data + c, keys_, v_.data, d_o_.data,
-                          lambda_ + c, job_.scale, m_, values_, second_, slope);
+    loops_.channel_slopes(state == nullptr ? nullptr : state + c * values_, leaving, q_.data + c, k_.data + c,
+                          keys_, v_.data, d_o_.data, lambda_ + c, job_.scale, m_, values_, second_, slope);
     for (int64_t i = 0; i < m_; ++i) {
       if (!(lambda_[i * keys_ + c] < kSmallDecay)) continue;
       const float d_key = job_.tied ? dk_sum_[i * keys_ + c] : 0;

@@ -1,5 +1,5 @@
-// The bodies behind cpu_loops.h: rows, masks, decays along a block, states. Included by cpu_loops.cpp once per instruction set, after
-// vector-inl.h, inside HWY_NAMESPACE; for AVX-512 with bf16 conversions once more.
+// The bodies behind cpu_loops.h: rows, masks, decays along a block, states. Included by cpu_loops.cpp once
+// per instruction set, after vector-inl.h, inside HWY_NAMESPACE; for AVX-512 with bf16 conversions once more.
 
 using Reals = hn::ScalableTag<float>;
 using Real = hn::Vec<Reals>;
@@ -29,7 +29,8 @@ void copy_rows(const Element* x, int64_t ld, int64_t rows, int64_t columns, Elem
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < rows; ++i) {
     int64_t c = 0;
-    for (; c + lanes <= columns; c += lanes) hn::StoreU(hn::LoadU(d, x + i * ld + c), d, out + i * columns + c);
+    for (; c + lanes <= columns; c += lanes)
+      hn::StoreU(hn::LoadU(d, x + i * ld + c), d, out + i * columns + c);
     if (c < columns) std::copy_n(x + i * ld + c, columns - c, out + i * columns + c);
   }
 }
@@ -39,7 +40,8 @@ void round_state(const PassingState& state, int64_t rows, int64_t columns, Eleme
   const float *const entered = state.entered, *const sum = state.sum, *const decay = state.decay;
   const auto round = [&](const auto& value) LONGHAUL_VECTOR {
     for (int64_t r = 0; r < rows; ++r) {
-      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, value(r, r * columns, at), out + r * columns, at); });
+      walk(kReals, columns,
+           [&](auto at) LONGHAUL_VECTOR { store(kReals, value(r, r * columns, at), out + r * columns, at); });
     }
   };
   if (sum == nullptr) {
@@ -47,12 +49,14 @@ void round_state(const PassingState& state, int64_t rows, int64_t columns, Eleme
   } else if (entered == nullptr) {
     round([&](int64_t, int64_t row, auto at) LONGHAUL_VECTOR { return load(kReals, sum + row, at); });
   } else {
-    round([&](int64_t r, int64_t row, auto at)
-              LONGHAUL_VECTOR { return hn::MulAdd(all(decay[r]), load(kReals, entered + row, at), load(kReals, sum + row, at)); });
+    round([&](int64_t r, int64_t row, auto at) LONGHAUL_VECTOR {
+      return hn::MulAdd(all(decay[r]), load(kReals, entered + row, at), load(kReals, sum + row, at));
+    });
   }
 }
 
-// Results lie as far apart as inputs: a cache that cannot hold them all would first read their lines, and lose others to them.
+// Results lie as far apart as inputs: a cache that cannot hold them all would first read their lines, and
+// lose others to them.
 template <class Element>
 HWY_INLINE void store_row(const Element* row, int64_t columns, bool past_caches, Element* out) {
   constexpr int64_t kLine = 64 / sizeof(Element);
@@ -66,16 +70,19 @@ HWY_INLINE void store_row(const Element* row, int64_t columns, bool past_caches,
 }
 
 template <class Element>
-void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns, Element* out, int64_t ld_out) {
+void scale_rows(const Element* x, int64_t ld, const float* factor, int64_t rows, int64_t columns,
+                Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const Real by = all(factor[i]);
-    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(by, load(kReals, x + i * ld, at)), out + i * ld_out, at); });
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, hn::Mul(by, load(kReals, x + i * ld, at)), out + i * ld_out, at);
+    });
   }
 }
 
 template <class Element>
-void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, bool past_caches,
-               Element* out, int64_t ld_out) {
+void join_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows,
+               int64_t columns, bool past_caches, Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float *const a = first + i * ld, *const b = second + i * ld;
     HWY_ALIGN Element row[kMaxColumns];
@@ -83,15 +90,16 @@ void join_rows(const float* first, const float* second, int64_t ld, const float*
       walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, load(kReals, a, at), row, at); });
     } else {
       const Real f = all(factor[i]);
-      walk(kReals, columns,
-           [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), row, at); });
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+        store(kReals, hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), row, at);
+      });
     }
     store_row(row, columns, past_caches, out + i * ld_out);
   }
 }
 
-inline void add_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows, int64_t columns, float* out,
-                     int64_t ld_out) {
+inline void add_rows(const float* first, const float* second, int64_t ld, const float* factor, int64_t rows,
+                     int64_t columns, float* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     const float *const a = first + i * ld, *const b = second + i * ld;
     float* const to = out + i * ld_out;
@@ -99,7 +107,9 @@ inline void add_rows(const float* first, const float* second, int64_t ld, const 
       walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { add(load(kReals, a, at), to, at); });
     } else {
       const Real f = all(factor[i]);
-      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { add(hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), to, at); });
+      walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+        add(hn::MulAdd(f, load(kReals, b, at), load(kReals, a, at)), to, at);
+      });
     }
   }
 }
@@ -108,32 +118,36 @@ inline void add_rows(const float* first, const float* second, int64_t ld, const 
 template <class Element>
 HWY_INLINE float dot(const Element* x, const float* y, int64_t columns) {
   Real sum = hn::Zero(kReals);
-  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { sum = hn::MulAdd(load(kReals, x, at), load(kReals, y, at), sum); });
+  walk(kReals, columns,
+       [&](auto at) LONGHAUL_VECTOR { sum = hn::MulAdd(load(kReals, x, at), load(kReals, y, at), sum); });
   return sum_of_lanes(kReals, sum);
 }
 template <class Element>
-void dot_rows(const Element* x, int64_t ld, const float* z, int64_t ld_z, const float* factor, int64_t rows, int64_t columns, float* out) {
+void dot_rows(const Element* x, int64_t ld, const float* z, int64_t ld_z, const float* factor, int64_t rows,
+              int64_t columns, float* out) {
   for (int64_t i = 0; i < rows; ++i) out[i] = factor[i] * dot(x + i * ld, z + i * ld_z, columns);
 }
 
 template <class Element>
-void mask_scores(const float* scores, const float* mask, int64_t ld, int64_t first, int64_t rows, int64_t columns, Element* out,
-                 int64_t ld_out) {
+void mask_scores(const float* scores, const float* mask, int64_t ld, int64_t first, int64_t rows,
+                 int64_t columns, Element* out, int64_t ld_out) {
   for (int64_t i = 0; i < rows; ++i) {
     walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
       const Real masked = hn::Mul(load(kReals, scores + i * ld, at), load(kReals, mask + i * ld, at));
-      store(kReals, hn::IfThenElseZero(mask_of_first(kReals, first + i + 1 - at.i), masked), out + i * ld_out, at);
+      store(kReals, hn::IfThenElseZero(mask_of_first(kReals, first + i + 1 - at.i), masked), out + i * ld_out,
+            at);
     });
   }
 }
 
 template <class Element>
-void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns, Element* a_out, Element* p_out,
-               int64_t ld_out, float* key_sum, float* query_sum) {
+void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, int64_t rows, int64_t columns,
+               Element* a_out, Element* p_out, int64_t ld_out, float* key_sum, float* query_sum) {
   for (int64_t j = 0; j < rows; ++j) {
     Real sum = hn::Zero(kReals);
     walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
-      const Real factor = load(kReals, mask + j * ld, at), aj = load(kReals, a + j * ld, at), pj = load(kReals, p + j * ld, at);
+      const Real factor = load(kReals, mask + j * ld, at), aj = load(kReals, a + j * ld, at),
+                 pj = load(kReals, p + j * ld, at);
       const auto before = mask_of_first(kReals, j - at.i);
       const Real masked = hn::Mul(pj, factor);
       store(kReals, hn::IfThenZeroElse(before, hn::Mul(aj, factor)), a_out + j * ld_out, at);
@@ -149,10 +163,13 @@ void mask_pair(const float* a, const float* p, const float* mask, int64_t ld, in
 
 // Runs a product of λ down the rows (or up), with `body(row, factors)` at each.
 HWY_INLINE void multiply_row(const float* by, int64_t columns, float* row) {
-  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(load(kReals, row, at), load(kReals, by, at)), row, at); });
+  walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+    store(kReals, hn::Mul(load(kReals, row, at), load(kReals, by, at)), row, at);
+  });
 }
 template <class Body>
-HWY_INLINE void walk_forward(const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start, const Body& body) {
+HWY_INLINE void walk_forward(const float* lambda, int64_t rows, int64_t columns, bool inclusive, float start,
+                             const Body& body) {
   HWY_ALIGN float factor[kMaxColumns];
   std::fill_n(factor, columns, start);
   for (int64_t i = 0; i < rows; ++i) {
@@ -169,22 +186,26 @@ HWY_INLINE void walk_backward(const float* lambda, int64_t rows, int64_t columns
     multiply_row(lambda + i * columns, columns, factor);
   }
 }
-// From the middle row m on, to both ends: `body(row, factors)` with Π λ over m + 1 … i for the rows behind it, and 1 / Π λ over i + 1 … m for those
-// before it; with `inverse` the reciprocals of these.
+// From the middle row m on, to both ends: `body(row, factors)` with Π λ over m + 1 … i for the rows behind
+// it, and 1 / Π λ over i + 1 … m for those before it; with `inverse` the reciprocals of these.
 template <class Body>
-HWY_INLINE void walk_from_middle(const float* lambda, int64_t rows, int64_t columns, bool inverse, const Body& body) {
+HWY_INLINE void walk_from_middle(const float* lambda, int64_t rows, int64_t columns, bool inverse,
+                                 const Body& body) {
   const int64_t middle = rows / 2;
   const auto inverted = [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
     HWY_ALIGN float reciprocals[kMaxColumns];
-    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Div(all(1), load(kReals, factor, at)), reciprocals, at); });
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, hn::Div(all(1), load(kReals, factor, at)), reciprocals, at);
+    });
     body(i, reciprocals);
   };
-  walk_forward(lambda + middle * columns, rows - middle, columns, false, 1, [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
-    if (inverse)
-      inverted(middle + i, factor);
-    else
-      body(middle + i, factor);
-  });
+  walk_forward(lambda + middle * columns, rows - middle, columns, false, 1,
+               [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
+                 if (inverse)
+                   inverted(middle + i, factor);
+                 else
+                   body(middle + i, factor);
+               });
   walk_backward(lambda, middle + 1, columns, [&](int64_t i, const float* factor) LONGHAUL_VECTOR {
     if (i == middle) return;
     if (inverse)
@@ -194,7 +215,8 @@ HWY_INLINE void walk_from_middle(const float* lambda, int64_t rows, int64_t colu
   });
 }
 
-// The two things that are done with factors: a row of x scaled; or z scaled and added, and what that gives the moment.
+// The two things that are done with factors: a row of x scaled; or z scaled and added, and what that gives
+// the moment.
 template <class Element>
 struct ScaledInto {
   const Element* x;
@@ -207,15 +229,18 @@ struct ScaledInto {
   }
 };
 template <class Element>
-void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, float start, Element* out) {
+void scale_forward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
+                   float start, Element* out) {
   walk_forward(lambda, rows, columns, true, start, ScaledInto<Element>{x, ld, columns, out});
 }
 template <class Element>
-void scale_backward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, Element* out) {
+void scale_backward(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
+                    Element* out) {
   walk_backward(lambda, rows, columns, ScaledInto<Element>{x, ld, columns, out});
 }
 template <class Element>
-void scale_from_middle(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns, bool inverse, Element* out) {
+void scale_from_middle(const Element* x, int64_t ld, const float* lambda, int64_t rows, int64_t columns,
+                       bool inverse, Element* out) {
   walk_from_middle(lambda, rows, columns, inverse, ScaledInto<Element>{x, ld, columns, out});
 }
 
@@ -236,31 +261,33 @@ struct AddedInto {
   }
 };
 template <class Element>
-void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float start, float* sum,
-                 float* moment) {
+void add_forward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns,
+                 float start, float* sum, float* moment) {
   walk_forward(lambda, rows, columns, true, start, AddedInto<Element>{z, x, columns, 1, sum, moment});
 }
 template <class Element>
-void add_backward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, float weight, float* sum,
-                  float* moment) {
+void add_backward(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns,
+                  float weight, float* sum, float* moment) {
   walk_backward(lambda, rows, columns, AddedInto<Element>{z, x, columns, weight, sum, moment});
 }
 template <class Element>
-void add_from_middle(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns, bool inverse, float* sum,
-                     float* moment) {
-  walk_from_middle(lambda, rows, columns, inverse, AddedInto<Element>{z, x, columns, inverse ? -1.0f : 1.0f, sum, moment});
+void add_from_middle(const float* z, const Element* x, const float* lambda, int64_t rows, int64_t columns,
+                     bool inverse, float* sum, float* moment) {
+  walk_from_middle(lambda, rows, columns, inverse,
+                   AddedInto<Element>{z, x, columns, inverse ? -1.0f : 1.0f, sum, moment});
 }
 
 // Columns outside, rows inside: an output stays in a register over all rows.
 template <class Element>
-void step(const float* before, const float* lambda, const Element* q, const Element* k, const Element* v, float scale, int64_t rows,
-          int64_t columns, float* after, Element* out) {
+void step(const float* before, const float* lambda, const Element* q, const Element* k, const Element* v,
+          float scale, int64_t rows, int64_t columns, float* after, Element* out) {
   walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
     const Real value = load(kReals, v, at);
     Real sum = hn::Zero(kReals);
     for (int64_t r = 0; r < rows; ++r) {
       Real state = hn::Mul(all(widen(k[r])), value);
-      if (before != nullptr) state = hn::MulAdd(all(lambda[r]), load(kReals, before + r * columns, at), state);
+      if (before != nullptr)
+        state = hn::MulAdd(all(lambda[r]), load(kReals, before + r * columns, at), state);
       store(kReals, state, after + r * columns, at);
       sum = hn::MulAdd(all(widen(q[r])), state, sum);
     }
@@ -268,12 +295,14 @@ void step(const float* before, const float* lambda, const Element* q, const Elem
   });
 }
 
-inline void advance(float* out, const float* decay, const float* state, const float* added, int64_t rows, int64_t columns) {
+inline void advance(float* out, const float* decay, const float* state, const float* added, int64_t rows,
+                    int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
     const Real d = all(decay[r]);
     const int64_t row = r * columns;
     walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
-      store(kReals, hn::MulAdd(d, load(kReals, state + row, at), load(kReals, added + row, at)), out + row, at);
+      store(kReals, hn::MulAdd(d, load(kReals, state + row, at), load(kReals, added + row, at)), out + row,
+            at);
     });
   }
 }
@@ -305,7 +334,8 @@ inline float smallest(const float* x, int64_t count) {
   Real least = infinity;
   walk(kReals, count, [&](auto at) LONGHAUL_VECTOR {
     Real v = load(kReals, x, at);
-    if constexpr (std::is_same_v<decltype(at), Rest>) v = hn::IfThenElse(mask_of_first(kReals, at.n), v, infinity);
+    if constexpr (std::is_same_v<decltype(at), Rest>)
+      v = hn::IfThenElse(mask_of_first(kReals, at.n), v, infinity);
     least = hn::IfThenElse(hn::Lt(v, least), v, least);
   });
   return hn::GetLane(hn::MinOfLanes(kReals, least));
@@ -315,13 +345,14 @@ inline void decay_mask(const float* lambda, int64_t rows, float scale, float* ma
   for (int64_t i = 0; i < rows; ++i) {
     float* const row = mask + i * ld;
     const Real by = all(lambda[i]);
-    walk(kReals, i, [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(load(kReals, row - ld, at), by), row, at); });
+    walk(kReals, i,
+         [&](auto at) LONGHAUL_VECTOR { store(kReals, hn::Mul(load(kReals, row - ld, at), by), row, at); });
     row[i] = scale;
   }
 }
 
-inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda, const float* tied,
-                           int64_t rows, int64_t columns, float* d_g, int64_t ld) {
+inline void decay_gradient(const float* moment, const float* write, const float* total, const float* lambda,
+                           const float* tied, int64_t rows, int64_t columns, float* d_g, int64_t ld) {
   HWY_ALIGN float sum[kMaxColumns];
   std::copy_n(total, columns, sum);
   for (int64_t i = 0; i < rows; ++i) {
@@ -337,7 +368,9 @@ inline void decay_gradient(const float* moment, const float* write, const float*
       const Real later = hn::Add(load(kReals, sum, at), load(kReals, moment + i * columns, at));
       store(kReals, later, sum, at);
       Real gradient = hn::Add(load(kReals, d_g + i * ld, at), later);
-      if (tied != nullptr) gradient = hn::NegMulAdd(load(kReals, lambda + i * columns, at), load(kReals, tied + i * columns, at), gradient);
+      if (tied != nullptr)
+        gradient = hn::NegMulAdd(load(kReals, lambda + i * columns, at), load(kReals, tied + i * columns, at),
+                                 gradient);
       store(kReals, gradient, d_g + i * ld, at);
     });
   }
@@ -345,7 +378,9 @@ inline void decay_gradient(const float* moment, const float* write, const float*
 
 inline void widen_rows(const uint16_t* x, int64_t ld, int64_t rows, int64_t columns, float* out) {
   for (int64_t i = 0; i < rows; ++i) {
-    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR { store(kReals, load(kReals, x + i * ld, at), out + i * columns, at); });
+    walk(kReals, columns, [&](auto at) LONGHAUL_VECTOR {
+      store(kReals, load(kReals, x + i * ld, at), out + i * columns, at);
+    });
   }
 }
 
@@ -353,10 +388,25 @@ inline void widen_rows(const uint16_t* x, int64_t ld, int64_t rows, int64_t colu
 #include "kernels/linear_recurrence/cpu/cpu_gate-inl.h"
 
 template <class Element>
-constexpr RecurrenceLoops<Element> kRecurrenceLoops = {
-    copy_rows<Element>,          round_state<Element>, scale_rows<Element>,   join_rows<Element>,       add_rows,
-    dot_rows<Element>,           mask_scores<Element>, mask_pair<Element>,    scale_forward<Element>,   scale_backward<Element>,
-    scale_from_middle<Element>,  add_forward<Element>, add_backward<Element>, add_from_middle<Element>, diagonal_scores<Element>,
-    diagonal_gradients<Element>, tied_keys<Element>,   step<Element>,         gate_rows<Element>,       channel_slopes<Element>};
+constexpr RecurrenceLoops<Element> kRecurrenceLoops = {copy_rows<Element>,
+                                                       round_state<Element>,
+                                                       scale_rows<Element>,
+                                                       join_rows<Element>,
+                                                       add_rows,
+                                                       dot_rows<Element>,
+                                                       mask_scores<Element>,
+                                                       mask_pair<Element>,
+                                                       scale_forward<Element>,
+                                                       scale_backward<Element>,
+                                                       scale_from_middle<Element>,
+                                                       add_forward<Element>,
+                                                       add_backward<Element>,
+                                                       add_from_middle<Element>,
+                                                       diagonal_scores<Element>,
+                                                       diagonal_gradients<Element>,
+                                                       tied_keys<Element>,
+                                                       step<Element>,
+                                                       gate_rows<Element>,
+                                                       channel_slopes<Element>};
 constexpr StateLoops kStateLoops = {advance,    row_dots,       exponentials, products,     smallest,
                                     decay_mask, decay_gradient, widen_rows,   gate_gradient};

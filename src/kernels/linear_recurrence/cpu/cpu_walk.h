@@ -12,8 +12,9 @@
 
 namespace longhaul::kernels {
 
-constexpr int64_t kRecurrentTokens = 4;  // documents up to this length are walked token by token: no block is worth its packing
-constexpr double kGrainFlops = 1e6;      // of a thread: less is not worth waking one
+// documents up to this length are walked token by token: no block is worth its packing
+constexpr int64_t kRecurrentTokens = 4;
+constexpr double kGrainFlops = 1e6;  // of a thread: less is not worth waking one
 
 // The state (or its gradient) on its way through a segment, and the place for its sum and decay.
 struct Passage {
@@ -34,7 +35,9 @@ struct Passage {
   PassingState now() const { return begun ? PassingState{entered, decay, sum} : PassingState{entered}; }
 };
 
-inline const float* at_or_null(const float* data, int64_t offset) { return data == nullptr ? nullptr : data + offset; }
+inline const float* at_or_null(const float* data, int64_t offset) {
+  return data == nullptr ? nullptr : data + offset;
+}
 
 // Both directions: segments, the states between them, and how work is handed out.
 template <class Element>
@@ -46,38 +49,46 @@ class Walk {
       : job_(job), plan_(job.plan), backward_(backward), outer_(outer), ends_(ends), slots_(slots) {
     order_.resize(job.offsets.size() - 1);
     std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int64_t a, int64_t b) { return length(a) > length(b); });
   }
 
   void run() {
     if (plan_.execution == RecurrenceExecution::kFused) {
-      const int64_t each = units_walked_together(), parts = units() / each, documents = static_cast<int64_t>(order_.size());
+      const int64_t each = units_walked_together(), parts = units() / each,
+                    documents = static_cast<int64_t>(order_.size());
       return share(documents * parts, [&](Worker& worker, int64_t item) {
-        walk_document(worker, order_[static_cast<size_t>(item / parts)], far_apart(item % parts, parts) * each, each);
+        walk_document(worker, order_[static_cast<size_t>(item / parts)],
+                      far_apart(item % parts, parts) * each, each);
       });
     }
     empty_documents();
     const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
     fold_decays_ = at::empty({plan_.slots, job_.heads, job_.keys}, at::kFloat);
-    if (plan_.execution == RecurrenceExecution::kTwoPass) kept_ = at::empty({plan_.blocks, job_.heads, job_.area()}, at::kFloat);
+    if (plan_.execution == RecurrenceExecution::kTwoPass)
+      kept_ = at::empty({plan_.blocks, job_.heads, job_.area()}, at::kFloat);
     std::vector<size_t> folded;  // the segments that pass something on
     for (size_t s = 0; s < plan_.segments.size(); ++s) {
       if (passes_on(plan_.segments[s])) folded.push_back(s);
     }
     share(static_cast<int64_t>(folded.size()) * job_.heads, [&](Worker& worker, int64_t item) {
-      fold_segment(worker, folded[static_cast<size_t>(item / job_.heads)], far_apart(item % job_.heads, job_.heads));
+      fold_segment(worker, folded[static_cast<size_t>(item / job_.heads)],
+                   far_apart(item % job_.heads, job_.heads));
     });
-    share(static_cast<int64_t>(order_.size()) * job_.heads, [&](Worker&, int64_t item) { scan(item / job_.heads, item % job_.heads); });
+    share(static_cast<int64_t>(order_.size()) * job_.heads,
+          [&](Worker&, int64_t item) { scan(item / job_.heads, item % job_.heads); });
     share(static_cast<int64_t>(plan_.segments.size()) * units(), [&](Worker& worker, int64_t item) {
       const auto s = static_cast<size_t>(item / units());
       walk_segment(worker, s, far_apart(item % units(), units()));
     });
   }
 
-  // Whole documents from zero, without outputs: what they leave at `ends`, and their decays at `decays` [documents, heads, keys].
+  // Whole documents from zero, without outputs: what they leave at `ends`, and their decays at `decays`
+  // [documents, heads, keys].
   void fold(float* decays) {
     const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
-    fold_decays_ = at::empty({plan_.slots + static_cast<int64_t>(order_.size()), job_.heads, job_.keys}, at::kFloat);
+    fold_decays_ =
+        at::empty({plan_.slots + static_cast<int64_t>(order_.size()), job_.heads, job_.keys}, at::kFloat);
     empty_documents();
     share(static_cast<int64_t>(plan_.segments.size()) * job_.heads, [&](Worker& worker, int64_t item) {
       fold_segment(worker, static_cast<size_t>(item / job_.heads), far_apart(item % job_.heads, job_.heads));
@@ -94,7 +105,8 @@ class Walk {
   const float* boundaries = nullptr;     // backward: the forward's slots
 
  private:
-  int64_t units() const { return backward_ ? job_.heads / job_.group : job_.heads; }  // heads that are walked on their own
+  // heads that are walked on their own
+  int64_t units() const { return backward_ ? job_.heads / job_.group : job_.heads; }
   // An order of heads: threads that walk neighbours at the same time take each other's lines.
   static int64_t far_apart(int64_t i, int64_t heads) { return i % 2 * ((heads + 1) / 2) + i / 2; }
   int64_t length(int64_t document) const {
@@ -104,13 +116,18 @@ class Walk {
     const int64_t row = job_.state_rows.empty() ? document : job_.state_rows[static_cast<size_t>(document)];
     return (row * job_.heads + head) * job_.area();
   }
-  float* slot(int64_t index, int64_t head) const { return slots_ + (index * job_.heads + head) * job_.area(); }
+  float* slot(int64_t index, int64_t head) const {
+    return slots_ + (index * job_.heads + head) * job_.area();
+  }
   float* fold_decay(int64_t index, int64_t head) const {
     return fold_decays_.mutable_data_ptr<float>() + (index * job_.heads + head) * job_.keys;
   }
-  float* kept(int64_t block, int64_t head) const { return kept_.mutable_data_ptr<float>() + (block * job_.heads + head) * job_.area(); }
+  float* kept(int64_t block, int64_t head) const {
+    return kept_.mutable_data_ptr<float>() + (block * job_.heads + head) * job_.area();
+  }
 
-  // The slot of the boundary that a segment's walk begins at, and of the one it ends at; −1 at the ends of the document.
+  // The slot of the boundary that a segment's walk begins at, and of the one it ends at; −1 at the ends of
+  // the document.
   int64_t slot_from(size_t s) const {
     if (!backward_) return plan_.segments[s].slot;
     return plan_.segments[s].last ? -1 : plan_.segments[s + 1].slot;
@@ -119,14 +136,19 @@ class Walk {
     if (backward_) return plan_.segments[s].slot;
     return plan_.segments[s].last ? -1 : plan_.segments[s + 1].slot;
   }
-  bool passes_on(const RecurrenceSegment& segment) const { return backward_ ? segment.slot >= 0 : !segment.last; }
-  int64_t blocks_of(const RecurrenceSegment& segment) const { return (segment.length + plan_.block - 1) / plan_.block; }
+  bool passes_on(const RecurrenceSegment& segment) const {
+    return backward_ ? segment.slot >= 0 : !segment.last;
+  }
+  int64_t blocks_of(const RecurrenceSegment& segment) const {
+    return (segment.length + plan_.block - 1) / plan_.block;
+  }
 
   template <class Body>
   void share(int64_t items, const Body& body) const {
-    const double flops = static_cast<double>(job_.offsets.back() * job_.heads) * 4.0 * static_cast<double>(job_.area());
-    const int64_t workers =
-        std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1, std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
+    const double flops =
+        static_cast<double>(job_.offsets.back() * job_.heads) * 4.0 * static_cast<double>(job_.area());
+    const int64_t workers = std::clamp<int64_t>(static_cast<int64_t>(flops / kGrainFlops), 1,
+                                                std::max<int64_t>(1, std::min<int64_t>(threads(), items)));
     parallel_items(items, workers, [&](const auto& each) {
       Worker worker(job_, backward_);
       each([&](int64_t item) { body(worker, item); });
@@ -150,7 +172,8 @@ class Walk {
   // ---- the blocks of one segment
 
   // What block b of a segment adds to the state, from its place if the first pass kept it.
-  const float* addition(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, bool known) const {
+  const float* addition(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head,
+                        bool known) const {
     float* const to = kept_.defined() && passes_on(segment) ? kept(segment.first_block + b, head) : worker.x;
     if (known && to != worker.x) return to;
     if (backward_)
@@ -159,18 +182,24 @@ class Walk {
       worker.write_block(to);
     return to;
   }
-  // A step of a walk: where it begins, counted from the document's beginning, and what it reads. Before or behind the document: none.
+  // A step of a walk: where it begins, counted from the document's beginning, and what it reads. Before or
+  // behind the document: none.
   struct Step {
     int64_t start;
     unsigned rows;
   };
-  Step step_of(const RecurrenceSegment& segment, int64_t b, unsigned rows) const { return {segment.start + b * plan_.block, rows}; }
+  Step step_of(const RecurrenceSegment& segment, int64_t b, unsigned rows) const {
+    return {segment.start + b * plan_.block, rows};
+  }
   // Enters block b to read `rows`, and says what comes next.
-  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, unsigned rows, const Step& next) const {
-    const int64_t first = b * plan_.block, after = std::min(plan_.block, length(segment.document) - next.start);
-    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first), head, rows,
-                       backward_ ? b : 0);
-    if (next.start >= 0 && after > 0) worker.announce_block(segment.document, next.start, after, head, next.rows);
+  void enter(Worker& worker, const RecurrenceSegment& segment, int64_t b, int64_t head, unsigned rows,
+             const Step& next) const {
+    const int64_t first = b * plan_.block,
+                  after = std::min(plan_.block, length(segment.document) - next.start);
+    worker.enter_block(segment.document, segment.start + first, std::min(plan_.block, segment.length - first),
+                       head, rows, backward_ ? b : 0);
+    if (next.start >= 0 && after > 0)
+      worker.announce_block(segment.document, next.start, after, head, next.rows);
   }
 
   void forward_blocks(Worker& worker, const RecurrenceSegment& segment, int64_t head, Passage& state) const {
@@ -186,8 +215,8 @@ class Walk {
   void backward_blocks(Worker& worker, size_t s, int64_t head, Passage& gradient) {
     const RecurrenceSegment& segment = plan_.segments[s];
     const int64_t blocks = blocks_of(segment), area = job_.area();
-    const float* entering =
-        segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head)) : boundaries + (segment.slot * job_.heads + head) * area;
+    const float* entering = segment.slot < 0 ? at_or_null(initial, outer_at(segment.document, head))
+                                             : boundaries + (segment.slot * job_.heads + head) * area;
     const auto state_of = [&](int64_t b) { return b == 0 ? entering : worker.states + (b - 1) * area; };
     constexpr unsigned kOfQueries = kQueries | kOutputGradients;
     for (int64_t b = 0; b + 1 < blocks; ++b) {
@@ -196,24 +225,30 @@ class Walk {
       worker.pack_values();
       float* const next = worker.states + b * area;
       worker.write_block(next);
-      if (state_of(b) != nullptr) loops_.advance(next, worker.total(), state_of(b), next, job_.keys, job_.values);
+      if (state_of(b) != nullptr)
+        loops_.advance(next, worker.total(), state_of(b), next, job_.keys, job_.values);
     }
     double sum = 0;
     const size_t of_head = s * static_cast<size_t>(job_.heads) + static_cast<size_t>(head);
-    if (!lower_bound_sums.empty()) worker.lower_bound_sums = lower_bound_sums.data() + of_head * static_cast<size_t>(job_.keys);
+    if (!lower_bound_sums.empty())
+      worker.lower_bound_sums = lower_bound_sums.data() + of_head * static_cast<size_t>(job_.keys);
     for (int64_t b = blocks - 1; b >= 0; --b) {
       const int64_t first = b * plan_.block;
-      const Step next = b > 0 ? step_of(segment, b - 1, kOfQueries) : step_of(segment, -plan_.segment_blocks, kKeysAndValues);
-      enter(worker, segment, b, head, kOfQueries | (b + 1 < blocks ? kKeptKeysAndValues : kKeysAndValues), next);
+      const Step next = b > 0 ? step_of(segment, b - 1, kOfQueries)
+                              : step_of(segment, -plan_.segment_blocks, kKeysAndValues);
+      enter(worker, segment, b, head, kOfQueries | (b + 1 < blocks ? kKeptKeysAndValues : kKeysAndValues),
+            next);
       worker.pack_output_gradients();
-      sum += worker.gradient_block(state_of(b), gradient.now(), job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
+      sum += worker.gradient_block(state_of(b), gradient.now(),
+                                   job_.group > 1 ? worker.group_dk + first * job_.keys : nullptr,
                                    job_.group > 1 ? worker.group_dv + first * job_.values : nullptr);
       gradient.add(loops_, worker.total(), addition(worker, segment, b, head, true), job_.keys, job_.values);
     }
     if (!head_sums.empty()) head_sums[of_head] = sum;
   }
 
-  // Walks a segment from the state that enters it, and leaves the one that it passes on at `to` (null: known already).
+  // Walks a segment from the state that enters it, and leaves the one that it passes on at `to` (null: known
+  // already).
   void blocks(Worker& worker, size_t s, int64_t head, const float* entered, float* to) {
     Passage passage{entered, worker.passage_sum, worker.passage_decay};
     if (backward_)
@@ -234,7 +269,8 @@ class Walk {
     const auto round = [&](const float* sums, const HeadView<Element>& view, int64_t columns) {
       if (view.data == nullptr) return;
       const auto rows = job_.rows(view, segment.document, segment.start, unit);
-      loops.join_rows(sums, nullptr, columns, nullptr, segment.length, columns, job_.past_caches, rows.data, rows.ld);
+      loops.join_rows(sums, nullptr, columns, nullptr, segment.length, columns, job_.past_caches, rows.data,
+                      rows.ld);
     };
     round(worker.group_dk, job_.dk, job_.keys);
     round(worker.group_dv, job_.dv, job_.values);
@@ -249,8 +285,8 @@ class Walk {
 
   // ---- fused
 
-  // Units that one thread takes through a document segment by segment, so that what lies side by side in memory is read at about the same
-  // time; as many as leave all threads the same work.
+  // Units that one thread takes through a document segment by segment, so that what lies side by side in
+  // memory is read at about the same time; as many as leave all threads the same work.
   int64_t units_walked_together() const {
     int64_t each = units();
     while (each > 1 && (units() % each != 0 || units() / each % threads() != 0)) --each;
@@ -261,7 +297,8 @@ class Walk {
     const auto first = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document)]);
     const auto end = static_cast<size_t>(plan_.first_segment[static_cast<size_t>(document) + 1]);
     const int64_t heads = job_.heads / units();
-    for (int64_t h = unit * heads; first == end && h < (unit + units_together) * heads; ++h) pass_through(document, h);
+    for (int64_t h = unit * heads; first == end && h < (unit + units_together) * heads; ++h)
+      pass_through(document, h);
     for (size_t i = first; i < end; ++i) {
       const size_t s = backward_ ? first + (end - 1 - i) : i;
       for (int64_t u = unit; u < unit + units_together; ++u) {
@@ -273,8 +310,11 @@ class Walk {
 
   void fused_segment(Worker& worker, size_t s, int64_t head) {
     const int64_t at = outer_at(plan_.segments[s].document, head);
-    const auto place = [&](int64_t slot_index) { return slots_ != nullptr && slot_index >= 0 ? slot(slot_index, head) : ends_ + at; };
-    blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : place(slot_from(s)), place(slot_to(s)));
+    const auto place = [&](int64_t slot_index) {
+      return slots_ != nullptr && slot_index >= 0 ? slot(slot_index, head) : ends_ + at;
+    };
+    blocks(worker, s, head, slot_from(s) < 0 ? at_or_null(outer_, at) : place(slot_from(s)),
+           place(slot_to(s)));
   }
 
   void compose(float* out, const float* decay, const float* entered, const float* sum) const {
@@ -347,7 +387,8 @@ class Walk {
   const RecurrencePlan& plan_;
   const bool backward_;
   const StateLoops& loops_ = state_loops();
-  const float* outer_;          // [documents or rows, heads, area] states (gradients) that come from outside, or null
+  // [documents or rows, heads, area] states (gradients) that come from outside, or null
+  const float* outer_;
   float* ends_;                 // the same, that leave; where nothing is segmented it may be the same memory
   float* slots_;                // [slots, heads, area] between segments; null: not kept
   std::vector<int64_t> order_;  // documents, longest first

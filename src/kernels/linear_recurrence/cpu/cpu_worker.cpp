@@ -122,11 +122,12 @@ void RecurrenceWorker<Element>::reserve_scratch(bool backward) {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c,
-                                         int64_t ldc, bool accumulate) const {
+void RecurrenceWorker<Element>::multiply(const Element* a, int64_t lda, const Element* panels, int64_t m,
+                                         int64_t n, int64_t k, float* c, int64_t ldc, bool accumulate) const {
   for (int64_t i = 0; i < m; i += strip_) {
     next_rows_.fetch_some();
-    products_->multiply(a + i * lda, lda, panels, std::min(strip_, m - i), n, k, c + i * ldc, ldc, accumulate);
+    products_->multiply(a + i * lda, lda, panels, std::min(strip_, m - i), n, k, c + i * ldc, ldc,
+                        accumulate);
   }
 }
 
@@ -137,7 +138,8 @@ const Element* RecurrenceWorker<Element>::rounded(const PassingState& state) con
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const {
+void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, int64_t columns,
+                                            Element* panels) const {
   constexpr int64_t kTokens = kPack<Element>;
   for (int64_t t = 0; t < m_; t += kTokens) {
     products_->pack(x_rows.at(t), x_rows.ld, false, std::min(kTokens, m_ - t), columns,
@@ -145,14 +147,17 @@ void RecurrenceWorker<Element>::pack_tokens(const Rows<const Element>& x_rows, i
   }
 }
 
-// C [m × n] = Σ over tokens first … end − 1 of a's columns times the tokens' rows; first is a multiple of strip_.
+// C [m × n] = Σ over tokens first … end − 1 of a's columns times the tokens' rows; first is a multiple of
+// strip_.
 template <class Element>
-void RecurrenceWorker<Element>::multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first,
-                                                int64_t end, float* c) const {
+void RecurrenceWorker<Element>::multiply_tokens(const Element* a, int64_t lda, const Element* panels,
+                                                int64_t m, int64_t n, int64_t first, int64_t end,
+                                                float* c) const {
   constexpr int64_t kTokens = kPack<Element>;
   for (int64_t t = first; t < end;) {
     const int64_t inside = t % kTokens, next = std::min(end, t - inside + kTokens);
-    multiply(a + t, lda, panels + t / kTokens * packed_size<Element>(kTokens, n) + inside * kPanelColumns, m, n, next - t, c, n, t > first);
+    multiply(a + t, lda, panels + t / kTokens * packed_size<Element>(kTokens, n) + inside * kPanelColumns, m,
+             n, next - t, c, n, t > first);
     t = next;
   }
 }
@@ -164,8 +169,10 @@ void RecurrenceWorker<Element>::enter_head(int64_t head) {
   const bool first = head_ < 0;
   head_ = head;
   if (job_.kind == DecayKind::kHeadToken || (!first && job_.kind != DecayKind::kHead)) return;
-  const double gamma = job_.kind == DecayKind::kHead ? static_cast<double>(job_.decay.data[head * job_.decay.head]) : 0.0;
-  for (int64_t n = 0; n <= block_; ++n) powers_[n] = n == 0 ? 1.0f : static_cast<float>(std::exp(gamma * static_cast<double>(n)));
+  const double gamma =
+      job_.kind == DecayKind::kHead ? static_cast<double>(job_.decay.data[head * job_.decay.head]) : 0.0;
+  for (int64_t n = 0; n <= block_; ++n)
+    powers_[n] = n == 0 ? 1.0f : static_cast<float>(std::exp(gamma * static_cast<double>(n)));
   for (int64_t i = 0; i < block_; ++i) {
     for (int64_t j = 0; j <= i; ++j) mask_[i * block_ + j] = job_.scale * powers_[i - j];
   }
@@ -232,7 +239,8 @@ void RecurrenceWorker<Element>::load_channel_decays(int64_t document, int64_t st
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows) {
+void RecurrenceWorker<Element>::announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head,
+                                               unsigned rows) {
   const auto add = [&](const auto& view, int64_t of_head, int64_t channels) {
     if (view.data == nullptr) return;
     const auto from = job_.rows(view, document, start, of_head);
@@ -266,7 +274,8 @@ void RecurrenceWorker<Element>::place_rows(int64_t document, int64_t start, int6
   if (job_.dk.data != nullptr) dk_ = job_.rows(job_.dk, document, start, key_head);
   if (job_.dv.data != nullptr) dv_ = job_.rows(job_.dv, document, start, key_head);
   if (job_.gate.d_logits.data != nullptr) d_logits_ = job_.rows(job_.gate.d_logits, document, start, head);
-  if (job_.d_decay.data != nullptr && job_.kind != DecayKind::kHead) d_decay_ = job_.rows(job_.d_decay, document, start, head);
+  if (job_.d_decay.data != nullptr && job_.kind != DecayKind::kHead)
+    d_decay_ = job_.rows(job_.d_decay, document, start, head);
 }
 
 template <class Element>
@@ -282,7 +291,8 @@ void RecurrenceWorker<Element>::copy_rows(unsigned rows, int64_t place) {
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place) {
+void RecurrenceWorker<Element>::enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head,
+                                            unsigned rows, int64_t place) {
   place_rows(document, start, tokens, head);
   next_rows_.clear();
   copy_rows(rows, place);
@@ -339,20 +349,24 @@ void RecurrenceWorker<Element>::read_block(const PassingState& state) {
     loops_.mask_scores(a_ + i * block_, mask_ + i * block_, block_, i, rows, i + rows, scores_, block_);
     multiply_tokens(scores_, block_, v_tokens_, rows, values_, 0, i + rows, first_);
     if (!state.zero()) multiply(query.at(i), query.ld, state_panels_, rows, values_, keys_, second_, values_);
-    loops_.join_rows(first_, !state.zero() ? second_ : nullptr, values_, factor + i, rows, values_, job_.past_caches, o_.at(i), o_.ld);
+    loops_.join_rows(first_, !state.zero() ? second_ : nullptr, values_, factor + i, rows, values_,
+                     job_.past_caches, o_.at(i), o_.ld);
   }
 }
 
 template <class Element>
-void RecurrenceWorker<Element>::recurrent_steps(int64_t document, int64_t tokens, int64_t head, const float* initial, float* state) {
+void RecurrenceWorker<Element>::recurrent_steps(int64_t document, int64_t tokens, int64_t head,
+                                                const float* initial, float* state) {
   place_rows(document, 0, tokens, head);
   if (by_channel_) load_channel_decays(document, 0, head);
   if (job_.kind == DecayKind::kHeadToken) scalar_lambdas(document, 0, head);
-  const float of_head = job_.kind == DecayKind::kHead ? std::exp(job_.decay.data[head * job_.decay.head]) : 1.0f;
+  const float of_head =
+      job_.kind == DecayKind::kHead ? std::exp(job_.decay.data[head * job_.decay.head]) : 1.0f;
   for (int64_t i = 0; i < tokens; ++i) {
     if (!by_channel_) std::fill_n(total_, keys_, job_.kind == DecayKind::kHeadToken ? lambda_[i] : of_head);
     const float* const decay = by_channel_ ? lambda_ + i * keys_ : total_;
-    loops_.step(i == 0 ? initial : state, decay, q_.at(i), k_.at(i), v_.at(i), job_.scale, keys_, values_, state, o_.at(i));
+    loops_.step(i == 0 ? initial : state, decay, q_.at(i), k_.at(i), v_.at(i), job_.scale, keys_, values_,
+                state, o_.at(i));
   }
 }
 

@@ -1,14 +1,14 @@
-// One thread's part of the CPU recurrence: the products and loops of one block of tokens of one head (docs/sources/linear-attention.md §2).
-// With local rows i, S the state that enters the block, D the gradient of the state that leaves it, and Λ(j → i) the decay from after
-// token j to token i:
+// One thread's part of the CPU recurrence: the products and loops of one block of tokens of one head
+// (docs/sources/linear-attention.md §2). With local rows i, S the state that enters the block, D the gradient
+// of the state that leaves it, and Λ(j → i) the decay from after token j to token i:
 //
 //   write_block     X = Σ_j (k_j ⊙ Λ(j → m))ᵀ v_j                            S' = Λ ∘ S + X
 //   read_block      o_i = scale [ (q_i ⊙ Λ(0 → i)) S + Σ_{j ≤ i} A_ij v_j ],  A_ij = Σ_c q_ic k_jc Λ_c(j → i)
 //   gradient_write  Y = scale Σ_i (q_i ⊙ Λ(0 → i))ᵀ do_i                      D' = Λ ∘ D + Y
 //   gradient_block  dq, dk, dv and the decay's gradient, from S and D
 //
-// Element: bf16 bits or fp32, the dtype of q, k, v. Everything is walked in the document's order, or backwards with negative strides.
-// Not shared between threads; all scratch is allocated by the constructor.
+// Element: bf16 bits or fp32, the dtype of q, k, v. Everything is walked in the document's order, or
+// backwards with negative strides. Not shared between threads; all scratch is allocated by the constructor.
 #pragma once
 
 #include <span>
@@ -36,7 +36,8 @@ struct HeadView {
   int64_t token = 0, head = 0;  // strides
 };
 
-// Tokens that are packed together where a product runs over tokens: without padding for bf16, whose panels are rounded up to 32.
+// Tokens that are packed together where a product runs over tokens: without padding for bf16, whose panels
+// are rounded up to 32.
 template <class Element>
 constexpr int64_t kPack = sizeof(Element) == 2 ? 32 : 16;
 
@@ -62,12 +63,14 @@ struct RecurrenceJob {
   int64_t heads = 0, group = 1, keys = 0, values = 0;
   float scale = 1;
   int64_t channel_block = 16;  // decay per channel: tokens of a diagonal block
-  float smallest_decay = 0;    // e^bound of the gate's known bound; 0: none, diagonal blocks take the exact path
-  bool promised = false;       // the bound is the caller's word, which is checked
-  bool past_caches = false;    // results are more than the caches hold
+  // e^bound of the gate's known bound; 0: none, diagonal blocks take the exact path
+  float smallest_decay = 0;
+  bool promised = false;     // the bound is the caller's word, which is checked
+  bool past_caches = false;  // results are more than the caches hold
   RecurrenceJobGate gate;
   std::span<const int64_t> offsets;
-  std::span<const int64_t> state_rows;  // where the states of documents lie among those of other sequences; empty: by themselves, in order
+  // where the states of documents lie among those of other sequences; empty: by themselves, in order
+  std::span<const int64_t> state_rows;
   RecurrencePlan plan;
 
   int64_t area() const { return keys * values; }
@@ -75,12 +78,14 @@ struct RecurrenceJob {
   bool wants_decay() const { return d_decay.data != nullptr || gate.d_logits.data != nullptr; }
   template <class T>
   Rows<T> rows(const HeadView<T>& view, int64_t document, int64_t start, int64_t head) const {
-    const int64_t token = reverse ? offsets[static_cast<size_t>(document) + 1] - 1 - start : offsets[static_cast<size_t>(document)] + start;
+    const int64_t token = reverse ? offsets[static_cast<size_t>(document) + 1] - 1 - start
+                                  : offsets[static_cast<size_t>(document)] + start;
     return {view.data + token * view.token + head * view.head, reverse ? -view.token : view.token};
   }
 };
 
-// Which rows of a block a step reads. kKeptKeysAndValues: those that an earlier step copied to the same place.
+// Which rows of a block a step reads. kKeptKeysAndValues: those that an earlier step copied to the same
+// place.
 enum BlockRows : unsigned { kQueries = 1, kKeysAndValues = 2, kOutputGradients = 4, kKeptKeysAndValues = 8 };
 
 // Flushes denormals to zero while it lives: decayed states reach them, and they are slow on some processors.
@@ -101,8 +106,10 @@ class RecurrenceWorker {
   RecurrenceWorker(const RecurrenceJob<Element>& job, bool backward);
   ~RecurrenceWorker();  // after it other threads see the results, which may go past the caches
 
-  // Backward has places for the keys and values of a segment's blocks, so that its two walks over them read memory once.
-  void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows, int64_t place = 0);
+  // Backward has places for the keys and values of a segment's blocks, so that its two walks over them read
+  // memory once.
+  void enter_block(int64_t document, int64_t start, int64_t tokens, int64_t head, unsigned rows,
+                   int64_t place = 0);
   void announce_block(int64_t document, int64_t start, int64_t tokens, int64_t head,
                       unsigned rows);            // what is entered next: fetched meanwhile
   const float* total() const { return total_; }  // decay of the whole block, one per state row
@@ -115,13 +122,15 @@ class RecurrenceWorker {
 
   void pack_output_gradients();  // before gradient_write and gradient_block
   void gradient_write(float* y);
-  // Rows of dk and dv go to `group_dk`, `group_dv` (sums in fp32) when they are given. Returns Σ_i dg_i for a decay per head.
+  // Rows of dk and dv go to `group_dk`, `group_dv` (sums in fp32) when they are given. Returns Σ_i dg_i for a
+  // decay per head.
   double gradient_block(const float* state, const PassingState& d_state, float* group_dk, float* group_dv);
 
   // For the walks over blocks: place for what a block adds, for sums and decays of segments, and for states.
   float *x = nullptr, *passage_sum = nullptr, *passage_decay = nullptr;
   float *states = nullptr, *group_dk = nullptr, *group_dv = nullptr;
-  double* lower_bound_sums = nullptr;  // [keys] of the head in work: gradient_block adds the gradient of γ; null: not wanted
+  // [keys] of the head in work: gradient_block adds the gradient of γ; null: not wanted
+  double* lower_bound_sums = nullptr;
 
  private:
   struct Pair {  // rows of one block of scores and their place in the factors of a level
@@ -139,11 +148,11 @@ class RecurrenceWorker {
   const Element* rounded(const PassingState& state) const;  // in the products' dtype, [keys × values]
   // B that runs over tokens: packs of kPack tokens each, so that a product may take some of them.
   void pack_tokens(const Rows<const Element>& x_rows, int64_t columns, Element* panels) const;
-  void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t first, int64_t end,
-                       float* c) const;
+  void multiply_tokens(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n,
+                       int64_t first, int64_t end, float* c) const;
 
-  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
-                bool accumulate = false) const;
+  void multiply(const Element* a, int64_t lda, const Element* panels, int64_t m, int64_t n, int64_t k,
+                float* c, int64_t ldc, bool accumulate = false) const;
   void place_rows(int64_t document, int64_t start, int64_t tokens, int64_t head);
   void copy_rows(unsigned rows, int64_t place);
   void enter_head(int64_t head);
@@ -157,8 +166,12 @@ class RecurrenceWorker {
   void channel_gate_gradients(const float* state, const PassingState& d_state);
   void small_decay_slopes(const float* state, const PassingState& d_state);
   void list_pairs();
-  Element* left_factors(const Pair& pair) const { return level_k_ + (pair.level * block_ + pair.left) * keys_; }
-  Element* right_factors(const Pair& pair) const { return level_q_ + (pair.level * block_ + pair.right) * keys_; }
+  Element* left_factors(const Pair& pair) const {
+    return level_k_ + (pair.level * block_ + pair.left) * keys_;
+  }
+  Element* right_factors(const Pair& pair) const {
+    return level_q_ + (pair.level * block_ + pair.right) * keys_;
+  }
 
   void scale_pair(const Pair& pair) const;
   void add_pair(const Pair& pair, bool queries) const;
@@ -171,9 +184,10 @@ class RecurrenceWorker {
   double scalar_gradients(const float* state, const PassingState& d_state, float* group);
   double scalar_decay_gradient(const float* state, const PassingState& d_state);
   void channel_gradients(const float* state, const PassingState& d_state, float* group);
-  bool passed_through(const float* state, const PassingState& d_state, float* sums) const;  // Λ ∘ rowsum(S ⊙ D); false: nothing passed
-  void store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row, int64_t rows,
-             const Rows<Element>& out, float* group) const;
+  // Λ ∘ rowsum(S ⊙ D); false: nothing passed
+  bool passed_through(const float* state, const PassingState& d_state, float* sums) const;
+  void store(const float* first, const float* second, const float* factor, int64_t columns, int64_t row,
+             int64_t rows, const Rows<Element>& out, float* group) const;
 
   const RecurrenceJob<Element>& job_;
   BlockScope products_;
@@ -181,7 +195,9 @@ class RecurrenceWorker {
   const RecurrenceLoops<Element>& loops_;
   const StateLoops& state_loops_;
   const int64_t block_;
-  const int64_t strip_;  // rows that go through one product of tokens with tokens: what lies beyond the diagonal of their part is left out
+  // rows that go through one product of tokens with tokens: what lies beyond the diagonal of their part is
+  // left out
+  const int64_t strip_;
   const int64_t keys_, values_;
   std::vector<std::pair<void**, int64_t>> reservations_;
   Tensor memory_;
@@ -197,18 +213,22 @@ class RecurrenceWorker {
   std::vector<Pair> pairs_;
   mutable FarRows next_rows_;
 
-  // Its decays: of the rows before and including i, of the rows after j, e^{g} per channel, scale Λ(j → i) and its transpose.
-  float *prefix_ = nullptr, *suffix_ = nullptr, *total_ = nullptr, *lambda_ = nullptr, *mask_ = nullptr, *mask_t_ = nullptr,
-        *powers_ = nullptr;
-  // The rows of the block: those of one head lie far apart in memory, often on the same few lines of every cache.
+  // Its decays: of the rows before and including i, of the rows after j, e^{g} per channel, scale Λ(j → i)
+  // and its transpose.
+  float *prefix_ = nullptr, *suffix_ = nullptr, *total_ = nullptr, *lambda_ = nullptr, *mask_ = nullptr,
+        *mask_t_ = nullptr, *powers_ = nullptr;
+  // The rows of the block: those of one head lie far apart in memory, often on the same few lines of every
+  // cache.
   Element *q_copy_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *d_o_copy_ = nullptr;
   // Operands: panels over channels, panels over tokens, rows scaled by decays, scores in the products' dtype.
-  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *state_panels_t_ = nullptr, *v_tokens_ = nullptr, *do_tokens_ = nullptr,
-          *q_tokens_ = nullptr, *k_tokens_ = nullptr;
-  Element *scaled_q_ = nullptr, *scaled_k_ = nullptr, *transposed_ = nullptr, *level_q_ = nullptr, *level_k_ = nullptr, *tied_ = nullptr;
+  Element *row_panels_ = nullptr, *state_panels_ = nullptr, *state_panels_t_ = nullptr, *v_tokens_ = nullptr,
+          *do_tokens_ = nullptr, *q_tokens_ = nullptr, *k_tokens_ = nullptr;
+  Element *scaled_q_ = nullptr, *scaled_k_ = nullptr, *transposed_ = nullptr, *level_q_ = nullptr,
+          *level_k_ = nullptr, *tied_ = nullptr;
   Element *scores_ = nullptr, *pairs_q_ = nullptr, *pairs_k_ = nullptr, *state_ = nullptr;
   // Results of products and sums over them.
-  float *a_ = nullptr, *p_ = nullptr, *first_ = nullptr, *second_ = nullptr, *dots_ = nullptr, *key_sum_ = nullptr, *query_sum_ = nullptr;
+  float *a_ = nullptr, *p_ = nullptr, *first_ = nullptr, *second_ = nullptr, *dots_ = nullptr,
+        *key_sum_ = nullptr, *query_sum_ = nullptr;
   float *dq_sum_ = nullptr, *dk_sum_ = nullptr, *moment_ = nullptr, *written_ = nullptr, *ones_ = nullptr;
   float *logits_ = nullptr, *bound_sum_ = nullptr;  // of a gate
 };

@@ -26,7 +26,8 @@ class FarRows {
   // An even share of the rows, if it is called as often as for the block before.
   void fetch_some() {
     ++calls_;
-    for (int64_t left = rows_ / std::max<int64_t>(1, calls_before_) + 1; left > 0 && at_ < list_.size(); --left) {
+    for (int64_t left = rows_ / std::max<int64_t>(1, calls_before_) + 1; left > 0 && at_ < list_.size();
+         --left) {
       Rows& rows = list_[at_];
       for (int64_t byte = 0; byte < rows.bytes; byte += 64) __builtin_prefetch(rows.next + byte, 0, 2);
       rows.next += rows.stride;

@@ -20,7 +20,8 @@ struct Decays {
 Decays decays_of(const Tensor& log_decay, ScalarType type, int64_t block) {
   const Tensor slope = log_decay.neg().view({-1, 1, 1}), place = at::arange(1, block + 1, slope.options());
   const Tensor behind = place.unsqueeze(1) - place.unsqueeze(0);
-  const Tensor within = at::where(behind.ge(0), behind.mul(slope).neg(), -std::numeric_limits<double>::infinity()).exp();
+  const Tensor within =
+      at::where(behind.ge(0), behind.mul(slope).neg(), -std::numeric_limits<double>::infinity()).exp();
   return {slope.to(type), place.unsqueeze(1).mul(slope).neg().exp().to(type),
           place.neg().add(block).unsqueeze(1).mul(slope).neg().exp().to(type), within.to(type)};
 }
@@ -36,7 +37,8 @@ Tensor by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Decays
     const Tensor intra = at::matmul(at::matmul(own(q), own(k).transpose(1, 2)).mul(within), own(v));
     const Tensor inter = at::matmul(own(q).mul(decay.query_hb1.narrow(1, 0, size)), state);
     out.push_back(inter + intra);
-    const Tensor written = at::matmul(own(k).mul(decay.key_hb1.narrow(1, block - size, size)).transpose(1, 2), own(v));
+    const Tensor written =
+        at::matmul(own(k).mul(decay.key_hb1.narrow(1, block - size, size)).transpose(1, 2), own(v));
     state = state.mul(decay.slope_h11.mul(-size).exp()) + written;
   }
   return at::cat(out, 1);
@@ -49,14 +51,18 @@ Tensor one_step(const Tensor& q, const Tensor& k, const Tensor& v, const Decays&
 
 }  // namespace
 
-Tensor narrow_state_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay, const RecurrenceStates& states,
-                               const Tensor& offsets, int64_t block) {
+Tensor narrow_state_recurrence(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
+                               const RecurrenceStates& states, const Tensor& offsets, int64_t block) {
   constexpr const char* kOp = "narrow_state_recurrence";
-  if (q.dim() != 3 || k.sizes() != q.sizes() || v.sizes() != q.sizes() || k.scalar_type() != q.scalar_type() ||
-      v.scalar_type() != q.scalar_type())
-    refuse_argument(kOp, "q, k and v", "[tokens, heads, channels] alike", shape_text(q) + ", " + shape_text(k) + " and " + shape_text(v));
-  if (log_decay.dim() != 1 || log_decay.size(0) != q.size(1)) refuse_argument(kOp, "log_decay", "one number a head", shape_text(log_decay));
-  Dispatcher(kOp, kNarrowImplementations).choose([](size_t i) { return kNarrowImplementations[i] == "aten" ? Refusal() : kWideStates; });
+  if (q.dim() != 3 || k.sizes() != q.sizes() || v.sizes() != q.sizes() ||
+      k.scalar_type() != q.scalar_type() || v.scalar_type() != q.scalar_type())
+    refuse_argument(kOp, "q, k and v", "[tokens, heads, channels] alike",
+                    shape_text(q) + ", " + shape_text(k) + " and " + shape_text(v));
+  if (log_decay.dim() != 1 || log_decay.size(0) != q.size(1))
+    refuse_argument(kOp, "log_decay", "one number a head", shape_text(log_decay));
+  Dispatcher(kOp, kNarrowImplementations).choose([](size_t i) {
+    return kNarrowImplementations[i] == "aten" ? Refusal() : kWideStates;
+  });
   const bool continued = states.state_shkv.defined();
   if (continued && states.state_shkv.scalar_type() != q.scalar_type())
     refuse_argument(kOp, "states", "the dtype of q", shape_text(states.state_shkv));

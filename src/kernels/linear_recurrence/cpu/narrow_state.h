@@ -17,9 +17,11 @@ namespace longhaul::kernels {
 
 inline constexpr int64_t kNarrowStateBlock = 256;
 
-// q, k, v [tokens, H, D], one dtype; log_decay_h [H] = −s, fp32 (fp64 for fp64 inputs); offsets as of linear_recurrence. states: in the dtype of q, which the
-// call continues and changes (then without a gradient); undefined: documents begin at zero. → o [tokens, H, D].
-Tensor narrow_state_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay_h,
-                               const RecurrenceStates& states, const Tensor& offsets, int64_t block = kNarrowStateBlock);
+// q, k, v [tokens, H, D], one dtype; log_decay_h [H] = −s, fp32 (fp64 for fp64 inputs); offsets as of
+// linear_recurrence. states: in the dtype of q, which the call continues and changes (then without a
+// gradient); undefined: documents begin at zero. → o [tokens, H, D].
+Tensor narrow_state_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
+                               const Tensor& log_decay_h, const RecurrenceStates& states,
+                               const Tensor& offsets, int64_t block = kNarrowStateBlock);
 
 }  // namespace longhaul::kernels

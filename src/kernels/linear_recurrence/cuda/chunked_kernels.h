@@ -1,7 +1,8 @@
-// The chunked form of a run (run.h): a block of four warps takes a segment of a head and a slice of the value columns, chunk by chunk.
-// Warp w computes 16 rows of the chunk's output (row_tile), and holds an equal share of the state's rows in registers. For the state of
-// many segments: one pass over all but the last, without output, then a scan. The gradients of k and v go together where a block's
-// registers hold the whole state: both runs have the same one, D, one of them its transpose, and what one reads as q the other reads as v.
+// The chunked form of a run (run.h): a block of four warps takes a segment of a head and a slice of the value
+// columns, chunk by chunk. Warp w computes 16 rows of the chunk's output (row_tile), and holds an equal share
+// of the state's rows in registers. For the state of many segments: one pass over all but the last, without
+// output, then a scan. The gradients of k and v go together where a block's registers hold the whole state:
+// both runs have the same one, D, one of them its transpose, and what one reads as q the other reads as v.
 // Heads of up to 64: the same four warps do both; of up to 128: four warps each.
 #pragma once
 
@@ -12,12 +13,14 @@ namespace longhaul::kernels::cuda {
 constexpr int kChunkedWarps = 4;
 
 // By one warp.
-LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chunk, int head, ChunkDecays& out) {
+LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chunk, int head,
+                                ChunkDecays& out) {
   const int lane = lane_index(), rows = rows_of(segment, chunk), row = 2 * lane;
   float g[2];
   LONGHAUL_UNROLL
   for (int i = 0; i < 2; ++i) {
-    g[i] = row + i < rows ? log2_decay(run, token_at(segment, chunk * kChunk + row + i, run.against), head) : 0.f;
+    g[i] = row + i < rows ? log2_decay(run, token_at(segment, chunk * kChunk + row + i, run.against), head)
+                          : 0.f;
   }
   float inclusive = g[0] + g[1];
   for (int step = 1; step < kWarp; step *= 2) {
@@ -36,7 +39,8 @@ LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chun
   if (lane == 0) out.total = all;
 }
 
-// fp32 accumulators of kHeight × kWidth, keys × values or, kTransposed, values × keys: each of kWarps warps holds as many rows.
+// fp32 accumulators of kHeight × kWidth, keys × values or, kTransposed, values × keys: each of kWarps warps
+// holds as many rows.
 template <int kHeight, int kWidth, int kWarps = kChunkedWarps, bool kTransposed = false>
 struct State {
   static constexpr int kRows = kHeight / kWarps, kTiles = kRows / 16, kColumns = kWidth / 8;
@@ -44,7 +48,8 @@ struct State {
 
   static LONGHAUL_DEVICE Place at(int tile, int column, int i) {
     const Place place = c_place(lane_index(), i);
-    return {(kTransposed ? warp_index() % kWarps : warp_index()) * kRows + tile * 16 + place.row, column * 8 + place.col};
+    return {(kTransposed ? warp_index() % kWarps : warp_index()) * kRows + tile * 16 + place.row,
+            column * 8 + place.col};
   }
   template <class Body>
   LONGHAUL_DEVICE void each(const Body& body) {  // of (value, its key and value channel)
@@ -86,13 +91,15 @@ struct State {
       if (place.row >= run.k.width || col0 + place.col >= run.v.width) return;
       if (!from_initial) x = saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col];
       if (from_initial && run.initial.data != nullptr) {
-        x = run.initial.data[initial_base + place.row * run.initial.row_stride + (col0 + place.col) * run.initial.col_stride];
+        x = run.initial.data[initial_base + place.row * run.initial.row_stride +
+                             (col0 + place.col) * run.initial.col_stride];
       }
     });
   }
   LONGHAUL_DEVICE void leave(const Run& run, const Segment& segment, int head, int col0) {
     if (segment.last == 0 || run.final.data == nullptr) return;
-    const int64_t base = (static_cast<int64_t>(segment.document) * run.heads + head) * run.k.width * run.v.width;
+    const int64_t base =
+        (static_cast<int64_t>(segment.document) * run.heads + head) * run.k.width * run.v.width;
     each([&](float& x, Place place) {
       if (place.row >= run.k.width || col0 + place.col >= run.v.width) return;
       run.final.data[base + place.row * run.final.row_stride + (col0 + place.col) * run.final.col_stride] = x;
@@ -112,7 +119,8 @@ LONGHAUL_DEVICE void scale_tokens(FragmentA& a, const float* factors) {
 
 // S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
 template <int kKeys, int kValues, int kWarps>
-LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k, Tile<kValues> v, const ChunkDecays& decays) {
+LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k, Tile<kValues> v,
+                             const ChunkDecays& decays) {
   using S = State<kKeys, kValues, kWarps>;
   const float decay = power_of_two(decays.total);
   state.each([&](float& x, Place) { x *= decay; });
@@ -120,13 +128,15 @@ LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k
   for (int token = 0; token < kChunk; token += 16) {
     FragmentB b[S::kColumns / 2][2];
     LONGHAUL_UNROLL
-    for (int column = 0; column < S::kColumns / 2; ++column) load_b_transposed(b[column], v, token, column * 16);
+    for (int column = 0; column < S::kColumns / 2; ++column)
+      load_b_transposed(b[column], v, token, column * 16);
     LONGHAUL_UNROLL
     for (int tile = 0; tile < S::kTiles; ++tile) {
       FragmentA a = load_a_transposed(k, token, warp_index() * S::kRows + tile * 16);
       scale_tokens(a, decays.factors + token);
       LONGHAUL_UNROLL
-      for (int column = 0; column < S::kColumns; ++column) multiply_add(state.value[tile][column], a, b[column / 2][column % 2]);
+      for (int column = 0; column < S::kColumns; ++column)
+        multiply_add(state.value[tile][column], a, b[column / 2][column % 2]);
     }
   }
 }
@@ -154,15 +164,17 @@ LONGHAUL_DEVICE void weigh_scores(float (&a)[kChunk / 8][4], const float* sums, 
       const Place place = c_place(lane_index(), i);
       const int j = column * 8 + place.col;
       // Selected before the exponential: above the diagonal the difference is positive and may overflow.
-      a[column][i] *= write * power_of_two(j <= row0 + place.row ? sum[i >> 1] - sums[j] : negative_infinity());
+      a[column][i] *=
+          write * power_of_two(j <= row0 + place.row ? sum[i >> 1] - sums[j] : negative_infinity());
     }
   }
 }
 
-// The warp's 16 rows of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state holds its transpose.
+// The warp's 16 rows of the chunk's output: o = e^b q S + write · A v. kTransposed: the tile of the state
+// holds its transpose.
 template <int kKeys, int kValues, bool kTransposed = false>
-LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v, Tile<kValues> state,
-                              const float* sums, float write) {
+LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kKeys> k, Tile<kValues> v,
+                              Tile<kValues> state, const float* sums, float write) {
   constexpr int kColumns = kValues / 8;
   const int last = row_tile(warp_index()), row0 = last * 16;
   float a[kChunk / 8][4] = {};
@@ -206,12 +218,13 @@ LONGHAUL_DEVICE void read_out(float (&o)[kValues / 8][4], Tile<kKeys> q, Tile<kK
 
 // The warp's rows to memory; in bf16 by way of the same rows of q, which no other warp reads.
 template <int kColumns, int kWidth>
-LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice, float (&o)[kColumns][4],
-                                  Tile<kWidth> q) {
+LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int chunk, int head, int slice,
+                                  float (&o)[kColumns][4], Tile<kWidth> q) {
   constexpr int kValues = kColumns * 8;
   const int row0 = row_tile(warp_index()) * 16, rows = rows_of(segment, chunk), width = run.v.width;
   const auto offset = [&](int row) {
-    return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width + slice * kValues;
+    return (token_at(segment, chunk * kChunk + row, run.against) * run.heads + head) * width +
+           slice * kValues;
   };
   LONGHAUL_UNROLL
   for (int column = 0; column < kColumns; ++column) {
@@ -233,29 +246,43 @@ LONGHAUL_DEVICE void store_output(const Run& run, const Segment& segment, int ch
   }
 }
 
-// kOutput: a segment of a head, whole. Otherwise only the state that a segment adds, started from zero, and its total decay.
+// kOutput: a segment of a head, whole. Otherwise only the state that a segment adds, started from zero, and
+// its total decay.
 template <int kKeys, int kValues, bool kOutput>
 LONGHAUL_KERNEL(kChunkedWarps* kWarp)
 chunked_kernel(Run run) {
   LONGHAUL_SHARED(shared);
   constexpr ChunkedShared kShared = chunked_shared(kKeys, kValues);
-  const ChunkedBlock block = chunked_block(blockIdx.x, run.heads, static_cast<int>(divide_up(run.v.width, kValues)));
+  const ChunkedBlock block =
+      chunked_block(blockIdx.x, run.heads, static_cast<int>(divide_up(run.v.width, kValues)));
   const Segment segment = run.segments[block.part];
   if (!kOutput && segment.last) return;
   const int chunks = chunks_of(segment), head = block.head, col0 = block.slice * kValues;
   const int64_t direction = run.against ? -1 : 1;
-  const auto decays = [&](int chunk) -> ChunkDecays& { return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2]; };
+  const auto decays = [&](int chunk) -> ChunkDecays& {
+    return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2];
+  };
   const Tile<kValues> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
-  const auto q_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage)}; };
-  const auto k_tile = [&](int chunk) { return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.k)}; };
-  const auto v_tile = [&](int chunk) { return Tile<kValues>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.v)}; };
+  const auto q_tile = [&](int chunk) {
+    return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage)};
+  };
+  const auto k_tile = [&](int chunk) {
+    return Tile<kKeys>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.k)};
+  };
+  const auto v_tile = [&](int chunk) {
+    return Tile<kValues>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage + kShared.v)};
+  };
   const auto load = [&](int chunk) {
     if (chunk < chunks) {
       const int64_t first = token_at(segment, static_cast<int64_t>(chunk) * kChunk, run.against);
       const int rows = rows_of(segment, chunk);
-      if (kOutput) load_tile<kChunk>(q_tile(chunk), run.q.at(first, head), direction * run.q.stride, rows, run.q.width, run.q.aligned);
-      load_tile<kChunk>(k_tile(chunk), run.k.at(first, head), direction * run.k.stride, rows, run.k.width, run.k.aligned);
-      load_tile<kChunk>(v_tile(chunk), run.v.at(first, head) + col0, direction * run.v.stride, rows, run.v.width - col0, run.v.aligned);
+      if (kOutput)
+        load_tile<kChunk>(q_tile(chunk), run.q.at(first, head), direction * run.q.stride, rows, run.q.width,
+                          run.q.aligned);
+      load_tile<kChunk>(k_tile(chunk), run.k.at(first, head), direction * run.k.stride, rows, run.k.width,
+                        run.k.aligned);
+      load_tile<kChunk>(v_tile(chunk), run.v.at(first, head) + col0, direction * run.v.stride, rows,
+                        run.v.width - col0, run.v.aligned);
     }
     end_copy_group();
   };
@@ -277,17 +304,20 @@ chunked_kernel(Run run) {
     __syncthreads();
     if (kOutput) {
       float o[kValues / 8][4] = {};
-      read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, decays(chunk).sums, run.write);
+      read_out<kKeys, kValues>(o, q_tile(chunk), k_tile(chunk), v_tile(chunk), state_tile, decays(chunk).sums,
+                               run.write);
       store_output(run, segment, chunk, head, block.slice, o, q_tile(chunk));
     }
-    if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(run, segment, chunk + 1, head, decays(chunk + 1));  // it has few scores
+    // it has few scores
+    if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(run, segment, chunk + 1, head, decays(chunk + 1));
     advance(state, k_tile(chunk), v_tile(chunk), decays(chunk));
     log_total += decays(chunk).total;
     __syncthreads();
   }
   wait_for_copies<0>();
   if (!kOutput) {
-    float* saved = run.states + (static_cast<int64_t>(block.part) * run.heads + head) * run.k.width * run.v.width;
+    float* saved =
+        run.states + (static_cast<int64_t>(block.part) * run.heads + head) * run.k.width * run.v.width;
     state.each([&](float& x, Place place) {
       if (place.row < run.k.width && col0 + place.col < run.v.width)
         saved[static_cast<int64_t>(place.row) * run.v.width + col0 + place.col] = x;
@@ -308,16 +338,20 @@ LONGHAUL_KERNEL(kJoinedWarps<kWidth>* kWarp)
 joined_kernel(Run of_v, Run of_k) {
   LONGHAUL_SHARED(shared);
   constexpr JoinedShared kShared = joined_shared(kWidth);
-  constexpr bool kHalves = kJoinedWarps<kWidth> == 2 * kChunkedWarps;  // the first half of the warps computes dv, the second dk
+  // the first half of the warps computes dv, the second dk
+  constexpr bool kHalves = kJoinedWarps<kWidth> == 2 * kChunkedWarps;
   const ChunkedBlock block = chunked_block(blockIdx.x, of_v.heads, 1);
   const Segment segment = of_v.segments[block.part];
   const int chunks = chunks_of(segment), head = block.head;
   const int64_t direction = of_v.against ? -1 : 1;
-  const auto decays = [&](int chunk) -> ChunkDecays& { return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2]; };
+  const auto decays = [&](int chunk) -> ChunkDecays& {
+    return reinterpret_cast<ChunkDecays*>(shared + kShared.decays)[chunk % 2];
+  };
   const Tile<kWidth> state_tile{reinterpret_cast<Bf16*>(shared + kShared.state)};
   enum { kQ, kK, kV, kO };
   const auto tile = [&](int chunk, int which) {
-    return Tile<kWidth>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage) + which * kChunk * kWidth};
+    return Tile<kWidth>{reinterpret_cast<Bf16*>(shared + chunk % 2 * kShared.stage) +
+                        which * kChunk * kWidth};
   };
   const auto load = [&](int chunk) {
     if (chunk < chunks) {
@@ -326,8 +360,8 @@ joined_kernel(Run of_v, Run of_k) {
       LONGHAUL_UNROLL
       for (int which = kQ; which <= kO; ++which) {
         const Rows& from = *rows[which];
-        load_tile<kChunk>(tile(chunk, which), from.at(first, head), direction * from.stride, rows_of(segment, chunk), from.width,
-                          from.aligned);
+        load_tile<kChunk>(tile(chunk, which), from.at(first, head), direction * from.stride,
+                          rows_of(segment, chunk), from.width, from.aligned);
       }
     }
     end_copy_group();
@@ -344,15 +378,18 @@ joined_kernel(Run of_v, Run of_k) {
     // No other warp reads these rows of k, or v, so they may take the output on its way out.
     if (!kHalves || warp_index() < kChunkedWarps) {
       float o[kWidth / 8][4] = {};
-      read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile, decays(chunk).sums, of_v.write);
+      read_out<kWidth, kWidth>(o, tile(chunk, kK), tile(chunk, kQ), tile(chunk, kO), state_tile,
+                               decays(chunk).sums, of_v.write);
       store_output(of_v, segment, chunk, head, 0, o, tile(chunk, kK));
     }
     if (!kHalves || warp_index() >= kChunkedWarps) {
       float o[kWidth / 8][4] = {};
-      read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile, decays(chunk).sums, of_k.write);
+      read_out<kWidth, kWidth, true>(o, tile(chunk, kV), tile(chunk, kO), tile(chunk, kQ), state_tile,
+                                     decays(chunk).sums, of_k.write);
       store_output(of_k, segment, chunk, head, 0, o, tile(chunk, kV));
     }
-    if (warp_index() == 0 && chunk + 1 < chunks) sum_decays(of_v, segment, chunk + 1, head, decays(chunk + 1));
+    if (warp_index() == 0 && chunk + 1 < chunks)
+      sum_decays(of_v, segment, chunk + 1, head, decays(chunk + 1));
     advance(state, tile(chunk, kQ), tile(chunk, kO), decays(chunk));
     __syncthreads();
   }
@@ -360,15 +397,18 @@ joined_kernel(Run of_v, Run of_k) {
   state.leave(of_v, segment, head, 0);
 }
 
-// Turns what each segment adds into what enters it: (a₂, X₂) ∘ (a₁, X₁) = (a₁ a₂, a₂ X₁ + X₂). A thread per element of a head's state.
+// Turns what each segment adds into what enters it: (a₂, X₂) ∘ (a₁, X₁) = (a₁ a₂, a₂ X₁ + X₂). A thread per
+// element of a head's state.
 LONGHAUL_KERNEL(256) scan_kernel(Run run) {
   const int64_t area = static_cast<int64_t>(run.k.width) * run.v.width;
   const int64_t blocks = divide_up(area, 256), element = blockIdx.x % blocks * 256 + threadIdx.x;
-  const int head = static_cast<int>(blockIdx.x / blocks % run.heads), document = static_cast<int>(blockIdx.x / blocks / run.heads);
+  const int head = static_cast<int>(blockIdx.x / blocks % run.heads),
+            document = static_cast<int>(blockIdx.x / blocks / run.heads);
   if (element >= area) return;
   float x = 0;
   if (run.initial.data != nullptr) {
-    x = run.initial.data[(static_cast<int64_t>(document) * run.heads + head) * area + element / run.v.width * run.initial.row_stride +
+    x = run.initial.data[(static_cast<int64_t>(document) * run.heads + head) * area +
+                         element / run.v.width * run.initial.row_stride +
                          element % run.v.width * run.initial.col_stride];
   }
   for (int s = run.document_segments[document]; s + 1 < run.document_segments[document + 1]; ++s) {

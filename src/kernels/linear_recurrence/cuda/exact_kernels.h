@@ -1,4 +1,5 @@
-// The exact form of a run (run.h), token by token in fp32 for every kind of decay; and sums over the heads of a group.
+// The exact form of a run (run.h), token by token in fp32 for every kind of decay; and sums over the heads of
+// a group.
 #pragma once
 
 #include "kernels/linear_recurrence/cuda/run.h"
@@ -14,8 +15,10 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
   float* decay = reinterpret_cast<float*>(shared + layout.decay);
   float* v = reinterpret_cast<float*>(shared + layout.v);
   float* partial = reinterpret_cast<float*>(shared + layout.partial);
-  const int slices = static_cast<int>(divide_up(run.v.width, 32)), warps = exact_warps(run.k.width), rows = warps * 32;
-  const int slice = static_cast<int>(blockIdx.x) % slices, head = static_cast<int>(blockIdx.x) / slices % run.heads;
+  const int slices = static_cast<int>(divide_up(run.v.width, 32)), warps = exact_warps(run.k.width),
+            rows = warps * 32;
+  const int slice = static_cast<int>(blockIdx.x) % slices,
+            head = static_cast<int>(blockIdx.x) / slices % run.heads;
   const int document = static_cast<int>(blockIdx.x) / slices / run.heads;
   const int lane = lane_index(), row0 = warp_index() * 32, col = slice * 32 + lane;
   const int64_t begin = run.offsets[document], length = run.offsets[document + 1] - begin;
@@ -25,7 +28,10 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
   LONGHAUL_UNROLL
   for (int r = 0; r < 32; ++r) {
     const bool inside = run.initial.data != nullptr && row0 + r < run.k.width && col < run.v.width;
-    state[r] = inside ? run.initial.data[state_base + (row0 + r) * run.initial.row_stride + col * run.initial.col_stride] : 0.f;
+    state[r] =
+        inside ? run.initial
+                     .data[state_base + (row0 + r) * run.initial.row_stride + col * run.initial.col_stride]
+               : 0.f;
   }
   for (int64_t done = 0; done < length; done += kExactBatch) {
     const int batch = static_cast<int>(length - done < kExactBatch ? length - done : kExactBatch);
@@ -72,13 +78,15 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
       if (c >= run.v.width) continue;
       float sum = 0;
       for (int w = 0; w < warps; ++w) sum += partial[(i / 32 * warps + w) * 32 + i % 32];
-      run.out[(token(done + i / 32) * run.heads + head) * run.v.width + c] = from_float<Bf16>(run.scale * sum);
+      run.out[(token(done + i / 32) * run.heads + head) * run.v.width + c] =
+          from_float<Bf16>(run.scale * sum);
     }
   }
   if (run.final.data == nullptr || col >= run.v.width) return;
   LONGHAUL_UNROLL
   for (int r = 0; r < 32; ++r) {
-    if (row0 + r < run.k.width) run.final.data[state_base + (row0 + r) * run.final.row_stride + col * run.final.col_stride] = state[r];
+    if (row0 + r < run.k.width)
+      run.final.data[state_base + (row0 + r) * run.final.row_stride + col * run.final.col_stride] = state[r];
   }
 }
 

@@ -1,4 +1,5 @@
-// The gates of op.h in CUDA kernels: a token's decay, tied key and slopes from its logit, in fp32 (docs/sources/linear-attention.md §5.3).
+// The gates of op.h in CUDA kernels: a token's decay, tied key and slopes from its logit, in fp32
+// (docs/sources/linear-attention.md §5.3).
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,9 @@ struct RecurrenceGate {
 };
 
 LONGHAUL_HD bool gated(const RecurrenceGate& gate) { return gate.kind != RecurrenceGateKind::kNone; }
-LONGHAUL_HD bool bounded(const RecurrenceGate& gate) { return gate.kind == RecurrenceGateKind::kLowerBounded; }
+LONGHAUL_HD bool bounded(const RecurrenceGate& gate) {
+  return gate.kind == RecurrenceGateKind::kLowerBounded;
+}
 
 // Sigmoids of a logit by u = e^{−|x|}.
 struct Logit {
@@ -32,24 +35,31 @@ LONGHAUL_HD Logit logit_at(const RecurrenceGate& gate, const float* fp32, int64_
   return {x, exponential(-fabsf(x))};
 }
 
-LONGHAUL_HD float bound_at(const RecurrenceGate& gate, int64_t at) { return bounded(gate) ? gate.lower_bound[at] : 0.f; }
+LONGHAUL_HD float bound_at(const RecurrenceGate& gate, int64_t at) {
+  return bounded(gate) ? gate.lower_bound[at] : 0.f;
+}
 
-// Added to a lower-bounded λ, which above 1e-12 does not notice: the gradient of γ is that of log λ over λ, and a λ of 0 would lose it.
+// Added to a lower-bounded λ, which above 1e-12 does not notice: the gradient of γ is that of log λ over λ,
+// and a λ of 0 would lose it.
 constexpr float kLeastDecay = 0x1p-64f;
 
 LONGHAUL_HD float gate_log_decay(const RecurrenceGate& gate, const Logit& x) {
   return gate.inverse_divisor * x.log_sigmoid();
 }  // log_sigmoid
 LONGHAUL_HD float gate_decay(const RecurrenceGate& gate, const Logit& x, float bound) {
-  return bounded(gate) ? bound + (1.f - bound) * x.sigmoid() + kLeastDecay : exponential(gate_log_decay(gate, x));
+  return bounded(gate) ? bound + (1.f - bound) * x.sigmoid() + kLeastDecay
+                       : exponential(gate_log_decay(gate, x));
 }
 LONGHAUL_HD float gate_key(const RecurrenceGate& gate, const Logit& x, float bound) {
   return bounded(gate) ? (1.f - bound) * x.rest() : -expm1f(gate_log_decay(gate, x));
 }
 // ∂ log λ / ∂x, and ∂ log λ / ∂γ.
 LONGHAUL_HD float gate_slope(const RecurrenceGate& gate, const Logit& x, float bound) {
-  return bounded(gate) ? x.rest() * ((1.f - bound) * x.sigmoid() / gate_decay(gate, x, bound)) : gate.inverse_divisor * x.rest();
+  return bounded(gate) ? x.rest() * ((1.f - bound) * x.sigmoid() / gate_decay(gate, x, bound))
+                       : gate.inverse_divisor * x.rest();
 }
-LONGHAUL_HD float bound_slope(const RecurrenceGate& gate, const Logit& x, float bound) { return x.rest() / gate_decay(gate, x, bound); }
+LONGHAUL_HD float bound_slope(const RecurrenceGate& gate, const Logit& x, float bound) {
+  return x.rest() / gate_decay(gate, x, bound);
+}
 
 }  // namespace longhaul::kernels::cuda

@@ -14,7 +14,8 @@
 
 namespace longhaul::kernels::cuda {
 
-constexpr float kSmallestLog = -192.f;  // 2^-192 is 0 in fp32: a steeper decay changes nothing, and would cost the sums digits
+// 2^-192 is 0 in fp32: a steeper decay changes nothing, and would cost the sums digits
+constexpr float kSmallestLog = -192.f;
 
 struct Rows {  // [tokens, heads, width]; head h of the run reads head h / group
   const Bf16* data;
@@ -58,8 +59,10 @@ LONGHAUL_DEVICE float in_log2(float log_decay) {  // NaN says that it is none
 
 LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
   if (run.kind == DecayKind::kNone) return 0.f;
-  if (gated(run.gate)) return in_log2(gate_log_decay(run.gate, logit_at(run.gate, run.log_decay, token * run.heads + head)));
-  return in_log2(run.kind == DecayKind::kHead ? run.log_decay[head] : run.log_decay[token * run.heads + head]);
+  if (gated(run.gate))
+    return in_log2(gate_log_decay(run.gate, logit_at(run.gate, run.log_decay, token * run.heads + head)));
+  return in_log2(run.kind == DecayKind::kHead ? run.log_decay[head]
+                                              : run.log_decay[token * run.heads + head]);
 }
 
 }  // namespace longhaul::kernels::cuda

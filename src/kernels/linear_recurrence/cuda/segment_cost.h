@@ -16,15 +16,16 @@
 
 namespace longhaul::kernels::cuda {
 
-// A kernel of `blocks` blocks a segment (heads · slices). Clocks of a chunk: in a block that has a multiprocessor to itself, and in each of
-// `resident` that share one.
+// A kernel of `blocks` blocks a segment (heads · slices). Clocks of a chunk: in a block that has a
+// multiprocessor to itself, and in each of `resident` that share one.
 struct Pass {
   int64_t blocks;
   int resident;
   double alone, full;
 };
 
-// A walk along segments, the first pass that finds the states which enter them, and bytes of these states that move for a segment.
+// A walk along segments, the first pass that finds the states which enter them, and bytes of these states
+// that move for a segment.
 struct Walk {
   Pass main, first;
   double state_bytes;
@@ -35,21 +36,25 @@ constexpr int64_t kShortestSegment = 512, kMostSplits = 128, kUnsplit = INT32_MA
 
 // Of a chunk in each of the blocks of so many segments.
 inline double clocks_of(const Pass& pass, double segments, int64_t multiprocessors) {
-  const double blocks = std::ceil(segments * static_cast<double>(pass.blocks)), all = static_cast<double>(multiprocessors);
+  const double blocks = std::ceil(segments * static_cast<double>(pass.blocks)),
+               all = static_cast<double>(multiprocessors);
   return blocks <= all ? pass.alone : std::ceil(blocks / (all * pass.resident)) * pass.full;
 }
 
-inline double clocks_of(const Walk& walk, int64_t tokens, int64_t length, int64_t splits, int64_t multiprocessors) {
-  const double segments = static_cast<double>(tokens) / static_cast<double>(length), chunks = static_cast<double>(length) / kChunk;
+inline double clocks_of(const Walk& walk, int64_t tokens, int64_t length, int64_t splits,
+                        int64_t multiprocessors) {
+  const double segments = static_cast<double>(tokens) / static_cast<double>(length),
+               chunks = static_cast<double>(length) / kChunk;
   const double main = clocks_of(walk.main, segments, multiprocessors) * chunks;
   if (splits == 1) return main;
   const double early = segments * static_cast<double>(splits - 1) / static_cast<double>(splits);
-  return main + clocks_of(walk.first, early, multiprocessors) * chunks + segments * walk.state_bytes / kBytesPerClock +
-         kClocksOfTwoLaunches;
+  return main + clocks_of(walk.first, early, multiprocessors) * chunks +
+         segments * walk.state_bytes / kBytesPerClock + kClocksOfTwoLaunches;
 }
 
 // For walks one after another over the same segments.
-inline int64_t choose_segment_tokens(std::span<const int64_t> offsets, std::span<const Walk> walks, int64_t multiprocessors) {
+inline int64_t choose_segment_tokens(std::span<const int64_t> offsets, std::span<const Walk> walks,
+                                     int64_t multiprocessors) {
   int64_t longest = 1;
   for (size_t n = 0; n + 1 < offsets.size(); ++n) longest = std::max(longest, offsets[n + 1] - offsets[n]);
   int64_t best = kUnsplit;
@@ -67,7 +72,8 @@ inline int64_t choose_segment_tokens(std::span<const int64_t> offsets, std::span
   return best;
 }
 
-inline double moved_state_bytes(int64_t heads, int64_t keys, int64_t values) {  // fp32: written, read and written by the scan, read
+// fp32: written, read and written by the scan, read
+inline double moved_state_bytes(int64_t heads, int64_t keys, int64_t values) {
   return static_cast<double>(4 * 4 * heads * keys * values);
 }
 
@@ -76,7 +82,9 @@ inline Walk chunked_walk(int64_t heads, int64_t keys, int64_t values) {
   const int padded = padded_keys(static_cast<int>(keys)), resident = padded == 256 ? 1 : 2;
   const int64_t blocks = heads * divide_up(values, value_slice(padded));
   const double share = padded == 64 ? 0.5 : 1;
-  return {{blocks, resident, 4000 * share, 5600 * share}, {blocks, 2, 1600 * share, 2400 * share}, moved_state_bytes(heads, keys, values)};
+  return {{blocks, resident, 4000 * share, 5600 * share},
+          {blocks, 2, 1600 * share, 2400 * share},
+          moved_state_bytes(heads, keys, values)};
 }
 
 inline std::vector<Walk> chunked_walks(int64_t heads, int64_t keys, int64_t values, bool backward) {
@@ -89,7 +97,8 @@ inline std::vector<Walk> chunked_walks(int64_t heads, int64_t keys, int64_t valu
 }
 
 inline std::vector<Walk> two_pass_walks(int64_t heads, int64_t keys, int64_t values) {
-  const Pass states{heads * slices_of(static_cast<int>(keys)) * slices_of(static_cast<int>(values)), 2, 1500, 2000};
+  const Pass states{heads * slices_of(static_cast<int>(keys)) * slices_of(static_cast<int>(values)), 2, 1500,
+                    2000};
   return {{states, states, moved_state_bytes(heads, keys, values)}};
 }
 

@@ -1,12 +1,15 @@
-// Gradients of q, k and of the decay in the two-pass form (two_pass.h). With P_ij = scale · do_i · v_j, S entering and D leaving a chunk:
+// Gradients of q, k and of the decay in the two-pass form (two_pass.h). With P_ij = scale · do_i · v_j, S
+// entering and D leaving a chunk:
 //
-//   dq_i = scale · Λ(0 → i) ⊙ (S do_i) + Σ_{j ≤ i} P_ij Λ(j → i) ⊙ k_j          dk_j = Λ(j → m) ⊙ (D v_j) + Σ_{i ≥ j} P_ij Λ(j → i) ⊙ q_i
+//   dq_i = scale · Λ(0 → i) ⊙ (S do_i) + Σ_{j ≤ i} P_ij Λ(j → i) ⊙ k_j
+//   dk_j = Λ(j → m) ⊙ (D v_j) + Σ_{i ≥ j} P_ij Λ(j → i) ⊙ q_i
 //   dg_t = Λ(0 → m) ⊙ rowsum(S ⊙ D) + everything that flows from before t to t or later
 //
-// At each level of halving, G = (P where tokens are partners) F holds for a right token what it reads, for a left one what it gives:
-// times its own factor that is the level's part of dq or dk. What crosses t at a level starts in the left half and ends in the right
-// half of t's block, so its part of dg is a sum within one half: q ⊙ dq over the tokens from t on, where t is right, k ⊙ dk over
-// those before t, where it is left. The parts through S and D are alike, with the whole chunk as the right, or left, half. Nothing is
+// At each level of halving, G = (P where tokens are partners) F holds for a right token what it reads, for a
+// left one what it gives: times its own factor that is the level's part of dq or dk. What crosses t at a
+// level starts in the left half and ends in the right half of t's block, so its part of dg is a sum within
+// one half: q ⊙ dq over the tokens from t on, where t is right, k ⊙ dk over those before t, where it is left.
+// The parts through S and D are alike, with the whole chunk as the right, or left, half. Nothing is
 // subtracted, so nothing cancels, and where λ_t is 0 every term is 0.
 #pragma once
 
@@ -16,12 +19,15 @@ namespace longhaul::kernels::cuda {
 
 struct GradientPass {
   Bf16 *d_q, *d_k;
-  float* d_k_fp32;    // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
-  float* d_decay;     // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
+  float* d_k_fp32;  // instead of d_k, where it is not null: [T, H, keys]; neither for tied keys
+  // kChannelToken: the gradient; else sums over the slice's channels [slices, T, H]; or null: not wanted
+  float* d_decay;
   Bf16* d_logits;     // instead of d_decay, of a gate per channel with bf16 logits
   float* bound_sums;  // of a gate's γ [chunks, H, keys]; or null: not wanted
 };
-LONGHAUL_HD bool wants_decay(const GradientPass& pass) { return pass.d_decay != nullptr || pass.d_logits != nullptr; }
+LONGHAUL_HD bool wants_decay(const GradientPass& pass) {
+  return pass.d_decay != nullptr || pass.d_logits != nullptr;
+}
 
 // What a thread gathers for its channel and quarter of the tokens.
 struct ColumnGradients {
@@ -35,7 +41,8 @@ LONGHAUL_DEVICE void put(float* g, const float (&x)[4][4]) {
     LONGHAUL_UNROLL
     for (int i = 0; i < 4; ++i) {
       const Place place = c_place(lane_index(), i);
-      g[(warp_index() % 4 * 16 + place.row) * kPadded + warp_index() / 4 * 32 + column * 8 + place.col] = x[column][i];
+      g[(warp_index() % 4 * 16 + place.row) * kPadded + warp_index() / 4 * 32 + column * 8 + place.col] =
+          x[column][i];
     }
   }
 }
@@ -54,11 +61,13 @@ LONGHAUL_DEVICE void put_pairs(Tile<kSlice> p, const float (&x)[4][4], float sca
   }
 }
 
-// The sums over values: P = do vᵀ, do Sᵀ, v Dᵀ of the warp's 16 rows and 32 columns, and rowsum(S ⊙ D) of the thread's channel.
+// The sums over values: P = do vᵀ, do Sᵀ, v Dᵀ of the warp's 16 rows and 32 columns, and rowsum(S ⊙ D) of the
+// thread's channel.
 struct ValueSums {
   float pairs[4][4], reads[4][4], writes[4][4], dot;
 };
-LONGHAUL_DEVICE void add_values(ValueSums& sums, Tile<kSlice> d_o, Tile<kSlice> v, Tile<kSlice> state, Tile<kSlice> d_state) {
+LONGHAUL_DEVICE void add_values(ValueSums& sums, Tile<kSlice> d_o, Tile<kSlice> v, Tile<kSlice> state,
+                                Tile<kSlice> d_state) {
   const int row0 = warp_index() % 4 * 16, col0 = warp_index() / 4 * 32;
   LONGHAUL_ROLL
   for (int value = 0; value < kSlice; value += 16) {
@@ -83,7 +92,8 @@ LONGHAUL_DEVICE void add_values(ValueSums& sums, Tile<kSlice> d_o, Tile<kSlice> 
     const Unit a = *reinterpret_cast<const Unit*>(state.at(mine.channel, mine.first + unit));
     const Unit b = *reinterpret_cast<const Unit*>(d_state.at(mine.channel, mine.first + unit));
     LONGHAUL_UNROLL
-    for (int i = 0; i < 4; ++i) sums.dot += low_half(a.word[i]) * low_half(b.word[i]) + high_half(a.word[i]) * high_half(b.word[i]);
+    for (int i = 0; i < 4; ++i)
+      sums.dot += low_half(a.word[i]) * low_half(b.word[i]) + high_half(a.word[i]) * high_half(b.word[i]);
   }
 }
 
@@ -96,9 +106,9 @@ LONGHAUL_DEVICE void level_products(float (&x)[4][4], Tile<kSlice> p, Tile<kSlic
     LONGHAUL_UNROLL
     for (int reg = 0; reg < 4; ++reg) {
       const Place low = a_place(lane_index(), reg, 0), high = a_place(lane_index(), reg, 1);
-      const uint32_t keep =
-          level >= 4 ? 0xffffffffu
-                     : (tokens_meet(low.row, low.col, level) ? 0xffffu : 0u) | (tokens_meet(high.row, high.col, level) ? 0xffff0000u : 0u);
+      const uint32_t keep = level >= 4 ? 0xffffffffu
+                                       : (tokens_meet(low.row, low.col, level) ? 0xffffu : 0u) |
+                                             (tokens_meet(high.row, high.col, level) ? 0xffff0000u : 0u);
       a.reg[reg] &= keep;
     }
     LONGHAUL_UNROLL
@@ -112,8 +122,8 @@ LONGHAUL_DEVICE void level_products(float (&x)[4][4], Tile<kSlice> p, Tile<kSlic
 }
 
 // The parts through S: reads of the chunk's tokens, weighted Λ(0 → t). Returns the quarter's sum of q ⊙ dq.
-LONGHAUL_DEVICE float take_reads(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> q, const Column& mine,
-                                 float scale) {
+LONGHAUL_DEVICE float take_reads(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> q,
+                                 const Column& mine, float scale) {
   float f = scale, running = 0;
   for (int t = 0; t < mine.first; ++t) f *= lambda[t * kSlice];
   LONGHAUL_UNROLL
@@ -129,7 +139,8 @@ LONGHAUL_DEVICE float take_reads(ColumnGradients& sums, const float* g, const fl
   return running;
 }
 // The parts through D: what the chunk's tokens give, weighted Λ(t → m). Returns the quarter's sum of k ⊙ dk.
-LONGHAUL_DEVICE float take_writes(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> k, const Column& mine) {
+LONGHAUL_DEVICE float take_writes(ColumnGradients& sums, const float* g, const float* lambda, Tile<kSlice> k,
+                                  const Column& mine) {
   float f = 1, running = 0;
   for (int t = kChunk - 1; t >= mine.first + kQuarter; --t) f *= lambda[t * kSlice];
   LONGHAUL_UNROLL
@@ -144,9 +155,10 @@ LONGHAUL_DEVICE float take_writes(ColumnGradients& sums, const float* g, const f
   }
   return running;
 }
-// A level's parts. Returns the sum of the quarter's last half, which the other quarter of that half needs at the first level.
-LONGHAUL_DEVICE float take_level(ColumnGradients& sums, const float* g, Tile<kSlice> q, Tile<kSlice> k, int level, const Column& mine,
-                                 const float (&factor)[kQuarter]) {
+// A level's parts. Returns the sum of the quarter's last half, which the other quarter of that half needs at
+// the first level.
+LONGHAUL_DEVICE float take_level(ColumnGradients& sums, const float* g, Tile<kSlice> q, Tile<kSlice> k,
+                                 int level, const Column& mine, const float (&factor)[kQuarter]) {
   const int half = 1 << level;
   float running = 0;
   LONGHAUL_UNROLL
@@ -172,7 +184,8 @@ LONGHAUL_DEVICE float take_level(ColumnGradients& sums, const float* g, Tile<kSl
   return running;
 }
 
-// What the other quarters' tokens add to the gradient of the decay of these: `sums` are [reads, writes, first level][quarter][channel].
+// What the other quarters' tokens add to the gradient of the decay of these: `sums` are [reads, writes, first
+// level][quarter][channel].
 LONGHAUL_DEVICE float of_other_quarters(const float* sums, const Column& mine) {
   const int quarter = mine.first / kQuarter;
   float sum = 0;
@@ -185,8 +198,9 @@ LONGHAUL_DEVICE float of_other_quarters(const float* sums, const Column& mine) {
   return sum;
 }
 
-LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
-                                     const Column& mine, const ColumnGradients& sums) {
+LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass, const Chunk& chunk,
+                                     const ChunkedBlock& place, const Column& mine,
+                                     const ColumnGradients& sums) {
   const int channel = place.slice * kSlice + mine.channel;
   if (channel >= in.q.width) return;
   LONGHAUL_UNROLL
@@ -201,7 +215,8 @@ LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass
     }
     if (!wants_decay(pass) || in.kind != DecayKind::kChannelToken) continue;
     float d_log = sums.decay[i];
-    if (gated(in.gate)) d_log *= gate_slope(in.gate, logit_at(in.gate, in.log_decay, at), bound_of(in, place.head, channel));
+    if (gated(in.gate))
+      d_log *= gate_slope(in.gate, logit_at(in.gate, in.log_decay, at), bound_of(in, place.head, channel));
     if (pass.d_logits != nullptr) {
       pass.d_logits[at] = from_float<Bf16>(d_log);
     } else {
@@ -211,8 +226,9 @@ LONGHAUL_DEVICE void store_gradients(const TwoPass& in, const GradientPass& pass
 }
 
 // What the chunk gives a gate's γ, by way of [4][kSlice] floats.
-LONGHAUL_DEVICE void store_bound_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
-                                      const Column& mine, const ColumnGradients& sums, float* of_quarters) {
+LONGHAUL_DEVICE void store_bound_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk,
+                                      const ChunkedBlock& place, const Column& mine,
+                                      const ColumnGradients& sums, float* of_quarters) {
   const int channel = place.slice * kSlice + mine.channel;
   const bool inside = channel < in.q.width;
   float sum = 0;
@@ -231,8 +247,9 @@ LONGHAUL_DEVICE void store_bound_sums(const TwoPass& in, const GradientPass& pas
 }
 
 // A scalar decay: the sum over the slice's channels, for each token, by way of G.
-LONGHAUL_DEVICE void store_channel_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk, const ChunkedBlock& place,
-                                        const Column& mine, const ColumnGradients& sums, float* g, int64_t tokens) {
+LONGHAUL_DEVICE void store_channel_sums(const TwoPass& in, const GradientPass& pass, const Chunk& chunk,
+                                        const ChunkedBlock& place, const Column& mine,
+                                        const ColumnGradients& sums, float* g, int64_t tokens) {
   __syncthreads();
   LONGHAUL_UNROLL
   for (int i = 0; i < kQuarter; ++i) g[(mine.first + i) * kPadded + mine.channel] = sums.decay[i];
@@ -242,7 +259,8 @@ LONGHAUL_DEVICE void store_channel_sums(const TwoPass& in, const GradientPass& p
   for (int c = 0; c < kSlice / 4; ++c) sum += g[row * kPadded + c * 4 + part];
   sum += shuffle_xor(sum, 1);
   sum += shuffle_xor(sum, 2);
-  if (part == 0 && row < chunk.rows) pass.d_decay[(place.slice * tokens + token_of(in, chunk, row)) * in.heads + place.head] = sum;
+  if (part == 0 && row < chunk.rows)
+    pass.d_decay[(place.slice * tokens + token_of(in, chunk, row)) * in.heads + place.head] = sum;
 }
 
 // A block: a chunk, a head, a slice of the keys.
@@ -254,10 +272,13 @@ LONGHAUL_KERNEL_OF_TWO(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPas
   const int head = place.head;
   const Tile<kSlice> q{reinterpret_cast<Bf16*>(shared)}, k{q.data + kTileValues}, p{q.data + 2 * kTileValues},
       rows{reinterpret_cast<Bf16*>(shared + kShared.rows)};
-  float *lambda = reinterpret_cast<float*>(shared + kShared.lambda), *others = reinterpret_cast<float*>(shared + kShared.sums);
-  float *dots = reinterpret_cast<float*>(shared + kShared.dots), *g = reinterpret_cast<float*>(shared + kShared.g);
+  float *lambda = reinterpret_cast<float*>(shared + kShared.lambda),
+        *others = reinterpret_cast<float*>(shared + kShared.sums);
+  float *dots = reinterpret_cast<float*>(shared + kShared.dots),
+        *g = reinterpret_cast<float*>(shared + kShared.g);
   const auto tile = [&](int step, int which) {
-    return Tile<kSlice>{reinterpret_cast<Bf16*>(shared + kShared.stage) + (step % 2 * 4 + which) * kTileValues};
+    return Tile<kSlice>{reinterpret_cast<Bf16*>(shared + kShared.stage) +
+                        (step % 2 * 4 + which) * kTileValues};
   };
   const int steps = slices_of(in.v.width);
   const auto load = [&](int step) {
@@ -326,13 +347,15 @@ LONGHAUL_KERNEL_OF_TWO(kTwoPassThreads) gradients_kernel(TwoPass in, GradientPas
   }
   if (pass.bound_sums != nullptr) store_bound_sums(in, pass, chunk, place, mine, sums, others);
   store_gradients(in, pass, chunk, place, mine, sums);
-  if (pass.d_decay != nullptr && in.kind != DecayKind::kChannelToken) store_channel_sums(in, pass, chunk, place, mine, sums, g, tokens);
+  if (pass.d_decay != nullptr && in.kind != DecayKind::kChannelToken)
+    store_channel_sums(in, pass, chunk, place, mine, sums, g, tokens);
 }
 
-// Adds up the slices [slices, T, H] of the gradient of a decay per token and head; of a gate the gradient of its logits, in bf16 where
-// out_bf16 is not null.
+// Adds up the slices [slices, T, H] of the gradient of a decay per token and head; of a gate the gradient of
+// its logits, in bf16 where out_bf16 is not null.
 LONGHAUL_KERNEL(256)
-slice_sum_kernel(const float* x, RecurrenceGate gate, const float* log_decay, float* out, Bf16* out_bf16, int64_t count, int slices) {
+slice_sum_kernel(const float* x, RecurrenceGate gate, const float* log_decay, float* out, Bf16* out_bf16,
+                 int64_t count, int slices) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (i >= count) return;
   float sum = 0;
@@ -352,7 +375,8 @@ LONGHAUL_KERNEL(256) bound_sum_kernel(const float* x, float* out, int64_t count,
   for (int chunk = 0; chunk < chunks; ++chunk) sum += x[chunk * count + i];
   out[i] = static_cast<float>(sum);
 }
-// And over the tokens, for a decay per head: a block a head, in fp64, in an order that only depends on the sizes.
+// And over the tokens, for a decay per head: a block a head, in fp64, in an order that only depends on the
+// sizes.
 LONGHAUL_KERNEL(256) token_sum_kernel(const float* x, float* out, int64_t rows, int heads) {
   LONGHAUL_SHARED(shared);
   double* of_thread = reinterpret_cast<double*>(shared);

@@ -1,5 +1,5 @@
-// Kernels of the two-pass form (two_pass.h): prepare, states, scan, outputs. Blocks take slices of 64 key or value channels, so one
-// instantiation serves all sizes.
+// Kernels of the two-pass form (two_pass.h): prepare, states, scan, outputs. Blocks take slices of 64 key or
+// value channels, so one instantiation serves all sizes.
 #pragma once
 
 #include "kernels/linear_recurrence/cuda/two_pass.h"
@@ -31,12 +31,15 @@ LONGHAUL_KERNEL(kTwoPassThreads) prepare_kernel(TwoPass in, Bf16* q_scaled, Bf16
     if (first < mine.first) before *= of_quarter;
     if (first > mine.first) after *= of_quarter;
   }
-  if (mine.first == 0) in.decays[(static_cast<int64_t>(place.part) * in.heads + place.head) * in.q.width + channel] = product * after;
+  if (mine.first == 0)
+    in.decays[(static_cast<int64_t>(place.part) * in.heads + place.head) * in.q.width + channel] =
+        product * after;
   LONGHAUL_UNROLL
   for (int i = kQuarter - 1; i >= 0; --i) {
     const int64_t token = token_of(in, chunk, mine.first + i);
     if (mine.first + i < chunk.rows) {
-      k_scaled[(token * in.heads + place.head) * in.q.width + channel] = from_float<Bf16>(key_of(in, token, place.head, channel) * after);
+      k_scaled[(token * in.heads + place.head) * in.q.width + channel] =
+          from_float<Bf16>(key_of(in, token, place.head, channel) * after);
     }
     after *= lambda[i];
   }
@@ -68,18 +71,23 @@ LONGHAUL_DEVICE bool ends_pass(const StatePass& pass, const Segment& segment) {
   return pass.against ? segment.index == 0 : segment.last != 0;
 }
 
-// A block: a segment, a head, 64 × 64 of the state in the registers of four warps. kSegments: only what a segment adds, from zero.
+// A block: a segment, a head, 64 × 64 of the state in the registers of four warps. kSegments: only what a
+// segment adds, from zero.
 template <bool kSegments>
 LONGHAUL_KERNEL(kStateThreads)
 states_kernel(TwoPass in, StatePass pass) {
   LONGHAUL_SHARED(shared);
   const int value_slices = slices_of(in.v.width);
   const ChunkedBlock place = chunked_block(blockIdx.x, in.heads, slices_of(in.q.width) * value_slices);
-  const int key0 = place.slice / value_slices * kSlice, value0 = place.slice % value_slices * kSlice, head = place.head;
+  const int key0 = place.slice / value_slices * kSlice, value0 = place.slice % value_slices * kSlice,
+            head = place.head;
   const Segment segment = in.segments[place.part];
   if (kSegments && ends_pass(pass, segment)) return;
-  const int first_chunk = in.segment_chunks[place.part], chunks = in.segment_chunks[place.part + 1] - first_chunk;
-  const auto chunk_at = [&](int step) { return pass.against ? first_chunk + chunks - 1 - step : first_chunk + step; };
+  const int first_chunk = in.segment_chunks[place.part],
+            chunks = in.segment_chunks[place.part + 1] - first_chunk;
+  const auto chunk_at = [&](int step) {
+    return pass.against ? first_chunk + chunks - 1 - step : first_chunk + step;
+  };
   const auto tile = [&](int step, int which) {
     return Tile<kSlice>{reinterpret_cast<Bf16*>(shared) + (step % 2 * 2 + which) * kTileValues};
   };
@@ -104,7 +112,8 @@ states_kernel(TwoPass in, StatePass pass) {
       for (int i = 0; i < 4; ++i) {
         const Place at = c_place(lane_index(), i);
         const int row = key0 + row0 + at.row, col = value0 + column * 8 + at.col;
-        if (row < in.q.width && col < in.v.width) body(state[column][i], static_cast<int64_t>(row) * in.v.width + col);
+        if (row < in.q.width && col < in.v.width)
+          body(state[column][i], static_cast<int64_t>(row) * in.v.width + col);
       }
     }
   };
@@ -114,7 +123,9 @@ states_kernel(TwoPass in, StatePass pass) {
     for (int i = 0; i < 4; ++i) state[column][i] = 0;
   }
   if (!kSegments) {
-    const float* entering = !begins_pass(pass, segment) ? saved : pass.initial != nullptr ? pass.initial + of_document : nullptr;
+    const float* entering = !begins_pass(pass, segment) ? saved
+                            : pass.initial != nullptr   ? pass.initial + of_document
+                                                        : nullptr;
     if (entering != nullptr) each([&](float& x, int64_t at) { x = entering[at]; });
   }
   load(0);
@@ -129,7 +140,9 @@ states_kernel(TwoPass in, StatePass pass) {
     LONGHAUL_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = key0 + row0 + c_place(lane_index(), 2 * half).row;
-      decay[half] = row < in.q.width ? in.decays[(static_cast<int64_t>(chunk) * in.heads + head) * in.q.width + row] : 1.f;
+      decay[half] = row < in.q.width
+                        ? in.decays[(static_cast<int64_t>(chunk) * in.heads + head) * in.q.width + row]
+                        : 1.f;
       total[half] *= decay[half];
     }
     LONGHAUL_UNROLL
@@ -159,23 +172,30 @@ states_kernel(TwoPass in, StatePass pass) {
     for (int half = 0; half < 2; ++half) {
       const int row = key0 + row0 + c_place(lane_index(), 2 * half).row;
       const bool mine = value0 == 0 && lane_index() % 4 == 0 && row < in.q.width;
-      if (mine) in.segment_decays[(static_cast<int64_t>(place.part) * in.heads + head) * in.q.width + row] = total[half];
+      if (mine)
+        in.segment_decays[(static_cast<int64_t>(place.part) * in.heads + head) * in.q.width + row] =
+            total[half];
     }
   } else if (ends_pass(pass, segment) && pass.final != nullptr) {
     each([&](float& x, int64_t at) { pass.final[of_document + at] = x; });
   }
 }
 
-// Turns what each segment adds into what enters it, as scan_kernel does, with a decay per row. A thread per element of a head's state.
+// Turns what each segment adds into what enters it, as scan_kernel does, with a decay per row. A thread per
+// element of a head's state.
 LONGHAUL_KERNEL(256) state_scan_kernel(TwoPass in, StatePass pass) {
   const int64_t area = static_cast<int64_t>(in.q.width) * in.v.width, blocks = divide_up(area, 256),
                 element = blockIdx.x % blocks * 256 + threadIdx.x;
-  const int head = static_cast<int>(blockIdx.x / blocks % in.heads), document = static_cast<int>(blockIdx.x / blocks / in.heads);
+  const int head = static_cast<int>(blockIdx.x / blocks % in.heads),
+            document = static_cast<int>(blockIdx.x / blocks / in.heads);
   if (element >= area) return;
-  float x = pass.initial != nullptr ? pass.initial[(static_cast<int64_t>(document) * in.heads + head) * area + element] : 0.f;
+  float x = pass.initial != nullptr
+                ? pass.initial[(static_cast<int64_t>(document) * in.heads + head) * area + element]
+                : 0.f;
   const int first = in.document_segments[document], count = in.document_segments[document + 1] - first;
   for (int i = 0; i < count; ++i) {
-    const int64_t of_segment = static_cast<int64_t>(pass.against ? first + count - 1 - i : first + i) * in.heads + head;
+    const int64_t of_segment =
+        static_cast<int64_t>(pass.against ? first + count - 1 - i : first + i) * in.heads + head;
     float* here = in.segment_states + of_segment * area + element;
     const float added = i + 1 < count ? *here : 0.f;
     *here = x;
@@ -192,13 +212,16 @@ struct OutputPass {
   bool transposed;
 };
 
-// The part of A (Aᵀ) of the warp's 16 rows and, in each tile of 16 columns, of 8 of them: a[tile] += F Fᵀ where tokens are partners.
-LONGHAUL_DEVICE void add_level(float (&a)[4][4], Tile<kSlice> rows, Tile<kSlice> columns, int level, bool transposed) {
+// The part of A (Aᵀ) of the warp's 16 rows and, in each tile of 16 columns, of 8 of them: a[tile] += F Fᵀ
+// where tokens are partners.
+LONGHAUL_DEVICE void add_level(float (&a)[4][4], Tile<kSlice> rows, Tile<kSlice> columns, int level,
+                               bool transposed) {
   const int lane = lane_index(), row_tile = warp_index() % 4, part = warp_index() / 4 * 8;
   LONGHAUL_UNROLL
   for (int other = 0; other < 4; ++other) {
-    const bool self = level < 0,
-               takes = self || level < 4 ? other == row_tile : tiles_meet(row_tile, other, level) && (other < row_tile) != transposed;
+    const bool self = level < 0, takes = self || level < 4 ? other == row_tile
+                                                           : tiles_meet(row_tile, other, level) &&
+                                                                 (other < row_tile) != transposed;
     if (!takes) continue;
     float x[4] = {};
     LONGHAUL_UNROLL
@@ -212,15 +235,18 @@ LONGHAUL_DEVICE void add_level(float (&a)[4][4], Tile<kSlice> rows, Tile<kSlice>
     for (int i = 0; i < 4; ++i) {
       const Place place = c_place(lane, i);
       const int row = place.row, col = part + place.col;
-      const bool selected = self ? row == col : level >= 4 || (tokens_meet(row, col, level) && (row > col) != transposed);
+      const bool selected =
+          self ? row == col : level >= 4 || (tokens_meet(row, col, level) && (row > col) != transposed);
       a[other][i] += selected ? x[i] : 0.f;
     }
   }
 }
 
 // A (or Aᵀ), scaled, in bf16: tiles on and below (above) the diagonal.
-LONGHAUL_DEVICE void scores(Tile<kSlice> out, const TwoPass& in, const Chunk& chunk, int head, bool transposed, unsigned char* memory) {
-  const Tile<kSlice> q{reinterpret_cast<Bf16*>(memory)}, k{q.data + kTileValues}, rows{q.data + 2 * kTileValues};
+LONGHAUL_DEVICE void scores(Tile<kSlice> out, const TwoPass& in, const Chunk& chunk, int head,
+                            bool transposed, unsigned char* memory) {
+  const Tile<kSlice> q{reinterpret_cast<Bf16*>(memory)}, k{q.data + kTileValues},
+      rows{q.data + 2 * kTileValues};
   float* lambda = reinterpret_cast<float*>(q.data + 3 * kTileValues);
   const Column mine = column_of_thread();
   float a[4][4] = {};
@@ -244,17 +270,21 @@ LONGHAUL_DEVICE void scores(Tile<kSlice> out, const TwoPass& in, const Chunk& ch
     LONGHAUL_UNROLL
     for (int half = 0; half < 2; ++half) {
       const Place place = c_place(lane_index(), 2 * half);
-      uint32_t* to = reinterpret_cast<uint32_t*>(out.at(warp_index() % 4 * 16 + place.row, other * 16 + warp_index() / 4 * 8 + place.col));
+      uint32_t* to = reinterpret_cast<uint32_t*>(
+          out.at(warp_index() % 4 * 16 + place.row, other * 16 + warp_index() / 4 * 8 + place.col));
       *to = pack(in.scale * a[other][2 * half], in.scale * a[other][2 * half + 1]);
     }
   }
 }
 
-// A block: a chunk and a head. Warp w computes rows 16 (w % 4) … and columns 32 (w / 4) … of each slice of the values.
+// A block: a chunk and a head. Warp w computes rows 16 (w % 4) … and columns 32 (w / 4) … of each slice of
+// the values.
 LONGHAUL_KERNEL(kTwoPassThreads) outputs_kernel(TwoPass in, OutputPass pass) {
   LONGHAUL_SHARED(shared);
   const Tile<kSlice> a{reinterpret_cast<Bf16*>(shared)}, leaving{a.data + kTileValues};
-  const auto tile = [&](int step, int which) { return Tile<kSlice>{a.data + (2 + step % 2 * 3 + which) * kTileValues}; };
+  const auto tile = [&](int step, int which) {
+    return Tile<kSlice>{a.data + (2 + step % 2 * 3 + which) * kTileValues};
+  };
   const ChunkedBlock place = chunked_block(blockIdx.x, in.heads, 1);
   const Chunk chunk = in.chunks[place.part];
   const int head = place.head, row_tile = warp_index() % 4, col0 = warp_index() / 4 * 32;
@@ -265,7 +295,8 @@ LONGHAUL_KERNEL(kTwoPassThreads) outputs_kernel(TwoPass in, OutputPass pass) {
     if (step < steps) {
       load_chunk(tile(step, 0), in, pass.left, chunk, head, step % key_slices);
       load_state(tile(step, 1), in, pass.states, place.part, head, step % key_slices, step / key_slices);
-      if (step % key_slices + 1 == key_slices) load_chunk(tile(step, 2), in, pass.right, chunk, head, step / key_slices);
+      if (step % key_slices + 1 == key_slices)
+        load_chunk(tile(step, 2), in, pass.right, chunk, head, step / key_slices);
     }
     end_copy_group();
   };
@@ -285,12 +316,16 @@ LONGHAUL_KERNEL(kTwoPassThreads) outputs_kernel(TwoPass in, OutputPass pass) {
     wait_for_copies<1>();
     __syncthreads();
     LONGHAUL_UNROLL
-    for (int key = 0; key < kSlice; key += 16) add(load_a(tile(step, 0), row_tile * 16, key), tile(step, 1), key);
+    for (int key = 0; key < kSlice; key += 16)
+      add(load_a(tile(step, 0), row_tile * 16, key), tile(step, 1), key);
     if (step % key_slices + 1 == key_slices) {
       const int first = pass.transposed ? row_tile : 0, last = pass.transposed ? 3 : row_tile;
-      for (int other = first; other <= last; ++other) add(load_a(a, row_tile * 16, other * 16), tile(step, 2), other * 16);
+      for (int other = first; other <= last; ++other)
+        add(load_a(a, row_tile * 16, other * 16), tile(step, 2), other * 16);
       const int value0 = step / key_slices * kSlice;
-      const auto offset = [&](int row) { return (token_of(in, chunk, row) * in.heads + head) * pass.right.width + value0; };
+      const auto offset = [&](int row) {
+        return (token_of(in, chunk, row) * in.heads + head) * pass.right.width + value0;
+      };
       if (pass.out_fp32 == nullptr) {
         store_rows(leaving, row_tile * 16, col0, o, chunk.rows, pass.right.width - value0 - col0,
                    [&](int row) { return pass.out + offset(row) + col0; });

@@ -9,7 +9,8 @@
 namespace longhaul::puzzles {
 namespace {
 
-constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>", kAnswer = "<answer>", kAnswerEnd = "</answer>";
+constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>", kAnswer = "<answer>",
+                           kAnswerEnd = "</answer>";
 
 // The plain character that a wide one stands for; 0: it is none of those.
 char plain_of(char32_t code) {
@@ -49,8 +50,10 @@ std::string_view without_fence(std::string_view text) {
   if (begin == std::string_view::npos || begin + kFence.size() > end) return text;
   std::string_view inside = text.substr(begin + kFence.size(), end - begin - kFence.size());
   const size_t line = inside.find('\n');
-  const size_t word = inside.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-_");
-  if (line != std::string_view::npos && word >= line) inside = inside.substr(line + 1);  // the first line names a language
+  const size_t word =
+      inside.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-_");
+  // the first line names a language
+  if (line != std::string_view::npos && word >= line) inside = inside.substr(line + 1);
   return inside;
 }
 
@@ -94,7 +97,8 @@ std::string without_shell(std::string_view text) {
 
 size_t count_of(std::string_view text, std::string_view what) {
   size_t count = 0;
-  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) ++count;
+  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size()))
+    ++count;
   return count;
 }
 

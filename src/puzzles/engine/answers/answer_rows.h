@@ -1,4 +1,5 @@
-// The sentences that ask for a grid as a list of rows, one way of saying it after the other: what tasks with such answers share.
+// The sentences that ask for a grid as a list of rows, one way of saying it after the other: what tasks with
+// such answers share.
 //
 //   .formats = answer_rows({.language = language, .rows = 4, .columns = 4})
 #pragma once

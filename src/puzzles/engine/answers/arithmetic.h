@@ -1,5 +1,5 @@
-// Exact arithmetic on what a model wrote: whole numbers, + - * / and parentheses, and nothing else; nothing is evaluated but these. Results are fractions;
-// what does not fit in 64 bits has no value.
+// Exact arithmetic on what a model wrote: whole numbers, + - * / and parentheses, and nothing else; nothing
+// is evaluated but these. Results are fractions; what does not fit in 64 bits has no value.
 //
 //   const std::optional<Arithmetic> read = read_arithmetic("(8 - 4) * 6");   // value 24, numbers 8, 4, 6
 //

@@ -8,7 +8,8 @@ constexpr int kDeepestFormula = 32;
 
 class FormulaReader {
  public:
-  FormulaReader(std::string_view text, std::span<const FormulaOperator> operators) : text_(text), operators_(operators) {}
+  FormulaReader(std::string_view text, std::span<const FormulaOperator> operators)
+      : text_(text), operators_(operators) {}
 
   std::optional<Formula> whole() {
     if (text_.size() > kLongestFormula || joined(0, 0) < 0) return std::nullopt;
@@ -37,7 +38,8 @@ class FormulaReader {
     std::optional<size_t> best;
     for (size_t i = 0; i < operators_.size(); ++i) {
       const std::string& symbol = operators_[i].symbol;
-      if (text_.substr(at_).starts_with(symbol) && (!best || symbol.size() > operators_[*best].symbol.size())) best = i;
+      if (text_.substr(at_).starts_with(symbol) && (!best || symbol.size() > operators_[*best].symbol.size()))
+        best = i;
     }
     return best;
   }
@@ -91,7 +93,8 @@ std::optional<Formula> read_formula(std::string_view text, std::span<const Formu
 }
 
 // Parts stand before what they are parts of, so one pass is enough.
-std::optional<Rational> value_of(const Formula& formula, const FormulaStep& step, const Rational& x, const Rational& y) {
+std::optional<Rational> value_of(const Formula& formula, const FormulaStep& step, const Rational& x,
+                                 const Rational& y) {
   std::vector<Rational> values;
   for (const Formula::Node& node : formula.nodes) {
     std::optional<Rational> value;
@@ -110,7 +113,8 @@ std::optional<Rational> value_of(const Formula& formula, const FormulaStep& step
         if (value->above < 0) value->above = -value->above;
         break;
       case Formula::Kind::kOperator:
-        value = step(node.which, values[static_cast<size_t>(node.left)], values[static_cast<size_t>(node.right)]);
+        value =
+            step(node.which, values[static_cast<size_t>(node.left)], values[static_cast<size_t>(node.right)]);
         break;
     }
     if (!value) return std::nullopt;

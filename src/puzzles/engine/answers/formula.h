@@ -1,5 +1,6 @@
-// Formulas as puzzles write them: whole numbers, x and y, parentheses, |…|, and operators of a table with their precedences, all
-// of them left-associative. A formula is read into a tree; what an operator does is the caller's to say. Exact.
+// Formulas as puzzles write them: whole numbers, x and y, parentheses, |…|, and operators of a table with
+// their precedences, all of them left-associative. A formula is read into a tree; what an operator does is
+// the caller's to say. Exact.
 //
 //   const std::vector<FormulaOperator> table = {{"+", 1}, {"*", 2}};
 //   const std::optional<Formula> formula = read_formula("2 * (x + 3)", table);
@@ -38,10 +39,13 @@ struct Formula {
 std::optional<Formula> read_formula(std::string_view text, std::span<const FormulaOperator> operators);
 
 // What an operator of the table makes of two values; none: it has no value there.
-using FormulaStep = std::function<std::optional<Rational>(size_t which, const Rational& left, const Rational& right)>;
-std::optional<Rational> value_of(const Formula& formula, const FormulaStep& step, const Rational& x = {}, const Rational& y = {});
+using FormulaStep =
+    std::function<std::optional<Rational>(size_t which, const Rational& left, const Rational& right)>;
+std::optional<Rational> value_of(const Formula& formula, const FormulaStep& step, const Rational& x = {},
+                                 const Rational& y = {});
 
-// The remainder of whole numbers, with the sign of the divisor (0 ≤ 7 % 5 < 5, and -7 % 5 = 3). None: others, or a divisor of 0.
+// The remainder of whole numbers, with the sign of the divisor (0 ≤ 7 % 5 < 5, and -7 % 5 = 3). None: others,
+// or a divisor of 0.
 std::optional<Rational> remainder_of(const Rational& left, const Rational& right);
 
 }  // namespace longhaul::puzzles

@@ -24,7 +24,9 @@ class LiteralReader {
 
  private:
   void skip_blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r' || text_[at_] == '\n')) ++at_;
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r' || text_[at_] == '\n'))
+      ++at_;
   }
   bool take(char expected) {
     skip_blanks();
@@ -99,12 +101,15 @@ class LiteralReader {
 
   std::optional<Literal> bare() {
     const size_t begin = at_;
-    while (at_ < text_.size() && std::string_view(" \t\r\n,:[](){}\"'").find(text_[at_]) == std::string_view::npos) ++at_;
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n,:[](){}\"'").find(text_[at_]) == std::string_view::npos)
+      ++at_;
     if (at_ == begin) return std::nullopt;
     Literal value{.kind = Literal::Kind::kWord, .text = std::string(text_.substr(begin, at_ - begin))};
     if (value.text == "None" || value.text == "null") {
       value.kind = Literal::Kind::kNull;
-    } else if (value.text == "True" || value.text == "true" || value.text == "False" || value.text == "false") {
+    } else if (value.text == "True" || value.text == "true" || value.text == "False" ||
+               value.text == "false") {
       value.kind = Literal::Kind::kBool;
       value.integer = value.text[0] == 'T' || value.text[0] == 't' ? 1 : 0;
     } else if (const auto integer = read_integer(value.text)) {

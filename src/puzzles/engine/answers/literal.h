@@ -1,5 +1,6 @@
-// Literal: a value as people and models write them, read without evaluating anything: nested lists in [] or (), dictionaries in {}, texts in single
-// or double quotes, bare words, integers, decimals, None/null, True/False. Commas at the end are taken.
+// Literal: a value as people and models write them, read without evaluating anything: nested lists in [] or
+// (), dictionaries in {}, texts in single or double quotes, bare words, integers, decimals, None/null,
+// True/False. Commas at the end are taken.
 //
 //   const std::optional<Literal> grid = read_literal("[[1, 'X'], [2, 3],]");
 //
@@ -28,17 +29,19 @@ struct Literal {
 std::optional<Literal> read_literal(std::string_view text);
 // A list of two integers, such as (2, 3): a place, row first.
 std::optional<std::pair<int64_t, int64_t>> read_pair(const Literal& value);
-// The whole of a text as an integer of at most 18 digits, as it is usually written: a minus sign or none, no zeros in front.
+// The whole of a text as an integer of at most 18 digits, as it is usually written: a minus sign or none, no
+// zeros in front.
 std::optional<int64_t> read_integer(std::string_view text);
 
 // The same, or digits in groups of three: "12,345".
 std::optional<int64_t> read_grouped_integer(std::string_view text);
 
-// What stands between separators, without the blanks around it; some may be empty, and an empty text is one empty word.
+// What stands between separators, without the blanks around it; some may be empty, and an empty text is one
+// empty word.
 std::vector<std::string> words_between(std::string_view text, char separator);
 
-// A grid of cells as texts. Rows are lists ("[[1, X], [2, 3]]"), or stand between commas with blanks between cells ("[[1 X,2 3]]"). Rows may differ in
-// length; cells must be no lists.
+// A grid of cells as texts. Rows are lists ("[[1, X], [2, 3]]"), or stand between commas with blanks between
+// cells ("[[1 X,2 3]]"). Rows may differ in length; cells must be no lists.
 std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload);
 
 }  // namespace longhaul::puzzles

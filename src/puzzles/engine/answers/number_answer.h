@@ -1,4 +1,5 @@
-// Numbers as answers give them: 12, -3/4, \frac{3}{4} or 0.75, read exactly. A decimal number stands for what it is near to.
+// Numbers as answers give them: 12, -3/4, \frac{3}{4} or 0.75, read exactly. A decimal number stands for what
+// it is near to.
 //
 //   const std::optional<NumberAnswer> answer = read_number_answer("0.333333");
 //   if (answer && is_answer(*answer, {1, 3})) …                                    // true

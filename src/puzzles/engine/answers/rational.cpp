@@ -33,7 +33,9 @@ std::optional<Rational> reduced(Wide above, Wide below) {
 
 }  // namespace
 
-std::strong_ordering Rational::operator<=>(const Rational& other) const { return Wide{above} * other.below <=> Wide{other.above} * below; }
+std::strong_ordering Rational::operator<=>(const Rational& other) const {
+  return Wide{above} * other.below <=> Wide{other.above} * below;
+}
 
 std::optional<Rational> added(const Rational& a, const Rational& b) {
   return reduced(Wide{a.above} * b.below + Wide{b.above} * a.below, Wide{a.below} * b.below);
@@ -44,7 +46,9 @@ std::optional<Rational> subtracted(const Rational& a, const Rational& b) {
 std::optional<Rational> multiplied(const Rational& a, const Rational& b) {
   return reduced(Wide{a.above} * b.above, Wide{a.below} * b.below);
 }
-std::optional<Rational> divided(const Rational& a, const Rational& b) { return reduced(Wide{a.above} * b.below, Wide{a.below} * b.above); }
+std::optional<Rational> divided(const Rational& a, const Rational& b) {
+  return reduced(Wide{a.above} * b.below, Wide{a.below} * b.above);
+}
 
 std::string text_of(const Rational& value) {
   return value.below == 1 ? fmt::format("{}", value.above) : fmt::format("{}/{}", value.above, value.below);

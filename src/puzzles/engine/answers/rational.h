@@ -1,4 +1,5 @@
-// Rational: exact fractions in 64 bits. What does not fit has no value; nothing wraps around and nothing is rounded.
+// Rational: exact fractions in 64 bits. What does not fit has no value; nothing wraps around and nothing is
+// rounded.
 //
 //   const std::optional<Rational> half = divided({1}, {2});      // 1/2
 //

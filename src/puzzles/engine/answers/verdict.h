@@ -1,4 +1,5 @@
-// Verdict: what a verifier says of an answer. `code` is one of a small set that data can be counted by; `text` is for a person and names the place.
+// Verdict: what a verifier says of an answer. `code` is one of a small set that data can be counted by;
+// `text` is for a person and names the place.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 namespace longhaul::puzzles {
 
 Neighbours::Neighbours(int64_t rows, int64_t columns) : columns_(columns) {
-  LONGHAUL_ASSERT(rows >= 1 && columns >= 1 && columns < 64 && rows * columns <= kMostCells, "{} x {}", rows, columns);
+  LONGHAUL_ASSERT(rows >= 1 && columns >= 1 && columns < 64 && rows * columns <= kMostCells, "{} x {}", rows,
+                  columns);
   for (int64_t cell = 0; cell < rows * columns; ++cell) {
     all_.add(cell);
     if (cell % columns != 0) not_first_.add(cell);
@@ -30,7 +31,9 @@ Neighbours::Neighbours(int64_t rows, int64_t columns) : columns_(columns) {
 }
 
 CellSet Neighbours::beside_any(const CellSet& cells) const {
-  return ((cells & not_last_).forward(1) | (cells & not_first_).backward(1) | cells.forward(columns_) | cells.backward(columns_)) & all_;
+  return ((cells & not_last_).forward(1) | (cells & not_first_).backward(1) | cells.forward(columns_) |
+          cells.backward(columns_)) &
+         all_;
 }
 
 CellSet Neighbours::around_any(const CellSet& cells) const {
@@ -58,6 +61,8 @@ CellSet Neighbours::touching(int64_t from, const CellSet& within) const {
   return reached;
 }
 
-bool Neighbours::is_connected(const CellSet& cells) const { return cells.empty() || connected(cells.first(), cells) == cells; }
+bool Neighbours::is_connected(const CellSet& cells) const {
+  return cells.empty() || connected(cells.first(), cells) == cells;
+}
 
 }  // namespace longhaul::puzzles

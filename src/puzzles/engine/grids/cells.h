@@ -1,7 +1,9 @@
-// Cells of a grid as places 0, 1, 2, … (row by row): sets of them as bits, and which of them lie beside each other.
+// Cells of a grid as places 0, 1, 2, … (row by row): sets of them as bits, and which of them lie beside each
+// other.
 //
 //   const Neighbours near(9, 9);
-//   const CellSet island = near.connected(40, land);      // the land that one reaches from place 40 across sides
+//   // the land that one reaches from place 40 across sides
+//   const CellSet island = near.connected(40, land);
 //
 // Grids of at most 256 cells. Pure values; a Neighbours may be read from several threads.
 #pragma once
@@ -23,7 +25,9 @@ class CellSet {
   void add(int64_t cell) { words_[word(cell)] |= bit(cell); }
   void remove(int64_t cell) { words_[word(cell)] &= ~bit(cell); }
   bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
-  int64_t count() const { return bit_count(words_[0]) + bit_count(words_[1]) + bit_count(words_[2]) + bit_count(words_[3]); }
+  int64_t count() const {
+    return bit_count(words_[0]) + bit_count(words_[1]) + bit_count(words_[2]) + bit_count(words_[3]);
+  }
   int64_t first() const {  // -1: there is none
     for (size_t i = 0; i < words_.size(); ++i) {
       if (words_[i] != 0) return static_cast<int64_t>(i) * 64 + std::countr_zero(words_[i]);
@@ -65,7 +69,8 @@ class CellSet {
   template <class Each>
   void for_each(const Each& each) const {
     for (size_t i = 0; i < words_.size(); ++i) {
-      for (uint64_t left = words_[i]; left != 0; left &= left - 1) each(static_cast<int64_t>(i) * 64 + std::countr_zero(left));
+      for (uint64_t left = words_[i]; left != 0; left &= left - 1)
+        each(static_cast<int64_t>(i) * 64 + std::countr_zero(left));
     }
   }
   std::vector<int64_t> cells() const {
@@ -92,9 +97,12 @@ class Neighbours {
   Neighbours(int64_t rows, int64_t columns);
 
   const CellSet& all() const { return all_; }
-  const CellSet& beside(int64_t cell) const { return beside_[static_cast<size_t>(cell)]; }  // that share a side with it
-  const CellSet& around(int64_t cell) const { return around_[static_cast<size_t>(cell)]; }  // a side or a corner
-  CellSet beside_any(const CellSet& cells) const;                                           // of the cells; some may be of them
+  // that share a side with it
+  const CellSet& beside(int64_t cell) const { return beside_[static_cast<size_t>(cell)]; }
+  // a side or a corner
+  const CellSet& around(int64_t cell) const { return around_[static_cast<size_t>(cell)]; }
+  // of the cells; some may be of them
+  CellSet beside_any(const CellSet& cells) const;
   CellSet around_any(const CellSet& cells) const;
   // What one reaches from `from`, which is one of `within`, across sides and inside `within`.
   CellSet connected(int64_t from, const CellSet& within) const;

@@ -9,7 +9,8 @@
 namespace longhaul::puzzles {
 
 struct FilledBoard {
-  Verdict verdict;  // accepted: `grid` has the board's rows, columns and given numbers; the rules are the task's to judge
+  // accepted: `grid` has the board's rows, columns and given numbers; the rules are the task's to judge
+  Verdict verdict;
   NumberGrid grid;
 };
 FilledBoard read_filled(const NumberGrid& board, std::string_view payload);

@@ -11,21 +11,27 @@ namespace longhaul::puzzles {
 namespace {
 
 [[noreturn]] void refuse_grid(const std::string& where, std::string expected, std::string found) {
-  throw Error(
-      {.code = ExitCode::kData, .what = "unusable puzzle", .expected = std::move(expected), .found = std::move(found), .where = where});
+  throw Error({.code = ExitCode::kData,
+               .what = "unusable puzzle",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = where});
 }
 
 }  // namespace
 
-NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int64_t most, const std::string& blank) {
-  if (!json.is_array() || json.empty() || !json[0].is_array() || json[0].empty() || static_cast<int64_t>(json.size()) > most ||
-      static_cast<int64_t>(json[0].size()) > most)
-    refuse_grid(where, fmt::format("rows of cells, 1 to {} each way", most), json.is_array() ? "other sizes" : "no list");
+NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int64_t most,
+                       const std::string& blank) {
+  if (!json.is_array() || json.empty() || !json[0].is_array() || json[0].empty() ||
+      static_cast<int64_t>(json.size()) > most || static_cast<int64_t>(json[0].size()) > most)
+    refuse_grid(where, fmt::format("rows of cells, 1 to {} each way", most),
+                json.is_array() ? "other sizes" : "no list");
   NumberGrid grid(static_cast<int64_t>(json.size()), static_cast<int64_t>(json[0].size()));
   for (int64_t r = 0; r < grid.rows; ++r) {
     const nlohmann::json& row = json[static_cast<size_t>(r)];
     if (!row.is_array() || static_cast<int64_t>(row.size()) != grid.columns)
-      refuse_grid(where, fmt::format("rows of {} cells", grid.columns), fmt::format("row {} is another", r + 1));
+      refuse_grid(where, fmt::format("rows of {} cells", grid.columns),
+                  fmt::format("row {} is another", r + 1));
     for (int64_t c = 0; c < grid.columns; ++c) {
       const nlohmann::json& cell = row[static_cast<size_t>(c)];
       if (cell.is_string() && cell.get_ref<const std::string&>() == blank) {
@@ -111,7 +117,8 @@ std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns) {
   std::vector<std::vector<int64_t>> all;
   for (const NumberGrid& way : turned(places)) {
     std::vector<int64_t>& to = all.emplace_back(way.cells.size());
-    for (size_t place = 0; place < to.size(); ++place) to[static_cast<size_t>(way.cells[place])] = static_cast<int64_t>(place);
+    for (size_t place = 0; place < to.size(); ++place)
+      to[static_cast<size_t>(way.cells[place])] = static_cast<int64_t>(place);
   }
   return all;
 }

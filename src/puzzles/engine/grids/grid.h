@@ -1,4 +1,5 @@
-// Grids as tasks hold them: rows of cells in one vector, and how they come from and go to JSON, answers and prompts.
+// Grids as tasks hold them: rows of cells in one vector, and how they come from and go to JSON, answers and
+// prompts.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,12 @@ struct Grid {
   Grid(int64_t row_count, int64_t column_count, Cell cell = {})
       : rows(row_count), columns(column_count), cells(static_cast<size_t>(row_count * column_count), cell) {}
   Cell& at(int64_t row, int64_t column) { return cells[static_cast<size_t>(row * columns + column)]; }
-  const Cell& at(int64_t row, int64_t column) const { return cells[static_cast<size_t>(row * columns + column)]; }
-  bool holds(int64_t row, int64_t column) const { return row >= 0 && row < rows && column >= 0 && column < columns; }
+  const Cell& at(int64_t row, int64_t column) const {
+    return cells[static_cast<size_t>(row * columns + column)];
+  }
+  bool holds(int64_t row, int64_t column) const {
+    return row >= 0 && row < rows && column >= 0 && column < columns;
+  }
   bool operator==(const Grid&) const = default;
 };
 
@@ -28,16 +33,19 @@ using NumberGrid = Grid<int64_t>;
 inline constexpr int64_t kBlank = -1;  // a cell that a puzzle leaves open
 
 // [[5, "X"], …] with `blank` for open cells; kData errors name `where`. Sides of 1 to `most`.
-NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int64_t most, const std::string& blank = "X");
+NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int64_t most,
+                       const std::string& blank = "X");
 nlohmann::json grid_json(const NumberGrid& grid, const std::string& blank = "X");
 
 // An answer of whole numbers only, in rows of one length. Word cells that `blank` names are kBlank.
 std::optional<NumberGrid> answered_grid(std::string_view payload, const std::string& blank = "");
 
-std::string grid_lines(const NumberGrid& grid, const std::string& blank = "X");    // "5 X\n3 1", columns aligned
+// "5 X\n3 1", columns aligned
+std::string grid_lines(const NumberGrid& grid, const std::string& blank = "X");
 std::string grid_payload(const NumberGrid& grid, const std::string& blank = "X");  // "[[5, 6], [3, 1]]"
 
-// The eight ways to turn and mirror a grid (four for one that is not square), the first being the grid itself.
+// The eight ways to turn and mirror a grid (four for one that is not square), the first being the grid
+// itself.
 template <class Cell>
 std::vector<Grid<Cell>> turned(const Grid<Cell>& grid) {
   std::vector<Grid<Cell>> all;
@@ -61,7 +69,8 @@ std::vector<Grid<Cell>> turned(const Grid<Cell>& grid) {
 // The same ways for places: [way][place] is where the cell of that place comes to stand.
 std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns);
 
-// A grid of numbers as a text; the least of those of its eight (or four) ways, equal for grids that are one when turned or mirrored.
+// A grid of numbers as a text; the least of those of its eight (or four) ways, equal for grids that are one
+// when turned or mirrored.
 std::string canonical_grid(const NumberGrid& grid);
 
 }  // namespace longhaul::puzzles

@@ -35,7 +35,8 @@ Verdict judged_as_latin(const NumberGrid& grid) {
     for (int64_t c = 0; c < grid.columns; ++c) {
       const int64_t number = grid.at(r, c);
       if (number < 1 || number > grid.rows)
-        return {VerdictCode::kRuleBroken, fmt::format("{} in row {}, column {} is not from 1 to {}", number, r + 1, c + 1, grid.rows)};
+        return {VerdictCode::kRuleBroken,
+                fmt::format("{} in row {}, column {} is not from 1 to {}", number, r + 1, c + 1, grid.rows)};
       const uint64_t bit = uint64_t{1} << number;
       if ((rows[static_cast<size_t>(r)] & bit) != 0)
         return {VerdictCode::kRuleBroken, fmt::format("{} stands twice in row {}", number, r + 1)};

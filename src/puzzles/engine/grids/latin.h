@@ -10,7 +10,8 @@
 
 namespace longhaul::puzzles {
 
-// Every square may come: a row after the other, each cell with its numbers in any order, and back where nothing fits.
+// Every square may come: a row after the other, each cell with its numbers in any order, and back where
+// nothing fits.
 NumberGrid random_latin_square(int64_t side, Draw& draw);
 
 // Accepted: numbers from 1 to the side, each once in each row and each column.
@@ -19,7 +20,8 @@ Verdict judged_as_latin(const NumberGrid& grid);
 // A square that is being filled: which numbers a cell may still hold, as bits 1 … side.
 class LatinCells {
  public:
-  explicit LatinCells(int64_t side) : side_(side), rows_(static_cast<size_t>(side)), columns_(static_cast<size_t>(side)) {}
+  explicit LatinCells(int64_t side)
+      : side_(side), rows_(static_cast<size_t>(side)), columns_(static_cast<size_t>(side)) {}
   uint32_t free(int64_t row, int64_t column) const {
     return all() & ~(rows_[static_cast<size_t>(row)] | columns_[static_cast<size_t>(column)]);
   }

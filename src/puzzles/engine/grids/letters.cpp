@@ -7,13 +7,15 @@
 
 namespace longhaul::puzzles {
 
-LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int64_t most, std::string_view allowed) {
+LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int64_t most,
+                       std::string_view allowed) {
   const auto refuse = [&](std::string found) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "unusable puzzle",
-                 .expected = fmt::format("rows of one length, 1 to {} each way, of the letters {}", most, allowed),
-                 .found = std::move(found),
-                 .where = where});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = "unusable puzzle",
+         .expected = fmt::format("rows of one length, 1 to {} each way, of the letters {}", most, allowed),
+         .found = std::move(found),
+         .where = where});
   };
   const auto fits = [&](const nlohmann::json& list) {
     return list.is_array() && !list.empty() && static_cast<int64_t>(list.size()) <= most;
@@ -22,10 +24,12 @@ LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int
   LetterGrid grid(static_cast<int64_t>(json.size()), static_cast<int64_t>(json[0].size()));
   for (int64_t r = 0; r < grid.rows; ++r) {
     const nlohmann::json& row = json[static_cast<size_t>(r)];
-    if (!row.is_array() || static_cast<int64_t>(row.size()) != grid.columns) refuse(fmt::format("row {} of another length", r + 1));
+    if (!row.is_array() || static_cast<int64_t>(row.size()) != grid.columns)
+      refuse(fmt::format("row {} of another length", r + 1));
     for (int64_t c = 0; c < grid.columns; ++c) {
       const nlohmann::json& cell = row[static_cast<size_t>(c)];
-      const std::string_view letter = cell.is_string() ? std::string_view(cell.get_ref<const std::string&>()) : "";
+      const std::string_view letter =
+          cell.is_string() ? std::string_view(cell.get_ref<const std::string&>()) : "";
       if (letter.size() != 1 || allowed.find(letter) == std::string_view::npos)
         refuse(fmt::format("something else in row {}, column {}", r + 1, c + 1));
       grid.at(r, c) = letter[0];
@@ -75,7 +79,8 @@ std::string letters_payload(const LetterGrid& grid) {
   std::string text = "[";
   for (int64_t r = 0; r < grid.rows; ++r) {
     text += r == 0 ? "[" : ", [";
-    for (int64_t c = 0; c < grid.columns; ++c) (text += c == 0 ? "\"" : ", \"").append(1, grid.at(r, c)) += '"';
+    for (int64_t c = 0; c < grid.columns; ++c)
+      (text += c == 0 ? "\"" : ", \"").append(1, grid.at(r, c)) += '"';
     text += "]";
   }
   return text + "]";

@@ -1,4 +1,5 @@
-// Grids whose cells are single letters, as they come from and go to JSON, answers and prompts: [["T", "X"], ["X", "X"]].
+// Grids whose cells are single letters, as they come from and go to JSON, answers and prompts: [["T", "X"],
+// ["X", "X"]].
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,8 @@ namespace longhaul::puzzles {
 using LetterGrid = Grid<char>;
 
 // Rows of one length, with sides of 1 to `most`, of letters that `allowed` holds; kData errors name `where`.
-LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int64_t most, std::string_view allowed);
+LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int64_t most,
+                       std::string_view allowed);
 nlohmann::json letters_json(const LetterGrid& grid);
 
 // An answer in rows of one length whose cells are all one of the letters `allowed`.

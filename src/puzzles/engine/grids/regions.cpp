@@ -47,7 +47,8 @@ bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
     if (regions.cells[cell] == kBlank) continue;
     near.beside(static_cast<int64_t>(cell)).for_each([&](int64_t other) {
       const int64_t region = regions.cells[static_cast<size_t>(other)];
-      if (region != kBlank && region != regions.cells[cell]) beside[static_cast<size_t>(regions.cells[cell])].add(region);
+      if (region != kBlank && region != regions.cells[cell])
+        beside[static_cast<size_t>(regions.cells[cell])].add(region);
     });
   }
   CellSet open;
@@ -55,8 +56,8 @@ bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
   for (int64_t next = 0; !open.empty(); ++next) {  // those with the fewest ways first
     std::vector<int64_t> order = open.cells();
     draw.shuffle(order);
-    const int64_t one =
-        *std::ranges::min_element(order, {}, [&](int64_t region) { return (beside[static_cast<size_t>(region)] & open).count(); });
+    const int64_t one = *std::ranges::min_element(
+        order, {}, [&](int64_t region) { return (beside[static_cast<size_t>(region)] & open).count(); });
     std::vector<int64_t> ways = (beside[static_cast<size_t>(one)] & open).cells();
     if (ways.empty()) return false;
     const int64_t other = draw.pick(ways);
@@ -69,17 +70,20 @@ bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
   return true;
 }
 
-bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near, const SolveRegions& solve, Draw& draw) {
+bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near,
+                    const SolveRegions& solve, Draw& draw) {
   constexpr int kMostChanges = 200;
   for (int change = 0; change < kMostChanges; ++change) {
     SearchBudget budget{.nodes = 5'000};
-    const auto other = other_than(solution, budget, [&](SearchBudget& left, const auto& found) { solve(regions, left, found); });
+    const auto other = other_than(
+        solution, budget, [&](SearchBudget& left, const auto& found) { solve(regions, left, found); });
     if (other.unique()) return true;
     if (!other.known) return false;
     std::vector<int64_t> ways = other.solution->without(solution).cells();
     draw.shuffle(ways);
     const bool changed = std::ranges::any_of(ways, [&](int64_t cell) {
-      return regions.cells[static_cast<size_t>(cell)] != kBlank && moved_to_a_neighbour(regions, near, cell, draw);
+      return regions.cells[static_cast<size_t>(cell)] != kBlank &&
+             moved_to_a_neighbour(regions, near, cell, draw);
     });
     if (!changed) return false;
   }
@@ -89,7 +93,8 @@ bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbou
 std::vector<CellSet> cells_of_regions(const NumberGrid& regions) {
   std::vector<CellSet> all(static_cast<size_t>(std::ranges::max(regions.cells) + 1));
   for (size_t cell = 0; cell < regions.cells.size(); ++cell) {
-    if (regions.cells[cell] != kBlank) all[static_cast<size_t>(regions.cells[cell])].add(static_cast<int64_t>(cell));
+    if (regions.cells[cell] != kBlank)
+      all[static_cast<size_t>(regions.cells[cell])].add(static_cast<int64_t>(cell));
   }
   return all;
 }
@@ -112,7 +117,8 @@ NumberGrid regions_of(const LetterGrid& letters) {
   std::ranges::sort(known);
   NumberGrid regions(letters.rows, letters.columns, kBlank);
   for (size_t cell = 0; cell < letters.cells.size(); ++cell) {
-    if (letters.cells[cell] != 'X') regions.cells[cell] = static_cast<int64_t>(known.find(letters.cells[cell]));
+    if (letters.cells[cell] != 'X')
+      regions.cells[cell] = static_cast<int64_t>(known.find(letters.cells[cell]));
   }
   return regions;
 }

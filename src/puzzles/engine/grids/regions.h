@@ -1,5 +1,5 @@
-// Regions: a grid cut into pieces, each in one piece across sides. A region's number stands in its cells; kBlank: no region.
-// Regions are written with letters, A, B, C, …, without X, which marks cells of no region.
+// Regions: a grid cut into pieces, each in one piece across sides. A region's number stands in its cells;
+// kBlank: no region. Regions are written with letters, A, B, C, …, without X, which marks cells of no region.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,24 @@ namespace longhaul::puzzles {
 
 inline constexpr std::string_view kRegionLetters = "ABCDEFGHIJKLMNOPQRSTUVWYZ";
 
-// Open cells (kBlank) but those of `outside` join a region beside them, in random order, while one can. False: one has none.
+// Open cells (kBlank) but those of `outside` join a region beside them, in random order, while one can.
+// False: one has none.
 bool grow_regions(NumberGrid& regions, const Neighbours& near, const CellSet& outside, Draw& draw);
 
-// Gives the cell to another region beside it, if there is one and its own stays in one piece (and does not end).
+// Gives the cell to another region beside it, if there is one and its own stays in one piece (and does not
+// end).
 bool moved_to_a_neighbour(NumberGrid& regions, const Neighbours& near, int64_t cell, Draw& draw);
 
 // Each region joins one beside it, so that half as many are left. False: some found none.
 bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw);
 
-// Cells change regions until `solution` is the only solution: each change takes a cell of another solution, and none of this one, out of
-// its region, so that the other one is none any more. `solve` calls `found` for each solution until it returns false. False: it was not
-// reached.
-using SolveRegions = std::function<void(const NumberGrid&, SearchBudget&, const std::function<bool(const CellSet&)>&)>;
-bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near, const SolveRegions& solve, Draw& draw);
+// Cells change regions until `solution` is the only solution: each change takes a cell of another solution,
+// and none of this one, out of its region, so that the other one is none any more. `solve` calls `found` for
+// each solution until it returns false. False: it was not reached.
+using SolveRegions =
+    std::function<void(const NumberGrid&, SearchBudget&, const std::function<bool(const CellSet&)>&)>;
+bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near,
+                    const SolveRegions& solve, Draw& draw);
 
 std::vector<CellSet> cells_of_regions(const NumberGrid& regions);  // by number
 

@@ -21,7 +21,8 @@ std::span<const std::string_view> dictionary() {
 std::span<const std::string_view> dictionary_of(char first_letter) {
   const auto letter = [](std::string_view word) { return word[0]; };
   const std::span<const std::string_view> all = dictionary();
-  return {std::ranges::lower_bound(all, first_letter, {}, letter), std::ranges::upper_bound(all, first_letter, {}, letter)};
+  return {std::ranges::lower_bound(all, first_letter, {}, letter),
+          std::ranges::upper_bound(all, first_letter, {}, letter)};
 }
 
 }  // namespace longhaul::puzzles

@@ -1,5 +1,6 @@
-// English words for puzzles that are made of words: some 23,000 of a to z, 3 to 12 letters long, in alphabetical order, each once. They are of
-// SCOWL, chosen by scripts/make-word-list. Pure; the first call splits the text, and any number of threads may make it.
+// English words for puzzles that are made of words: some 23,000 of a to z, 3 to 12 letters long, in
+// alphabetical order, each once. They are of SCOWL, chosen by scripts/make-word-list. Pure; the first call
+// splits the text, and any number of threads may make it.
 #pragma once
 
 #include <span>

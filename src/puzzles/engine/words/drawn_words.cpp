@@ -11,7 +11,8 @@ std::vector<std::string> drawn_words(int64_t count, int64_t shared_percent, Draw
   std::vector<std::string> words;
   int again = 0;  // words in a row that were there already: the dictionary may have no more that are alike
   while (static_cast<int64_t>(words.size()) < count) {
-    std::span<const std::string_view> among = dictionary_of(static_cast<char>('a' + static_cast<char>(draw.below(26))));
+    std::span<const std::string_view> among =
+        dictionary_of(static_cast<char>('a' + static_cast<char>(draw.below(26))));
     if (!words.empty() && again < 8 && draw.chance(shared_percent)) {
       const std::string beginning = draw.pick(words).substr(0, kShared);
       const auto begins = [](std::string_view word) { return word.substr(0, kShared); };

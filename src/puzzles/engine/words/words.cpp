@@ -72,7 +72,8 @@ std::string with_article(std::string_view english) {
 std::string plural_of(std::string_view english) {
   const std::string text(english);
   const size_t size = text.size();
-  if (text.back() == 's' || text.back() == 'x' || text.ends_with("ch") || text.ends_with("sh")) return text + "es";
+  if (text.back() == 's' || text.back() == 'x' || text.ends_with("ch") || text.ends_with("sh"))
+    return text + "es";
   if (text.back() == 'y' && size > 1 && !is_vowel(text[size - 2])) return text.substr(0, size - 1) + "ies";
   return text + "s";
 }

@@ -1,5 +1,5 @@
-// Words that puzzles are told with, each in English and in Chinese: names of people, colours, places and things. An English word is the word's name
-// in a `given`; no word stands in two tables, in either language.
+// Words that puzzles are told with, each in English and in Chinese: names of people, colours, places and
+// things. An English word is the word's name in a `given`; no word stands in two tables, in either language.
 //
 //   const std::string_view text = in_language("apple", Language::kChinese);      // "苹果"
 //
@@ -35,7 +35,8 @@ std::span<const Category> categories();  // seven, whose things nobody takes for
 // The word of one of the tables in a language; nullopt: it stands in none.
 std::optional<std::string_view> word_in(std::string_view english, Language language);
 std::string_view in_language(std::string_view english, Language language);  // of a word that stands in one
-// The English word for what is written in either language, without regard to case and to an English article in front.
+// The English word for what is written in either language, without regard to case and to an English article
+// in front.
 std::optional<std::string_view> english_word(std::string_view text);
 
 std::string with_article(std::string_view english);  // "an apple"

@@ -376,7 +376,9 @@ constexpr Word kThings[] = {{"apple", "苹果"},
                             {"apron", "围裙"}};
 
 constexpr size_t kEach = 20;
-constexpr std::span<const Word> part(size_t category) { return std::span(kThings).subspan(category * kEach, kEach); }
+constexpr std::span<const Word> part(size_t category) {
+  return std::span(kThings).subspan(category * kEach, kEach);
+}
 constexpr Category kCategories[] = {
     {{"fruit", "水果"}, "pieces of fruit", "个", part(0)},
     {{"animal", "动物"}, "animals", "只", part(1)},
