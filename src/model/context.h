@@ -19,7 +19,7 @@
 #include "model/experts/routes.h"
 #include "model/parallel_ops.h"
 #include "model/rotary.h"
-#include "recipe/mixers/experts.h"
+#include "recipe/channels/experts.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {

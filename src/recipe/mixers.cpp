@@ -4,12 +4,12 @@
 #include <functional>
 #include <numeric>
 
+#include "recipe/channels/dense.h"
+#include "recipe/channels/experts.h"
+#include "recipe/channels/none.h"
 #include "recipe/check.h"
-#include "recipe/mixers/dense.h"
-#include "recipe/mixers/experts.h"
 #include "recipe/mixers/mixture.h"
 #include "recipe/mixers/mla.h"
-#include "recipe/mixers/none.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

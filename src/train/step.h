@@ -12,7 +12,7 @@
 #include "optim/batch_noise.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
-#include "recipe/mixers/experts.h"
+#include "recipe/channels/experts.h"
 #include "train/task.h"
 
 namespace longhaul::train {

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "storage/recording_file_system.h"
+#include "support/storage/recording_file_system.h"
 #include "training_for_tests.h"
 
 namespace longhaul::checkpoint {

@@ -18,7 +18,7 @@
 #include "checkpoint/memory_tier/memory_saver.h"
 #include "checkpoint/memory_tier/survivors.h"
 #include "ranks_for_tests.h"
-#include "storage/fault_file_system.h"
+#include "support/storage/fault_file_system.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "base/files/temporary_folder.h"
-#include "storage/fault_file_system.h"
 #include "storage/files_for_tests.h"
+#include "support/storage/fault_file_system.h"
 
 namespace longhaul::checkpoint::node_disk_test {
 namespace {

@@ -10,8 +10,8 @@
 #include "checkpoint/load.h"
 #include "comm/threads/run_ranks.h"
 #include "ranks_for_tests.h"
-#include "storage/fault_file_system.h"
 #include "support/counting_reads.h"
+#include "support/storage/fault_file_system.h"
 
 namespace longhaul::checkpoint {
 namespace {

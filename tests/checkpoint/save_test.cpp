@@ -14,9 +14,9 @@
 #include "checkpoint/load.h"
 #include "checkpoint/published/naming.h"
 #include "checkpoint/run_difference.h"
-#include "storage/fault_file_system.h"
-#include "storage/recording_file_system.h"
 #include "support/counting_reads.h"
+#include "support/storage/fault_file_system.h"
+#include "support/storage/recording_file_system.h"
 #include "training_for_tests.h"
 
 namespace longhaul::checkpoint {

@@ -6,8 +6,8 @@
 
 #include "files_for_tests.h"
 #include "storage/diff.h"
-#include "storage/recording_file_system.h"
-#include "storage/wrapped_file_system.h"
+#include "support/storage/recording_file_system.h"
+#include "support/storage/wrapped_file_system.h"
 
 namespace longhaul::storage::checkpoint_files_test {
 namespace {

@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "files_for_tests.h"
-#include "storage/fault_file_system.h"
-#include "storage/recording_file_system.h"
-#include "storage/wrapped_file_system.h"
+#include "support/storage/fault_file_system.h"
+#include "support/storage/recording_file_system.h"
+#include "support/storage/wrapped_file_system.h"
 
 namespace longhaul::storage::crash_test {
 namespace {

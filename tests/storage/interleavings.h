@@ -22,7 +22,7 @@
 
 #include "base/checksum.h"
 #include "storage/checkpoint_name.h"
-#include "storage/recording_file_system.h"
+#include "support/storage/recording_file_system.h"
 
 namespace longhaul::storage {
 

@@ -6,7 +6,7 @@
 
 #include "base/checksum.h"
 #include "files_for_tests.h"
-#include "storage/recording_file_system.h"
+#include "support/storage/recording_file_system.h"
 
 namespace longhaul::storage {
 namespace {

@@ -5,8 +5,8 @@
 #include <ctime>
 
 #include "files_for_tests.h"
-#include "storage/recording_file_system.h"
 #include "support/counting_reads.h"
+#include "support/storage/recording_file_system.h"
 
 namespace longhaul::storage::retention_test {
 namespace {

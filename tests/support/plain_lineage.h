@@ -1,6 +1,6 @@
 // The mixers of the linear-attention family in plain fp64 ATen, one token of one head after the other, each
 // from its paper alone (named at its function): the reference for src/model. It uses nothing of
-// src/recipe/mixers/recurrent.h, only weights and options, no plans.
+// src/recipe/mixers/recurrent/recurrent.h, only weights and options, no plans.
 #pragma once
 
 #include <cmath>

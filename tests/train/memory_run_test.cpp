@@ -10,7 +10,7 @@
 #include "base/files/temporary_folder.h"
 #include "plan/reliability/checkpoint_interval.h"
 #include "storage/catalog.h"
-#include "storage/wrapped_file_system.h"
+#include "support/storage/wrapped_file_system.h"
 #include "train/by_hand.h"
 #include "train/trainer.h"
 

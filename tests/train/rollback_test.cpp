@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "../storage/files_for_tests.h"
-#include "storage/recording_file_system.h"
+#include "support/storage/recording_file_system.h"
 
 namespace longhaul::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "comm/threads/run_ranks.h"
 #include "optim/outer/outer.h"
 #include "storage/catalog.h"
-#include "storage/fault_file_system.h"
+#include "support/storage/fault_file_system.h"
 #include "train/by_hand.h"
 
 namespace longhaul::train {

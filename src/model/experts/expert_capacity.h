@@ -26,7 +26,7 @@
 
 #include "layout/sequence_view.h"
 #include "model/parallel_ops.h"
-#include "recipe/mixers/experts.h"
+#include "recipe/channels/experts.h"
 
 namespace longhaul::model {
 

@@ -1,6 +1,6 @@
 // The mixers that are choices of q, k, v and decay of one recurrence (docs/sources/linear-attention.md §1):
 // TransNormerLLM, RetNet, GLA, cosFormer, cosFormer2, LightNet, MetaLA. What each chooses its plan says
-// (recipe/mixers/recurrent.h); the way is the same:
+// (recipe/mixers/recurrent/recurrent.h); the way is the same:
 //
 //   x = conv(h)                                                     where there is a short convolution
 //   q, k, v, gate, forget logits = x W…
@@ -18,7 +18,7 @@
 #include "model/linear.h"
 #include "model/module.h"
 #include "recipe/architecture/model_config.h"
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 
 namespace longhaul::kernels {
 struct TurnTable;  // features/op.h

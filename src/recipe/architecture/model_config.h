@@ -9,23 +9,23 @@
 #include <vector>
 
 #include "recipe/architecture/adapters.h"
-#include "recipe/mixers/cosformer.h"
+#include "recipe/channels/experts.h"
 #include "recipe/mixers/delta_net.h"
-#include "recipe/mixers/experts.h"
-#include "recipe/mixers/gla.h"
 #include "recipe/mixers/hgrn.h"
 #include "recipe/mixers/hgrn2.h"
 #include "recipe/mixers/lcsm.h"
-#include "recipe/mixers/lightnet.h"
 #include "recipe/mixers/lightning.h"
 #include "recipe/mixers/mamba2.h"
-#include "recipe/mixers/metala.h"
 #include "recipe/mixers/mixture.h"
 #include "recipe/mixers/mla.h"
 #include "recipe/mixers/names.h"
-#include "recipe/mixers/retnet.h"
+#include "recipe/mixers/recurrent/cosformer.h"
+#include "recipe/mixers/recurrent/gla.h"
+#include "recipe/mixers/recurrent/lightnet.h"
+#include "recipe/mixers/recurrent/metala.h"
+#include "recipe/mixers/recurrent/retnet.h"
+#include "recipe/mixers/recurrent/tnl.h"
 #include "recipe/mixers/softmax.h"
-#include "recipe/mixers/tnl.h"
 
 namespace longhaul::recipe {
 

@@ -1,4 +1,4 @@
-#include "storage/fault_file_system.h"
+#include "support/storage/fault_file_system.h"
 
 #include <vector>
 

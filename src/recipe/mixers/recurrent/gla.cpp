@@ -1,10 +1,10 @@
-#include "recipe/mixers/gla.h"
+#include "recipe/mixers/recurrent/gla.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "recipe/check.h"
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

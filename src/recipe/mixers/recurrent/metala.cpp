@@ -1,9 +1,9 @@
-#include "recipe/mixers/metala.h"
+#include "recipe/mixers/recurrent/metala.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

@@ -1,4 +1,4 @@
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "recipe/mixers/lightnet.h"
+#include "recipe/mixers/recurrent/lightnet.h"
 
 #include <algorithm>
 
 #include "recipe/check.h"
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

@@ -1,4 +1,4 @@
-#include "storage/recording_file_system.h"
+#include "support/storage/recording_file_system.h"
 
 #include <algorithm>
 #include <cstring>

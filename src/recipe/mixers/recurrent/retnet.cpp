@@ -1,9 +1,9 @@
-#include "recipe/mixers/retnet.h"
+#include "recipe/mixers/recurrent/retnet.h"
 
 #include <cmath>
 
 #include "recipe/check.h"
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

@@ -1,4 +1,4 @@
-#include "recipe/mixers/dense.h"
+#include "recipe/channels/dense.h"
 
 #include "recipe/mixers.h"
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "storage/wrapped_file_system.h"
+#include "support/storage/wrapped_file_system.h"
 
 namespace longhaul::storage {
 

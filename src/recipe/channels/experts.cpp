@@ -1,4 +1,4 @@
-#include "recipe/mixers/experts.h"
+#include "recipe/channels/experts.h"
 
 #include <algorithm>
 

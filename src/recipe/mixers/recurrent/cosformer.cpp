@@ -1,9 +1,9 @@
-#include "recipe/mixers/cosformer.h"
+#include "recipe/mixers/recurrent/cosformer.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {

@@ -1,4 +1,4 @@
-#include "recipe/mixers/none.h"
+#include "recipe/channels/none.h"
 
 #include "recipe/check.h"
 #include "recipe/mixers.h"

@@ -1,8 +1,8 @@
-#include "recipe/mixers/tnl.h"
+#include "recipe/mixers/recurrent/tnl.h"
 
 #include <cmath>
 
-#include "recipe/mixers/recurrent.h"
+#include "recipe/mixers/recurrent/recurrent.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {
