@@ -297,12 +297,14 @@ void Engine::draw_one(Sequence& sequence) const {
   const int64_t vocabulary = sequence.logits_v.numel();
   const auto drawable =
       static_cast<size_t>(settings.vocabulary > 0 ? std::min(settings.vocabulary, vocabulary) : vocabulary);
-  const bool changes = sequence.history.changes(settings, drawn);
+  const bool changes = settings.grammar != nullptr || sequence.history.changes(settings, drawn);
   const auto changed_row = [&]<class Logit>(std::vector<Logit>& own) -> std::span<const Logit> {
     const std::span<const Logit> row(sequence.logits_v.const_data_ptr<Logit>(), drawable);
     if (!changes) return row;
     own.assign(row.begin(), row.end());
     sequence.history.change(std::span<Logit>(own), settings, drawn);
+    if (settings.grammar)
+      settings.grammar->restrict_to(sequence.form, settings.stop_ids, std::span<Logit>(own));
     return own;
   };
   const auto measure = [&](const auto& row) {
@@ -340,7 +342,7 @@ void Engine::draw() {
   std::vector<SequencePointer> going_on;
   for (const SequencePointer& sequence : writing_) {
     sequence->logits_v = Tensor();
-    const std::optional<Finish> finish = take(*sequence);
+    const std::optional<Finish> finish = taken(*sequence);
     if (finish) {
       end(*sequence, *finish);
     } else {
@@ -348,6 +350,17 @@ void Engine::draw() {
     }
   }
   writing_ = std::move(going_on);
+}
+
+// An error of one sequence's grammar ends that sequence alone.
+std::optional<Finish> Engine::taken(Sequence& sequence) {
+  if (!sequence.job->request.settings.grammar) return take(sequence);
+  try {
+    return take(sequence);
+  } catch (const Error&) {
+    sequence.generation.error = std::current_exception();
+    return Finish::kError;
+  }
 }
 
 // Why the sequence ends with the token that was drawn, if it does.
@@ -370,6 +383,10 @@ std::optional<Finish> Engine::take(Sequence& sequence) {
   sequence.sure = sequence.log_probability > std::log(settings.loop_probability) ? sequence.sure + 1 : 0;
   if (request.on_token && !request.on_token({sequence.index, id, sequence.log_probability, sequence.top}))
     return Finish::kStop;
+  if (settings.grammar) {
+    sequence.form = settings.grammar->after(sequence.form, id);
+    if (settings.grammar->must_end(sequence.form)) return Finish::kStop;
+  }
   if (std::ssize(generation.ids) == settings.tokens) return Finish::kTokens;
   if (settings.loop_tokens > 0 && sequence.sure >= settings.loop_tokens) return Finish::kLoop;
   if (state_.tokens(sequence.row) >= limit_of_tokens()) return Finish::kPositions;

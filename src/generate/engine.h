@@ -128,6 +128,7 @@ class Engine {
   void begin_writing(const JobPointer& job, const Tensor& logits_v);
   void draw();
   void draw_one(Sequence& sequence) const;
+  std::optional<Finish> taken(Sequence& sequence);
   std::optional<Finish> take(Sequence& sequence);
   void end(Sequence& sequence, Finish finish);
   void end_job(Job& job, Finish finish, const std::exception_ptr& error);

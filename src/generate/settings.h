@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "generate/grammar/token_grammar.h"
 #include "generate/routes_file.h"
 #include "generate/sampler.h"
 
@@ -43,6 +45,9 @@ struct GenerateSettings {
   SamplerSettings sampler(uint64_t sequence) const {
     return {temperature, top_k, top_p, min_p, seed + sequence};
   }
+  // The text is one of this grammar, and ends where nothing may follow: tokens that cannot go on with it have
+  // no probability, and stop ids come only where it may end. null: any text.
+  std::shared_ptr<TokenGrammar> grammar = nullptr;
   bool wants_log_probabilities() const {
     return log_probabilities || top_log_probabilities > 0 || loop_tokens > 0;
   }

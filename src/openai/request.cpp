@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "openai/request_fields.h"
@@ -61,6 +62,28 @@ void read_stream(RequestFields& fields, TextOptions& options) {
   if (usage != wanted.end() && usage->is_boolean()) options.stream_usage = usage->get<bool>();
 }
 
+void read_form(RequestFields& fields, TextOptions& options) {
+  const nlohmann::ordered_json format = fields.in_order("response_format");
+  if (format.is_null()) return;
+  const std::string name = "response_format";
+  if (!format.is_object() || !format.contains("type"))
+    fields.refuse(name, "an object with a \"type\"", format.type_name());
+  const nlohmann::ordered_json& type = format["type"];
+  if (type == "text") return;
+  if (type == "json_object") {
+    options.form = TextForm::kJsonObject;
+    return;
+  }
+  if (type != "json_schema")
+    fields.refuse(name + ".type", "\"text\", \"json_object\" or \"json_schema\"", type.dump().substr(0, 60));
+  const auto wrapped = format.find("json_schema");
+  if (wrapped == format.end() || !wrapped->is_object() || !wrapped->contains("schema"))
+    fields.refuse(name + ".json_schema", "an object with a \"schema\"",
+                  wrapped == format.end() ? "nothing" : wrapped->type_name());
+  options.form = TextForm::kJsonSchema;
+  options.schema = (*wrapped)["schema"];
+}
+
 // What both kinds of texts have.
 void read_options(RequestFields& fields, TextOptions& options) {
   fields.integer("min_tokens", 0, kMostTokens, options.min_tokens);
@@ -85,7 +108,7 @@ void read_options(RequestFields& fields, TextOptions& options) {
   read_stop(fields, options);
   fields.integer("loop_tokens", 0, kMostTokens, options.loop_tokens);
   read_stream(fields, options);
-  fields.only("response_format", {{"type", "text"}}, "texts are not held to a format yet");
+  read_form(fields, options);
   fields.pass_over({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                     "prompt_cache_retention"});
 }
@@ -158,6 +181,56 @@ CompletionRequest read_completion_request(std::string_view body) {
   return request;
 }
 
+namespace {
+
+// Of each tool its name, where tools are what OpenAI calls tools.
+std::vector<std::string> names_of(RequestFields& fields, const nlohmann::ordered_json& tools) {
+  std::vector<std::string> names;
+  for (const auto& tool : tools) {
+    const bool good = tool.is_object() && tool.contains("function") && tool["function"].is_object() &&
+                      tool["function"].contains("name") && tool["function"]["name"].is_string();
+    if (!good)
+      fields.refuse("tools", "{\"type\": \"function\", \"function\": {\"name\": …, \"parameters\": …}}",
+                    tool.dump().substr(0, 80));
+    names.push_back(tool["function"]["name"].get<std::string>());
+  }
+  return names;
+}
+
+void read_tool_choice(RequestFields& fields, CompletionRequest& request) {
+  if (!fields.has("tool_choice")) return;
+  const nlohmann::json& choice = fields.at("tool_choice");
+  if (choice == "auto") return;
+  if (choice == "none") {
+    request.tools = nullptr;
+    return;
+  }
+  if (request.tools.is_null() || request.tools.empty())
+    throw ApiError(400, "'tool_choice' asks for a call, and there are no 'tools'.", "tool_choice",
+                   "invalid_value");
+  const std::vector<std::string> names = names_of(fields, request.tools);
+  if (choice == "required") {
+    request.tool_choice = ToolChoice::kRequired;
+  } else {
+    const bool named = choice.is_object() && choice.contains("function") && choice["function"].is_object() &&
+                       choice["function"].contains("name") && choice["function"]["name"].is_string();
+    if (!named)
+      fields.refuse(
+          "tool_choice",
+          "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}",
+          choice.dump().substr(0, 80));
+    request.tool_choice = ToolChoice::kNamed;
+    request.tool = choice["function"]["name"].get<std::string>();
+    if (std::ranges::find(names, request.tool) == names.end())
+      fields.refuse("tool_choice", "the name of one of the tools", "'" + request.tool + "'");
+  }
+  if (request.options.form != TextForm::kAny)
+    throw ApiError(400, "A text is held to 'response_format' or to a call of a tool, not to both.",
+                   "tool_choice", "invalid_value");
+}
+
+}  // namespace
+
 CompletionRequest read_chat_request(std::string_view body) {
   RequestFields fields(body);
   CompletionRequest request;
@@ -182,11 +255,7 @@ CompletionRequest read_chat_request(std::string_view body) {
   request.tools = fields.in_order("tools");
   if (!request.tools.is_null() && !request.tools.is_array())
     fields.refuse("tools", "a list", request.tools.type_name());
-  if (fields.has("tool_choice") && fields.at("tool_choice") == "none") {
-    request.tools = nullptr;
-  } else {
-    fields.only("tool_choice", "auto", "the model itself chooses whether it calls a tool");
-  }
+  read_tool_choice(fields, request);
   request.template_variables = fields.in_order("chat_template_kwargs");
   if (request.template_variables.is_null()) request.template_variables = nlohmann::ordered_json::object();
   if (!request.template_variables.is_object())
@@ -196,7 +265,7 @@ CompletionRequest read_chat_request(std::string_view body) {
   fields.flag("add_generation_prompt", request.add_generation_prompt);
   fields.flag("continue_final_message", request.continue_final_message);
   fields.only("modalities", nlohmann::json::array({"text"}), "the model writes text alone");
-  fields.pass_over({"parallel_tool_calls"});
+  fields.flag("parallel_tool_calls", request.parallel_tool_calls);
   fields.finish();
   return request;
 }

@@ -32,6 +32,9 @@ struct Prompt {
   std::vector<int64_t> ids;
 };
 
+// What a text is held to (response_format).
+enum class TextForm { kAny, kJsonObject, kJsonSchema };
+
 // How a text is drawn and where it ends.
 struct TextOptions {
   std::optional<int64_t> max_tokens;
@@ -49,7 +52,13 @@ struct TextOptions {
   int64_t top_logprobs = 0;
   int64_t loop_tokens = 0;
   bool stream = false, stream_usage = false;
+  TextForm form = TextForm::kAny;
+  nlohmann::ordered_json schema;  // of kJsonSchema
 };
+
+// Whether the model calls a tool: as it likes, or it must call one, or the one that is named. Without tools
+// it cannot.
+enum class ToolChoice { kAuto, kRequired, kNamed };
 
 struct CompletionRequest {
   bool chat = false;
@@ -59,6 +68,9 @@ struct CompletionRequest {
   bool echo = false;
   // Of /v1/chat/completions, as the client wrote them.
   nlohmann::ordered_json messages, tools, template_variables;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool;                 // of kNamed
+  bool parallel_tool_calls = true;  // of kRequired: several calls may come
   bool add_generation_prompt = true, continue_final_message = false;
 };
 

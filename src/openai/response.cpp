@@ -1,5 +1,7 @@
 #include "openai/response.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
@@ -75,6 +77,21 @@ Json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
+// Ids are of this answer, choice and call, so that no two are alike.
+Json calls_json(const AnswerHead& head, const Choice& choice, bool with_index) {
+  Json calls = Json::array();
+  for (size_t i = 0; i < choice.calls.size(); ++i) {
+    const int64_t number = choice.first_call + static_cast<int64_t>(i);
+    Json call = Json::object();
+    if (with_index) call["index"] = number;
+    call["id"] = fmt::format("call_{}_{}_{}", head.id.substr(head.id.rfind('-') + 1), choice.index, number);
+    call["type"] = "function";
+    call["function"] = {{"name", choice.calls[i].name}, {"arguments", choice.calls[i].arguments}};
+    calls.push_back(call);
+  }
+  return calls;
+}
+
 std::string event(const Json& json) { return "data: " + dumped(json) + "\n\n"; }
 
 }  // namespace
@@ -85,7 +102,11 @@ std::string whole_answer(const AnswerHead& head, const std::vector<Choice>& choi
   for (const Choice& choice : choices) {
     Json each = {{"index", choice.index}};
     if (head.chat) {
+      // A message that is nothing but calls has no content.
+      const bool is_call = choice.text.empty() && !choice.calls.empty();
       each["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+      if (is_call) each["message"]["content"] = nullptr;
+      if (!choice.calls.empty()) each["message"]["tool_calls"] = calls_json(head, choice, false);
     } else {
       each["text"] = choice.text;
     }
@@ -104,7 +125,9 @@ std::string answer_event(const AnswerHead& head, const Choice& choice, bool firs
   if (head.chat) {
     Json delta = Json::object();
     if (first) delta["role"] = "assistant";
-    if (first || !choice.text.empty()) delta["content"] = choice.text;
+    const bool is_call = choice.text.empty() && !choice.calls.empty();
+    if ((first && !is_call) || !choice.text.empty()) delta["content"] = choice.text;
+    if (!choice.calls.empty()) delta["tool_calls"] = calls_json(head, choice, true);
     each["delta"] = delta;
   } else {
     each["text"] = choice.text;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/net/http_server.h"
+#include "openai/tools/tool_calls.h"
 
 namespace longhaul::openai {
 
@@ -33,9 +34,11 @@ struct Choice {
   std::string text;
   bool with_logprobs = false;
   std::vector<TokenText> tokens = {};
-  int64_t text_offset = 0;         // in bytes, of the first token, in what was sent so far
-  std::string finish_reason = {};  // empty: it goes on
-  std::string stop_reason = {};    // the stop string, or another reason with a name; may be empty
+  int64_t text_offset = 0;           // in bytes, of the first token, in what was sent so far
+  std::vector<ToolCall> calls = {};  // of tools, in conversations
+  int64_t first_call = 0;            // calls that were sent before
+  std::string finish_reason = {};    // empty: it goes on
+  std::string stop_reason = {};      // the stop string, or another reason with a name; may be empty
 };
 
 struct Usage {

@@ -15,10 +15,11 @@ std::vector<int32_t> last_of(const data::Tokenizer& tokenizer, const std::vector
 }  // namespace
 
 ChoiceWriter::ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
-                           const openai::TextOptions& options, int64_t index)
+                           const openai::TextOptions& options, int64_t index, openai::ToolForm tools)
     : tokenizer_(tokenizer),
       text_(tokenizer, last_of(tokenizer, prompt)),
       stops_(options.stop, options.keeps_stop),
+      calls_(tools),
       with_logprobs_(options.logprobs) {
   piece_.index = index;
   piece_.with_logprobs = with_logprobs_;
@@ -29,8 +30,13 @@ std::string ChoiceWriter::bytes_of(int64_t id) const {
   return tokenizer_.decode(std::span(&narrow, 1));
 }
 
+void ChoiceWriter::write(openai::ToolCallReader::Part part) {
+  piece_.text += part.text;
+  std::ranges::move(part.calls, std::back_inserter(piece_.calls));
+}
+
 bool ChoiceWriter::add(const generate::Drawn& drawn) {
-  piece_.text += stops_.add(text_.add(static_cast<int32_t>(drawn.id)));
+  write(calls_.add(stops_.add(text_.add(static_cast<int32_t>(drawn.id)))));
   if (with_logprobs_) {
     openai::TokenText token{.bytes = bytes_of(drawn.id), .log_probability = drawn.log_probability};
     for (const auto& [id, log_probability] : drawn.top) token.top.emplace_back(bytes_of(id), log_probability);
@@ -43,7 +49,10 @@ openai::Choice ChoiceWriter::take_piece() {
   openai::Choice piece = piece_;
   piece.text_offset = sent_;
   for (const openai::TokenText& token : piece.tokens) sent_ += std::ssize(token.bytes);
+  piece.first_call = sent_calls_;
+  sent_calls_ += std::ssize(piece.calls);
   piece_.text.clear();
+  piece_.calls.clear();
   piece_.tokens.clear();
   begun_ = true;
   return piece;
@@ -51,14 +60,15 @@ openai::Choice ChoiceWriter::take_piece() {
 
 openai::Choice ChoiceWriter::end(const generate::Generation& generation) {
   if (!stops_.found()) {
-    piece_.text += stops_.add(text_.rest());
-    if (!stops_.found()) piece_.text += stops_.rest();
+    write(calls_.add(stops_.add(text_.rest())));
+    if (!stops_.found()) write(calls_.add(stops_.rest()));
   }
+  write(calls_.end());
   openai::Choice piece = take_piece();
   using generate::Finish;
   const bool is_stop =
       stops_.found() || generation.finish == Finish::kStop || generation.finish == Finish::kLoop;
-  piece.finish_reason = is_stop ? "stop" : "length";
+  piece.finish_reason = !is_stop ? "length" : calls_.has_calls() ? "tool_calls" : "stop";
   if (stops_.found()) piece.stop_reason = stops_.which();
   if (generation.finish == Finish::kLoop) piece.stop_reason = "loop";
   return piece;

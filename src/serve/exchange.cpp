@@ -23,8 +23,9 @@ Exchange::Exchange(Begun begun, ServeMetrics& metrics)
   for (size_t p = 0; p < begun_.prompts.size(); ++p) {
     usage_.prompt_tokens += std::ssize(begun_.prompts[p]);
     for (size_t i = 0; i < n; ++i)
-      writers_.emplace_back(begun_.text->tokenizer, begun_.prompts[p], begun_.request.options,
-                            static_cast<int64_t>(p * n + i));
+      writers_.emplace_back(
+          begun_.text->tokenizer, begun_.prompts[p], begun_.request.options, static_cast<int64_t>(p * n + i),
+          begun_.request.tools.is_null() ? openai::ToolForm::kNone : begun_.text->tool_form);
   }
   whole_.resize(writers_.size());
   left_ = std::ssize(writers_);
@@ -54,7 +55,8 @@ generate::GenerateSettings Exchange::settings(size_t prompt) const {
       .log_probabilities = options.logprobs,
       .top_log_probabilities = options.top_logprobs,
       .never = wide(tokenizer.without_token()),
-      .stop_ids = options.stop_token_ids};
+      .stop_ids = options.stop_token_ids,
+      .grammar = begun_.grammar};
   if (!options.ignore_eos) {
     for (const int64_t id : wide(tokenizer.stop_ids())) settings.stop_ids.push_back(id);
     if (begun_.request.chat && begun_.text->end_of_turn)

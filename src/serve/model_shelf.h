@@ -17,6 +17,8 @@
 #include "checkpoint/open_model.h"
 #include "data/tokenizer/tokenizer.h"
 #include "generate/engine.h"
+#include "generate/grammar/grammar_cache.h"
+#include "openai/tools/tool_form.h"
 
 namespace longhaul::serve {
 
@@ -31,9 +33,11 @@ struct ModelText {
   ChatEncoder chat;  // empty: the model has no chat template
   // The token with which the template ends the assistant's turn.
   std::optional<int32_t> end_of_turn = std::nullopt;
-  int64_t limit_of_tokens = 0;  // of prompt and text together
-  int64_t step = 0;             // that it was trained for
-  std::string fingerprint;      // of the program and the checkpoint
+  openai::ToolForm tool_form = openai::ToolForm::kNone;  // of the template
+  std::shared_ptr<generate::GrammarCache> grammars;      // what texts were held to before
+  int64_t limit_of_tokens = 0;                           // of prompt and text together
+  int64_t step = 0;                                      // that it was trained for
+  std::string fingerprint;                               // of the program and the checkpoint
 };
 
 struct LoadedModel {

@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "generate/embed.h"
 #include "serve/chat_page.h"
+#include "serve/text_form.h"
 
 namespace longhaul::serve {
 namespace {
@@ -141,7 +142,9 @@ std::vector<std::vector<int64_t>> Server::prompts_of(const openai::CompletionReq
       throw ApiError(400,
                      "The model has no chat template, so it cannot read a conversation: use /v1/completions.",
                      "messages", "no_chat_template");
-    prompts.push_back(wide(text.chat(request.messages, request.tools, request.template_variables,
+    nlohmann::ordered_json messages = request.messages;
+    openai::open_arguments(messages);
+    prompts.push_back(wide(text.chat(messages, request.tools, request.template_variables,
                                      request.add_generation_prompt, request.continue_final_message)));
   }
   for (const openai::Prompt& prompt : request.prompts) {
@@ -170,6 +173,7 @@ void Server::answer_text(const HttpRequest& request, const Responder& responder,
   begun.model = name_of(begun.request.model);
   begun.text = text_of(begun.model);
   begun.prompts = prompts_of(begun.request, *begun.text);
+  begun.grammar = grammar_of(begun.request, *begun.text);
   begun.responder = responder;
   const uint64_t number = ++requests_;
   begun.seed = RandomStream(static_cast<uint64_t>(began_s_ * 1e6), "serve/seeds").bits(number);

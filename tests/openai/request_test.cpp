@@ -23,6 +23,30 @@ nlohmann::json refusal_of(const std::function<void()>& read) {
   return {{"message", "none"}};
 }
 
+TEST(FormOfATextRead, AsTheClientWroteIt) {
+  const CompletionRequest object =
+      read_completion_request(R"({"prompt": "x", "response_format": {"type": "json_object"}})");
+  EXPECT_EQ(object.options.form, TextForm::kJsonObject);
+  const CompletionRequest schema = read_completion_request(
+      R"({"prompt": "x", "response_format": {"type": "json_schema", "json_schema":
+          {"name": "n", "strict": true, "schema": {"properties": {"z": {}, "a": {}}}}}})");
+  EXPECT_EQ(schema.options.form, TextForm::kJsonSchema);
+  EXPECT_EQ(schema.options.schema.dump(), R"({"properties":{"z":{},"a":{}}})") << "in its order";
+}
+
+TEST(ToolChoiceRead, RequiredAndNamed) {
+  const std::string begin = R"({"messages": [{"role": "user"}], "tools": [{"function": {"name": "f"}}], )";
+  EXPECT_EQ(read_chat_request(begin + R"("tool_choice": "auto"})").tool_choice, ToolChoice::kAuto);
+  const CompletionRequest required =
+      read_chat_request(begin + R"("tool_choice": "required", "parallel_tool_calls": false})");
+  EXPECT_EQ(required.tool_choice, ToolChoice::kRequired);
+  EXPECT_FALSE(required.parallel_tool_calls);
+  const CompletionRequest named =
+      read_chat_request(begin + R"("tool_choice": {"type": "function", "function": {"name": "f"}}})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kNamed);
+  EXPECT_EQ(named.tool, "f");
+}
+
 TEST(CompletionRequests, AreReadAsTheyAreWritten) {
   const CompletionRequest request = read_completion_request(R"({
     "model": "m", "prompt": ["a", [1, 2]], "max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "top_k": 7, "min_p": 0.1, "n": 3,
@@ -106,7 +130,9 @@ TEST(Requests, RefuseWhatCannotBeRightAndNameTheField) {
       {R"({"prompt": "x", "suffix": "y"})", "suffix"},
       {R"({"prompt": "x", "echo": true, "logprobs": 0})", "echo"},
       {R"({"prompt": "x", "stream_options": {}})", "stream_options"},
-      {R"({"prompt": "x", "response_format": {"type": "json_object"}})", "response_format"},
+      {R"({"prompt": "x", "response_format": {"type": "grammar"}})", "response_format.type"},
+      {R"({"prompt": "x", "response_format": {"type": "json_schema"}})", "response_format.json_schema"},
+      {R"({"prompt": "x", "response_format": "json"})", "response_format"},
       {R"({"prompt": "x", "temprature": 1})", "temprature"}};
   for (const auto& [body, field] : completions) {
     const nlohmann::json error = refusal_of([&] { read_completion_request(body); });
@@ -120,6 +146,15 @@ TEST(Requests, RefuseWhatCannotBeRightAndNameTheField) {
       {R"({"messages": [{"content": "x"}]})", "messages"},
       {R"({"messages": [{"role": "user"}], "top_logprobs": 2})", "top_logprobs"},
       {R"({"messages": [{"role": "user"}], "tool_choice": "required"})", "tool_choice"},
+      {R"({"messages": [{"role": "user"}], "tools": [{"function": {"name": "f"}}], "tool_choice": "any"})",
+       "tool_choice"},
+      {R"({"messages": [{"role": "user"}], "tools": [{"function": {"name": "f"}}],
+           "tool_choice": {"type": "function", "function": {"name": "g"}}})",
+       "tool_choice"},
+      {R"({"messages": [{"role": "user"}], "tools": [{"function": {"name": "f"}}], "tool_choice": "required",
+           "response_format": {"type": "json_object"}})",
+       "tool_choice"},
+      {R"({"messages": [{"role": "user"}], "tools": [{"name": "f"}], "tool_choice": "required"})", "tools"},
       {R"({"messages": [{"role": "user"}], "tools": {}})", "tools"},
       {R"({"messages": [{"role": "user"}], "prompt": "x"})", "prompt"}};
   for (const auto& [body, field] : chats)
