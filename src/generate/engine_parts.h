@@ -43,8 +43,8 @@ struct Engine::Sequence {
   int64_t drawn = -1;
   double log_probability = 0;
   std::vector<TokenProbability> top{};
-  State form = 0;    // of the settings' grammar, after the text so far
-  int64_t sure = 0;  // tokens in a row that were more probable than loop_probability
+  grammar::State form = 0;  // of the settings' grammar, after the text so far
+  int64_t sure = 0;         // tokens in a row that were more probable than loop_probability
   std::optional<ParkedSequence> parked{};
 };
 

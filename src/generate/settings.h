@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "generate/grammar/token_grammar.h"
 #include "generate/routes_file.h"
 #include "generate/sampler.h"
+#include "grammar/token_grammar.h"
 
 namespace longhaul::generate {
 
@@ -47,7 +47,7 @@ struct GenerateSettings {
   }
   // The text is one of this grammar, and ends where nothing may follow: tokens that cannot go on with it have
   // no probability, and stop ids come only where it may end. null: any text.
-  std::shared_ptr<TokenGrammar> grammar = nullptr;
+  std::shared_ptr<grammar::TokenGrammar> grammar = nullptr;
   bool wants_log_probabilities() const {
     return log_probabilities || top_log_probabilities > 0 || loop_tokens > 0;
   }

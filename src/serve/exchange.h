@@ -24,7 +24,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::vector<std::vector<int64_t>> prompts;  // ids
     std::string model;
     std::shared_ptr<const ModelText> text;
-    std::shared_ptr<generate::TokenGrammar> grammar;  // that the texts are held to; null: none
+    std::shared_ptr<grammar::TokenGrammar> grammar;  // that the texts are held to; null: none
     std::shared_ptr<HttpResponder> responder;
     uint64_t seed = 0;
     std::string id;

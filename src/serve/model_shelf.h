@@ -17,7 +17,7 @@
 #include "checkpoint/open_model.h"
 #include "data/tokenizer/tokenizer.h"
 #include "generate/engine.h"
-#include "generate/grammar/grammar_cache.h"
+#include "grammar/grammar_cache.h"
 #include "openai/tools/tool_form.h"
 
 namespace longhaul::serve {
@@ -34,7 +34,7 @@ struct ModelText {
   // The token with which the template ends the assistant's turn.
   std::optional<int32_t> end_of_turn = std::nullopt;
   openai::ToolForm tool_form = openai::ToolForm::kNone;  // of the template
-  std::shared_ptr<generate::GrammarCache> grammars;      // what texts were held to before
+  std::shared_ptr<grammar::GrammarCache> grammars;       // what texts were held to before
   int64_t limit_of_tokens = 0;                           // of prompt and text together
   int64_t step = 0;                                      // that it was trained for
   std::string fingerprint;                               // of the program and the checkpoint

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "generate/grammar/json_schema.h"
+#include "grammar/json_schema.h"
 
 namespace longhaul::serve {
 namespace {
@@ -13,8 +13,8 @@ using openai::ApiError;
 using openai::ToolChoice;
 using openai::ToolForm;
 
-std::vector<generate::CallableTool> callable(const openai::CompletionRequest& request) {
-  std::vector<generate::CallableTool> tools;
+std::vector<grammar::CallableTool> callable(const openai::CompletionRequest& request) {
+  std::vector<grammar::CallableTool> tools;
   for (const ordered_json& tool : request.tools) {
     const ordered_json& function = tool["function"];
     const auto name = function["name"].get<std::string>();
@@ -24,8 +24,8 @@ std::vector<generate::CallableTool> callable(const openai::CompletionRequest& re
   return tools;
 }
 
-std::shared_ptr<generate::TokenGrammar> grammar_of_calls(const openai::CompletionRequest& request,
-                                                         const ModelText& text) {
+std::shared_ptr<grammar::TokenGrammar> grammar_of_calls(const openai::CompletionRequest& request,
+                                                        const ModelText& text) {
   // The list's mark is a special token of the models that have that form: no text spells it.
   if (text.tool_form != ToolForm::kTagged && text.tool_form != ToolForm::kBare) {
     throw ApiError(
@@ -38,24 +38,24 @@ std::shared_ptr<generate::TokenGrammar> grammar_of_calls(const openai::Completio
   const std::string before = tagged ? std::string(openai::kCallBegins) + "\n" : "";
   const std::string after = tagged ? "\n" + std::string(openai::kCallEnds) : "";
   const bool several = tagged && request.tool_choice == ToolChoice::kRequired && request.parallel_tool_calls;
-  const generate::CallForm form{before, after, openai::arguments_name(text.tool_form), several};
+  const grammar::CallForm form{before, after, openai::arguments_name(text.tool_form), several};
   const std::string name = fmt::format("call {} {} {}", request.tool, several, request.tools.dump());
-  return text.grammars->get(name, [&] { return tool_call_grammar(form, callable(request)); });
+  return text.grammars->get(name, [&] { return grammar::tool_call_grammar(form, callable(request)); });
 }
 
 }  // namespace
 
-std::shared_ptr<generate::TokenGrammar> grammar_of(const openai::CompletionRequest& request,
-                                                   const ModelText& text) {
+std::shared_ptr<grammar::TokenGrammar> grammar_of(const openai::CompletionRequest& request,
+                                                  const ModelText& text) {
   const openai::TextOptions& options = request.options;
   const bool calls = request.tool_choice != ToolChoice::kAuto;
   try {
     if (calls) return grammar_of_calls(request, text);
     if (options.form == openai::TextForm::kJsonObject)
-      return text.grammars->get("object", [] { return generate::json_object_grammar(); });
+      return text.grammars->get("object", [] { return grammar::json_object_grammar(); });
     if (options.form == openai::TextForm::kJsonSchema)
       return text.grammars->get("schema " + options.schema.dump(),
-                                [&] { return generate::json_schema_grammar(options.schema); });
+                                [&] { return grammar::json_schema_grammar(options.schema); });
   } catch (const Error& error) {
     if (error.code() != ExitCode::kUsage) throw;
     const ErrorFields& said = error.fields();

@@ -11,7 +11,7 @@ namespace longhaul::serve {
 
 // null: any text. ApiError 400: a schema that cannot be followed, or a model whose template writes calls in a
 // form that is not known here.
-std::shared_ptr<generate::TokenGrammar> grammar_of(const openai::CompletionRequest& request,
-                                                   const ModelText& text);
+std::shared_ptr<grammar::TokenGrammar> grammar_of(const openai::CompletionRequest& request,
+                                                  const ModelText& text);
 
 }  // namespace longhaul::serve

@@ -46,7 +46,7 @@ inline LoadedModel small_model(bool chats) {
       ModelText{.tokenizer = data::Tokenizer::bytes(),
                 .chat = chats ? ChatEncoder(plain_chat) : ChatEncoder(),
                 .tool_form = openai::ToolForm::kTagged,
-                .grammars = std::make_shared<generate::GrammarCache>(data::Tokenizer::bytes()),
+                .grammars = std::make_shared<grammar::GrammarCache>(data::Tokenizer::bytes()),
                 .limit_of_tokens = std::min<int64_t>(2000, loaded.engine->limit_of_tokens()),
                 .step = 3,
                 .fingerprint = "test"});

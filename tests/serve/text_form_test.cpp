@@ -12,6 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+class ServerForms : public ServerTest {};
+
 json chat_request(const json& more) {
   json request = {{"messages", {{{"role", "user"}, {"content", "hello"}}}}, {"max_tokens", 600}, {"seed", 4}};
   request.update(more);
@@ -29,7 +31,7 @@ const json kPerson = {{"type", "object"},
                       {"required", {"name", "age"}},
                       {"additionalProperties", false}};
 
-TEST_F(ServerTest, TextsFitTheSchema) {
+TEST_F(ServerForms, TextsFitTheSchema) {
   const json answer =
       ask("/v1/chat/completions", chat_request({{"response_format", schema_format(kPerson)}, {"n", 4}}));
   for (const json& choice : answer["choices"]) {
@@ -45,7 +47,7 @@ TEST_F(ServerTest, TextsFitTheSchema) {
   EXPECT_TRUE(json::parse(plain["choices"][0]["text"].get<std::string>()).is_object());
 }
 
-TEST_F(ServerTest, TextsAreJsonObjects) {
+TEST_F(ServerForms, TextsAreJsonObjects) {
   // A closed bracket is made likely: an untrained model would go on for ever.
   const json answer = ask("/v1/completions", {{"prompt", "x"},
                                               {"max_tokens", 1500},
@@ -57,7 +59,7 @@ TEST_F(ServerTest, TextsAreJsonObjects) {
   EXPECT_TRUE(json::parse(text).is_object()) << text;
 }
 
-TEST_F(ServerTest, SchemasThatCannotBeFollowedAreRefused) {
+TEST_F(ServerForms, SchemasThatCannotBeFollowedAreRefused) {
   const json answer = ask(
       "/v1/chat/completions",
       chat_request({{"response_format", schema_format({{"properties", {{"a", {{"pattern", "x"}}}}}})}}), 400);
@@ -84,7 +86,7 @@ void expect_weather(const json& call) {
   EXPECT_TRUE(arguments["city"] == "Rome" || arguments["city"] == "Oslo") << arguments;
 }
 
-TEST_F(ServerTest, ANamedToolIsCalled) {
+TEST_F(ServerForms, ANamedToolIsCalled) {
   json request = chat_request(
       {{"tools", tools()}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}}});
   const json answer = ask("/v1/chat/completions", request);
@@ -112,7 +114,7 @@ TEST_F(ServerTest, ANamedToolIsCalled) {
   expect_weather(calls[0]);
 }
 
-TEST_F(ServerTest, SomeToolIsCalledWhereOneIsRequired) {
+TEST_F(ServerForms, SomeToolIsCalledWhereOneIsRequired) {
   const json answer =
       ask("/v1/chat/completions", chat_request({{"tools", tools()},
                                                 {"tool_choice", "required"},
@@ -127,7 +129,7 @@ TEST_F(ServerTest, SomeToolIsCalledWhereOneIsRequired) {
 }
 
 // Without tools in the request, what looks like a call is text.
-TEST_F(ServerTest, CallsAreReadWhereThereAreToolsAlone) {
+TEST_F(ServerForms, CallsAreReadWhereThereAreToolsAlone) {
   const json format = schema_format({{"const", "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"}});
   const json answer = ask("/v1/chat/completions", chat_request({{"response_format", format}}));
   EXPECT_FALSE(answer["choices"][0]["message"].contains("tool_calls"));

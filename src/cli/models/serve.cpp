@@ -99,7 +99,7 @@ serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArgume
       .chat = chat_encoder(format, tokenizer),
       .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
       .tool_form = format ? openai::tool_form_of(*format) : openai::ToolForm::kNone,
-      .grammars = std::make_shared<generate::GrammarCache>(tokenizer),
+      .grammars = std::make_shared<grammar::GrammarCache>(tokenizer),
       .limit_of_tokens = loaded.engine->limit_of_tokens(),
       .step = loaded.model.step,
       .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});

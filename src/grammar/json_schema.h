@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 // Any object. Its text may begin with white space, and ends with its last bracket.
 Grammar json_object_grammar();
@@ -33,4 +33,4 @@ struct CallForm {
 };
 Grammar tool_call_grammar(const CallForm& form, const std::vector<CallableTool>& tools);
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

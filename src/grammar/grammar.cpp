@@ -1,10 +1,10 @@
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 ByteSet byte_range(unsigned char first, unsigned char last) {
   ByteSet set;
@@ -105,4 +105,4 @@ bool Grammar::remove_endless() {
   return ending[static_cast<size_t>(start_.index)];
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -1,8 +1,8 @@
-#include "generate/grammar/grammar_cache.h"
+#include "grammar/grammar_cache.h"
 
 #include <algorithm>
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 std::shared_ptr<TokenGrammar> GrammarCache::get(const std::string& name,
                                                 const std::function<Grammar()>& make) {
@@ -21,4 +21,4 @@ std::shared_ptr<TokenGrammar> GrammarCache::get(const std::string& name,
   return kept_.front().second;
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -1,11 +1,11 @@
-#include "generate/grammar/grammar_states.h"
+#include "grammar/grammar_states.h"
 
 #include <algorithm>
 #include <set>
 
 #include "base/error.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 GrammarStates::GrammarStates(Grammar grammar) : grammar_(std::move(grammar)) {
   Key first;
@@ -88,4 +88,4 @@ State GrammarStates::after(State state, unsigned char byte) {
   return next;
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -1,4 +1,4 @@
-#include "generate/grammar/json_grammar.h"
+#include "grammar/json_grammar.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 namespace {
 
 constexpr int64_t kMostDigits = 18, kMostExponentDigits = 2, kMostIndent = 20;
@@ -230,4 +230,4 @@ Symbol JsonGrammar::other_key(const std::set<std::string>& keys) {
   return grammar_.rule({{grammar_.bytes(byte_set("\"")), key_from(keys, "")}});
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -1,11 +1,11 @@
-#include "generate/grammar/token_grammar.h"
+#include "grammar/token_grammar.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "base/error.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 namespace {
 
 // What the token adds after another token: the first token of a text may lose a space that it has later.
@@ -137,4 +137,4 @@ size_t TokenGrammar::states() const {
   return states_.count();
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <string>
 
-#include "generate/grammar/token_grammar.h"
+#include "grammar/token_grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 class GrammarCache {
  public:
@@ -29,4 +29,4 @@ class GrammarCache {
   std::list<std::pair<std::string, std::shared_ptr<TokenGrammar>>> kept_;  // the last one used first
 };
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

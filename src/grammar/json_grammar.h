@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 class JsonGrammar {
  public:
@@ -49,4 +49,4 @@ class JsonGrammar {
   std::optional<Symbol> value_, object_, array_, string_, number_, character_, plain_;
 };
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

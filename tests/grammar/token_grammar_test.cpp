@@ -1,6 +1,5 @@
-// Which tokens a grammar lets through, beside a plain walk over the bytes of each; and texts that the engine
-// draws from a small model under a grammar.
-#include "generate/grammar/token_grammar.h"
+// Which tokens a grammar lets through, beside a plain walk over the bytes of each.
+#include "grammar/token_grammar.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,16 +7,12 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "generate/engine.h"
-#include "generate/grammar/grammar_cache.h"
-#include "generate/grammar/json_schema.h"
-#include "support/models.h"
+#include "grammar/grammar_cache.h"
+#include "grammar/json_schema.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 namespace {
 
-using namespace longhaul::testing;
-using nlohmann::json;
 using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -118,82 +113,6 @@ TEST(TokenBytesTest, SpecialTokensAddNone) {
   EXPECT_EQ(bytes.of(100000), "");
 }
 
-recipe::ModelConfig model_of_bytes() {
-  recipe::ModelConfig config = hybrid_pre_norm_tied();
-  config.vocabulary = 257;
-  return config;
-}
-
-struct Ended {
-  std::string text;
-  Finish finish{};
-};
-
-std::vector<Ended> texts_of(Engine& engine, const GenerateSettings& settings, const std::string& prompt) {
-  std::vector<Ended> ended(static_cast<size_t>(settings.count));
-  engine.submit({.prompt = {prompt.begin(), prompt.end()},
-                 .settings = settings,
-                 .on_end = [&](int64_t sequence, const Generation& made) {
-                   if (made.error) std::rethrow_exception(made.error);
-                   ended[static_cast<size_t>(sequence)] = {{made.ids.begin(), made.ids.end()}, made.finish};
-                 }});
-  while (engine.step()) {
-  }
-  return ended;
-}
-
-TEST(EngineWithAGrammar, UntrainedModelWritesTextsOfTheSchema) {
-  model::Decoder decoder = filled_decoder(model_of_bytes(), "fp32");
-  GrammarCache cache{data::Tokenizer::bytes()};
-  const auto grammar = cache.get("s", [] {
-    return json_schema_grammar(ordered_json::parse(R"({"type": "object", "properties": {
-        "name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 120}},
-        "required": ["name", "age"], "additionalProperties": false})"));
-  });
-  const GenerateSettings settings{.tokens = 400,
-                                  .temperature = 1,
-                                  .top_p = 1,
-                                  .seed = 5,
-                                  .count = 6,
-                                  .stop_ids = {256},
-                                  .grammar = grammar};
-  Engine engine(decoder, {});
-  const std::vector<Ended> ended = texts_of(engine, settings, "who? ");
-  for (const Ended& each : ended) {
-    const json made = json::parse(each.text, nullptr, false);
-    ASSERT_TRUE(made.is_object()) << each.text;
-    EXPECT_EQ(each.finish, Finish::kStop);
-    EXPECT_EQ(made.size(), 2U);
-    EXPECT_LE(made.at("age").get<uint64_t>(), 120U);
-  }
-  EXPECT_NE(ended[0].text, ended[1].text);
-  // The same alone, one after the other, as everything of the engine is.
-  for (size_t i = 0; i < ended.size(); ++i) {
-    GenerateSettings alone = settings;
-    alone.count = 1;
-    alone.seed = settings.seed + i;
-    Engine other(decoder, {});
-    EXPECT_EQ(texts_of(other, alone, "who? ")[0].text, ended[i].text);
-  }
-}
-
-TEST(EngineWithAGrammar, AnErrorOfOneSequenceLeavesTheOthers) {
-  model::Decoder decoder = filled_decoder(model_of_bytes(), "fp32");
-  // No token has the bytes that the grammar wants after the first.
-  std::vector<std::string> bytes(257);
-  bytes['{'] = "{";
-  const auto poor =
-      std::make_shared<TokenGrammar>(json_object_grammar(), std::make_shared<const TokenBytes>(bytes));
-  Engine engine(decoder, {});
-  std::vector<Finish> finishes;
-  const auto on_end = [&](int64_t, const Generation& made) { finishes.push_back(made.finish); };
-  engine.submit({.prompt = {1, 2}, .settings = {.tokens = 5, .grammar = poor}, .on_end = on_end});
-  engine.submit({.prompt = {1, 2}, .settings = {.tokens = 5}, .on_end = on_end});
-  while (engine.step()) {
-  }
-  EXPECT_THAT(finishes, ElementsAre(Finish::kError, Finish::kTokens));
-}
-
 TEST(GrammarCacheTest, KeepsTheLastOnes) {
   GrammarCache cache{data::Tokenizer::bytes()};
   int made = 0;
@@ -212,4 +131,4 @@ TEST(GrammarCacheTest, KeepsTheLastOnes) {
 }
 
 }  // namespace
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 using ByteSet = std::bitset<256>;
 ByteSet byte_range(unsigned char first, unsigned char last);
@@ -62,4 +62,4 @@ class Grammar {
   Symbol start_;
 };
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -1,16 +1,16 @@
 // Texts that fit a schema and texts that do not, by hand; texts drawn byte by byte from a grammar, read by
 // nlohmann's parser and judged by rules written here; and schemas that are refused.
-#include "generate/grammar/json_schema.h"
+#include "grammar/json_schema.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "generate/grammar/grammar_states.h"
-#include "generate/grammar/json_grammar.h"
+#include "grammar/grammar_states.h"
+#include "grammar/json_grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 namespace {
 
 using nlohmann::json;
@@ -331,4 +331,4 @@ TEST(ToolCallGrammar, NamesAToolAndItsArguments) {
 }
 
 }  // namespace
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
-#include "generate/grammar/grammar_states.h"
+#include "grammar/grammar_states.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 // The bytes that each token adds to a text that has begun, in the order of the bytes. Special tokens and ids
 // without a token add none, so no grammar lets them be drawn. Constant; 10 bytes a token beside their texts.
@@ -68,4 +68,4 @@ class TokenGrammar {
   std::unordered_map<State, Mask> masks_;
 };
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

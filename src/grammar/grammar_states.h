@@ -17,9 +17,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 
 using State = int32_t;
 inline constexpr State kNoState = -1;
@@ -63,4 +63,4 @@ class GrammarStates {
   std::map<Key, State> state_of_;
 };
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar

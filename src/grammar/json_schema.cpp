@@ -1,4 +1,4 @@
-#include "generate/grammar/json_schema.h"
+#include "grammar/json_schema.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "generate/grammar/json_grammar.h"
+#include "grammar/json_grammar.h"
 
-namespace longhaul::generate {
+namespace longhaul::grammar {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -307,4 +307,4 @@ Grammar tool_call_grammar(const CallForm& form, const std::vector<CallableTool>&
   return grammar;
 }
 
-}  // namespace longhaul::generate
+}  // namespace longhaul::grammar
