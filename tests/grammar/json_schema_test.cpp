@@ -256,7 +256,9 @@ TEST(JsonSchemaGrammar, TextsByChanceFit) {
       ASSERT_TRUE(key == "kind" || key == "weight" || key == "legs" || key == "owner") << text;
     ASSERT_TRUE(animal.at("kind") == "cat" || animal.at("kind") == "dog") << text;
     ASSERT_TRUE(!animal.contains("weight") || animal["weight"].is_number()) << text;
-    if (animal.contains("legs")) ASSERT_LE(animal["legs"].get<uint64_t>(), 8U) << text;
+    if (animal.contains("legs")) {
+      ASSERT_LE(animal["legs"].get<uint64_t>(), 8U) << text;
+    }
     without_legs += animal.contains("legs") ? 0 : 1;
     const json& owner = animal.at("owner");
     if (owner.is_null()) continue;

@@ -19,7 +19,7 @@ ToolForm tool_form_of(const data::chat::ChatFormat& format) {
   input.add_generation_prompt = false;
   std::string text;
   try {
-    text = format.render(input).text.text();
+    text = format.render(input).text.bytes();
   } catch (const Error&) {  // a template that knows no tools
     return ToolForm::kNone;
   }
