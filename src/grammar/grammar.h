@@ -49,6 +49,7 @@ class Grammar {
 
   Symbol start() const { return start_; }
   const Symbol& at(int32_t place) const { return symbols_[static_cast<size_t>(place)]; }
+  const std::vector<ByteSet>& sets() const { return sets_; }
   const ByteSet& set(int32_t index) const { return sets_[static_cast<size_t>(index)]; }
   // Where each alternative of the rule begins: its symbols stand one after the other up to a kEnd.
   const std::vector<int32_t>& alternatives(int32_t rule) const { return rules_[static_cast<size_t>(rule)]; }

@@ -15,7 +15,7 @@ namespace longhaul::grammar {
 class GrammarCache {
  public:
   static constexpr size_t kKept = 16;
-  static constexpr size_t kMostStates = 20'000;  // a grammar with more is not kept: 1 KB each
+  static constexpr size_t kMostStates = 20'000;  // a grammar with more is not kept: some hundred bytes each
 
   explicit GrammarCache(data::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
 

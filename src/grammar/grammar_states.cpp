@@ -8,10 +8,22 @@
 namespace longhaul::grammar {
 
 GrammarStates::GrammarStates(Grammar grammar) : grammar_(std::move(grammar)) {
+  sort_bytes();
   Key first;
   for (const int32_t alternative : grammar_.alternatives(grammar_.start().index))
     expect(alternative, kBottom, first);
   state_of(std::move(first));
+}
+
+void GrammarStates::sort_bytes() {
+  std::map<std::vector<bool>, uint8_t> classes;
+  for (size_t byte = 0; byte < 256; ++byte) {
+    std::vector<bool> in_sets;
+    for (const ByteSet& set : grammar_.sets()) in_sets.push_back(set.test(byte));
+    class_of_[byte] =
+        classes.try_emplace(std::move(in_sets), static_cast<uint8_t>(classes.size())).first->second;
+  }
+  classes_ = classes.size();
 }
 
 int32_t GrammarStates::stack(int32_t place, int32_t below) {
@@ -69,13 +81,14 @@ State GrammarStates::state_of(Key key) {
                    .hint = "bound the depth or the length of what the form allows"});
     }
     Entry& entry = states_.emplace_back(Entry{.tops = found->first.first, .may_end = found->first.second});
-    entry.next.fill(kUnknown);
+    entry.next.assign(classes_, kUnknown);
   }
   return found->second;
 }
 
 State GrammarStates::after(State state, unsigned char byte) {
-  const State known = states_[static_cast<size_t>(state)].next[byte];
+  const size_t which = class_of_[byte];
+  const State known = states_[static_cast<size_t>(state)].next[which];
   if (known != kUnknown) return known;
   Key key;
   const std::vector<int32_t> tops = states_[static_cast<size_t>(state)].tops;
@@ -84,7 +97,7 @@ State GrammarStates::after(State state, unsigned char byte) {
     if (grammar_.set(grammar_.at(stack.place).index).test(byte)) expect(stack.place + 1, stack.below, key);
   }
   const State next = key.first.empty() && !key.second ? kNoState : state_of(std::move(key));
-  states_[static_cast<size_t>(state)].next[byte] = next;
+  states_[static_cast<size_t>(state)].next[which] = next;
   return next;
 }
 

@@ -48,15 +48,19 @@ class GrammarStates {
   struct Entry {
     std::vector<int32_t> tops;  // stacks, each with a set of bytes on top, in ascending order
     bool may_end = false;
-    std::array<State, 256> next;
+    std::vector<State> next;  // by class of bytes
   };
   using Key = std::pair<std::vector<int32_t>, bool>;
 
+  void sort_bytes();
   int32_t stack(int32_t place, int32_t below);
   void expect(int32_t place, int32_t below, Key& into);
   State state_of(Key key);
 
   Grammar grammar_;
+  // Bytes that stand in the same sets of the grammar are of one class: after all of them comes the same.
+  std::array<uint8_t, 256> class_of_{};
+  size_t classes_ = 0;
   std::vector<Stack> stacks_;
   std::unordered_map<uint64_t, int32_t> stack_of_;
   std::vector<Entry> states_;

@@ -97,10 +97,12 @@ Symbol JsonGrammar::number() {
 
 // The numbers between two of as many digits.
 Symbols JsonGrammar::digits_between(const std::string& least, const std::string& most) {
-  if (least.empty()) return {};
-  const Symbol nine = ranged(grammar_, '0', '9');
+  const Symbol digit = ranged(grammar_, '0', '9');
+  const bool all_of_them =
+      least.find_first_not_of('0') == std::string::npos && most.find_first_not_of('9') == std::string::npos;
+  if (all_of_them) return Symbols(least.size(), digit);
   const std::string low = least.substr(1), high = most.substr(1);
-  const auto any = Symbols(low.size(), nine);
+  const auto any = Symbols(low.size(), digit);
   if (least[0] == most[0]) return join(grammar_.literal(least.substr(0, 1)), digits_between(low, high));
   std::vector<Symbols> all = {
       join(grammar_.literal(least.substr(0, 1)), digits_between(low, std::string(low.size(), '9'))),
