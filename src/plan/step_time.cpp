@@ -52,8 +52,9 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   }
   if (ep * etp > 1 && work.experts > 0) {
     const double own = hidden / tp, ranks = ep * etp;
-    // Bytes sent, and as many back (docs/design/parallel.md): a row for each expert, and then on every rank
-    // of etp that has a part of it; all tokens; each token once to each rank that has any of its experts.
+    // Bytes sent, and as many back (parallel/experts/expert_dispatch.h): a row for each expert, and then on
+    // every rank of etp that has a part of it; all tokens; each token once to each rank that has any of its
+    // experts.
     double sent = own * work.experts_per_token * practice.imbalance * (ep - 1) / ep, whole = 0;
     switch (layout.dispatcher) {
       case recipe::Dispatcher::kAllToAll:

@@ -22,7 +22,7 @@
 //
 //   fp32   as fp64, and measured from the numbers of one process in fp64: 1e-6, or twice as far as one
 //          process in fp32 is from them, 1e-5 at most. A unit is 6e-8, and activations are rounded to it in
-//          every layer, so two ways that are each 7e-7 off may be 1e-6 apart (docs/design/prove.md has what
+//          every layer, so two ways that are each 7e-7 off may be 1e-6 apart (bench/results/prove.md has what
 //          was seen); wrong methods are off by 1e-3 and more
 //   copies in each precision: what two ranks hold of the same part of a tensor, gradients and values, is the
 //     same to the bit

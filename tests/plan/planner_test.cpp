@@ -351,7 +351,7 @@ constexpr double kTokenSeconds =
     // each token once: 12 layers, to and fro, both passes, two bytes a channel
     12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;
 
-// Rows to experts over ep, and each of them whole on every rank of etp (docs/design/parallel.md).
+// Rows to experts over ep, and each of them whole on every rank of etp (parallel/experts/expert_dispatch.h).
 TEST(Exchanges, OfExpertsThatTensorRanksShare) {
   EXPECT_NEAR(expert_exchange(4, 1), kTokenSeconds * 2 * 3 / 4, 1e-12) << "two rows of each token";
   EXPECT_NEAR(expert_exchange(1, 4), kTokenSeconds * 2 * 3, 1e-12);
