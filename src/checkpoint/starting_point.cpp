@@ -146,15 +146,16 @@ void require_converted_layers(const recipe::ModelConfig& converted, const recipe
 
 std::optional<recipe::FirstWords> words_of_run(const fs::path& run_folder) {
   const auto found = storage::list_checkpoints(storage::local_file_system(), run_folder / "checkpoints");
-  if (found.empty() || !found.front().usable()) return std::nullopt;
-  const auto newest = storage::Checkpoint::open_unchecked(storage::local_file_system(), found.front().path);
+  // A damaged one says nothing; those before it have the same words.
+  const auto usable = std::ranges::find_if(found, [](const auto& each) { return each.usable(); });
+  if (usable == found.end()) return std::nullopt;
+  const auto newest = storage::Checkpoint::open_unchecked(storage::local_file_system(), usable->path);
   const recipe::LoadedRecipe saved = saved_recipe(newest);
   const fs::path tokenizer = run_folder / "tokenizer.json";
   const bool own = fs::exists(tokenizer) && saved.recipe.data.tokenizer != "train" &&
                    saved.recipe.data.tokenizer != "bytes";
   return words_of(saved.recipe.model, own ? tokenizer.string() : saved.recipe.data.tokenizer,
-                  {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens},
-                  found.front().path.string());
+                  {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens}, usable->path.string());
 }
 
 std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path, const std::string& rules) {

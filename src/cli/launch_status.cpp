@@ -26,7 +26,12 @@ void add_launch_status(Command& launch) {
       print(found.text.ends_with('\n') ? found.text : found.text + "\n");
     } else {
       print(control::status_for_people(found.text));
-      if (!found.from_driver) print("no driver runs; this is what the last one left\n");
+      if (found.silent_driver) {
+        print(fmt::format("process {} drives the run and does not answer; this is what it wrote last\n",
+                          *found.silent_driver));
+      } else if (!found.from_driver) {
+        print("no driver runs on this machine; this is what the last one left\n");
+      }
     }
     return ExitCode::kDone;
   });

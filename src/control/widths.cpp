@@ -32,9 +32,14 @@ bool has_outer_loop(const recipe::Recipe& recipe) {
   return recipe.optim.outer.method != recipe::Outer::kNone;
 }
 
-// The number of islands of parallel.workers among `ranks` of `all` ranks: fewer islands of the same size, at
-// least two; else the same number of smaller ones; 0: neither is possible.
+// The number of islands among `ranks` of `all` ranks: fewer islands of the same size, at least two; else the
+// same number of smaller ones; 0: neither is possible. Where parallel.workers does not say how many, every
+// island is as small as it can be, as in parallel/pipeline/arrangement.cpp, which this folder cannot include.
 int64_t workers_of(const recipe::Recipe& recipe, int64_t ranks, int64_t all) {
+  if (has_outer_loop(recipe) && recipe.parallel.workers == 0) {
+    const int64_t needed = std::max<int64_t>(1, recipe.parallel.needed());
+    return ranks % needed == 0 ? ranks / needed : 0;
+  }
   const int64_t workers = std::max<int64_t>(1, recipe.parallel.workers);
   const int64_t island = std::max<int64_t>(1, all / workers);
   if (workers > 1 && all % workers == 0 && ranks % island == 0 && ranks / island > 1) return ranks / island;

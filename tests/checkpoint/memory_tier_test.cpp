@@ -64,7 +64,11 @@ class MemoryTier : public ::testing::Test {
       storage::FileSystem& files =
           world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
       MemorySaver saver(files, nodes,
-                        {.run = kRun, .generation = generation, .replicas = replicas, .mesh = cluster.mesh},
+                        {.run = kRun,
+                         .generation = generation,
+                         .replicas = replicas,
+                         .mesh = cluster.mesh,
+                         .available_bytes = [this] { return available; }},
                         group_of_writers(world));
       CopyOut copies;
       saver.save(step, copies.take(tensors_of(training.state), Changes::kInUpdates),
@@ -148,6 +152,7 @@ class MemoryTier : public ::testing::Test {
   TemporaryFolder folder;
   storage::FaultFileSystem faulty{disk};
   int64_t faulty_rank = -1;
+  int64_t available = std::numeric_limits<int64_t>::max();  // of the machine's memory
   std::mutex mutex;
   std::unique_ptr<RankTraining> single;
   std::map<uint64_t, std::map<std::string, Tensor>> wholes_;
@@ -156,6 +161,23 @@ class MemoryTier : public ::testing::Test {
 
 const Cluster kFour{Mesh(4, {.tp = 2}), 1};
 const Cluster kFourMachines{Mesh(4, {.tp = 2}), 1, Machines::kOneEach};
+
+// Both ranks of a node write at once: room for one of them is no room.
+TEST_F(MemoryTier, TheRanksOfANodeShareItsMemory) {
+  const Cluster cluster{Mesh(4, {}), 2};
+  int64_t most = 0;  // of a rank's files, a little more than its tensors
+  for (const MemorySaveResult& told : save(cluster, 1, 10)) most = std::max(most, told.bytes);
+  constexpr int64_t kBeside = int64_t{1} << 20;  // for each rank, beside its own files and a replica's
+  available = 3 * most + 2 * kBeside;            // enough for one
+  for (const MemorySaveResult& told : save(cluster, 2, 20)) {
+    ASSERT_TRUE(told.failure);
+    EXPECT_THAT(told.failure->what(), HasSubstr("the node's 2 ranks"));
+  }
+  EXPECT_EQ(load(cluster), 1) << "the one before stays";
+  available = 4 * most + 2 * kBeside;
+  for (const MemorySaveResult& told : save(cluster, 3, 30)) EXPECT_FALSE(told.failure);
+  EXPECT_EQ(load(cluster), 3);
+}
 
 TEST_F(MemoryTier, AllNodesAreLeft) {
   for (const auto& result : save(kFour, 3, 10)) EXPECT_FALSE(result.failure) << result.failure->what();

@@ -2,12 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/random.h"
+#include "control/driver/driver_service.h"
+#include "control/widths.h"
+#include "observe/board/run_status.h"
 
 namespace longhaul::control {
 namespace {
 
 constexpr int64_t kRanks = 8;
+
+SlowRanks::StageOf stages_of(int64_t stages, int64_t workers = 1) {
+  return [=](int64_t rank, int64_t ranks) { return observe::stage_of_rank(rank, ranks, workers, stages); };
+}
 
 // A synchronous step: all take as long as the slowest, and who computes less waits more.
 void tell_step(SlowRanks& watch, int64_t generation, int64_t step, int64_t slow_rank, double slower) {
@@ -28,7 +37,7 @@ void tell_step(SlowRanks& watch, int64_t generation, int64_t step, int64_t slow_
 }
 
 TEST(SlowRanksOfARun, OneThatComputesATenthLongerIsToldOfOnce) {
-  SlowRanks watch(1);
+  SlowRanks watch(stages_of(1));
   for (int64_t step = 1; step <= 80; ++step) tell_step(watch, 1, step, 5, 0.1);
   const std::vector<SlowRank> found = watch.look();
   ASSERT_EQ(found.size(), 1);
@@ -45,35 +54,62 @@ TEST(SlowRanksOfARun, OneThatComputesATenthLongerIsToldOfOnce) {
 }
 
 TEST(SlowRanksOfARun, NobodyWhereAllAreAlike) {
-  SlowRanks watch(2);
+  SlowRanks watch(stages_of(2));
   for (int64_t step = 1; step <= 80; ++step) tell_step(watch, 1, step, -1, 0);
   EXPECT_TRUE(watch.look().empty());
 }
 
 // The last stage has the head, and computes longer: its ranks are each other's peers.
-TEST(SlowRanksOfARun, StagesAreNotComparedWithOneAnother) {
-  const auto found = [](int64_t stages) {
-    SlowRanks watch(stages);
-    const RandomStream random(9, "jitter");
-    for (int64_t step = 1; step <= 80; ++step) {
-      for (int64_t rank = 0; rank < 16; ++rank) {
-        const double jitter = 0.0005 * random.normal(static_cast<uint64_t>(step * 16 + rank));
-        const double compute = (rank >= 12 ? 1.5 : 1) * (0.1 + jitter);
-        RankBeat beat{.rank = rank, .generation = 1, .step = step, .resumed_step = 0};
-        beat.step_seconds = 0.15;
-        beat.phase_seconds = {
-            {"forward", compute / 2}, {"backward", compute / 2}, {"communication", 0.15 - compute}};
-        watch.see("node-" + std::to_string(rank / 4), beat);
-      }
+// The ranks of `heavy` compute half as long again as the others. How many of 16 are found to be slow.
+size_t found_slow(const SlowRanks::StageOf& stage_of, const std::set<int64_t>& heavy) {
+  SlowRanks watch(stage_of);
+  const RandomStream random(9, "jitter");
+  for (int64_t step = 1; step <= 80; ++step) {
+    for (int64_t rank = 0; rank < 16; ++rank) {
+      const double jitter = 0.0005 * random.normal(static_cast<uint64_t>(step * 16 + rank));
+      const double compute = (heavy.contains(rank) ? 1.5 : 1) * (0.1 + jitter);
+      RankBeat beat{.rank = rank, .generation = 1, .step = step, .resumed_step = 0};
+      beat.step_seconds = 0.15;
+      beat.phase_seconds = {
+          {"forward", compute / 2}, {"backward", compute / 2}, {"communication", 0.15 - compute}};
+      watch.see("node-" + std::to_string(rank / 4), beat);
     }
-    return watch.look().size();
-  };
-  EXPECT_EQ(found(4), 0U);
-  EXPECT_EQ(found(1), 4U) << "of one stage they are behind all others";
+  }
+  return watch.look().size();
+}
+
+TEST(SlowRanksOfARun, StagesAreNotComparedWithOneAnother) {
+  const std::set<int64_t> last_stage = {12, 13, 14, 15};
+  EXPECT_EQ(found_slow(stages_of(4), last_stage), 0U);
+  EXPECT_EQ(found_slow(stages_of(1), last_stage), 4U) << "of one stage they are behind all others";
+}
+
+// Two islands of an outer loop, each with four stages of two ranks: the last stages are ranks 6, 7, 14 and 15.
+TEST(SlowRanksOfARun, StagesOfIslandsAreThoseOfEachIsland) {
+  EXPECT_EQ(found_slow(stages_of(4, 2), {6, 7, 14, 15}), 0U);
+  EXPECT_EQ(found_slow(stages_of(4, 1), {6, 7, 14, 15}), 4U) << "as if the islands were one";
+}
+
+// The stages that the driver takes from its plan are those that ranks have (parallel/pipeline/arrangement.cpp).
+TEST(SlowRanksOfARun, ThePlanKnowsIslandsThatTheRecipeDoesNotCount) {
+  recipe::Recipe recipe;
+  recipe.train.batch = 16;
+  recipe.train.micro_batch = 1;
+  recipe.parallel.pp = 2;
+  recipe.optim.outer.method = recipe::Outer::kCo2;
+  for (const int64_t workers : {0, 4}) {
+    recipe.parallel.workers = workers;
+    const RunPlan plan{.widths = widths_of(recipe, 8)};
+    for (int64_t rank = 0; rank < 8; ++rank) EXPECT_EQ(stage_of(plan, rank, 8), rank % 2) << workers;
+    EXPECT_EQ(stage_of(plan, 3, 4), 1) << "after two islands are gone";
+  }
+  recipe.parallel.workers = 2;
+  const RunPlan plan{.widths = widths_of(recipe, 8)};
+  for (int64_t rank = 0; rank < 8; ++rank) EXPECT_EQ(stage_of(plan, rank, 8), rank / 2 % 2);
 }
 
 TEST(SlowRanksOfARun, AnotherGenerationBeginsAnew) {
-  SlowRanks watch(1);
+  SlowRanks watch(stages_of(1));
   for (int64_t step = 1; step <= 80; ++step) tell_step(watch, 1, step, 5, 0.2);
   tell_step(watch, 2, 60, -1, 0);
   EXPECT_TRUE(watch.look().empty()) << "one step of this generation says nothing";

@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -359,6 +362,23 @@ FileLock::FileLock(const fs::path& path) : lock_(path) {
                .found = pid.empty() ? "held by an unknown process" : "held by process " + pid,
                .where = lock.string(),
                .hint = "wait for it to end or choose another folder"});
+}
+
+std::optional<int64_t> FileLock::holder_of(const fs::path& path) {
+  fs::path lock = path;
+  lock += ".lock";
+  struct ::stat status {};
+  if (::stat(lock.c_str(), &status) != 0) return std::nullopt;
+  // "1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF"
+  const std::string inode = fmt::format(":{}", status.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, strength, way, pid, place;
+    words >> number >> kind >> strength >> way >> pid >> place;
+    if (kind == "FLOCK" && place.ends_with(inode)) return std::strtoll(pid.c_str(), nullptr, 10);
+  }
+  return std::nullopt;
 }
 
 bool FileLock::is_at_its_path() const { return same_file(descriptor_, lock_); }

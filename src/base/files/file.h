@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,6 +88,9 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
   bool is_at_its_path() const;  // False: another process could hold "the same" lock by now.
+  // The process of this machine that holds the lock of this path, as the kernel lists it; none: nobody here
+  // does, or the kernel does not say. Takes no lock.
+  static std::optional<int64_t> holder_of(const std::filesystem::path& path);
 
  private:
   std::filesystem::path lock_;

@@ -1,10 +1,13 @@
 #include "checkpoint/memory_tier/memory_saver.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/processor_time.h"
 #include "base/process/fault_point.h"
 #include "base/progress.h"
+#include "base/text/text.h"
 #include "base/threads/background_work.h"
 #include "checkpoint/memory_tier/survivors.h"
 #include "layout/replicas.h"
@@ -43,14 +46,17 @@ void MemorySaver::require_ours() const {
        .where = nodes_.tier_of(nodes_.node_of(ranks_.rank())).string()});
 }
 
-// Two of them stand there at once; memory that runs out would take others along.
+// All ranks of the node write at once, each about as much, while the checkpoint before still stands there.
+// What they write is memory of the machine: if that runs out, the kernel ends some process.
 void MemorySaver::require_room(const Snapshot& snapshot) const {
-  const int64_t needed = snapshot.bytes() * (1 + options_.replicas) + (int64_t{1} << 20),
-                free = tier_.free_bytes();
+  const int64_t ranks = std::ssize(nodes_.ranks_of(nodes_.node_of(ranks_.rank())));
+  const int64_t needed = ranks * (snapshot.bytes() * (1 + options_.replicas) + (int64_t{1} << 20)),
+                free = std::min(tier_.free_bytes(), options_.available_bytes());
   if (free >= needed) return;
   throw Error({.code = ExitCode::kDisk,
                .what = "the node's memory tier has no room for a checkpoint",
-               .expected = fmt::format("{} for this rank and the replicas that it keeps", bytes_text(needed)),
+               .expected = fmt::format("{} for the node's {} and the replicas that they keep",
+                                       bytes_text(needed), counted(ranks, "rank")),
                .found = fmt::format("{} free", bytes_text(free)),
                .where = tier_.folder_of({options_.generation, 0}).parent_path().string(),
                .hint = "make room there, or train.checkpoint_replicas=0, or none in memory: "

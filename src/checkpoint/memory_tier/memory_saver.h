@@ -8,9 +8,11 @@
 // poll(). One trainer thread; all ranks make the same calls.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "base/machine/machine.h"
 #include "base/threads/worker.h"
 #include "checkpoint/disk/copy_out.h"
 #include "checkpoint/memory_tier/node_disk.h"
@@ -35,6 +37,8 @@ struct MemorySaverOptions {
   int64_t replicas = 1;
   double replica_bytes_per_second = 0;  // limit on the replica bytes that a rank sends; 0: no limit
   layout::Mesh mesh{};                  // decides which node keeps whose replica
+  // of the machine's memory; the tier's own free space is looked at in addition
+  std::function<int64_t()> available_bytes = available_memory_bytes;
   // The node's disk tier, to which its first rank offers committed checkpoints; must outlive the saver.
   NodeDisk* disk = nullptr;
 };

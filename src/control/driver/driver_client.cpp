@@ -89,7 +89,9 @@ RunStatus status_of_run(const fs::path& run) {
   } catch (const Error& error) {
     const fs::path file = run / "control" / "status.json";
     if (error.code() != ExitCode::kCommunication || !fs::exists(file)) throw;
-    return {.text = read_text(file), .from_driver = false};
+    return {.text = read_text(file),
+            .from_driver = false,
+            .silent_driver = FileLock::holder_of(run / "control" / "driver")};
   }
 }
 

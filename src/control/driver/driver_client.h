@@ -16,7 +16,9 @@ std::string ask_driver(const std::filesystem::path& run_folder, const ClientMess
 
 struct RunStatus {
   std::string text;         // status.json
-  bool from_driver = true;  // false: no driver runs, and the text is that of the file
+  bool from_driver = true;  // false: no driver answered, and the text is that of the file
+  // The process of this machine that drives the run and did not answer; none: no driver runs here.
+  std::optional<int64_t> silent_driver = std::nullopt;
 };
 RunStatus status_of_run(const std::filesystem::path& run_folder);
 

@@ -53,7 +53,7 @@ std::vector<std::string> lemons_of(const std::filesystem::path& history, double 
 void DriverService::begin_engine() {
   if (!options_.make_engine) return;
   desk_ = std::make_unique<EngineDesk>(options_.make_engine());
-  loop_.every(kAnswers_s, [this] {
+  every(kAnswers_s, "the engine", [this] {
     for (const EngineAnswer& answer : desk_->answers()) on_answer(answer);
   });
 }
@@ -84,7 +84,18 @@ void DriverService::on_answer(const EngineAnswer& answer) {
   if (answer.to == EngineAnswer::To::kRequeue) return leave();
   if (answer.to != EngineAnswer::To::kRequest || result_) return;
   --wanted_;
-  if (answer.host) return start_on(*answer.host);
+  if (!answer.host) return ask_again();
+  // The disk may be full, or the machine may start no more processes: the run goes on with what it has.
+  try {
+    start_on(*answer.host);
+  } catch (const Error& error) {
+    log_error("driver: no daemon was started on {}: {}", printable(*answer.host), error.what());
+    brought_.erase(*answer.host);
+    ask_again();
+  }
+}
+
+void DriverService::ask_again() {
   loop_.after(kAskAgain_s, [this] {
     if (!result_ && wanted_ == 0 && core_->state() == State::kRendezvous) do_it(RequestNode{});
   });

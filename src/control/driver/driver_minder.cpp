@@ -29,13 +29,12 @@ void DriverService::begin_minder() {
 // Nodes whose ranks are of the same stages of the pipeline do the same work.
 std::vector<MinderPeer> DriverService::minder_peers() const {
   const Ledger& ledger = core_->ledger();
-  const int64_t a_stage = std::max<int64_t>(1, ledger.world / stages_of(options_.plan));
   std::vector<MinderPeer> peers;
   for (const NodeRanks& node : ledger.placement) {
     const auto known = ledger.nodes.find(node.node);
     if (known == ledger.nodes.end()) continue;
     std::set<int64_t> stages;
-    for (const int64_t rank : node.ranks) stages.insert(rank / a_stage);
+    for (const int64_t rank : node.ranks) stages.insert(stage_of(options_.plan, rank, ledger.world));
     peers.push_back(
         {.node = node.node,
          .host = known->second.host,

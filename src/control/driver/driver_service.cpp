@@ -14,6 +14,7 @@
 #include "control/node/node_daemon.h"
 #include "data/corpus/skip_file.h"
 #include "detect/hang/hang.h"
+#include "observe/board/run_status.h"
 #include "storage/catalog.h"
 
 namespace longhaul::control {
@@ -32,10 +33,14 @@ constexpr double kLeave_s = 10;    // for daemons of this machine to end after t
 
 }  // namespace
 
-int64_t stages_of(const RunPlan& plan) {
-  const auto& mesh = plan.widths.front().mesh;
-  const auto pp = std::ranges::find(mesh, "pp", &MeshAxis::name);
-  return pp == mesh.end() ? 1 : pp->size;
+int64_t stage_of(const RunPlan& plan, int64_t rank, int64_t ranks) {
+  const auto width = std::ranges::find(plan.widths, ranks, &Width::ranks);
+  const auto& mesh = (width == plan.widths.end() ? plan.widths.front() : *width).mesh;
+  const auto size_of = [&](const char* axis) {
+    const auto found = std::ranges::find(mesh, axis, &MeshAxis::name);
+    return found == mesh.end() ? 1 : found->size;
+  };
+  return observe::stage_of_rank(rank, ranks, size_of("workers"), size_of("pp"));
 }
 
 namespace {
@@ -75,7 +80,7 @@ std::string job_name(const fs::path& run_folder, const std::string& secret) {
 
 DriverService::DriverService(DriverOptions options)
     : options_(std::move(options)),
-      slow_(stages_of(options_.plan)),
+      slow_([this](int64_t rank, int64_t ranks) { return stage_of(options_.plan, rank, ranks); }),
       display_(options_.run_folder, options_.log_every),
       children_(loop_) {
   options_.run_folder = fs::absolute(options_.run_folder);

@@ -75,7 +75,8 @@ std::vector<std::string> lemons_of(const std::filesystem::path& history, double 
 // The name of a run in its processes' handshakes and in /dev/shm: the folder's name and a number of the run's
 // own.
 std::string job_name(const std::filesystem::path& run_folder, const std::string& secret);
-int64_t stages_of(const RunPlan& plan);  // number of pipeline stages
+// The stage of the pipeline of a rank, where the run goes on with so many ranks.
+int64_t stage_of(const RunPlan& plan, int64_t rank, int64_t ranks);
 inline std::filesystem::path control_folder(const std::filesystem::path& run) { return run / "control"; }
 
 class DriverService {
@@ -115,6 +116,7 @@ class DriverService {
   void begin_engine();
   void on_answer(const EngineAnswer& answer);
   void start_on(const std::string& host);
+  void ask_again();
   bool requeues();
   void note_host(const std::string& host, HostEvent event);
   void note_incident(const observe::IncidentReport& incident);

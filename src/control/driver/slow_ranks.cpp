@@ -33,9 +33,8 @@ void SlowRanks::see(const std::string& node, const RankBeat& beat) {
 
 detect::StepTimes SlowRanks::times() const {
   detect::StepTimes times;
-  const auto ranks = static_cast<int64_t>(nodes_.size()), a_stage = std::max<int64_t>(1, ranks / stages_);
   for (const auto& [rank, node] : nodes_)
-    times.ranks.push_back({.rank = rank, .host = node, .peers = rank / a_stage});
+    times.ranks.push_back({.rank = rank, .host = node, .peers = stage_of_(rank, std::ssize(nodes_))});
   for (const auto& [number, told] : by_step_) {
     if (told.size() != nodes_.size()) continue;
     detect::TimedStep& step = times.steps.emplace_back();

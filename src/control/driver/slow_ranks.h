@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ struct SlowRank {
 
 class SlowRanks {
  public:
-  // Stages of the pipeline: ranks of one stage are peers.
-  explicit SlowRanks(int64_t stages) : stages_(stages) {}
+  // `stage_of`: the stage of the pipeline of a rank among so many. Ranks of one stage are peers.
+  using StageOf = std::function<int64_t(int64_t rank, int64_t ranks)>;
+  explicit SlowRanks(StageOf stage_of) : stage_of_(std::move(stage_of)) {}
   void see(const std::string& node, const RankBeat& beat);
   std::vector<SlowRank>
   // Ranks that are slow by themselves now, the costliest first. A rank that only has more work or late data
@@ -40,7 +42,8 @@ class SlowRanks {
   };
   detect::StepTimes times() const;
 
-  int64_t stages_, generation_ = 0;
+  StageOf stage_of_;
+  int64_t generation_ = 0;
   std::map<int64_t, std::string> nodes_;                // by rank
   std::map<int64_t, std::map<int64_t, Told>> by_step_;  // by step and rank
   std::map<int64_t, double> lost_s_;                    // of the ranks that were reported, by rank

@@ -80,7 +80,9 @@ ExitCode NodeDaemon::run() {
 
 void NodeDaemon::connect() {
   const bool file = options_.driver.find('/') != std::string::npos;
-  if (file && !fs::exists(fs::path(options_.driver).parent_path()))
+  // A file system that cannot be asked at the moment says nothing about the folder.
+  std::error_code problem;
+  if (file && !fs::exists(fs::path(options_.driver).parent_path(), problem) && !problem)
     return end(ExitCode::kDone, "the run's folder is gone");
   if (static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9 > options_.patience_s)
     return end(ExitCode::kCommunication, fmt::format("no driver for {}", duration_text(options_.patience_s)));

@@ -197,10 +197,13 @@ int64_t RunStatus::size_of(std::string_view axis) const {
 }
 
 int64_t RunStatus::stage_of(int64_t rank) const {
-  const int64_t world = static_cast<int64_t>(ranks.size()), workers = size_of("workers"),
-                stages = size_of("pp");
-  if (rank < 0 || world % (workers * stages) != 0 || world == 0) return 0;
-  return rank % (world / workers) / (world / workers / stages);
+  return stage_of_rank(rank, std::ssize(ranks), size_of("workers"), size_of("pp"));
+}
+
+int64_t stage_of_rank(int64_t rank, int64_t ranks, int64_t workers, int64_t stages) {
+  if (rank < 0 || ranks == 0 || ranks % (workers * stages) != 0) return 0;
+  const int64_t island = ranks / workers;
+  return rank % island / (island / stages);
 }
 
 std::filesystem::path status_file(const std::filesystem::path& run) {

@@ -88,10 +88,14 @@ struct RunStatus {
   std::vector<Incident> incidents;
   static constexpr auto fields();
   int64_t size_of(std::string_view axis) const;  // 1 where the mesh has no such axis
-  // The pipeline stage of a rank. Each island (worker of the outer loop) has consecutive ranks, in which pp
-  // is the slowest axis. The mesh may name the same ranks twice, because it also has the axes of the experts.
+  // The pipeline stage of a rank (below). The mesh may name the same ranks twice, because it also has the axes
+  // of the experts.
   int64_t stage_of(int64_t rank) const;
 };
+
+// The pipeline stage of a rank of `ranks`: each island (worker of the outer loop) has consecutive ranks, in
+// which pp is the slowest axis. 0 where the ranks cannot be divided so.
+int64_t stage_of_rank(int64_t rank, int64_t ranks, int64_t workers, int64_t stages);
 
 std::filesystem::path status_file(const std::filesystem::path& run);
 RunStatus status_from_json(std::string_view text, const std::string& where = "");

@@ -28,8 +28,8 @@ void declare(OptionSet& set, DataOptions& data) {
       .also_called({"sources", "path", "paths", "dataset", "corpus", "train_data", "files"});
   set.add("data.validation", data.validation,
           "Sources to evaluate on: nothing of data.source is held out then unless data.held_out_percent asks "
-          "for it, and what is in them is "
-          "never trained on. A run may go on with another path.")
+          "for it. Documents of text sources that are in them are never trained on; token files are not "
+          "compared. A run may go on with another path.")
       .path()
       .may_change()
       .also_called({"validation_data", "val_data", "eval_data", "test_data"});

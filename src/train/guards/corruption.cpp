@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "detect/replica_vote.h"
 #include "kernels/linear/product_check.h"
@@ -228,7 +230,11 @@ std::optional<std::string> CorruptionChecks::replay(int64_t step) {
   const bool alone = replicas == 1 || together;
   const auto own = replayed(step, first + here),
              next = replayed(step, first + (alone ? here : (here + 1) % replicas));
-  if (!own || !next) return std::nullopt;
+  if (!own || !next) {
+    if (!std::exchange(said_that_nothing_is_replayed_, true) && ranks_.rank() == 0)
+      log_warning("guard.replay_every checks nothing: this task cannot prepare a micro-batch a second time");
+    return std::nullopt;
+  }
   if (alone)
     return *own == *next ? std::nullopt
                          : std::optional<std::string>(fmt::format(

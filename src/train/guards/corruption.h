@@ -74,7 +74,8 @@ class CorruptionChecks {
   parallel::Ranks& ranks_;
   observe::EventWriter& events_;
   int64_t compared_step_ = -1;
-  int64_t errors_ = 0;                // of second tries
+  int64_t errors_ = 0;  // of second tries
+  bool said_that_nothing_is_replayed_ = false;
   std::vector<uint64_t> remembered_;  // hashes of states, in their order; empty: none
   std::optional<parallel::CheckedSums> sums_;
 };

@@ -294,9 +294,14 @@ TEST(FileLock, RefusesASecondHolderAndNamesTheFirst) {
   {
     const FileLock lock(folder / "run");
     const auto fields = fields_of_error([&] { FileLock second(folder / "run"); });
+    if (fs::exists("/proc/locks")) {
+      EXPECT_EQ(FileLock::holder_of(folder / "run"), ::getpid());
+    }
     EXPECT_EQ(fields.code, ExitCode::kUsage);
     EXPECT_EQ(fields.found, fmt::format("held by process {}", getpid()));
   }
+  EXPECT_EQ(FileLock::holder_of(folder / "run"), std::nullopt);
+  EXPECT_EQ(FileLock::holder_of(folder / "no such file"), std::nullopt);
   const FileLock again(folder / "run");
 }
 

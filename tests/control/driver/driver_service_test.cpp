@@ -167,7 +167,7 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
   nodes(2, 0);
   options_.local_nodes = 0;
   options_.listen = fmt::format("127.0.0.1:{}", free_port());
-  options_.policy.replacement_s = 20;
+  options_.policy.replacement_s = 40;
   options_.host_history = folder_ / "hosts.jsonl";
   add({"steps=100000"});
   fs::create_directories(folder_ / "bin");
@@ -200,7 +200,19 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
     return process == 0;
   };
   ASSERT_GT(runs_at(5), 1) << status();
+  // At first no log of a daemon can be written: the driver asks for a machine again, and goes on.
+  fs::remove_all(run_ / "logs");
+  std::ofstream(run_ / "logs") << "no folder";
   ask_driver(run_, EvictRequest{.target = "n1", .reason = "fan is loud"});
+  const auto times_asked = [&] {
+    const std::string so_far = fs::exists(typed) ? read_text(typed) : "";
+    int64_t times = 0;
+    for (size_t at = so_far.find("sinfo"); at != std::string::npos; at = so_far.find("sinfo", at + 1))
+      ++times;
+    return times;
+  };
+  ASSERT_TRUE(until([&] { return times_asked() >= 2; }, 35)) << status();
+  fs::remove(run_ / "logs");
   ASSERT_TRUE(until([&] { return generation() == 2 && node("n3").value("state", "") == "active"; }))
       << status();
   const int64_t step = steps_done();
