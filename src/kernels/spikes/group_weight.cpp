@@ -93,11 +93,16 @@ Tensor GroupWeight::wide(int64_t expert) const {
   return values(expert).to(at::kFloat).mul(scales(expert).repeat_interleave(kGroup, 1).narrow(1, 0, in_));
 }
 
+// A product asks for every panel, so no tensor is made for the answer.
 const int8_t* GroupWeight::panels_of(int64_t expert) const {
-  return panels_[expert].const_data_ptr<int8_t>();
+  return panels_.const_data_ptr<int8_t>() + expert * panels_.stride(0);
 }
-const float* GroupWeight::scales_of(int64_t expert) const { return scales_[expert].const_data_ptr<float>(); }
-const int32_t* GroupWeight::sums_of(int64_t expert) const { return sums_[expert].const_data_ptr<int32_t>(); }
+const float* GroupWeight::scales_of(int64_t expert) const {
+  return scales_.const_data_ptr<float>() + expert * scales_.stride(0);
+}
+const int32_t* GroupWeight::sums_of(int64_t expert) const {
+  return sums_.const_data_ptr<int32_t>() + expert * sums_.stride(0);
+}
 
 Tensor rounded_in_groups(const Tensor& weight) {
   const at::NoGradGuard no_gradient;

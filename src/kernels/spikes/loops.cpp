@@ -93,6 +93,7 @@ constexpr int64_t kVectors = 1;
 using Ints = __m512i;
 HWY_INLINE Ints zero_ints() { return _mm512_setzero_si512(); }
 HWY_INLINE Ints load_ints(const void* from) { return _mm512_loadu_si512(from); }
+HWY_INLINE Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 HWY_INLINE Ints four_of(const uint8_t* x) {
   int32_t four;
   std::memcpy(&four, x, sizeof four);
@@ -120,6 +121,7 @@ constexpr int64_t kVectors = 2;
 using Ints = __m256i;
 HWY_INLINE Ints zero_ints() { return _mm256_setzero_si256(); }
 HWY_INLINE Ints load_ints(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+HWY_INLINE Ints add_ints(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 HWY_INLINE Ints four_of(const uint8_t* x) {
   int32_t four;
   std::memcpy(&four, x, sizeof four);
@@ -141,7 +143,7 @@ HWY_INLINE void add_scaled(const Ints* sums, const int32_t* corrections, const f
 }
 #endif
 
-// kRows rows of x with one panel.
+// kRows rows of x with one panel. A single row has several sums, so that one need not wait for the other.
 template <int kRows, bool kVnni>
 HWY_INLINE void multiply_panel(const IntegerProduct& p, int64_t panel, int64_t row) {
   const int64_t width = p.groups * kQuads * 4;
@@ -149,22 +151,29 @@ HWY_INLINE void multiply_panel(const IntegerProduct& p, int64_t panel, int64_t r
   for (int64_t g = 0; g < p.groups; ++g) {
     const int8_t* const w = p.panels + (panel * p.groups + g) * kQuads * kPanel * 4;
     const uint8_t* const x = p.bytes + row * width + g * kQuads * 4;
-    Ints sums[kRows][kVectors];
+    constexpr int kWays = kRows == 1 ? 4 : 1;
+    Ints sums[kRows * kWays][kVectors];
     for (auto& of_row : sums) std::fill(of_row, of_row + kVectors, zero_ints());
-    for (int64_t i = 0; i < kQuads; ++i) {
-      for (int64_t v = 0; v < kVectors; ++v) {
-        const Ints weights = load_ints(w + i * kPanel * 4 + v * static_cast<int64_t>(sizeof(Ints)));
-        for (int64_t r = 0; r < kRows; ++r) {
-          const Ints four = four_of(x + r * width + i * 4);
+    for (int64_t i = 0; i < kQuads; i += kWays) {
+      for (int64_t way = 0; way < kWays; ++way) {
+        for (int64_t v = 0; v < kVectors; ++v) {
+          const Ints weights = load_ints(w + (i + way) * kPanel * 4 + v * static_cast<int64_t>(sizeof(Ints)));
+          for (int64_t r = 0; r < kRows; ++r) {
+            const Ints four = four_of(x + r * width + (i + way) * 4);
+            Ints& sum = sums[r * kWays + way][v];
 #if HWY_TARGET == HWY_AVX3
-          if constexpr (kVnni) {
-            sums[r][v] = add_fours_vnni(sums[r][v], four, weights);
-            continue;
-          }
+            if constexpr (kVnni) {
+              sum = add_fours_vnni(sum, four, weights);
+              continue;
+            }
 #endif
-          sums[r][v] = add_fours_madd(sums[r][v], four, weights);
+            sum = add_fours_madd(sum, four, weights);
+          }
         }
       }
+    }
+    for (int way = 1; way < kWays; ++way) {
+      for (int64_t v = 0; v < kVectors; ++v) sums[0][v] = add_ints(sums[0][v], sums[way][v]);
     }
     const int64_t at = (panel * p.groups + g) * kPanel;
     for (int64_t r = 0; r < kRows; ++r)
