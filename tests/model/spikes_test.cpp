@@ -98,7 +98,7 @@ TEST_P(Spikes, ATokenDoesNotDependOnItsNeighbours) {
   EXPECT_LT(relative_error(both.narrow(0, 13, 7), second), 1e-4);
 }
 
-double loss_of(Decoder& decoder, recipe::Recompute recompute = recipe::Recompute::kNone) {
+double spiking_loss(Decoder& decoder, recipe::Recompute recompute = recipe::Recompute::kNone) {
   decoder.set_recompute(recompute);
   decoder.parameters().zero_gradients();
   LocalOps ops;
@@ -119,7 +119,7 @@ TEST_P(Spikes, TrainStraightThrough) {
     fine.spikes.k = 64;
     numbers.spikes = {};
     Decoder spiking = filled_decoder(fine, "fp32"), plain = filled_decoder(numbers, "fp32");
-    const double loss = loss_of(spiking), of_plain = loss_of(plain);
+    const double loss = spiking_loss(spiking), of_plain = spiking_loss(plain);
     EXPECT_NE(loss, of_plain);
     EXPECT_NEAR(loss, of_plain, 0.03 * of_plain);
     for (size_t p = 0; p < plain.parameters().all().size(); ++p) {
@@ -135,11 +135,11 @@ TEST_P(Spikes, TrainStraightThrough) {
 
 TEST_P(Spikes, RecomputedLayersGiveTheSameBits) {
   Decoder decoder = filled_decoder(with_spikes(GetParam().config, SpikeWeights::kInt8), "fp32");
-  const double loss = loss_of(decoder);
+  const double loss = spiking_loss(decoder);
   std::vector<Tensor> gradients;
   for (const auto& parameter : decoder.parameters().all()) gradients.push_back(parameter->grad.clone());
   for (const recipe::Recompute recompute : {recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
-    EXPECT_EQ(loss_of(decoder, recompute), loss);
+    EXPECT_EQ(spiking_loss(decoder, recompute), loss);
     for (size_t p = 0; p < gradients.size(); ++p)
       EXPECT_TRUE(decoder.parameters().all()[p]->grad.equal(gradients[p]))
           << decoder.parameters().all()[p]->name;
