@@ -17,7 +17,7 @@ class Teacher {
   // another vocabulary or was trained with another tokenizer.
   Teacher(const recipe::Recipe& recipe, const std::string& tokenizer_sha256, at::Device device);
 
-  // Σ over the labelled tokens of the loss of kernels/distillation/op.h; hidden: of the model that learns, for
+  // Σ over the labelled tokens of the loss of kernels/distillation/op.h, of the model that learns and reads
   // these ids. weights_t: of the labels; undefined: 1.
   Tensor loss(model::Context& context, model::Decoder& learner, const Tensor& ids_t, const Tensor& labels_t,
               const Tensor& weights_t, const layout::SequenceView& view);

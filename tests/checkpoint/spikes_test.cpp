@@ -1,4 +1,5 @@
-// A checkpoint opened with --spikes: weights in eight bits by groups from what is stored, and what is refused.
+// A checkpoint opened with --spikes: weights in eight bits by groups from what is stored, and what is
+// refused.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -426,7 +426,8 @@ const std::vector<Row>& rows() {
 
       {"train.distill.from", "\"runs/original\"",
        [](const Recipe& r) { return r.train.distill.from == "runs/original"; }, "", ""},
-      {"train.distill.weight", "0.25", [](const Recipe& r) { return r.train.distill.weight == 0.25; }, "", ""},
+      {"train.distill.weight", "0.25", [](const Recipe& r) { return r.train.distill.weight == 0.25; }, "",
+       ""},
       {"train.distill.temperature", "2", [](const Recipe& r) { return r.train.distill.temperature == 2; }, "",
        ""},
       {"spikes.coding", "\"ternary\"",

@@ -31,9 +31,9 @@ struct SpikesWay {
 };
 struct SpikesResult {
   std::vector<SpikesWay> ways;
-  std::string instructions;                                 // of whole numbers
-  double silent_share = 0, mean_spikes = 0, sparsity = 0;   // of the inputs
-  double rows_by_counts = 0, rows_by_spikes = 0;            // added for a token, as a share of `in`
+  std::string instructions;                                // of whole numbers
+  double silent_share = 0, mean_spikes = 0, sparsity = 0;  // of the inputs
+  double rows_by_counts = 0, rows_by_spikes = 0;           // added for a token, as a share of `in`
   bool correct() const;
 };
 

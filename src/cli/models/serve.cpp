@@ -78,11 +78,10 @@ serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& for
 
 serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments,
                         at::Device device) {
-  serve::LoadedModel loaded{
-      .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts,
-                                      arguments.spikes),
-      .text = {},
-      .engine = {}};
+  serve::LoadedModel loaded{.model = checkpoint::open_model(entry.path, arguments.dtype, device,
+                                                            arguments.experts, arguments.spikes),
+                            .text = {},
+                            .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
   const auto models = static_cast<int64_t>(arguments.checkpoints.size());
   const int64_t bytes =

@@ -9,7 +9,8 @@
 //
 // The numbers lie as integer products read them and nowhere else: panels of 16 outputs, in which four inputs
 // of each output stand side by side (64 bytes are one operand of VPDPBUSD), zeros beyond the edges:
-//   panels [experts, ⌈out / 16⌉, ⌈in / 128⌉, 32, 16, 4]    scales, sums [experts, ⌈out / 16⌉, ⌈in / 128⌉, 16]
+//   panels [experts, ⌈out / 16⌉, ⌈in / 128⌉, 32, 16, 4]
+//   scales, sums [experts, ⌈out / 16⌉, ⌈in / 128⌉, 16]
 // Not thread-safe.
 #pragma once
 
@@ -52,8 +53,8 @@ class GroupWeight {
   Tensor panels_, scales_, sums_;
 };
 
-// The weight [out, in] as GroupWeight would hold it, in its own type: scale · q rounded to that. For training,
-// on any device; no gradient.
+// The weight [out, in], or of experts, as GroupWeight would hold it, in its own type: scale · q rounded to
+// that. It is for training, on any device; no gradient.
 Tensor rounded_in_groups(const Tensor& weight_oi);
 
 }  // namespace longhaul::kernels

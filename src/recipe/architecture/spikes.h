@@ -20,7 +20,8 @@ struct Recipe;
 
 // In the order of the names; kNone: no spikes.
 enum class SpikeCoding { kNone, kBinary, kTernary, kUnsignedBits, kSignedBits, kTwosComplement };
-// Weights of the same matrices: as the model has them, or rounded to 8 bits with a scale for every 128 inputs.
+// Weights of the same matrices: as the model has them, or rounded to 8 bits with a scale for every 128
+// inputs.
 enum class SpikeWeights { kWide, kInt8 };
 std::vector<std::string_view> names_of(SpikeCoding);
 std::vector<std::string_view> names_of(SpikeWeights);

@@ -44,8 +44,8 @@ struct TrainOptions {
   Objective objective = Objective::kNext;
   double masked_share = 0.15;  // share of masked tokens, for kMasked
   DistillOptions distill;
-  int64_t steps = 1000;        // of the whole run, including the parts before a resume
-  int64_t seed = 0;            // for initialisation and every random stream except the data order
+  int64_t steps = 1000;  // of the whole run, including the parts before a resume
+  int64_t seed = 0;      // for initialisation and every random stream except the data order
   // Working precision; master weights and moments are fp32 (fp64 when this is fp64).
   Dtype dtype = Dtype::kBf16;
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
