@@ -28,7 +28,8 @@ struct LinearSinks {
 
 // The operands that a product sees in place of its own (kernels/spikes): counts of spikes times their
 // threshold, and the weight as eight bits by groups hold it. Gradients pass straight through: that of x is
-// the one of what was seen, and so is the weight's. x itself is kept for the backward pass, and counted again.
+// the one of what was seen, and so is the weight's. x itself is kept for the backward pass, and counted
+// again.
 struct SpikeInput {
   double k = 0;  // 0: no spikes
   bool rounded_weight = false;
