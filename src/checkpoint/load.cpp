@@ -82,9 +82,9 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
       const auto& part = parameter->parts[i];
       known.insert(part.spec.tensor.name);
       const layout::LogicalTensor& logical = part.spec.tensor;
-      if (parameter->int8) {
+      if (parameter->narrow()) {
         const ScalarType type = check_readable(checkpoint, logical.name, logical.global_shape, at::kFloat);
-        parameter->write_int8(i, read(checkpoint, logical.name, part.held, type));
+        parameter->write_narrow(i, read(checkpoint, logical.name, part.held, type));
         continue;
       }
       read_into(checkpoint, logical.name, logical.global_shape, part.held,

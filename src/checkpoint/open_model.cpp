@@ -1,6 +1,9 @@
 #include "checkpoint/open_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -9,12 +12,64 @@
 #include "checkpoint/load.h"
 #include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
+#include "recipe/check.h"
 #include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
-model::Use use_of(const std::string& experts, const OpenModel& model) {
+// What is impossible with spikes, said for a model that is opened.
+void require_spikes_fit(const OpenModel& model, at::Device device, const std::string& dtype,
+                        const std::string& experts) {
+  const auto refuse = [&](std::string what, std::string expected, std::string found, std::string hint) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::move(what),
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = model.folder.string(),
+                 .hint = std::move(hint)});
+  };
+  recipe::Recipe recipe = model.recipe.recipe;
+  if (dtype == "fp64") {
+    refuse("spikes are counted in fp32, and a model in fp64 would compute with what fp32 rounded",
+           "--dtype bf16 or fp32", "fp64", "--dtype fp32");
+  }
+  if (!experts.empty())
+    refuse("--spikes has eight-bit weights of its own for experts", "--spikes or --experts",
+           "--experts " + experts, "leave --experts out");
+  if (!device.is_cpu())
+    refuse("products in whole numbers are computed on the CPU", "--device cpu", device.str(), "--device cpu");
+  if (const double k = recipe.model.spikes.k; !(k > 0 && k <= recipe::kMostSpikeK)) {
+    refuse("k of the spikes is out of range",
+           fmt::format("a number above 0, at most {:g}", recipe::kMostSpikeK), fmt::format("{:g}", k),
+           "--spikes-k 3");
+  }
+  recipe.parallel = {};
+  recipe.train.dtype = recipe::Dtype::kFp32;  // of the run; here it is the model's own
+  std::vector<recipe::Problem> problems;
+  recipe::check_spikes(recipe, problems);
+  if (!problems.empty())
+    refuse(problems[0].reason, "a model whose matrices can read spikes",
+           fmt::format("{}", fmt::join(problems[0].keys, ", ")), problems[0].hint);
+}
+
+// The [spikes] that are asked for, in place of the recipe's.
+void take_spikes(recipe::SpikeOptions& spikes, const SpikeRequest& asked) {
+  if (!spikes.wanted()) spikes.coding = recipe::SpikeCoding::kSignedBits;
+  if (!asked.coding.empty()) {
+    const auto names = recipe::names_of(recipe::SpikeCoding{});
+    const auto found = std::ranges::find(names, asked.coding);
+    LONGHAUL_ASSERT(found != names.end(), "no such coding: {}", asked.coding);
+    spikes.coding = static_cast<recipe::SpikeCoding>(found - names.begin());
+  }
+  if (asked.k != 0) spikes.k = asked.k;
+  spikes.weights = recipe::SpikeWeights::kInt8;
+}
+
+model::Use use_of(const std::string& experts, const OpenModel& model, at::Device device) {
+  const recipe::SpikeOptions& spikes = model.recipe.recipe.model.spikes;
+  if (experts.empty() && spikes.wanted() && spikes.weights == recipe::SpikeWeights::kInt8 && device.is_cpu())
+    return model::Use::kIntegers;
   if (experts.empty()) return model::Use::kInference;
   LONGHAUL_ASSERT(experts == "int8", "no such experts: {}", experts);
   if (model.recipe.recipe.model.experts > 0) return model::Use::kInt8Experts;
@@ -26,16 +81,16 @@ model::Use use_of(const std::string& experts, const OpenModel& model) {
                .hint = "leave --experts out"});
 }
 
-void say_what_experts_hold(const model::Decoder& decoder) {
+void say_what_is_narrow(const model::Decoder& decoder) {
   int64_t narrow = 0, wide = 0;
   for (const auto& parameter : decoder.parameters().all()) {
-    if (!parameter->int8) continue;
-    narrow += parameter->int8->bytes();
+    if (!parameter->narrow()) continue;
+    narrow += parameter->int8 ? parameter->int8->bytes() : parameter->groups->bytes();
     wide +=
         layout::volume(parameter->sizes) * static_cast<int64_t>(at::elementSize(decoder.precision().compute));
   }
-  log_info("experts: {} as int8, {} as {}", bytes_text(narrow), bytes_text(wide),
-           name_of(decoder.precision().compute));
+  log_info("{}: {} as int8, {} as {}", decoder.spiking() != nullptr ? "matrices of the layers" : "experts",
+           bytes_text(narrow), bytes_text(wide), name_of(decoder.precision().compute));
 }
 
 }  // namespace
@@ -46,7 +101,7 @@ std::filesystem::path folder_to_open(const std::filesystem::path& path) {
 }
 
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device,
-                     const std::string& experts) {
+                     const std::string& experts, const SpikeRequest& spikes) {
   const storage::LocalFileSystem files;
   const storage::Checkpoint checkpoint =
       storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
@@ -59,11 +114,20 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   const recipe::Dtype saved_dtype = model.recipe.recipe.train.dtype;
   const std::string precision = dtype.empty() ? std::string(recipe::name_of_value(saved_dtype)) : dtype;
   model.recipe.recipe.model.predict_ahead = 0;  // trained only
-  const model::Use use = use_of(experts, model);
+  if (!spikes.wanted && (spikes.k != 0 || !spikes.coding.empty())) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "k and coding are of spikes, and no spikes were asked for",
+                 .expected = "--spikes beside --spikes-k and --spikes-coding",
+                 .found = "no --spikes",
+                 .hint = "add --spikes"});
+  }
+  if (spikes.wanted) take_spikes(model.recipe.recipe.model.spikes, spikes);
+  if (model.recipe.recipe.model.spikes.wanted()) require_spikes_fit(model, device, precision, experts);
+  const model::Use use = use_of(experts, model, device);
   model.decoder =
       std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, use);
   load_weights(checkpoint, model.decoder->parameters());
-  if (use == model::Use::kInt8Experts) say_what_experts_hold(*model.decoder);
+  if (use != model::Use::kInference) say_what_is_narrow(*model.decoder);
   return model;
 }
 

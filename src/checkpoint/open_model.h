@@ -23,12 +23,21 @@ struct OpenModel {
   std::unique_ptr<model::Decoder> decoder;
 };
 
+struct SpikeRequest {
+  bool wanted = false;
+  double k = 0;             // 0: the recipe's, which is 3 where it has no spikes
+  std::string coding = "";  // empty: the recipe's, or signed_bits
+};
+
 // path: as storage::resolve takes it; if it has several checkpoints, the newest valid one is opened. dtype:
 // "bf16", "fp32", "fp64"; empty: the recipe's. experts: "int8", or empty for the dtype; the log says how
-// many bytes the int8 weights take. Every byte of the weights is verified first; the other files need not
-// exist. Throws kCheckpoint errors, and kUsage for int8 when the model has no experts.
+// many bytes the int8 weights take. spikes: whether the matrices of the layers multiply counts of spikes with
+// weights in eight bits, in whole numbers, whatever the recipe's [spikes] say. Every byte of the weights is
+// verified first; the other files need not exist. Throws kCheckpoint errors, and kUsage for int8 when the
+// model has no experts, and for spikes that it cannot have.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "",
-                     at::Device device = at::kCPU, const std::string& experts = "");
+                     at::Device device = at::kCPU, const std::string& experts = "",
+                     const SpikeRequest& spikes = {});
 
 // The folder of the checkpoint that open_model(path) would open now. Only sizes of files are looked at.
 std::filesystem::path folder_to_open(const std::filesystem::path& path);

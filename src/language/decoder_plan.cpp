@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "language/teacher.h"
 #include "model/decoder.h"
 
 namespace longhaul::language {
@@ -61,7 +62,10 @@ void DecoderPlan::require_batch(const std::string& where, int64_t batch, int64_t
 
 plan::MemoryPlan DecoderPlan::memory(const plan::MemoryRequest& request,
                                      const plan::RankRequest* rank) const {
-  return rank == nullptr ? plan::plan_memory(request) : plan::plan_rank_memory(request, *rank);
+  plan::MemoryPlan plan =
+      rank == nullptr ? plan::plan_memory(request) : plan::plan_rank_memory(request, *rank);
+  add_teacher(recipe_, request, plan);
+  return plan;
 }
 
 }  // namespace longhaul::language

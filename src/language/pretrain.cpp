@@ -16,6 +16,7 @@
 #include "data/tokens/row_check.h"
 #include "generate/generate.h"
 #include "recipe/mixers.h"
+#include "tensor/to_tensor.h"
 #include "train/passes.h"
 
 namespace longhaul::language {
@@ -162,6 +163,8 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data,
   require_grids(recipe.model, data.train());
   require_grids(recipe.model, data.held_out());
   if (masked()) refuse_weights(data);
+  if (recipe.train.distill.wanted())
+    teacher_ = std::make_unique<Teacher>(recipe, data.tokenizer.sha256(), device);
   if (masked()) return;  // nothing is sampled
   // Now, and not when all is trained.
   const auto prompt = static_cast<int64_t>(data.tokenizer.encode(recipe.sample.prompt).size());
@@ -216,7 +219,15 @@ PackedText Pretrain::text_of(int64_t micro_batch) const {
   return {batch.layout, batch.inputs, batch.labels, batch.weights.empty() ? nullptr : &batch.weights};
 }
 
+Tensor Pretrain::beside_teacher(model::Context& context, const PackedText& text) {
+  const at::Device device = decoder_.device();
+  const Tensor weights = text.weights == nullptr ? Tensor() : at::tensor(*text.weights).to(device);
+  return teacher_->loss(context, decoder_, to_tensor(text.inputs, device), to_tensor(text.labels, device),
+                        weights, layout::SequenceView(text.layout, ranks_.share()));
+}
+
 Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
+  if (teacher_ != nullptr && context.training) return beside_teacher(context, text_of(micro_batch));
   return stage_.forward(context, text_of(micro_batch), entering);
 }
 

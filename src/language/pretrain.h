@@ -16,6 +16,7 @@
 #include "evaluate/perplexity.h"
 #include "generate/settings.h"
 #include "kernels/saved_tensors.h"
+#include "language/teacher.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"
@@ -75,6 +76,7 @@ class Pretrain : public train::Task {
   static void refuse_weights(const data::RunData& data);
   // sets the labels and inputs of the recipe's objective
   data::Batch with_objective(data::Batch batch) const;
+  Tensor beside_teacher(model::Context& context, const PackedText& text);
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader,
                                                               const std::function<bool()>& go_on);
@@ -87,6 +89,7 @@ class Pretrain : public train::Task {
   std::unique_ptr<kernels::SavedTensors> offload_;  // for the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
+  std::unique_ptr<Teacher> teacher_;  // null: it learns from labels alone
   std::vector<data::Batch> micro_batches_;
 };
 

@@ -191,7 +191,7 @@ void ParameterSet::allocate() {
     LONGHAUL_ASSERT(places_.at(spec.tensor.name).taken, "no module holds parameter {}", spec.tensor.name);
   }
   for (const auto& parameter : parameters_) {
-    if (parameter->int8) continue;  // has memory of its own
+    if (parameter->narrow()) continue;  // has memory of its own
     Arena& arena = arena_of(*parameter);
     arena.parameters.push_back(parameter.get());
     parameter->flow.phase = &progress_->phase;

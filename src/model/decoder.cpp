@@ -61,6 +61,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
       precision_(precision),
       parameters_(layout::parameters_of(config, place), precision, device, use, place),
       tensor_ranks_(place.mesh.size(layout::Axis::kTp)) {
+  if (config.spikes.wanted()) spiking_ = std::make_shared<Spiking>(Spiking{.options = config.spikes});
   const layout::Pipeline pipeline = place.pipeline();
   bool first = false, last = false;
   for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
@@ -98,6 +99,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
 }
 
 Decoder::Layer Decoder::make_layer(const std::string& prefix, int64_t layer) {
+  parameters_.spike(spiking_);
   Norm mixer_norm(parameters_, prefix + ".mixer_norm", config_);
   auto mixer = make_mixer(config_.mixer(layer), config_, {layer, prefix + ".mixer"}, parameters_);
   std::optional<Norm> channel_norm;
@@ -105,6 +107,7 @@ Decoder::Layer Decoder::make_layer(const std::string& prefix, int64_t layer) {
     channel_norm.emplace(parameters_, prefix + ".channel_norm", config_);
   }
   auto channel = make_channel_mixer(config_.channel_mixer(layer), config_, {layer, prefix}, parameters_);
+  parameters_.spike(nullptr);
   return {config_.mixer_factors(layer),
           config_.channel_factors(),
           mixer_norm,

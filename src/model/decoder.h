@@ -58,6 +58,8 @@ class Decoder {
   const Precision& precision() const { return precision_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
+  // How the layers' matrices count spikes; null: the model has no [spikes].
+  const std::shared_ptr<Spiking>& spiking() const { return spiking_; }
   at::Device device() const { return parameters_.device(); }  // ids and labels must be given
 
   // The parts of the model; a pipeline stage has some of them. Hidden states [own tokens, hidden] come in and
@@ -143,6 +145,7 @@ class Decoder {
   Parameter* position_ = nullptr;
   std::unique_ptr<ToeplitzPositions> toeplitz_;  // first stage of a model that has it
   int64_t tensor_ranks_;
+  std::shared_ptr<Spiking> spiking_;
   recipe::Recompute recompute_ = recipe::Recompute::kNone;
   kernels::SavedTensors* offload_ = nullptr;
   struct Stage;

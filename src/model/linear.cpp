@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/spiking_product.h"
 
 namespace longhaul::model {
 
@@ -16,6 +17,8 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   weight_ = parameters.add_runs(prefix + "." + storage + ".weight", names(".weight"));
   if (bias) bias_ = parameters.add_runs(prefix + "." + storage + ".bias", names(".bias"));
   for (const Parameter* const run : weight_.runs) adapters_.emplace_back(parameters, *run);
+  spiking_ = parameters.spiking();
+  for (Parameter* const run : weight_.runs) parameters.keep_in_groups(*run);
 }
 
 kernels::LinearWeights Linear::weights(size_t run) const {
@@ -28,12 +31,14 @@ kernels::LinearWeights Linear::weights(size_t run) const {
       .kept = weight->kept()};
 }
 
+bool Linear::plain() const { return !adapted() && spiking_ == nullptr; }
+
 bool Linear::adapted() const { return std::ranges::any_of(adapters_, &Adapters::any); }
 
 kernels::LinearWeights Linear::weights() const {
   LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it",
                   weight_.runs.back()->name);
-  LONGHAUL_ASSERT(!adapted(), "{} has adapters, and an operator takes the weight alone",
+  LONGHAUL_ASSERT(plain(), "{} has adapters or spikes, and an operator takes the weight alone",
                   weight_.runs[0]->name);
   return weights(0);
 }
@@ -51,6 +56,7 @@ std::pair<Tensor, uint64_t> Linear::merged() const {
 
 Tensor Linear::product(const Tensor& x, size_t run, const kernels::LinearWeights& own) const {
   if (adapters_[run].any()) return adapters_[run].product(x, own);
+  if (spiking_ != nullptr) return spiking_product(*spiking_, x, *weight_.runs[run], own);
   return kernels::linear(x, own.weight, own.bias, own.sinks, own.kept);
 }
 

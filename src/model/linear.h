@@ -1,7 +1,8 @@
 // Linear: one matrix product for one or several logical weights with the same input (query, key and value;
 // gate and up). Its gradient is added directly to the main gradients of the parameters (kernels/linear), and
 // a packed copy of the weight is kept as well. Where the model's list has adapters of these weights
-// (model/adapters.h), the product has them too.
+// (model/adapters.h), the product has them too. In a model with [spikes] it reads counts of spikes
+// (model/spiking_product.h).
 #pragma once
 
 #include <string>
@@ -21,7 +22,9 @@ class Linear {
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage,
          const std::vector<std::string>& outputs, bool bias);
   Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, sum of this rank's outputs]
-  // For an operator that contains the product: for outputs that lie on the same ranks, without adapters.
+  // Whether it is a product of input and weight and nothing more: without adapters and spikes.
+  bool plain() const;
+  // For an operator that contains the product: for outputs that lie on the same ranks, of a plain one.
   kernels::LinearWeights weights() const;
   bool adapted() const;
   // For an operator without gradients that contains the product: the weight with the adapter added to it, and
@@ -49,6 +52,7 @@ class Linear {
 
   Stacked weight_, bias_;           // no bias: no runs
   std::vector<Adapters> adapters_;  // of each run
+  std::shared_ptr<Spiking> spiking_;
 };
 
 }  // namespace longhaul::model

@@ -35,14 +35,17 @@ Tensor Parameter::own_part_of(const Tensor& storage, size_t i) const {
   return storage.narrow(0, run.begin, run.length).view(parts[i].own.length);
 }
 
-void Parameter::write_int8(size_t i, const Tensor& wide) {
+void Parameter::write_narrow(size_t i, const Tensor& wide) {
   const layout::Rectangle& slice = parts[i].slice;
   if (slice.volume() == 0) return;
-  int8->write(slice.offset[0], slice.offset[1], wide, parts[i].spec.tensor.name);
+  const std::string& of = parts[i].spec.tensor.name;
+  if (int8) return int8->write(slice.offset[0], slice.offset[1], wide, of);
+  const bool of_expert = sizes.size() == 3;
+  groups->write(of_expert ? slice.offset[0] : 0, slice.offset[of_expert ? 1 : 0], wide, of);
 }
 
 Tensor Parameter::use() {
-  LONGHAUL_ASSERT(!int8, "{} is kept in eight bits", name);
+  LONGHAUL_ASSERT(!narrow(), "{} is kept in eight bits", name);
   return kernels::with_gradient_to(value, sink());
 }
 
@@ -188,6 +191,7 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name,
   }
   parameter->sizes = {experts, rows, columns};
   if (use_ == Use::kInt8Experts) parameter->int8.emplace(experts, rows, columns, device_);
+  keep_in_groups(*parameter);
   return store(std::move(parameter));
 }
 
@@ -240,9 +244,9 @@ void ParameterSet::initialise(uint64_t seed) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& spec = parameter->parts[i].spec;
       // What is cut over ranks has memory for the share only.
-      const bool int8 = parameter->int8.has_value();
-      const bool whole = int8 || parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
-      Tensor view = int8    ? at::empty(parameter->parts[i].held.length, wide_options())
+      const bool narrow = parameter->narrow();
+      const bool whole = narrow || parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
+      Tensor view = narrow  ? at::empty(parameter->parts[i].held.length, wide_options())
                     : whole ? parameter->part_of(parameter->value.detach(), i)
                             : parameter->own_part_of(parameter->own_value, i);
       switch (spec.init.kind) {
@@ -277,10 +281,17 @@ void ParameterSet::initialise(uint64_t seed) {
               whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
       }
-      if (int8) parameter->write_int8(i, view);
+      if (narrow) parameter->write_narrow(i, view);
     }
     parameter->written();
   }
+}
+
+void ParameterSet::keep_in_groups(Parameter& parameter) const {
+  if (use_ != Use::kIntegers || spiking_ == nullptr) return;
+  const bool of_experts = parameter.sizes.size() == 3;
+  parameter.groups.emplace(of_experts ? parameter.sizes[0] : 1, parameter.sizes[of_experts ? 1 : 0],
+                           parameter.sizes[of_experts ? 2 : 1]);
 }
 
 Parameter* ParameterSet::holder_of(const std::string& logical_name, size_t* part) const {

@@ -13,7 +13,8 @@
 // its last gradient of the step is there.
 //
 // Of a model made for inference with experts in eight bits (Use::kInt8Experts) the stacked experts have
-// `int8` in place of a value: nothing trains, saves or exports such a parameter.
+// `int8` in place of a value, and of one whose layers multiply whole numbers (Use::kIntegers, [spikes]) all
+// matrices of the layers have `groups`: nothing trains, saves or exports such a parameter.
 //
 // Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena,
 // `own`, whose optimizer state it has alone. Optimizers, norms and checkpoints see the own share of
@@ -36,9 +37,15 @@
 #include "kernels/gradient_sink.h"
 #include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/packed_weight.h"
+#include "kernels/spikes/group_weight.h"
 #include "layout/parameters.h"
 #include "layout/shares.h"
+#include "recipe/architecture/spikes.h"
 #include "tensor/tensor.h"
+
+namespace longhaul::kernels {
+class SpikeStatistics;  // spikes/statistics.h
+}
 
 namespace longhaul::model {
 
@@ -72,6 +79,8 @@ struct Parameter {
   kernels::PackedWeight packed;  // copies of `value` that products read
   // experts in eight bits; then value, own_value and packed stay empty
   std::optional<kernels::Int8Weight> int8;
+  std::optional<kernels::GroupWeight> groups;  // the same of matrices that multiply counts of spikes
+  bool narrow() const { return int8.has_value() || groups.has_value(); }
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
@@ -85,7 +94,7 @@ struct Parameter {
   Tensor own_part_of(const Tensor& storage, size_t i) const;
 
   // Part i of what is kept in eight bits becomes `wide`, shaped as its held box.
-  void write_int8(size_t i, const Tensor& wide);
+  void write_narrow(size_t i, const Tensor& wide);
 
   // Whoever writes `value` says so.
   void written() { packed.written(++version); }
@@ -126,11 +135,16 @@ class ParameterWatch {
 
 struct Arena;  // model/arena.h
 
-enum class Use {
-  kTraining,
-  kInference,
-  kInt8Experts
-};  // inference: no gradients; int8 experts: inference with the weights of experts in eight bits
+// inference: no gradients; int8 experts: inference with the weights of experts in eight bits; integers: with
+// the matrices of the layers in eight bits by groups, whose inputs are counts of spikes
+enum class Use { kTraining, kInference, kInt8Experts, kIntegers };
+
+// How the matrices of a model's layers read their inputs as counts of spikes ([spikes]); all of them share
+// it.
+struct Spiking {
+  recipe::SpikeOptions options;
+  std::shared_ptr<kernels::SpikeStatistics> statistics;  // null: nobody gathers any
+};
 
 // All parameters of a model in the order of layout::parameters. add_… while modules are made, then
 // allocate(); nothing before that reads a value.
@@ -185,6 +199,12 @@ class ParameterSet {
   void postpone_gradients(kernels::Postponed* queue) { progress_->phase.postponed = queue; }
   bool postpones() const { return progress_->phase.postponed != nullptr; }
 
+  // What the matrices that are added from now on read; null: numbers.
+  void spike(std::shared_ptr<Spiking> how) { spiking_ = std::move(how); }
+  const std::shared_ptr<Spiking>& spiking() const { return spiking_; }
+  // Keeps the matrices of a product by groups, where the model is one of Use::kIntegers and spikes.
+  void keep_in_groups(Parameter& parameter) const;
+
   // it is in the list
   bool knows(const std::string& logical_name) const { return places_.contains(logical_name); }
   // null: unknown name
@@ -218,6 +238,7 @@ class ParameterSet {
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Progress> progress_ = std::make_unique<Progress>();  // what the parameters' flows point to
   std::unique_ptr<ParameterWatch> watch_;
+  std::shared_ptr<Spiking> spiking_;
 };
 
 }  // namespace longhaul::model

@@ -104,6 +104,38 @@ void training(const Recipe& recipe, Problems& out) {
   }
 }
 
+// The frozen model is whole on every rank, and reads what this rank reads.
+void distillation(const Recipe& recipe, Problems& out) {
+  if (!recipe.train.distill.wanted()) return;
+  const ParallelOptions& parallel = recipe.parallel;
+  const std::pair<const char*, int64_t> axes[] = {{"parallel.tp", parallel.tp},
+                                                  {"parallel.pp", parallel.pp},
+                                                  {"parallel.cp", parallel.cp},
+                                                  {"parallel.ep", parallel.ep},
+                                                  {"parallel.etp", parallel.etp}};
+  for (const auto& [name, ranks] : axes) {
+    if (ranks == 1) continue;
+    out.push_back({{"train.distill.from", name},
+                   fmt::format("{} = {}: a model is learnt from by ranks that hold all of it", name, ranks),
+                   fmt::format("{}=1 (data ranks and parallel.zero know train.distill)", name)});
+  }
+  if (recipe.train.task != "pretrain") {
+    out.push_back({{"train.distill.from", "train.task"},
+                   fmt::format("train.task = {} does not learn from another model", recipe.train.task),
+                   "train.task=pretrain, or train.distill.from="});
+  }
+  if (recipe.model.predict_ahead > 0) {
+    out.push_back({{"train.distill.from", "model.predict_ahead"},
+                   "modules that predict further ahead have nothing to learn in the other model",
+                   "model.predict_ahead=0"});
+  }
+  if (recipe.train.objective != Objective::kNext) {
+    out.push_back({{"train.distill.from", "train.objective"},
+                   "train.distill is for models that predict the next token",
+                   "train.objective=next"});
+  }
+}
+
 void shares(const ParallelOptions& parallel, Problems& out) {
   if (parallel.zero_copies == 1 || parallel.zero > 0) return;
   out.push_back(
@@ -489,6 +521,8 @@ std::vector<Problem> problems(const ModelConfig& model) {
 std::vector<Problem> problems(const Recipe& recipe) {
   Problems out = problems(recipe.model);
   training(recipe, out);
+  check_spikes(recipe, out);
+  distillation(recipe, out);
   shares(recipe.parallel, out);
   padding(recipe, out);
   elastic(recipe, out);

@@ -16,6 +16,7 @@ OptionSet options_of(Recipe& recipe) {
           "Tensors of one matrix product "
           "are frozen together.");
   declare(set, recipe.model.lora);
+  declare(set, recipe.model.spikes);
   declare(set, recipe.recall);
   declare(set, recipe.optim);
   declare(set, recipe.sample);

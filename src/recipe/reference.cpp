@@ -20,6 +20,7 @@ constexpr Section kSections[] = {
     {"data", "Text, tokenizer, held-out part"},
     {"train", "The loop"},
     {"lora", "Adapters beside frozen weights ([adapters](../guides/adapters.md))"},
+    {"spikes", "Inputs of matrices as spikes ([spikes](../guides/spikes.md))"},
     {"recall",
      "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../guides/evaluate.md))"},
     {"optim", "Optimizer and learning rate"},

@@ -53,6 +53,30 @@ TEST(RecipeCheck, RefusesImpossibleModels) {
               HasSubstr("1e15"));
 }
 
+TEST(RecipeCheck, RefusesSpikesThatCannotBeCounted) {
+  const auto spikes = [](std::vector<std::string> more) {
+    more.insert(more.begin(), "spikes.coding=signed_bits");
+    return reason(more);
+  };
+  EXPECT_THAT(spikes({"train.dtype=fp64"}), HasSubstr("counted in fp32"));
+  EXPECT_THAT(spikes({"parallel.tp=2"}), HasSubstr("mean over all"));
+  EXPECT_THAT(spikes({"model.mixers=mla"}), HasSubstr("mla multiplies its matrices"));
+  EXPECT_THAT(spikes({"lora.rank=4"}), HasSubstr("adapters read"));
+  EXPECT_THAT(spikes({"spikes.k=0"}), HasSubstr("0"));
+  EXPECT_THAT(spikes({"spikes.k=65"}), HasSubstr("65"));
+  EXPECT_NO_THROW(load_defaults({"spikes.coding=ternary", "parallel.cp=2", "spikes.weights=int8"}));
+  EXPECT_NO_THROW(load_defaults({"spikes.coding=none", "train.dtype=fp64"}));
+}
+
+TEST(RecipeCheck, AWindowMayCountTheKeysBeforeTheTokenAlone) {
+  const auto windows = [](const std::vector<std::string>& words) {
+    return load_defaults(words).recipe.model.softmax.window(1);
+  };
+  EXPECT_EQ(windows({"model.softmax.windows=[0, 8]"}), 8);
+  EXPECT_EQ(windows({"model.softmax.windows=[0, 8]", "model.softmax.window_plus_one=true"}), 9);
+  EXPECT_EQ(windows({"model.softmax.windows=[8, 0]", "model.softmax.window_plus_one=true"}), 0) << "all keys";
+}
+
 TEST(RecipeCheck, AllowsWhatDoesNotMatter) {
   // Key heads and rotary channels belong to softmax layers; a model without them may say anything.
   EXPECT_NO_THROW(load_defaults({"model.mixers=lightning", "model.kv_heads=3", "model.rotary_dim=33"}));

@@ -60,6 +60,10 @@ const std::map<std::string, Words> kFamilies = {
      {"model.preset=first-run", "model.experts=0", "model.layers=3", "model.mixers=lightning,softmax",
       "model.hidden=96", "model.heads=3", "model.kv_heads=1", "model.head_dim=32", "model.rotary_dim=16",
       "model.intermediate=256", "model.vocabulary=300"}},
+    {"spikes",
+     {"model.preset=llama-3-8b", "model.layers=3", "model.hidden=128", "model.heads=4", "model.kv_heads=2",
+      "model.head_dim=32", "model.rotary_dim=32", "model.intermediate=336", "model.vocabulary=2000",
+      "spikes.coding=signed_bits"}},
 };
 
 int64_t address_space_bytes() {
@@ -178,11 +182,25 @@ TEST_P(MemoryPlanned, IsWhatIsCounted) {
 
 INSTANTIATE_TEST_SUITE_P(Families, MemoryPlanned,
                          ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning",
-                                                              "hgrn2", "dense_post_norm"),
+                                                              "hgrn2", "dense_post_norm", "spikes"),
                                             ::testing::Values("bf16", "fp32")),
                          [](const auto& each) {
                            return std::get<0>(each.param) + "_" + std::get<1>(each.param);
                          });
+
+// A frozen model that a run learns from (train.distill), larger than the one that trains. The plan still has
+// the workspace of the loss that is fused with the head.
+TEST_F(MemoryOfRuns, AFrozenModelIsPlanned) {
+  const Words& small = kFamilies.at("llama");
+  run_training(
+      request("teacher", small + Words{"model.layers=6", "model.hidden=256", "model.heads=8", "train.steps=1",
+                                       "train.sequence=64", "train.batch=1", "train.micro_batch=1"}));
+  for (const char* dtype : {"bf16", "fp32"}) {
+    const Words own = {fmt::format("train.dtype={}", dtype), "train.batch=2", "train.micro_batch=2",
+                       "train.sequence=512", "train.distill.from=" + (folder_ / "teacher").string()};
+    expect_as_planned(fmt::format("taught, {}", dtype), small + own, 0.15);
+  }
+}
 
 // What is made again is planned too; and it is less, the more is.
 class MemoryRecomputed : public MemoryOfRuns,

@@ -22,7 +22,7 @@ inline model::Decoder int8_copy_of(model::Decoder& wide) {
     const Tensor value = from[p]->value.detach();
     if (!to[p]->int8) to[p]->value.copy_(value);
     for (size_t i = 0; to[p]->int8 && i < to[p]->parts.size(); ++i)
-      to[p]->write_int8(i, from[p]->part_of(value, i));
+      to[p]->write_narrow(i, from[p]->part_of(value, i));
     to[p]->written();
   }
   return narrow;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/disk/new_folder.h"
 #include "checkpoint/published/export_chat.h"
 #include "checkpoint/published/exported.h"
@@ -178,6 +179,11 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
       storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
   require_without_adapters(recipe.model, checkpoint.folder());
+  if (recipe.model.spikes.wanted())
+    log_warning(
+        "{} was trained with [spikes], for which the exported files have no place: who reads them reads "
+        "numbers",
+        checkpoint.folder().string());
   recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // what predicts further ahead stays here
   const recipe::ModelConfig config = in_its_family(saved, asked_family);

@@ -26,6 +26,7 @@ void add_bench_plan(Command& group);     // bench_plan.cpp
 void add_bench_puzzles(Command& group);  // bench_puzzles.cpp
 void add_bench_quality(Command& group);  // bench_quality.cpp
 void add_bench_ranks(Command& group);    // bench_ranks.cpp
+void add_bench_spikes(Command& group);   // bench_spikes.cpp
 namespace {
 
 struct BenchArguments {
@@ -158,6 +159,7 @@ void add_bench(Command& program) {
   add_bench_plan(bench);
   add_bench_puzzles(bench);
   add_bench_quality(bench);
+  add_bench_spikes(bench);
   add_bench_outer(bench);
   add_bench_recovery(bench);
   add_compare_machines(bench);

@@ -28,6 +28,7 @@ namespace {
 struct ChatArguments {
   std::string checkpoint, template_file, system, variables, load, tokenizer, dtype, experts,
       device = "auto", special = "template";
+  checkpoint::SpikeRequest spikes;
   generate::GenerateSettings settings{.tokens = 1000};
   int64_t prefix_cache = 256;  // MiB
   bool json = false;
@@ -207,7 +208,8 @@ std::optional<std::string> read_question(bool terminal) {
 ExitCode run(const ChatArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
+                                      arguments.spikes);
   checkpoint::require_next_token(model, "chat");
   Talk talk(arguments, model);
   const bool terminal = is_terminal(stdin) && is_terminal(stdout);
@@ -272,6 +274,7 @@ void add_chat(Command& program) {
       .default_shown();
   chat.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(chat, arguments->dtype, arguments->experts, arguments->device);
+  add_spike_options(chat, arguments->spikes);
   chat.json_flag(arguments->json);
   chat.on_run([arguments] { return run(*arguments); });
 }

@@ -17,6 +17,7 @@
 #include "cli/models/evaluate.h"
 #include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
+#include "cli/models/spike_report.h"
 #include "cli/output.h"
 #include "comm/communicator.h"
 #include "comm/gloo/rank_processes.h"
@@ -30,6 +31,7 @@
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
 #include "language/pretrain.h"
+#include "model/spiking_product.h"
 #include "tensor/device.h"
 
 namespace longhaul::cli {
@@ -95,6 +97,8 @@ comm::Identity identity_of(const EvaluateArguments& of) {
                                     {"--tokenizer", of.tokenizer},
                                     {"--dtype", of.dtype},
                                     {"--experts", of.experts},
+                                    {"--spikes", of.spikes.wanted ? "yes" : ""},
+                                    {"--spikes-k", fmt::format("{}", of.spikes.k)},
                                     {"--lengths", of.lengths},
                                     {"--depths", of.depths},
                                     {"--pairs", of.pairs},
@@ -143,7 +147,8 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
+                                      arguments.spikes);
   const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
@@ -168,6 +173,9 @@ ExitCode run(const EvaluateArguments& arguments) {
   data::EvaluationOptions options{.context = context, .overlap = overlap_of(arguments, context)};
   if (masked) options.masking = data::evaluation_masks(tokenizer, recipe.train.masked_share);
   data::EvaluationReader reader({&source.held_out}, options);
+  // Each rank would know its own texts alone.
+  model::Spiking* const spiking = world->size() == 1 ? model.decoder->spiking().get() : nullptr;
+  const auto spikes = spiking != nullptr ? model::gather_statistics(*spiking) : nullptr;
   std::optional<Progress> progress;  // of rank 0, which speaks for all
   if (world->rank() == 0) progress.emplace("evaluating", reader.tokens(), Progress::Unit::kTokens);
   const auto result = *evaluate::evaluate(
@@ -193,6 +201,7 @@ ExitCode run(const EvaluateArguments& arguments) {
                  {"context", context},
                  {"stride", arguments.stride > 0 ? arguments.stride : context},
                  {"checkpoint", model.folder.string()}});
+    if (spikes != nullptr) json["spikes"] = spikes_json(*spikes, spiking->options.k);
     print_json(json);
   } else if (masked) {
     print(fmt::format(
@@ -205,6 +214,7 @@ ExitCode run(const EvaluateArguments& arguments) {
         model.step, result.bits_per_byte, result.loss, result.perplexity, 100 * *result.accuracy,
         counted(result.tokens, "token"), bytes_text(result.bytes)));
   }
+  if (spikes != nullptr && !arguments.json) print(spikes_text(*spikes, spiking->options.k));
   return ExitCode::kDone;
 }
 
@@ -281,6 +291,7 @@ void add_evaluate(Command& program) {
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(evaluate, arguments->dtype, arguments->experts, arguments->device);
+  add_spike_options(evaluate, arguments->spikes);
   evaluate.json_flag(arguments->json);
   evaluate.on_run([arguments] { return run(*arguments); });
 }

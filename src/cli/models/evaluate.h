@@ -21,6 +21,7 @@ struct EvaluateArguments {
   int64_t samples = 0, limit = 0, tokens_per_pass = 4096;
   uint64_t seed = 0;
   double weight_growth = 1.1;
+  checkpoint::SpikeRequest spikes;
   bool json = false;
 };
 

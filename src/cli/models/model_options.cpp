@@ -11,4 +11,20 @@ void add_model_options(Command& command, std::string& dtype, std::string& expert
   command.option("--device", device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
 }
 
+void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes) {
+  command.flag("--spikes", spikes.wanted,
+               "inputs of matrices as counts of spikes, weights in eight bits, products in whole numbers "
+               "(docs/guides/spikes.md)");
+  command
+      .option("--spikes-k", spikes.k,
+              "a spike's threshold is the mean size of a token's input divided by it (default: as trained, "
+              "or 3)")
+      .above(0)
+      .at_most(recipe::kMostSpikeK);
+  command
+      .option("--spikes-coding", spikes.coding,
+              "what is counted as a spike; never a result (default: as trained, or signed_bits)")
+      .one_of({"binary", "ternary", "unsigned_bits", "signed_bits", "twos_complement"});
+}
+
 }  // namespace longhaul::cli

@@ -3,11 +3,15 @@
 
 #include <string>
 
+#include "checkpoint/open_model.h"
 #include "cli/command.h"
 
 namespace longhaul::cli {
 
 // --dtype, --experts and --device, as checkpoint::open_model and device_named take them.
 void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& device);
+
+// --spikes, --spikes-k and --spikes-coding.
+void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes);
 
 }  // namespace longhaul::cli

@@ -32,6 +32,7 @@ constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
   std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, device = "auto";
+  checkpoint::SpikeRequest spikes;
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
   int64_t logprobs = -1;       // of so many tokens; -1: none
@@ -202,7 +203,8 @@ ExitCode run(const SampleArguments& arguments) {
   const std::vector<generate::Prompt> written =
       many ? generate::read_prompts(arguments.prompts)
            : std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}};
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
+                                      arguments.spikes);
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
@@ -319,6 +321,7 @@ void add_sample(Command& program) {
       .default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(sample, arguments->dtype, arguments->experts, arguments->device);
+  add_spike_options(sample, arguments->spikes);
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });
 }

@@ -22,6 +22,7 @@ namespace {
 
 struct ScoreArguments {
   std::string checkpoint, ids, out, routes, replay_routes, dtype, experts, device = "auto";
+  checkpoint::SpikeRequest spikes;
 };
 
 void check(const std::vector<int64_t>& ids, int64_t rows, const std::string& where) {
@@ -115,7 +116,8 @@ ExitCode run(const ScoreArguments& arguments) {
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
+                                      arguments.spikes);
   const recipe::ModelConfig& config = model.recipe.recipe.model;
   if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
   if (!arguments.replay_routes.empty()) generate::require_routers(config, "--replay-routes");
@@ -160,6 +162,7 @@ void add_score(Command& program) {
                "weights are this model's. Without --ids its "
                "sequences are scored, one behind the other");
   add_model_options(score, arguments->dtype, arguments->experts, arguments->device);
+  add_spike_options(score, arguments->spikes);
   score.on_run([arguments] { return run(*arguments); });
 }
 

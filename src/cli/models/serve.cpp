@@ -30,6 +30,7 @@ struct ServeArguments {
   std::string host = "127.0.0.1", token_file, tokenizer, dtype, experts, device = "auto";
   int64_t port = 8000, max_batch = 16, memory = 0, queue = 256, max_tokens = 4096;
   double timeout = 600, drain = 60, follow = 0;
+  checkpoint::SpikeRequest spikes;
 };
 
 bool is_loopback(const std::string& host) {
@@ -77,10 +78,10 @@ serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& for
 
 serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments,
                         at::Device device) {
-  serve::LoadedModel loaded{
-      .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts),
-      .text = {},
-      .engine = {}};
+  serve::LoadedModel loaded{.model = checkpoint::open_model(entry.path, arguments.dtype, device,
+                                                            arguments.experts, arguments.spikes),
+                            .text = {},
+                            .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
   const auto models = static_cast<int64_t>(arguments.checkpoints.size());
   const int64_t bytes =
@@ -201,6 +202,7 @@ void add_serve(Command& program) {
       .default_shown();
   serve.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(serve, arguments->dtype, arguments->experts, arguments->device);
+  add_spike_options(serve, arguments->spikes);
   serve.on_run([arguments] {
     install_signal_handlers(false);
     return run(*arguments);

@@ -10,6 +10,8 @@
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
+#include "kernels/spikes/counts.h"
+#include "kernels/spikes/group_weight.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -131,25 +133,37 @@ Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vect
   return dx;
 }
 
+Tensor seen_input(const Tensor& x, const SpikeInput& spikes) {
+  return spikes.wanted() ? spiked(x, spikes.k) : x;
+}
+Tensor seen_weight(const Tensor& weight, const SpikeInput& spikes) {
+  return spikes.rounded_weight ? rounded_in_groups(weight) : weight;
+}
+
 // One weight [out, in] or one for each expert [experts, out, in]; a bias only beside the former.
 Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const std::vector<int64_t>& rows_per_expert, const LinearSinks& sinks,
-                const KeptPacked& kept) {
+                const KeptPacked& kept_wide, const SpikeInput& spikes) {
+  // Packed copies are those of the weight itself.
+  const KeptPacked kept = spikes.rounded_weight ? KeptPacked{} : kept_wide;
   const auto backward = [=](const BackwardCall& call) {
     const Tensor &saved_x = call.saved[0], &saved_weight = call.saved[1];
     const Tensor dy = call.gradients[0].stride(-1) == 1 ? call.gradients[0] : call.gradients[0].contiguous();
     if (sinks.wanted()) {
       GradientSink::add_together(sinks.weight, sinks.bias,
                                  [=, weight_sink = sinks.weight.buffer(), bias_sink = sinks.bias.buffer()] {
-                                   add_weight_gradients_of(weight_sink, bias_sink, dy, saved_x,
-                                                           rows_per_expert);
+                                   add_weight_gradients_of(weight_sink, bias_sink, dy,
+                                                           seen_input(saved_x, spikes), rows_per_expert);
                                  });
     }
-    const Tensor dx = call.wanted[0] ? input_gradient_of(dy, saved_weight, rows_per_expert, kept) : Tensor();
+    const Tensor dx = call.wanted[0]
+                          ? input_gradient_of(dy, seen_weight(saved_weight, spikes), rows_per_expert, kept)
+                          : Tensor();
     return std::vector<Tensor>{dx, Tensor(), Tensor()};
   };
   return differentiable("linear", {x, weight, bias}, [&]() -> Recorded {
-    return {.results = {output_of(x, weight, bias, rows_per_expert, kept)},
+    return {.results = {output_of(seen_input(x, spikes), seen_weight(weight, spikes), bias, rows_per_expert,
+                                  kept)},
             .saved = {sinks.weight.wanted() ? x : Tensor(), weight},
             .backward = backward,
             .sinks = {sinks.weight, sinks.bias}};
@@ -195,10 +209,10 @@ static void check_bias(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearSinks& sinks,
-              KeptPacked kept) {
+              KeptPacked kept, const SpikeInput& spikes) {
   check_product("linear", x, weight);
   check_bias(x, weight, bias);
-  return recorded(x, weight, bias, {x.size(0)}, sinks, kept);
+  return recorded(x, weight, bias, {x.size(0)}, sinks, kept, spikes);
 }
 
 Tensor linear_output(const Tensor& x, const Tensor& weight, const Tensor& bias, KeptPacked kept) {
@@ -241,7 +255,7 @@ Tensor grouped_linear_input_gradient(const Tensor& dy, const std::vector<int64_t
 }
 
 Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expert, const Tensor& weight,
-                      const GradientSink& sink, KeptPacked kept) {
+                      const GradientSink& sink, KeptPacked kept, const SpikeInput& spikes) {
   const int64_t rows = checked_rows("grouped_linear", rows_per_expert, weight);
   if (x.dim() != 2 || x.size(0) != rows || x.size(1) != weight.size(2) ||
       x.scalar_type() != weight.scalar_type()) {
@@ -249,7 +263,7 @@ Tensor grouped_linear(const Tensor& x, const std::vector<int64_t>& rows_per_expe
                     "[" + std::to_string(rows) + " rows, in] for weights " + shape_text(weight),
                     shape_text(x));
   }
-  return recorded(x, weight, Tensor(), rows_per_expert, {.weight = sink}, kept);
+  return recorded(x, weight, Tensor(), rows_per_expert, {.weight = sink}, kept, spikes);
 }
 
 }  // namespace longhaul::kernels

@@ -26,15 +26,26 @@ struct LinearSinks {
   bool wanted() const { return weight.wanted() || bias.wanted(); }
 };
 
+// The operands that a product sees in place of its own (kernels/spikes): counts of spikes times their
+// threshold, and the weight as eight bits by groups hold it. Gradients pass straight through: that of x is
+// the one of what was seen, and so is the weight's. x itself is kept for the backward pass, and counted
+// again.
+struct SpikeInput {
+  double k = 0;  // 0: no spikes
+  bool rounded_weight = false;
+  bool wanted() const { return k > 0; }
+};
+
 // x_ti [tokens, in], weight_oi [out, in], bias_o [out] or undefined → [tokens, out]. Differentiable in x; the
 // gradients of weight and bias are added to the sinks.
 Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, const LinearSinks& sinks,
-              KeptPacked kept = {});
+              KeptPacked kept = {}, const SpikeInput& spikes = {});
 
 // x_ri [rows, in] sorted by expert, rows_per_expert on the host, weight_eoi [experts, out, in] → [rows, out].
 // Experts without rows are skipped.
 Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert,
-                      const Tensor& weight_eoi, const GradientSink& sink, KeptPacked kept = {});
+                      const Tensor& weight_eoi, const GradientSink& sink, KeptPacked kept = {},
+                      const SpikeInput& spikes = {});
 
 // Logits: x Wᵀ [tokens, out] in fp32 (fp64 for fp64) with a weight [out, in]; the sums are not rounded to
 // the dtype of x. No gradient.

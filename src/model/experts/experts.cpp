@@ -11,6 +11,7 @@
 #include "model/experts/router_jitter.h"
 #include "model/experts/router_quantile.h"
 #include "model/experts/router_sinkhorn.h"
+#include "model/spiking_product.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {
@@ -22,7 +23,8 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
       options_(config.router),
       balance_(config, config.auxiliary_loss, config.router.balance_of),
       balance_of_sequences_(config, config.router.sequence_loss, recipe::BalanceOf::kSequence),
-      z_coefficient_(config.z_loss) {
+      z_coefficient_(config.z_loss),
+      spiking_(parameters.spiking()) {
   const std::string router = place.name + ".router.weight";
   router_ = &parameters.add_stacked(router, {router});
   const std::string bias = place.name + ".router.bias";
@@ -130,6 +132,12 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
                                     .sinks = {.weight = parameter.sink().into(later)},
                                     .kept = parameter.kept()};
     };
+    if (spiking_ != nullptr) {
+      const auto made = [&](Parameter& parameter, const Tensor& x) {
+        return spiking_grouped_product(*spiking_, x, per_expert, parameter, weights(parameter));
+      };
+      return made(*down_, kernels::swiglu(made(*gate_up_, rows)));
+    }
     if (of_gate_up_->any() || of_down_->any()) {
       const auto made = [&](const ExpertAdapters& adapters, Parameter& parameter, const Tensor& x) {
         if (adapters.any()) return adapters.product(x, per_expert, weights(parameter), later);

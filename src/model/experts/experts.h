@@ -58,6 +58,7 @@ class Experts final : public ChannelMixer {
   recipe::RouterOptions options_;
   RouterBalance balance_, balance_of_sequences_;  // either may be unwanted
   double z_coefficient_;
+  std::shared_ptr<Spiking> spiking_;  // null: experts read numbers
   Parameter* router_;
   Parameter* bias_ = nullptr;  // of its choice; null: none
   Parameter* gate_up_;

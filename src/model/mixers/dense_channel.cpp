@@ -32,7 +32,7 @@ Summand DenseChannel::summand(Context& context, BlockInput&, const layout::Seque
       return kernels::gated(halves[1], halves[0], kernels::FeatureMap::kNone);
     });
   }
-  if (up_.adapted() || down_.adapted()) {  // the operator of both products knows no adapters
+  if (!up_.plain() || !down_.plain()) {  // the operator of both products knows the weights alone
     return down_.summand_of(context, [this](const Tensor& rows) {
       const Tensor made = up_.forward(rows);
       return kind_ == recipe::Channel::kSwiglu ? kernels::swiglu(made)

@@ -112,9 +112,22 @@ DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dty
   return state;
 }
 
+// With [spikes] a channel mixer is two products with the activation between them: without gradients, what the
+// activation reads exists as a whole. What is kept for the backward pass is what is kept without spikes,
+// because inputs are counted again; there the gradient of the activation's result takes the place of that
+// result, which the product behind it has given back.
+static void with_spikes(const MemoryRequest& request, bool dense, BlockMemory& memory) {
+  const recipe::ModelConfig& model = request.model;
+  if (!model.spikes.wanted()) return;
+  const int64_t width = dense ? model.dense_width() : model.experts_per_token * model.intermediate;
+  const double inner = sizes_of(request).channels(width);
+  memory.evaluation += (model.channel == recipe::Channel::kGelu ? 1 : 2) * inner;
+}
+
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer, int64_t layer) {
   BlockMemory memory = recipe::entry_of(mixer).memory(request.model, sizes_of(request));
   const bool dense = mixer == recipe::ChannelMixer::kDense;
+  with_spikes(request, dense, memory);
   with_passes(request, layer, /*mixer=*/false,
               dense ? sizes_of(request).channels(request.model.dense_width()) : 0, memory);
   return memory;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "recipe/architecture/adapters.h"
+#include "recipe/architecture/spikes.h"
 #include "recipe/channels/experts.h"
 #include "recipe/mixers/delta_net.h"
 #include "recipe/mixers/hgrn.h"
@@ -131,6 +132,8 @@ struct ModelConfig {
   std::vector<std::string> frozen;
   // Adapters beside frozen weights ([lora]); in the list of tensors like all others, for the same reason.
   AdapterOptions lora;
+  // Inputs of the layers' matrices as whole numbers of spikes ([spikes]).
+  SpikeOptions spikes;
   bool freezes() const { return !frozen.empty() || lora.wanted(); }  // whether some tensors do not train
 
   // > 0: muP; initialisation and learning rates follow a model of this width (layout/width.h).

@@ -36,6 +36,9 @@ void declare_softmax(OptionSet& set, ModelConfig& model) {
       .at_least(0)
       .at_most(2147483647.0)
       .also_called({"sliding_window", "window", "window_size"});
+  set.add("model.softmax.window_plus_one", model.softmax.window_plus_one,
+          "Whether a window is the keys before the token, so that it sees one more, itself: what flash "
+          "attention's windows are, and SpikingBrain's released code.");
   set.add("model.softmax.qk_norm", model.softmax.qk_norm,
           "RMS normalisation of each head's query and key, with weights that all heads share, before they "
           "are rotated (Qwen3).")

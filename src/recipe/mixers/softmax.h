@@ -28,6 +28,8 @@ struct SoftmaxOptions {
   double rotary_base = 10000;
   // Number of keys that each token sees, including itself, as a pattern over the model's layers; 0: all.
   std::vector<int64_t> windows = {0};
+  // A window counts the keys before the token, which it sees as well: one key more than its number.
+  bool window_plus_one = false;
   bool qk_norm = false;  // RMS norm of each query and key head before its rotation (Qwen3)
   // The heads' output is multiplied by σ of a projection of the layer's input (Qwen3-Next).
   bool output_gate = false;
@@ -40,7 +42,11 @@ struct SoftmaxOptions {
   int64_t rotary_original = 8192;  // llama3: number of positions before the scaling
   double alpha = 0, beta = 0;      // residual factors after these layers; 0: model.alpha and model.beta
 
-  int64_t window(int64_t layer) const { return windows[static_cast<size_t>(layer) % windows.size()]; }
+  // The keys that a token of this layer sees, itself among them; 0: all.
+  int64_t window(int64_t layer) const {
+    const int64_t keys = windows[static_cast<size_t>(layer) % windows.size()];
+    return keys > 0 && window_plus_one ? keys + 1 : keys;
+  }
   // For each pair of a head's channels, the increase of its angle per position.
   std::vector<double> rotary_frequencies() const { return rotary_frequencies(rotary_dim); }
   std::vector<double> rotary_frequencies(int64_t channels) const;  // for heads that rotate so many channels

@@ -135,6 +135,21 @@ void declare(OptionSet& set, TrainOptions& train) {
       .above(0)
       .at_most(1)
       .also_called({"mlm_probability", "mask_ratio", "mask_prob"});
+  set.add("train.distill.from", train.distill.from,
+          "A trained model, as a checkpoint or run folder, whose distributions the model learns beside the "
+          "labels; empty: none. It has the same tokenizer, and may have any shape.")
+      .path()
+      .also_called({"teacher", "teacher_model"});
+  set.add("train.distill.weight", train.distill.weight,
+          "Share of that in the loss: (1 - weight) * cross entropy + weight * temperature^2 * KL(teacher, "
+          "model).")
+      .above(0)
+      .at_most(1)
+      .also_called({"distill_alpha", "kd_weight"});
+  set.add("train.distill.temperature", train.distill.temperature,
+          "What both models' logits are divided by before they are compared.")
+      .above(0)
+      .at_most(100);
   set.add("train.seed", train.seed,
           "Seed of the initial weights and of every random stream except the order of the data.")
       .at_least(0);

@@ -28,12 +28,24 @@ std::vector<std::string_view> names_of(Offload);
 enum class Objective { kNext, kMasked };
 std::vector<std::string_view> names_of(Objective);
 
+// Training beside a frozen model, of which the trained one learns each token's whole distribution
+// (language/teacher.h).
+struct DistillOptions {
+  std::string from;        // a checkpoint or run folder; empty: none
+  double weight = 0.5;     // of its part of the loss; 1 − weight of the labels'
+  double temperature = 1;  // by which both models' logits are divided
+
+  bool wanted() const { return !from.empty(); }
+  bool operator==(const DistillOptions&) const = default;
+};
+
 struct TrainOptions {
   std::string task = "pretrain";
   Objective objective = Objective::kNext;
   double masked_share = 0.15;  // share of masked tokens, for kMasked
-  int64_t steps = 1000;        // of the whole run, including the parts before a resume
-  int64_t seed = 0;            // for initialisation and every random stream except the data order
+  DistillOptions distill;
+  int64_t steps = 1000;  // of the whole run, including the parts before a resume
+  int64_t seed = 0;      // for initialisation and every random stream except the data order
   // Working precision; master weights and moments are fp32 (fp64 when this is fp64).
   Dtype dtype = Dtype::kBf16;
   std::string device = "auto";  // auto, cpu, cuda, cuda:N

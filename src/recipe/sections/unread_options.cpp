@@ -25,6 +25,11 @@ bool has_int8_states(const Recipe& recipe) {
                              [](const OptimGroup& group) { return group.state_dtype == "int8"; });
 }
 bool has_adapters(const Recipe& recipe) { return recipe.model.lora.wanted(); }
+bool distills(const Recipe& recipe) { return recipe.train.distill.wanted(); }
+bool has_spikes(const Recipe& recipe) { return recipe.model.spikes.wanted(); }
+bool has_windows(const Recipe& recipe) {
+  return std::ranges::any_of(recipe.model.softmax.windows, [](int64_t window) { return window > 0; });
+}
 bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
@@ -72,6 +77,11 @@ constexpr Condition kConditions[] = {
     {"lora.alpha", has_adapters, "lora.rank is above 0"},
     {"lora.targets", has_adapters, "lora.rank is above 0"},
     {"lora.kind", has_adapters, "lora.rank is above 0"},
+    {"train.distill.weight", distills, "train.distill.from names a model"},
+    {"train.distill.temperature", distills, "train.distill.from names a model"},
+    {"spikes.k", has_spikes, "spikes.coding is not none"},
+    {"spikes.weights", has_spikes, "spikes.coding is not none"},
+    {"model.softmax.window_plus_one", has_windows, "model.softmax.windows has a window"},
     {"guard.spike_back", rolls_back, "guard.on_spike = roll_back"},
     {"guard.rollbacks", rolls_back, "guard.on_spike = roll_back"},
     {"guard.rate_factor", rolls_back, "guard.on_spike = roll_back"},
