@@ -10,6 +10,7 @@
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
+#include "kernels/recomputed.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -148,8 +149,15 @@ Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
     const Tensor dx = call.wanted[0] ? input_gradient_of(dy, saved_weight, rows_per_expert, kept) : Tensor();
     return std::vector<Tensor>{dx, Tensor(), Tensor()};
   };
+  // The packed products give a row the same bits among any others (tests/parallel/tensor_parts_test.cpp).
+  const bool exact = !refuse_gpu(x, weight).empty() && refuse_packed(x, weight, kept.copies).empty();
   return differentiable("linear", {x, weight, bias}, [&]() -> Recorded {
-    return {.results = {output_of(x, weight, bias, rows_per_expert, kept)},
+    return {.results = rows_once(x.size(0), exact,
+                                 [&](int64_t begin) {
+                                   return std::vector<Tensor>{
+                                       output_of(x.narrow(0, begin, x.size(0) - begin), weight, bias,
+                                                 rows_behind(rows_per_expert, begin), kept)};
+                                 }),
             .saved = {sinks.weight.wanted() ? x : Tensor(), weight},
             .backward = backward,
             .sinks = {sinks.weight, sinks.bias}};
@@ -157,6 +165,15 @@ Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
 }
 
 }  // namespace
+
+std::vector<int64_t> rows_behind(std::vector<int64_t> rows_per_group, int64_t begin) {
+  for (int64_t& rows : rows_per_group) {
+    const int64_t before = std::min(rows, begin);
+    rows -= before;
+    begin -= before;
+  }
+  return rows_per_group;
+}
 
 void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
   add_weight_gradients_of(sink, Tensor(), dy, x, {x.size(0)});

@@ -25,6 +25,7 @@ bool has_int8_states(const Recipe& recipe) {
                              [](const OptimGroup& group) { return group.state_dtype == "int8"; });
 }
 bool has_adapters(const Recipe& recipe) { return recipe.model.lora.wanted(); }
+bool offloads_to_host(const Recipe& recipe) { return recipe.train.offload == Offload::kHost; }
 bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
@@ -45,6 +46,7 @@ bool gap_is_constant(const Recipe& recipe) {
 }
 
 constexpr Condition kConditions[] = {
+    {"train.offload_share", offloads_to_host, "train.offload = host"},
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},
     {"optim.state_least", has_int8_states, "optim.state_dtype = int8"},
     {"optim.weight_decay_rise", weight_decay_changes, "optim.weight_decay_from is not 1"},
