@@ -24,6 +24,9 @@ struct RecomputedPart {
   // for it.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& kept)> inputs_again;
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)> run_again;
+  // What recurrences gave is kept, as what attention gave always is; and of products the rows that the
+  // thread's SavedTensors has room for.
+  bool by_tokens = false;
 };
 
 // Returns the results of `run`. Gradients of inputs that are also kept belong to the inputs.
@@ -33,8 +36,39 @@ std::vector<Tensor> recomputed(const char* op, const RecomputedPart& part);
 // to their size (attention): the first run keeps them, and the second run takes them instead of requesting
 // or computing them again. Both runs reach them in the same order. Nothing is kept outside of a part, and
 // no gradient flows through kept tensors.
-bool runs_again();                                      // this is the second run of a part
-void keep_for_second_run(std::vector<Tensor> tensors);  // some may be undefined
-std::vector<Tensor> kept_by_first_run();                // in the second run only
+bool runs_again();  // this is the second run of a part
+// some may be undefined
+void keep_for_second_run(const std::vector<Tensor>& tensors);
+std::vector<Tensor> kept_by_first_run();  // in the second run only, once
+
+// While an object of this class lives, what this thread runs belongs to no part: it is run once.
+class OutsideParts {
+ public:
+  OutsideParts();
+  ~OutsideParts();
+  OutsideParts(const OutsideParts&) = delete;
+  OutsideParts& operator=(const OutsideParts&) = delete;
+
+ private:
+  void* part_;
+};
+
+// Returns what `make(0)` gives: tensors of `rows` rows, made by products each row of which depends on its row
+// of the input alone. In a part that keeps a share of rows (SavedTensors::row_share) the first run keeps as
+// many of the first rows, rounded up, and the second run finds these and makes the others: make(begin) gives
+// the rows from `begin` on. exact: rows have the same bits made alone and among others; if not, all are kept
+// or none.
+std::vector<Tensor> rows_once(int64_t rows, bool exact,
+                              const std::function<std::vector<Tensor>(int64_t begin)>& make);
+
+// Whether the part that runs keeps what recurrences gave (RecomputedPart::by_tokens).
+bool keeps_recurrences();
+// Returns what `compute` gives. In a part that keeps recurrences only the first run calls it, and the second
+// run finds the same tensors; but whoever gives an initial state reads the final one too, which is not kept:
+// then both runs call it.
+std::vector<Tensor> recurrence_once(const Tensor& initial_state,
+                                    const std::function<std::vector<Tensor>()>& compute);
+// The final state of a recurrence that was found, which nothing reads: NaN, in one element of memory.
+Tensor unread_state(at::IntArrayRef sizes, at::TensorOptions options);
 
 }  // namespace longhaul::kernels

@@ -1,5 +1,7 @@
 #include "kernels/saved_tensors.h"
 
+#include "base/error.h"
+
 namespace longhaul::kernels {
 namespace {
 
@@ -34,6 +36,21 @@ SavedTensor::SavedTensor(const Tensor& x, SavedTensors* keeper) {
   strides_ = x.strides().vec();
   offset_ = x.storage_offset();
   wants_gradient_ = x.requires_grad();
+}
+
+SavedTensor SavedTensor::of_rows(const Tensor& x, int64_t rows, SavedTensors* keeper) {
+  const Tensor first = x.detach().narrow(0, 0, rows);
+  LONGHAUL_ASSERT(first.is_contiguous(), "rows that lie apart are not copied");
+  SavedTensor saved;
+  saved.storage_ = keeper != nullptr ? keeper->take_rows(first) : nullptr;
+  if (saved.storage_ == nullptr) {
+    saved.x_ = rows == x.size(0) ? first : first.clone();
+    return saved;
+  }
+  saved.x_ = at::empty({0}, first.options());
+  saved.sizes_ = first.sizes().vec();
+  saved.strides_ = first.strides().vec();
+  return saved;
 }
 
 Tensor SavedTensor::get() const {

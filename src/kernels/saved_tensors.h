@@ -5,7 +5,7 @@
 //
 //   made again   selective recomputation: a tensor that its operator declared as cheap (Recorded::cheap) is
 //                recomputed (cheap_tensors.h)
-//   moved        offload: the bytes are stored elsewhere meanwhile (offload.h)
+//   moved        offload: the bytes are stored elsewhere meanwhile (file_offload.h, host_offload.h)
 //
 // Tensors are taken by storage: several that share one (queries, keys and values) are taken once, and share
 // one when they come back. All calls are made by one thread, that of the passes.
@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
@@ -40,6 +41,17 @@ class SavedTensors {
   virtual std::shared_ptr<SavedStorage> take(const Tensor& x) = 0;
   // Called before the tensor is saved.
   virtual void can_be_made_again(const Tensor& /*x*/, std::function<Tensor()> /*make*/) {}
+
+  // What follows belongs to this layer, which is one of a pass from first to last. `stays`: its backward pass
+  // comes so soon that nothing of it is moved.
+  virtual void begin_layer(int64_t /*layer*/, bool /*stays*/) {}
+  // Of the layer: the share of the rows of products that is kept, where layers run again (recomputed.h).
+  virtual double row_share() const { return 0; }
+  virtual at::Device device() const { return at::kCPU; }  // of the tensors
+  // As take(), for a contiguous part of a storage whose other parts nobody keeps.
+  virtual std::shared_ptr<SavedStorage> take_rows(const Tensor& /*x*/) { return nullptr; }
+  // Products of the layer whose rows might all be kept took the time between the events.
+  virtual void rows_made(int64_t /*bytes*/, Event /*begun*/, Event /*ended*/) {}
 };
 
 class SavedTensorsScope {
@@ -59,6 +71,8 @@ class SavedTensor {
  public:
   SavedTensor() = default;
   SavedTensor(const Tensor& x, SavedTensors* keeper);
+  // The first `rows` of x, and not the memory of the others.
+  static SavedTensor of_rows(const Tensor& x, int64_t rows, SavedTensors* keeper);
   bool taken() const { return storage_ != nullptr; }
   Tensor get() const;
 

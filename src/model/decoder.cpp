@@ -12,6 +12,7 @@
 #include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/norm/op.h"
 #include "kernels/recomputed.h"
+#include "kernels/saved_tensors.h"
 #include "model/linear.h"
 #include "model/mixers/mixers.h"
 #include "model/mixers/toeplitz_positions.h"
@@ -181,7 +182,10 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
     BlockInput input{h};
     const Summand mixed = layer.mixer->summand(context, input, view, state);
     // Their sum does not tell whose the bad number is.
-    if (context.inspect) context.inspect(layer.mixer->name(), context.ops.summed(input, {mixed}, view));
+    if (context.inspect) {
+      const kernels::OutsideParts once;
+      context.inspect(layer.mixer->name(), context.ops.summed(input, {mixed}, view));
+    }
     stream.branch_td = context.ops.summed(input, {mixed, layer.channel->summand(context, input, view)}, view);
     stream.factors = layer.channel_factors;
     stream.writer = &layer.channel->name();
@@ -202,7 +206,7 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
   std::vector<Layer>& layers = stage.layers;
   if (rows == nullptr) {
     const recipe::Recompute recompute = at::GradMode::is_enabled() ? recompute_ : recipe::Recompute::kNone;
-    if (recompute == recipe::Recompute::kFull) return run_layers_twice(context, stream, view);
+    if (runs_layers_again(recompute)) return run_layers_twice(context, stream, view);
     kernels::CheapTensors cheap(offload_);
     const kernels::SavedTensorsScope scope(recompute == recipe::Recompute::kSelective ? &cheap : offload_);
     for (size_t l = 0; l < layers.size(); ++l) {
@@ -254,6 +258,9 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
       const Tensor normed = read(of, *next, inner);
       return post ? std::vector<Tensor>{normed} : std::vector<Tensor>{inner.residual_td, normed};
     };
+    // Without other stages the last layers' backward pass follows at once.
+    const bool soon = stages_.size() == 1 && stage.first && stage.last && l + 2 >= layers.size();
+    if (offload_ != nullptr) offload_->begin_layer(number, soon);
     const kernels::SavedTensorsScope scope(offload_);  // of what is kept
     std::vector<Tensor> out = kernels::recomputed(
         layer.mixer->name().c_str(),
@@ -265,7 +272,8 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
                return post ? kept : std::vector<Tensor>{kept[0], layer.mixer_norm.forward(kept[0])};
              },
          .run_again = [run, later,
-                       own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); }});
+                       own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); },
+         .by_tokens = recompute_ == recipe::Recompute::kTokens});
     end_layer(watch, number, {&out.front(), out.size() > 1 ? &out.back() : nullptr});
     h = out.back();
     stream = {.residual_td = out.front(),

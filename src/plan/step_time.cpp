@@ -145,6 +145,7 @@ std::string PlanLayout::text() const {
   text += fmt::format(" micro-batch {}", micro_batch);
   if (recompute != recipe::Recompute::kNone)
     text += fmt::format(" recompute {}", recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
+  if (to_host) text += " to the host" + (host_share ? fmt::format(" {:.2f}", *host_share) : "");
   return text + (offload ? " offload" : "");
 }
 
@@ -164,6 +165,8 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.micro_batch = recipe.train.micro_batch;
   layout.recompute = recipe.train.recompute;
   layout.offload = recipe.train.offload == recipe::Offload::kFile;
+  layout.to_host = recipe.train.offload == recipe::Offload::kHost;
+  if (layout.to_host) layout.host_share = recipe::parse_offload_share(recipe.train.offload_share);
   layout.dispatcher = parallel.experts.dispatcher;
   return layout;
 }
@@ -235,7 +238,14 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double made_again = whole_forward - one.context -
                             (practice.attention_again ? 0 : one.attention + one.scores) +
                             (practice.attention_again ? one.context_again : 0);
+  // Of a mean layer; a run splits each layer by what was measured (plan/offload_split.h).
+  const double moved_s = tokens * work.kept_of(layout.recompute, layout.tp) / cluster.host_rate,
+               rows_s = tokens * work.row_bytes / tp / cluster.host_rate;
+  const double hidden = rows_s > 0 ? std::clamp((whole_forward - moved_s) / rows_s, 0.0, 1.0) : 0;
+  const double share = layout.to_host ? layout.host_share.value_or(hidden) : 0;
   const double again = layout.recompute == recipe::Recompute::kFull ? made_again
+                       : layout.recompute == recipe::Recompute::kTokens
+                           ? made_again - one.recurrence - share * (one.products + one.expert_products)
                        : layout.recompute == recipe::Recompute::kSelective
                            ? (practice.flash ? 0.5 * one.elementwise : one.attention + one.scores)
                            : 0;
@@ -278,6 +288,11 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   if (layout.offload) {
     const double bytes = tokens * work.kept_of(layout.recompute, layout.tp);
     parts.offload = 2 * often * bytes * (1 / cluster.host_rate + 1 / cluster.file_rate);
+  }
+  if (layout.to_host) {  // what compute, of which a backward pass has twice as much, does not hide
+    const double copies_s = moved_s + share * rows_s;
+    parts.offload = often * (std::max(0.0, copies_s - whole_forward) +
+                             std::max(0.0, copies_s - 2 * whole_forward - again));
   }
   return parts;
 }

@@ -4,6 +4,7 @@
 // the formulas and what they leave out. In seconds.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "layout/schedule/pipeline.h"
@@ -21,7 +22,9 @@ struct PlanLayout {
   bool pairs_in_turns = false;
   int64_t micro_batch = 1;
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;  // train.offload: activations go to a file and back, while passes wait
+  bool offload = false;  // train.offload = file: activations go there and back, while passes wait
+  bool to_host = false;  // train.offload = host: copies hide behind compute as far as they can
+  std::optional<double> host_share{};  // of rows; none: as much as hides
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
   int64_t world() const { return dp * tp * pp * cp; }
   int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }

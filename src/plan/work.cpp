@@ -64,6 +64,9 @@ void add_elementwise(const recipe::ModelConfig& model, Work& work) {
 // Per token: of a micro-batch of a sequence, over its tokens.
 void add_activations(const recipe::ModelConfig& model, Work& work) {
   const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
+  const MemoryRequest by_tokens{.model = model,
+                                .sequence = static_cast<int64_t>(work.sequence),
+                                .recompute = recipe::Recompute::kTokens};
   const double norms = 2 * norm_bytes(request);
   for (int64_t l = 0; l < model.layers; ++l) {
     const BlockMemory mixer = mixer_memory(request, l),
@@ -76,7 +79,11 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
     if (delta_rule.heads > delta_rule.key_heads)
       grouped_of(work, delta_rule.key_heads).kept_bytes +=
           2 * bytes * number(delta_rule.key_heads * delta_rule.key);
-    work.attention_bytes += attention_result_bytes(request, l).total() / work.sequence / work.layers;
+    const double attention_bytes = mixer_result_bytes(request, l).total() / work.sequence / work.layers;
+    work.attention_bytes += attention_bytes;
+    work.row_bytes += product_row_bytes(request, l) / work.sequence / work.layers;
+    work.recurrence_bytes +=
+        mixer_result_bytes(by_tokens, l).total() / work.sequence / work.layers - attention_bytes;
     work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
     work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
   }
@@ -97,7 +104,10 @@ double Work::dense_products_of(int64_t tp) const {
 }
 
 double Work::kept_of(recipe::Recompute recompute, int64_t tp) const {
-  if (recompute == recipe::Recompute::kFull) return (input_bytes + attention_bytes) / number(tp);
+  if (runs_layers_again(recompute)) {
+    const double recurrence = recompute == recipe::Recompute::kTokens ? recurrence_bytes : 0;
+    return (input_bytes + attention_bytes + recurrence) / number(tp);
+  }
   const double cheap = recompute == recipe::Recompute::kSelective ? cheap_bytes : 0;
   return shared(kept_bytes - cheap, grouped, &GroupedHeads::kept_bytes, tp);
 }

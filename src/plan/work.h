@@ -34,8 +34,9 @@ struct Work {
   bool causal = true;              // for attention; else every token sees all keys
   double embedding_parameters = 0, head_parameters = 0;
   // Bytes per token and mean layer, in bf16: what is kept for the backward pass, how much of that is cheap to
-  // compute again, the layer's input, and attention's result.
-  double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0, attention_bytes = 0;
+  // compute again, the layer's input, attention's result, and a recurrence's with its states.
+  double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0, attention_bytes = 0, recurrence_bytes = 0;
+  double row_bytes = 0;  // likewise, of the results of products (train.offload = host)
   double attention_heads = 0;
   // Per token and mean layer, read and written by the channel mixer's activation, in bf16.
   double activation_bytes = 0;

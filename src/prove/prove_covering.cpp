@@ -109,13 +109,19 @@ const std::vector<Choice>& choices() {
        [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
       {"train.recompute",
-       {"none", "selective", "full", "none, kept in a file"},
+       {"none", "selective", "tokens", "full", "none, kept in a file", "tokens, kept on the host"},
        nullptr,
        [](ProofLayout& l, size_t v) {
-         l.recompute = v == 3 ? Recompute::kNone : static_cast<Recompute>(v);
-         l.offload = v == 3;
+         l.recompute = v == 4 ? Recompute::kNone : v == 5 ? Recompute::kTokens : static_cast<Recompute>(v);
+         l.offload = v == 4   ? recipe::Offload::kFile
+                     : v == 5 ? recipe::Offload::kHost
+                              : recipe::Offload::kNone;
        },
-       [](const ProofLayout& l) { return l.offload ? size_t{3} : static_cast<size_t>(l.recompute); }},
+       [](const ProofLayout& l) {
+         return l.offload == recipe::Offload::kFile   ? size_t{4}
+                : l.offload == recipe::Offload::kHost ? size_t{5}
+                                                      : static_cast<size_t>(l.recompute);
+       }},
       {"documents",
        {"packed", "whole rows"},
        nullptr,

@@ -10,7 +10,8 @@ namespace longhaul::prove {
 
 using recipe::ParallelOptions;
 
-ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute, bool offload) {
+ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute,
+                         recipe::Offload offload) {
   ProofLayout layout{
       .parallel = std::move(parallel), .packed = packed, .recompute = recompute, .offload = offload};
   const ParallelOptions& of = layout.parallel;
@@ -54,7 +55,8 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (layout.name.empty()) add("one");
   if (recompute != recipe::Recompute::kNone)
     add(fmt::format("{}-again", names_of(recompute)[static_cast<size_t>(recompute)]));
-  if (offload) add("in-file");
+  if (offload == recipe::Offload::kFile) add("in-file");
+  if (offload == recipe::Offload::kHost) add("on-host");
   if (!packed) add("rows");
   return layout;
 }
@@ -121,8 +123,12 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
     layouts.push_back(proof_layout(each));
   }
   using enum recipe::Recompute;
+  using recipe::Offload::kFile, recipe::Offload::kHost;
   layouts.push_back(proof_layout({.tp = 2}, true, kFull));
   layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
+  layouts.push_back(proof_layout({.cp = 2}, true, kTokens));
+  layouts.push_back(proof_layout({.tp = 2, .pp = 2, .pipeline = {.schedule = kZbH1}}, true, kTokens, kHost));
+  layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kTokens, kHost));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
   layouts.push_back(proof_layout({.tp = 2,
                                   .pp = 2,
@@ -131,8 +137,8 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
                                   .experts = {.dispatcher = recipe::Dispatcher::kFlex}},
                                  true, kFull));
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
-  layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, true));
-  layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, true));
+  layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, kFile));
+  layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, kFile));
   for (ProofLayout& each : elastic_layouts(4)) layouts.push_back(std::move(each));
   for (ProofLayout& each : weighted_layouts()) layouts.push_back(std::move(each));
   for (const ParallelOptions& each : std::vector<ParallelOptions>{{.tp = 4}, {.tp = 4, .zero = 3}})
@@ -156,8 +162,7 @@ ProofLayout own_layout(const recipe::Recipe& recipe) {
   ParallelOptions own = recipe.parallel;
   if (own.world() >= 2 * own.needed())
     own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
-  const ProofLayout layout =
-      proof_layout(own, true, recipe.train.recompute, recipe.train.offload != recipe::Offload::kNone);
+  const ProofLayout layout = proof_layout(own, true, recipe.train.recompute, recipe.train.offload);
   return recipe.train.elastic ? made_elastic(layout) : layout;
 }
 

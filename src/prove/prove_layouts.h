@@ -22,7 +22,7 @@ struct ProofLayout {
       parallel{};
   bool packed = true;  // true: a row packs documents of any length; false: it is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;                   // true: activations are offloaded to a file between the passes
+  recipe::Offload offload = recipe::Offload::kNone;  // where activations are between the passes
   const ProofMistake* mistake = nullptr;  // a mistake planted in the ranks, in fp64 only or in bf16 only
   bool processes = false;                 // true: its ranks are processes; false: threads
   // train.elastic: compared bit for bit with an elastic run of one process
@@ -31,7 +31,7 @@ struct ProofLayout {
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone,
-                         bool offload = false);  // named after its choices
+                         recipe::Offload offload = recipe::Offload::kNone);  // named after its choices
 
 parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout);
 

@@ -238,9 +238,9 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(layout.recompute);
-  const recipe::TrainOptions train{
-      .offload = layout.offload ? recipe::Offload::kFile : recipe::Offload::kNone,
-      .offload_folder = std::filesystem::temp_directory_path().string()};
+  const recipe::TrainOptions train{.offload = layout.offload,
+                                   .offload_folder = std::filesystem::temp_directory_path().string(),
+                                   .offload_share = "0.3"};
   offload_ = train::make_offload(train, {}, decoder_.parameters(), kLeastOfProof);
   decoder_.set_offload(offload_.get());
   decoder_.parameters().initialise(

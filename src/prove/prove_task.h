@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/file_offload.h"
+#include "kernels/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"
@@ -62,10 +62,10 @@ class ProofTask final : public train::Task {
 
   const parallel::Ranks& ranks_;
   const ProofLayout& layout_;
-  int64_t rows_;                                   // of a step, of all replicas
-  const ProofMistake* mistake_;                    // null: none
-  bool masked_;                                    // the model, possibly changed by a mistake
-  std::unique_ptr<kernels::FileOffload> offload_;  // null: none
+  int64_t rows_;                                    // of a step, of all replicas
+  const ProofMistake* mistake_;                     // null: none
+  bool masked_;                                     // the model, possibly changed by a mistake
+  std::unique_ptr<kernels::SavedTensors> offload_;  // null: none
   model::Decoder decoder_;
   language::TextStage stage_;
   train::StepWork work_;

@@ -1,6 +1,7 @@
 #include "recipe/check.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/text/text.h"
@@ -63,6 +64,17 @@ bool is_device(const std::string& text) {
          std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// An option whose text is read by a function that throws.
+void readable(const char* option, const std::function<void()>& read, Problems& out) {
+  try {
+    read();
+  } catch (const Error& error) {
+    out.push_back({{option},
+                   fmt::format("{}: {}", error.fields().what, error.fields().found),
+                   error.fields().expected});
+  }
+}
+
 void training(const Recipe& recipe, Problems& out) {
   const TrainOptions& train = recipe.train;
   if (train.batch % train.micro_batch != 0) {
@@ -95,12 +107,14 @@ void training(const Recipe& recipe, Problems& out) {
          fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()),
          "train.device=auto"});
   }
-  try {
-    parse_until_time(train.until_time, 0);
-  } catch (const Error& error) {
-    out.push_back({{"train.until_time"},
-                   fmt::format("{}: {}", error.fields().what, error.fields().found),
-                   error.fields().expected});
+  readable(
+      "train.until_time", [&] { parse_until_time(train.until_time, 0); }, out);
+  readable(
+      "train.offload_share", [&] { parse_offload_share(train.offload_share); }, out);
+  if (train.offload == Offload::kHost && train.recompute != Recompute::kTokens) {
+    out.push_back({{"train.offload", "train.recompute"},
+                   "train.offload = host moves what train.recompute = tokens keeps",
+                   "train.recompute=tokens, or train.offload=file"});
   }
 }
 

@@ -61,6 +61,8 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,
           .recompute = train.recompute,
           .offload = train.offload != recipe::Offload::kNone,
+          .to_host = train.offload == recipe::Offload::kHost,
+          .host_share = recipe::parse_offload_share(train.offload_share),
           .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),

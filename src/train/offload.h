@@ -5,18 +5,23 @@
 #include <filesystem>
 #include <memory>
 
-#include "kernels/file_offload.h"
+#include "kernels/host_offload.h"
 #include "model/parameter.h"
 #include "plan/memory/memory.h"
 #include "recipe/sections/train_options.h"
 
 namespace longhaul::train {
 
+// `share`: train.offload_share. With "auto" the shares are chosen from what the second forward pass takes,
+// and the log says them. Fills in what the options leave open: the room in the host's memory.
+std::unique_ptr<kernels::HostOffload> make_host_offload(const std::string& share,
+                                                        kernels::HostOffloadOptions options);
+
 // Returns null where activations stay in memory. `cache`: the folder of the file when the recipe names none.
 // Weights always stay in memory. The parameters must be allocated.
-std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train,
-                                                   const std::filesystem::path& cache,
-                                                   const model::ParameterSet& parameters,
-                                                   int64_t least_bytes = plan::kLeastOffloaded);
+std::unique_ptr<kernels::SavedTensors> make_offload(const recipe::TrainOptions& train,
+                                                    const std::filesystem::path& cache,
+                                                    const model::ParameterSet& parameters,
+                                                    int64_t least_bytes = plan::kLeastOffloaded);
 
 }  // namespace longhaul::train

@@ -7,6 +7,8 @@
 
 #include "base/memory/memory_purpose.h"
 #include "kernels/file_offload.h"
+#include "kernels/host_offload.h"
+#include "kernels/operator_clock.h"
 #include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
@@ -20,6 +22,7 @@ using namespace longhaul::testing;
 using recipe::Recompute;
 
 constexpr int64_t kMicroBatches = 3, kTokens = 24;
+constexpr Recompute kAgain[] = {Recompute::kSelective, Recompute::kTokens, Recompute::kFull};
 
 layout::SequenceLayout documents(int64_t micro_batch) {
   const std::vector<std::vector<int64_t>> lengths = {{7, 1, 16}, {24}, {5, 4, 3, 12}};
@@ -35,12 +38,15 @@ struct Trained {
 
 // Forward passes of all micro-batches, then their backward passes; weights' products at once or afterwards.
 Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute,
-              bool postponed = false, bool embedding = true, int64_t* moved = nullptr) {
+              bool postponed = false, bool embedding = true, int64_t* moved = nullptr,
+              std::optional<double> host_share = {}) {
   Decoder decoder = filled_decoder(config, dtype);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
   kernels::FileOffload offload(std::filesystem::temp_directory_path(), 64, weights);
   if (moved != nullptr) decoder.set_offload(&offload);
+  kernels::HostOffload host({.stays = weights, .share = host_share.value_or(0)});
+  if (host_share) decoder.set_offload(&host);
   if (!embedding)
     decoder.parameters().freeze(
         [](const Parameter& parameter) { return parameter.name.starts_with("embedding"); });
@@ -74,7 +80,8 @@ Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute re
   const at::NoGradGuard no_gradient;
   for (const auto& product : queue) product();
   EXPECT_EQ(trained.inspected, inspected) << "a block was looked at again";
-  if (moved != nullptr) *moved = offload.moved_bytes();
+  if (moved != nullptr) *moved = host_share ? host.use().moved_bytes : offload.moved_bytes();
+  EXPECT_EQ(host.use().fetched_bytes, host.use().moved_bytes) << "all came back";
   parameters.end_step();
   for (const auto& parameter : parameters.all()) {
     if (parameter->trainable()) trained.gradients.push_back(parameter->grad.clone());
@@ -106,8 +113,8 @@ class Recomputation : public ::testing::TestWithParam<std::tuple<NamedConfig, st
 TEST_P(Recomputation, IsTheSameToTheBit) {
   const PoisonFreshMemory poison;
   const Trained expected = train(config(), dtype(), Recompute::kNone);
-  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
-    SCOPED_TRACE(recompute == Recompute::kFull ? "full" : "selective");
+  for (const Recompute recompute : kAgain) {
+    SCOPED_TRACE(recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
     expect_same(expected, train(config(), dtype(), recompute));
   }
 }
@@ -115,7 +122,7 @@ TEST_P(Recomputation, IsTheSameToTheBit) {
 TEST_P(Recomputation, LeavesPostponedProductsAsTheyAre) {
   if (at_night_only("bf16")) GTEST_SKIP() << "nightly.whole_models";
   const Trained expected = train(config(), dtype(), Recompute::kNone, /*postponed=*/true);
-  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute recompute : kAgain) {
     expect_same(expected, train(config(), dtype(), recompute, /*postponed=*/true));
   }
 }
@@ -124,7 +131,7 @@ TEST_P(Recomputation, LeavesPostponedProductsAsTheyAre) {
 TEST_P(Recomputation, BehindAFrozenEmbedding) {
   if (at_night_only("fp32")) GTEST_SKIP() << "nightly.whole_models";
   const Trained expected = train(config(), dtype(), Recompute::kNone, false, /*embedding=*/false);
-  for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute recompute : kAgain) {
     expect_same(expected, train(config(), dtype(), recompute, false, /*embedding=*/false));
   }
 }
@@ -135,11 +142,13 @@ TEST_P(Recomputation, OrOffload) {
   const PoisonFreshMemory poison;
   const Trained expected = train(config(), dtype(), Recompute::kNone);
   std::map<Recompute, int64_t> moved;
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute recompute :
+       {Recompute::kNone, Recompute::kSelective, Recompute::kTokens, Recompute::kFull}) {
     expect_same(expected, train(config(), dtype(), recompute, false, true, &moved[recompute]));
   }
   EXPECT_GT(moved[Recompute::kNone], moved[Recompute::kSelective]);
   EXPECT_GT(moved[Recompute::kSelective], moved[Recompute::kFull]);
+  EXPECT_GE(moved[Recompute::kTokens], moved[Recompute::kFull]);
   const auto element = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).compute));
   // the layers' inputs, and what softmax attention gave
   int64_t kept = config().layers * kTokens * config().hidden * element;
@@ -149,6 +158,24 @@ TEST_P(Recomputation, OrOffload) {
     kept += kTokens * attention.heads * (attention.value_dim * element + wide);
   }
   EXPECT_EQ(moved[Recompute::kFull], kMicroBatches * kept);
+}
+
+// A share of the rows of products on the host and the others made again: the same bits, whatever the share.
+TEST_P(Recomputation, OrTheHost) {
+  const PoisonFreshMemory poison;
+  recipe::ModelConfig deep = config();
+  deep.layers = std::max<int64_t>(deep.layers, 4);  // the last two stay
+  const Trained expected = train(deep, dtype(), Recompute::kNone);
+  std::vector<int64_t> moved;
+  for (const double share : {0.0, 0.3, 1.0}) {
+    if (share == 1 && at_night_only("bf16")) continue;
+    SCOPED_TRACE(share);
+    expect_same(expected,
+                train(deep, dtype(), Recompute::kTokens, false, true, &moved.emplace_back(), share));
+  }
+  EXPECT_GT(moved[0], 0);
+  EXPECT_LE(moved[0], moved[1]);
+  EXPECT_LT(moved[1], moved.size() > 2 ? moved[2] : INT64_MAX);
 }
 
 std::vector<NamedConfig> recomputed_models() {
@@ -250,6 +277,66 @@ TEST(RecomputationMemory, KeepsTheInputOfEachLayerAndWhatAttentionGave) {
   const Activations moved = activations_of(Recompute::kFull, /*offloads=*/true);
   EXPECT_LE(moved.kept, 5 * hidden + 512 * 64) << "what is not of a layer stays";
   EXPECT_LT(2 * activations_of(Recompute::kNone, /*offloads=*/true).peak, none.peak);
+}
+
+// What recurrences gave, [tokens, heads, channels] in bf16, and the states between segments of a document
+// longer than one are kept by tokens, in addition to what full keeps; and they are not computed again.
+TEST(RecomputationMemory, ByTokensKeepsWhatRecurrencesGave) {
+  const Activations full = activations_of(Recompute::kFull), tokens = activations_of(Recompute::kTokens);
+  const recipe::ModelConfig config = config_of_activations();
+  int64_t recurrences = 0;
+  for (int64_t l = 0; l < config.layers; ++l) recurrences += config.mixer(l) == recipe::Mixer::kLightning;
+  ASSERT_GT(recurrences, 0);
+  const int64_t result = kTokensOfActivations * config.heads * config.head_dim * 2,
+                state = config.heads * config.head_dim * config.head_dim * 4, more = tokens.kept - full.kept;
+  EXPECT_GE(more, recurrences * result);
+  EXPECT_LE(more, recurrences * (result + 4 * state));
+  const auto flops_again = [&](Recompute recompute) {
+    Decoder decoder = filled_decoder(config, "bf16");
+    decoder.set_recompute(recompute);
+    LocalOps ops;
+    Context context(ops, decoder.precision());
+    const Tensor ids = id_tensor(random_ids(kTokensOfActivations, config.vocabulary, 1));
+    const Tensor loss =
+        decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokensOfActivations)), ids);
+    const kernels::OperatorClock clock(at::kCPU);
+    loss.backward();
+    double flops = 0;
+    for (const kernels::OperatorTime& row : clock.rows()) {
+      if (row.op == "linear_recurrence" && row.pass == "forward") flops += row.flops;
+    }
+    return flops;
+  };
+  EXPECT_GT(flops_again(Recompute::kFull), 0);
+  EXPECT_EQ(flops_again(Recompute::kTokens), 0);
+}
+
+// Of the products of eight layers' second runs as many rows are made as are not kept.
+TEST(RecomputationByRows, MakesTheOthersOnly) {
+  recipe::ModelConfig config = config_of_activations();
+  config.experts = 0;
+  const auto flops_again = [&](double share) {
+    Decoder decoder = filled_decoder(config, "bf16");
+    decoder.set_recompute(Recompute::kTokens);
+    kernels::HostOffload host({.share = share});
+    decoder.set_offload(&host);
+    LocalOps ops;
+    Context context(ops, decoder.precision());
+    const Tensor ids = id_tensor(random_ids(kTokensOfActivations, config.vocabulary, 1));
+    const Tensor loss =
+        decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokensOfActivations)), ids);
+    const kernels::OperatorClock clock(at::kCPU);
+    loss.backward();
+    double flops = 0;
+    for (const kernels::OperatorTime& row : clock.rows()) {
+      if ((row.op == "linear" || row.op == "feed_forward") && row.pass == "forward") flops += row.flops;
+    }
+    return flops;
+  };
+  const double all = flops_again(0);
+  EXPECT_GT(all, 0);
+  EXPECT_NEAR(flops_again(0.25) / all, 0.75, 1e-3);
+  EXPECT_EQ(flops_again(1), 0);
 }
 
 // Without a graph there is nothing to drop, and a decoding state is read and written once.

@@ -46,6 +46,8 @@ TEST(Flops, WhatRecomputationMakesAgain) {
                              .channel = recipe::Channel::kGelu,
                              .intermediate = 4 * 12288};
   EXPECT_NEAR(flops_again_per_token(config, recipe::Recompute::kFull), 2.0 * 96 * 12 * 12288 * 12288, 1e3);
+  EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kTokens),
+            flops_again_per_token(config, recipe::Recompute::kFull));  // without a recurrence
   EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kSelective), 0);
   EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kNone), 0);
   const recipe::ModelConfig text = text_01();
@@ -53,6 +55,8 @@ TEST(Flops, WhatRecomputationMakesAgain) {
   const double head = 6.0 * static_cast<double>(text.vocabulary * text.hidden);
   EXPECT_NEAR(flops_again_per_token(text, recipe::Recompute::kFull),
               (once.matrices - head + once.recurrence) / 3, 1e-6 * once.matrices);
+  EXPECT_NEAR(flops_again_per_token(text, recipe::Recompute::kTokens), (once.matrices - head) / 3,
+              1e-6 * once.matrices);
 }
 
 // PFLOPs of a step of 480 × 8,192 tokens, without embedding and head: arXiv 2406.16690, table 7. Its

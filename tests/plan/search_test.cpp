@@ -47,8 +47,8 @@ std::vector<PlanLayout> every_layout() {
   std::vector<PlanLayout> all;
   const auto add_memory = [&](PlanLayout layout) {
     for (layout.zero = 0; layout.zero <= (layout.dp > 1 ? 3 : 0); ++layout.zero) {
-      for (const auto recompute :
-           {recipe::Recompute::kNone, recipe::Recompute::kSelective, recipe::Recompute::kFull}) {
+      for (const auto recompute : {recipe::Recompute::kNone, recipe::Recompute::kSelective,
+                                   recipe::Recompute::kTokens, recipe::Recompute::kFull}) {
         layout.recompute = recompute;
         all.push_back(layout);
       }

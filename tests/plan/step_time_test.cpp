@@ -253,6 +253,36 @@ TEST(StepTime, TheLayoutOfARecipe) {
   EXPECT_EQ(layout_of_recipe(recipe), expected) << layout_of_recipe(recipe).text();
   recipe.train.offload = recipe::Offload::kNone;
   EXPECT_FALSE(layout_of_recipe(recipe).offload);
+  EXPECT_FALSE(layout_of_recipe(recipe).to_host);
+  recipe.train.offload = recipe::Offload::kHost;
+  EXPECT_TRUE(layout_of_recipe(recipe).to_host);
+  EXPECT_FALSE(layout_of_recipe(recipe).offload);
+  EXPECT_EQ(layout_of_recipe(recipe).host_share, std::nullopt);
+  recipe.train.offload_share = "0.25";
+  EXPECT_EQ(layout_of_recipe(recipe).host_share, 0.25);
+}
+
+// Copies to the host show as far as they take longer than compute; what goes there is not made again.
+TEST(StepTime, CopiesToTheHostHide) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(8);
+  PlanLayout layout{.tp = 8, .recompute = recipe::Recompute::kTokens};
+  const StepParts without = step_parts(work, layout, 3, cluster, {});
+  layout.to_host = true, layout.host_share = 1;
+  cluster.host_rate = 1e15;
+  const StepParts fast = step_parts(work, layout, 3, cluster, {});
+  EXPECT_EQ(fast.offload, 0);
+  EXPECT_NEAR(without.recomputation - fast.recomputation, without.products / 3, 1e-9 * without.products);
+  // 9 h columns of results a layer: three of query, key and value, the mixer's, four and one of the channel.
+  const double layers = 3 * 96, tokens = 2048, h = 12288;
+  EXPECT_NEAR(work.row_bytes, 9 * h * 2, 1e-6 * h);
+  cluster.host_rate = 1e6;
+  const StepParts slow = step_parts(work, layout, 3, cluster, {});
+  const double moved = layers * tokens * (work.kept_of(recipe::Recompute::kTokens, 8) + 9 * h * 2 / 8);
+  EXPECT_NEAR(slow.offload / (2 * moved / 1e6), 1, 1e-2);
+  layout.host_share = {};  // as much as hides: nothing
+  EXPECT_NEAR(step_parts(work, layout, 3, cluster, {}).recomputation, without.recomputation,
+              1e-9 * without.recomputation);
 }
 
 // What layers keep goes to the host and into the file and comes back, and passes wait for both

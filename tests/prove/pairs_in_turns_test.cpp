@@ -136,7 +136,7 @@ TEST(PairsInTurns, LeaveTheSameBitsWhateverIsKept) {
               proof_layout(dual_pipe({.cp = 2, .ep = 2, .experts = {.dispatcher = Dispatcher::kFlex}}), true,
                            Recompute::kFull));
   expect_same(hybrid(),
-              proof_layout(dual_pipe({.cp = 2, .ep = 2}), true, Recompute::kNone, /*offload=*/true));
+              proof_layout(dual_pipe({.cp = 2, .ep = 2}), true, Recompute::kNone, recipe::Offload::kFile));
   for (const int64_t zero : {2, 3})
     expect_same(hybrid(), proof_layout(dual_pipe({.cp = 2, .ep = 2, .zero = zero})));
 }

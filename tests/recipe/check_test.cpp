@@ -106,6 +106,8 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_THAT(reason({"optim.state_dtype=bfloat16", "train.device=cuda"}), HasSubstr("on the CPU"));
   EXPECT_THAT(reason({"train.device=cuda:"}), HasSubstr("cuda:N"));
   EXPECT_THAT(reason({"train.until_time=noon"}), HasSubstr("noon"));
+  EXPECT_THAT(reason({"train.offload_share=1.5"}), HasSubstr("1.5"));
+  EXPECT_THAT(reason({"train.offload=host"}), HasSubstr("train.recompute = tokens"));
   EXPECT_THAT(reason({"data.source=[]"}), HasSubstr("nothing to train on"));
   EXPECT_THAT(reason({"data.validation=a,,b"}), HasSubstr("names nothing"));
   EXPECT_THAT(reason({"data.include=.py,"}), HasSubstr("every name ends so"));
@@ -347,6 +349,12 @@ TEST(RecipeUntilTime, TakesThreeForms) {
   EXPECT_EQ(parse_until_time("02:36", kNow), 1795228560 + 86400);  // passed five seconds ago: tomorrow
   EXPECT_EQ(parse_until_time("+5m", kNow), kNow + 300);
   EXPECT_EQ(parse_until_time("+1d2h30m4s", kNow), kNow + 86400 + 9004);
+  EXPECT_EQ(parse_offload_share("auto"), std::nullopt);
+  EXPECT_EQ(parse_offload_share("0"), 0);
+  EXPECT_EQ(parse_offload_share("0.3"), 0.3);
+  EXPECT_EQ(parse_offload_share("1"), 1);
+  for (const char* wrong : {"", "all", "-0.1", "1.01", "0.3x", "nan", "+1"})
+    EXPECT_THROW(parse_offload_share(wrong), Error) << wrong;
   for (const char* wrong :
        {"noon", "24:00", "04:60", "4:00", "04:00x", "+", "+5", "+m", "+-5m", "+5m3", "2026-11-21",
         "2026-13-21T04:00", "2026-02-31T04:00", "2026-11-21T04:00Z", "+99999999999999999999s", "+0s"}) {

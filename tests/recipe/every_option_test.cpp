@@ -264,6 +264,8 @@ const std::vector<Row>& rows() {
        ""},
       {"train.offload_folder", "\"/scratch\"",
        [](const Recipe& r) { return r.train.offload_folder == "/scratch"; }, "", ""},
+      {"train.offload_share", "\"0.25\"", [](const Recipe& r) { return r.train.offload_share == "0.25"; }, "",
+       ""},
       {"train.elastic", "true", [](const Recipe& r) { return r.train.elastic; }, "", ""},
       {"train.recompute", "\"full\"", [](const Recipe& r) { return r.train.recompute == Recompute::kFull; },
        "", ""},

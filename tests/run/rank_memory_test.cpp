@@ -219,7 +219,7 @@ std::vector<Case> of_dispatchers() {
 
 std::vector<Case> of_recomputation() {
   std::vector<Case> cases;
-  for (const std::string recompute : {"selective", "full"}) {
+  for (const std::string recompute : {"selective", "tokens", "full"}) {
     const bool full = recompute == "full";
     const auto add = [&](const std::string& name, const Words& words, const std::string& models,
                          const std::string& in_suite) {
@@ -229,9 +229,10 @@ std::vector<Case> of_recomputation() {
     add("dp2", {}, "dense experts", full ? "dense bf16" : "");
     add("tp2", {"parallel.tp=2"}, "dense experts", full ? "" : "experts bf16");
     add("tp4 of two key heads", {"parallel.tp=4"}, "dense", "");
-    add("cp2", {"parallel.cp=2"}, "dense", full ? "dense bf16" : "");
+    add("cp2", {"parallel.cp=2"}, "dense", recompute != "selective" ? "dense bf16" : "");
     add("pp2", kPipeline, "dense", full ? "dense bf16" : "");
-    add("ep2", kAllExperts + Words{"parallel.ep=2"}, "experts", full ? "" : "experts fp32");
+    add("ep2", kAllExperts + Words{"parallel.ep=2"}, "experts",
+        recompute == "selective" ? "experts fp32" : "");
   }
   return cases;
 }

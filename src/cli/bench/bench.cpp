@@ -21,6 +21,7 @@ namespace longhaul::cli {
 void add_bench_faults(Command& group);   // bench_faults.cpp
 void add_bench_loader(Command& group);   // bench_loader.cpp
 void add_bench_models(Command& group);   // bench_models.cpp
+void add_bench_offload(Command& group);  // bench_offload.cpp
 void add_bench_outer(Command& group);    // bench_outer.cpp
 void add_bench_plan(Command& group);     // bench_plan.cpp
 void add_bench_puzzles(Command& group);  // bench_puzzles.cpp
@@ -159,6 +160,7 @@ void add_bench(Command& program) {
   add_bench_plan(bench);
   add_bench_puzzles(bench);
   add_bench_quality(bench);
+  add_bench_offload(bench);
   add_bench_spikes(bench);
   add_bench_outer(bench);
   add_bench_recovery(bench);

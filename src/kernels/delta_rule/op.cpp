@@ -13,6 +13,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/problem.h"
 #include "kernels/operator_clock.h"
+#include "kernels/recomputed.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
@@ -97,14 +98,18 @@ LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy b
                                made.log_decay, s[5].defined() ? made.initial_state_nhkv : Tensor()};
   };
   const std::vector<Tensor> outputs = differentiable(kDeltaRuleOp, inputs, [&]() -> Recorded {
-    Tensor kept;
-    const LinearRecurrenceResult result = forward_by(by, problem, keep ? &kept : nullptr);
+    Tensor final_state = unread_state(
+        {problem.documents(), problem.heads(), problem.keys(), problem.values()}, problem.state_options());
+    const std::vector<Tensor> made = recurrence_once(in.initial_state_nhkv, [&] {
+      Tensor kept;
+      const LinearRecurrenceResult result = forward_by(by, problem, keep ? &kept : nullptr);
+      final_state = result.final_state_nhkv;
+      return std::vector<Tensor>{result.o_thd, kept};
+    });
     std::vector<Tensor> saved = inputs;
-    saved.push_back(kept);
-    return {.results = {result.o_thd, result.final_state_nhkv},
-            .saved = saved,
-            .backward = backward,
-            .zeros_for_missing = false};
+    saved.push_back(made[1]);
+    return {
+        .results = {made[0], final_state}, .saved = saved, .backward = backward, .zeros_for_missing = false};
   });
   return {outputs[0], outputs[1]};
 }

@@ -10,6 +10,7 @@
 #include "kernels/documents.h"
 #include "kernels/heads/cuda_call.h"
 #include "kernels/heads/loops.h"
+#include "kernels/recomputed.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
@@ -33,12 +34,14 @@ struct HeadCounts {
   int64_t heads, kv_heads, head_dim;
 };
 
-// x itself, rotated in place, as its three parts.
+// x itself, rotated in place, as its three parts. In a layer that is made again by tokens rows of x may be
+// kept as the product made them (rows_once in recomputed.h): there a copy is rotated.
 std::vector<Tensor> split(const Tensor& x, const HeadCounts& counts, const RotaryTable& table, bool on_gpu) {
   const auto [heads, kv_heads, head_dim] = counts;
   // Not an alias that autograd knows of: the outputs stand on their own, and x itself is marked as written
   // to.
-  const Tensor taken = x.variable_data();
+  const bool copied = table.cos_tr.defined() && keeps_recurrences() && !runs_again();
+  const Tensor taken = copied ? x.detach().clone() : x.variable_data();
   if (table.cos_tr.defined()) {
     if (on_gpu) {
       cuda_calls<HeadsCuda>().rotate(taken, heads + kv_heads, head_dim, table.cos_tr, table.sin_tr);
@@ -47,7 +50,7 @@ std::vector<Tensor> split(const Tensor& x, const HeadCounts& counts, const Rotar
       parallel_for(0, x.size(0), kGrain,
                    [&](int64_t begin, int64_t end) { rotate_rows(problem, begin, end); });
     }
-    x.unsafeGetTensorImpl()->bump_version();
+    if (!copied) x.unsafeGetTensorImpl()->bump_version();
   }
   const Tensor x_thd = taken.view({x.size(0), heads + 2 * kv_heads, head_dim});
   return {x_thd.narrow(1, 0, heads), x_thd.narrow(1, heads, kv_heads),

@@ -8,9 +8,11 @@
 #include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
+#include "kernels/linear/raw.h"
 #include "kernels/linear/swiglu_epilogue.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
+#include "kernels/recomputed.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
@@ -105,6 +107,10 @@ struct Made {
   Tensor y, z, a;  // z: nobody writes it where no gradient is wanted
 };
 
+Tensor activated(const Tensor& z, const Call& call) {
+  return call.activation == Activation::kSwiglu ? swiglu(z) : bias_gelu(z, call.gelu_bias(), {});
+}
+
 Made fused(const Tensor& x, const Call& call, bool want_gradient) {
   const std::vector<int64_t>& rows = call.rows_per_group;
   const Tensor &up = call.up.weight, &down = call.down.weight;
@@ -114,6 +120,22 @@ Made fused(const Tensor& x, const Call& call, bool want_gradient) {
   const Tensor z = packed_output(x, rows, up, call.product_bias(), *call.up.kept.copies, call.up.kept.version,
                                  activation_of(call.activation, call.gelu_bias(), a, want_gradient));
   return {packed_output(a, rows, down, call.down.bias, *call.down.kept.copies, call.down.kept.version), z, a};
+}
+
+// In a layer that runs again, y and z of the first rows may be there; a, which is cheap, is made of z.
+Made fused_rows(const Tensor& x, const Call& call) {
+  Tensor a;
+  const std::vector<Tensor> made = rows_once(x.size(0), /*exact=*/true, [&](int64_t begin) {
+    Call of_rows = call;
+    of_rows.rows_per_group = rows_behind(call.rows_per_group, begin);
+    const Made rest = fused(x.narrow(0, begin, x.size(0) - begin), of_rows, /*want_gradient=*/true);
+    a = rest.a;
+    return std::vector<Tensor>{rest.y, rest.z};
+  });
+  const int64_t found = x.size(0) - (a.defined() ? a.size(0) : 0);
+  if (found == 0) return {made[0], made[1], a};
+  const Tensor first = activated(made[1].narrow(0, 0, found), call);
+  return {made[0], made[1], a.defined() ? at::cat({first, a}) : first};
 }
 
 // Of x, if wanted; the weights' own are added to their sinks.
@@ -179,8 +201,8 @@ Tensor dispatched(const Dispatcher& dispatcher, const Tensor& x, const Call& cal
       dispatcher.choose([&](size_t i) { return i == 0 ? refuse_fused(x, call, want_gradient) : Refusal(); });
   if (choice == 1) return composed(x, call);
   return differentiable("feed_forward", {x, call.up.weight, call.down.weight}, [&]() -> Recorded {
-    const Made made = fused(x, call, want_gradient);
-    if (!want_gradient) return {.results = {made.y}};
+    if (!want_gradient) return {.results = {fused(x, call, false).y}};
+    const Made made = fused_rows(x, call);
     return {.results = {made.y},
             .saved = {x, made.z, made.a, call.up.weight, call.down.weight},
             .backward =

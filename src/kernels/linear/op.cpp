@@ -10,6 +10,7 @@
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
+#include "kernels/recomputed.h"
 #include "kernels/spikes/counts.h"
 #include "kernels/spikes/group_weight.h"
 
@@ -161,9 +162,16 @@ Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
                           : Tensor();
     return std::vector<Tensor>{dx, Tensor(), Tensor()};
   };
+  // The packed products give a row the same bits among any others (tests/parallel/tensor_parts_test.cpp).
+  const bool exact = !refuse_gpu(x, weight).empty() && refuse_packed(x, weight, kept.copies).empty();
   return differentiable("linear", {x, weight, bias}, [&]() -> Recorded {
-    return {.results = {output_of(seen_input(x, spikes), seen_weight(weight, spikes), bias, rows_per_expert,
-                                  kept)},
+    return {.results = rows_once(x.size(0), exact,
+                                 [&](int64_t begin) {
+                                   return std::vector<Tensor>{
+                                       output_of(seen_input(x.narrow(0, begin, x.size(0) - begin), spikes),
+                                                 seen_weight(weight, spikes), bias,
+                                                 rows_behind(rows_per_expert, begin), kept)};
+                                 }),
             .saved = {sinks.weight.wanted() ? x : Tensor(), weight},
             .backward = backward,
             .sinks = {sinks.weight, sinks.bias}};
@@ -171,6 +179,15 @@ Tensor recorded(const Tensor& x, const Tensor& weight, const Tensor& bias,
 }
 
 }  // namespace
+
+std::vector<int64_t> rows_behind(std::vector<int64_t> rows_per_group, int64_t begin) {
+  for (int64_t& rows : rows_per_group) {
+    const int64_t before = std::min(rows, begin);
+    rows -= before;
+    begin -= before;
+  }
+  return rows_per_group;
+}
 
 void add_weight_gradient(const Tensor& sink, const Tensor& dy, const Tensor& x) {
   add_weight_gradients_of(sink, Tensor(), dy, x, {x.size(0)});

@@ -16,4 +16,7 @@ Tensor linear_input_gradient(const Tensor& dy_to, const Tensor& weight_oi, KeptP
 Tensor grouped_linear_input_gradient(const Tensor& dy_ro, const std::vector<int64_t>& rows_per_expert,
                                      const Tensor& weight_eoi, KeptPacked kept = {});
 
+// Of rows that are sorted by group, those from `begin` on: how many each group has.
+std::vector<int64_t> rows_behind(std::vector<int64_t> rows_per_group, int64_t begin);
+
 }  // namespace longhaul::kernels

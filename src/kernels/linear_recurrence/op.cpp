@@ -12,6 +12,7 @@
 #include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/linear_recurrence/cuda/tiles.h"
 #include "kernels/linear_recurrence/gate.h"
+#include "kernels/recomputed.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
@@ -52,14 +53,19 @@ LinearRecurrenceResult run(const RecurrenceProblem& problem, RecurrenceBy by) {
                                result.lower_bound_hk};
   };
   const std::vector<Tensor> outputs = differentiable(kRecurrenceOp, inputs, [&]() -> Recorded {
-    Tensor boundaries;
-    const auto result = recurrence_forward_by(by, problem, keep ? &boundaries : nullptr);
+    Tensor final_state =
+        unread_state({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)},
+                     problem.q_thk.options().dtype(problem.state_type()));
+    const std::vector<Tensor> made = recurrence_once(problem.initial_state_nhkv, [&] {
+      Tensor boundaries;
+      const auto result = recurrence_forward_by(by, problem, keep ? &boundaries : nullptr);
+      final_state = result.final_state_nhkv;
+      return std::vector<Tensor>{result.o_thd, boundaries};
+    });
     std::vector<Tensor> saved = inputs;
-    saved.push_back(boundaries);
-    return {.results = {result.o_thd, result.final_state_nhkv},
-            .saved = saved,
-            .backward = backward,
-            .zeros_for_missing = false};
+    saved.push_back(made[1]);
+    return {
+        .results = {made[0], final_state}, .saved = saved, .backward = backward, .zeros_for_missing = false};
   });
   return {outputs[0], outputs[1]};
 }

@@ -125,7 +125,8 @@ struct Kept {
 };
 
 // Of the pieces of this rank, in the order of its tokens, which is that of the row. A layer that is
-// recomputed finds the states that entered them: no rank is asked again.
+// recomputed finds the states that entered them: no rank is asked again. Where it keeps recurrences it finds
+// the rest too.
 Tensor forward(const Operands& operands, const HeadParts& parts, const std::vector<ContextPiece>& own,
                std::vector<Kept>& kept) {
   std::vector<std::vector<Tensor>> o(parts.operands.size());
@@ -136,16 +137,27 @@ Tensor forward(const Operands& operands, const HeadParts& parts, const std::vect
     kept[part].boundaries.push_back(run.boundaries);
     o[part].push_back(run.result.o_thd);
   };
+  const bool whole = kernels::keeps_recurrences();
   if (kernels::runs_again()) {
     for (size_t part = 0; part < parts.operands.size(); ++part) {
       const std::vector<Tensor> entering = kernels::kept_by_first_run();
+      if (whole) {
+        kept[part] = {entering, kernels::kept_by_first_run()};
+        o[part] = kernels::kept_by_first_run();
+        continue;
+      }
       for (size_t i = 0; i < own.size(); ++i) use(part, own[i], entering[i]);
     }
   } else {
     StatePassing::run_together(
         parts.passings, /*backward=*/false,
         [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); }, use);
-    for (const Kept& of_part : kept) kernels::keep_for_second_run(of_part.entering);
+    for (size_t part = 0; part < parts.operands.size(); ++part) {
+      kernels::keep_for_second_run(kept[part].entering);
+      if (!whole) continue;
+      kernels::keep_for_second_run(kept[part].boundaries);
+      kernels::keep_for_second_run(o[part]);
+    }
   }
   if (o[0].empty())
     return at::empty({0, operands.heads(), operands.of[kV].size(2)},

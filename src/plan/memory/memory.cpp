@@ -232,29 +232,39 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always,
   // For each layer, what its own part of the passes needs; full recomputation computes it again instead of
   // reading it.
   if (request.offload) {
-    const bool again = request.recompute == recipe::Recompute::kFull;
-    add("loss", kept + norm_bytes(request) + 2 * hidden + logits_each, loss_workspace(request));
+    const bool again = runs_layers_again(request.recompute);
+    // The last two layers stay, and what comes next from the host is there one layer early.
+    const auto moved = [&](int64_t layer) {
+      return request.to_host && layer >= first
+                 ? moved_to_host_bytes(request, layer, hidden, request.host_share.value_or(1))
+                 : 0;
+    };
+    add("loss",
+        kept + norm_bytes(request) + 2 * hidden + logits_each + moved(request.model.layers - 1) +
+            moved(request.model.layers - 2),
+        loss_workspace(request));
     for (int64_t b = blocks.count() - 1; b >= 2 * first; --b) {
       // The whole layer is there.
       const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;
-      add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward,
+      add(name_of_block(b),
+          kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward + moved(b / 2 - 1),
           blocks.at(b).workspace);
     }
     return;
   }
   const double last_norm = norm_bytes(request);
-  if (request.recompute == recipe::Recompute::kFull) {
+  if (runs_layers_again(request.recompute)) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
-    // For each layer its input and the result of attention; post-norm: the input of the first norm.
+    // For each layer its input and the result of its mixer; post-norm: the input of the first norm.
     kept += number(request.model.layers - first) * hidden + (post ? hidden : 0);
-    for (int64_t l = first; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
+    for (int64_t l = first; l < request.model.layers; ++l) kept += mixer_result_bytes(request, l).total();
     add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each,
         loss_workspace(request));
     for (int64_t l = request.model.layers - 1; l >= first; --l) {
       // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
       // it.
       const bool last = l == request.model.layers - 1;
-      kept -= attention_result_bytes(request, l).total();  // these are included in what the layer keeps
+      kept -= mixer_result_bytes(request, l).total();  // these are included in what the layer keeps
       const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
       const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
       const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
@@ -337,6 +347,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   const double tokens_per_step = number(request.batch) * number(request.sequence), bytes_of_token = 3 * 8;
   // Batches that wait, one being made, one being cut into micro-batches, and the micro-batches.
   plan.not_tensors = bytes_of_token * (tokens_per_step * (number(request.prefetch) + 3) + request.tokens());
+  for (int64_t layer = 0; request.to_host && layer < request.model.layers - 2; ++layer)
+    plan.not_tensors +=
+        moved_to_host_bytes(request, layer, hidden_bytes(request), request.host_share.value_or(0));
   return plan;
 }
 

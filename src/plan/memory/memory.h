@@ -15,6 +15,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,9 @@ struct MemoryRequest {
   int64_t sequence = 512;   // tokens
   int64_t documents = 0;    // in a micro-batch; 0: every sequence is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;  // what layers keep is in a file between the passes (train.offload)
+  // What layers keep is in a file or on the host between the passes (train.offload).
+  bool offload = false, to_host = false;
+  std::optional<double> host_share{};  // of rows; none: chosen while the run goes on
   bool elastic = false;  // sums of micro-batches wait in addition to the gradients (layout/sum_tree.h)
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;

@@ -56,11 +56,35 @@ double hidden_bytes(const MemoryRequest& request) {
   return request.tokens() * number(request.model.hidden) * number(element_bytes(request.dtype));
 }
 
-AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer) {
-  const recipe::AttentionSizes attention = recipe::operators_of_layer(request.model, layer).attention;
-  const double of_each = request.tokens() * number(attention.heads);
-  return {.output = of_each * number(attention.value_dim * element_bytes(request.dtype)),
-          .log_sums = of_each * number(wide_bytes(request.dtype))};
+MixerResultBytes mixer_result_bytes(const MemoryRequest& request, int64_t layer) {
+  const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(request.model, layer);
+  const double element = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
+  if (attention.heads > 0) {
+    const double of_each = request.tokens() * number(attention.heads);
+    return {.output = of_each * number(attention.value_dim) * element, .log_sums = of_each * wide};
+  }
+  // Sums over whole documents, and fp64, whose recurrences are LibTorch's operations, are made again.
+  if (request.recompute != recipe::Recompute::kTokens || request.dtype == recipe::Dtype::kFp64) return {};
+  const auto of = [&](const auto& sizes, double states) {
+    return MixerResultBytes{.output = request.tokens() * number(sizes.heads * sizes.value) * element,
+                            .states = states};
+  };
+  if (delta_rule.heads > 0) return of(delta_rule, delta_rule_states(request, delta_rule));
+  return recurrence.causal ? of(recurrence, recurrence_states(request, recurrence)) : MixerResultBytes{};
+}
+
+double product_row_bytes(const MemoryRequest& request, int64_t layer) {
+  double elements = 0;
+  for (const auto& weights : {mixer_weights(request, request.model.mixer(layer)),
+                              channel_weights(request.model, request.model.channel_mixer(layer))}) {
+    for (const ProductWeight& weight : weights)
+      elements += product_rows(request, weight) * number(weight.out);
+  }
+  return elements * number(element_bytes(request.dtype));
+}
+
+double moved_to_host_bytes(const MemoryRequest& request, int64_t layer, double hidden, double share) {
+  return hidden + mixer_result_bytes(request, layer).total() + share * product_row_bytes(request, layer);
 }
 
 double norm_bytes(const MemoryRequest& request) {

@@ -19,13 +19,19 @@ BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer, int64_t layer = -1);
 
 double hidden_bytes(const MemoryRequest& request);  // bytes of [tokens, hidden]
-// AttentionResultBytes: what full recomputation keeps of a layer in addition to its input: the result of
-// softmax attention, and its log-sum-exp.
-struct AttentionResultBytes {
-  double output = 0, log_sums = 0;
-  double total() const { return output + log_sums; }
+// MixerResultBytes: what a layer that runs again keeps in addition to its input: the result of softmax
+// attention and its log-sum-exp; with recomputation by tokens also the result of a recurrence and the states
+// that its backward pass reads.
+struct MixerResultBytes {
+  double output = 0, log_sums = 0, states = 0;
+  double total() const { return output + log_sums + states; }
 };
-AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer);
+MixerResultBytes mixer_result_bytes(const MemoryRequest& request, int64_t layer);
+// What train.offload = host moves of a layer beside its input and its mixer's result: the results of
+// products, all rows of them.
+double product_row_bytes(const MemoryRequest& request, int64_t layer);
+// What is moved of a layer: a share of these rows, its input (`hidden` bytes), and its mixer's result.
+double moved_to_host_bytes(const MemoryRequest& request, int64_t layer, double hidden, double share);
 // Kept by the norm before a block: joined input, output, statistics.
 double norm_bytes(const MemoryRequest& request);
 double rotary_bytes(const MemoryRequest& request);  // table of rotation angles, kept for the micro-batch

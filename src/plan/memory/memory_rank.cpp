@@ -95,7 +95,8 @@ class RankPlan {
     const double tokens_per_step =
                      number(whole_.batch) * number(whole_.sequence) / number(mesh_.size(Axis::kDp)),
                  bytes_of_token = 3 * 8;
-    plan.not_tensors = bytes_of_token * (tokens_per_step * (number(whole_.prefetch) + 3) + whole_.tokens());
+    plan.not_tensors =
+        bytes_of_token * (tokens_per_step * (number(whole_.prefetch) + 3) + whole_.tokens()) + on_host();
     return plan;
   }
 
@@ -218,10 +219,10 @@ class RankPlan {
   // For a stage: what its layers keep of a micro-batch in memory.
   double stage_kept(const layout::Range& layers) const {
     const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm,
-               full = whole_.recompute == recipe::Recompute::kFull;
+               again = runs_layers_again(whole_.recompute);
     // The first norm precedes the recomputed parts and is not asked.
     double kept = 0;
-    if (full) {
+    if (again) {
       for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += states_kept(layer);
       if (whole_.offload) return kept + (layers.length > 0 ? share_.between + share_.norm_statistics() : 0);
       return kept + number(layers.length) * share_.between + (post ? share_.between : 0);
@@ -232,9 +233,31 @@ class RankPlan {
   // For a recomputed layer, in addition to its input.
   double states_kept(int64_t layer) const {
     const double states = share_.entering_states(layer);
-    const AttentionResultBytes attention = attention_result_bytes(share_.local, layer);
-    if (!whole_.offload) return states + attention.total();
-    return share_.small(states) + share_.small(attention.output) + share_.small(attention.log_sums);
+    MixerResultBytes mixer = mixer_result_bytes(share_.local, layer);
+    // Over context ranks delta rules are run again, for they are folded in two steps.
+    if (share_.cp > 1 && recipe::operators_of_layer(share_.local.model, layer).delta_rule.heads > 0)
+      mixer = {};
+    if (!whole_.offload) return states + mixer.total();
+    return share_.small(states) + share_.small(mixer.output) + share_.small(mixer.log_sums) +
+           share_.small(mixer.states);
+  }
+  // What train.offload = host keeps of a layer on the device where it stays, or comes early.
+  double moved_to_host(const layout::Range& layers, int64_t layer) const {
+    if (!whole_.to_host || layer < layers.begin || layer >= layers.end()) return 0;
+    return moved_to_host_bytes(share_.local, layer, share_.between, whole_.host_share.value_or(1));
+  }
+  // In the host's memory, of as many micro-batches as are on their way at once.
+  double on_host() const {
+    double sum = 0;
+    const bool stays = rank_.place.pipeline().ranks() == 1;
+    for (int64_t chunk = 0; whole_.to_host && chunk < rank_.place.pipeline().chunks(); ++chunk) {
+      const layout::Range layers = layers_backward(chunk);
+      for (int64_t layer = layers.begin; layer < layers.end() - (stays ? 2 : 0); ++layer)
+        sum += moved_to_host_bytes(share_.local, layer, share_.between, whole_.host_share.value_or(0));
+    }
+    const int64_t micro_batches =
+        std::max<int64_t>(1, share_.local.batch / std::max<int64_t>(1, share_.local.micro_batch));
+    return sum * number(std::min(rank_.place.pipeline().ranks(), micro_batches));
   }
   // The memory of a forward pass that keeps nothing.
   double evaluation_of(int64_t layer) const {
@@ -325,8 +348,7 @@ class RankPlan {
       bytes[kWorkspace] += workspace;
       moments.push_back({std::move(name), bytes});
     };
-    const bool full = whole_.recompute == recipe::Recompute::kFull,
-               pipelined = rank_.place.pipeline().ranks() > 1;
+    const bool again = runs_layers_again(whole_.recompute), pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
     for (int64_t layer = layers_of(chunk).begin; layer < layers.begin; ++layer)
       add(fmt::format("forward of layer {}, frozen", layer), beside + evaluation_of(layer), 0);
@@ -337,7 +359,8 @@ class RankPlan {
       // The gradient of hidden states: tensor ranks sum theirs over all tokens when its inputs are gone.
       add("loss",
           kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) +
-              3 * share_.local.tokens() * share_.wide,
+              3 * share_.local.tokens() * share_.wide + moved_to_host(layers, layers.end() - 1) +
+              moved_to_host(layers, layers.end() - 2),
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
     }
@@ -346,7 +369,7 @@ class RankPlan {
       const std::string name = fmt::format("backward of layer {}, ", layer);
       const bool ends_stage = pipelined && layer == layers.end() - 1;
       const double at_end = ends_stage ? end_of_stage(layer, last(chunk)) : 0;
-      if (full) {
+      if (again) {
         // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
         // it.
         const bool next = layer + 1 < layers.end(), post = whole_.model.wiring == recipe::Wiring::kPostNorm;
@@ -354,8 +377,8 @@ class RankPlan {
                      normed = (post ? 0 : share_.between) + (share_.tp > 1 ? share_.hidden : 0);
         const double results = next ? 2 * share_.between + share_.norm_statistics() : share_.between;
         const double gradients = ends_stage ? at_end : (post && next ? 1 : 2) * share_.between;
-        const double whole =
-            kept - states_kept(layer) + read_back + normed + of_mixer.kept + results + entered + gradients;
+        const double whole = kept - states_kept(layer) + read_back + moved_to_host(layers, layer - 1) +
+                             normed + of_mixer.kept + results + entered + gradients;
         add(name + "channel", whole + share_.norm_before(layer, true) + of_channel.kept + of_channel.backward,
             of_channel.workspace);
         add(name + "mixer", whole + of_mixer.backward, of_mixer.workspace);

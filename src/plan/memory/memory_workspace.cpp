@@ -62,10 +62,6 @@ ThreadScratch scratch_of(const MemoryRequest& request, const Product& product) {
           .threads = std::clamp(std::floor(product.rows * product.n * product.k / kGrain), 1.0, threads)};
 }
 
-double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
-  return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
-}
-
 // The memory of each kind of layer; where tensors are frozen, of each layer and its adapters.
 std::vector<LayerProduct> all_layer_products(const MemoryRequest& request) {
   std::vector<LayerProduct> products;
@@ -360,6 +356,10 @@ std::vector<ProductWeight> products_of(const recipe::ModelConfig& model,
 }
 
 }  // namespace
+
+double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
+  return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
+}
 
 std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer) {
   return products_of(request.model, recipe::entry_of(mixer).tensors(request.model), request.keys_apart);

@@ -28,6 +28,7 @@ struct ProductWeight {
 };
 // For one layer; the head is separate.
 std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer);
+double product_rows(const MemoryRequest& request, const ProductWeight& weight);  // of its input
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
 bool packs(const MemoryRequest& request);  // true: products on the CPU read packed weights

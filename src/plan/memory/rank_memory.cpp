@@ -58,7 +58,7 @@ RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch
   // Beside what waits, one layer whole while its gradients are made.
   const double waiting = layers * in_flight(layout, layout.micro_batches(batch));
   memory.activations = tokens * (work.kept_of(layout.recompute, layout.tp) *
-                                     (layout.offload ? std::min(waiting, 2.0) : waiting) +
+                                     (layout.offload || layout.to_host ? std::min(waiting, 2.0) : waiting) +
                                  work.kept_of(recipe::Recompute::kNone, layout.tp));
   // The loss processes the vocabulary in eighths.
   memory.head = tokens / tp * (2 * work.input_bytes + 4 * work.vocabulary * 0.125);

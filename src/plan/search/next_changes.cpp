@@ -84,7 +84,8 @@ class Neighbours {
     for (int64_t zero = 0; zero <= (from_.dp * from_.cp > 1 ? 3 : 0); ++zero) {
       add(fmt::format("ZeRO stage {}", zero), [&](PlanLayout& to) { to.zero = zero; });
     }
-    for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    for (const auto recompute :
+         {Recompute::kNone, Recompute::kSelective, Recompute::kTokens, Recompute::kFull}) {
       const auto name = recipe::names_of(recompute)[static_cast<size_t>(recompute)];
       add(recompute == Recompute::kNone ? "no recomputation" : fmt::format("recompute {}", name),
           [&](PlanLayout& to) { to.recompute = recompute; });

@@ -144,7 +144,10 @@ class Searcher {
     const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
     bool any = false;
     for (layout.zero = 0; layout.zero <= most; ++layout.zero) {
-      for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      for (const auto recompute :
+           {Recompute::kNone, Recompute::kSelective, Recompute::kTokens, Recompute::kFull}) {
+        // the same as full
+        if (recompute == Recompute::kTokens && work_.recurrence_bytes == 0) continue;
         layout.recompute = recompute;
         if (!keep_if_it_fits(layout)) continue;
         any = true;

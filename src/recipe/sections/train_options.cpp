@@ -112,9 +112,22 @@ double parse_until_time(std::string_view text, double now_unix_s) {
   return moment;
 }
 
+std::optional<double> parse_offload_share(std::string_view text) {
+  if (text == "auto") return std::nullopt;
+  double share = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), share);
+  if (failed == std::errc() && end == text.data() + text.size() && share >= 0 && share <= 1) return share;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "train.offload_share is not a share",
+               .expected = "auto, or a number from 0 to 1",
+               .found = fmt::format("\"{}\"", text.substr(0, 80)),
+               .where = "train.offload_share",
+               .hint = "train.offload_share=auto"});
+}
+
 std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
-std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "full"}; }
-std::vector<std::string_view> names_of(Offload) { return {"none", "file"}; }
+std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "tokens", "full"}; }
+std::vector<std::string_view> names_of(Offload) { return {"none", "host", "file"}; }
 std::vector<std::string_view> names_of(Objective) { return {"next", "masked"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
@@ -183,15 +196,18 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(1)
       .at_most(2147483648.0)
       .also_called({"sequence_length", "seq_length", "seq_len", "block_size"});
-  set.add("train.recompute", train.recompute,
-          "Activations that are dropped after the forward pass and made again in the backward pass, bit for "
-          "bit: none, those that are large and "
-          "cheap (selective: norms, activations, rows of experts), or all of a layer but its input and what "
-          "softmax attention gave (full: up to a third more work).")
+  set.add(
+         "train.recompute", train.recompute,
+         "Activations that are dropped after the forward pass and made again in the backward pass, bit for "
+         "bit: none, those that are large and "
+         "cheap (selective: norms, activations, rows of experts), or all of a layer but its input and what "
+         "softmax attention gave (full: up to a third more work), or all but these and what recurrences gave "
+         "(tokens).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
       .may_change();
   set.add("train.offload", train.offload,
-          "Where what layers keep for the backward pass lies meanwhile: in memory (none), or in a file "
+          "Where what layers keep for the backward pass lies meanwhile: in memory (none); in the host's "
+          "memory, copied while layers compute (host, beside train.recompute = tokens); or in a file "
           "without a name that is gone with the process (file), so "
           "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full what "
           "that keeps alone.")
@@ -199,6 +215,11 @@ void declare(OptionSet& set, TrainOptions& train) {
       .may_change();
   set.add("train.offload_folder", train.offload_folder,
           "Where the file of train.offload lies: a fast disk of the rank's machine; empty: data.cache.")
+      .may_change();
+  set.add("train.offload_share", train.offload_share,
+          "Of train.offload = host: the share of the rows of products that goes to the host, 0 to 1; the "
+          "other "
+          "rows are made again. auto: chosen for each layer, so that copies hide behind compute.")
       .may_change();
   set.add("train.elastic", train.elastic,
           "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any "

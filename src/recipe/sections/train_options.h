@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,11 +18,15 @@ std::vector<std::string_view> names_of(Dtype);
 
 // Which activations are dropped after the forward pass and recomputed before they are used
 // (docs/design/recomputation.md).
-enum class Recompute { kNone, kSelective, kFull };
+enum class Recompute { kNone, kSelective, kTokens, kFull };
 std::vector<std::string_view> names_of(Recompute);
+// Whether whole layers run a second time, from their inputs.
+constexpr bool runs_layers_again(Recompute recompute) {
+  return recompute == Recompute::kTokens || recompute == Recompute::kFull;
+}
 
 // Where activations are stored between the passes.
-enum class Offload { kNone, kFile };
+enum class Offload { kNone, kHost, kFile };
 std::vector<std::string_view> names_of(Offload);
 
 // What is predicted at a token: the next token, or the token itself where it was masked.
@@ -57,7 +62,9 @@ struct TrainOptions {
   Recompute recompute = Recompute::kNone;
   Offload offload = Offload::kNone;
   std::string offload_folder;  // for kFile; empty: data.cache
-  bool elastic = false;        // equal bits for any number of replicas (docs/design/elastic.md)
+  // For kHost: the share of the rows that are stored rather than recomputed: "auto", or a number from 0 to 1.
+  std::string offload_share = "auto";
+  bool elastic = false;  // equal bits for any number of replicas (docs/design/elastic.md)
 
   // In steps; 0: only at the end and on request; -1: chosen from measured costs and failures.
   int64_t checkpoint_every = 500;
@@ -91,6 +98,9 @@ struct TrainOptions {
 };
 
 void declare(OptionSet& set, TrainOptions& train);
+
+// The number that train.offload_share names; none: "auto". Throws kUsage for all other texts.
+std::optional<double> parse_offload_share(std::string_view text);
 
 // The time that train.until_time names, in Unix seconds. Empty text: 0 (no limit). "HH:MM" is the next such
 // time after now. Throws kUsage for all other forms.

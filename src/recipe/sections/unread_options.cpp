@@ -30,6 +30,7 @@ bool has_spikes(const Recipe& recipe) { return recipe.model.spikes.wanted(); }
 bool has_windows(const Recipe& recipe) {
   return std::ranges::any_of(recipe.model.softmax.windows, [](int64_t window) { return window > 0; });
 }
+bool offloads_to_host(const Recipe& recipe) { return recipe.train.offload == Offload::kHost; }
 bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
@@ -50,6 +51,7 @@ bool gap_is_constant(const Recipe& recipe) {
 }
 
 constexpr Condition kConditions[] = {
+    {"train.offload_share", offloads_to_host, "train.offload = host"},
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},
     {"optim.state_least", has_int8_states, "optim.state_dtype = int8"},
     {"optim.weight_decay_rise", weight_decay_changes, "optim.weight_decay_from is not 1"},

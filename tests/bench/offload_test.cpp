@@ -1,0 +1,40 @@
+// The bench of offload compares gradients, counts what is moved, and keeps less where less is kept. Times are
+// not tested: the machine may be busy.
+#include "bench/models/offload.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tensor/cpu_allocator.h"
+
+namespace longhaul::bench {
+namespace {
+
+TEST(BenchOffload, EveryWayHasTheSameGradients) {
+  install_cpu_allocator();
+  const std::vector<OffloadLine> lines = bench_offload({.preset = "first-run",
+                                                        .sequence = 256,
+                                                        .rounds = 1,
+                                                        .link_gb_per_s = 0,
+                                                        .overrides = {"model.layers=5"}});
+  std::map<std::string, OffloadLine> by_way;
+  for (const OffloadLine& line : lines) {
+    EXPECT_TRUE(line.same_gradients) << line.way;
+    EXPECT_GT(line.seconds, 0);
+    EXPECT_EQ(line.moved_bytes > 0, line.way.starts_with("host")) << line.way;
+    EXPECT_EQ(to_json(line)["peak_bytes"], line.peak_bytes);
+    by_way[line.way] = line;
+  }
+  ASSERT_EQ(lines.size(), 7U);
+  EXPECT_LT(by_way["full"].peak_bytes, by_way["selective"].peak_bytes);
+  EXPECT_LT(by_way["selective"].peak_bytes, by_way["none"].peak_bytes);
+  EXPECT_GE(by_way["tokens"].peak_bytes, by_way["full"].peak_bytes);
+  EXPECT_LT(by_way["host, 0"].moved_bytes, by_way["host, 1"].moved_bytes);
+  EXPECT_GE(by_way["host, 1"].host_bytes, static_cast<int64_t>(by_way["host, 1"].moved_bytes));
+  EXPECT_NE(table_of(lines).text(false).find("same bits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace longhaul::bench
