@@ -1,8 +1,40 @@
 #include "posttrain/reinforce/reinforce_plan.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "plan/memory/generation_memory.h"
+#include "plan/memory/memory_rank.h"
+#include "posttrain/reinforce/prompts.h"
+#include "posttrain/reinforce/rollout_state.h"
 
 namespace longhaul::posttrain {
+namespace {
+
+using enum MemoryPurpose;
+
+int64_t longest_prompt(const ReinforceOptions& options, const recipe::TrainOptions& train) {
+  const int64_t fits = train.sequence + 1 - options.tokens;
+  return std::min(fits, Prompts::most_tokens(options).value_or(fits));
+}
+
+// As many sequences as the engine writes at once (Engine::admit): whole groups.
+int64_t sequences_at_once(const ReinforceOptions& options, int64_t group, int64_t prompts) {
+  return group * std::clamp<int64_t>(options.sequences / group, 1, prompts);
+}
+
+// The frozen copy of the model that reinforce.kl compares with.
+plan::PurposeBytes reference_bytes(plan::MemoryRequest request) {
+  request.model.frozen = {"*"};
+  const plan::PurposeBytes frozen = plan::plan_memory(request).peaks();
+  plan::PurposeBytes bytes;
+  bytes[kParameters] = frozen[kParameters];
+  bytes[kPackedWeights] = frozen[kPackedWeights];
+  bytes[kCheckpoint] = frozen[kParameters];
+  return bytes;
+}
+
+}  // namespace
 
 void ReinforcePlan::require_possible(const parallel::Arrangement& arrangement) const {
   DecoderPlan::require_possible(arrangement);
@@ -22,5 +54,39 @@ void ReinforcePlan::require_possible(const parallel::Arrangement& arrangement) c
 
 void ReinforcePlan::require_batch(const std::string& /*where*/, int64_t /*batch*/,
                                   int64_t /*replicas*/) const {}
+
+plan::MemoryPlan ReinforcePlan::memory(const plan::MemoryRequest& asked,
+                                       const plan::RankRequest* rank) const {
+  const ReinforceOptions options = reinforce_options(recipe_);
+  const int64_t prompt = longest_prompt(options, recipe_.train);
+  plan::MemoryRequest request = asked;
+  request.evaluates = false;  // no evaluation of the decoder: it answers prompts
+  const int64_t answers_of_row = std::max<int64_t>(1, request.sequence / (prompt + options.tokens - 1));
+  request.documents = request.micro_batch * answers_of_row;
+  plan::MemoryPlan plan = DecoderPlan::memory(request, rank);
+  const int64_t replicas = rank != nullptr ? rank->place.mesh.size(layout::Axis::kDp) : 1;
+  const auto generates = [&](int64_t group, int64_t prompts) {
+    const int64_t own = (prompts + replicas - 1) / replicas;
+    return plan::generation_bytes(request, {.sequences = sequences_at_once(options, group, own),
+                                            .group = group,
+                                            .prompts = own,
+                                            .prompt = prompt,
+                                            .tokens = options.tokens});
+  };
+  plan::add_generation("rollouts", generates(options.group, options.prompts), request.saves_between, plan);
+  if (asked.evaluates)
+    plan::add_generation("last save, evaluation", generates(1, options.evaluate_prompts), true, plan);
+  plan::PurposeBytes beside;
+  if (options.kl > 0) beside = reference_bytes(request);
+  beside[kData] += RolloutState::kept_bytes(options);
+  beside[kCheckpoint] += RolloutState::kept_bytes(options);
+  for (plan::MemoryMoment& moment : plan.moments) {
+    for (const MemoryPurpose purpose : {kParameters, kPackedWeights, kData})
+      moment.bytes[purpose] += beside[purpose];
+    if (moment.bytes[kCheckpoint] > 0)
+      moment.bytes[kCheckpoint] += static_cast<double>(request.checkpoint_copies) * beside[kCheckpoint];
+  }
+  return plan;
+}
 
 }  // namespace longhaul::posttrain

@@ -1,5 +1,7 @@
 #include "posttrain/reinforce/rollout_state.h"
 
+#include "base/memory/memory_purpose.h"
+
 namespace longhaul::posttrain {
 namespace {
 
@@ -30,9 +32,17 @@ RolloutState::RolloutState(const ReinforceOptions& options, const Prompts& promp
       prompts_(prompts),
       written_here_(written_here) {
   if (!keeps()) return;
+  const MemoryPurposeScope scope(MemoryPurpose::kData);
   const std::vector<int64_t> sizes = {options.prompts * options.group, options.tokens};
   ids_ = at::zeros(sizes, at::kLong);
   for (Tensor* const each : {&generated_, &old_, &reference_}) *each = at::zeros(sizes, at::kDouble);
+}
+
+double RolloutState::kept_bytes(const ReinforceOptions& options) {
+  if (options.updates == 1) return 0;
+  constexpr double kTensors = 4, kNumber = 8;
+  return kTensors * kNumber * static_cast<double>(options.prompts) * static_cast<double>(options.group) *
+         static_cast<double>(options.tokens);
 }
 
 void RolloutState::keep_batch() {
