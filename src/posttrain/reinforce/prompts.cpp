@@ -93,15 +93,18 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path, const Rei
                .where = path});
 }
 
-std::optional<int64_t> Prompts::most_tokens(const ReinforceOptions& options) {
+std::optional<Prompts::Sizes> Prompts::sizes_of(const ReinforceOptions& options) {
   if (options.prompts_file.empty()) return std::nullopt;
-  size_t bytes = 0;
+  size_t bytes = 0, held_out = 0;
   for (const std::string* const path : {&options.prompts_file, &options.held_out_file}) {
     if (path->empty()) continue;
     if (!std::filesystem::exists(path_of_text(*path))) return std::nullopt;
-    for (const Line& line : read_file(*path, options)) bytes = std::max(bytes, line.prompt.size());
+    const std::vector<Line> lines = read_file(*path, options);
+    held_out = lines.size();
+    for (const Line& line : lines) bytes = std::max(bytes, line.prompt.size());
   }
-  return static_cast<int64_t>(bytes + options.instruction.size()) + 1;
+  return Sizes{.most_tokens = static_cast<int64_t>(bytes + options.instruction.size()) + 1,
+               .held_out = static_cast<int64_t>(held_out)};
 }
 
 void Prompts::read_puzzles() {

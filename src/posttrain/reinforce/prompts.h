@@ -35,9 +35,12 @@ class Prompts {
   // a prompt, at most; a longer one is a kData error when it is reached. `tokenizer` must outlive it.
   Prompts(const ReinforceOptions& options, const data::Tokenizer& tokenizer, int64_t longest);
 
-  // Of the longest prompt of the files, which has no more tokens than bytes and one that begins a text; nothing
-  // for puzzles, and where a file is not there: the run says so.
-  static std::optional<int64_t> most_tokens(const ReinforceOptions& options);
+  // For plans: the longest prompt of the files, which has no more tokens than bytes and one that begins a
+  // text, and the prompts to evaluate on. Nothing for puzzles, and where a file is not there: the run says so.
+  struct Sizes {
+    int64_t most_tokens = 0, held_out = 0;
+  };
+  static std::optional<Sizes> sizes_of(const ReinforceOptions& options);
 
   // levels: which levels puzzles are drawn from; null: those of the recipe.
   Prompt prompt(int64_t number, const puzzles::LevelMixture* levels = nullptr) const;

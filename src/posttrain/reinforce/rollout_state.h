@@ -36,7 +36,8 @@ class RolloutState final : public checkpoint::StateProvider {
   const ReinforceOptions& options_;
   const Prompts& prompts_;
   bool written_here_;
-  Tensor ids_, generated_, old_, reference_;  // [answers of a batch, tokens]; undefined where nothing is kept
+  Tensor ids_, generated_, old_, reference_,
+      values_;  // [answers of a batch, tokens]; undefined where nothing is kept
 };
 
 }  // namespace longhaul::posttrain

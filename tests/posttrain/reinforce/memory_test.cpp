@@ -130,6 +130,7 @@ TEST_F(ReinforceMemory, OfPassesAndWhatStandsBesideThemIsWhatIsCounted) {
                         "train.batch=64", "train.micro_batch=64"};
   expect_as_planned("passes", passes);
   expect_as_planned("reference", passes + Words{"reinforce.kl=0.1", "reinforce.updates=2"});
+  expect_as_planned("critic", passes + Words{"reinforce.algorithm=ppo", "reinforce.updates=2"});
 }
 
 }  // namespace
