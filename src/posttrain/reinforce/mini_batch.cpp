@@ -166,7 +166,7 @@ Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& to
   const TokenLosses losses = policy_losses(
       {.l_t = now_t,
        .old_t = old_t,
-       .advantage_t = of_tokens(micro_batch, [](const Answer& a, size_t) { return a.advantage; }),
+       .advantage_t = of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.advantage_of(t); }),
        .answer_t = answers_of_tokens(micro_batch)},
       options.loss);
   Tensor value_t = losses.loss_t, gradient_t = losses.gradient_t;

@@ -21,6 +21,7 @@ struct Algorithm {
   Baseline baseline;
   double clip_low, clip_high;
   bool batch_normalised = false;
+  bool has_critic = false;
 };
 // That CISPO has no lower bound is its point (arXiv 2506.13585 §3.1); the authors of GSPO take bounds of its
 // order (§5.1).
@@ -33,6 +34,7 @@ constexpr Algorithm kAlgorithms[] = {
     {"gspo", PolicyLoss::kGspo, Aggregation::kAnswers, Baseline::kDeviation, 3e-4, 4e-4},
     {"rloo", PolicyLoss::kClip, Aggregation::kTokens, Baseline::kOthers, 0.2, 0.2},
     {"reinforce_pp", PolicyLoss::kClip, Aggregation::kTokens, Baseline::kMean, 0.2, 0.2, true},
+    {"ppo", PolicyLoss::kClip, Aggregation::kTokens, Baseline::kMean, 0.2, 0.2, false, true},
     {"ecpo", PolicyLoss::kEcpo, Aggregation::kAnswers, Baseline::kDeviation, 0.2, 0.2},
     {"gbpo", PolicyLoss::kGbpo, Aggregation::kAnswers, Baseline::kDeviation, kNone, kNone},
 };
@@ -45,7 +47,6 @@ constexpr const char* kRewards[] = {"puzzle", "puzzle_answer", "puzzle_parts", "
 std::vector<std::string> names_of_algorithms() {
   std::vector<std::string> names;
   for (const Algorithm& each : kAlgorithms) names.emplace_back(each.name);
-  names.emplace_back("ppo");
   return names;
 }
 
@@ -115,9 +116,9 @@ void check_sizes(const ReinforceOptions& options, const recipe::TrainOptions& tr
     refuse("the penalty of long answers begins before they do",
            fmt::format("at most reinforce.tokens = {}", options.tokens),
            std::to_string(options.overlong_cache), "reinforce.overlong_cache", "reinforce.overlong_cache=0");
-  if (options.group == 1 && !options.batch_normalised)
+  if (options.group == 1 && !options.batch_normalised && !options.has_critic)
     refuse("a group of one answer has nothing to be compared with",
-           "reinforce.group of at least 2, or algorithm = reinforce_pp", "1", "reinforce.group",
+           "reinforce.group of at least 2, or algorithm = reinforce_pp or ppo", "1", "reinforce.group",
            "reinforce.group=8");
 }
 
@@ -134,7 +135,8 @@ void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) 
   set.add("reinforce.algorithm", outside.text("reinforce.algorithm", "dapo"),
           "Loss, advantage and sum over tokens: grpo, dapo (clip-higher, all tokens alike), cispo (the "
           "weight is clipped, never the "
-          "gradient), dr_grpo, gspo, rloo, reinforce_pp, ecpo, gbpo; docs/guides/reinforcement.md has their "
+          "gradient), dr_grpo, gspo, rloo, reinforce_pp, ppo (with a critic), ecpo, gbpo; "
+          "docs/guides/reinforcement.md has their "
           "formulas.")
       .one_of(names_of_algorithms());
   set.add("reinforce.clip_low", outside.number("reinforce.clip_low", -1),
@@ -168,6 +170,29 @@ void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) 
       .also_called({"tis", "rollout_correction"});
 }
 
+void declare_critic(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
+  set.add("reinforce.gamma", outside.number("reinforce.gamma", 1),
+          "Of ppo: what the value of the next token counts (generalised advantage estimation).")
+      .at_least(0)
+      .at_most(1);
+  set.add("reinforce.lambda", outside.number("reinforce.lambda", 1),
+          "Of ppo: what the advantage of the next token counts; 1: returns are the answer's reward.")
+      .at_least(0)
+      .at_most(1)
+      .also_called({"gae_lambda", "lam"});
+  set.add("reinforce.critic_lr", outside.number("reinforce.critic_lr", 0),
+          "Of ppo: learning rate of the critic, in place of optim.lr in the same schedule; 0: optim.lr.")
+      .at_least(0);
+  set.add("reinforce.value_clip", outside.number("reinforce.value_clip", 0.2),
+          "Of ppo: beyond this distance from the value at the rollout, the critic's loss has no gradient.")
+      .above(0)
+      .also_called({"cliprange_value"});
+  set.add("reinforce.critic_warmup", outside.whole("reinforce.critic_warmup", 0),
+          "Of ppo: rollout batches that train the critic alone, before the first step.")
+      .unit("batches")
+      .at_least(0);
+}
+
 void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
   set.add("reinforce.group", outside.whole("reinforce.group", 8), "Answers to each prompt.")
       .unit("answers")
@@ -186,7 +211,7 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
       .at_most(1024);
   set.add("reinforce.dynamic", outside.flag("reinforce.dynamic", true),
           "Dynamic sampling: groups whose answers all have the same reward are left out, and others "
-          "generated in their place.")
+          "generated in their place. With a critic (ppo) all answers teach, and none is left out.")
       .also_called({"filter_groups", "dynamic_sampling"});
   set.add("reinforce.rounds", outside.whole("reinforce.rounds", 10),
           "Rounds of generation for one rollout batch, at most; what is missing then is missing, and told.")
@@ -291,10 +316,6 @@ void declare_rewards(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
 
 void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& options) {
   options.algorithm = outside.text("reinforce.algorithm");
-  if (options.algorithm == "ppo")
-    refuse("ppo needs a critic, which cannot be trained yet",
-           "an algorithm that compares the answers of a group", "ppo", "reinforce.algorithm",
-           "reinforce.algorithm=dapo");
   const auto& entry = *std::ranges::find_if(
       kAlgorithms, [&](const Algorithm& each) { return each.name == options.algorithm; });
   const auto or_own = [&](const char* name, double own) {
@@ -310,6 +331,7 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
            fmt::format("{}", options.loss.dual_clip), "reinforce.dual_clip", "reinforce.dual_clip=3");
   options.baseline = entry.baseline;
   options.batch_normalised = entry.batch_normalised;
+  options.has_critic = entry.has_critic;
   options.aggregation = entry.aggregation;
   const std::string sum = outside.text("reinforce.sum");
   const bool whole_answers = entry.loss == PolicyLoss::kGspo || entry.loss == PolicyLoss::kEcpo;
@@ -323,12 +345,18 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
   options.kl_estimator =
       static_cast<KlEstimator>(place_in(kEstimators, outside.text("reinforce.kl_estimator")));
   options.correction = outside.number("reinforce.correction");
+  options.gamma = outside.number("reinforce.gamma");
+  options.lambda = outside.number("reinforce.lambda");
+  options.critic_lr = outside.number("reinforce.critic_lr");
+  options.value_clip = outside.number("reinforce.value_clip");
+  options.critic_warmup = outside.whole("reinforce.critic_warmup");
 }
 
 }  // namespace
 
 void declare_reinforce(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
   declare_algorithm(set, outside);
+  declare_critic(set, outside);
   declare_rollouts(set, outside);
   declare_prompts(set, outside);
   declare_rewards(set, outside);
@@ -341,7 +369,7 @@ ReinforceOptions reinforce_options(const recipe::Recipe& recipe) {
   options.group = outside.whole("reinforce.group");
   options.prompts = outside.whole("reinforce.prompts");
   options.updates = outside.whole("reinforce.updates");
-  options.dynamic = outside.flag("reinforce.dynamic") && options.group > 1;
+  options.dynamic = outside.flag("reinforce.dynamic") && options.group > 1 && !options.has_critic;
   options.rounds = outside.whole("reinforce.rounds");
   options.tokens = outside.whole("reinforce.tokens");
   options.temperature = outside.number("reinforce.temperature");

@@ -32,9 +32,14 @@ struct ReinforceOptions {
   Baseline baseline = Baseline::kDeviation;
   double baseline_eps = 1e-6;
   bool batch_normalised = false;  // the advantages (REINFORCE++)
+  bool has_critic = false;        // advantages of tokens, from a model of values (PPO)
   double kl = 0;
   KlEstimator kl_estimator = KlEstimator::kK3;
-  double correction = 0;  // most of exp(l_old − l_gen); 0: no correction
+  double gamma = 1, lambda = 1;  // of generalised advantage estimation
+  double critic_lr = 0;          // 0: that of [optim]
+  double value_clip = 0;         // how far a value may go from the one of the rollout
+  int64_t critic_warmup = 0;     // rollout batches
+  double correction = 0;         // most of exp(l_old − l_gen); 0: no correction
 
   int64_t group = 0, prompts = 0, updates = 0;
   bool dynamic = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <set>
 
 #include "base/checksum.h"
@@ -60,7 +61,7 @@ std::string text_of(const JsonView& line, const char* name, const char* other) {
 
 }  // namespace
 
-std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
+std::vector<Prompts::Line> Prompts::read_file(const std::string& path, const ReinforceOptions& options) {
   const std::string text = read_text(path_of_text(path));
   std::vector<Line> lines;
   int64_t number = 0;
@@ -75,7 +76,7 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
               .answer = text_of(view, "answer", "completion"),
               .task = "prompts"};
     if (view.has("task")) line.task = view.at("task").string();
-    if (compares(options_) && line.answer.empty()) {
+    if (compares(options) && line.answer.empty()) {
       throw Error({.code = ExitCode::kData,
                    .what = "a prompt has no answer to compare with",
                    .expected = "\"answer\": a text that is not empty",
@@ -90,6 +91,20 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
                .what = "a file of prompts has none",
                .expected = "a JSON object a line",
                .where = path});
+}
+
+std::optional<Prompts::Sizes> Prompts::sizes_of(const ReinforceOptions& options) {
+  if (options.prompts_file.empty()) return std::nullopt;
+  size_t bytes = 0, held_out = 0;
+  for (const std::string* const path : {&options.prompts_file, &options.held_out_file}) {
+    if (path->empty()) continue;
+    if (!std::filesystem::exists(path_of_text(*path))) return std::nullopt;
+    const std::vector<Line> lines = read_file(*path, options);
+    held_out = lines.size();
+    for (const Line& line : lines) bytes = std::max(bytes, line.prompt.size());
+  }
+  return Sizes{.most_tokens = static_cast<int64_t>(bytes + options.instruction.size()) + 1,
+               .held_out = static_cast<int64_t>(held_out)};
 }
 
 void Prompts::read_puzzles() {
@@ -128,8 +143,8 @@ Prompts::Prompts(const ReinforceOptions& options, const data::Tokenizer& tokeniz
     read_puzzles();
     return;
   }
-  lines_ = read_file(options.prompts_file);
-  if (!options.held_out_file.empty()) held_out_lines_ = read_file(options.held_out_file);
+  lines_ = read_file(options.prompts_file, options);
+  if (!options.held_out_file.empty()) held_out_lines_ = read_file(options.held_out_file, options);
   std::string all;
   for (const Line& line : lines_) all += line.prompt + '\0' + line.answer + '\0' + line.task + '\n';
   fingerprint_ = fmt::format("{:016x}", xxh3(all));

@@ -35,6 +35,13 @@ class Prompts {
   // a prompt, at most; a longer one is a kData error when it is reached. `tokenizer` must outlive it.
   Prompts(const ReinforceOptions& options, const data::Tokenizer& tokenizer, int64_t longest);
 
+  // For plans: the longest prompt of the files, which has no more tokens than bytes and one that begins a
+  // text, and the prompts to evaluate on. Nothing for puzzles, and where a file is not there: the run says so.
+  struct Sizes {
+    int64_t most_tokens = 0, held_out = 0;
+  };
+  static std::optional<Sizes> sizes_of(const ReinforceOptions& options);
+
   // levels: which levels puzzles are drawn from; null: those of the recipe.
   Prompt prompt(int64_t number, const puzzles::LevelMixture* levels = nullptr) const;
   // a prompt that was made before, with the level that it had
@@ -54,7 +61,7 @@ class Prompts {
     const puzzles::TaskEntry* task = nullptr;
     int64_t level = 0;
   };
-  std::vector<Line> read_file(const std::string& path) const;
+  static std::vector<Line> read_file(const std::string& path, const ReinforceOptions& options);
   void read_puzzles();
   Prompt of_line(const Line& line, int64_t number) const;
   Prompt of_puzzle(int64_t number, const PuzzleChoice& choice, uint64_t seed) const;

@@ -18,6 +18,12 @@ namespace {
 // Whoever asks often for what does not come is told less and less often.
 bool is_told(int64_t count) { return std::has_single_bit(static_cast<uint64_t>(count)); }
 
+double critic_lr(const ReinforceOptions& options, const recipe::OptimOptions& optim,
+                 const optim::TrainSchedule& schedule, int64_t step) {
+  const double lr = schedule.learning_rate(step);
+  return options.critic_lr > 0 ? lr * options.critic_lr / optim.lr : lr;
+}
+
 double mean_or_zero(double sum, double count) { return count > 0 ? sum / count : 0; }
 
 }  // namespace
@@ -34,10 +40,13 @@ Reinforce::Reinforce(const train::TaskRequest& request)
       prompts_(options_, tokenizer_, recipe_.train.sequence + 1 - options_.tokens),
       judge_(options_),
       rollouts_(options_, decoder_, tokenizer_, prompts_, judge_, ranks_),
-      state_(options_, prompts_, ranks_.rank() == 0) {
+      state_(options_, prompts_, ranks_.rank() == 0),
+      schedule_(recipe_.optim, recipe_.train) {
   decoder_.set_recompute(recipe_.train.recompute);
   if (options_.kl > 0)
     reference_ = std::make_unique<ReferenceModel>(recipe_, decoder_.precision(), request.device, ranks_);
+  if (options_.has_critic)
+    critic_ = std::make_unique<Critic>(recipe_, options_, decoder_.precision(), request.device, ranks_);
   if (tokenizer_.stop_ids().empty())
     log_warning(
         "the tokenizer has no token that ends a text: every answer goes on to reinforce.tokens = {} "
@@ -71,9 +80,15 @@ void Reinforce::take_update(int64_t update) {
 train::StepWork Reinforce::prepare(int64_t step) {
   step_ = step;
   if (reference_) reference_->take_once(decoder_.parameters());
+  if (critic_) critic_->take_once(decoder_.parameters());
   began_batch_ = state_.used >= options_.updates;
   if (began_batch_) begin_batch(step);
   take_update(state_.used++);
+  if (critic_) {
+    observe::TaskPhase phase(*ranks_.spans(), "critic");
+    critic_metrics_ =
+        critic_->train(micro_batches_, step, critic_lr(options_, recipe_.optim, schedule_, step));
+  }
   train::StepWork work{.micro_batches = std::ssize(micro_batches_),
                        .weight = weight_of(micro_batches_, options_),
                        .auxiliary_by_weight = true};
@@ -81,17 +96,43 @@ train::StepWork Reinforce::prepare(int64_t step) {
   return work;
 }
 
+// The batches are made with the weights that the run begins with. A kill in between begins them anew.
+void Reinforce::warm_critic(int64_t step) {
+  observe::TaskPhase phase(*ranks_.spans(), "critic_warmup");
+  const double lr = options_.critic_lr > 0 ? options_.critic_lr : recipe_.optim.lr;
+  for (; !critic_->is_warm(); critic_->add_warm_batch()) {
+    state_.batch = rollouts_.next(state_.next_prompt, options_.adaptive ? &state_.levels : nullptr);
+    value_batch(step);
+    for (int64_t update = 0; update < options_.updates; ++update) {
+      take_update(update);
+      critic_->train(micro_batches_, step, lr);
+    }
+  }
+}
+
+void Reinforce::value_batch(int64_t step) {
+  for (int64_t update = 0; update < options_.updates; ++update) {
+    take_update(update);
+    critic_->evaluate(micro_batches_, step);
+    record_in(&Answer::values);
+  }
+  estimate_advantages(state_.batch.groups, options_);
+}
+
 void Reinforce::begin_batch(int64_t step) {
+  if (critic_) warm_critic(step);
   state_.batch = rollouts_.next(state_.next_prompt, options_.adaptive ? &state_.levels : nullptr);
   state_.used = 0;
   tell_of_batch();
   score(step);
+  if (critic_) value_batch(step);
   state_.keep_batch();
 }
 
 void Reinforce::tell_of_batch() {
   const RolloutTally& tally = state_.batch.tally;
-  const bool is_short = std::ssize(state_.batch.groups) < options_.prompts, is_equal = tally.accepted == 0;
+  const bool is_short = std::ssize(state_.batch.groups) < options_.prompts,
+             is_equal = tally.accepted == 0 && !critic_;
   state_.short_batches += is_short ? 1 : 0;
   state_.equal_batches += is_equal ? 1 : 0;
   if (ranks_.rank() > 0) return;
@@ -131,6 +172,11 @@ void Reinforce::score(int64_t step) {
 void Reinforce::score_update(int64_t step, std::vector<double> Answer::*into) {
   train::Passes passes(*this, ranks_, {.step = step, .seed = static_cast<uint64_t>(recipe_.train.seed)});
   passes.forward(std::ssize(micro_batches_));
+  record_in(into);
+}
+
+// What the last pass has left for every answer of the groups.
+void Reinforce::record_in(std::vector<double> Answer::*into) {
   const auto all = gathered(groups_);
   size_t next = 0;
   for (Group* const group : groups_) {
@@ -195,6 +241,7 @@ std::map<std::string, train::Metric> Reinforce::step_metrics() {
                                                   {"policy/generated_gap", {all.gap, all.tokens}},
                                                   {"policy/generated_kl", {all.gap_kl, all.tokens}}};
   if (reference_) metrics["policy/reference_kl"] = {all.kl, all.tokens};
+  metrics.merge(critic_metrics_);
   add_batch_metrics(metrics);
   if (options_.rollouts_every > 0 && step_ % options_.rollouts_every == 0) write_step();
   return metrics;
@@ -286,6 +333,7 @@ std::optional<observe::Metrics> Reinforce::evaluate(bool /*whole*/, const std::f
 std::vector<checkpoint::StateProvider*> Reinforce::state() {
   std::vector<checkpoint::StateProvider*> all = {&state_};
   if (reference_) all.push_back(reference_.get());
+  if (critic_) all.push_back(critic_.get());
   return all;
 }
 

@@ -8,6 +8,9 @@
 // Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what
 // the step itself computes: the ratio is 1 to the bit, and no pass is spent on it.
 //
+// With a critic (ppo) the values of all tokens are read when the batch comes, and every step trains the critic
+// on its part of the prompts, while it is prepared.
+//
 // Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert
 // ranks, ZeRO up to stage 2), because the engine needs it.
 #pragma once
@@ -18,6 +21,8 @@
 #include "kernels/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
+#include "optim/schedule.h"
+#include "posttrain/reinforce/critic.h"
 #include "posttrain/reinforce/mini_batch.h"
 #include "posttrain/reinforce/reference_model.h"
 #include "posttrain/reinforce/rollout_state.h"
@@ -47,10 +52,13 @@ class Reinforce final : public train::Task {
 
  private:
   void begin_batch(int64_t step);
+  void warm_critic(int64_t step);
   void tell_of_batch();
   void take_update(int64_t update);  // its groups and their rows become those of the step
   void score(int64_t step);
+  void value_batch(int64_t step);  // by the critic, and the advantages that follow
   void score_update(int64_t step, std::vector<double> Answer::*into);
+  void record_in(std::vector<double> Answer::*into);
   std::vector<std::vector<double>> gathered(const std::vector<Group*>& groups) const;
   void add_batch_metrics(std::map<std::string, train::Metric>& metrics) const;
   void write_step();
@@ -68,6 +76,9 @@ class Reinforce final : public train::Task {
   Rollouts rollouts_;
   RolloutState state_;
   std::unique_ptr<ReferenceModel> reference_;  // null: no divergence is asked for
+  std::unique_ptr<Critic> critic_;             // null: answers are compared with those of their group
+  optim::TrainSchedule schedule_;
+  std::map<std::string, train::Metric> critic_metrics_;  // of the step
 
   int64_t step_ = 0;
   bool began_batch_ = false;    // the step has made its batch

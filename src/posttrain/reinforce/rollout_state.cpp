@@ -1,5 +1,7 @@
 #include "posttrain/reinforce/rollout_state.h"
 
+#include "base/memory/memory_purpose.h"
+
 namespace longhaul::posttrain {
 namespace {
 
@@ -30,21 +32,35 @@ RolloutState::RolloutState(const ReinforceOptions& options, const Prompts& promp
       prompts_(prompts),
       written_here_(written_here) {
   if (!keeps()) return;
+  const MemoryPurposeScope scope(MemoryPurpose::kData);
   const std::vector<int64_t> sizes = {options.prompts * options.group, options.tokens};
   ids_ = at::zeros(sizes, at::kLong);
   for (Tensor* const each : {&generated_, &old_, &reference_}) *each = at::zeros(sizes, at::kDouble);
+  if (options_.has_critic) values_ = at::zeros(sizes, at::kDouble);
+}
+
+double RolloutState::kept_bytes(const ReinforceOptions& options) {
+  if (options.updates == 1) return 0;
+  constexpr double kNumber = 8;
+  const double tensors = options.has_critic ? 5 : 4;
+  return tensors * kNumber * static_cast<double>(options.prompts) * static_cast<double>(options.group) *
+         static_cast<double>(options.tokens);
 }
 
 void RolloutState::keep_batch() {
   if (!keeps()) return;
-  for (const Tensor* const each : {&ids_, &generated_, &old_, &reference_}) each->zero_();
+  for (const Tensor* const each : {&ids_, &generated_, &old_, &reference_, &values_}) {
+    if (each->defined()) each->zero_();
+  }
   int64_t row = 0;
   for (const Group& group : batch.groups) {
     for (const Answer& answer : group.answers) {
       write_row(ids_, row, answer.ids);
       write_row(generated_, row, answer.generated);
       write_row(old_, row, answer.old);
-      write_row(reference_, row++, answer.reference);
+      write_row(reference_, row, answer.reference);
+      if (options_.has_critic) write_row(values_, row, answer.values);
+      ++row;
     }
   }
 }
@@ -56,8 +72,11 @@ std::vector<checkpoint::StateEntry> RolloutState::tensors() {
     return checkpoint::StateEntry{name, "task",       "task", shape, layout::Rectangle::whole(shape),
                                   view, written_here_};
   };
-  return {entry("task.rollout.ids", ids_), entry("task.rollout.generated", generated_),
-          entry("task.rollout.old", old_), entry("task.rollout.reference", reference_)};
+  std::vector<checkpoint::StateEntry> entries = {
+      entry("task.rollout.ids", ids_), entry("task.rollout.generated", generated_),
+      entry("task.rollout.old", old_), entry("task.rollout.reference", reference_)};
+  if (options_.has_critic) entries.push_back(entry("task.rollout.values", values_));
+  return entries;
 }
 
 nlohmann::json RolloutState::facts() {
@@ -95,6 +114,7 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
       answer.ids = read_row<int64_t>(ids_, row, length);
       answer.generated = read_row<double>(generated_, row, length);
       answer.old = read_row<double>(old_, row, length);
+      if (options_.has_critic) answer.values = read_row<double>(values_, row, length);
       if (options_.kl > 0) answer.reference = read_row<double>(reference_, row, length);
       answer.ended = json.at("ended");
       answer.reward = {
@@ -104,6 +124,7 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
       ++row;
     }
   }
+  if (options_.has_critic) estimate_advantages(batch.groups, options_);
 }
 
 }  // namespace longhaul::posttrain

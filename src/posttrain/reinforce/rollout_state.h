@@ -21,6 +21,9 @@ class RolloutState final : public checkpoint::StateProvider {
   // updates that the batch has served; as many as it serves: the next step begins a new one
   int64_t used = 0;
 
+  // Of the tensors of a batch that serves several steps, kept here and in every checkpoint; else 0.
+  static double kept_bytes(const ReinforceOptions& options);
+
   void keep_batch();  // after a batch was made, before the step ends
 
   std::vector<checkpoint::StateEntry> tensors() override;
@@ -33,7 +36,8 @@ class RolloutState final : public checkpoint::StateProvider {
   const ReinforceOptions& options_;
   const Prompts& prompts_;
   bool written_here_;
-  Tensor ids_, generated_, old_, reference_;  // [answers of a batch, tokens]; undefined where nothing is kept
+  Tensor ids_, generated_, old_, reference_,
+      values_;  // [answers of a batch, tokens]; undefined where nothing is kept
 };
 
 }  // namespace longhaul::posttrain

@@ -1,6 +1,7 @@
 #include "posttrain/reinforce/rollouts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -224,13 +225,38 @@ void Rollouts::set_advantages(std::vector<Group>& groups) const {
       shaped.push_back(answer.shaped);
       weights.push_back(static_cast<double>(answer.ids.size()));
     }
+    if (options_.has_critic) continue;
     for (const double advantage : group_advantages(shaped, options_.baseline, options_.baseline_eps))
       advantages.push_back(advantage);
   }
+  if (options_.has_critic) return;  // they come with the values
   if (options_.batch_normalised) advantages = batch_normalised(advantages, weights);
   size_t next = 0;
   for (Group& group : groups) {
     for (Answer& answer : group.answers) answer.advantage = advantages[next++];
+  }
+}
+
+void estimate_advantages(std::vector<Group>& groups, const ReinforceOptions& options) {
+  std::vector<double> all;
+  for (Group& group : groups) {
+    for (Answer& answer : group.answers) {
+      std::vector<double> rewards(answer.ids.size(), 0.0);
+      if (!rewards.empty()) rewards.back() = answer.shaped;
+      Estimated estimated = generalised_advantages(rewards, answer.values, options.gamma, options.lambda);
+      answer.returns = std::move(estimated.returns);
+      all.insert(all.end(), estimated.advantages.begin(), estimated.advantages.end());
+    }
+  }
+  all = batch_normalised(all, std::vector<double>(all.size(), 1.0));
+  auto next = all.begin();
+  for (Group& group : groups) {
+    for (Answer& answer : group.answers) {
+      const auto end = next + std::ssize(answer.ids);
+      answer.advantages.assign(next, end);
+      answer.advantage = std::accumulate(next, end, 0.0) / std::max(1.0, static_cast<double>(end - next));
+      next = end;
+    }
   }
 }
 

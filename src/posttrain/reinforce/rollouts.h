@@ -26,7 +26,10 @@ struct Answer {
   bool ended = false;  // false: it was cut off
   Reward reward;
   double shaped = 0;     // the reward with the penalty of its length
-  double advantage = 0;  // of each of its tokens
+  double advantage = 0;  // of each of its tokens; with a critic, their mean
+  // With a critic, of each token: its value when the batch came, and what is estimated from the values of all.
+  std::vector<double> values, advantages, returns;
+  double advantage_of(size_t token) const { return advantages.empty() ? advantage : advantages[token]; }
   bool right() const { return !reward.parts.empty() && reward.parts[0] >= 1; }
 };
 
@@ -84,6 +87,10 @@ class Rollouts {
   const Judge& judge_;
   const parallel::Ranks& ranks_;
 };
+
+// The advantages and returns of all tokens from their values and the shaped rewards, which stand on the last
+// token of each answer; the advantages are normalised over the tokens of all groups.
+void estimate_advantages(std::vector<Group>& groups, const ReinforceOptions& options);
 
 // Adds up over the replicas what each has of it, zeros elsewhere; nothing for one process.
 void sum_over_replicas(const parallel::Ranks& ranks, const Tensor& numbers, at::Device device);

@@ -76,7 +76,8 @@ BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
           // recurrence, and with them the block's input, which the gate has read.
           .cheap = 4 * made,
           .again = size.hidden + std::max(norm + made, recurrence + 4 * made + size.hidden),
-          .evaluation = 6 * made + ends + 3 * size.hidden};
+          // before silu 4, after it 3, and o
+          .evaluation = 4 * inner + 4 * made + ends + 3 * size.hidden};
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 // Python.
 #include "posttrain/reinforce/advantages.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
+
+#include "posttrain/reinforce/mini_batch.h"
 
 namespace longhaul::posttrain {
 namespace {
@@ -66,6 +69,38 @@ TEST(Advantages, AreEstimatedFromValues) {
                                                  std::vector<double>{0.5, 0.4, 0.3, 0.9}, 0.99, 0.95);
   expect_numbers(found.advantages, {0.3169827982625, 0.341289525, 0.68505, 0.1});
   expect_numbers(found.returns, {0.8169827982625, 0.741289525, 0.98505, 1.0});
+}
+
+// δ = 0.3, 0.2 and −0.4; advantages 0.3 + 0.5 · 0.2, 0.2 and −0.4, of mean 1/15 and deviation 0.3399346.
+TEST(Estimated, OfAllTokensOfABatch) {
+  Answer first, second;
+  first.ids = {1, 2}, first.values = {0.5, 0.8}, first.shaped = 1;
+  second.ids = {3}, second.values = {0.4};
+  std::vector<Group> groups = {{.prompt = {}, .answers = {first}}, {.prompt = {}, .answers = {second}}};
+  ReinforceOptions options;
+  options.has_critic = true;
+  options.lambda = 0.5;
+  estimate_advantages(groups, options);
+  const auto near = [](double value) { return ::testing::DoubleNear(value, 1e-6); };
+  const Answer &one = groups[0].answers[0], &other = groups[1].answers[0];
+  EXPECT_THAT(one.returns, ::testing::ElementsAre(near(0.9), near(1.0)));
+  EXPECT_THAT(one.advantages, ::testing::ElementsAre(near(0.980581), near(0.392232)));
+  EXPECT_THAT(other.returns, ::testing::ElementsAre(near(0)));
+  EXPECT_THAT(other.advantages, ::testing::ElementsAre(near(-1.372813)));
+  EXPECT_NEAR(one.advantage, 0.6864065, 1e-6);
+}
+
+// Every token has its own advantage in the loss: at ratios of 1 the gradient is −A over all tokens alike.
+TEST(Estimated, AreThoseOfTheLoss) {
+  Group group;
+  group.prompt.ids = {5, 6};
+  Answer answer;
+  answer.ids = {1, 2, 3}, answer.generated = {-1, -1, -1}, answer.advantages = {2, -0.5, 0.25};
+  group.answers = {answer};
+  auto micro_batches = micro_batches_of({&group}, {.sequence = 8, .rows = 1});
+  const Tensor l_t = at::full({4}, -1.0, at::kDouble).requires_grad_();
+  loss_of(micro_batches.at(0), {.log_probability_t = l_t}, {}).backward();
+  EXPECT_TRUE(at::equal(l_t.grad(), at::tensor({0.0, -2.0, 0.5, -0.25}, at::kDouble))) << l_t.grad();
 }
 
 TEST(OverlongPenalty, FallsOverTheCache) {

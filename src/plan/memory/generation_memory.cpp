@@ -1,0 +1,95 @@
+#include "plan/memory/generation_memory.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "plan/memory/memory_layers.h"
+#include "plan/memory/memory_workspace.h"
+
+namespace longhaul::plan {
+namespace {
+
+constexpr int64_t kPage = 256;           // tokens (kernels/attention/page_pool.h)
+constexpr int64_t kPromptTokens = 4096;  // of one prompt in a pass (generate/engine.h)
+
+int64_t pages(int64_t tokens) { return (tokens + kPage - 1) / kPage; }
+
+double state_tensor_bytes(const MemoryRequest& request, const recipe::MixerStateTensor& tensor) {
+  return number(tensor.elements() * (tensor.wide ? wide_bytes(request.dtype) : element_bytes(request.dtype)));
+}
+
+// What a pass over so many tokens of so many sequences needs, without a backward pass; it makes the logits of
+// one token of each. Recurrences write into the states that the engine has. new_pages: bytes of the pages of
+// all layers that the pass takes, each layer its own when the pass comes to it.
+double pass_bytes(const MemoryRequest& request, int64_t tokens, int64_t sequences, double new_pages) {
+  MemoryRequest pass = request;
+  pass.micro_batch = 1;
+  pass.sequence = std::max<int64_t>(1, tokens);
+  pass.documents = 1;
+  double most = 0, of_tokens = 0;
+  const double all_of_tokens = decoding_state(request.model, request.dtype).bytes_per_token;
+  for (int64_t layer = 0; layer < request.model.layers; ++layer) {
+    for (const recipe::MixerStateTensor& tensor : recipe::state_of_layer(request.model, layer))
+      of_tokens += tensor.of_token ? state_tensor_bytes(request, tensor) : 0;
+    const double taken = all_of_tokens > 0 ? new_pages * of_tokens / all_of_tokens : 0;
+    most = std::max({most, taken + mixer_memory(pass, layer).evaluation,
+                     taken + channel_memory(pass, request.model.channel_mixer(layer), layer).evaluation});
+  }
+  const double logits =
+      number(sequences) * number(request.model.vocabulary) * number(wide_bytes(request.dtype));
+  return rotary_bytes(pass) + std::max(most, new_pages + 2 * hidden_bytes(pass) + logits);
+}
+
+// The states of so many sequences: the number of rows is doubled until they are enough, a layer after the
+// other (model::DecoderState::add).
+struct StateBytes {
+  double rows = 0;     // when all have grown
+  double growing = 0;  // at the fullest moment of the last time that they grow
+};
+StateBytes states_of(const MemoryRequest& request, int64_t sequences) {
+  const auto rows = number(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(sequences))));
+  StateBytes bytes{.rows = rows * decoding_state(request.model, request.dtype).bytes};
+  double grown = 0;
+  for (int64_t layer = 0; layer < request.model.layers; ++layer) {
+    double own = 0;
+    for (const recipe::MixerStateTensor& tensor : recipe::state_of_layer(request.model, layer)) {
+      if (!tensor.of_token) own += rows * state_tensor_bytes(request, tensor);
+    }
+    bytes.growing = std::max(bytes.growing, (bytes.rows - grown) / 2 + grown + own);
+    grown += own;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double generation_bytes(const MemoryRequest& request, const GenerationSizes& sizes) {
+  LONGHAUL_ASSERT(sizes.sequences > 0 && sizes.group > 0);
+  const int64_t at_once = (sizes.sequences + sizes.group - 1) / sizes.group;
+  // The last token of a text is drawn and never read. Pages that a prompt fills to their end stay shared.
+  const int64_t read = sizes.prompt + sizes.tokens - 1, shared = sizes.prompt / kPage;
+  const double page = decoding_state(request.model, request.dtype).bytes_per_token * number(kPage);
+  const StateBytes all = states_of(request, sizes.sequences), first = states_of(request, at_once);
+  const double prompt_pages = page * number(at_once * pages(sizes.prompt)),
+               all_pages = page * number(at_once * shared + sizes.sequences * (pages(read) - shared));
+  // Prompts that have waited are read where the rows and pages of those before them are.
+  const bool waited = sizes.prompts > at_once;
+  const double reading = pass_bytes(request, at_once * std::min(sizes.prompt, kPromptTokens), at_once,
+                                    waited ? 0 : prompt_pages);
+  const double writing = pass_bytes(request, sizes.sequences, sizes.sequences, 0);
+  return std::max({(waited ? all.rows + all_pages : first.rows) + reading, all.growing + prompt_pages,
+                   all.rows + all_pages + writing});
+}
+
+void add_generation(const std::string& name, double bytes, bool beside_checkpoint, MemoryPlan& plan) {
+  // The moment that has nothing but the state and a checkpoint's copy of it.
+  const auto state = std::ranges::find(plan.moments, "last save", &MemoryMoment::name);
+  LONGHAUL_ASSERT(state != plan.moments.end(), "a plan without its last save");
+  MemoryMoment moment{.name = name, .bytes = state->bytes};
+  if (!beside_checkpoint) moment.bytes[MemoryPurpose::kCheckpoint] = 0;
+  moment.bytes[MemoryPurpose::kActivations] += bytes;
+  plan.moments.push_back(std::move(moment));
+}
+
+}  // namespace longhaul::plan
