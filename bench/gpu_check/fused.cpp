@@ -4,7 +4,7 @@
 #include "gpu_check/session.h"
 #include "kernels/activation/cuda.h"
 #include "kernels/embedding/cuda.h"
-#include "kernels/heads/cuda.h"
+#include "kernels/rotary_heads/cuda.h"
 
 namespace longhaul::gpu_check {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "kernels/draw/loops.h"
+#include "kernels/sampling/loops.h"
 
 namespace longhaul::generate {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/features/op.h"
-#include "kernels/heads/op.h"
+#include "kernels/feature_maps/op.h"
+#include "kernels/rotary_heads/op.h"
 
 namespace longhaul::model {
 

@@ -12,8 +12,8 @@
 #include "base/threads/parallel.h"
 #include "checkpoint/memory_tier/tier_nodes.h"
 #include "kernels/linear_recurrence/cpu/cpu.h"
+#include "plan/memory/exact_memory.h"
 #include "plan/memory/memory_guard.h"
-#include "plan/memory/memory_rank.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::run {

@@ -11,8 +11,8 @@
 #include "layout/parameters.h"
 #include "parallel/pipeline/arrangement.h"
 #include "plan/flops.h"
+#include "plan/memory/exact_memory.h"
 #include "plan/memory/memory.h"
-#include "plan/memory/memory_rank.h"
 
 namespace longhaul::train {
 

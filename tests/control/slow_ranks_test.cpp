@@ -84,13 +84,15 @@ TEST(SlowRanksOfARun, StagesAreNotComparedWithOneAnother) {
   EXPECT_EQ(found_slow(stages_of(1), last_stage), 4U) << "of one stage they are behind all others";
 }
 
-// Two islands of an outer loop, each with four stages of two ranks: the last stages are ranks 6, 7, 14 and 15.
+// Two islands of an outer loop, each with four stages of two ranks: the last stages are ranks 6, 7, 14 and
+// 15.
 TEST(SlowRanksOfARun, StagesOfIslandsAreThoseOfEachIsland) {
   EXPECT_EQ(found_slow(stages_of(4, 2), {6, 7, 14, 15}), 0U);
   EXPECT_EQ(found_slow(stages_of(4, 1), {6, 7, 14, 15}), 4U) << "as if the islands were one";
 }
 
-// The stages that the driver takes from its plan are those that ranks have (parallel/pipeline/arrangement.cpp).
+// The stages that the driver takes from its plan are those that ranks have
+// (parallel/pipeline/arrangement.cpp).
 TEST(SlowRanksOfARun, ThePlanKnowsIslandsThatTheRecipeDoesNotCount) {
   recipe::Recipe recipe;
   recipe.train.batch = 16;

@@ -9,11 +9,11 @@
 #include "kernels/attention/attention_cases.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
-#include "kernels/heads/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/problem.h"
 #include "kernels/linear_recurrence/linear_recurrence_cases.h"
 #include "kernels/norm/op.h"
+#include "kernels/rotary_heads/op.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels::any_device_test {

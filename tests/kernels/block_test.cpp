@@ -1,6 +1,6 @@
 // The small products of every instruction set of this machine, and the AMX kernel on emulated tiles, against
 // plain loops: awkward sizes, strides, poisoned results, guards around every buffer.
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "kernels/block/amx_kernel.h"
-#include "kernels/block/sets.h"
+#include "kernels/gemm/amx_kernel.h"
+#include "kernels/gemm/sets.h"
 #include "kernels/tile_emulation.h"
 
 namespace longhaul::kernels::block_test {

@@ -15,11 +15,11 @@
 #include "kernels/attention/op.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
-#include "kernels/heads/op.h"
 #include "kernels/linear/feed_forward.h"
 #include "kernels/linear_cross_entropy/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/rotary_heads/op.h"
 #include "support/tensors.h"
 #include "tensor/cpu_allocator.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/draw/loops.h"
+#include "kernels/sampling/loops.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Features and gates against their ATen form in fp64, and by finite differences.
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Fused heads and rotary positions against the rotation's definition.
-#include "kernels/heads/op.h"
+#include "kernels/rotary_heads/op.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "support/refused.h"
 #include "support/tensors.h"
 #include "support/threads.h"

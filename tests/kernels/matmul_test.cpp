@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/threads/parallel.h"
-#include "kernels/block/block.h"
 #include "kernels/dispatch.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear/op.h"
 #include "kernels/matmul/panels.h"
 #include "support/threads.h"

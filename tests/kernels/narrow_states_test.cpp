@@ -1,6 +1,6 @@
 // Narrow optimizer states: the map is the published one, what comes back lies within a neighbour of what was
 // kept and is right in the mean, and every instruction set gives the bits of a plain reference.
-#include "kernels/narrow_states/loops.h"
+#include "kernels/quantized_state/loops.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/narrow_states/code_map.h"
+#include "kernels/quantized_state/code_map.h"
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
 

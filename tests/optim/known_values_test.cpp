@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/threads/parallel.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/newton_schulz/op.h"
 #include "optim/gradient_norm.h"
@@ -205,7 +205,7 @@ TEST(NewtonSchulz, KnownValuesAndRange) {
   }
 }
 
-// The sets of kernels/block/block.h that have an instruction for it.
+// The sets of kernels/gemm/block.h that have an instruction for it.
 bool block_sets_that_multiply_bf16() {
   const std::string_view name = kernels::block_kernels().name;
   return name == "amx" || name == "avx512_bf16" || name == "neon_bf16";

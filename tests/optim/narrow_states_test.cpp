@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/adamw/op.h"
-#include "kernels/narrow_states/code_map.h"
+#include "kernels/quantized_state/code_map.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
 #include "support/instruction_sets.h"

@@ -1,14 +1,14 @@
 // The fused loops of Lion, SGD and LAMB: every instruction set leaves the same bits, tails and all. What they
 // should be is known_values_test's. And those of outer loops, beside the equations of their header, element
 // by element.
-#include "kernels/updates/loops.h"
+#include "kernels/optimizer_loops/loops.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/updates/outer.h"
+#include "kernels/optimizer_loops/outer.h"
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
 

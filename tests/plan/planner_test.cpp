@@ -14,7 +14,7 @@
 #include "observe/events/event.h"
 #include "plan/calibration.h"
 #include "plan/link_rates.h"
-#include "plan/memory/rank_state.h"
+#include "plan/memory/state_bytes.h"
 #include "plan/memory/update_memory.h"
 #include "plan/reliability/goodput.h"
 #include "plan/search/next_changes.h"

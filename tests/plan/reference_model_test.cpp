@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/memory/rank_memory.h"
+#include "plan/memory/search_memory.h"
 #include "plan/published/published_build.h"
 
 namespace longhaul::plan {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "layout/freezing.h"
 #include "observe/events/event_log.h"
-#include "plan/memory/rank_state.h"
+#include "plan/memory/state_bytes.h"
 #include "recipe/load.h"
 #include "run/language_run.h"
 #include "run/run_fixture.h"

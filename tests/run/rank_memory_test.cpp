@@ -1,7 +1,7 @@
 // ctest: label=full timeout=600
 // The plan of memory of one rank of a mesh beside what its allocator counts: ranks that are processes train
 // small models, and each tells by purpose what was planned and what was its most.
-#include "plan/memory/memory_rank.h"
+#include "plan/memory/exact_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // ctest: label=full timeout=300
 // What the plan says a rank holds of weights, gradients and optimizer state at every stage of ZeRO, beside
 // what ranks have made, and what comes and goes in a step beside the allocator's peaks.
-#include "plan/memory/rank_state.h"
+#include "plan/memory/state_bytes.h"
 
 #include <gtest/gtest.h>
 

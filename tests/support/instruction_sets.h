@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 namespace longhaul::testing {
 

@@ -18,7 +18,7 @@
 #include "model/watched.h"
 #include "observe/trace/task_phase.h"
 #include "optim/schedule.h"
-#include "plan/memory/rank_state.h"
+#include "plan/memory/state_bytes.h"
 #include "recipe/options/option.h"
 #include "train/task_entry.h"
 

@@ -13,8 +13,8 @@
 #include "kernels/activation/op.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
-#include "kernels/heads/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/rotary_heads/op.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::bench {

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "base/threads/parallel.h"
 #include "bench/register.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/linear_recurrence/work.h"
 #include "tensor/random_fill.h"

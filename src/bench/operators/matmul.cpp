@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "bench/register.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/matmul/matmul.h"
 #include "tensor/random_fill.h"
 

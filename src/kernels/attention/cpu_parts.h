@@ -11,7 +11,7 @@
 #include "base/threads/parallel.h"
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/vectors.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 namespace longhaul::kernels {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/threads/parallel.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/scratch.h"
 
 namespace longhaul::kernels {

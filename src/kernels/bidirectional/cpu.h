@@ -1,5 +1,5 @@
 // Attention without an order on the CPU. Each head of a document is a work item, whose keys, values and
-// queries pass through the caches once for each of the two products (block/block.h), 256 tokens at a time.
+// queries pass through the caches once for each of the two products (gemm/block.h), 256 tokens at a time.
 // Operands are bf16 or fp32 like the inputs, sums fp32; S is rounded to bf16 before the queries read it, as
 // every operand is. Results do not depend on the number of threads.
 #pragma once

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/block/block.h"
 #include "kernels/delta_rule/loops.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_recurrence/cpu/cpu_worker.h"
 #include "kernels/scratch.h"
 

@@ -23,7 +23,7 @@
 
 #include "base/memory/memory_purpose.h"
 #include "base/threads/parallel.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_cross_entropy/loops.h"
 #include "kernels/linear_cross_entropy/problem.h"
 #include "kernels/scratch.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 namespace longhaul::kernels {
 

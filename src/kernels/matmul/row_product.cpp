@@ -1,7 +1,7 @@
 #include <type_traits>
 
 #include "base/machine/machine.h"
-#include "kernels/block/int8.h"
+#include "kernels/gemm/int8.h"
 #include "kernels/int8/loops.h"
 #include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/product.h"

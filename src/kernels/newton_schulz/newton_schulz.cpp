@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/threads/parallel.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 namespace longhaul::kernels {
 namespace {

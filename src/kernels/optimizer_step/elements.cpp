@@ -5,8 +5,8 @@
 
 #include "kernels/adamw/loops.h"
 #include "kernels/matmul/tasks.h"
+#include "kernels/optimizer_loops/loops.h"
 #include "kernels/optimizer_step/problem.h"
-#include "kernels/updates/loops.h"
 
 namespace longhaul::kernels {
 namespace {

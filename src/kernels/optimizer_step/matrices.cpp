@@ -1,16 +1,16 @@
 // came, adafactor, sm3: passes over tiles, one for each sum that the next one waits for
-// (kernels/updates/factored.h), of one matrix after the other, so that it lies in a cache; sm3's one pass
-// goes over all of them.
+// (kernels/optimizer_loops/factored.h), of one matrix after the other, so that it lies in a cache; sm3's one
+// pass goes over all of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "kernels/adamw/loops.h"
+#include "kernels/optimizer_loops/factored.h"
+#include "kernels/optimizer_loops/means.h"
+#include "kernels/optimizer_loops/tiles.h"
 #include "kernels/optimizer_step/problem.h"
-#include "kernels/updates/factored.h"
-#include "kernels/updates/means.h"
-#include "kernels/updates/tiles.h"
 
 namespace longhaul::kernels {
 namespace {

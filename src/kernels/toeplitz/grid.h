@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {

@@ -6,7 +6,7 @@
 //   const auto rows = LONGHAUL_CHOOSE(rows_any);
 #pragma once
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 // Better than AVX3 (Highway's name of AVX-512 with BW, CD, DQ and VL) brings these loops nothing; below AVX2
 // there is the baseline.

@@ -1,7 +1,7 @@
 #include "model/mixers/dense_channel.h"
 
 #include "kernels/activation/op.h"
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 
 namespace longhaul::model {
 namespace {

@@ -1,6 +1,6 @@
 #include "model/mixers/hgrn.h"
 
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 #include "kernels/scan/op.h"
 #include "model/shared_parameter.h"
 #include "tensor/to_tensor.h"

@@ -1,6 +1,6 @@
 #include "model/mixers/mamba2.h"
 
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "kernels/short_convolution/op.h"

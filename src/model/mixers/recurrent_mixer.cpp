@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "kernels/features/op.h"
+#include "kernels/feature_maps/op.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "kernels/scan/op.h"

@@ -21,7 +21,7 @@
 #include "recipe/mixers/recurrent/recurrent.h"
 
 namespace longhaul::kernels {
-struct TurnTable;  // features/op.h
+struct TurnTable;  // feature_maps/op.h
 }
 
 namespace longhaul::model {

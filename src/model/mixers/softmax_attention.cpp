@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "kernels/attention/op.h"
-#include "kernels/features/op.h"
-#include "kernels/heads/op.h"
+#include "kernels/feature_maps/op.h"
 #include "kernels/norm/op.h"
+#include "kernels/rotary_heads/op.h"
 
 namespace longhaul::model {
 

@@ -88,8 +88,8 @@ struct RunStatus {
   std::vector<Incident> incidents;
   static constexpr auto fields();
   int64_t size_of(std::string_view axis) const;  // 1 where the mesh has no such axis
-  // The pipeline stage of a rank (below). The mesh may name the same ranks twice, because it also has the axes
-  // of the experts.
+  // The pipeline stage of a rank (below). The mesh may name the same ranks twice, because it also has the
+  // axes of the experts.
   int64_t stage_of(int64_t rank) const;
 };
 

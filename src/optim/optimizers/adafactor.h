@@ -11,7 +11,8 @@
 //               and the square of u's divisor from below; w ← w (1 − lr λ) − α û; no momentum
 //   big_vision  β2_t at most 0.999; m ← β1 m + (1 − β1) û with a momentum; w ← w (1 − lr λ) − lr m
 // A step needs two reductions for each set of axes, whatever the number of matrices. On a CPU it makes
-// three passes over memory (kernels/updates/factored.h); on other devices it uses LibTorch's operations.
+// three passes over memory (kernels/optimizer_loops/factored.h); on other devices it uses LibTorch's
+// operations.
 #pragma once
 
 #include <vector>

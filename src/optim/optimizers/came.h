@@ -13,8 +13,8 @@
 //
 // Means are those of the logical matrix however it is cut: a step needs three reductions for each set of
 // axes, whatever the number of matrices. On a CPU it makes four passes, one for each sum and one for the
-// weights (kernels/updates/factored.h); they go over memory where a matrix is cut or larger than a cache,
-// and otherwise over data in the cache. On other devices it uses LibTorch's operations. State has the
+// weights (kernels/optimizer_loops/factored.h); they go over memory where a matrix is cut or larger than a
+// cache, and otherwise over data in the cache. On other devices it uses LibTorch's operations. State has the
 // precision of the master (fp32, or fp64); the momentum can also be narrow (optim.state_dtype).
 #pragma once
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/updates/loops.h"
+#include "kernels/optimizer_loops/loops.h"
 #include "optim/optimizer.h"
 #include "optim/optimizers/narrow_state.h"
 #include "recipe/sections/optim_groups.h"

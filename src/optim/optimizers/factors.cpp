@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/updates/means.h"
+#include "kernels/optimizer_loops/means.h"
 
 namespace longhaul::optim {
 namespace {

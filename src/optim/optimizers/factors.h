@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "kernels/updates/factored.h"
+#include "kernels/optimizer_loops/factored.h"
 #include "optim/shard.h"
 
 namespace longhaul::optim {
@@ -29,9 +29,9 @@ struct Factors {
   Tensor mean_of_rows;  // of the last step, or undefined; over all rows of the logical matrix
 };
 
-// The factors with which the loops of kernels/updates/factored.h multiply during a step: inverse roots, or
-// the numbers themselves. CPU only. They are in plain memory, because small matrices need a few of them in
-// every step, and a tensor costs as much as some of their passes.
+// The factors with which the loops of kernels/optimizer_loops/factored.h multiply during a step: inverse
+// roots, or the numbers themselves. CPU only. They are in plain memory, because small matrices need a few of
+// them in every step, and a tensor costs as much as some of their passes.
 class Divisors {
  public:
   enum class Form { kInverseRoots, kNumbers };

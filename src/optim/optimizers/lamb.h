@@ -8,7 +8,7 @@
 // expert has a ratio of its own.
 #pragma once
 
-#include "kernels/updates/loops.h"
+#include "kernels/optimizer_loops/loops.h"
 #include "optim/optimizers/elementwise.h"
 
 namespace longhaul::optim {

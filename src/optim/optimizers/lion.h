@@ -4,7 +4,7 @@
 //   c = β1 m + (1 − β1) g;  w ← w (1 − lr λ) − lr sign(c);  m ← β2 m + (1 − β2) g
 #pragma once
 
-#include "kernels/updates/loops.h"
+#include "kernels/optimizer_loops/loops.h"
 #include "optim/optimizers/elementwise.h"
 
 namespace longhaul::optim {

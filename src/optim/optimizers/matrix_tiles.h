@@ -1,7 +1,7 @@
 // MatrixTiles: divides the work of optimizers of matrices over the threads of a CPU
-// (kernels/updates/factored.h, tiles.h). A vector counts as a row. Matrices that are cut over ranks go
-// through each pass together, because their sums must be reduced before the next pass; a matrix that is not
-// cut goes through all passes by itself, while it is in a cache (MatrixWalks). A narrow momentum
+// (kernels/optimizer_loops/factored.h, tiles.h). A vector counts as a row. Matrices that are cut over ranks
+// go through each pass together, because their sums must be reduced before the next pass; a matrix that is
+// not cut goes through all passes by itself, while it is in a cache (MatrixWalks). A narrow momentum
 // (narrow_state.h) is widened in a buffer, one run of a row after the other, and narrowed again when a pass
 // writes it.
 #pragma once
@@ -9,8 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/updates/factored.h"
-#include "kernels/updates/tiles.h"
+#include "kernels/optimizer_loops/factored.h"
+#include "kernels/optimizer_loops/tiles.h"
 #include "optim/optimizer.h"
 #include "optim/optimizers/narrow_state.h"
 

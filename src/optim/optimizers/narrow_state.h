@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "kernels/narrow_states/loops.h"
+#include "kernels/quantized_state/loops.h"
 #include "optim/shard.h"
 #include "recipe/sections/optim_options.h"
 

@@ -4,7 +4,7 @@
 //   m ← μ m + g;  w ← w (1 − lr λ) − lr m, with Nesterov's momentum − lr (g + μ m)
 #pragma once
 
-#include "kernels/updates/loops.h"
+#include "kernels/optimizer_loops/loops.h"
 #include "optim/optimizers/elementwise.h"
 
 namespace longhaul::optim {

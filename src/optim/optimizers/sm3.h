@@ -6,7 +6,7 @@
 //   m ← β m + (1 − β) u;  w ← w (1 − lr λ) − lr m
 // Vectors keep ν. Without momentum (optim.momentum = 0) m is u and needs no state. A step needs one
 // reduction for each set of axes, a maximum. On a CPU it makes one pass over memory
-// (kernels/updates/factored.h); on other devices it uses LibTorch's operations.
+// (kernels/optimizer_loops/factored.h); on other devices it uses LibTorch's operations.
 #pragma once
 
 #include <vector>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "kernels/updates/outer.h"
+#include "kernels/optimizer_loops/outer.h"
 #include "optim/optimizer.h"
 
 namespace longhaul::optim {
@@ -38,8 +38,8 @@ class OuterWeights {
   // anchors are the masters
   OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);
 
-  // Applies the steps of kernels/updates/outer.h to everything; squares and counts cover the elements that
-  // this rank counts first. gaps: for each tensor, the divisor of the scale; empty: none.
+  // Applies the steps of kernels/optimizer_loops/outer.h to everything; squares and counts cover the elements
+  // that this rank counts first. gaps: for each tensor, the divisor of the scale; empty: none.
   kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll,
                             std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);

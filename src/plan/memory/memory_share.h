@@ -1,13 +1,13 @@
 // RankShare: the part of a layer's block on one rank of a mesh, and what its passes keep and need. In bytes,
-// unless stated otherwise. memory_rank.cpp has the parts of a plan outside layers, and the order of passes.
+// unless stated otherwise. exact_memory.cpp has the parts of a plan outside layers, and the order of passes.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "layout/mesh.h"
+#include "plan/memory/exact_memory.h"
 #include "plan/memory/memory.h"
-#include "plan/memory/memory_rank.h"
 #include "plan/memory/memory_workspace.h"
 #include "recipe/mixers.h"
 

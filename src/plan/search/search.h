@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/memory/rank_memory.h"
+#include "plan/memory/search_memory.h"
 #include "plan/step_time.h"
 
 namespace longhaul::plan {

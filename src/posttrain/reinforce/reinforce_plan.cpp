@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/memory/exact_memory.h"
 #include "plan/memory/generation_memory.h"
-#include "plan/memory/memory_rank.h"
 #include "posttrain/reinforce/critic.h"
 #include "posttrain/reinforce/prompts.h"
 #include "posttrain/reinforce/rollout_state.h"

@@ -6,7 +6,7 @@
 #include "kernels/attention/attention_cases.h"
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/vectors.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels::attention_identities_test {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention_cases.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "support/refused.h"
 #include "support/threads.h"
 

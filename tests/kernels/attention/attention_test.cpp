@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention_cases.h"
-#include "kernels/block/block.h"
 #include "kernels/documents.h"
+#include "kernels/gemm/block.h"
 #include "kernels/recomputed.h"
 #include "support/refused.h"
 #include "support/threads.h"

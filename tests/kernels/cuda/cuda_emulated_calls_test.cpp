@@ -12,12 +12,12 @@
 #include "kernels/cuda/runtime.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
-#include "kernels/heads/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/linear_recurrence/linear_recurrence_gate_cases.h"
 #include "kernels/norm/op.h"
+#include "kernels/rotary_heads/op.h"
 #include "support/nightly.h"
 #include "tensor/to_tensor.h"
 

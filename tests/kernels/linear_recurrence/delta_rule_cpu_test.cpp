@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_recurrence/delta_rule_cases.h"
 #include "support/threads.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/linear_recurrence/linear_recurrence_cases.h"
 #include "support/refused.h"

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 
 namespace longhaul::kernels {
 

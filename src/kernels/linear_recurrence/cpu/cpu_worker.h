@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/block/block.h"
+#include "kernels/gemm/block.h"
 #include "kernels/linear_recurrence/cpu/cpu_loops.h"
 #include "kernels/linear_recurrence/cpu/far_rows.h"
 #include "kernels/linear_recurrence/cpu/plan.h"

@@ -21,7 +21,7 @@ struct RecurrentPlan {
     kNone,
     kCosine,
     kRotary
-  };  // rotation of queries and keys by positions (kernels/features/op.h); kCosine doubles a head's keys
+  };  // rotation of queries and keys by positions (kernels/feature_maps/op.h); kCosine doubles a head's keys
   // kSlopes: fixed for each head. kGate: logσ(x)/divisor. kCumulative: from a cumulative softmax of the keys
   // (LightNet). kWhole: its form without an order: keys are a softmax over their document, and all queries
   // read the one sum of kᵀ v.
