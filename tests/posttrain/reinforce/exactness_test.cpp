@@ -10,6 +10,7 @@
 #include "model/context.h"
 #include "model/decoder.h"
 #include "model/parallel_ops.h"
+#include "model/state.h"
 #include "recipe/load.h"
 #include "tensor/to_tensor.h"
 
@@ -58,6 +59,54 @@ TEST(Exactness, OfEngineAndTrainer) {
     const Gaps found = gaps(small_model(mixers), 20);
     EXPECT_EQ(found.tokens, 60) << mixers;
     EXPECT_LT(found.largest, 1e-5) << mixers;
+  }
+}
+
+// The outputs of blocks, [tokens, hidden], in the order of the pass.
+using Blocks = std::vector<std::pair<std::string, Tensor>>;
+
+Blocks blocks_of(model::Decoder& decoder, const std::vector<int64_t>& ids, const layout::SequenceView& view,
+                 const model::DecoderRows* rows) {
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  Blocks blocks;
+  context.inspect = [&](const std::string& name, const Tensor& output) {
+    blocks.emplace_back(name, output.clone());
+  };
+  const Tensor hidden = decoder.hidden(context, to_tensor(ids), view, rows);
+  blocks.emplace_back("normed", hidden);
+  blocks.emplace_back("logits", decoder.logits(hidden));
+  return blocks;
+}
+
+// Where the two ways part, in fp32: in the first mixer, at every token. The first one sees itself alone, so it
+// is not the order of its attention or recurrence alone: what stands around them in the mixer rounds
+// differently too.
+TEST(Exactness, TheFirstMixerDiffersFromTheFirstTokenOn) {
+  const at::NoGradGuard guard;
+  for (const std::string mixers : {"softmax", "lightning"}) {
+    model::Decoder decoder(small_model(mixers), Precision::named("fp32"));
+    decoder.parameters().initialise(7);
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < 80; ++i) ids.push_back((i * 7 + 3) % 257);
+    const Blocks whole = blocks_of(decoder, ids, layout::make_single(std::ssize(ids)), nullptr);
+    model::DecoderState state = decoder.make_state();
+    model::DecoderRows rows{state, {state.add()}};
+    for (int64_t t = 0; t < std::ssize(ids); ++t) {
+      const Blocks alone =
+          blocks_of(decoder, {ids[static_cast<size_t>(t)]},
+                    layout::make_packed(std::vector<int64_t>{1}, std::vector<int64_t>{t}), &rows);
+      ASSERT_EQ(alone.size(), whole.size());
+      const auto same = [&](size_t block) {
+        return at::equal(whole[block].second[t], alone[block].second[0]);
+      };
+      EXPECT_EQ(whole[0].first, "embedding");
+      EXPECT_TRUE(same(0)) << mixers << ", token " << t;
+      EXPECT_EQ(whole[1].first, "layers.0.mixer");
+      EXPECT_FALSE(same(1)) << mixers << ", token " << t << ": tell docs/reproductions/reinforcement.md";
+      const Tensor gap = (whole[1].second[t] - alone[1].second[0]).abs().max();
+      EXPECT_LT(gap.item<double>(), 1e-5) << mixers << ", token " << t;
+    }
   }
 }
 
