@@ -36,7 +36,8 @@ class Prompts {
   Prompts(const ReinforceOptions& options, const data::Tokenizer& tokenizer, int64_t longest);
 
   // For plans: the longest prompt of the files, which has no more tokens than bytes and one that begins a
-  // text, and the prompts to evaluate on. Nothing for puzzles, and where a file is not there: the run says so.
+  // text, and the prompts to evaluate on. Nothing for puzzles, and where a file is not there: the run says
+  // so.
   struct Sizes {
     int64_t most_tokens = 0, held_out = 0;
   };

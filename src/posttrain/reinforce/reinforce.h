@@ -8,8 +8,8 @@
 // Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what
 // the step itself computes: the ratio is 1 to the bit, and no pass is spent on it.
 //
-// With a critic (ppo) the values of all tokens are read when the batch comes, and every step trains the critic
-// on its part of the prompts, while it is prepared.
+// With a critic (ppo) the values of all tokens are read when the batch comes, and every step trains the
+// critic on its part of the prompts, while it is prepared.
 //
 // Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert
 // ranks, ZeRO up to stage 2), because the engine needs it.
