@@ -27,8 +27,7 @@ struct Answer {
   Reward reward;
   double shaped = 0;     // the reward with the penalty of its length
   double advantage = 0;  // of each of its tokens; with a critic, their mean
-  // With a critic, of each token: its value when the batch came, and what is estimated from the values of
-  // all.
+  // With a critic, of each token: its value when the batch came, and what is estimated from the values.
   std::vector<double> values, advantages, returns;
   double advantage_of(size_t token) const { return advantages.empty() ? advantage : advantages[token]; }
   bool right() const { return !reward.parts.empty() && reward.parts[0] >= 1; }

@@ -79,8 +79,8 @@ Blocks blocks_of(model::Decoder& decoder, const std::vector<int64_t>& ids, const
   return blocks;
 }
 
-// Where the two ways part, in fp32: in the first mixer, at every token. The first one sees itself alone, so it
-// is not the order of its attention or recurrence alone: what stands around them in the mixer rounds
+// Where the two ways part, in fp32: in the first mixer, at every token. The first one sees itself alone, so
+// it is not the order of its attention or recurrence alone: what stands around them in the mixer rounds
 // differently too.
 TEST(Exactness, TheFirstMixerDiffersFromTheFirstTokenOn) {
   const at::NoGradGuard guard;
