@@ -2,6 +2,7 @@
 // dense channel mixer, where each tensor comes from, and what does not fit.
 #include "checkpoint/published/upcycling.h"
 
+#include "checkpoint/published/naming.h"
 #include "checkpoint/starting_point.h"
 #include "published_for_tests.h"
 
