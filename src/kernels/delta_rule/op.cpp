@@ -98,14 +98,16 @@ LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy b
                                made.log_decay, s[5].defined() ? made.initial_state_nhkv : Tensor()};
   };
   const std::vector<Tensor> outputs = differentiable(kDeltaRuleOp, inputs, [&]() -> Recorded {
-    Tensor final_state = unread_state(
-        {problem.documents(), problem.heads(), problem.keys(), problem.values()}, problem.state_options());
+    Tensor final_state;
     const std::vector<Tensor> made = recurrence_once(in.initial_state_nhkv, [&] {
       Tensor kept;
       const LinearRecurrenceResult result = forward_by(by, problem, keep ? &kept : nullptr);
       final_state = result.final_state_nhkv;
       return std::vector<Tensor>{result.o_thd, kept};
     });
+    if (!final_state.defined())
+      final_state = unread_state({problem.documents(), problem.heads(), problem.keys(), problem.values()},
+                                 problem.state_options());
     std::vector<Tensor> saved = inputs;
     saved.push_back(made[1]);
     return {

@@ -53,15 +53,17 @@ LinearRecurrenceResult run(const RecurrenceProblem& problem, RecurrenceBy by) {
                                result.lower_bound_hk};
   };
   const std::vector<Tensor> outputs = differentiable(kRecurrenceOp, inputs, [&]() -> Recorded {
-    Tensor final_state =
-        unread_state({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)},
-                     problem.q_thk.options().dtype(problem.state_type()));
+    Tensor final_state;
     const std::vector<Tensor> made = recurrence_once(problem.initial_state_nhkv, [&] {
       Tensor boundaries;
       const auto result = recurrence_forward_by(by, problem, keep ? &boundaries : nullptr);
       final_state = result.final_state_nhkv;
       return std::vector<Tensor>{result.o_thd, boundaries};
     });
+    if (!final_state.defined())
+      final_state =
+          unread_state({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)},
+                       problem.q_thk.options().dtype(problem.state_type()));
     std::vector<Tensor> saved = inputs;
     saved.push_back(made[1]);
     return {
