@@ -42,5 +42,27 @@ TEST_F(ChoiceWriterTest, AStopStringEndsTheTextAndIsNoPartOfIt) {
   EXPECT_EQ(reason_, "stop");
 }
 
+// Calls have numbers of their own through all pieces, and the text between them is no part of the answer.
+TEST_F(ChoiceWriterTest, CallsAreCountedThroughThePieces) {
+  const data::Tokenizer tokenizer = data::Tokenizer::bytes();
+  ChoiceWriter writer(tokenizer, {65}, options_, 0, openai::ToolForm::kTagged);
+  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  std::vector<std::pair<int64_t, size_t>> numbers;  // of the first call of a piece, and how many it has
+  std::string text;
+  const auto take = [&](const openai::Choice& piece) {
+    text += piece.text;
+    if (!piece.calls.empty()) numbers.emplace_back(piece.first_call, piece.calls.size());
+  };
+  for (const char byte : "Well. " + call + "\n" + call) {
+    writer.add({.id = static_cast<unsigned char>(byte)});
+    if (writer.has_piece()) take(writer.take_piece());
+  }
+  const openai::Choice last = writer.end({.finish = generate::Finish::kStop});
+  take(last);
+  EXPECT_EQ(numbers, (std::vector<std::pair<int64_t, size_t>>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(text, "Well.");
+  EXPECT_EQ(last.finish_reason, "tool_calls");
+}
+
 }  // namespace
 }  // namespace longhaul::serve
