@@ -52,8 +52,8 @@ struct CallCosts {
   double p99_s = 0, peak_bytes = 0;  // beyond the samples
 };
 
-// What the service sees: one call after the other; the slowest of a hundred, and the most memory that one
-// holds.
+// Costs as a service sees them: calls come one after the other; the slowest of a hundred counts, and the most
+// memory that one holds.
 CallCosts costs_of(const detect::Pull& pull, const detect::Models& models, int64_t calls) {
   CallCosts costs;
   const int64_t before = reset_peak_resident_bytes();

@@ -103,8 +103,8 @@ Measured measure(const PlanCheckRequest& request, const fs::path& folder, PlanCh
           .batch = recipe.train.batch};
 }
 
-// What is set on this machine, as logarithms: of products, memory, a layer, a message, the link, attention,
-// recurrences, a step.
+// The constants that are fitted to this machine, as logarithms: of products, memory, a layer, a message, the
+// link, attention, recurrences, a step.
 constexpr size_t kConstants = 8;
 struct Constants {
   std::array<double, kConstants> logs{};
@@ -134,8 +134,8 @@ double planned(const Constants& constants, const Machines& machines, const Measu
       .total();
 }
 
-// What a constant may be, so that none makes up for noise: shares of what was measured, microseconds to tens
-// of milliseconds, 1 MB/s to 100 GB/s.
+// The bounds of each constant, so that none makes up for noise: shares of what was measured, microseconds to
+// tens of milliseconds, 1 MB/s to 100 GB/s.
 constexpr std::array<std::pair<double, double>, kConstants> kBounds = {
     {{0.02, 1}, {0.05, 1}, {1e-6, 0.02}, {1e-6, 0.02}, {1e6, 1e11}, {0.002, 1}, {0.002, 1}, {1e-6, 1}}};
 

@@ -168,13 +168,6 @@ Symbol JsonGrammar::list(const std::vector<Symbol>& first, const std::optional<S
   return grammar_.rule(all);
 }
 
-Symbol JsonGrammar::array() {
-  if (array_) return *array_;
-  const Symbol items = value();
-  if (!array_) array_ = list({}, items, 0, -1);
-  return *array_;
-}
-
 Symbol JsonGrammar::object() {
   if (object_) return *object_;
   object_ = grammar_.declare();
@@ -188,9 +181,9 @@ Symbol JsonGrammar::object() {
 Symbol JsonGrammar::value() {
   if (value_) return *value_;
   value_ = grammar_.declare();
-  array_ = list({}, *value_, 0, -1);
+  const Symbol array = list({}, *value_, 0, -1);
   grammar_.define(*value_, {{object()},
-                            {*array_},
+                            {array},
                             {string()},
                             {number()},
                             grammar_.literal("true"),

@@ -17,11 +17,9 @@ class JsonGrammar {
  public:
   explicit JsonGrammar(Grammar& grammar);
 
-  Grammar& grammar() { return grammar_; }
   Symbol space() const { return space_; }
   Symbol value();   // any
   Symbol object();  // with any members
-  Symbol array();   // of any values
   Symbol string();
   Symbol string_of(int64_t least, int64_t most);  // characters; most < 0: any number
   Symbol number();
@@ -46,7 +44,7 @@ class JsonGrammar {
 
   Grammar& grammar_;
   Symbol space_, comma_;
-  std::optional<Symbol> value_, object_, array_, string_, number_, character_, plain_;
+  std::optional<Symbol> value_, object_, string_, number_, character_, plain_;
 };
 
 }  // namespace longhaul::grammar

@@ -1,6 +1,6 @@
 // SmallNetwork: a network of this process's own, for drills and tests of links that drop: a switch, and
 // machines that are plugged into it, each with an address and nothing but the loopback and that one link.
-// What the machines are is processes: on() says with which words they are started there.
+// A machine is a group of processes: on() says with which words they are started there.
 //
 //   SmallNetwork network(3);
 //   start_child({.argv = network.on(0, {"longhaul", "node", …}), …});

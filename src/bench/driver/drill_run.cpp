@@ -56,7 +56,7 @@ class Launched {
                .death_signal = SIGTERM,
                .own_session = true},
         timeout_s_(kCalmTimeout_s + kFaultTimeout_s * static_cast<double>(plan.drills.size())) {
-    // Where nodes are machines, the driver must notice a silent machine, which takes it 15 s, so a hang of
+    // If nodes are machines, the driver must notice a silent machine, which takes it 15 s, so a hang of
     // ranks must not be found before that. Bytes of ranks must go over the links and not through shared
     // memory.
     const std::vector<std::string> more =

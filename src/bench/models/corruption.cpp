@@ -213,8 +213,8 @@ void drill_states(DrilledRun& trained, Drill& drill) {
   }
 }
 
-// What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact
-// zero.
+// The drill damages the result that a sum over the ranks gave one of them; its numbers are of the size of
+// gradients, and none is an exact zero.
 void drill_messages(DrilledRun& trained, Drill& drill) {
   const int64_t ranks = trained.ranks.world()->size();
   const Tensor own = normal({100'000}, stream_of(fmt::format("message of {}", trained.ranks.rank())), 1e-3);
@@ -253,8 +253,8 @@ void drill_replay(DrilledRun& trained, Drill& drill) {
   trained.task.spoil = {};
 }
 
-// Of one rank's gradient before the sum: seen by the norm of all, when it is five times what it was, or not
-// finite; then the step is done again.
+// The drill damages one rank's gradient before the sum. The norm of all gradients shows it when it is five
+// times what it was, or not finite; then the step is done again.
 void drill_gradients(DrilledRun& trained, Drill& drill) {
   std::vector<Tensor> gradients;
   trained.step(100, [&] {

@@ -76,8 +76,7 @@ kernels::LinearRecurrenceOptions options_of(Gate gate, ScalarType type = at::kFl
   return options;
 }
 
-// What a caller does without the gate: log_decay and keys made of the logits beforehand, then the call with
-// both.
+// A caller without the gate makes log_decay and keys of the logits first, and then calls with both.
 Tensor call_with_gate_made(const RecurrenceInputs& inputs, Gate gate, const Tensor& offsets) {
   const Tensor x = inputs.log_decay.to(at::kFloat);
   kernels::LinearRecurrenceOptions options{.scale = kScale};

@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text/text.h"
+
 namespace longhaul::openai {
 namespace {
 
 using nlohmann::ordered_json;
 
 constexpr std::string_view kBlank = " \t\r\n", kPythonTag = "<|python_tag|>", kArguments = "[ARGS]";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
 
 // A call of {"name": …, "arguments" or "parameters": {…}}.
 std::optional<ToolCall> call_of(const ordered_json& json) {
