@@ -266,6 +266,9 @@ const std::vector<Row>& rows() {
        [](const Recipe& r) { return r.train.offload_folder == "/scratch"; }, "", ""},
       {"train.offload_share", "\"0.25\"", [](const Recipe& r) { return r.train.offload_share == "0.25"; }, "",
        ""},
+      {"train.offload_memory", "1000000", [](const Recipe& r) { return r.train.offload_memory == 1000000; },
+       "", ""},
+      {"train.arena", "true", [](const Recipe& r) { return r.train.arena; }, "", ""},
       {"train.elastic", "true", [](const Recipe& r) { return r.train.elastic; }, "", ""},
       {"train.recompute", "\"full\"", [](const Recipe& r) { return r.train.recompute == Recompute::kFull; },
        "", ""},
@@ -373,9 +376,11 @@ const std::vector<Row>& rows() {
       {"optim.decay_steps", "52", [](const Recipe& r) { return r.optim.decay_steps == 52; }, "", ""},
       {"optim.final_lr_fraction", "0.5", [](const Recipe& r) { return r.optim.final_lr_fraction == 0.5; }, "",
        ""},
-      {"optim.stages", "[{ from_step = 5, lr = 0.5, batch = 16 }, { from_step = 9, batch = 24 }]",
+      {"optim.stages",
+       "[{ from_step = 5, lr = 0.5, batch = 16 }, { from_step = 9, batch = 24, sequence = 64 }]",
        [](const Recipe& r) {
-         const OptimStage first{.from_step = 5, .lr = 0.5, .batch = 16}, second{.from_step = 9, .batch = 24};
+         const OptimStage first{.from_step = 5, .lr = 0.5, .batch = 16},
+             second{.from_step = 9, .batch = 24, .sequence = 64};
          return r.optim.stages == std::vector{first, second};
        },
        "", ""},
@@ -432,6 +437,7 @@ const std::vector<Row>& rows() {
        ""},
       {"train.distill.temperature", "2", [](const Recipe& r) { return r.train.distill.temperature == 2; }, "",
        ""},
+      {"train.distill.hidden", "0.5", [](const Recipe& r) { return r.train.distill.hidden == 0.5; }, "", ""},
       {"spikes.coding", "\"ternary\"",
        [](const Recipe& r) { return r.model.spikes.coding == SpikeCoding::kTernary; }, "", ""},
       {"spikes.k", "2.5", [](const Recipe& r) { return r.model.spikes.k == 2.5; }, "", ""},

@@ -86,6 +86,10 @@ void declare(OptionSet& set, OptimStage& stage) {
       .unit("sequences")
       .at_least(0)
       .at_most(1 << 30);
+  set.add("sequence", stage.sequence, "Tokens of a sequence from here on; 0: as before.")
+      .unit("tokens")
+      .at_least(0)
+      .at_most(2147483648.0);
 }
 
 void declare(OptionSet& set, OptimOptions& optim) {

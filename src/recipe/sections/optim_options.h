@@ -28,12 +28,13 @@ enum class Rise { kLinear, kCosine, kOneMinusSqrt };
 std::vector<std::string_view> names_of(Rise);
 
 // OptimStage: from the first step at which `from_step` or `from_tokens` is reached (exactly one of them is
-// given), lr and batch replace optim.lr and train.batch. 0: unchanged.
+// given), lr, batch and sequence replace optim.lr, train.batch and train.sequence. 0: unchanged.
 struct OptimStage {
   int64_t from_step = 0;
   int64_t from_tokens = 0;
   double lr = 0;
   int64_t batch = 0;
+  int64_t sequence = 0;
   bool operator==(const OptimStage&) const = default;
 };
 

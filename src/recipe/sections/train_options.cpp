@@ -163,6 +163,12 @@ void declare(OptionSet& set, TrainOptions& train) {
           "What both models' logits are divided by before they are compared.")
       .above(0)
       .at_most(100);
+  set.add(
+         "train.distill.hidden", train.distill.hidden,
+         "Weight, beside that loss, of the mean squared distance between the outputs of both models' layers, "
+         "which must be equal in number and width; 0: they are not compared.")
+      .at_least(0)
+      .at_most(1e6);
   set.add("train.seed", train.seed,
           "Seed of the initial weights and of every random stream except the order of the data.")
       .at_least(0);
@@ -220,6 +226,17 @@ void declare(OptionSet& set, TrainOptions& train) {
           "Of train.offload = host: the share of the rows of products that goes to the host, 0 to 1; the "
           "other "
           "rows are made again. auto: chosen for each layer, so that copies hide behind compute.")
+      .may_change();
+  set.add("train.offload_memory", train.offload_memory,
+          "Of train.offload = host: bytes of the host's memory for what is moved there; what exceeds them "
+          "goes "
+          "to a file in train.offload_folder. 0: no limit.")
+      .unit("bytes")
+      .at_least(0)
+      .may_change();
+  set.add("train.arena", train.arena,
+          "Whether the activations of later steps lie at addresses that are planned from those of the first "
+          "step, so that the memory of a step is one block without holes.")
       .may_change();
   set.add("train.elastic", train.elastic,
           "Micro-batches' gradients are added in one fixed tree, so that a run has the same bits on any "

@@ -39,6 +39,7 @@ struct DistillOptions {
   std::string from;        // a checkpoint or run folder; empty: none
   double weight = 0.5;     // of its part of the loss; 1 − weight of the labels'
   double temperature = 1;  // by which both models' logits are divided
+  double hidden = 0;       // weight of the mean squared distance of the layers' outputs; 0: not compared
 
   bool wanted() const { return !from.empty(); }
   bool operator==(const DistillOptions&) const = default;
@@ -64,6 +65,9 @@ struct TrainOptions {
   std::string offload_folder;  // for kFile; empty: data.cache
   // For kHost: the share of the rows that are stored rather than recomputed: "auto", or a number from 0 to 1.
   std::string offload_share = "auto";
+  int64_t offload_memory =
+      0;                 // for kHost: bytes of the host's memory; what exceeds them goes to a file; 0: all
+  bool arena = false;    // activations of later steps lie at addresses planned from the first step's
   bool elastic = false;  // equal bits for any number of replicas (docs/design/elastic.md)
 
   // In steps; 0: only at the end and on request; -1: chosen from measured costs and failures.

@@ -52,6 +52,7 @@ bool gap_is_constant(const Recipe& recipe) {
 
 constexpr Condition kConditions[] = {
     {"train.offload_share", offloads_to_host, "train.offload = host"},
+    {"train.offload_memory", offloads_to_host, "train.offload = host"},
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},
     {"optim.state_least", has_int8_states, "optim.state_dtype = int8"},
     {"optim.weight_decay_rise", weight_decay_changes, "optim.weight_decay_from is not 1"},
@@ -81,6 +82,7 @@ constexpr Condition kConditions[] = {
     {"lora.kind", has_adapters, "lora.rank is above 0"},
     {"train.distill.weight", distills, "train.distill.from names a model"},
     {"train.distill.temperature", distills, "train.distill.from names a model"},
+    {"train.distill.hidden", distills, "train.distill.from names a model"},
     {"spikes.k", has_spikes, "spikes.coding is not none"},
     {"spikes.weights", has_spikes, "spikes.coding is not none"},
     {"model.softmax.window_plus_one", has_windows, "model.softmax.windows has a window"},
