@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/register.h"
 #include "comm/world.h"
+#include "control/wire/placement.h"
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
@@ -107,6 +108,7 @@ ExitCode run_as(const comm::Placement& place, run::RunRequest& request, const Tr
   const train::Outcome outcome =
       run::run_training(request, tasks(), world->size() > 1 ? world.get() : nullptr);
   const bool signalled = outcome.reason == "signal";
+  if (!request.saves) return signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDone;
   if (!outcome.saved) {
     throw Error(
         {.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
@@ -124,7 +126,8 @@ ExitCode run(const TrainArguments& arguments) {
   install_signal_handlers();
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
-  run::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
+  run::RunRequest request{
+      .fresh = arguments.fresh, .quiet = arguments.quiet, .saves = !control::variable(control::kProbe)};
   request.run_folder = arguments.run.empty() ? run::default_run_folder(arguments.recipe)
                                              : std::filesystem::path(arguments.run);
   require_something_to_convert(arguments.from, arguments.convert);

@@ -232,6 +232,9 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
     return {.fault = FaultClass::kStorage,
             .action = Action::kAlarm,
             .why = "training goes on with what is in memory"};
+  if (fault.kind == "log")
+    return {
+        .fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "training goes on until it cannot"};
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 

@@ -43,8 +43,6 @@ struct RunPlan {
   std::vector<data::SampleRange> skipped;
   std::vector<std::string> used_last;  // hosts that failed repeatedly, the worst at the end
   int64_t prefetch = 0;                // steps whose samples are read before they are trained on
-  // Recipe options with which a run writes no checkpoints.
-  std::vector<std::string> probe_overrides = {"train.checkpoint_every=0"};
 
   int64_t ranks() const { return widths.front().ranks; }
   // Position in the data order of the first sample of the step that follows `step` completed steps.

@@ -37,6 +37,7 @@ struct RunRequest {
   // (run/backend.h).
   std::optional<RankPlace> place{};
   bool quiet = false;  // prints no tables and no step lines, but alarms
+  bool saves = true;   // false: a probe (train/trainer.h)
   // the board of this process; of ranks that are threads, that of the first one. Null: none
   observe::BoardWriter* board = nullptr;
   // For ranks that are threads: called when one of them hangs outside all calls and the others have ended

@@ -394,6 +394,7 @@ train::Outcome RankRun::run() {
        .trace = trace_ ? &*trace_ : nullptr,
        .outer = loop,
        .tier = tier(),
+       .saves = start_.request.saves,
        .leaves_state = start_.own_process});
   begin(trainer, events);
   if (start_.calls) calls_before_ = start_.calls->totals();

@@ -9,7 +9,7 @@ namespace longhaul::train {
 // Where checkpoints in memory are kept, and all that changes does so in updates: not what a task keeps of its
 // own, nor under an outer loop.
 void Trainer::begin_keeping() {
-  if (!options_.leaves_state || !memory_.on() || options_.outer != nullptr) return;
+  if (!options_.saves || !options_.leaves_state || !memory_.on() || options_.outer != nullptr) return;
   for (const checkpoint::StateEntry& entry : checkpoint::tensors_of(state_)) {
     if (entry.file == checkpoint::kTaskFiles) return;
   }

@@ -229,6 +229,7 @@ void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
 }
 
 void Trainer::save_at_the_end() {
+  if (!options_.saves) return;
   saver_.wait();  // for one that is under way: it may be of this step
   for (size_t attempt = 0; saved_step_ != step_; ++attempt) {
     if (attempt > 0) {
@@ -466,8 +467,9 @@ void Trainer::recorded_step() {
   SaveTo to{.disk = is_due(train().checkpoint_every, step_) || asked};
   // Each waits for what an outer loop exchanges behind the steps.
   const bool waits_least = options_.outer == nullptr || to.disk || options_.outer->saves_well();
-  to.memory = waits_least && memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
-  if (to.disk || to.memory) save(to);
+  to.memory = options_.saves && waits_least &&
+              memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
+  if (options_.saves && (to.disk || to.memory)) save(to);
   if (is_due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
 }
 
@@ -489,8 +491,8 @@ Outcome Trainer::run() {
     keeper_.reset();
     save_at_the_end();
     control_.trained();
-    if (!stopping() && !judged_) judge();
-    events_.write(observe::End{.reason = outcome_.reason, .step = step_});
+    if (options_.saves && !stopping() && !judged_) judge();
+    events_.write(observe::End{.reason = options_.saves ? outcome_.reason : "probe", .step = step_});
   } catch (const Error& error) {
     if (error.code() == ExitCode::kCommunication && keeper_) keeper_->leave();
     if (error.code() != ExitCode::kFenced) {

@@ -65,6 +65,8 @@ struct TrainerOptions {
   optim::OuterLoop* outer = nullptr;  // null: there is one worker
   // the memory tier of this rank's node; none: checkpoints go to the disk only
   std::optional<checkpoint::TierPlace> tier{};
+  // false: a probe, whose steps are not the run's; it writes no checkpoint, to no place
+  bool saves = true;
   // the process holds this rank only, so its daemon may ask it to leave its state in the tier
   // (state_keeper.h)
   bool leaves_state = false;

@@ -209,6 +209,12 @@ TEST(FaultTable, SlowOnesAreReplacedAtTheNextCheckpoint) {
   expect(verdict_of(report("throttled")), FaultClass::kFailSlow, Action::kReplaceAtCheckpoint);
 }
 
+TEST(FaultTable, PhrasesInLogsAreOnlyTold) {
+  const Verdict verdict = verdict_of(report("log"));
+  expect(verdict, FaultClass::kUnclear, Action::kAlarm);
+  EXPECT_EQ(verdict.why, "training goes on until it cannot");
+}
+
 TEST(FaultTable, SlowOnesThatCostMuchAreReplacedAtOnce) {
   expect(verdict_of(report("slow_now")), FaultClass::kFailSlow, Action::kEvictIfReplaceable);
 }

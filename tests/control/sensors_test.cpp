@@ -330,5 +330,36 @@ TEST_F(SensorsTest, AFolderThatIsNotThereYetHasRoom) {
   EXPECT_TRUE(sensor.look().empty());
 }
 
+TEST_F(SensorsTest, PhrasesInLogsOfRanks) {
+  put("rank-3.log", "an earlier start: NCCL WARN old\n");
+  const auto begins = static_cast<int64_t>(fs::file_size(root_ / "rank-3.log"));
+  const auto write = [&](const std::string& text) {
+    std::ofstream(root_ / "rank-3.log", std::ios::app) << text;
+  };
+  LogSensor sensor;
+  sensor.read({{.rank = 3, .file = root_ / "rank-3.log", .begins = begins},
+               {.rank = 4, .file = root_ / "rank-4.log", .begins = 0}});
+  EXPECT_TRUE(sensor.look().empty()) << "only lines of this start, and a log that is not there is no fault";
+  write("step 1 loss 4.2\nnode-0:17 [0] NCCL WARN NET/IB : Got completion wi");
+  EXPECT_TRUE(sensor.look().empty()) << "the line's end has not come";
+  write("th error 12\nstep 2\nnode-0:17 [0] nccl warn again\n");
+  const std::vector<HealthReport> reports = sensor.look();
+  ASSERT_EQ(words_of(reports), Words{"log the log of rank 3"});
+  EXPECT_EQ(reports[0].rank, 3);
+  EXPECT_THAT(reports[0].text, HasSubstr("NET/IB : Got completion with error 12"));
+  write("write: No space left on device\n");
+  EXPECT_EQ(sensor.look().size(), 1U) << "another phrase";
+  sensor.read({{.rank = 3, .file = root_ / "rank-3.log", .begins = begins}});
+  write("NCCL WARN once more\n");
+  EXPECT_TRUE(sensor.look().empty()) << "each phrase once in a start";
+  sensor.read({{.rank = 3,
+                .file = root_ / "rank-3.log",
+                .begins = static_cast<int64_t>(fs::file_size(root_ / "rank-3.log"))}});
+  write("NCCL WARN of the next start\n");
+  EXPECT_EQ(sensor.look().size(), 1U);
+  write(std::string(3 << 20, 'x') + "\ncuda error: of the end\n");
+  EXPECT_EQ(sensor.look().size(), 1U) << "a flood is skipped, but for its end";
+}
+
 }  // namespace
 }  // namespace longhaul::control

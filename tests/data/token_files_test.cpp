@@ -223,6 +223,23 @@ TEST_F(TokenFiles, ArePreparedOnceAndTrainedOn) {
   EXPECT_EQ(error_of([&] { open_run_data(options, {}, folder_ / "cache"); }).code(), ExitCode::kUsage);
 }
 
+// As a pipeline leaves them that writes the same number of other tokens and sets times back.
+TEST_F(TokenFiles, OthersOfTheSameNameSizeAndTimeArePreparedAnew) {
+  const auto file = folder_ / "tokens/part.bin";
+  write_megatron("tokens/part", {{'a', 'b', 'c', 256}, {'d', 'e', 'f', 256}}, {0, 1, 2});
+  const auto written = std::filesystem::last_write_time(file);
+  const auto prepared = [&] {
+    return prepare_tokens({folder_ / "tokens", 0}, Tokenizer::bytes(), folder_ / "cache");
+  };
+  EXPECT_FALSE(prepared().reused);
+  EXPECT_TRUE(prepared().reused);
+  write_file(file, bin_of<uint16_t>({{'a', 'b', 'c', 256}, {'d', 'x', 'f', 256}}));
+  std::filesystem::last_write_time(file, written);
+  const PreparedSource other = prepared();
+  EXPECT_FALSE(other.reused);
+  EXPECT_EQ(text_of(other.train, 1), "dxf");
+}
+
 // Llama 3's: <|begin_of_text|> in front of each document, and nothing behind it; a file that is full ends
 // within one.
 constexpr const char* kLlama3Like = R"({"version": "1.0", "added_tokens": [

@@ -52,7 +52,7 @@ TEST_F(LivePage, IsWholeWithoutItsScript) {
        {"step 394 of 2,000", "generation 2", "8 ranks on 4 nodes", "Who is slow", "rank 3 on node-1",
         "evicted node-9, restarted on spare node-1", "1210 ms", "to notice", "6 steps done again",
         "Effective time", "96.2 %", "id=\"loss\"", "stage 1", "pp 2 × dp 2 × tp 2", "no progress for 300 s",
-        "hung twice within an hour", "Where "})
+        "hung twice within an hour", "Where ", "is by the driver's clock"})
     EXPECT_THAT(page.body, HasSubstr(part));
   EXPECT_THAT(page.body, Not(HasSubstr("http://"))) << "nothing comes from elsewhere";
   EXPECT_THAT(page.body, Not(HasSubstr("https://")));

@@ -18,7 +18,8 @@
 // ranks) · step.update · step.updated · call.move (a collective call between processes that all have entered)
 // · checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write
 // · memory.replicate · memory.before_commit · memory.after_commit · memory.message (a file that goes to
-// another machine) · start.inventory · start.fetch (at a start that looks for checkpoints in memory).
+// another machine) · start.inventory · start.fetch (at a start that looks for checkpoints in memory) ·
+// data.sample (whenever a sample is read; `step` is the sample's place in the order of the data).
 //
 // Without the variable a fault point costs one branch. With it, the first fault point reports the plan on
 // standard error. Any thread may meet one.

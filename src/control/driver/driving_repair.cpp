@@ -268,9 +268,8 @@ void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placem
                    .nodes = static_cast<int64_t>(placement.size()),
                    .master_address = first.address,
                    .master_port = first.free_port,
-                   .overrides = width.overrides};
-  if (search.active)
-    start.overrides.insert(start.overrides.end(), plan_.probe_overrides.begin(), plan_.probe_overrides.end());
+                   .overrides = width.overrides,
+                   .probe = search.active};
   for (const NodeRanks& node : placement) {
     start.ranks = node.ranks;
     to(node.node, start);

@@ -33,11 +33,13 @@ struct MachineWatch::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<int64_t> processes;
+  std::vector<RankLog> logs;
   std::vector<HealthReport> found;
   bool ending = false;
   // Only the thread uses these.
   std::vector<Kept> sensors;
   KernelSensor* kernel = nullptr;
+  LogSensor* of_ranks = nullptr;
   std::vector<std::string> absent;
 };
 
@@ -46,6 +48,9 @@ MachineWatch::State::State(MachineWatchOptions given) : options(std::move(given)
     sensors.push_back({.sensor = std::move(sensor), .every = every});
   };
   add(std::make_unique<StorageSensor>(options.run_folder), kFilesEvery);
+  auto of_logs = std::make_unique<LogSensor>();
+  of_ranks = of_logs.get();
+  add(std::move(of_logs), kFilesEvery);
   if (!options.whole_machine) return;
   auto of_kernel = std::make_unique<KernelSensor>(options.root);
   kernel = of_kernel.get();
@@ -77,6 +82,7 @@ void MachineWatch::State::loop() {
   std::unique_lock lock(mutex);
   for (int64_t turn = 0; !ending; ++turn) {
     if (kernel != nullptr) kernel->ranks_run(processes);
+    of_ranks->read(logs);
     lock.unlock();
     for (Kept& kept : sensors) {
       if (turn % kept.every == 0) look(kept);
@@ -103,8 +109,9 @@ MachineWatch::~MachineWatch() {
     log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
 }
 
-void MachineWatch::ranks_run(std::vector<int64_t> processes) {
+void MachineWatch::ranks_run(std::vector<int64_t> processes, std::vector<RankLog> logs) {
   const std::lock_guard lock(state_->mutex);
+  state_->logs = std::move(logs);
   state_->processes = std::move(processes);
 }
 

@@ -1,10 +1,10 @@
 // MachineWatch: the thread of a node daemon that watches the health of its machine (sensors.h) as long as the
-// daemon lives. It reads the kernel's log twice a second; network links, PCI cards and the run's disk every
-// five seconds; GPUs every thirty. The daemon's loop fetches the reports.
+// daemon lives. It reads the kernel's log twice a second; network links, PCI cards, the run's disk and the
+// ranks' logs every five seconds; GPUs every thirty. The daemon's loop fetches the reports.
 //
 //   MachineWatch watch({.node = "node-0", .run_folder = run});
 //   // processes of the ranks, as often as wanted
-//   watch.ranks_run({4711, 4712});
+//   watch.ranks_run({4711, 4712}, host.logs());
 //   for (const HealthReport& report : watch.reports()) send(report);
 //
 // What a machine does not have, or does not let this user read, is logged once and is no fault. A sensor that
@@ -27,7 +27,7 @@ struct MachineWatchOptions {
   std::string node;
   std::filesystem::path run_folder;  // the folder whose disk is watched
   MachineRoot root{};
-  // False: other nodes share the machine, so only reports about the run's disk count for this node.
+  // False: other nodes share the machine, so only reports about the run's disk and logs count for this node.
   bool whole_machine = true;
 };
 
@@ -35,7 +35,7 @@ class MachineWatch {
  public:
   explicit MachineWatch(MachineWatchOptions options);
   ~MachineWatch();
-  void ranks_run(std::vector<int64_t> processes);
+  void ranks_run(std::vector<int64_t> processes, std::vector<RankLog> logs);
   std::vector<HealthReport> reports();  // those that have come since the last call
 
  private:

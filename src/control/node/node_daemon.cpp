@@ -185,7 +185,7 @@ void NodeDaemon::look_for_news() {
   if (!host_) return;
   host_->renew_lease();
   if (sampler_) sampler_->ranks_run(host_->processes());
-  if (watch_) watch_->ranks_run(host_->processes());
+  if (watch_) watch_->ranks_run(host_->processes(), host_->logs());
   if (host_->moved()) beat();
   if (watch_ && channel_ && channel_->is_open()) {
     for (const HealthReport& report : watch_->reports()) send(report);

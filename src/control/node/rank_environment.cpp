@@ -42,10 +42,19 @@ constexpr std::array<std::string_view, 36> kInheritedBeginnings = {"LC_",     "L
                                                                    "JOBSET_", "JOB_COMPLETION_",
                                                                    "POD_",    "PET_"};
 // Variables of which each rank gets a value of its own.
-constexpr std::array<std::string_view, 12> kOfEachRank = {
-    "RANK",           "WORLD_SIZE",          "LOCAL_RANK",     "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",     "GROUP_WORLD_SIZE",    "MASTER_ADDR",    "MASTER_PORT",
-    "LONGHAUL_BOARD", "LONGHAUL_GENERATION", "LONGHAUL_LEASE", "LONGHAUL_NODE"};
+constexpr std::array<std::string_view, 13> kOfEachRank = {"RANK",
+                                                          "WORLD_SIZE",
+                                                          "LOCAL_RANK",
+                                                          "LOCAL_WORLD_SIZE",
+                                                          "GROUP_RANK",
+                                                          "GROUP_WORLD_SIZE",
+                                                          "MASTER_ADDR",
+                                                          "MASTER_PORT",
+                                                          "LONGHAUL_BOARD",
+                                                          "LONGHAUL_GENERATION",
+                                                          "LONGHAUL_LEASE",
+                                                          "LONGHAUL_NODE",
+                                                          kProbe};
 
 // Whatever the prefix is: SLURM_JWT, TORCH_HUB_TOKEN. A user who wants a rank to have one passes it with
 // --env.

@@ -10,6 +10,7 @@
 #include "base/process/process_threads.h"
 #include "base/process/signals.h"
 #include "control/node/rank_environment.h"
+#include "control/wire/placement.h"
 #include "detect/hang/hang.h"
 #include "detect/hang/stack_text.h"
 
@@ -192,6 +193,7 @@ std::vector<std::string> RankHost::environment(const StartRanks& start, size_t l
       fmt::format("LONGHAUL_LEASE={}", lease_.path().string()),
       fmt::format("LONGHAUL_MEMORY_TIER={}", (options_.folder / "memory").string())};
   all.insert(all.end(), own.begin(), own.end());
+  if (start.probe) all.push_back(fmt::format("{}=1", kProbe));
   return all;
 }
 
@@ -274,6 +276,14 @@ std::vector<RankBeat> RankHost::running() const {
 std::vector<int64_t> RankHost::processes() const {
   std::vector<int64_t> all;
   for (const Rank& rank : ranks_) all.push_back(rank.pid);
+  return all;
+}
+
+std::vector<RankLog> RankHost::logs() const {
+  std::vector<RankLog> all;
+  for (const Rank& rank : ranks_) {
+    if (!rank.log.empty()) all.push_back({.rank = rank.rank, .file = rank.log, .begins = rank.log_begins});
+  }
   return all;
 }
 

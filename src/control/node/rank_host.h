@@ -20,6 +20,7 @@
 #include "base/net/event_loop.h"
 #include "base/process/children.h"
 #include "control/node/memory_deaths.h"
+#include "control/sensors/sensors.h"
 #include "control/wire/messages.h"
 #include "observe/board/node_lease.h"
 #include "observe/board/rank_board.h"
@@ -57,6 +58,7 @@ class RankHost {
   // takes seconds.
   std::function<std::vector<Evidence>()> evidence() const;
   std::vector<int64_t> processes() const;  // processes of ranks that have not ended, of any generation
+  std::vector<RankLog> logs() const;       // and where they write
   // a rank has completed a step, or begun its first, since the last call
   bool moved() const;
 

@@ -18,8 +18,9 @@
 //                                                                                   device_degraded,
 //                                                                                   throttled
 //   StorageSensor         the run's folder                                          storage
+//   LogSensor             logs of the node's ranks                                  log
 //
-// Source: docs/sources/reliability.md §5.3, §7.2.
+// Source: docs/sources/reliability.md §5.3, §7.2; for logs MegaScale (arXiv 2402.15627) §4.
 #pragma once
 
 #include <filesystem>
@@ -148,6 +149,31 @@ class StorageSensor final : public Sensor {
  private:
   std::filesystem::path folder_;
   bool told_full_ = false;
+};
+
+// Where the lines of one start of a rank are.
+struct RankLog {
+  int64_t rank = 0;
+  std::filesystem::path file;
+  int64_t begins = 0;  // bytes of earlier starts before them
+};
+
+// Reads what the ranks of the node write, as it is written, and reports lines with phrases of libraries and
+// of the kernel that tell of a fault before a rank ends by it (NCCL's warnings, uncorrected errors, full
+// disks): each phrase once in a start of a rank.
+class LogSensor final : public Sensor {
+ public:
+  void read(const std::vector<RankLog>& logs);  // the ranks that run now; those of before stay known
+  std::vector<HealthReport> look() override;
+
+ private:
+  struct Log {
+    std::filesystem::path file;
+    int64_t begins = 0, read = 0;
+    std::string rest;  // a line whose end has not come
+    std::set<std::string> told;
+  };
+  std::map<int64_t, Log> logs_;  // by rank
 };
 
 }  // namespace longhaul::control

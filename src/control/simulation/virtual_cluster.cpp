@@ -204,7 +204,7 @@ void VirtualCluster::start(const std::string& name, const StartRanks& start) {
   if (start.generation > run_.generation) {
     run_ = {.generation = start.generation, .world = start.world};
     run_.skip = skip_file_;
-    run_.keeps = std::ranges::find(start.overrides, "train.checkpoint_every=0") == start.overrides.end();
+    run_.keeps = !start.probe;
     hanging_ = -1;
   }
   for (const int64_t rank : start.ranks) {

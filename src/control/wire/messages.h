@@ -136,7 +136,7 @@ struct NodeBeat {
 // (stragglers, Minder).
 struct HealthReport {
   // From the daemon of the machine (sensors.h): "xid", "device_missing", "device_broken", "device_degraded",
-  // "network", "degraded_link", "throttled", "storage". From detectors that compare nodes: "slow",
+  // "network", "degraded_link", "throttled", "storage", "log". From detectors that compare nodes: "slow",
   // "slow_now".
   std::string kind;
   int64_t code = 0;    // of "xid": its number; of "storage": errno
@@ -210,6 +210,8 @@ struct StartRanks {
   std::string master_address;
   int64_t master_port = 0;
   std::vector<std::string> overrides;  // recipe options of this width, after those of the command line
+  // The ranks only try whether they outlive some samples (control/driver/batch_search.h), and save nothing.
+  bool probe = false;
   bool operator==(const StartRanks&) const = default;
   static constexpr auto fields();
 };
@@ -452,7 +454,8 @@ constexpr auto StartRanks::fields() {
                     observe::Field{"nodes", &S::nodes},
                     observe::Field{"master_address", &S::master_address},
                     observe::Field{"master_port", &S::master_port},
-                    observe::Field{"overrides", &S::overrides}};
+                    observe::Field{"overrides", &S::overrides},
+                    observe::Field{"probe", &S::probe}};
 }
 constexpr auto StopRanks::fields() {
   using S = StopRanks;

@@ -17,6 +17,9 @@ namespace longhaul::control {
 // Set by `longhaul launch` in addition to torchrun's variables: the typed options, "-n 4 --threads-per-rank
 // 1".
 inline constexpr const char* kLaunched = "LONGHAUL_LAUNCHED";
+// Set where the ranks of a generation save nothing, since they only try whether they outlive some samples
+// (control/driver/batch_search.h).
+inline constexpr const char* kProbe = "LONGHAUL_PROBE";
 
 struct Placement {
   int64_t rank = 0, size = 1;

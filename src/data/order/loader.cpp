@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/process/fault_point.h"
 #include "base/threads/background_work.h"
 #include "base/threads/worker.h"
 #include "data/corpus/skip_file.h"
@@ -161,6 +162,7 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
   int64_t bytes = 0;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t sample = sample_at(first_position + row);
+    fault_point("data.sample", sample);
     const TokenDataset& dataset = *datasets_[static_cast<size_t>(origin_of(sample).dataset)];
     bool first = true;
     for (const DocumentSpan& part : spans_of(sample)) {

@@ -33,8 +33,10 @@ namespace {
 
 constexpr int64_t kColumns = kHeadChunk;  // of the vocabulary at once, at most
 constexpr int64_t kRows = 256;            // tokens at once, at most
-constexpr int64_t kRowGrain = 32;         // tokens a thread takes at least
-constexpr int64_t kDepth = 512;           // tokens that one product of the weight's gradient sums over
+// Tokens that a thread takes at least: on many threads fewer, so that each has some, but not so few that it
+// reads the weight for almost nothing. A row's bits do not depend on it.
+constexpr int64_t kRowGrain = 32, kLeastRowGrain = 8;
+constexpr int64_t kDepth = 512;  // tokens that one product of the weight's gradient sums over
 constexpr int64_t kPackColumns = 64;
 
 template <class Element>
@@ -96,9 +98,9 @@ class FusedHead {
     for (int64_t begin = 0; begin < tokens_; begin += chunk_) {
       begin_ = begin;
       rows_ = std::min(chunk_, tokens_ - begin);
-      parallel_for(0, (rows_ + kRowGrain - 1) / kRowGrain, 1, [&](int64_t from, int64_t to) {
-        token_rows(from * kRowGrain, std::min(rows_, to * kRowGrain));
-      });
+      const int64_t grain = rows_ / kRowGrain >= threads() ? kRowGrain : kLeastRowGrain;
+      parallel_for(0, (rows_ + grain - 1) / grain, 1,
+                   [&](int64_t from, int64_t to) { token_rows(from * grain, std::min(rows_, to * grain)); });
       if (sink_ == nullptr) continue;
       pack_hidden();
       parallel_for(0, blocks_.count, 1, [&](int64_t from, int64_t to) { vocabulary_blocks(from, to); });

@@ -271,7 +271,7 @@ struct DriverState {
 
 struct End {
   static constexpr std::string_view kName = "end";
-  std::string reason;  // "finished", "signal", "until_time", "error"
+  std::string reason;  // "finished", "signal", "until_time", "error", "probe" (it saved nothing, on purpose)
   int64_t step = 0;
   static constexpr auto fields();
 };

@@ -225,10 +225,16 @@ std::string time_bar(const RunView& run) {
     keys += fmt::format("<span><i class=\"swatch {}\"></i>{} <b>{}</b> {}</span>", style, name,
                         percent(seconds / sum), duration_text(seconds));
   }
+  // The tile beside it then has another number.
+  const std::string_view note =
+      run.status && run.status->effective_ratio
+          ? "As rank 0's events tell it. \"Effective time\" is by the driver's clock, which also counts the "
+            "start of processes and the time until a fault was judged."
+          : "";
   return fmt::format(
-      "<div class=\"card\"><h2>Where {} went</h2><p class=\"note\"></p><div class=\"share\">{}</div><div "
+      "<div class=\"card\"><h2>Where {} went</h2><p class=\"note\">{}</p><div class=\"share\">{}</div><div "
       "class=\"share-keys\">{}</div></div>",
-      duration_text(time.wall), bar, keys);
+      duration_text(time.wall), note, bar, keys);
 }
 
 std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow) {

@@ -71,6 +71,7 @@ class DriverSearch : public Driver {
     int probes = 0;
     for (; search().active && probes < 12; ++probes) {
       const data::SampleRange passed = tried();
+      EXPECT_TRUE(bench->starts.back().probe) << "what it trains is not the run's";
       bench->beats(10, 10);
       if (deadly >= 0 && (deadly < passed.begin || deadly >= passed.end)) {
         bench->ends(0, 139, kDeath);
@@ -101,7 +102,7 @@ TEST_F(DriverSearch, WithoutADeathNobodyIsGuilty) {
   EXPECT_TRUE(bench->core->ledger().skipped.empty());
   EXPECT_EQ(tried(), data::SampleRange{}) << "the last generation passes over nothing";
   EXPECT_FALSE(bench->finish.has_value());
-  EXPECT_TRUE(bench->starts.back().overrides.empty()) << "and commits its steps";
+  EXPECT_FALSE(bench->starts.back().probe) << "and commits its steps";
   bench->train(10, 12);
   EXPECT_EQ(bench->core->state(), State::kTrain);
 }
@@ -129,7 +130,7 @@ TEST_F(DriverSearch, AProbeDoesNotBecomeTheRun) {
   come_back(journal_to_last<SamplesSkipped>());
   EXPECT_FALSE(search().active) << "one entry ends the search and passes over";
   EXPECT_EQ(tried(), (data::SampleRange{84, 85}));
-  EXPECT_TRUE(bench->starts.back().overrides.empty());
+  EXPECT_FALSE(bench->starts.back().probe);
 }
 
 }  // namespace
