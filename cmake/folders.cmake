@@ -1,5 +1,6 @@
-# longhaul_folder(NAME [UPPER] [ALONE] LINKS targets…)
+# longhaul_folder(NAME [UPPER] [ALONE] [COLD] LINKS targets…)
 #                        the library of src/NAME: all its .cpp files. UPPER: of the floor that computes. ALONE: its files are not compiled together.
+#                        COLD: no step spends its time in it, so it is compiled with -O1, which takes a fifth less (docs/log.md).
 # longhaul_compile_together(TARGET BASE)
 #                        compiles its files, which lie under BASE, LONGHAUL_TOGETHER at a time, those of one subfolder together: templates that
 #                        all of them use (JSON, fmt, LibTorch, GoogleTest) are made once, which halves the build. So what stands in unnamed
@@ -65,12 +66,20 @@ function(longhaul_compile_together target base)
   endif()
 endfunction()
 
+set(longhaul_cold_options $<$<CONFIG:Release>:-O1>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND longhaul_cold_options -Wno-maybe-uninitialized)  # at -O1 GCC 12 does not see that an optional is read only where it has a value
+endif()
+
 function(longhaul_folder name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "UPPER;ALONE" "" "LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "UPPER;ALONE;COLD" "" "LINKS")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   add_library(longhaul_${name} STATIC ${sources})
   target_include_directories(longhaul_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
+  if(arg_COLD)
+    target_compile_options(longhaul_${name} PRIVATE ${longhaul_cold_options})
+  endif()
   if(NOT arg_ALONE)
     # When the folder has said what is special about its files.
     cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name} ${CMAKE_SOURCE_DIR}/src)")

@@ -37,6 +37,7 @@ ExitCode run(int count, char** arguments) {
     translate_torch_errors([&] { code = asked_for(); });
   } catch (const Error& error) {
     report(error);
+    if (error.code() == ExitCode::kUsage) say(stderr, what_is_missing());
     return error.code();
   }
   return code;

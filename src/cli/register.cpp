@@ -71,6 +71,8 @@ train::TaskEntries tasks() {
   return all;
 }
 
+std::string what_is_missing() { return ""; }
+
 void register_commands(Command& program) {
   train::declare_options(tasks());
   for (const Group& group : groups()) {

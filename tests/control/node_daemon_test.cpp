@@ -375,6 +375,13 @@ TEST_F(NodeDaemonTest, ALogThatCannotBeWritten) {
 
 class NodeHealth : public NodeDaemonTest {};
 
+// A daemon in a memory group has room beside its rank; with a sanitizer it takes many times as much.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kDaemonsMemory = int64_t{2} << 30;
+#else
+constexpr int64_t kDaemonsMemory = int64_t{64} << 20;
+#endif
+
 // What its machine tells goes to the driver, ranks or none; where nodes share a machine it is nobody's but
 // for files that are given.
 TEST_F(NodeHealth, WhatTheMachineTellsIsReported) {
@@ -419,7 +426,7 @@ constexpr const char* kEatsMemory = "exec tail /dev/zero";
 // The kernel takes a rank whose memory group has no more: that is told, and the group's own count or the
 // kernel's log is how it is known.
 TEST_F(NodeHealth, ARankThatTheKernelTookForMemory) {
-  const LimitedMemory limit("daemon", 64 << 20);
+  const LimitedMemory limit("daemon", kDaemonsMemory);
   if (!limit.usable()) GTEST_SKIP() << "this user can make no memory group";
   start_daemon(std::string("[ $RANK = 0 ] && ") + kEatsMemory + "; sleep 60");
   if (!limit.take_in(daemon_)) GTEST_SKIP() << "this user cannot move a process into a memory group";
