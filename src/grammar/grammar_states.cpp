@@ -68,8 +68,8 @@ void GrammarStates::expect(int32_t place, int32_t below, Key& into) {
 
 State GrammarStates::state_of(Key key) {
   std::ranges::sort(key.first);
-  const auto repeated = std::ranges::unique(key.first);
-  key.first.erase(repeated.begin(), repeated.end());
+  // Clang 14 cannot compile std::ranges::unique of GCC 12's library.
+  key.first.erase(std::unique(key.first.begin(), key.first.end()), key.first.end());
   const auto [found, is_new] = state_of_.try_emplace(std::move(key), static_cast<State>(states_.size()));
   if (is_new) {
     if (states_.size() >= kMostStates) {

@@ -95,5 +95,49 @@ TEST_F(PosttrainCommands, RewardsScoresTheAnswersOfAFile) {
   EXPECT_THAT(refused.errors, HasSubstr("was not trained to score answers"));
 }
 
+TEST_F(PosttrainCommands, BenchTellsWhatStepsCost) {
+  const ProcessResult told = run({"bench",
+                                  "posttrain",
+                                  "--steps",
+                                  "2",
+                                  "--rounds",
+                                  "1",
+                                  "--sequence",
+                                  "128",
+                                  "--batch",
+                                  "1",
+                                  "--answer",
+                                  "4",
+                                  "--json",
+                                  "model.layers=1",
+                                  "model.hidden=32",
+                                  "model.heads=2",
+                                  "model.head_dim=16",
+                                  "model.rotary_dim=8",
+                                  "model.intermediate=32",
+                                  "model.mixers=softmax",
+                                  "train.threads=1"});
+  ASSERT_EQ(told.status, 0) << told.errors;
+  std::map<std::string, nlohmann::json> lines;
+  for (const std::string_view line : split(trimmed(told.output), '\n')) {
+    const auto json = nlohmann::json::parse(line);
+    lines[json.at("way")] = json;
+    EXPECT_GT(json.at("milliseconds"), 0) << line;
+    EXPECT_GT(json.at("peak_bytes"), 0) << line;
+    EXPECT_GT(json.at("planned_bytes"), 0) << line;
+  }
+  ASSERT_EQ(lines.size(), 4u) << told.output;
+  EXPECT_GT(lines.at("chat").at("time_of_pretrain"), 0);
+  EXPECT_GT(lines.at("chat, LoRA").at("time_of_chat"), 0);
+  // Two moments of eight rows and eight columns a matrix beside those of whole matrices and of the embedding.
+  EXPECT_LT(lines.at("chat, LoRA").at("state_bytes"), lines.at("chat").at("state_bytes"));
+  const nlohmann::json& steps = lines.at("reinforce");
+  const double shares = steps.at("generation").get<double>() + steps.at("judging").get<double>() +
+                        steps.at("preparing").get<double>() + steps.at("update").get<double>();
+  EXPECT_NEAR(shares, 1, 1e-9);
+  EXPECT_GT(steps.at("generation"), 0.01) << "four tokens of 64 answers";
+  EXPECT_GT(steps.at("update"), 0.01);
+}
+
 }  // namespace
 }  // namespace longhaul::cli

@@ -18,16 +18,17 @@
 
 namespace longhaul::cli {
 
-void add_bench_faults(Command& group);   // bench_faults.cpp
-void add_bench_loader(Command& group);   // bench_loader.cpp
-void add_bench_models(Command& group);   // bench_models.cpp
-void add_bench_offload(Command& group);  // bench_offload.cpp
-void add_bench_outer(Command& group);    // bench_outer.cpp
-void add_bench_plan(Command& group);     // bench_plan.cpp
-void add_bench_puzzles(Command& group);  // bench_puzzles.cpp
-void add_bench_quality(Command& group);  // bench_quality.cpp
-void add_bench_ranks(Command& group);    // bench_ranks.cpp
-void add_bench_spikes(Command& group);   // bench_spikes.cpp
+void add_bench_faults(Command& group);     // bench_faults.cpp
+void add_bench_loader(Command& group);     // bench_loader.cpp
+void add_bench_models(Command& group);     // bench_models.cpp
+void add_bench_offload(Command& group);    // bench_offload.cpp
+void add_bench_outer(Command& group);      // bench_outer.cpp
+void add_bench_plan(Command& group);       // bench_plan.cpp
+void add_bench_posttrain(Command& group);  // bench_posttrain.cpp
+void add_bench_puzzles(Command& group);    // bench_puzzles.cpp
+void add_bench_quality(Command& group);    // bench_quality.cpp
+void add_bench_ranks(Command& group);      // bench_ranks.cpp
+void add_bench_spikes(Command& group);     // bench_spikes.cpp
 namespace {
 
 struct BenchArguments {
@@ -158,6 +159,7 @@ void add_bench(Command& program) {
   add_bench_faults(bench);
   add_bench_loader(bench);
   add_bench_plan(bench);
+  add_bench_posttrain(bench);
   add_bench_puzzles(bench);
   add_bench_quality(bench);
   add_bench_offload(bench);

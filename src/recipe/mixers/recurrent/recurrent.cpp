@@ -7,7 +7,6 @@ namespace longhaul::recipe {
 
 namespace {
 
-using Map = RecurrentPlan::Map;
 using Turn = RecurrentPlan::Turn;
 using Decay = RecurrentPlan::Decay;
 
@@ -123,10 +122,10 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double copies = plan.key_heads > 0 ? (plan.makes_keys() ? 2 : 1) * keys + values : 0;
   const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative,
              all = plan.norm == RecurrentPlan::Norm::kAll;
-  const bool new_q = turns || plan.query_map != Map::kNone,
-             new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
+  const bool new_q = turns || plan.query_map != RecurrentPlan::Map::kNone,
+             new_k = plan.makes_keys() && (turns || plan.key_map != RecurrentPlan::Map::kNone);
   double features = (new_q ? turned : 0) + (new_k ? turned * written_share : 0) +
-                    (plan.value_map != Map::kNone ? values * written_share : 0) + copies;
+                    (plan.value_map != RecurrentPlan::Map::kNone ? values * written_share : 0) + copies;
   // The operands of a quotient exist in the wide precision, before and after the rotation, with the sums and
   // the divisors.
   if (plan.denominator)
@@ -140,7 +139,7 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
                       : plan.gated && plan.gate_bias ? values
                                                      : 0);
   // The gate is a product of its own.
-  const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);
+  const bool apart = plan.gated && !(all && plan.gate_map == RecurrentPlan::Map::kSigmoid);
   const double normed = (plan.norm != RecurrentPlan::Norm::kNone ? values : 0) + (apart ? values : 0);
   const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
   const double self = plan.self_term ? (3 * wide + 1) * keys + 3 * values : 0;
