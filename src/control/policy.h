@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "data/order/data_position.h"
+#include "observe/board/run_status.h"
 
 namespace longhaul::control {
-
-struct MeshAxis {
-  std::string name;  // "dp"
-  int64_t size = 1;
-};
 
 // Width: a number of ranks with which the run can continue: all of them, or fewer replicas with the same
 // batch (control/widths.h).
@@ -21,7 +17,7 @@ struct Width {
   int64_t ranks = 1;
   // Recipe options that this width needs in addition to those of the command line.
   std::vector<std::string> overrides;
-  std::vector<MeshAxis> mesh;
+  std::vector<observe::MeshAxis> mesh;  // slowest axis first
 };
 
 struct BatchSize {

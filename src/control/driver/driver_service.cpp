@@ -37,7 +37,7 @@ int64_t stage_of(const RunPlan& plan, int64_t rank, int64_t ranks) {
   const auto width = std::ranges::find(plan.widths, ranks, &Width::ranks);
   const auto& mesh = (width == plan.widths.end() ? plan.widths.front() : *width).mesh;
   const auto size_of = [&](const char* axis) {
-    const auto found = std::ranges::find(mesh, axis, &MeshAxis::name);
+    const auto found = std::ranges::find(mesh, axis, &observe::MeshAxis::name);
     return found == mesh.end() ? 1 : found->size;
   };
   return observe::stage_of_rank(rank, ranks, size_of("workers"), size_of("pp"));

@@ -53,7 +53,7 @@ nlohmann::ordered_json Driving::status(double now_s) const {
   json["effective_ratio"] = time_.ratio(now_s);
   json["effective_ratio_hour"] = time_.ratio_of_hour(now_s);
   json["mesh"] = nlohmann::ordered_json::array();
-  for (const MeshAxis& axis : (width_ != nullptr ? *width_ : plan_.widths.front()).mesh)
+  for (const observe::MeshAxis& axis : (width_ != nullptr ? *width_ : plan_.widths.front()).mesh)
     json["mesh"].push_back({{"name", axis.name}, {"size", axis.size}});
 
   json["nodes"] = nlohmann::ordered_json::array();
