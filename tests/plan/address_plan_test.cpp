@@ -150,8 +150,8 @@ class Step {
   void cut() { cuts.push_back(++now); }
 };
 
-// On paper: what a layer of minimax-text-01 makes of 8,192 tokens in bf16, 6,144 wide, 64 heads of 128, two of
-// 32 experts of 9,216 a token. `kept` is for the backward pass; the rest is gone at the end of the layer.
+// On paper: what a layer of minimax-text-01 makes of 8,192 tokens in bf16, 6,144 wide, 64 heads of 128, two
+// of 32 experts of 9,216 a token. `kept` is for the backward pass; the rest is gone at the layer's end.
 struct PaperLayer {
   std::vector<int64_t> kept, passing, backward;
 };
