@@ -76,8 +76,8 @@ Requests random_requests(uint64_t seed, size_t count, int64_t sizes, int64_t tim
   return requests;
 }
 
-// Part B4 of docs/sources/long-context-parallelism.md. Orders by size, and by size times lifetime, give 14 for
-// the first; what an allocator does that does not know the future gives 15 and 23.
+// Part B4 of docs/sources/long-context-parallelism.md. Orders by size, and by size times lifetime, give 14
+// for the first; what an allocator does that does not know the future gives 15 and 23.
 TEST(AddressPlan, VectorsOfTheSpecification) {
   const Requests first{{3, 4, 10}, {5, 1, 4}, {1, 3, 9}, {4, 0, 8}, {5, 8, 10}, {1, 6, 10}};
   const AddressPlan ten = plan_addresses(first);
