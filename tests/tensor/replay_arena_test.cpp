@@ -126,6 +126,20 @@ TEST_F(Replay, PassesOverAndGoesOn) {
   for (char* data : {second, other, third, fourth}) heap_.free(data);
 }
 
+// A layer that asks for nothing that was planned does not spoil the next one, however much that was.
+TEST_F(Replay, FindsItsPlaceAgainAtACut) {
+  ReplayArena arena(heap_);
+  std::vector<int64_t> sizes(100, 50 * kKilo);
+  sizes.push_back(70 * kKilo);
+  ASSERT_TRUE(arena.set_plan(plan_of(sizes, {0, 100})));
+  for (const bool cuts : {true, false}) {
+    const ReplayArena::Scope step(arena);
+    if (cuts) ReplayArena::cut(), ReplayArena::cut();
+    heap_.free(take(70 * kKilo));
+    EXPECT_EQ(arena.use().unplanned, cuts ? 0 : 1);
+  }
+}
+
 // Whoever lives longer than planned keeps its bytes.
 TEST_F(Replay, NeverGivesBytesTwice) {
   ReplayArena arena(heap_);

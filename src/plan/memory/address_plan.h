@@ -6,11 +6,12 @@
 //   plan.addresses[i]   where request i begins
 //   plan.peak           the block's size; at least plan.live, the most bytes that live at one time
 //
-// First come greedy orders (by size, by size times lifetime, by lifetime) with the first and with the tightest
-// gap. Where none of them reaches the bound of live bytes, branch and bound over the orders of ascending
-// addresses follows: a plan in which no tensor could be moved down is found by placing tensors in the order of
-// their addresses, each on top of those below it, so an order whose addresses descend is some other order.
-// The search ends at the bound, or when the limit is used up; its answer is the same on every machine.
+// First come greedy orders (by size, by size times lifetime, by lifetime) with the first and with the
+// tightest gap. Where none of them reaches the bound of live bytes, branch and bound over the orders of
+// ascending addresses follows: a plan in which no tensor could be moved down is found by placing tensors in
+// the order of their addresses, each on top of those below it, so an order whose addresses descend is some
+// other order. The search ends at the bound, or when the limit is used up; its answer is the same on every
+// machine.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Addresses of what a training step asks for, on the two levels of MEMO (part B4 of
 // docs/sources/long-context-parallelism.md). The step is cut into parts, a layer's forward or backward pass
-// each. What begins and ends within a part is planned for that part alone, and once for all parts that ask for
-// the same in the same order. Then each part is one request of that size among those that outlive a part.
+// each. What begins and ends within a part is planned for that part alone, and once for all parts that ask
+// for the same in the same order. Then each part is one request of that size among those that outlive a part.
 //
 // A part's block is taken whole, though not all of it is used all the time; so everything is also placed
 // greedily at once, and the smaller plan is returned.
