@@ -1,36 +1,6 @@
 #include "kernels/file_offload.h"
 
-#include <algorithm>
-
-#include "base/files/unnamed_file.h"
-
 namespace longhaul::kernels {
-
-struct FileOffload::Space {
-  File file;
-  // behind the last bytes; storages that lie there; the largest `end`
-  int64_t end = 0, lying = 0, most = 0;
-  // places by their size: those of one pass are those of the next
-  std::unordered_map<int64_t, std::vector<int64_t>> free{};
-
-  int64_t take(int64_t bytes) {
-    ++lying;
-    if (std::vector<int64_t>& places = free[bytes]; !places.empty()) {
-      const int64_t place = places.back();
-      places.pop_back();
-      return place;
-    }
-    end += bytes;
-    most = std::max(most, end);
-    return end - bytes;
-  }
-  void give_back(int64_t place, int64_t bytes) {
-    free[bytes].push_back(place);
-    if (--lying > 0) return;
-    end = 0;
-    free.clear();
-  }
-};
 
 namespace {
 
@@ -46,13 +16,13 @@ std::span<std::byte> span_of(const Tensor& bytes) {
 
 class InFile final : public SavedStorage {
  public:
-  InFile(std::shared_ptr<FileOffload::Space> space, const c10::Storage& storage, at::Device device)
+  InFile(std::shared_ptr<FileSpace> space, const c10::Storage& storage, at::Device device)
       : space_(std::move(space)),
         device_(device),
         bytes_(static_cast<int64_t>(storage.nbytes())),
         offset_(space_->take(bytes_)) {
     try {
-      space_->file.write_at(offset_, span_of(flat_bytes(storage, device).cpu()));
+      space_->file().write_at(offset_, span_of(flat_bytes(storage, device).cpu()));
     } catch (...) {
       space_->give_back(offset_, bytes_);
       throw;
@@ -63,12 +33,12 @@ class InFile final : public SavedStorage {
  protected:
   Tensor restore() override {
     const Tensor here = at::empty({bytes_}, at::kByte);
-    space_->file.read_exactly(offset_, span_of(here));
+    space_->file().read_exactly(offset_, span_of(here));
     return here.to(device_);
   }
 
  private:
-  std::shared_ptr<FileOffload::Space> space_;
+  std::shared_ptr<FileSpace> space_;
   at::Device device_;
   int64_t bytes_, offset_;
 };
@@ -77,12 +47,11 @@ class InFile final : public SavedStorage {
 
 FileOffload::FileOffload(const std::filesystem::path& folder, int64_t least_bytes,
                          const std::vector<Tensor>& stays)
-    : least_bytes_(least_bytes), space_(std::make_shared<Space>()) {
-  space_->file = unnamed_file(folder);
+    : least_bytes_(least_bytes), space_(std::make_shared<FileSpace>(folder)) {
   for (const Tensor& tensor : stays) stays_.insert(tensor.storage().unsafeGetStorageImpl());
 }
 
-int64_t FileOffload::file_bytes() const { return space_->most; }
+int64_t FileOffload::file_bytes() const { return space_->longest(); }
 
 std::shared_ptr<SavedStorage> FileOffload::take(const Tensor& x) {
   const void* const address = x.storage().unsafeGetStorageImpl();

@@ -12,7 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/files/file.h"
+#include "kernels/file_space.h"
 #include "kernels/saved_tensors.h"
 
 namespace longhaul::kernels {
@@ -27,8 +27,6 @@ class FileOffload final : public SavedTensors {
 
   int64_t file_bytes() const;  // the file's length, at its longest
 
-  struct Space;  // of the file
-
  private:
   struct Known {
     SeenStorage seen;
@@ -37,7 +35,7 @@ class FileOffload final : public SavedTensors {
   int64_t least_bytes_, moved_bytes_ = 0;
   std::unordered_set<const void*> stays_;         // StorageImpl
   std::unordered_map<const void*, Known> known_;  // likewise
-  std::shared_ptr<Space> space_;
+  std::shared_ptr<FileSpace> space_;
 };
 
 }  // namespace longhaul::kernels

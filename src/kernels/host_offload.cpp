@@ -6,9 +6,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "kernels/file_tier.h"
 #include "tensor/device.h"
 
 namespace longhaul::kernels {
+
+struct LayerOnHost;
+
 namespace {
 
 // Layers whose tensors may be on their way to the host at once.
@@ -65,7 +69,18 @@ class Rooms {
   std::vector<Tensor> rooms_;
 };
 
-class OnHost;
+// Bytes that were moved, and can be asked for before they are wanted.
+class Moved : public SavedStorage {
+ public:
+  explicit Moved(std::shared_ptr<LayerOnHost> layer) : layer_(std::move(layer)) {}
+  virtual void fetch() = 0;
+
+ protected:
+  void fetch_ahead();  // all of the layer, and of the one before it
+
+ private:
+  std::shared_ptr<LayerOnHost> layer_;
+};
 
 }  // namespace
 
@@ -85,10 +100,15 @@ struct HostOffload::State {
       : device(options.device),
         rooms(options.room_bytes, options.device),
         down("offload down", options.device, options.bytes_per_second),
-        up("offload up", options.device, options.bytes_per_second) {}
+        up("offload up", options.device, options.bytes_per_second),
+        file(options.file_folder.empty()
+                 ? nullptr
+                 : std::make_unique<FileTier>(options.file_folder, options.bytes_per_second)) {}
   at::Device device;
   Rooms rooms;
   CopyLane down, up;
+  std::unique_ptr<FileTier> file;       // null: two tiers
+  Rooms on_the_way{INT64_MAX, device};  // page-locked, between a GPU and the file
   Use use{};
   std::shared_ptr<LayerOnHost> layer = std::make_shared<LayerOnHost>();  // the one that runs forward
   std::deque<std::shared_ptr<LayerOnHost>> leaving;
@@ -96,13 +116,13 @@ struct HostOffload::State {
 
 namespace {
 
-class OnHost final : public SavedStorage {
+class OnHost final : public Moved {
  public:
   OnHost(std::shared_ptr<HostOffload::State> state, std::shared_ptr<LayerOnHost> layer, Tensor host,
          std::shared_ptr<Copy> down)
-      : state_(std::move(state)), layer_(std::move(layer)), host_(std::move(host)), down_(std::move(down)) {}
+      : Moved(std::move(layer)), state_(std::move(state)), host_(std::move(host)), down_(std::move(down)) {}
 
-  void fetch() {
+  void fetch() override {
     if (up_ != nullptr || fetched_) return;
     there_ = at::empty({host_.numel()}, at::TensorOptions().dtype(at::kByte).device(state_->device));
     up_ = state_->up.start(there_, host_, down_);
@@ -111,8 +131,7 @@ class OnHost final : public SavedStorage {
 
  protected:
   Tensor restore() override {
-    layer_->fetch();
-    if (const auto before = layer_->before.lock()) before->fetch();
+    fetch_ahead();
     fetch();
     const Stopwatch waiting;
     up_->before_next();
@@ -125,10 +144,57 @@ class OnHost final : public SavedStorage {
 
  private:
   std::shared_ptr<HostOffload::State> state_;
-  std::shared_ptr<LayerOnHost> layer_;
   Tensor host_, there_;
   std::shared_ptr<Copy> down_, up_;
   bool fetched_ = false;
+};
+
+// On the CPU the file is written from the tensor's memory and read into its successor's. From a GPU the bytes
+// go through memory of the host: there they come back when they are wanted, and only reading is done ahead.
+class InFileTier final : public Moved {
+ public:
+  InFileTier(std::shared_ptr<HostOffload::State> state, std::shared_ptr<LayerOnHost> layer,
+             std::shared_ptr<InTier> lies, int64_t bytes)
+      : Moved(std::move(layer)), state_(std::move(state)), lies_(std::move(lies)), bytes_(bytes) {}
+
+  void fetch() override {
+    if (read_ != nullptr || lies_ == nullptr) return;
+    into_ = state_->device.is_cpu() ? at::empty({bytes_}, at::kByte) : state_->on_the_way.take(bytes_);
+    if (!into_.defined()) into_ = at::empty({bytes_}, at::kByte);
+    read_ = state_->file->read(*lies_, into_);
+    state_->use.fetched_bytes += bytes_;
+  }
+
+ protected:
+  Tensor restore() override {
+    fetch_ahead();
+    fetch();
+    const Stopwatch waiting;
+    read_->finish();
+    state_->use.waited_s += waiting.seconds();
+    const Tensor still_here = std::exchange(lies_, nullptr)->still_here();
+    const std::shared_ptr<Copy> read = std::exchange(read_, nullptr);
+    const Tensor into = std::exchange(into_, {});
+    if (still_here.defined()) return owned(still_here);
+    if (read->failure() != nullptr) std::rethrow_exception(read->failure());
+    if (state_->device.is_cpu()) return into;
+    const Tensor there = at::empty({bytes_}, at::TensorOptions().dtype(at::kByte).device(state_->device));
+    state_->up.start(there, into)->before_next();
+    return there;
+  }
+
+ private:
+  // A storage that begins with them, which rows in the middle of another's do not.
+  Tensor owned(const Tensor& bytes) const {
+    const bool whole = bytes.storage_offset() == 0 && bytes.device() == state_->device &&
+                       static_cast<int64_t>(bytes.storage().nbytes()) == bytes_;
+    return whole ? bytes : bytes.to(state_->device, at::kByte, /*non_blocking=*/false, /*copy=*/true);
+  }
+  std::shared_ptr<HostOffload::State> state_;
+  std::shared_ptr<InTier> lies_;  // null: it came back
+  int64_t bytes_;
+  Tensor into_;
+  std::shared_ptr<Copy> read_;
 };
 
 // Of a layer that stays: its backward pass is when the layer before it is fetched.
@@ -155,12 +221,17 @@ Tensor flat_bytes_of(const Tensor& x) {
 
 }  // namespace
 
+void Moved::fetch_ahead() {
+  layer_->fetch();
+  if (const auto before = layer_->before.lock()) before->fetch();
+}
+
 // The layer's input, which its backward pass wants first, was taken last.
 void LayerOnHost::fetch() {
   const at::NoGradGuard no_gradient;
   for (size_t i = 0; i < kept.size(); ++i) {
     const auto& each = kept[i == 0 ? kept.size() - 1 : i - 1];
-    if (const auto storage = each.lock()) static_cast<OnHost&>(*storage).fetch();
+    if (const auto storage = each.lock()) static_cast<Moved&>(*storage).fetch();
   }
 }
 
@@ -191,6 +262,18 @@ double HostOffload::row_share() const {
 HostOffload::Use HostOffload::use() const {
   Use use = state_->use;
   use.room_bytes = state_->rooms.taken();
+  if (state_->file != nullptr) use.file_length = state_->file->longest();
+  return use;
+}
+
+HostOffload::Use HostOffload::use_since_last() {
+  const Use before = std::exchange(told_, use());
+  Use use = told_;
+  use.moved_bytes -= before.moved_bytes;
+  use.fetched_bytes -= before.fetched_bytes;
+  use.stayed_bytes -= before.stayed_bytes;
+  use.file_bytes -= before.file_bytes;
+  use.waited_s -= before.waited_s;
   return use;
 }
 
@@ -247,23 +330,43 @@ void HostOffload::begin_layer(int64_t layer, bool stays) {
 std::shared_ptr<SavedStorage> HostOffload::moved(const Tensor& bytes, bool rows) {
   State& state = *state_;
   const Tensor host = state.rooms.take(bytes.numel());
-  if (!host.defined()) {
-    if (state.use.stayed_bytes == 0)
+  std::shared_ptr<Copy> copy;
+  std::shared_ptr<SavedStorage> storage;
+  if (host.defined()) {
+    copy = state.down.start(host, bytes);
+    storage = std::make_shared<OnHost>(state_, state.layer, host, copy);
+  } else if (state.file != nullptr && !state.file->failed()) {
+    storage = moved_to_file(bytes, copy);
+  } else {
+    if (state.use.stayed_bytes == 0 && state.file == nullptr)
       log_warning("the host's memory for activations is full ({}): others stay on the device",
                   bytes_text(state.rooms.taken()));
     state.use.stayed_bytes += bytes.numel();
     return nullptr;
   }
-  const auto copy = state.down.start(host, bytes);
   state.use.moved_bytes += bytes.numel();
   if (tell_ && measured_->layer) {
     if (!rows) measured_->layer->whole_bytes += bytes.numel();
     measured_->copies.emplace_back(bytes.numel(), copy);
   }
-  auto storage = std::make_shared<OnHost>(state_, state.layer, host, copy);
   state.layer->kept.push_back(storage);
   state.layer->copies.push_back(copy);
   return storage;
+}
+
+std::shared_ptr<SavedStorage> HostOffload::moved_to_file(const Tensor& bytes, std::shared_ptr<Copy>& copy) {
+  State& state = *state_;
+  Tensor from = bytes;
+  std::shared_ptr<Copy> filled;
+  if (!options_.device.is_cpu()) {
+    from = state.on_the_way.take(bytes.numel());
+    if (!from.defined()) from = at::empty({bytes.numel()}, at::kByte);
+    filled = state.down.start(from, bytes);
+  }
+  const std::shared_ptr<InTier> lies = state.file->write(from, filled);
+  copy = lies->written();
+  state.use.file_bytes += bytes.numel();
+  return std::make_shared<InFileTier>(state_, state.layer, lies, bytes.numel());
 }
 
 std::shared_ptr<SavedStorage> HostOffload::take(const Tensor& x) {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,8 @@ struct HostOffloadOptions {
   int64_t room_bytes = INT64_MAX;  // of the host's memory
   double share = 0;                // of the rows of products, until set_shares()
   double bytes_per_second = 0;     // of each direction, on the CPU; 0: as fast as it goes
+  // What the host's memory has no room for goes to a file in this folder (file_tier.h); empty: it stays.
+  std::filesystem::path file_folder{};
 };
 
 // One layer of the last pass that was whole. Bytes are those that went to the host.
@@ -70,15 +73,21 @@ class HostOffload final : public SavedTensors {
     int64_t moved_bytes = 0, fetched_bytes = 0;  // so far, there and back
     int64_t stayed_bytes = 0;                    // for which there was no room
     int64_t room_bytes = 0;                      // taken of the host's memory
+    int64_t file_bytes = 0;                      // of moved_bytes, to the file
+    int64_t file_length = 0;                     // of the file, at its longest
     double waited_s = 0;                         // for copies, by the thread of the passes
   };
   Use use() const;
+  Use use_since_last();  // of what grows: since the last call
+  // The shares that were set, of each layer by its number.
+  const std::unordered_map<int64_t, double>& shares() const { return shares_; }
 
   struct State;  // what outlives it in tensors that are still kept
 
  private:
   struct Measured;
   std::shared_ptr<SavedStorage> moved(const Tensor& bytes, bool rows);
+  std::shared_ptr<SavedStorage> moved_to_file(const Tensor& bytes, std::shared_ptr<Copy>& copy);
   void end_layer();
 
   struct Known {
@@ -92,6 +101,7 @@ class HostOffload final : public SavedTensors {
   std::function<void(const std::vector<LayerUse>&, double)> tell_;
   std::shared_ptr<State> state_;
   std::unique_ptr<Measured> measured_;
+  Use told_{};
 };
 
 }  // namespace longhaul::kernels

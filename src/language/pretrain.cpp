@@ -17,6 +17,7 @@
 #include "generate/generate.h"
 #include "recipe/mixers.h"
 #include "tensor/to_tensor.h"
+#include "train/offload.h"
 #include "train/passes.h"
 
 namespace longhaul::language {
@@ -229,6 +230,10 @@ Tensor Pretrain::beside_teacher(model::Context& context, const PackedText& text)
 Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
   if (teacher_ != nullptr && context.training) return beside_teacher(context, text_of(micro_batch));
   return stage_.forward(context, text_of(micro_batch), entering);
+}
+
+std::map<std::string, train::Metric> Pretrain::step_metrics() {
+  return train::offload_metrics(offload_.get(), decoder_.config().layers);
 }
 
 train::StageInput Pretrain::stage_input(int64_t micro_batch) const {

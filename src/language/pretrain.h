@@ -51,6 +51,7 @@ class Pretrain : public train::Task {
   bool prepare_of(int64_t step, int64_t replica) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   train::StageInput stage_input(int64_t micro_batch) const override;
+  std::map<std::string, train::Metric> step_metrics() override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<train::TaskSample> sample() override;
   nlohmann::json data_position(int64_t step) const override;

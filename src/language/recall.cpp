@@ -6,6 +6,7 @@
 #include "base/memory/memory_purpose.h"
 #include "evaluate/decoder_answers.h"
 #include "evaluate/recall.h"
+#include "train/offload.h"
 #include "train/passes.h"
 
 namespace longhaul::language {
@@ -78,6 +79,10 @@ PackedText Recall::text_of(int64_t micro_batch) const {
 
 Tensor Recall::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
   return stage_.forward(context, text_of(micro_batch), entering);
+}
+
+std::map<std::string, train::Metric> Recall::step_metrics() {
+  return train::offload_metrics(offload_.get(), decoder_.config().layers);
 }
 
 train::StageInput Recall::stage_input(int64_t micro_batch) const {

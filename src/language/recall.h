@@ -40,6 +40,7 @@ class Recall final : public train::Task {
   }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   train::StageInput stage_input(int64_t micro_batch) const override;
+  std::map<std::string, train::Metric> step_metrics() override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   nlohmann::json data_position(int64_t step) const override;
   void require_same_data(const nlohmann::json& saved, int64_t step) const override;

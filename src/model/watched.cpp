@@ -1,6 +1,7 @@
 #include "model/watched.h"
 
 #include "kernels/differentiable.h"
+#include "tensor/replay_arena.h"
 
 namespace longhaul::model {
 namespace {
@@ -28,20 +29,31 @@ void mark(const char* name, std::initializer_list<Tensor*> tensors, std::functio
   for (size_t i = 0; i < there.size(); ++i) *there[i] = results[i];
 }
 
+// A memory plan is cut where layers begin and end (tensor/replay_arena.h).
+bool follows_backward(const ParameterWatch* watch) {
+  return ReplayArena::in_use() || (watch != nullptr && watch->follows_backward());
+}
+
 }  // namespace
 
 void begin_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> entering) {
-  if (watch == nullptr) return;
-  watch->before_forward(layer);
-  if (watch->follows_backward())
-    mark("beginning of a layer", entering, [watch, layer] { watch->after_backward(layer); });
+  ReplayArena::cut();
+  if (watch != nullptr) watch->before_forward(layer);
+  if (!follows_backward(watch)) return;
+  mark("beginning of a layer", entering, [watch, layer] {
+    if (watch != nullptr && watch->follows_backward()) watch->after_backward(layer);
+    ReplayArena::cut();
+  });
 }
 
 void end_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> leaving) {
-  if (watch == nullptr) return;
-  if (watch->follows_backward())
-    mark("end of a layer", leaving, [watch, layer] { watch->before_backward(layer); });
-  watch->after_forward(layer);
+  if (follows_backward(watch))
+    mark("end of a layer", leaving, [watch, layer] {
+      ReplayArena::cut();
+      if (watch != nullptr && watch->follows_backward()) watch->before_backward(layer);
+    });
+  if (watch != nullptr) watch->after_forward(layer);
+  ReplayArena::cut();
 }
 
 }  // namespace longhaul::model

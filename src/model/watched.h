@@ -1,7 +1,7 @@
 // Marks where a layer begins and ends, for a ParameterWatch. In the forward pass the watch is called
 // immediately. In the backward pass it is called when autograd reaches the tensors that enter and leave the
 // layer, which is before and after everything inside the layer. The recomputation of a layer happens between
-// the two marks.
+// the two marks. While a ReplayArena serves the thread, both marks are also cuts of its plan.
 #pragma once
 
 #include <initializer_list>

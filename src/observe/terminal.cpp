@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "observe/events/machine_metrics.h"
 #include "observe/events/run_history.h"
 #include "observe/format.h"
 
@@ -29,7 +30,9 @@ std::string tagged(std::string_view style, const char* tag, const std::string& t
 
 std::string metrics_text(const Metrics& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) text += fmt::format("  {} {}", printable(name), fixed(value, 4));
+  for (const auto& [name, value] : metrics) {
+    if (!tells_of_memory(name)) text += fmt::format("  {} {}", printable(name), fixed(value, 4));
+  }
   return text;
 }
 

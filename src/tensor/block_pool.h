@@ -19,14 +19,17 @@
 
 namespace longhaul {
 
-struct Slab;       // of CachingHeap
-struct PageRange;  // of BlockPool
+struct Slab;           // of CachingHeap
+struct PageRange;      // of BlockPool
+struct PlannedMemory;  // of ReplayArena
 
 enum class BlockState : uint32_t {  // unusual numbers, so that an overwritten header is detected
   kUsed = 0x5ee0c0de,
   kFree = 0x5ee0f4ee,
   kSmallUsed = 0x5ee0c057,
   kSmallFree = 0x5ee0f457,
+  kPlannedUsed = 0x5ee0c0a4,
+  kPlannedFree = 0x5ee0f4a4,
 };
 
 struct alignas(64) Block {
@@ -36,11 +39,13 @@ struct alignas(64) Block {
   uint64_t size;       // size of the whole block, this header included
   uint64_t requested;  // bytes the user asked for
   union {
-    PageRange* range;  // kUsed, kFree
-    Slab* slab;        // kSmallUsed, kSmallFree
+    PageRange* range;        // kUsed, kFree
+    Slab* slab;              // kSmallUsed, kSmallFree
+    PlannedMemory* planned;  // kPlannedUsed
   };
   // The block before this one in its range, null for the first; for a free small block: the next free one.
   Block* neighbour;
+  uint64_t log_number, log_index;  // the log that has the request (replay_arena.h), and where; 0: none
 
   char* data() { return reinterpret_cast<char*>(this) + sizeof(Block); }
   static Block* of(void* data) { return reinterpret_cast<Block*>(static_cast<char*>(data) - sizeof(Block)); }

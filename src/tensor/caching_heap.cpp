@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
+#include "tensor/replay_arena.h"
 
 namespace longhaul {
 
@@ -106,6 +107,7 @@ Block* CachingHeap::take_small(size_t size) {
     if (under == nullptr) return nullptr;
     under->purpose = MemoryPurpose::kOther;
     under->guarded = false;
+    under->log_number = 0;
     under->requested = 0;  // no user's: its entries are counted
     slab = new (slab_in(under)) Slab{};
     slab->size_class = static_cast<uint32_t>(index);
@@ -160,11 +162,15 @@ void CachingHeap::count(MemoryPurpose purpose, int64_t bytes, int64_t blocks) {
 
 void* CachingHeap::allocate(size_t bytes, MemoryPurpose purpose) {
   const std::lock_guard lock(mutex_);
-  Block* block = take(sizeof(Block) + bytes + (poison_ ? kGuardBytes : 0));
+  ReplayArena* const arena = bytes >= ReplayArena::kLeast ? ReplayArena::current_of(*this) : nullptr;
+  Block* block = arena != nullptr ? arena->take(bytes) : nullptr;
+  if (block == nullptr) block = take(sizeof(Block) + bytes + (poison_ ? kGuardBytes : 0));
   if (block == nullptr) return nullptr;
   block->purpose = purpose;
   block->requested = bytes;
   block->guarded = poison_;
+  block->log_number = 0;
+  if (arena != nullptr) arena->note(block, bytes);
   if (poison_) fence(block, bytes);
   count(purpose, static_cast<int64_t>(bytes), 1);
   ++statistics_.allocations;
@@ -176,20 +182,39 @@ void CachingHeap::free(void* data) {
   if (data == nullptr) return;
   const std::lock_guard lock(mutex_);
   Block* block = Block::of(data);
-  if (block->state == BlockState::kFree || block->state == BlockState::kSmallFree)
+  using enum BlockState;
+  if (block->state == kFree || block->state == kSmallFree || block->state == kPlannedFree)
     broken(data, "freed twice");
-  if (block->state != BlockState::kUsed && block->state != BlockState::kSmallUsed)
+  if (block->state != kUsed && block->state != kSmallUsed && block->state != kPlannedUsed)
     broken(data, "overwritten in front");
   if (block->guarded) {
     check_fence(block, freed_damage_);
     std::memset(data, kPoison, block->requested);
   }
   count(block->purpose, -static_cast<int64_t>(block->requested), -1);
-  if (block->state == BlockState::kSmallUsed) {
+  for (ReplayArena* const arena : logging_) {
+    if (block->log_number == arena->log_number_) arena->note_free(block);
+  }
+  if (block->state == kSmallUsed) {
     free_small(block);
+  } else if (block->state == kPlannedUsed) {
+    free_planned(block);
   } else {
     BlockPool::of(block).free(block);
   }
+}
+
+void CachingHeap::free_planned(Block* block) {
+  PlannedMemory* const memory = block->planned;
+  block->state = BlockState::kPlannedFree;
+  memory->live.erase(reinterpret_cast<char*>(block) - memory->under->data());
+  if (memory->abandoned) free_unused(memory);
+}
+
+void CachingHeap::free_unused(PlannedMemory* memory) {
+  if (!memory->live.empty()) return;
+  large_.free(memory->under);
+  std::erase_if(planned_, [memory](const auto& each) { return each.get() == memory; });
 }
 
 void CachingHeap::trim_locked() {
@@ -252,6 +277,9 @@ std::vector<std::string> CachingHeap::damage() {
     if (block->guarded) check_fence(block, found);
   };
   large_.for_each_used(check);
+  for (const auto& memory : planned_) {
+    for (const auto& [address, block] : memory->live) check(block);
+  }
   medium_.for_each_used([&](Block* block) {
     if (block->requested > 0) return check(block);
     Slab* slab = slab_in(block);

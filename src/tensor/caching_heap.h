@@ -13,6 +13,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,6 +23,15 @@
 #include "tensor/block_pool.h"
 
 namespace longhaul {
+
+class ReplayArena;
+
+// A block cut into places that a plan has chosen (replay_arena.h).
+struct PlannedMemory {
+  Block* under = nullptr;
+  std::map<int64_t, Block*> live{};  // by address
+  bool abandoned = false;            // goes back with the last of them
+};
 
 class CachingHeap {
  public:
@@ -42,6 +53,7 @@ class CachingHeap {
   std::vector<std::string> damage();
 
  private:
+  friend class ReplayArena;
   static constexpr size_t kSmallClasses = 27;
   Block* take_small(size_t size);
   Block* take(size_t size);
@@ -49,6 +61,8 @@ class CachingHeap {
   bool room_for(size_t fresh_bytes);
   void trim_locked();
   void free_small(Block* block);
+  void free_planned(Block* block);
+  void free_unused(PlannedMemory* memory);
   void put_slab_first(Slab* slab);
   void unlink(Slab* slab);
   void fence(Block* block, size_t bytes);
@@ -59,6 +73,8 @@ class CachingHeap {
   mutable std::mutex mutex_;
   BlockPool medium_, large_;
   std::array<Slab*, kSmallClasses> open_slabs_{};  // by size class, the slabs with a free entry
+  std::vector<std::unique_ptr<PlannedMemory>> planned_;
+  std::vector<ReplayArena*> logging_;  // those that log a step now
   const int64_t limit_;
   int64_t allowance_ = 0;  // bytes that may be taken before the available memory is queried again
   bool poison_ = false;

@@ -25,10 +25,12 @@ struct Copy::Landing {
   std::condition_variable changed;
   bool done = false;
   double seconds = 0;
+  std::exception_ptr failure;
 
-  void land(double took_s) {
+  void land(double took_s, std::exception_ptr thrown) {
     const std::lock_guard lock(mutex);
     seconds = took_s;
+    failure = std::move(thrown);
     done = true;
     changed.notify_all();
   }
@@ -65,6 +67,11 @@ double Copy::seconds() {
   return landing_ != nullptr ? landing_->seconds : 1e-3 * begun_->elapsedTime(*ended_);
 }
 
+std::exception_ptr Copy::failure() {
+  finish();
+  return landing_ != nullptr ? landing_->failure : nullptr;
+}
+
 struct CopyLane::Link {
   LinkPace pace;
 };
@@ -85,19 +92,14 @@ CopyLane::~CopyLane() {
 std::shared_ptr<Copy> CopyLane::start(const Tensor& to, const Tensor& from, std::shared_ptr<Copy> after) {
   LONGHAUL_ASSERT(to.is_contiguous() && from.is_contiguous() && to.nbytes() == from.nbytes(),
                   "{} bytes are copied to {}", from.nbytes(), to.nbytes());
-  const auto copy = std::make_shared<Copy>(device_);
   if (worker_ != nullptr) {
-    worker_->post([to = Tensor(to), from = Tensor(from), after = std::move(after), link = link_,
-                   landing = copy->landing_]() mutable {
-      if (after != nullptr) after->finish();
-      const int64_t begin_ns = monotonic_ns();
-      std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
-      link->pace.carried(begin_ns, static_cast<int64_t>(from.nbytes()));
-      to = Tensor(), from = Tensor();  // before anyone is told
-      landing->land(1e-9 * static_cast<double>(monotonic_ns() - begin_ns));
-    });
-    return copy;
+    return start(
+        [to = Tensor(to), from = Tensor(from)] {
+          std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+        },
+        static_cast<int64_t>(from.nbytes()), std::move(after));
   }
+  const auto copy = std::make_shared<Copy>(device_);
   c10::Event queued(device_.type());
   queued.record(current_stream_of(device_));
   queued.block(*stream_);
@@ -110,6 +112,27 @@ std::shared_ptr<Copy> CopyLane::start(const Tensor& to, const Tensor& from, std:
   copy->ended_->record(*stream_);
   let_go();
   held_.push_back({copy, to, from});
+  return copy;
+}
+
+std::shared_ptr<Copy> CopyLane::start(std::function<void()> work, int64_t bytes,
+                                      std::shared_ptr<Copy> after) {
+  LONGHAUL_ASSERT(worker_ != nullptr, "a lane of a GPU has no thread");
+  const auto copy = std::make_shared<Copy>(device_);
+  worker_->post([work = std::move(work), bytes, after = std::move(after), link = link_,
+                 landing = copy->landing_]() mutable {
+    if (after != nullptr) after->finish();
+    const int64_t begin_ns = monotonic_ns();
+    std::exception_ptr thrown;
+    try {
+      work();
+      link->pace.carried(begin_ns, bytes);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    work = nullptr;  // before anyone is told
+    landing->land(1e-9 * static_cast<double>(monotonic_ns() - begin_ns), std::move(thrown));
+  });
   return copy;
 }
 

@@ -15,6 +15,8 @@
 #include <c10/core/Stream.h>
 
 #include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +32,8 @@ class Copy {
   void before_next();  // the current stream waits for it; on the CPU the caller does
   void finish();       // the caller waits for it
   bool done() const;
-  double seconds();  // it took; waits for it
+  double seconds();              // it took; waits for it
+  std::exception_ptr failure();  // of work that has thrown (CopyLane::start); waits for it
 
  private:
   friend class CopyLane;
@@ -46,6 +49,10 @@ class CopyLane {
   ~CopyLane();  // when all copies are done
   // Contiguous tensors of as many bytes. after: another lane's copy that must be done before; null: none.
   std::shared_ptr<Copy> start(const Tensor& to, const Tensor& from, std::shared_ptr<Copy> after = nullptr);
+  // In a lane of the CPU: work of its thread that moves so many bytes; what it holds goes before anyone is
+  // told.
+  std::shared_ptr<Copy> start(std::function<void()> work, int64_t bytes,
+                              std::shared_ptr<Copy> after = nullptr);
 
   void let_go();  // forgets the tensors of copies that are done
 

@@ -11,6 +11,7 @@
 #include "base/machine/machine.h"
 #include "base/progress.h"
 #include "tensor/caching_heap.h"
+#include "tensor/replay_arena.h"
 
 namespace longhaul {
 namespace {
@@ -71,6 +72,8 @@ void install_cpu_allocator(int64_t limit_bytes) {
 }
 
 bool cpu_allocator_installed() { return heap != nullptr; }
+
+CachingHeap* tensor_heap() { return heap.load(); }
 
 MemoryStatistics memory_statistics() {
   return cpu_allocator_installed() ? heap.load()->statistics() : MemoryStatistics();

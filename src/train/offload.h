@@ -3,12 +3,15 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "kernels/host_offload.h"
 #include "model/parameter.h"
 #include "plan/memory/memory.h"
 #include "recipe/sections/train_options.h"
+#include "train/task.h"
 
 namespace longhaul::train {
 
@@ -23,5 +26,10 @@ std::unique_ptr<kernels::SavedTensors> make_offload(const recipe::TrainOptions& 
                                                     const std::filesystem::path& cache,
                                                     const model::ParameterSet& parameters,
                                                     int64_t least_bytes = plan::kLeastOffloaded);
+
+// What train.offload = host did since the last call, for a step's metrics: offload/waited_seconds,
+// …moved_bytes, …file_bytes, …stayed_bytes, …host_bytes, and, where the shares are chosen,
+// offload/share_layer_0 and so on of all layers of the model. Empty for what is not offloaded there.
+std::map<std::string, Metric> offload_metrics(kernels::SavedTensors* offload, int64_t layers);
 
 }  // namespace longhaul::train

@@ -14,6 +14,7 @@
 #include "optim/step_measures.h"
 #include "tensor/content_hash.h"
 #include "train/passes.h"
+#include "train/step_arena.h"
 
 namespace longhaul::train {
 namespace {
@@ -202,7 +203,8 @@ void Measurement::run(StepResult& result) {
   observe::SpanRecorder& spans = *ranks_.spans();
   fault_point("step.passes", step_);
   ranks_.begin_step(task_.parameters(), work_.micro_batches);
-  passes_.train(work_.micro_batches);
+  const auto passes = [&] { passes_.train(work_.micro_batches); };
+  options_.arena != nullptr ? options_.arena->run(passes) : passes();
   {
     const SpanScope span(spans, SpanKind::kNumbers);
     // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.

@@ -17,6 +17,8 @@
 
 namespace longhaul::train {
 
+class StepArena;
+
 struct StepOptions {
   double lr = 0;
   double decay_factor = 1;  // on weight decay
@@ -26,6 +28,7 @@ struct StepOptions {
   bool measure_first = false;      // StepResult::first
   bool measure_update = false;     // optim/step_measures.h, and the clip factor, among StepResult::metrics
   bool measure_entry = false;      // StepResult::entry_skew_s; one more call of the worker's ranks
+  StepArena* arena = nullptr;      // the passes' memory; null: from the heap
   // Asked, once loss and norm are those of all ranks, whether the values are doubtful; values that are not
   // finite always are. If one rank doubts, the passes are run again, which gives the same bits on machines
   // without errors. Empty: everything finite is applied.

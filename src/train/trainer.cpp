@@ -83,7 +83,11 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
             saver.on_result = [this](const checkpoint::SaveResult& result) { on_save_ended(result); };
             return saver;
           }(),
-          ranks.everyone("checkpoint")) {}
+          ranks.everyone("checkpoint")) {
+  if (train().arena)
+    arena_.emplace(options_.recipe.recipe, options_.run_folder, ranks.rank(), ranks.place().mesh.world(),
+                   task.parameters().device());
+}
 
 nlohmann::json Trainer::Counters::facts() {
   return {{"tokens", tokens}, {"skipped", skipped}, {"skipped_in_a_row", skipped_in_a_row}};
@@ -390,6 +394,7 @@ void Trainer::one_step() {
                 .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
                 .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step_ + 1),
                 .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
+                .arena = arena_ ? &*arena_ : nullptr,
                 .doubtful = ladder_.doubtful(),
                 .with_gradients = [this] { copies_.settle(); },
                 .before_update =
@@ -398,6 +403,7 @@ void Trainer::one_step() {
                       if (keeper_) keeper_->changes();
                     }});
   take_phases(*ranks_.spans(), result.metrics);
+  if (arena_) arena_->tell(result.metrics);
   take_noise(result);
   // the update may only be queued, and its time belongs to this step
   synchronize(task_.parameters().device());

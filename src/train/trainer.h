@@ -46,6 +46,7 @@
 #include "train/saving/save_interval.h"
 #include "train/saving/state_keeper.h"
 #include "train/step.h"
+#include "train/step_arena.h"
 #include "train/task.h"
 
 namespace longhaul::train {
@@ -163,6 +164,7 @@ class Trainer {
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
+  std::optional<StepArena> arena_;  // of train.arena
   PeakShares shares_{options_.flops_per_token, options_.peak_flops_per_second};
   std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
   checkpoint::CopyOut copies_;

@@ -39,13 +39,18 @@ struct Trained {
 // Forward passes of all micro-batches, then their backward passes; weights' products at once or afterwards.
 Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute,
               bool postponed = false, bool embedding = true, int64_t* moved = nullptr,
-              std::optional<double> host_share = {}) {
+              std::optional<double> host_share = {}, int64_t host_room = INT64_MAX) {
   Decoder decoder = filled_decoder(config, dtype);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
   kernels::FileOffload offload(std::filesystem::temp_directory_path(), 64, weights);
   if (moved != nullptr) decoder.set_offload(&offload);
-  kernels::HostOffload host({.stays = weights, .share = host_share.value_or(0)});
+  // What has no room on the host goes to a file.
+  kernels::HostOffload host(
+      {.stays = weights,
+       .room_bytes = host_room,
+       .share = host_share.value_or(0),
+       .file_folder = host_room == INT64_MAX ? "" : std::filesystem::temp_directory_path()});
   if (host_share) decoder.set_offload(&host);
   if (!embedding)
     decoder.parameters().freeze(
@@ -176,6 +181,20 @@ TEST_P(Recomputation, OrTheHost) {
   EXPECT_GT(moved[0], 0);
   EXPECT_LE(moved[0], moved[1]);
   EXPECT_LT(moved[1], moved.size() > 2 ? moved[2] : INT64_MAX);
+}
+
+// A host with room for little, so that most goes to a file behind it.
+TEST_P(Recomputation, OrAFileBehindTheHost) {
+  if (at_night_only("bf16")) GTEST_SKIP() << "nightly.whole_models";
+  const PoisonFreshMemory poison;
+  recipe::ModelConfig deep = config();
+  deep.layers = std::max<int64_t>(deep.layers, 4);  // the last two stay
+  int64_t moved = 0, moved_too = 0;
+  const Trained expected = train(deep, dtype(), Recompute::kNone);
+  expect_same(expected, train(deep, dtype(), Recompute::kTokens, false, true, &moved, 0.3));
+  expect_same(expected,
+              train(deep, dtype(), Recompute::kTokens, false, true, &moved_too, 0.3, /*host_room=*/4096));
+  EXPECT_EQ(moved_too, moved);
 }
 
 std::vector<NamedConfig> recomputed_models() {

@@ -1,7 +1,8 @@
 // `longhaul bench offload`: passes of one model with what its layers keep in memory, made again, or on the
-// host behind a link of a stated rate, in turns in one run. On a CPU the host is a second tier in the same
-// memory (kernels/host_offload.h): the table says what hides behind compute, and how much of the first tier
-// is left.
+// host behind a link of a stated rate, in turns in one run, and one more in a block of planned addresses
+// (tensor/replay_arena.h). On a CPU the host is a second tier in the same memory (kernels/host_offload.h):
+// the table says what hides behind compute, and how much of the first tier is left. With train.offload_memory
+// the host has that much, and a file in train.offload_folder what exceeds it.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,10 @@ struct OffloadLine {
   double moved_bytes = 0;      // a pass, to the host
   double waited_s = 0;         // a pass, for copies
   int64_t host_bytes = 0;      // taken there
+  double file_bytes = 0;       // a pass, of moved_bytes: to the file behind it
+  int64_t block_bytes = 0;     // with planned addresses
+  int64_t live_bytes = 0;      // the most of the block that lives at one time
+  int64_t missed = 0;          // requests of the last pass that the plan does not have
   bool same_gradients = true;  // as `none`, to the bit
 };
 

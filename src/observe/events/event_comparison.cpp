@@ -11,6 +11,7 @@
 
 #include "base/text/text.h"
 #include "observe/events/event_log.h"
+#include "observe/events/machine_metrics.h"
 
 namespace longhaul::observe {
 namespace {
@@ -71,6 +72,7 @@ void note(FieldDifference& difference, int64_t step, double a, double b) {
 void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a,
           const Metrics& b) {
   for (const auto& [name, value] : a) {
+    if (tells_of_memory(name)) continue;
     const auto other = b.find(name);
     note(by_name[prefix + name], step, value, other == b.end() ? kNoNumber : other->second);
   }

@@ -343,6 +343,20 @@ std::string environment(const RunHistory& run) {
   return html + "</table></div></section>\n";
 }
 
+// The picture of addresses that the first rank drew last (train.arena); empty where there is none.
+std::string addresses_section(const std::filesystem::path& folder) {
+  std::error_code missing;
+  std::filesystem::path newest;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".svg") || name.find("-0-of-") == std::string::npos) continue;
+    if (newest.empty() || entry.last_write_time() > std::filesystem::last_write_time(newest))
+      newest = entry.path();
+  }
+  if (newest.empty()) return "";
+  return "<section><h2>Where a step's tensors lie</h2>\n" + read_text(newest) + "</section>\n";
+}
+
 }  // namespace
 
 std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& changes,
@@ -379,11 +393,11 @@ std::filesystem::path write_report(const std::filesystem::path& run_folder, cons
       remark = "recipe.toml cannot be read: " + std::string(error.what());
     }
   }
-  std::string timelines;
+  std::string timelines = addresses_section(run_folder / "arena");
   try {
-    timelines = timelines_section(run_folder);
+    timelines += timelines_section(run_folder);
   } catch (const Error& error) {
-    timelines = fmt::format(
+    timelines += fmt::format(
         "<section><h2>Who did what when</h2><p class=\"note\">It cannot be shown: {}</p></section>\n",
         html_escaped(error.what()));
   }

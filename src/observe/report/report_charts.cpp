@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "observe/events/machine_metrics.h"
 #include "observe/format.h"
 #include "observe/report/report.h"
 
@@ -299,8 +300,10 @@ std::vector<Chart> report_charts(const RunHistory& run) {
   }
   std::set<std::string> names = metric_names(run.steps);
   names.merge(metric_names(run.evaluations));
-  for (const std::string& name : names)
-    charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kShareOfLayer))
+      charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
+  }
   if (charts.size() % 2 == 0) {  // next to the wide first one the others are in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;

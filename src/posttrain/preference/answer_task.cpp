@@ -10,6 +10,7 @@
 #include "base/memory/memory_purpose.h"
 #include "base/random.h"
 #include "observe/trace/task_phase.h"
+#include "train/offload.h"
 #include "train/passes.h"
 
 namespace longhaul::posttrain {
@@ -124,6 +125,7 @@ std::map<std::string, train::Metric> AnswerTask::step_metrics() {
       sums[name].weight += metric.weight;
     }
   }
+  sums.merge(train::offload_metrics(offload_.get(), decoder_.config().layers));
   return sums;
 }
 

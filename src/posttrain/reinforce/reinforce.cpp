@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory/memory_purpose.h"
 #include "posttrain/reinforce/rollout_file.h"
+#include "train/offload.h"
 #include "train/passes.h"
 
 namespace longhaul::posttrain {
@@ -242,6 +243,7 @@ std::map<std::string, train::Metric> Reinforce::step_metrics() {
                                                   {"policy/generated_kl", {all.gap_kl, all.tokens}}};
   if (reference_) metrics["policy/reference_kl"] = {all.kl, all.tokens};
   metrics.merge(critic_metrics_);
+  metrics.merge(train::offload_metrics(offload_.get(), decoder_.config().layers));
   add_batch_metrics(metrics);
   if (options_.rollouts_every > 0 && step_ % options_.rollouts_every == 0) write_step();
   return metrics;
