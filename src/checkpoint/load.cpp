@@ -75,7 +75,8 @@ void refuse_unknown_tensors(const storage::Checkpoint& checkpoint, const std::se
 
 }  // namespace
 
-void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters) {
+void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters,
+                  comm::Communicator* group) {
   std::set<std::string> known;
   for (const auto& parameter : parameters.all()) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
@@ -92,7 +93,7 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
     }
     parameter->written();
   }
-  refuse_unknown_tensors(checkpoint, known, /*weights_only=*/true, nullptr);
+  refuse_unknown_tensors(checkpoint, known, /*weights_only=*/true, group);
 }
 
 void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group,

@@ -11,8 +11,10 @@
 
 namespace longhaul::checkpoint {
 
-// Weights only, rounded to the model's working precision: sampling, scoring, evaluation.
-void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters);
+// Weights only, rounded to the model's working precision: sampling, scoring, evaluation. `group`: the ranks
+// that have the model together (a collective call); null: one process has all of it.
+void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& parameters,
+                  comm::Communicator* group = nullptr);
 
 // Loads the complete training state, exactly. Every rank gets the rectangles that it holds, whichever ranks
 // had written them; of the ranks that hold the same rectangle, one reads it (shared_reads.h). `group`: the

@@ -66,7 +66,40 @@ void take_spikes(recipe::SpikeOptions& spikes, const SpikeRequest& asked) {
   spikes.weights = recipe::SpikeWeights::kInt8;
 }
 
-model::Use use_of(const std::string& experts, const OpenModel& model, at::Device device) {
+// What is impossible with weights in eight bits.
+void require_narrow_weights(const OpenModel& model, at::Device device, const std::string& dtype,
+                            const std::string& experts) {
+  const auto refuse = [&](std::string what, std::string expected, std::string found, std::string hint) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::move(what),
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = model.folder.string(),
+                 .hint = std::move(hint)});
+  };
+  if (!experts.empty())
+    refuse("--weights has experts in eight bits too", "--weights or --experts", "both",
+           "leave --experts out");
+  if (model.recipe.recipe.model.spikes.wanted())
+    refuse("a model that counts spikes has eight-bit weights of its own", "--spikes or --weights",
+           "--weights int8 with spikes", "leave --weights out");
+  if (dtype == "fp64")
+    refuse("products with eight-bit weights are summed in fp32", "--dtype bf16 or fp32", "fp64",
+           "--dtype fp32");
+  if (!device.is_cpu())
+    refuse("products with weights in eight bits by groups are computed on the CPU", "--device cpu",
+           device.str(), "--device cpu");
+  if (model.recipe.recipe.model.lora.wanted())
+    refuse("adapters are added to wide weights", "a model without adapters", "lora.rank > 0",
+           program_command("checkpoint merge") + " adds them into the weights first");
+}
+
+model::Use use_of(const std::string& experts, const std::string& weights, const OpenModel& model,
+                  at::Device device) {
+  if (!weights.empty()) {
+    LONGHAUL_ASSERT(weights == "int8", "no such weights: {}", weights);
+    return model::Use::kIntegers;
+  }
   const recipe::SpikeOptions& spikes = model.recipe.recipe.model.spikes;
   if (experts.empty() && spikes.wanted() && spikes.weights == recipe::SpikeWeights::kInt8 && device.is_cpu())
     return model::Use::kIntegers;
@@ -81,7 +114,16 @@ model::Use use_of(const std::string& experts, const OpenModel& model, at::Device
                .hint = "leave --experts out"});
 }
 
-void say_what_is_narrow(const model::Decoder& decoder) {
+[[noreturn]] void refuse_narrow_ranks(const OpenModel& model) {
+  throw Error({.code = ExitCode::kUsage,
+               .what = "scales of eight-bit weights go over inputs that ranks would share",
+               .expected = "several ranks, or weights in eight bits",
+               .found = "both",
+               .where = model.folder.string(),
+               .hint = "leave --weights, --experts and --spikes out, or --tp and --pp"});
+}
+
+void say_what_is_narrow(const model::Decoder& decoder, const char* what) {
   int64_t narrow = 0, wide = 0;
   for (const auto& parameter : decoder.parameters().all()) {
     if (!parameter->narrow()) continue;
@@ -89,8 +131,8 @@ void say_what_is_narrow(const model::Decoder& decoder) {
     wide +=
         layout::volume(parameter->sizes) * static_cast<int64_t>(at::elementSize(decoder.precision().compute));
   }
-  log_info("{}: {} as int8, {} as {}", decoder.spiking() != nullptr ? "matrices of the layers" : "experts",
-           bytes_text(narrow), bytes_text(wide), name_of(decoder.precision().compute));
+  log_info("{}: {} as int8, {} as {}", what, bytes_text(narrow), bytes_text(wide),
+           name_of(decoder.precision().compute));
 }
 
 }  // namespace
@@ -101,7 +143,8 @@ std::filesystem::path folder_to_open(const std::filesystem::path& path) {
 }
 
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device,
-                     const std::string& experts, const SpikeRequest& spikes) {
+                     const ModelForm& form) {
+  const SpikeRequest& spikes = form.spikes;
   const storage::LocalFileSystem files;
   const storage::Checkpoint checkpoint =
       storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
@@ -122,12 +165,19 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
                  .hint = "add --spikes"});
   }
   if (spikes.wanted) take_spikes(model.recipe.recipe.model.spikes, spikes);
-  if (model.recipe.recipe.model.spikes.wanted()) require_spikes_fit(model, device, precision, experts);
-  const model::Use use = use_of(experts, model, device);
-  model.decoder =
-      std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, use);
-  load_weights(checkpoint, model.decoder->parameters());
-  if (use != model::Use::kInference) say_what_is_narrow(*model.decoder);
+  if (model.recipe.recipe.model.spikes.wanted()) require_spikes_fit(model, device, precision, form.experts);
+  if (!form.weights.empty()) require_narrow_weights(model, device, precision, form.experts);
+  const model::Use use = use_of(form.experts, form.weights, model, device);
+  if (form.place && (use != model::Use::kInference || model.recipe.recipe.model.spikes.wanted()))
+    refuse_narrow_ranks(model);
+  model.decoder = std::make_unique<model::Decoder>(
+      model.recipe.recipe.model, Precision::named(precision), device, use,
+      form.place ? form.place(model.recipe.recipe.model) : layout::MeshRank{});
+  load_weights(checkpoint, model.decoder->parameters(), form.ranks);
+  if (use != model::Use::kInference)
+    say_what_is_narrow(*model.decoder, use == model::Use::kInt8Experts       ? "experts"
+                                       : model.decoder->spiking() != nullptr ? "matrices of the layers"
+                                                                             : "linear layers");
   return model;
 }
 

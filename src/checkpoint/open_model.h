@@ -1,12 +1,19 @@
 // open_model: opens a trained model for inference from its checkpoint alone. The recipe comes from the
-// manifest and the weights from the tensors; the model has no gradients. With eight-bit experts
-// (kernels/matmul/int8_weight.h) the weights of routed experts are quantised from the stored numbers,
-// tensor by tensor, as they are read; everything else, shared experts included, is unchanged.
+// manifest and the weights from the tensors; the model has no gradients. Weights in eight bits are quantised
+// from the stored numbers, tensor by tensor, as they are read, and nowhere are all of them wide:
+//
+//   experts   those of routed experts, with a scale for each output (kernels/matmul/int8_weight.h);
+//             everything else, shared experts included, is unchanged
+//   weights   all linear layers, experts and head among them, and the embedding where it is the head, with a
+//             scale for every 128 inputs (kernels/spikes/group_weight.h); routers, norms, biases and what is
+//             no matrix product stay as they are, and so do the matrices that latent attention joins
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 
+#include "comm/communicator.h"
 #include "model/decoder.h"
 #include "recipe/load.h"
 
@@ -29,15 +36,24 @@ struct SpikeRequest {
   std::string coding = "";  // empty: the recipe's, or signed_bits
 };
 
+// What a model is opened as, apart from its dtype and its device.
+struct ModelForm {
+  std::string experts = "", weights = "";  // "int8", or empty for the dtype
+  SpikeRequest spikes{};
+  // Of several ranks that have the model together, and open it in one collective call: the one whose share is
+  // opened, once the model is known, and all of them. Their weights are wide.
+  std::function<layout::MeshRank(const recipe::ModelConfig&)> place{};
+  comm::Communicator* ranks = nullptr;
+};
+
 // path: as storage::resolve takes it; if it has several checkpoints, the newest valid one is opened. dtype:
-// "bf16", "fp32", "fp64"; empty: the recipe's. experts: "int8", or empty for the dtype; the log says how
-// many bytes the int8 weights take. spikes: whether the matrices of the layers multiply counts of spikes with
-// weights in eight bits, in whole numbers, whatever the recipe's [spikes] say. Every byte of the weights is
-// verified first; the other files need not exist. Throws kCheckpoint errors, and kUsage for int8 when the
-// model has no experts, and for spikes that it cannot have.
+// "bf16", "fp32", "fp64"; empty: the recipe's. The log says how many bytes weights in eight bits take.
+// Spikes: whether the matrices of the layers multiply counts of spikes with weights in eight bits, in whole
+// numbers, whatever the recipe's [spikes] say. Every byte of the weights is verified first; the other files
+// need not exist. Throws kCheckpoint errors, and kUsage for eight bits and spikes that the model cannot have,
+// or not in this dtype, on this device or on several ranks.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "",
-                     at::Device device = at::kCPU, const std::string& experts = "",
-                     const SpikeRequest& spikes = {});
+                     at::Device device = at::kCPU, const ModelForm& form = {});
 
 // The folder of the checkpoint that open_model(path) would open now. Only sizes of files are looked at.
 std::filesystem::path folder_to_open(const std::filesystem::path& path);

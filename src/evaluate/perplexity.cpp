@@ -9,6 +9,7 @@
 #include "evaluate/decoder_answers.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
+#include "model/state.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::evaluate {
@@ -38,13 +39,26 @@ int64_t right_of(const model::Decoder& decoder, const Tensor& hidden_td, const T
   return right;
 }
 
+Tensor hidden_of(model::Decoder& decoder, const data::Batch& batch, KeysValues keys_values) {
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  context.training = false;
+  const Tensor ids_t = to_tensor(batch.inputs, decoder.device());
+  if (keys_values == KeysValues::kWide) return decoder.hidden(context, ids_t, batch.layout);
+  model::DecoderState state = decoder.make_state();
+  state.keep_keys_values_in_int8();
+  model::DecoderRows rows{state, {}};
+  for (int64_t i = 0; i < batch.layout.documents(); ++i) rows.rows.push_back(state.add());
+  return decoder.hidden(context, ids_t, batch.layout, &rows);
+}
+
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
                                          const std::function<bool(int64_t tokens)>& progress,
-                                         Accuracy accuracy, const EvaluationShare& share) {
+                                         Accuracy accuracy, const EvaluationShare& share,
+                                         KeysValues keys_values) {
   const at::NoGradGuard no_gradient;
-  model::LocalOps ops;
   EvaluationResult result;
   // the nats of each batch, then how many labels were right; 0 where another rank has it
   std::vector<double> of_batches;
@@ -53,10 +67,7 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
     const bool own = share.has(static_cast<int64_t>(of_batches.size()));
     of_batches.push_back(0);
     if (own) {
-      model::Context context(ops, decoder.precision());
-      context.training = false;
-      const Tensor hidden_td =
-          decoder.hidden(context, to_tensor(batch->inputs, decoder.device()), batch->layout);
+      const Tensor hidden_td = hidden_of(decoder, *batch, keys_values);
       const Tensor labels_t = to_tensor(batch->labels, decoder.device());
       of_batches.back() = sum_of(decoder.loss_each(hidden_td, labels_t));
       if (accuracy == Accuracy::kYes) right += right_of(decoder, hidden_td, labels_t);

@@ -30,13 +30,17 @@ struct EvaluationResult {
 // KYes computes the head's products a second time, a few rows of logits at a time.
 enum class Accuracy { kNo, kYes };
 
+// kInt8: every window is read as a server reads a prompt, with keys and values from a decoding state that
+// keeps them in eight bits, so that the result says what these cost.
+enum class KeysValues { kWide, kInt8 };
+
 // Reads until the reader ends. `progress` is called after each batch with the number of its targets; when
 // it returns false, reading stops and there is no result: it must then return false on all ranks. If there
 // are no targets, that is a kData error.
 std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::EvaluationReader& reader,
                                          const std::function<bool(int64_t tokens)>& progress = {},
-                                         Accuracy accuracy = Accuracy::kNo,
-                                         const EvaluationShare& share = {});
+                                         Accuracy accuracy = Accuracy::kNo, const EvaluationShare& share = {},
+                                         KeysValues keys_values = KeysValues::kWide);
 
 // The result for the sum of the losses of all targets. If there are no targets, that is a kData error;
 // `any_text`: some text was read, and no token of it was masked.

@@ -18,15 +18,23 @@ Tensor on_host(const Tensor& logits) {
   return (logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat)).cpu().contiguous();
 }
 
+model::DecoderState empty_state(const model::Decoder& decoder, const EngineOptions& options) {
+  model::DecoderState state = decoder.make_state();
+  if (options.int8_keys_values) state.keep_keys_values_in_int8();
+  return state;
+}
+
 }  // namespace
 
 Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
     : decoder_(decoder),
       options_(options),
-      state_(decoder.make_state()),
+      state_(empty_state(decoder, options)),
       prefixes_(state_, options.prefix_bytes) {
   LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens &&
                   options.prompt_tokens % PrefixCache::kTokens == 0);
+  LONGHAUL_ASSERT(!options.pass || (options.bytes == 0 && options.prefix_bytes == 0),
+                  "ranks that count bytes by themselves do not decide alike");
   if (options.bytes == 0) return;
   LONGHAUL_ASSERT(options.sequences > 0, "a limit of bytes needs one of sequences");
   const int64_t rows = options.sequences + prefixes_.most(),
@@ -71,7 +79,7 @@ int64_t Engine::submit(Request request) {
   if (idle) records_routes_ = request.settings.records_routes;
   LONGHAUL_ASSERT(records_routes_ == request.settings.records_routes,
                   "routes are recorded of all requests or of none");
-  LONGHAUL_ASSERT(!records_routes_ || (!prefixes_.keeps() && options_.bytes == 0),
+  LONGHAUL_ASSERT(!records_routes_ || (!prefixes_.keeps() && options_.bytes == 0 && !options_.pass),
                   "nobody knows where beginnings that are not read again went");
   auto job = std::make_shared<Job>();
   job->number = ++last_number_;
@@ -255,7 +263,8 @@ void Engine::run_pass(const std::vector<Part>& parts) {
   }
   Tensor logits;
   if (!next.empty()) {
-    logits = on_host(advance(decoder_, next, state_, records_routes_ ? &recorder_ : nullptr));
+    logits = on_host(options_.pass ? options_.pass(next, state_)
+                                   : advance(decoder_, next, state_, records_routes_ ? &recorder_ : nullptr));
     ++counts_.passes;
   }
   for (size_t i = 0; i < writing; ++i) writing_[i]->logits_v = logits[static_cast<int64_t>(i)];

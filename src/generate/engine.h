@@ -73,8 +73,13 @@ struct EngineOptions {
   int64_t prompts_tokens = 0;    // of all prompts in a pass together, about; 0: any number
   // of states and pages, kept prefixes included; 0: no limit. Needs `sequences`
   int64_t bytes = 0;
-  int64_t prefix_bytes = 0;    // of them for prefixes of prompts; 0: none are kept
-  bool keeps_prompts = false;  // also keeps whole prompts with their logits
+  int64_t prefix_bytes = 0;       // of them for prefixes of prompts; 0: none are kept
+  bool keeps_prompts = false;     // also keeps whole prompts with their logits
+  bool int8_keys_values = false;  // DecoderState::keep_keys_values_in_int8
+  // What reads the tokens of a pass instead of advance(), where several ranks have the decoder together
+  // (rank_pass.h). Their engines get the same requests in the same order, and decide alike: `bytes` and
+  // `prefix_bytes`, which are counted for each rank by itself, must be 0. Empty: this process alone.
+  std::function<Tensor(std::span<const Continuation>, model::DecoderState&)> pass{};
   // where parked sequences lie; empty: the system's folder for temporary files
   std::filesystem::path folder{};
 };

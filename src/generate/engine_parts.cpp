@@ -19,8 +19,9 @@ namespace {
 void for_each_tensor(model::DecoderState::Saved& saved, const std::function<void(Tensor&)>& see) {
   for (model::MixerState::Saved& layer : saved.layers) {
     for (auto& [name, tensor] : layer.tensors) see(tensor);
-    for (Tensor& keys : layer.keys_values.keys) see(keys);
-    for (Tensor& values : layer.keys_values.values) see(values);
+    for (std::vector<Tensor>& page : layer.keys_values.pages) {
+      for (Tensor& tensor : page) see(tensor);
+    }
   }
 }
 
@@ -100,11 +101,9 @@ void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelCon
                .hint = "shorten the prompt, or use a model without such a limit"});
 }
 
-Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
-               model::DecoderState& state, RouteRecorder* recorder) {
-  const at::NoGradGuard no_gradient;
-  std::vector<int64_t> ids, lengths, firsts, last;
-  model::DecoderRows rows{state, {}};
+PassInput::PassInput(std::span<const Continuation> continuations, model::DecoderState& state)
+    : rows{state, {}} {
+  std::vector<int64_t> lengths, firsts;
   for (const auto& [row, fresh] : continuations) {
     LONGHAUL_ASSERT(!fresh.empty());
     ids.insert(ids.end(), fresh.begin(), fresh.end());
@@ -113,15 +112,23 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
     last.push_back(static_cast<int64_t>(ids.size()) - 1);
     rows.rows.push_back(row);
   }
+  layout = layout::make_packed(lengths, firsts);
+}
+
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
+               model::DecoderState& state, RouteRecorder* recorder) {
+  const at::NoGradGuard no_gradient;
+  const PassInput input(continuations, state);
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
   if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
   const Tensor hidden_td =
-      decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
+      decoder.hidden(context, to_tensor(input.ids, decoder.device()), input.layout, &input.rows);
   if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
-  return decoder.logits(
-      last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
+  return decoder.logits(input.last.size() == input.ids.size()
+                            ? hidden_td
+                            : hidden_td.index_select(0, to_tensor(input.last, decoder.device())));
 }
 
 }  // namespace longhaul::generate

@@ -1,8 +1,10 @@
-// What an Engine keeps of a request and of its sequences, and what it refuses. Used by engine.cpp alone.
+// What an Engine keeps of a request and of its sequences, what it refuses, and what a pass reads. Used inside
+// of this folder alone.
 #pragma once
 
 #include "generate/engine.h"
 #include "kernels/saved_tensors.h"
+#include "layout/sequence.h"
 
 namespace longhaul::generate {
 
@@ -51,6 +53,14 @@ struct Engine::Sequence {
 struct Engine::Part {
   JobPointer job;
   int64_t tokens = 0;  // 0: the prefix cache had the whole prompt
+};
+
+// The tokens of a pass side by side.
+struct PassInput {
+  PassInput(std::span<const Continuation> continuations, model::DecoderState& state);
+  std::vector<int64_t> ids, last;  // last: the place of each continuation's last token
+  layout::SequenceLayout layout;
+  model::DecoderRows rows;
 };
 
 // kData: an id of prompt or settings that the model has no row for.

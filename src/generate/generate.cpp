@@ -5,11 +5,15 @@
 namespace longhaul::generate {
 
 // With a cache one prompt is read after the other, so that each finds what the one before left.
-Generator::Generator(model::Decoder& decoder, int64_t prefix_bytes)
-    : decoder_(decoder),
-      engine_(decoder, {.prompt_tokens = kTokensOfPass,
-                        .prompts_tokens = prefix_bytes > 0 ? PrefixCache::kTokens : 0,
-                        .prefix_bytes = prefix_bytes}) {}
+static EngineOptions with_sizes(EngineOptions options, int64_t prefix_bytes) {
+  options.prompt_tokens = Generator::kTokensOfPass;
+  options.prompts_tokens = prefix_bytes > 0 ? PrefixCache::kTokens : 0;
+  options.prefix_bytes = prefix_bytes;
+  return options;
+}
+
+Generator::Generator(model::Decoder& decoder, int64_t prefix_bytes, EngineOptions options)
+    : decoder_(decoder), engine_(decoder, with_sizes(std::move(options), prefix_bytes)) {}
 
 std::vector<Generation> Generator::run(std::span<const std::vector<int64_t>> prompts,
                                        const GenerateSettings& settings,

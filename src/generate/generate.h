@@ -17,12 +17,13 @@ namespace longhaul::generate {
 
 // A decoder and the sequences that it generates. Several calls share the prefixes of their prompts that are
 // kept, within `prefix_bytes` (prefix_cache.h). With 0, prompts are read together, at most kTokensOfPass
-// tokens of each in a pass, so that the keys and values of a window stay bounded for long prompts too.
+// tokens of each in a pass, so that the keys and values of a window stay bounded for long prompts too. Of the
+// engine's other options what is given counts (EngineOptions::int8_keys_values, pass).
 class Generator {
  public:
   static constexpr int64_t kTokensOfPass = 16 * PrefixCache::kTokens;
 
-  explicit Generator(model::Decoder& decoder, int64_t prefix_bytes = 0);
+  explicit Generator(model::Decoder& decoder, int64_t prefix_bytes = 0, EngineOptions options = {});
 
   // Prompts may differ in length. Sequence i continues prompt i / count; on_token is called with each new
   // token as soon as it is drawn. Settings out of range, a prompt that does not fit the model's learned

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
 #include "base/text/text.h"
 #include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
+#include "kernels/group_linear/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/norm/op.h"
@@ -86,6 +88,8 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
   if (last) {
     norm_ = std::make_unique<Norm>(parameters_, "norm", config);
     head_ = config.tie_embeddings ? embedding_ : &parameters_.add_stacked("head.weight", {"head.weight"});
+    // Spikes are of the layers alone; what is in eight bits without them has its head so too.
+    if (spiking_ == nullptr) parameters_.keep_in_groups(*head_);
     for (int64_t k = 0; k < config.predict_ahead; ++k) {
       const std::string name = fmt::format("ahead.{}", k);
       Norm hidden_norm(parameters_, name + ".hidden_norm", config),
@@ -127,6 +131,7 @@ bool Decoder::first(const Context& context) const {
 bool Decoder::last(const Context& context) const { return stages_[static_cast<size_t>(context.chunk)].last; }
 
 VocabularyShare Decoder::share_of(Parameter& table) const {
+  LONGHAUL_ASSERT(!table.narrow(), "{} is in eight bits, which no loss is made of", table.name);
   use_outside_layers();
   return {.weights = {.weight = table.value, .sinks = {.weight = table.sink()}, .kept = table.kept()},
           .first_row = table.parts[0].held.offset[0]};
@@ -138,8 +143,13 @@ Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::Sequenc
   const kernels::EmbeddingTable positions = position_ != nullptr
                                                 ? kernels::EmbeddingTable{position_->value, position_->sink()}
                                                 : kernels::EmbeddingTable{};
-  Tensor hidden =
-      context.ops.embed(ids, share_of(*embedding_), position_ != nullptr ? &positions : nullptr, view);
+  // Of a table in eight bits the rows that are wanted are a table of their own.
+  const auto& narrow = embedding_->groups;
+  const VocabularyShare table =
+      narrow ? VocabularyShare{.weights = {.weight = kernels::group_rows(*narrow, ids, precision_.compute)}}
+             : share_of(*embedding_);
+  Tensor hidden = context.ops.embed(narrow ? at::arange(ids.size(0), ids.options()) : ids, table,
+                                    position_ != nullptr ? &positions : nullptr, view);
   if (toeplitz_ != nullptr && rows == nullptr) {
     hidden = toeplitz_->forward(context, hidden, view, nullptr);
   } else if (toeplitz_ != nullptr) {
@@ -338,6 +348,7 @@ Tensor Decoder::head_input(const Tensor& hidden) const {
 }
 
 Tensor Decoder::logits(const Tensor& hidden) const {
+  if (head_->groups) return kernels::group_linear_wide(head_input(hidden), *head_->groups);
   return kernels::linear_wide(head_input(hidden), head_->value, head_->kept());
 }
 
@@ -394,6 +405,18 @@ kernels::TokenLogProbabilities Decoder::log_probabilities(Context& context, cons
 }
 
 Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {
+  if (head_->groups) {  // some rows of logits at a time
+    constexpr int64_t kLogitsAtOnce = 1 << 22;
+    std::vector<Tensor> losses;
+    const int64_t rows = std::max<int64_t>(1, kLogitsAtOnce / config_.vocabulary);
+    for (int64_t begin = 0; begin < labels.size(0); begin += rows) {
+      const int64_t count = std::min(rows, labels.size(0) - begin);
+      losses.push_back(at::cross_entropy_loss(logits(hidden.narrow(0, begin, count)),
+                                              labels.narrow(0, begin, count), {}, at::Reduction::None,
+                                              /*ignore_index=*/-1));
+    }
+    return losses.empty() ? at::zeros({0}, hidden.options().dtype(at::kFloat)) : at::cat(losses);
+  }
   return kernels::linear_cross_entropy_each(head_input(hidden), head_->value, labels, {}, head_->kept());
 }
 

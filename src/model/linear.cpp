@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/group_linear/op.h"
 #include "model/spiking_product.h"
 
 namespace longhaul::model {
 
 Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage,
-               const std::vector<std::string>& outputs, bool bias) {
+               const std::vector<std::string>& outputs, bool bias, Weights weights) {
   const auto names = [&](const char* suffix) {
     std::vector<std::string> result;
     for (const std::string& output : outputs) result.push_back(prefix + "." + output + suffix);
@@ -18,6 +19,7 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   if (bias) bias_ = parameters.add_runs(prefix + "." + storage + ".bias", names(".bias"));
   for (const Parameter* const run : weight_.runs) adapters_.emplace_back(parameters, *run);
   spiking_ = parameters.spiking();
+  if (weights == Weights::kWide) return;
   for (Parameter* const run : weight_.runs) parameters.keep_in_groups(*run);
 }
 
@@ -31,14 +33,17 @@ kernels::LinearWeights Linear::weights(size_t run) const {
       .kept = weight->kept()};
 }
 
-bool Linear::plain() const { return !adapted() && spiking_ == nullptr; }
+bool Linear::plain() const {
+  return !adapted() && spiking_ == nullptr &&
+         std::ranges::none_of(weight_.runs, [](const Parameter* run) { return run->groups.has_value(); });
+}
 
 bool Linear::adapted() const { return std::ranges::any_of(adapters_, &Adapters::any); }
 
 kernels::LinearWeights Linear::weights() const {
   LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it",
                   weight_.runs.back()->name);
-  LONGHAUL_ASSERT(plain(), "{} has adapters or spikes, and an operator takes the weight alone",
+  LONGHAUL_ASSERT(plain(), "{} has adapters, spikes or eight bits, and an operator takes the weight alone",
                   weight_.runs[0]->name);
   return weights(0);
 }
@@ -57,6 +62,7 @@ std::pair<Tensor, uint64_t> Linear::merged() const {
 Tensor Linear::product(const Tensor& x, size_t run, const kernels::LinearWeights& own) const {
   if (adapters_[run].any()) return adapters_[run].product(x, own);
   if (spiking_ != nullptr) return spiking_product(*spiking_, x, *weight_.runs[run], own);
+  if (const auto& groups = weight_.runs[run]->groups) return kernels::group_linear(x, *groups, own.bias);
   return kernels::linear(x, own.weight, own.bias, own.sinks, own.kept);
 }
 

@@ -2,7 +2,7 @@
 // gate and up). Its gradient is added directly to the main gradients of the parameters (kernels/linear), and
 // a packed copy of the weight is kept as well. Where the model's list has adapters of these weights
 // (model/adapters.h), the product has them too. In a model with [spikes] it reads counts of spikes
-// (model/spiking_product.h).
+// (model/spiking_product.h), and in one whose weights are in eight bits it is kernels/group_linear's.
 #pragma once
 
 #include <string>
@@ -18,11 +18,13 @@ namespace longhaul::model {
 class Linear {
  public:
   // prefix "layers.3.mixer", storage "qkv", outputs {"query", "key", "value"}: holds prefix.query.weight, …
-  // (and .bias).
+  // (and .bias). Of a model in eight bits the weight is too, unless an operator takes it by itself
+  // (merged()): kWide.
+  enum class Weights { kAsTheModel, kWide };
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage,
-         const std::vector<std::string>& outputs, bool bias);
+         const std::vector<std::string>& outputs, bool bias, Weights weights = Weights::kAsTheModel);
   Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, sum of this rank's outputs]
-  // Whether it is a product of input and weight and nothing more: without adapters and spikes.
+  // Whether it is a product of input and wide weight and nothing more: without adapters and spikes.
   bool plain() const;
   // For an operator that contains the product: for outputs that lie on the same ranks, of a plain one.
   kernels::LinearWeights weights() const;

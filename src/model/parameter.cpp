@@ -288,7 +288,7 @@ void ParameterSet::initialise(uint64_t seed) {
 }
 
 void ParameterSet::keep_in_groups(Parameter& parameter) const {
-  if (use_ != Use::kIntegers || spiking_ == nullptr) return;
+  if (use_ != Use::kIntegers) return;
   const bool of_experts = parameter.sizes.size() == 3;
   parameter.groups.emplace(of_experts ? parameter.sizes[0] : 1, parameter.sizes[of_experts ? 1 : 0],
                            parameter.sizes[of_experts ? 2 : 1]);

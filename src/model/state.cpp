@@ -50,6 +50,13 @@ kernels::KeyValueCache& MixerState::keys_values() {
   return *keys_values_;
 }
 
+void MixerState::keep_keys_values_in_int8() {
+  kernels::PageSizes sizes = keys_values().pool().sizes();
+  LONGHAUL_ASSERT(keys_values().sequences() == 0, "keys and values are there already");
+  sizes.int8 = true;
+  keys_values_.emplace(sizes);
+}
+
 void MixerState::grow(int64_t rows) {
   for (auto& [name, tensor] : tensors_) {
     std::vector<int64_t> shape = tensor.sizes().vec();
@@ -110,6 +117,35 @@ kernels::ScanStates scan_of(const MixerRows* state, std::string_view name, std::
 kernels::ToeplitzStates toeplitz_of(const MixerRows* state) {
   if (state == nullptr) return {};
   return {state->state.tensor("sums"), state->rows};
+}
+
+void DecoderState::keep_keys_values_in_int8() {
+  const auto refuse = [](std::string what, std::string expected, std::string found) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::move(what),
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = "--kv-cache int8",
+                 .hint = "leave --kv-cache out"});
+  };
+  bool any = false;
+  for (const MixerState& layer : layers_) {
+    if (layer.pages() == nullptr) continue;
+    const kernels::PageSizes& sizes = layer.pages()->pool().sizes();
+    any = true;
+    if (sizes.values_in_keys)
+      refuse("a latent and the key beside it differ in size, and would share one scale of eight bits",
+             "softmax attention with keys and values of its own", "latent attention (mla)");
+    if (!sizes.options.device().is_cpu())
+      refuse("keys and values in eight bits are read on the CPU", "--device cpu",
+             sizes.options.device().str());
+  }
+  if (!any)
+    refuse("the model keeps no keys and values: its layers have states that do not grow",
+           "a model with softmax attention", "none");
+  for (MixerState& layer : layers_) {
+    if (layer.pages() != nullptr) layer.keep_keys_values_in_int8();
+  }
 }
 
 int64_t DecoderState::add() {

@@ -40,7 +40,8 @@ class MixerState {
   // null: it keeps nothing of tokens
   const kernels::KeyValueCache* pages() const { return keys_values_ ? &*keys_values_ : nullptr; }
 
-  void grow(int64_t rows);  // what was there stays
+  void keep_keys_values_in_int8();  // before there are any
+  void grow(int64_t rows);          // what was there stays
   void clear(int64_t row);
   void copy(int64_t from, int64_t to);
   int64_t row_bytes() const;  // of one sequence, without pages
@@ -79,6 +80,10 @@ class DecoderState {
  public:
   // Of each layer, and behind them of what the embedding keeps, if anything. Decoder::make_state.
   explicit DecoderState(std::vector<MixerState> layers) : layers_(std::move(layers)) {}
+
+  // From now on keys and values are kept in eight bits (kernels/attention/page_pool.h); before there are any.
+  // kUsage where there are none, for latents, which are keys and values at once, and on a GPU.
+  void keep_keys_values_in_int8();
 
   int64_t add();              // an empty sequence → its row
   int64_t fork(int64_t row);  // another one with the same tokens, whose pages are shared → its row

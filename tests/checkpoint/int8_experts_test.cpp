@@ -50,7 +50,7 @@ TEST_F(SavedExperts, AreQuantisedFromWhatIsStored) {
     if (tensor.role == kWeightRole) stored[tensor.name] = tensor.view;
   }
   for (const char* dtype : {"bf16", "fp32", "fp64"}) {
-    const OpenModel model = open_model(path, dtype, at::kCPU, "int8");
+    const OpenModel model = open_model(path, dtype, at::kCPU, {.experts = "int8"});
     int64_t quantised = 0;
     for (const auto& parameter : model.decoder->parameters().all()) {
       for (size_t i = 0; i < parameter->parts.size(); ++i) {
@@ -87,7 +87,7 @@ TEST_F(SavedExperts, AreNeverWideAllAtOnce) {
   }
   const int64_t before = memory_statistics().total.bytes;
   reset_memory_peaks();
-  const OpenModel model = open_model(path, "fp32", at::kCPU, "int8");
+  const OpenModel model = open_model(path, "fp32", at::kCPU, {.experts = "int8"});
   const int64_t held = memory_statistics().total.bytes - before,
                 peak = memory_statistics().total.peak - before;
   EXPECT_LT(held, 24 * one) << "48 matrices of 128 KiB are 12 of them in eight bits";
@@ -98,7 +98,7 @@ TEST_F(SavedExperts, OfADenseModelAreRefused) {
   TinyTraining training;
   const fs::path path = save(training);
   try {
-    open_model(path, "", at::kCPU, "int8");
+    open_model(path, "", at::kCPU, {.experts = "int8"});
     ADD_FAILURE() << "opened";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);

@@ -36,7 +36,7 @@ class SavedForSpikes : public ::testing::Test {
   }
   static OpenModel open(const fs::path& path, const SpikeRequest& spikes, const std::string& dtype = "fp32",
                         const std::string& experts = "") {
-    return open_model(path, dtype, at::kCPU, experts, spikes);
+    return open_model(path, dtype, at::kCPU, {.experts = experts, .spikes = spikes});
   }
 
   fs::path folder_;

@@ -60,10 +60,11 @@ Texts run_all(Engine& engine, const std::vector<Wanted>& wanted, int passes_betw
   return texts;
 }
 
-Texts each_alone(model::Decoder& decoder, const std::vector<Wanted>& wanted) {
+Texts each_alone(model::Decoder& decoder, const std::vector<Wanted>& wanted,
+                 const EngineOptions& options = {}) {
   Texts texts;
   for (const Wanted& one : wanted) {
-    Engine engine(decoder, {});
+    Engine engine(decoder, options);
     texts.push_back(run_all(engine, {one}).front());
   }
   return texts;
@@ -210,6 +211,53 @@ TEST_P(EngineOf, LogProbabilitiesAreThoseOfTraining) {
     for (size_t t = 0; t < trained.size(); ++t)
       EXPECT_NEAR(text.log_probabilities[t], trained[t], tolerance * std::max(1.0, std::abs(trained[t])))
           << dtype << " token " << t;
+  }
+}
+
+// Keys and values in eight bits, beside each other, parked, and from the cache of prefixes.
+TEST(EngineOfEightBits, GivesEachRequestTheBitsThatItHasAlone) {
+  for (const recipe::ModelConfig& config : {llama_like(), qwen_like()}) {
+    for (const char* dtype : {"bf16", "fp32"}) {
+      model::Decoder decoder = filled_decoder(config, dtype);
+      const auto ids = [&](int64_t count, uint64_t seed) {
+        return random_ids(count, config.vocabulary, seed);
+      };
+      GenerateSettings several = exact_settings(9, 11);
+      several.count = 2;
+      const std::vector<Wanted> wanted = {{ids(250, 1), exact_settings(5, 12)},
+                                          {ids(250, 2), several},
+                                          {ids(500, 3), exact_settings(7, 16)},
+                                          {ids(3, 4), exact_settings(8, 5)}};
+      const EngineOptions narrow{.int8_keys_values = true};
+      const Texts alone = each_alone(decoder, wanted, narrow), wide = each_alone(decoder, wanted);
+      EXPECT_NE(alone[2][0].log_probabilities, wide[2][0].log_probabilities) << "nothing is rounded";
+      model::DecoderState shape = decoder.make_state(), eight = decoder.make_state();
+      eight.keep_keys_values_in_int8();
+      EXPECT_LT(eight.page_bytes(), shape.page_bytes());
+      Engine together(decoder, {.sequences = 5,
+                                .prompt_tokens = kPageOfEngine,
+                                .prompts_tokens = 2 * kPageOfEngine,
+                                .int8_keys_values = true});
+      expect_same_bits(run_all(together, wanted), alone, "together");
+      Engine small(decoder, {.sequences = 5,
+                             .prompt_tokens = kPageOfEngine,
+                             .prompts_tokens = kPageOfEngine,
+                             .bytes = 5 * eight.row_bytes() + 5 * eight.page_bytes(),
+                             .int8_keys_values = true});
+      expect_same_bits(run_all(small, wanted), alone, "with little memory");
+      EXPECT_GT(small.counts().parkings, 0);
+      EXPECT_EQ(small.counts().page_bytes, 0);
+      const int64_t room = 64 * (eight.row_bytes() + eight.page_bytes());
+      Engine keeping(decoder, {.sequences = 5,
+                               .prompt_tokens = kPageOfEngine,
+                               .bytes = room,
+                               .prefix_bytes = room / 2,
+                               .keeps_prompts = true,
+                               .int8_keys_values = true});
+      expect_same_bits(run_all(keeping, wanted), alone, "read");
+      expect_same_bits(run_all(keeping, wanted), alone, "kept");
+      EXPECT_GT(keeping.prefixes().counts().continued, 0);
+    }
   }
 }
 

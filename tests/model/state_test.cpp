@@ -1,9 +1,11 @@
 // The rows of a state: who has which, and what a new one begins with; HGRN2's, whose forget gates stand at 1.
 #include "model/state.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/models.h"
+#include "support/refused.h"
 
 namespace longhaul::model {
 namespace {
@@ -208,6 +210,25 @@ TEST_P(BoundAtOne, KeepsItsStateButForOneRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, BoundAtOne, ::testing::Values("fp64", "fp32", "bf16"),
                          [](const auto& named) { return std::string(named.param); });
+
+// What cannot have its keys and values in eight bits says so; of a hybrid the softmax layers have.
+TEST(KeysValuesInInt8, AreOfSoftmaxLayersOnTheCpu) {
+  using ::testing::HasSubstr;
+  const auto refusal_of = [](const recipe::ModelConfig& config) {
+    const Decoder decoder(config, Precision::named("bf16"), at::kCPU, Use::kInference);
+    return refused([&] { decoder.make_state().keep_keys_values_in_int8(); });
+  };
+  EXPECT_THAT(refusal_of(latent_attention()), HasSubstr("latent attention"));
+  EXPECT_THAT(refusal_of(latent_alone()), HasSubstr("latent attention"));
+  EXPECT_THAT(refusal_of(mamba2_like()), HasSubstr("keeps no keys and values"));
+  EXPECT_EQ(refusal_of(hybrid_pre_norm_tied()), "accepted");
+  const Decoder decoder(llama_like(), Precision::named("bf16"), at::kCPU, Use::kInference);
+  DecoderState wide = decoder.make_state(), narrow = decoder.make_state();
+  narrow.keep_keys_values_in_int8();
+  // two layers, two heads of eight channels: two bytes a number, and one with four for each row
+  EXPECT_EQ(wide.page_bytes(), 2 * 256 * 2 * (8 + 8) * 2);
+  EXPECT_EQ(narrow.page_bytes(), 2 * 256 * 2 * (8 + 8 + 8));
+}
 
 }  // namespace
 }  // namespace longhaul::model

@@ -82,7 +82,15 @@ class Contender {
   std::vector<double> batched_, alone_;
 };
 
-void require_experts(const DecodeRequest& request, const recipe::ModelConfig& config) {
+void require_possible(const DecodeRequest& request, const recipe::ModelConfig& config) {
+  if (!request.weights.empty() && (!request.device.is_cpu() || request.dtype == "fp64")) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "products with weights in eight bits by groups are the CPU's, in bf16 and fp32",
+                 .expected = "--device cpu, --dtype bf16 or fp32",
+                 .found = fmt::format("{}, {}", request.device.str(), request.dtype),
+                 .where = "--weights",
+                 .hint = "leave --weights out"});
+  }
   if (request.experts.empty() || config.experts > 0) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "there are no experts to keep in eight bits",
@@ -98,11 +106,14 @@ Result bench_decode(const DecodeRequest& request) {
   const DeviceScope scope(request.device);
   const recipe::ModelConfig config =
       recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=" + request.dtype}).recipe.model;
-  require_experts(request, config);
+  require_possible(request, config);
   std::vector<std::pair<std::string, std::unique_ptr<Contender>>> contenders;  // with what their names end in
   contenders.emplace_back("", std::make_unique<Contender>(request, config, model::Use::kInference));
   if (!request.experts.empty())
     contenders.emplace_back("_int8", std::make_unique<Contender>(request, config, model::Use::kInt8Experts));
+  if (!request.weights.empty())
+    contenders.emplace_back("_weights_int8",
+                            std::make_unique<Contender>(request, config, model::Use::kIntegers));
 
   bool same = true;
   for (int64_t run = 0; run <= request.runs; ++run) {
@@ -123,8 +134,9 @@ Result bench_decode(const DecodeRequest& request) {
     result.figures.emplace_back("ratio" + suffix, alone.median / batched.median);
     if (suffix.empty()) continue;
     const Contender& wide = *contenders.front().second;
-    result.figures.emplace_back("int8_together", wide.batched().median / batched.median);
-    result.figures.emplace_back("int8_one_by_one", wide.alone().median / alone.median);
+    const std::string name = suffix.substr(1);
+    result.figures.emplace_back(name + "_together", wide.batched().median / batched.median);
+    result.figures.emplace_back(name + "_one_by_one", wide.alone().median / alone.median);
   }
   result.error = same ? -1 : 1;
   return result;

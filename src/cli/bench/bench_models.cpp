@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.h"
 #include "base/terminal.h"
 #include "bench/models/checkpoint.h"
 #include "bench/models/decode.h"
@@ -95,6 +96,10 @@ void add_bench_decode(Command& group) {
       .option("--experts", options->request.experts,
               "int8: beside it a model whose experts' weights are in eight bits")
       .one_of({"int8"});
+  decode
+      .option("--weights", options->request.weights,
+              "int8: beside it a model whose linear layers all have weights in eight bits")
+      .one_of({"int8"});
   decode.option("--runs", options->request.runs, "runs that are timed, of each way")
       .at_least(1)
       .default_shown();
@@ -114,9 +119,20 @@ void add_bench_decode(Command& group) {
   });
 }
 
+void require_one_way(int64_t turn, int64_t context, int64_t requests) {
+  if ((turn > 0) + (context > 0) + (requests > 0) < 2) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "each of these is a benchmark of its own",
+               .expected = "one of --turn, --context and --requests",
+               .found = "several",
+               .where = "command line",
+               .hint = "one after the other"});
+}
+
 void add_bench_serve(Command& group) {
   struct Options {
     bench::ServeRequest request;
+    int64_t turn = 0, context = 0, requests = 0;
     std::string device = "auto";
     bool json = false;
   };
@@ -124,8 +140,10 @@ void add_bench_serve(Command& group) {
   Command serve =
       group.add("serve", "a server that many clients ask at once, beside one that one client asks",
                 {{"sixteen clients", "bench serve"},
-                 {"long prompts, few tokens", "bench serve --prompt 2000 --tokens 8 --clients 4"},
-                 {"for a script", "bench serve --clients 16 --json"}});
+                 {"a linear model after 1,024 and after 131,072 tokens",
+                  "bench serve --preset linear-bench --context 131072"},
+                 {"what ten thousand requests leave behind, for a script",
+                  "bench serve --requests 10000 --prompt 32 --tokens 8 --json"}});
   serve.option("--preset", options->request.preset, "model: see presets/").default_shown();
   serve.option("--clients", options->request.clients, "that ask at once")
       .at_least(1)
@@ -135,6 +153,24 @@ void add_bench_serve(Command& group) {
       .at_least(1)
       .default_shown();
   serve.option("--tokens", options->request.tokens, "new tokens of each text").at_least(1).default_shown();
+  serve
+      .option("--turn", options->turn,
+              "instead: a chat whose first turn has so many tokens, and its second turn beside it")
+      .at_least(256)
+      .at_most(1 << 20);
+  serve
+      .option("--context", options->context,
+              "instead: how fast a text is written after 1,024 tokens and after so many")
+      .at_least(2048)
+      .at_most(1 << 20);
+  serve
+      .option("--requests", options->requests,
+              "instead: so many requests of every kind, some refused and some left by their client, and what "
+              "they leave behind")
+      .at_least(50);
+  serve.option("--memory", options->request.memory, "bytes for states, keys and values")
+      .at_least(1 << 20)
+      .default_shown();
   serve.option("--dtype", options->request.dtype, "bf16, fp32 or fp64")
       .one_of({"bf16", "fp32", "fp64"})
       .default_shown();
@@ -149,7 +185,12 @@ void add_bench_serve(Command& group) {
     options->request.alone = std::min(options->request.alone, options->request.clients);
     options->request.device = device_named(options->device, "--device");
     const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
-    const bench::Result result = bench::bench_serve(options->request);
+    require_one_way(options->turn, options->context, options->requests);
+    const bench::Result result =
+        options->turn > 0       ? bench::bench_serve_turns(options->request, options->turn)
+        : options->context > 0  ? bench::bench_serve_contexts(options->request, options->context)
+        : options->requests > 0 ? bench::bench_serve_soak(options->request, options->requests)
+                                : bench::bench_serve(options->request);
     if (options->json)
       print_json(bench::to_json(result, peak));
     else

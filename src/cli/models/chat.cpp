@@ -26,8 +26,8 @@ namespace longhaul::cli {
 namespace {
 
 struct ChatArguments {
-  std::string checkpoint, template_file, system, variables, load, tokenizer, dtype, experts,
-      device = "auto", special = "template";
+  std::string checkpoint, template_file, system, variables, load, tokenizer, dtype, experts, weights,
+      kv_cache, device = "auto", special = "template";
   checkpoint::SpikeRequest spikes;
   generate::GenerateSettings settings{.tokens = 1000};
   int64_t prefix_cache = 256;  // MiB
@@ -87,7 +87,8 @@ class Talk {
         variables_(variables_of(arguments.variables)),
         conversation_(arguments.load.empty() ? data::chat::Conversation(arguments.system)
                                              : data::chat::Conversation::load(arguments.load)),
-        generator_(*model.decoder, arguments.prefix_cache << 20) {
+        generator_(*model.decoder, arguments.prefix_cache << 20,
+                   {.int8_keys_values = arguments.kv_cache == "int8"}) {
     if (!arguments.load.empty() && !arguments.system.empty()) conversation_.set_system(arguments.system);
     settings_ = arguments.settings;
     settings_.vocabulary = tokenizer_.vocabulary();
@@ -208,8 +209,9 @@ std::optional<std::string> read_question(bool terminal) {
 ExitCode run(const ChatArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
-                                      arguments.spikes);
+  auto model = checkpoint::open_model(
+      arguments.checkpoint, arguments.dtype, device,
+      {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes});
   checkpoint::require_next_token(model, "chat");
   Talk talk(arguments, model);
   const bool terminal = is_terminal(stdin) && is_terminal(stdout);
@@ -273,7 +275,8 @@ void add_chat(Command& program) {
       .at_most(1 << 24)
       .default_shown();
   chat.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  add_model_options(chat, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(chat, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
+  add_cache_option(chat, arguments->kv_cache);
   add_spike_options(chat, arguments->spikes);
   chat.json_flag(arguments->json);
   chat.on_run([arguments] { return run(*arguments); });

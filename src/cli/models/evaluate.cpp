@@ -97,6 +97,8 @@ comm::Identity identity_of(const EvaluateArguments& of) {
                                     {"--tokenizer", of.tokenizer},
                                     {"--dtype", of.dtype},
                                     {"--experts", of.experts},
+                                    {"--weights", of.weights},
+                                    {"--kv-cache", of.kv_cache},
                                     {"--spikes", of.spikes.wanted ? "yes" : ""},
                                     {"--spikes-k", fmt::format("{}", of.spikes.k)},
                                     {"--lengths", of.lengths},
@@ -147,9 +149,18 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
-                                      arguments.spikes);
+  auto model = checkpoint::open_model(
+      arguments.checkpoint, arguments.dtype, device,
+      {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes});
   const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
+  if (!arguments.task.empty() && !arguments.kv_cache.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "tasks read short passages without a cache, so that its eight bits would not show",
+                 .expected = "--kv-cache with --data alone",
+                 .found = "--task " + arguments.task,
+                 .where = "command line",
+                 .hint = "evaluate --data PATH --kv-cache int8 says what they cost"});
+  }
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
     const auto world = comm::join_world(
@@ -184,7 +195,8 @@ ExitCode run(const EvaluateArguments& arguments) {
         if (progress) progress->advance(tokens);
         return true;
       },
-      evaluate::Accuracy::kYes, share_of(*world));
+      evaluate::Accuracy::kYes, share_of(*world),
+      arguments.kv_cache.empty() ? evaluate::KeysValues::kWide : evaluate::KeysValues::kInt8);
   if (world->rank() != 0) return ExitCode::kDone;
   if (arguments.json) {
     nlohmann::ordered_json json{{"step", model.step}, {"loss", result.loss}};
@@ -290,7 +302,8 @@ void add_evaluate(Command& program) {
       .at_least(1)
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  add_model_options(evaluate, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(evaluate, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
+  add_cache_option(evaluate, arguments->kv_cache);
   add_spike_options(evaluate, arguments->spikes);
   evaluate.json_flag(arguments->json);
   evaluate.on_run([arguments] { return run(*arguments); });

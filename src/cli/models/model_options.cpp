@@ -2,13 +2,27 @@
 
 namespace longhaul::cli {
 
-void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& device) {
+void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& weights,
+                       std::string& device) {
   command.option("--dtype", dtype, "bf16, fp32 or fp64 (default: as trained)");
   command
       .option("--experts", experts,
               "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
       .one_of({"int8"});
+  command
+      .option("--weights", weights,
+              "int8: all linear layers in eight bits, a scale for every 128 inputs (docs/design/decoding.md; "
+              "default: as --dtype says)")
+      .one_of({"int8"});
   command.option("--device", device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+}
+
+void add_cache_option(Command& command, std::string& kv_cache) {
+  command
+      .option("--kv-cache", kv_cache,
+              "int8: keys and values of softmax attention in eight bits, a scale for each head and token "
+              "(docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
 }
 
 void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes) {

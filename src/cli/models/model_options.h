@@ -8,8 +8,12 @@
 
 namespace longhaul::cli {
 
-// --dtype, --experts and --device, as checkpoint::open_model and device_named take them.
-void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& device);
+// --dtype, --experts, --weights and --device, as checkpoint::open_model and device_named take them.
+void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& weights,
+                       std::string& device);
+
+// --kv-cache, of commands that read keys and values from a decoding state: "int8" or empty.
+void add_cache_option(Command& command, std::string& kv_cache);
 
 // --spikes, --spikes-k and --spikes-coding.
 void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes);

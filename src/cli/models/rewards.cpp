@@ -15,7 +15,7 @@ namespace longhaul::cli {
 namespace {
 
 struct RewardsArguments {
-  std::string checkpoint, data, out, chat_template, tokenizer, dtype, experts, device = "auto";
+  std::string checkpoint, data, out, chat_template, tokenizer, dtype, experts, weights, device = "auto";
 };
 
 void require_reward_model(const checkpoint::OpenModel& model) {
@@ -32,7 +32,8 @@ void require_reward_model(const checkpoint::OpenModel& model) {
 ExitCode write_rewards(const RewardsArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  const auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
+  const auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device,
+                                            {.experts = arguments.experts, .weights = arguments.weights});
   require_reward_model(model);
   const data::Tokenizer tokenizer = tokenizer_for(model, arguments.tokenizer);
   const recipe::Recipe& recipe = model.recipe.recipe;
@@ -86,7 +87,7 @@ void add_rewards(Command& program) {
                  "file with the chat template; without it the one beside the tokenizer");
   rewards.option("--tokenizer", arguments->tokenizer,
                  "\"bytes\", or a tokenizer.json; without it the run's own");
-  add_model_options(rewards, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(rewards, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
   rewards.on_run([arguments] { return write_rewards(*arguments); });
 }
 

@@ -4,23 +4,24 @@
 
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "base/text/text.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/model_options.h"
+#include "cli/models/model_ranks.h"
 #include "cli/models/model_tokenizer.h"
+#include "cli/models/sample_output.h"
 #include "cli/models/write_routes.h"
 #include "cli/output.h"
-#include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "generate/prompts_file.h"
+#include "generate/rank_pass.h"
 #include "recipe/mixers.h"
 #include "tensor/device.h"
 
@@ -31,20 +32,14 @@ namespace {
 constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
-  std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, device = "auto";
+  std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, weights, kv_cache,
+      device = "auto";
   checkpoint::SpikeRequest spikes;
+  RankOptions ranks;
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
   int64_t logprobs = -1;       // of so many tokens; -1: none
   bool json = false;
-};
-
-// One sequence as it is printed.
-struct Text {
-  std::string prompt;
-  std::vector<int64_t> read;  // ids of the prompt, with what begins a text
-  data::Continuation continuation;
-  generate::Generation generation;
 };
 
 void check(const SampleArguments& arguments) {
@@ -63,6 +58,14 @@ void check(const SampleArguments& arguments) {
                  .found = "--tokens 0",
                  .where = "command line",
                  .hint = "--tokens 1"});
+  }
+  if (!arguments.routes.empty() && arguments.ranks.ranks() > 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "each rank would know the routes of its own tokens",
+                 .expected = "--routes with one rank",
+                 .found = fmt::format("{} ranks", arguments.ranks.ranks()),
+                 .where = "command line",
+                 .hint = "leave --tp and --pp out, or --routes"});
   }
   if (arguments.settings.min_tokens <= arguments.settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
@@ -94,28 +97,14 @@ PromptIds ids_of(const generate::Prompt& prompt, const data::Tokenizer& tokenize
                .where = prompt.where});
 }
 
-// Several texts, each under a line that says which draws it has.
-void print_each(const std::vector<Text>& texts, const SampleArguments& arguments) {
-  for (size_t i = 0; i < texts.size(); ++i) {
-    print(fmt::format("{}--- {} of {}, --seed {}\n", i == 0 ? "" : "\n", i + 1, texts.size(),
-                      arguments.settings.seed + i));
-    print(texts[i].prompt + texts[i].continuation.text() + texts[i].continuation.rest() + "\n");
-  }
-}
-
-std::string text_of(int64_t id, const data::Tokenizer& tokenizer) {
-  const auto narrow = static_cast<int32_t>(id);
-  return tokenizer.decode(std::span(&narrow, 1));
-}
-
-std::string shown_token(int64_t id, const data::Tokenizer& tokenizer) {
-  return "'" + printable(text_of(id, tokenizer)) + "'";
-}
-
 void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleArguments& arguments) {
   if (arguments.prompts.empty()) return;
   if (!arguments.routes.empty()) {
     log_info("prefix cache: none (--routes takes down every token, so every prompt is read)");
+    return;
+  }
+  if (arguments.ranks.ranks() > 1) {
+    log_info("prefix cache: none (each of several ranks would drop what it keeps by its own count of bytes)");
     return;
   }
   if (!prefixes.keeps()) {
@@ -131,53 +120,10 @@ void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleAr
       counts.dropped, bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
 }
 
-nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProbability>>& top,
-                               const data::Tokenizer& tokenizer) {
-  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
-  for (const auto& of_token : top) {
-    tokens.push_back(nlohmann::ordered_json::array());
-    for (const auto& [id, log_probability] : of_token)
-      tokens.back().push_back(
-          {{"id", id}, {"text", text_of(id, tokenizer)}, {"log_probability", log_probability}});
-  }
-  return tokens;
-}
-
-// A line for each token: its own log probability, then the likeliest tokens in its place.
-void print_log_probabilities(const generate::Generation& generation, const data::Tokenizer& tokenizer) {
-  for (size_t t = 0; t < generation.ids.size(); ++t) {
-    const auto of = [&](int64_t id, double log_probability) {
-      return fmt::format("{:8.3f} {}", log_probability, shown_token(id, tokenizer));
-    };
-    print(of(generation.ids[t], generation.log_probabilities[t]));
-    for (size_t k = 0; !generation.top.empty() && k < generation.top[t].size(); ++k)
-      print((k == 0 ? "   of: " : "  ") + of(generation.top[t][k].id, generation.top[t][k].log_probability));
-    print("\n");
-  }
-}
-
-void print_as_json(const Text& text, uint64_t seed, double tokens_per_second,
-                   const checkpoint::OpenModel& model, const data::Tokenizer& tokenizer) {
-  nlohmann::ordered_json json = {{"prompt", text.prompt},
-                                 {"text", text.continuation.text() + text.continuation.rest()},
-                                 {"prompt_ids", text.read},
-                                 {"ids", text.generation.ids},
-                                 {"log_probabilities", text.generation.log_probabilities},
-                                 {"finish", generate::name_of(text.generation.finish)},
-                                 {"step", model.step},
-                                 {"checkpoint", model.folder.string()},
-                                 {"seed", seed},
-                                 {"prompt_tokens", text.generation.prefill_tokens},
-                                 {"continued_tokens", text.generation.continued_tokens},
-                                 {"tokens_per_second", tokens_per_second}};
-  if (!text.generation.top.empty()) json["top_log_probabilities"] = as_json(text.generation.top, tokenizer);
-  print_json(json);
-}
-
 // Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the
 // next.
 void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts,
-             const generate::GenerateSettings& settings, std::vector<Text>& texts,
+             const generate::GenerateSettings& settings, std::vector<SampledText>& texts,
              const std::function<void(const std::string&)>& say) {
   const auto of_group = static_cast<size_t>(std::max<int64_t>(1, kTogether / settings.count));
   for (size_t first = 0; first < prompts.size(); first += of_group) {
@@ -187,7 +133,7 @@ void run_all(generate::Generator& generator, const std::vector<std::vector<int64
     const auto generations =
         generator.run(std::span(prompts).subspan(first, std::min(of_group, prompts.size() - first)), own,
                       [&](int64_t sequence, int64_t id) {
-                        Text& text = texts[before + static_cast<size_t>(sequence)];
+                        SampledText& text = texts[before + static_cast<size_t>(sequence)];
                         const std::string fresh = text.continuation.add(static_cast<int32_t>(id));
                         if (say) say(fresh);
                       });
@@ -195,19 +141,18 @@ void run_all(generate::Generator& generator, const std::vector<std::vector<int64
   }
 }
 
-ExitCode run(const SampleArguments& arguments) {
-  check(arguments);
-  const at::Device device = device_named(arguments.device, "--device");
-  const DeviceScope scope(device);
-  const bool many = !arguments.prompts.empty();
-  const std::vector<generate::Prompt> written =
-      many ? generate::read_prompts(arguments.prompts)
-           : std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}};
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
-                                      arguments.spikes);
-  checkpoint::require_next_token(model, "sample");
-  if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
-  const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
+void say_where_texts_ended(const std::vector<SampledText>& texts, const generate::GenerateSettings& settings,
+                           const recipe::ModelConfig& config) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].generation.finish != generate::Finish::kPositions) continue;
+    const recipe::SequenceLimit limit = recipe::sequence_limit(config);
+    log_warning("{} ends after {} of {} tokens: the model has {} positions ({}), and all are used",
+                texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1),
+                texts[i].generation.ids.size(), settings.tokens, limit.tokens, limit.option);
+  }
+}
+
+generate::GenerateSettings settings_of(const SampleArguments& arguments, const data::Tokenizer& tokenizer) {
   generate::GenerateSettings settings = arguments.settings;
   settings.records_routes = !arguments.routes.empty();
   settings.log_probabilities = arguments.json || arguments.logprobs >= 0;
@@ -215,47 +160,89 @@ ExitCode run(const SampleArguments& arguments) {
   settings.vocabulary = tokenizer.vocabulary();
   settings.never = wide(tokenizer.without_token());
   settings.stop_ids = wide(tokenizer.stop_ids());
+  return settings;
+}
+
+// Alone, or as one of several ranks, of which the first prints.
+void run_on(comm::Communicator* world, const SampleArguments& arguments,
+            const std::vector<generate::Prompt>& written, at::Device device) {
+  const DeviceScope scope(device);
+  const ModelOnRanks opened =
+      open_on_ranks(arguments.checkpoint, arguments.dtype, device,
+                    {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes},
+                    arguments.ranks, world);
+  const checkpoint::OpenModel& model = opened.model;
+  const recipe::ModelConfig& config = model.recipe.recipe.model;
+  checkpoint::require_next_token(model, "sample");
+  if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
+  const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
+  const generate::GenerateSettings settings = settings_of(arguments, tokenizer);
   std::vector<std::vector<int64_t>> prompts;
-  std::vector<Text> texts;
+  std::vector<SampledText> texts;
   for (const generate::Prompt& prompt : written) {
     const PromptIds ids = ids_of(prompt, tokenizer);
-    // before anything is written
-    generate::require_readable(ids.read, model.recipe.recipe.model, prompt.where);
+    generate::require_readable(ids.read, config, prompt.where);  // before anything is written
     prompts.push_back(ids.read);
     const std::string text = prompt.ids ? tokenizer.decode(ids.shown) : prompt.text;
     for (int64_t i = 0; i < settings.count; ++i)
       texts.push_back({text, ids.read, data::Continuation(tokenizer, ids.shown), {}});
   }
-  const bool streams = !arguments.json && texts.size() == 1;
+  const bool first = world == nullptr || world->rank() == 0;
   std::string before = texts.front().prompt;  // said with the first token: a prompt that is refused is not
   const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
+  const bool streams = first && !arguments.json && texts.size() == 1;
+  std::optional<generate::RankPass> pass;
+  if (world != nullptr) pass.emplace(*model.decoder, *opened.ranks);
+  const bool keeps = !arguments.prompts.empty() && !settings.records_routes && world == nullptr;
   const Stopwatch watch;
-  generate::Generator generator(*model.decoder,
-                                many && !settings.records_routes ? arguments.prefix_cache << 20 : 0);
+  generate::EngineOptions options{.int8_keys_values = arguments.kv_cache == "int8"};
+  if (pass) options.pass = pass->function();
+  generate::Generator generator(*model.decoder, keeps ? arguments.prefix_cache << 20 : 0, options);
   run_all(generator, prompts, settings, texts, streams ? say : std::function<void(const std::string&)>());
   const double seconds = std::max(watch.seconds(), 1e-9);
-  if (streams) say(texts[0].continuation.rest() + "\n");
-  if (!streams && !arguments.json) print_each(texts, arguments);
-  int64_t tokens = 0;
-  for (const Text& text : texts) tokens += static_cast<int64_t>(text.generation.ids.size());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const generate::Generation& generation = texts[i].generation;
-    if (generation.finish == generate::Finish::kPositions) {
-      const recipe::SequenceLimit limit = recipe::sequence_limit(model.decoder->config());
-      log_warning("{} ends after {} of {} tokens: the model has {} positions ({}), and all are used",
-                  texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(),
-                  settings.tokens, limit.tokens, limit.option);
-    }
-    if (arguments.json)
-      print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model, tokenizer);
-    if (arguments.logprobs >= 0 && !arguments.json) print_log_probabilities(generation, tokenizer);
-  }
+  if (!first) return;
+  if (streams && !before.empty()) say("");
+  print_texts(texts, {.model = model,
+                      .tokenizer = tokenizer,
+                      .seed = settings.seed,
+                      .seconds = seconds,
+                      .json = arguments.json,
+                      .log_probabilities = arguments.logprobs >= 0});
+  say_where_texts_ended(texts, settings, config);
   say_what_was_not_read(generator.prefixes(), arguments);
   if (settings.records_routes) {
     std::vector<generate::RoutedSequence> sequences;
-    for (const Text& text : texts) sequences.push_back(text.generation.routed);
+    for (const SampledText& text : texts) sequences.push_back(text.generation.routed);
     write_routes_of(model, sequences, arguments.routes);
   }
+}
+
+// What every rank must have been told alike.
+comm::IdentityParts told_to(const SampleArguments& of) {
+  const generate::GenerateSettings& settings = of.settings;
+  return {{"checkpoint", of.checkpoint},
+          {"--prompt", of.prompt},
+          {"--prompts", of.prompts},
+          {"--tokenizer", of.tokenizer},
+          {"--dtype", of.dtype},
+          {"--kv-cache", of.kv_cache},
+          {"--tokens", std::to_string(settings.tokens)},
+          {"--min-tokens", std::to_string(settings.min_tokens)},
+          {"--count", std::to_string(settings.count)},
+          {"--temperature", fmt::format("{}", settings.temperature)},
+          {"--top-k", std::to_string(settings.top_k)},
+          {"--top-p", fmt::format("{}", settings.top_p)},
+          {"--seed", std::to_string(settings.seed)}};
+}
+
+ExitCode run(const SampleArguments& arguments) {
+  check(arguments);
+  const at::Device device = device_named(arguments.device, "--device");
+  const std::vector<generate::Prompt> written =
+      arguments.prompts.empty() ? std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}}
+                                : generate::read_prompts(arguments.prompts);
+  on_ranks(arguments.ranks, "sample", told_to(arguments),
+           [&](comm::Communicator* world) { run_on(world, arguments, written, device); });
   return ExitCode::kDone;
 }
 
@@ -320,8 +307,10 @@ void add_sample(Command& program) {
               "of the draws; text i of several (from 0) has those of --seed + i")
       .default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  add_model_options(sample, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(sample, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
+  add_cache_option(sample, arguments->kv_cache);
   add_spike_options(sample, arguments->spikes);
+  add_rank_options(sample, arguments->ranks);
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });
 }

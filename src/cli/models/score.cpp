@@ -1,15 +1,19 @@
-// `longhaul score CKPT --ids ids.json --out logits.safetensors [--routes FILE] [--replay-routes FILE]`
+// `longhaul score CKPT --ids ids.json --out logits.safetensors [--routes FILE] [--replay-routes FILE]
+// [--tp N] [--pp N]`
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/files/file.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/model_options.h"
+#include "cli/models/model_ranks.h"
 #include "cli/models/write_routes.h"
 #include "cli/output.h"
 #include "data/tokenizer/commands.h"
+#include "generate/rank_pass.h"
 #include "generate/routes_file.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
@@ -21,8 +25,9 @@ namespace longhaul::cli {
 namespace {
 
 struct ScoreArguments {
-  std::string checkpoint, ids, out, routes, replay_routes, dtype, experts, device = "auto";
+  std::string checkpoint, ids, out, routes, replay_routes, dtype, experts, weights, device = "auto";
   checkpoint::SpikeRequest spikes;
+  RankOptions ranks;
 };
 
 void check(const std::vector<int64_t>& ids, int64_t rows, const std::string& where) {
@@ -104,7 +109,15 @@ Tensor logits_of(model::Decoder& decoder, generate::RoutedSequence& sequence) {
   return logits;
 }
 
-ExitCode run(const ScoreArguments& arguments) {
+// The same on several ranks. A collective call.
+Tensor logits_on_ranks(const ModelOnRanks& opened, const generate::RoutedSequence& sequence) {
+  const generate::RankPass pass(*opened.model.decoder, *opened.ranks);
+  std::vector<int64_t> all(sequence.ids.size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return pass.logits(sequence.ids, layout::make_single(std::ssize(all)), all).to(at::kFloat).cpu();
+}
+
+void check(const ScoreArguments& arguments) {
   if (arguments.ids.empty() && arguments.replay_routes.empty()) {
     throw Error(
         {.code = ExitCode::kUsage,
@@ -114,28 +127,55 @@ ExitCode run(const ScoreArguments& arguments) {
          .where = "command line",
          .hint = "--ids ids.json"});
   }
-  const at::Device device = device_named(arguments.device, "--device");
-  const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts,
-                                      arguments.spikes);
-  const recipe::ModelConfig& config = model.recipe.recipe.model;
-  if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
-  if (!arguments.replay_routes.empty()) generate::require_routers(config, "--replay-routes");
-  std::vector<generate::RoutedSequence> sequences = sequences_of(arguments, config);
-  const at::NoGradGuard no_gradient;
-  std::vector<Tensor> of_each;
-  for (generate::RoutedSequence& sequence : sequences) of_each.push_back(logits_of(*model.decoder, sequence));
-  const Tensor logits = at::cat(of_each).contiguous();
+  if (arguments.ranks.ranks() == 1 || (arguments.routes.empty() && arguments.replay_routes.empty())) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "each rank would know the routes of its own tokens",
+               .expected = "--routes and --replay-routes with one rank",
+               .found = fmt::format("{} ranks", arguments.ranks.ranks()),
+               .where = "command line",
+               .hint = "leave --tp and --pp out"});
+}
+
+void write_logits(const Tensor& logits, const std::string& path, int64_t step) {
   storage::LocalFileSystem files;
   const storage::TensorData data{
       "logits",
       storage::DType::kF32,
       {logits.size(0), logits.size(1)},
       {static_cast<const std::byte*>(logits.const_data_ptr()), static_cast<size_t>(logits.nbytes())}};
-  storage::write_safetensors(files, arguments.out, {&data, 1});
-  print(fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), model.step,
-                    arguments.out));
-  if (!arguments.routes.empty()) write_routes_of(model, sequences, arguments.routes);
+  storage::write_safetensors(files, path, {&data, 1});
+  print(
+      fmt::format("logits [{}, {}] of step {} written to {}\n", logits.size(0), logits.size(1), step, path));
+}
+
+// Alone, or as one of several ranks, of which the first writes.
+void run_on(comm::Communicator* world, const ScoreArguments& arguments, at::Device device) {
+  const DeviceScope scope(device);
+  const ModelOnRanks opened =
+      open_on_ranks(arguments.checkpoint, arguments.dtype, device,
+                    {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes},
+                    arguments.ranks, world);
+  const recipe::ModelConfig& config = opened.model.recipe.recipe.model;
+  if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
+  if (!arguments.replay_routes.empty()) generate::require_routers(config, "--replay-routes");
+  std::vector<generate::RoutedSequence> sequences = sequences_of(arguments, config);
+  const at::NoGradGuard no_gradient;
+  std::vector<Tensor> of_each;
+  for (generate::RoutedSequence& sequence : sequences) {
+    of_each.push_back(world == nullptr ? logits_of(*opened.model.decoder, sequence)
+                                       : logits_on_ranks(opened, sequence));
+  }
+  if (world != nullptr && world->rank() > 0) return;
+  write_logits(at::cat(of_each).contiguous(), arguments.out, opened.model.step);
+  if (!arguments.routes.empty()) write_routes_of(opened.model, sequences, arguments.routes);
+}
+
+ExitCode run(const ScoreArguments& arguments) {
+  check(arguments);
+  const at::Device device = device_named(arguments.device, "--device");
+  on_ranks(arguments.ranks, "score",
+           {{"checkpoint", arguments.checkpoint}, {"--ids", arguments.ids}, {"--dtype", arguments.dtype}},
+           [&](comm::Communicator* world) { run_on(world, arguments, device); });
   return ExitCode::kDone;
 }
 
@@ -161,8 +201,9 @@ void add_score(Command& program) {
                "send every token to the experts that this file of `sample` or `score` --routes says; their "
                "weights are this model's. Without --ids its "
                "sequences are scored, one behind the other");
-  add_model_options(score, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(score, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
   add_spike_options(score, arguments->spikes);
+  add_rank_options(score, arguments->ranks);
   score.on_run([arguments] { return run(*arguments); });
 }
 

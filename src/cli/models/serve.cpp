@@ -27,7 +27,7 @@ constexpr int64_t kShareOfPrefixes = 4;    // a quarter of the memory
 
 struct ServeArguments {
   std::vector<std::string> checkpoints, names;
-  std::string host = "127.0.0.1", token_file, tokenizer, dtype, experts, device = "auto";
+  std::string host = "127.0.0.1", token_file, tokenizer, dtype, experts, weights, kv_cache, device = "auto";
   int64_t port = 8000, max_batch = 16, memory = 0, queue = 256, max_tokens = 4096;
   double timeout = 600, drain = 60, follow = 0;
   checkpoint::SpikeRequest spikes;
@@ -78,10 +78,12 @@ serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& for
 
 serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments,
                         at::Device device) {
-  serve::LoadedModel loaded{.model = checkpoint::open_model(entry.path, arguments.dtype, device,
-                                                            arguments.experts, arguments.spikes),
-                            .text = {},
-                            .engine = {}};
+  serve::LoadedModel loaded{
+      .model = checkpoint::open_model(
+          entry.path, arguments.dtype, device,
+          {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes}),
+      .text = {},
+      .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
   const auto models = static_cast<int64_t>(arguments.checkpoints.size());
   const int64_t bytes =
@@ -92,7 +94,8 @@ serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArgume
                                                      .prompts_tokens = kTokensOfPrompts,
                                                      .bytes = bytes,
                                                      .prefix_bytes = bytes / kShareOfPrefixes,
-                                                     .keeps_prompts = true});
+                                                     .keeps_prompts = true,
+                                                     .int8_keys_values = arguments.kv_cache == "int8"});
   const data::Tokenizer tokenizer = tokenizer_for(loaded.model, arguments.tokenizer);
   const auto format = data::chat::ChatFormat::of_run(loaded.model.tokenizer.parent_path());
   auto text = std::make_shared<serve::ModelText>(serve::ModelText{
@@ -201,7 +204,8 @@ void add_serve(Command& program) {
       .at_least(0)
       .default_shown();
   serve.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  add_model_options(serve, arguments->dtype, arguments->experts, arguments->device);
+  add_model_options(serve, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
+  add_cache_option(serve, arguments->kv_cache);
   add_spike_options(serve, arguments->spikes);
   serve.on_run([arguments] {
     install_signal_handlers(false);

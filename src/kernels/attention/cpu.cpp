@@ -90,12 +90,29 @@ void delta(const Tensor& o, const Tensor& d_o, const Tensor& d_logsumexp, const 
 }
 
 template <class Element>
+typename KeySource<Element>::NarrowPages narrow_pages(const PagedProblem& problem, size_t document) {
+  const PagePool& pool = problem.cache.pool();
+  typename KeySource<Element>::NarrowPages pages;
+  for (const int64_t page : problem.pages(document)) {
+    pages.k.push_back(pool.keys(page).const_data_ptr<int8_t>());
+    pages.v.push_back(pool.values(page).const_data_ptr<int8_t>());
+    pages.k_scales.push_back(pool.key_scales(page).const_data_ptr<float>());
+    pages.v_scales.push_back(pool.value_scales(page).const_data_ptr<float>());
+  }
+  return pages;
+}
+
+template <class Element>
 void paged(const PagedProblem& problem, const AttentionResult& result) {
   AttentionForward<Element> call;
   const PagePool& pool = problem.cache.pool();
   for (size_t n = 0; n < problem.documents(); ++n) {
     call.visible.documents.push_back(
         {problem.offsets[n], problem.offsets[n + 1] - problem.offsets[n], 0, problem.keys(n)});
+    if (pool.sizes().int8) {
+      call.keys.narrow.push_back(narrow_pages<Element>(problem, n));
+      continue;
+    }
     auto& pages = call.keys.pages.emplace_back();
     for (const int64_t page : problem.pages(n)) {
       pages.k.push_back(static_cast<const Element*>(pool.keys(page).const_data_ptr()));

@@ -46,9 +46,14 @@ struct KeySource {
     // each [key_heads, page_tokens, channels], rows of v value_stride apart
     std::vector<const Element*> k, v;
   };
+  struct NarrowPages {  // in eight bits, a scale for each row
+    std::vector<const int8_t*> k, v;
+    std::vector<const float*> k_scales, v_scales;
+  };
   RowView<const Element> k, v;
   std::vector<Pages> pages;  // [documents], or empty
   int64_t page_tokens = 0, value_stride = 0;
+  std::vector<NarrowPages> narrow{};  // [documents] in place of pages, or empty
 
   // Of document n from its token `first`, a multiple of kKeyBlock, on; a page or the tensor holds at least
   // the next kKeyBlock.

@@ -10,6 +10,7 @@
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/cpu_parts.h"
 #include "kernels/attention/workspace.h"
+#include "kernels/int8/loops.h"
 #include "kernels/scratch.h"
 
 namespace longhaul::kernels {
@@ -85,6 +86,7 @@ class ForwardItems {
         scores_(arena.take<float>(kKeyBlock * kQueryTile)),
         p_panels_(arena.take<Element>(packed_size<Element>(kKeyBlock, kQueryTile))),
         keys_(arena.take<Element>(kKeyBlock * call.channels)),
+        values_(arena.take<Element>(call.keys.narrow.empty() ? 0 : kKeyBlock * call.values)),
         values_t_(arena.take<Element>(kKeyBlock * call.values)),
         rows_(arena.take<float>(kDecodeRows * call.channels)) {}
 
@@ -126,12 +128,27 @@ class ForwardItems {
     }
   }
 
+  // Keys and values [key, key + count) of the item, of one block; what is in eight bits is made wide here.
+  KeyRows<Element> rows_of(const ForwardItem& item, int64_t key, int64_t count) const {
+    if (call_.keys.narrow.empty())
+      return call_.keys.rows(call_.visible.documents, item.document, key, item.key_head, call_.channels);
+    const auto& pages = call_.keys.narrow[static_cast<size_t>(item.document)];
+    const auto page = static_cast<size_t>(key / call_.keys.page_tokens);
+    const int64_t row = item.key_head * call_.keys.page_tokens + key % call_.keys.page_tokens;
+    const Int8Loops& loops = int8_loops();
+    loops.scale_rows(pages.k[page] + row * call_.channels, pages.k_scales[page] + row, count, call_.channels,
+                     keys_);
+    loops.scale_rows(pages.v[page] + row * call_.values, pages.v_scales[page] + row, count, call_.values,
+                     values_);
+    return {keys_, values_, call_.channels, call_.values};
+  }
+
   // All tiles against keys [key, key + count).
   void run_block(const ForwardItem& item, const AttentionDocument& document, int64_t key, int64_t count) {
-    KeyRows<Element> rows =
-        call_.keys.rows(call_.visible.documents, item.document, key, item.key_head, call_.channels);
+    KeyRows<Element> rows = rows_of(item, key, count);
     tools_.block->transpose(rows.v, rows.v_stride, count, call_.values, values_t_, kKeyBlock);
-    if (tiles_.size() > 1) {  // rows of a fused qkv lie on a page of memory each: gather them once
+    if (tiles_.size() > 1 &&
+        rows.k != keys_) {  // rows of a fused qkv lie on a page of memory each: gather them once
       for (int64_t r = 0; r < count; ++r)
         std::copy_n(rows.k + r * rows.k_stride, call_.channels, keys_ + r * call_.channels);
       rows.k = keys_;
@@ -236,8 +253,7 @@ class ForwardItems {
       all = {std::min(all.first, keys.first), std::max(all.last, keys.last)};
     }
     for (int64_t block = all.first / kKeyBlock * kKeyBlock; block < all.last; block += kKeyBlock) {
-      const auto keys =
-          call_.keys.rows(call_.visible.documents, item.document, block, item.key_head, call_.channels);
+      const auto keys = rows_of(item, block, std::min(all.last - block, kKeyBlock));
       for (int64_t r = 0; r < rows; ++r) {
         const TokenRange seen = keys_of(r);
         const int64_t from = std::max(seen.first, block) - block,
@@ -257,7 +273,7 @@ class ForwardItems {
   int64_t panel_elements_;
   Element* q_panels_;
   float *outputs_, *largest_, *sum_, *scores_;
-  Element *p_panels_, *keys_, *values_t_;
+  Element *p_panels_, *keys_, *values_, *values_t_;
   float* rows_;
   std::vector<Lanes> tiles_;
 };

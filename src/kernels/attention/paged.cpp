@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/cuda_call.h"
+#include "kernels/attention/narrow_tokens.h"
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
 #include "tensor/to_tensor.h"
@@ -78,6 +79,7 @@ void check(const PagedProblem& problem) {
 }
 
 Refusal refuse_gpu(const PagedProblem& problem) {
+  if (problem.cache.pool().sizes().int8) return "keys and values are in eight bits";
   const Refusal refusal = refuse_cuda(problem.q_thd);
   return refusal.empty() ? cuda_calls<AttentionCuda>().refuse_paged(problem) : refusal;
 }
@@ -104,9 +106,8 @@ int64_t KeyValueCache::page_to_write(Sequence& sequence) {
   int64_t& last = sequence.pages.back();
   if (!pool_.shared(last)) return last;
   const int64_t own = pool_.take();
-  pool_.keys(own).narrow(1, 0, at).copy_(pool_.keys(last).narrow(1, 0, at));
-  if (!pool_.sizes().values_in_keys)
-    pool_.values(own).narrow(1, 0, at).copy_(pool_.values(last).narrow(1, 0, at));
+  const std::vector<Tensor> to = pool_.contents(own), from = pool_.contents(last);
+  for (size_t i = 0; i < to.size(); ++i) to[i].narrow(1, 0, at).copy_(from[i].narrow(1, 0, at));
   pool_.give_back(last);
   return last = own;
 }
@@ -137,8 +138,13 @@ void KeyValueCache::append(std::span<const int64_t> rows, std::span<const int64_
     for (int64_t token = offsets[n]; token < offsets[n + 1];) {
       const int64_t page = page_to_write(sequence), at = sequence.tokens % PagePool::kTokens;
       const int64_t count = std::min(PagePool::kTokens - at, offsets[n + 1] - token);
-      write_tokens(pool_.keys(page), at, k, token, count);
-      if (!sizes.values_in_keys) write_tokens(pool_.values(page), at, v, token, count);
+      if (sizes.int8) {
+        write_narrow_tokens(pool_.keys(page), pool_.key_scales(page), at, k.narrow(0, token, count));
+        write_narrow_tokens(pool_.values(page), pool_.value_scales(page), at, v.narrow(0, token, count));
+      } else {
+        write_tokens(pool_.keys(page), at, k, token, count);
+        if (!sizes.values_in_keys) write_tokens(pool_.values(page), at, v, token, count);
+      }
       sequence.tokens += count;
       token += count;
     }
@@ -172,10 +178,9 @@ KeyValueCache::Saved KeyValueCache::save(int64_t sequence) const {
   for (size_t i = 0; i < from.pages.size(); ++i) {
     const int64_t first = from.forgotten + static_cast<int64_t>(i) * PagePool::kTokens;
     const int64_t count = std::min(PagePool::kTokens, from.tokens - first);
-    saved.keys.push_back(pool_.keys(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
-    if (!pool_.sizes().values_in_keys)
-      saved.values.push_back(
-          pool_.values(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
+    std::vector<Tensor>& page = saved.pages.emplace_back();
+    for (const Tensor& all : pool_.contents(from.pages[i]))
+      page.push_back(all.narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
   }
   return saved;
 }
@@ -183,31 +188,35 @@ KeyValueCache::Saved KeyValueCache::save(int64_t sequence) const {
 void KeyValueCache::restore(int64_t sequence, const Saved& saved) {
   clear(sequence);
   Sequence& to = sequences_.at(static_cast<size_t>(sequence));
-  for (size_t i = 0; i < saved.keys.size(); ++i) {
-    const int64_t page = to.pages.emplace_back(pool_.take());
-    pool_.keys(page).narrow(1, 0, saved.keys[i].size(1)).copy_(saved.keys[i]);
-    if (!pool_.sizes().values_in_keys)
-      pool_.values(page).narrow(1, 0, saved.values[i].size(1)).copy_(saved.values[i]);
+  for (const std::vector<Tensor>& page : saved.pages) {
+    const std::vector<Tensor> own = pool_.contents(to.pages.emplace_back(pool_.take()));
+    for (size_t i = 0; i < page.size(); ++i) own[i].narrow(1, 0, page[i].size(1)).copy_(page[i]);
   }
   to.tokens = saved.tokens;
   to.forgotten = saved.forgotten;
 }
 
-static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens, const auto& tensor_of) {
-  if (pages.empty()) return {};
+Tensor KeyValueCache::gathered(int64_t sequence, const Tensor& (PagePool::*tokens_of)(int64_t) const,
+                               const Tensor& (PagePool::*scales_of)(int64_t) const) const {
+  if (pages(sequence).empty()) return {};
   std::vector<Tensor> all;
-  for (const int64_t page : pages) all.push_back(tensor_of(page));
-  return at::cat(all, 1).narrow(1, 0, tokens).transpose(0, 1).contiguous();
+  for (const int64_t page : pages(sequence)) {
+    const Tensor& kept = (pool_.*tokens_of)(page);
+    all.push_back(!pool_.sizes().int8 ? kept
+                                      : kept.to(at::kFloat)
+                                            .mul((pool_.*scales_of)(page).unsqueeze(2))
+                                            .to(pool_.sizes().options.dtype()));
+  }
+  const int64_t count = tokens(sequence) - forgotten(sequence);
+  return at::cat(all, 1).narrow(1, 0, count).transpose(0, 1).contiguous();
 }
 
 Tensor KeyValueCache::keys_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence),
-                         [&](int64_t page) { return pool_.keys(page); });
+  return gathered(sequence, &PagePool::keys, &PagePool::key_scales);
 }
 
 Tensor KeyValueCache::values_shd(int64_t sequence) const {
-  return gathered_tokens(pages(sequence), tokens(sequence) - forgotten(sequence),
-                         [&](int64_t page) { return pool_.values(page); });
+  return gathered(sequence, &PagePool::values, &PagePool::value_scales);
 }
 
 AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const KeyValueCache& cache,

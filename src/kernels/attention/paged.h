@@ -48,13 +48,14 @@ class KeyValueCache {
   // A sequence as copies of its pages, each cut to the tokens that are there.
   struct Saved {
     int64_t tokens = 0, forgotten = 0;
-    std::vector<Tensor> keys, values;  // values are undefined where they are channels of keys
+    std::vector<std::vector<Tensor>> pages;  // PagePool::contents of each
   };
   Saved save(int64_t sequence) const;
   void restore(int64_t sequence, const Saved& saved);  // an empty sequence becomes the saved one
   void release_free_pages() { pool_.release_free(); }
 
-  // Copies of all tokens of a sequence that were not forgotten, for the implementations that know no pages.
+  // Copies of all tokens of a sequence that were not forgotten, for the implementations that know no pages;
+  // what is kept in eight bits as it is read.
   Tensor keys_shd(int64_t sequence) const;
   Tensor values_shd(int64_t sequence) const;
 
@@ -63,6 +64,8 @@ class KeyValueCache {
     int64_t tokens = 0, forgotten = 0;
     std::vector<int64_t> pages;
   };
+  Tensor gathered(int64_t sequence, const Tensor& (PagePool::*tokens)(int64_t) const,
+                  const Tensor& (PagePool::*scales)(int64_t) const) const;
   const Sequence& of(int64_t sequence) const { return sequences_.at(static_cast<size_t>(sequence)); }
   int64_t page_to_write(Sequence& sequence);
 

@@ -42,8 +42,29 @@ void widen_fp32(const int8_t* panel, int64_t rows, float* wide) {
     hn::StoreU(numbers(panel + i), Floats(), wide + i);
 }
 
+template <class Out>
+HWY_INLINE void scale_all_rows(const int8_t* from, const float* scales, int64_t rows, int64_t columns,
+                               Out* to) {
+  for (int64_t r = 0; r < rows; ++r, from += columns, to += columns) {
+    const auto scale = hn::Set(Floats(), scales[r]);
+    int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes)
+      store(Floats(), hn::Mul(numbers(from + j), scale), to, Whole{j});
+    if (j == columns) continue;
+    HWY_ALIGN int8_t rest[kLanes] = {};
+    std::memcpy(rest, from + j, static_cast<size_t>(columns - j));
+    store(Floats(), hn::Mul(numbers(rest), scale), to, Rest{j, columns - j});
+  }
+}
+void scale_rows_bf16(const int8_t* from, const float* scales, int64_t rows, int64_t columns, uint16_t* to) {
+  scale_all_rows(from, scales, rows, columns, to);
+}
+void scale_rows_fp32(const int8_t* from, const float* scales, int64_t rows, int64_t columns, float* to) {
+  scale_all_rows(from, scales, rows, columns, to);
+}
+
 const Int8Loops& loops_of_int8() {
-  static constexpr Int8Loops kFunctions{widen_bf16, widen_fp32};
+  static constexpr Int8Loops kFunctions{widen_bf16, widen_fp32, scale_rows_bf16, scale_rows_fp32};
   return kFunctions;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/activation/op.h"
+#include "kernels/group_linear/op.h"
 #include "kernels/linear/feed_forward.h"
 #include "kernels/linear/int8_feed_forward.h"
 #include "model/experts/expert_capacity.h"
@@ -137,6 +138,11 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
         return spiking_grouped_product(*spiking_, x, per_expert, parameter, weights(parameter));
       };
       return made(*down_, kernels::swiglu(made(*gate_up_, rows)));
+    }
+    if (gate_up_->groups) {
+      return kernels::group_grouped_linear(
+          kernels::swiglu(kernels::group_grouped_linear(rows, per_expert, *gate_up_->groups)), per_expert,
+          *down_->groups);
     }
     if (of_gate_up_->any() || of_down_->any()) {
       const auto made = [&](const ExpertAdapters& adapters, Parameter& parameter, const Tensor& x) {

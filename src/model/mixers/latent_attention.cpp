@@ -39,8 +39,8 @@ LatentAttention::LatentAttention(const recipe::ModelConfig& config, const BlockP
                                         : nullptr),
       latent_norm_(&parameters.add_stacked(name() + ".latent_norm.weight", {name() + ".latent_norm.weight"})),
       query_(parameters, name(), "query", {"query"}, config.bias),
-      key_(parameters, name(), "key", {"key"}, config.bias),
-      value_(parameters, name(), "value", {"value"}, config.bias),
+      key_(parameters, name(), "key", {"key"}, config.bias, Linear::Weights::kWide),
+      value_(parameters, name(), "value", {"value"}, config.bias, Linear::Weights::kWide),
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(key_.rows(0) / sizes_.key_dim) {
   if (config.position == recipe::Position::kRotary)

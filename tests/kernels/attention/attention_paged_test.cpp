@@ -108,6 +108,85 @@ TEST(PagedCache, ValuesMayBeChannelsOfTheKeys) {
   }
 }
 
+// What a token's row is in eight bits, by LibTorch's operators.
+Tensor in_eight_bits(const Tensor& x_thc) {
+  const Tensor wide = x_thc.to(at::kFloat), scale = wide.abs().amax(2, true).div(127);
+  return wide.div(scale).round().mul(scale).to(x_thc.scalar_type());
+}
+
+// Rows whose sizes differ by token and head, so that another's scale would show.
+Tensor uneven_rows(int64_t heads, int64_t channels, uint64_t seed, ScalarType type) {
+  const Tensor sizes = random_tensor({600, heads, 1}, seed + 10).exp();
+  return random_tensor({600, heads, channels}, seed).mul(sizes).to(type);
+}
+
+TEST_P(PagedAttention, InEightBitsIsAttentionOverRoundedTokens) {
+  const PoisonFreshMemory poison;
+  const Heads h = GetParam();
+  const std::pair<at::ScalarType, const char*> types[] = {
+      {at::kDouble, "gathered"}, {at::kFloat, "cpu"}, {at::kBFloat16, "cpu"}};
+  for (const auto& [type, answers] : types) {
+    const double tolerance = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-5 : 1e-2;
+    const Tensor q = random_tensor({600, h.heads, h.key}, 1, type),
+                 k = uneven_rows(h.key_heads, h.key, 2, type), v = uneven_rows(h.key_heads, h.value, 3, type);
+    const Tensor rounded_k = in_eight_bits(k), rounded_v = in_eight_bits(v);
+    const AttentionOptions options{.scale = 0.3, .window = h.window};
+    KeyValueCache cache(
+        {.heads = h.key_heads, .key = h.key, .value = h.value, .options = type, .int8 = true});
+    cache.grow(3);
+    const std::vector<int64_t> row = {1};
+    int64_t tokens = 0;
+    for (const int64_t count : {1, 2, 252, 1, 3, 340, 1}) {
+      cache.append(row, std::vector<int64_t>{0, count}, k.narrow(0, tokens, count),
+                   v.narrow(0, tokens, count));
+      const Tensor fresh = q.narrow(0, tokens, count);
+      tokens += count;
+      const auto paged = attention_paged(fresh, {}, cache, row, options);
+      EXPECT_EQ(Dispatcher::last("attention_paged").chosen, answers);
+      const auto whole = attention_reference(
+          fresh.to(at::kDouble), rounded_k.narrow(0, 0, tokens).to(at::kDouble),
+          rounded_v.narrow(0, 0, tokens).to(at::kDouble), at::tensor({int64_t{0}, count}, at::kLong),
+          at::tensor({int64_t{0}, tokens}, at::kLong), options);
+      expect_near(paged.o_thd, whole.o_thd, tolerance, "o");
+      expect_near(paged.logsumexp_th, whole.logsumexp_th, tolerance, "logsumexp");
+    }
+    EXPECT_TRUE(cache.keys_shd(1).equal(rounded_k));
+    EXPECT_TRUE(cache.values_shd(1).equal(rounded_v));
+    EXPECT_EQ(cache.pool().page_bytes(), h.key_heads * PagePool::kTokens * (h.key + h.value + 8));
+    // Beside another sequence, and after it was kept elsewhere: the same bits.
+    cache.restore(2, cache.save(1));
+    cache.copy(1, 0);
+    cache.append(std::vector<int64_t>{0}, std::vector<int64_t>{0, 1}, k.narrow(0, 0, 1), v.narrow(0, 0, 1));
+    EXPECT_TRUE(cache.keys_shd(2).equal(rounded_k)) << "the copy wrote into a page of its own";
+    EXPECT_TRUE(cache.keys_shd(0).equal(at::cat({rounded_k, rounded_k.narrow(0, 0, 1)})));
+    EXPECT_TRUE(cache.values_shd(0).equal(at::cat({rounded_v, rounded_v.narrow(0, 0, 1)})));
+    const Tensor last = q.narrow(0, 599, 1);
+    const Tensor alone = attention_paged(last, {}, cache, row, options).o_thd;
+    const Tensor both = attention_paged(at::cat({q.narrow(0, 7, 1), last}), at::tensor({0, 1, 2}, at::kLong),
+                                        cache, std::vector<int64_t>{0, 2}, options)
+                            .o_thd;
+    EXPECT_TRUE(both[1].equal(alone[0]));
+  }
+}
+
+TEST(PagedCache, InEightBitsByHand) {
+  KeyValueCache cache({.heads = 1, .key = 4, .value = 2, .options = at::kFloat, .int8 = true});
+  cache.grow(1);
+  const float none = 0, tiny = 1e-40f;
+  const Tensor k = at::tensor({254.0f, 3.0f, 1.0f, -127.0f,  // scale 2: one and a half goes to 2, a half to 0
+                               none, none, none, none,       //
+                               tiny, none, none, -tiny,      // a scale that would be denormal
+                               1.0f, INFINITY, 0.0f, 0.0f})
+                       .view({4, 1, 4});
+  cache.append(std::vector<int64_t>{0}, std::vector<int64_t>{0, 4}, k, at::ones({4, 1, 2}));
+  const Tensor found = cache.keys_shd(0);
+  EXPECT_TRUE(found[0][0].equal(at::tensor({254.0f, 4.0f, 0.0f, -128.0f})));
+  EXPECT_TRUE(found[1].equal(at::zeros({1, 4})));
+  EXPECT_TRUE(found[2].equal(at::zeros({1, 4})));
+  EXPECT_TRUE(found[3].isnan().all().item<bool>()) << "what is not finite shows";
+  EXPECT_TRUE(cache.values_shd(0).equal(at::ones({4, 1, 2})));
+}
+
 constexpr int64_t kPage = PagePool::kTokens;
 
 // A cache of 2 kv heads, 8 key and 4 value channels in fp32, and what should be in it.

@@ -1,0 +1,146 @@
+// ctest: label=full timeout=600
+// sample, score and evaluate on several ranks and in eight bits, as a person types them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/process/process.h"
+#include "cli/models/model_tokenizer.h"
+#include "storage/safetensors.h"
+#include "support/child.h"
+#include "support/places.h"
+
+namespace longhaul::cli::decoding_commands_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// A model that two tensor ranks have trained.
+class DecodingCommands : public ::testing::Test {
+ protected:
+  DecodingCommands()
+      : folder_(fs::temp_directory_path() / ("longhaul-decoding-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "text");
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder_ / "text" / (std::to_string(i) + ".txt"))
+          << "The " << i << "th of twenty texts.\n";
+    std::ofstream(folder_ / "tiny.toml")
+        << "version = 1\n[model]\nlayers = 2\nhidden = 160\nheads = 4\nkv_heads = 2\nhead_dim = 16\n"
+           "vocabulary = 300\nmixers = [\"lightning\", \"softmax\"]\nintermediate = 32\nrotary_dim = 8\n"
+           "[data]\ntokenizer = \"bytes\"\n[train]\nsteps = 3\ndtype = \"fp32\"\nbatch = 2\nmicro_batch = 1\n"
+           "sequence = 32\nevaluate_every = 0\n[parallel]\nranks = 2\ntp = 2\n[observe]\nreport = false\n"
+           "tensorboard = false\ncompression_baseline = false\n";
+    const ProcessResult trained = longhaul({"train", (folder_ / "tiny.toml").string(),
+                                            "data.source=" + (folder_ / "text").string(), "--run", run()});
+    EXPECT_EQ(trained.status, 0) << trained.errors;
+  }
+  ~DecodingCommands() override { fs::remove_all(folder_); }
+
+  ProcessResult longhaul(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), program_file());
+    return run_process(arguments, {cache_variable(folder_ / "cache")}, 180);
+  }
+  std::string run() const { return (folder_ / "run").string(); }
+  nlohmann::json sample(std::vector<std::string> more) const {
+    std::vector<std::string> words{"sample", run(),    "--prompt",      "The ", "--tokens",
+                                   "12",     "--json", "--temperature", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.status == 0 ? nlohmann::json::parse(result.output) : nlohmann::json();
+  }
+  std::vector<float> score(std::vector<std::string> more) const {
+    std::ofstream(folder_ / "ids.json") << "[1, 50, 90, 120, 7, 33, 256]";
+    std::vector<std::string> words{
+        "score", run(), "--ids", (folder_ / "ids.json").string(), "--out", (folder_ / "logits").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    const auto bytes =
+        storage::SafetensorsFile::open(storage::LocalFileSystem(), folder_ / "logits").read("logits");
+    std::vector<float> logits(bytes.size() / sizeof(float));
+    EXPECT_EQ(logits.size(), 7u * 300);
+    std::memcpy(logits.data(), bytes.data(), bytes.size());
+    return logits;
+  }
+  double bits_per_byte(std::vector<std::string> more) const {
+    std::vector<std::string> words{"evaluate", run(), "--data", (folder_ / "text").string(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.status == 0 ? nlohmann::json::parse(result.output)["bits_per_byte"].get<double>() : 0;
+  }
+  static double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) largest = std::max<double>(largest, std::abs(a[i] - b[i]));
+    return largest;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(DecodingCommands, SeveralRanksWriteWhatOneWrites) {
+  const nlohmann::json alone = sample({});
+  const nlohmann::json stages = sample({"--pp", "2"});
+  EXPECT_EQ(stages["ids"], alone["ids"]);
+  EXPECT_EQ(stages["log_probabilities"], alone["log_probabilities"]) << "to the bit";
+  const nlohmann::json wide = sample({"--dtype", "fp64"}), tensors = sample({"--dtype", "fp64", "--tp", "2"});
+  EXPECT_EQ(tensors["ids"], wide["ids"]);
+  for (size_t i = 0; i < wide["log_probabilities"].size(); ++i) {
+    EXPECT_NEAR(tensors["log_probabilities"][i].get<double>(), wide["log_probabilities"][i].get<double>(),
+                1e-9);
+  }
+  const std::vector<float> scored = score({});
+  EXPECT_EQ(largest_difference(score({"--pp", "2"}), scored), 0);
+  EXPECT_LT(largest_difference(score({"--tp", "2"}), scored), 1e-4);
+  // A single text is printed as it comes, once.
+  const std::vector<std::string> words{"sample",   run(), "--prompt",      "The ",
+                                       "--tokens", "12",  "--temperature", "0"};
+  std::vector<std::string> on_ranks = words;
+  on_ranks.insert(on_ranks.end(), {"--tp", "2", "--pp", "2"});
+  EXPECT_EQ(longhaul(on_ranks).output, longhaul(words).output);
+}
+
+TEST_F(DecodingCommands, RanksThatCannotBeAreRefused) {
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"sample", run(), "--prompt", "a"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 64) << result.errors;
+    return result.errors;
+  };
+  EXPECT_THAT(refusal({"--pp", "3"}), HasSubstr("more pipeline stages than layers"));
+  EXPECT_THAT(refusal({"--tp", "2", "--weights", "int8"}), HasSubstr("--tp and --pp"));
+  EXPECT_THAT(refusal({"--tp", "2", "--routes", "routes.safetensors"}), HasSubstr("--routes"));
+  EXPECT_THAT(refusal({"--weights", "int8", "--dtype", "fp64"}), HasSubstr("--dtype fp32"));
+}
+
+TEST_F(DecodingCommands, EightBitsCostLittle) {
+  const double wide = bits_per_byte({}), weights = bits_per_byte({"--weights", "int8"}),
+               cache = bits_per_byte({"--kv-cache", "int8"}),
+               both = bits_per_byte({"--weights", "int8", "--kv-cache", "int8"});
+  for (const double each : {weights, cache, both}) {
+    EXPECT_NE(each, wide);
+    EXPECT_NEAR(each, wide, 5e-3 * wide);
+  }
+  EXPECT_NE(both, weights);
+  const std::vector<float> logits = score({}), narrow = score({"--weights", "int8"});
+  EXPECT_GT(largest_difference(narrow, logits), 0);
+  EXPECT_LT(largest_difference(narrow, logits), 0.2);
+  EXPECT_EQ(sample({"--weights", "int8", "--kv-cache", "int8"})["ids"].size(), 12u);
+  const ProcessResult task =
+      longhaul({"evaluate", run(), "--task", "needle", "--lengths", "64", "--kv-cache", "int8"});
+  EXPECT_EQ(task.status, 64);
+  EXPECT_THAT(task.errors, HasSubstr("--data"));
+}
+
+}  // namespace
+}  // namespace longhaul::cli::decoding_commands_test
