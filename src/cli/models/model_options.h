@@ -13,5 +13,7 @@ void add_model_options(Command& command, std::string& dtype, std::string& expert
 
 // --spikes, --spikes-k and --spikes-coding.
 void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes);
+// --spikes-texts (calibrate_spikes.h).
+void add_spike_texts(Command& command, std::string& file);
 
 }  // namespace longhaul::cli

@@ -14,9 +14,11 @@
 #include "base/text/text.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/models/calibrate_spikes.h"
 #include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/models/write_routes.h"
+#include "cli/models/write_spike_raster.h"
 #include "cli/output.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
@@ -32,6 +34,7 @@ constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
   std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, device = "auto";
+  std::string spike_texts, raster, raster_of = "layers.0.";
   checkpoint::SpikeRequest spikes;
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
@@ -63,6 +66,15 @@ void check(const SampleArguments& arguments) {
                  .found = "--tokens 0",
                  .where = "command line",
                  .hint = "--tokens 1"});
+  }
+  if (!arguments.raster.empty() && (!arguments.prompts.empty() || arguments.settings.count > 1)) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a picture of spikes is of one text",
+                 .expected = "--spike-raster with --prompt, and --count 1",
+                 .found = arguments.prompts.empty() ? fmt::format("--count {}", arguments.settings.count)
+                                                    : "--prompts",
+                 .where = "command line",
+                 .hint = "leave one of them out"});
   }
   if (arguments.settings.min_tokens <= arguments.settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
@@ -174,6 +186,16 @@ void print_as_json(const Text& text, uint64_t seed, double tokens_per_second,
   print_json(json);
 }
 
+// The model has read the prompt and all of its own tokens but the last.
+void draw_spikes(const kernels::SpikeStatistics& spikes, const Text& text, const data::Tokenizer& tokenizer,
+                 const checkpoint::OpenModel& model, const std::string& file) {
+  std::vector<std::string> tokens;
+  for (const int64_t id : text.read) tokens.push_back(text_of(id, tokenizer));
+  for (const int64_t id : text.generation.ids) tokens.push_back(text_of(id, tokenizer));
+  write_spike_raster(spikes, fmt::format("spikes of {} at step {}", model.folder.string(), model.step),
+                     tokens, file);
+}
+
 // Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the
 // next.
 void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts,
@@ -208,6 +230,8 @@ ExitCode run(const SampleArguments& arguments) {
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
+  calibrate_spikes(model, tokenizer, arguments.spike_texts);
+  const auto spikes = arguments.raster.empty() ? nullptr : keep_spikes(model, arguments.raster_of);
   generate::GenerateSettings settings = arguments.settings;
   settings.records_routes = !arguments.routes.empty();
   settings.log_probabilities = arguments.json || arguments.logprobs >= 0;
@@ -250,6 +274,7 @@ ExitCode run(const SampleArguments& arguments) {
       print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model, tokenizer);
     if (arguments.logprobs >= 0 && !arguments.json) print_log_probabilities(generation, tokenizer);
   }
+  if (spikes != nullptr) draw_spikes(*spikes, texts[0], tokenizer, model, arguments.raster);
   say_what_was_not_read(generator.prefixes(), arguments);
   if (settings.records_routes) {
     std::vector<generate::RoutedSequence> sequences;
@@ -322,6 +347,11 @@ void add_sample(Command& program) {
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   add_model_options(sample, arguments->dtype, arguments->experts, arguments->device);
   add_spike_options(sample, arguments->spikes);
+  add_spike_texts(sample, arguments->spike_texts);
+  sample.option("--spike-raster", arguments->raster,
+                "write a picture of the spikes that matrices read, step by step of each token: SVG file");
+  sample.option("--spike-raster-of", arguments->raster_of, "which matrices: those whose names contain this")
+      .default_shown();
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });
 }
