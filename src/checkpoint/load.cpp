@@ -5,8 +5,11 @@
 #include <set>
 
 #include "base/memory/memory_purpose.h"
+#include "checkpoint/calibrated_groups.h"
 #include "checkpoint/disk/shared_reads.h"
 #include "checkpoint/published/naming.h"
+#include "kernels/spikes/calibration.h"
+#include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -94,6 +97,26 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
     parameter->written();
   }
   refuse_unknown_tensors(checkpoint, known, /*weights_only=*/true, group);
+}
+
+int64_t calibrate_groups(OpenModel& model, const std::map<std::string, Tensor>& square_of) {
+  const storage::LocalFileSystem files;
+  const storage::Checkpoint checkpoint =
+      storage::open_checkpoint(files, model.folder, storage::Depth::kSizes, kWeightRole);
+  int64_t calibrated = 0;
+  for (const auto& parameter : model.decoder->parameters().all()) {
+    const auto square = square_of.find(parameter->name);
+    if (!parameter->groups || square == square_of.end()) continue;
+    for (size_t i = 0; i < parameter->parts.size(); ++i) {
+      const layout::LogicalTensor& logical = parameter->parts[i].spec.tensor;
+      const ScalarType type = check_readable(checkpoint, logical.name, logical.global_shape, at::kFloat);
+      const Tensor stored = read(checkpoint, logical.name, parameter->parts[i].held, type);
+      parameter->write_narrow(i, kernels::clipped_by_groups(stored, square->second));
+    }
+    parameter->written();
+    ++calibrated;
+  }
+  return calibrated;
 }
 
 void load_training_state(const storage::Checkpoint& checkpoint, Providers state, comm::Communicator* group,

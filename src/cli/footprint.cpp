@@ -12,6 +12,7 @@
 #include "detect/samples/run_machines.h"
 #include "observe/format.h"
 #include "observe/table.h"
+#include "optim/schedule.h"
 #include "plan/flops.h"
 #include "plan/footprint/calculators.h"
 #include "plan/footprint/carbon_hours.h"
@@ -113,6 +114,19 @@ struct PlanFootprintArguments {
   OutputArguments output;
 };
 
+// The mean over the steps, whose sequences may have several lengths.
+double flops_per_token(const recipe::ModelConfig& model, const optim::TrainSchedule& schedule,
+                       int64_t steps) {
+  double flops = 0;
+  const std::vector<optim::StageState>& stages = schedule.stages();
+  for (size_t i = 0; i < stages.size() && stages[i].first_step <= steps; ++i) {
+    const int64_t end = i + 1 < stages.size() ? std::min(stages[i + 1].first_step, steps + 1) : steps + 1;
+    const int64_t tokens = schedule.first_token(end) - stages[i].first_token;
+    flops += plan::training_flops_per_token(model, stages[i].sequence).causal() * static_cast<double>(tokens);
+  }
+  return flops / static_cast<double>(schedule.first_token(steps + 1));
+}
+
 // What is trained: exactly one of a recipe, FLOPs, or parameters and tokens.
 void set_work(const PlanFootprintArguments& a, plan::PlannedWork& work) {
   if (a.flops.has_value() + a.parameters.has_value() + !a.recipe.empty() != 1) {
@@ -136,9 +150,9 @@ void set_work(const PlanFootprintArguments& a, plan::PlannedWork& work) {
   } else {
     const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
     const auto& train = loaded.recipe.train;
-    if (!a.tokens)
-      work.tokens = static_cast<double>(train.tokens_per_step()) * static_cast<double>(train.steps);
-    work.flops = plan::training_flops_per_token(loaded.recipe.model, train.sequence).causal() * work.tokens;
+    const optim::TrainSchedule schedule(loaded.recipe.optim, train);
+    if (!a.tokens) work.tokens = static_cast<double>(schedule.first_token(train.steps + 1));
+    work.flops = flops_per_token(loaded.recipe.model, schedule, train.steps) * work.tokens;
   }
 }
 

@@ -221,6 +221,7 @@ ExitCode run_launch(const LaunchArguments& arguments) {
       arguments.check == "always" || (arguments.check == "auto" && machines);
   options.policy.restarts = arguments.restarts;
   options.policy.progress_floor_s = arguments.hang_s;
+  options.policy.progress_factor *= control::longest_growth(recipe);
   if (arguments.restarts == 0) options.policy.stop_grace_s = kLastWords_s;
   // Daemons of this machine stand for machines where there are spares: one that died is a machine that is
   // gone.

@@ -2,14 +2,18 @@
 // plan_scaling.cpp.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/files/file.h"
+#include "base/log.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/write_trace.h"
+#include "optim/schedule.h"
 #include "plan/calibration.h"
 #include "plan/predicted_trace.h"
 #include "plan/search/plan_page.h"
@@ -46,11 +50,18 @@ plan::PlanReport report_of(const PlanArguments& a) {
       .cluster = a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus),
       .work = {}};
   if (!a.calibrate.empty()) report.cluster.efficiency = plan::calibrated(a.calibrate, report.cluster);
-  report.work = plan::work_of(recipe.model, recipe.train.sequence);
-  report.batch = recipe.train.batch;
-  report.tokens = a.tokens > 0 ? a.tokens
-                               : static_cast<double>(recipe.train.tokens_per_step()) *
-                                     static_cast<double>(recipe.train.steps);
+  const optim::TrainSchedule schedule(recipe.optim, recipe.train);
+  // The stage with the longest sequences decides what fits.
+  const optim::StageState& longest = *std::ranges::max_element(
+      schedule.stages(), {},
+      [](const optim::StageState& each) { return std::pair(each.sequence, each.batch); });
+  if (schedule.changes_sequence()) {
+    log_info("planned: the stage from step {} on, with {} sequences of {} tokens (optim.stages)",
+             longest.first_step, longest.batch, longest.sequence);
+  }
+  report.work = plan::work_of(recipe.model, longest.sequence);
+  report.batch = longest.batch;
+  report.tokens = a.tokens > 0 ? a.tokens : static_cast<double>(schedule.first_token(recipe.train.steps + 1));
   if (a.own) {
     plan::PlanLayout layout = plan::layout_of_recipe(recipe);
     layout.dp = std::max<int64_t>(1, report.cluster.gpus / (layout.tp * layout.pp * layout.cp));

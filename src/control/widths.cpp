@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "layout/mesh.h"
@@ -89,20 +90,35 @@ std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks, int64
 // As in optim/schedule.cpp, which this folder cannot include; there steps count from 1.
 std::vector<BatchSize> batches_of(const recipe::Recipe& recipe) {
   std::vector<BatchSize> batches = {{.from_step = 0, .samples = recipe.train.batch}};
-  int64_t before = 0;  // samples before the last of `batches`
+  int64_t before = 0;  // tokens before the last of `batches`
+  int64_t sequence = recipe.train.sequence;
   for (const recipe::OptimStage& stage : recipe.optim.stages) {
     const BatchSize last = batches.back();
     int64_t from = stage.from_step - 1;
     if (stage.from_tokens > 0) {
-      const int64_t left = divide_up(stage.from_tokens, recipe.train.sequence) - before;
-      from = last.from_step + std::max<int64_t>(0, divide_up(left, last.samples));
+      const int64_t left = std::max<int64_t>(0, stage.from_tokens - before);
+      from = last.from_step + divide_up(left, last.samples * sequence);
     }
     from = std::max(from, last.from_step);
-    before += (from - last.from_step) * last.samples;
+    before += (from - last.from_step) * last.samples * sequence;
+    if (stage.sequence > 0) sequence = stage.sequence;
     if (from == last.from_step) batches.pop_back();
     batches.push_back({.from_step = from, .samples = stage.batch > 0 ? stage.batch : last.samples});
   }
   return batches;
+}
+
+double longest_growth(const recipe::Recipe& recipe) {
+  double tokens = static_cast<double>(recipe.train.tokens_per_step()), most = 1;
+  double sequence = static_cast<double>(recipe.train.sequence), batch = tokens / sequence;
+  for (const recipe::OptimStage& stage : recipe.optim.stages) {
+    const double longer = stage.sequence > 0 ? static_cast<double>(stage.sequence) / sequence : 1;
+    if (stage.sequence > 0) sequence = static_cast<double>(stage.sequence);
+    if (stage.batch > 0) batch = static_cast<double>(stage.batch);
+    const double before = std::exchange(tokens, batch * sequence);
+    most = std::max(most, tokens / before * std::max(1.0, longer));
+  }
+  return most;
 }
 
 std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks) {

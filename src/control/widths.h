@@ -19,4 +19,8 @@ std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks);
 // The number of samples of each step, from the recipe's batch and the stages of its optimizer.
 std::vector<BatchSize> batches_of(const recipe::Recipe& recipe);
 
+// How many times as long as the steps before it a step may take where a stage of optim.stages begins: by its
+// tokens, and once more by how much longer its sequences are, as full attention has it. At least 1.
+double longest_growth(const recipe::Recipe& recipe);
+
 }  // namespace longhaul::control

@@ -25,7 +25,8 @@ plan::TokenFlops DecoderPlan::flops() const {
 }
 
 double DecoderPlan::flops_again() const {
-  return plan::flops_again_per_token(recipe_.model, recipe_.train.recompute);
+  return plan::flops_again_per_token(recipe_.model, recipe_.train.recompute) +
+         teacher_flops_per_token(recipe_);
 }
 
 plan::DecodingState DecoderPlan::decoding_state() const {

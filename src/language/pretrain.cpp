@@ -25,18 +25,32 @@ namespace {
 
 using layout::Axis;
 
+constexpr const char* kFirstToken = "first_token";  // in the data position: tokens of the steps before it
+
 // The schedule outlives the loader, which asks it again where the batch has grown.
-data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule,
-                                   const std::filesystem::path& folder, const parallel::Ranks& ranks,
-                                   std::shared_ptr<data::BatchShare> share) {
-  data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
-  // the loader counts from 0
-  options.first_position = [&schedule](int64_t step) { return schedule.first_sample(step + 1); };
-  options.index_folder = folder;
-  options.replica = ranks.replica();
-  options.replicas = ranks.replicas();
-  options.share = std::move(share);
-  return options;
+std::function<data::LoaderOptions(int64_t sequence)> loader_options(
+    const recipe::DataOptions& texts, const optim::TrainSchedule& schedule,
+    const std::filesystem::path& folder, const parallel::Ranks& ranks,
+    const std::shared_ptr<data::BatchShare>& share) {
+  return [=, &schedule, &ranks](int64_t sequence) {
+    data::LoaderOptions options = data::loader_options(texts, sequence);
+    // the loader counts from 0
+    options.first_position = [&schedule](int64_t step) { return schedule.first_sample(step + 1); };
+    options.index_folder = folder;
+    options.replica = ranks.replica();
+    options.replicas = ranks.replicas();
+    options.share = share;
+    return options;
+  };
+}
+
+std::vector<data::SequenceStretch> stretches_of(const optim::TrainSchedule& schedule) {
+  std::vector<data::SequenceStretch> stretches;
+  for (const optim::StageState& stage : schedule.stages()) {
+    if (stretches.empty() || stretches.back().sequence != stage.sequence)
+      stretches.push_back({stage.first_step - 1, stage.first_token, stage.sequence});
+  }
+  return stretches;
 }
 
 // The first tokens of a held-out document, at most half of it, in whole characters: of the first document
@@ -155,7 +169,8 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data,
       data_(data),
       ranks_(ranks),
       schedule_(recipe.optim, recipe.train),
-      loader_(data.train(), loader_options(recipe, schedule_, index_folder, ranks, std::move(share))),
+      loader_(data.train(), loader_options(recipe.data, schedule_, index_folder, ranks, share),
+              stretches_of(schedule_)),
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
                model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
@@ -200,8 +215,12 @@ data::Batch Pretrain::with_objective(data::Batch batch) const {
 }
 
 train::StepWork Pretrain::prepare(int64_t step) {
+  if (step > 1 && schedule_.sequence(step) != schedule_.sequence(step - 1) && ranks_.rank() == 0)
+    log_info("from step {} on sequences have {} tokens", step, schedule_.sequence(step));
+  step_ = step;
   const data::Batch batch = with_objective(loader_.take(step - 1));
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
+  taught_.assign(micro_batches_.size(), {});
   return {.micro_batches = static_cast<int64_t>(micro_batches_.size()),
           .weight = batch.target_weight(),
           .tokens = static_cast<int64_t>(batch.inputs.size()),
@@ -212,6 +231,7 @@ bool Pretrain::prepare_of(int64_t step, int64_t replica) {
   const data::Batch batch = with_objective(loader_.batch_at(step - 1, replica, ranks_.replicas()));
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
   micro_batches_.resize(1);
+  taught_.assign(1, {});
   return true;
 }
 
@@ -220,20 +240,38 @@ PackedText Pretrain::text_of(int64_t micro_batch) const {
   return {batch.layout, batch.inputs, batch.labels, batch.weights.empty() ? nullptr : &batch.weights};
 }
 
-Tensor Pretrain::beside_teacher(model::Context& context, const PackedText& text) {
+Tensor Pretrain::beside_teacher(model::Context& context, int64_t micro_batch) {
+  const PackedText text = text_of(micro_batch);
   const at::Device device = decoder_.device();
   const Tensor weights = text.weights == nullptr ? Tensor() : at::tensor(*text.weights).to(device);
-  return teacher_->loss(context, decoder_, to_tensor(text.inputs, device), to_tensor(text.labels, device),
-                        weights, layout::SequenceView(text.layout, ranks_.share()));
-}
-
-Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
-  if (teacher_ != nullptr && context.training) return beside_teacher(context, text_of(micro_batch));
-  return stage_.forward(context, text_of(micro_batch), entering);
+  const Teacher::Sums sums =
+      teacher_->loss(context, decoder_, to_tensor(text.inputs, device), to_tensor(text.labels, device),
+                     weights, layout::SequenceView(text.layout, ranks_.share()));
+  Teacher::Sums& told = taught_[static_cast<size_t>(micro_batch)];
+  told = sums;
+  told.loss = Tensor();  // its graph ends with the pass
+  return sums.loss;
 }
 
 std::map<std::string, train::Metric> Pretrain::step_metrics() {
-  return train::offload_metrics(offload_.get(), decoder_.config().layers);
+  std::map<std::string, train::Metric> metrics =
+      train::offload_metrics(offload_.get(), decoder_.config().layers);
+  for (size_t m = 0; m < taught_.size() && teacher_ != nullptr; ++m) {
+    const auto add = [&](const char* name, const Tensor& sum) {
+      if (!sum.defined()) return;
+      metrics[name].sum += sum.item<double>();
+      metrics[name].weight += micro_batches_[m].target_weight();
+    };
+    add("distill/cross_entropy", taught_[m].cross_entropy);
+    add("distill/divergence", taught_[m].divergence);
+    add("distill/distance", taught_[m].distance);
+  }
+  return metrics;
+}
+
+Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
+  if (teacher_ != nullptr && context.training) return beside_teacher(context, micro_batch);
+  return stage_.forward(context, text_of(micro_batch), entering);
 }
 
 train::StageInput Pretrain::stage_input(int64_t micro_batch) const {
@@ -269,8 +307,9 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto held_out = data_.held_out();
   if (held_out.empty()) return std::nullopt;
-  data::EvaluationOptions options{.context = recipe_.train.sequence,
-                                  .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
+  const int64_t sequence = schedule_.sequence(std::max<int64_t>(1, step_));
+  data::EvaluationOptions options{.context = sequence,
+                                  .tokens_per_batch = recipe_.train.micro_batch * sequence,
                                   .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens};
   if (masked()) options.masking = data::evaluation_masks(data_.tokenizer, recipe_.train.masked_share);
   data::EvaluationReader reader(held_out, options);
@@ -285,11 +324,24 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
 }
 
 nlohmann::json Pretrain::data_position(int64_t step) const {
-  return data::to_json(loader_.position_before(step - 1));
+  nlohmann::json position = data::to_json(loader_.position_before(step - 1));
+  // With one length the number of samples says it.
+  if (schedule_.changes_sequence()) position[kFirstToken] = schedule_.first_token(step);
+  return position;
 }
 
 void Pretrain::require_same_data(const nlohmann::json& saved, int64_t step) const {
-  data::require_same_data(data::data_position_from_json(saved), loader_.position_before(step - 1));
+  const data::DataPosition before = data::data_position_from_json(saved);
+  data::require_same_data(before, loader_.position_before(step - 1));
+  const int64_t tokens = saved.value(kFirstToken, before.first_sample * before.sequence),
+                now = schedule_.first_token(step);
+  if (tokens == now) return;
+  throw Error({.code = ExitCode::kData,
+               .what = "sequences had other lengths before the checkpoint was written",
+               .expected = fmt::format("{} tokens before step {}", tokens, step),
+               .found = std::to_string(now),
+               .where = "optim.stages",
+               .hint = "set optim.stages back up to that step, or start anew with --fresh"});
 }
 
 bool Pretrain::holds_whole_model() {

@@ -5,13 +5,14 @@
 //
 // On several ranks: the order of samples does not depend on the ranks. A replica takes its part of each
 // step's rows, and a context rank its tokens of each row. Replicas share the batches of an evaluation and run
-// equally many rounds of them, because experts may span replicas.
+// equally many rounds of them, because experts may span replicas. Where sequences get longer on the way
+// (optim.stages), held-out texts are read in sequences as long as those of the last step.
 #pragma once
 
 #include <memory>
 
 #include "data/order/evaluation.h"
-#include "data/order/loader.h"
+#include "data/order/staged_loader.h"
 #include "data/run_data.h"
 #include "evaluate/perplexity.h"
 #include "generate/settings.h"
@@ -48,9 +49,12 @@ class Pretrain : public train::Task {
   void set_growth(const std::vector<optim::BatchGrowth>& grown) override {
     schedule_ = optim::TrainSchedule(recipe_.optim, recipe_.train, grown);
   }
+  void continue_after(int64_t step) override { step_ = step; }
   bool prepare_of(int64_t step, int64_t replica) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   train::StageInput stage_input(int64_t micro_batch) const override;
+  // With train.distill: distill/cross_entropy, distill/divergence and, where the layers are compared,
+  // distill/distance, means over the labelled tokens.
   std::map<std::string, train::Metric> step_metrics() override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
   std::optional<train::TaskSample> sample() override;
@@ -77,7 +81,7 @@ class Pretrain : public train::Task {
   static void refuse_weights(const data::RunData& data);
   // sets the labels and inputs of the recipe's objective
   data::Batch with_objective(data::Batch batch) const;
-  Tensor beside_teacher(model::Context& context, const PackedText& text);
+  Tensor beside_teacher(model::Context& context, int64_t micro_batch);
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader,
                                                               const std::function<bool()>& go_on);
@@ -86,12 +90,14 @@ class Pretrain : public train::Task {
   const data::RunData& data_;
   const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
-  data::Loader loader_;
+  mutable data::StagedLoader loader_;               // asked about a step it makes what reads it
+  int64_t step_ = 0;                                // the last one that was prepared or done
   std::unique_ptr<kernels::SavedTensors> offload_;  // for the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
   std::unique_ptr<Teacher> teacher_;  // null: it learns from labels alone
   std::vector<data::Batch> micro_batches_;
+  std::vector<Teacher::Sums> taught_;  // by micro-batch
 };
 
 }  // namespace longhaul::language

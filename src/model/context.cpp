@@ -40,6 +40,7 @@ Context Context::again() const {
   context.statistics.clear();
   context.recorded_routes = nullptr;
   context.inspect = nullptr;
+  context.after_layer = nullptr;
   return context;
 }
 

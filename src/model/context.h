@@ -96,6 +96,12 @@ struct Context {
   // Where set, it is called with (block name, output); the numeric guard uses it to find the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;
 
+  // Where set, it is called after each of the model's layers with the layer's number, the residual stream
+  // that leaves it as the next norm (the last one behind the last layer) has joined it, and what that norm
+  // made of it; post-norm: twice the same tensor. What it returns takes the place of the latter, so that a
+  // loss on the stream can join the graph there. One pipeline stage, and no decoding state.
+  std::function<Tensor(int64_t layer, const Tensor& stream_td, const Tensor& normed_td)> after_layer;
+
   // A context for a block that is recomputed in the backward pass: it has the same random streams and tables,
   // and what the block reports a second time is discarded.
   Context again() const;

@@ -174,6 +174,15 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
   return normed;
 }
 
+namespace {
+
+// Of a stream that a norm has joined and read.
+Tensor told(const Context& context, int64_t layer, const Tensor& stream, const Tensor& normed) {
+  return context.after_layer ? context.after_layer(layer, stream, normed) : normed;
+}
+
+}  // namespace
+
 void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view,
                         const MixerRows* state) const {
   const Tensor h = read(context, layer.mixer_norm, stream);
@@ -222,7 +231,10 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
     for (size_t l = 0; l < layers.size(); ++l) {
       const int64_t layer = stage.first_layer + static_cast<int64_t>(l);
       begin_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
-      run_layer(context, layers[l], stream, view, nullptr);
+      Tensor h = read(context, layers[l].mixer_norm, stream);
+      if (l > 0) h = told(context, layer - 1, stream.residual_td, h);
+      if (config_.wiring == recipe::Wiring::kPostNorm) stream.residual_td = h;
+      run_blocks(context, layers[l], h, stream, view, nullptr);
       end_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
     }
     return;
@@ -285,7 +297,7 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
                        own_view](const std::vector<Tensor>& in) { return run(*later, *own_view, in); },
          .by_tokens = recompute_ == recipe::Recompute::kTokens});
     end_layer(watch, number, {&out.front(), out.size() > 1 ? &out.back() : nullptr});
-    h = out.back();
+    h = next == nullptr ? out.back() : told(context, number, out.front(), out.back());
     stream = {.residual_td = out.front(),
               .branch_td = next == nullptr ? h : Tensor(),
               .factors = layer.channel != nullptr ? layer.channel_factors : layer.mixer_factors,
@@ -338,7 +350,8 @@ Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::Sequen
                        const DecoderRows* rows) {
   Stream stream{.residual_td = embed(context, ids, view, rows)};
   run_layers(context, stream, view, rows);
-  return read(context, *norm_, stream);  // the last join and the norm in one pass
+  const Tensor normed = read(context, *norm_, stream);  // the last join and the norm in one pass
+  return told(context, config_.layers - 1, stream.residual_td, normed);
 }
 
 // muP divides logits by how much wider the model is than its base.

@@ -13,8 +13,12 @@ kernels::SpikeInput input_of(const Spiking& spiking) {
 }
 
 void note_counts(const Spiking& spiking, const Tensor& x, const Parameter& weight) {
-  if (spiking.statistics != nullptr)
-    spiking.statistics->add(weight.name, kernels::spike_counts(x, spiking.options.k).count_tc);
+  if (spiking.statistics == nullptr) return;
+  const kernels::SpikeCounts counts = kernels::spike_counts(x, spiking.options.k);
+  if (spiking.statistics->gathers_squares())
+    spiking.statistics->add_squares(weight.name, counts.count_tc, counts.threshold_t);
+  else
+    spiking.statistics->add(weight.name, counts.count_tc);
 }
 
 }  // namespace

@@ -172,6 +172,21 @@ Table data_table(std::span<const DataPart> parts) {
   return table;
 }
 
+Table stage_table(std::span<const TrainingStage> stages) {
+  Table table("stages (optim.stages)", {{"from step", Align::kRight},
+                                        {"tokens before", Align::kRight},
+                                        {"sequences a step", Align::kRight},
+                                        {"tokens a sequence", Align::kRight},
+                                        {"tokens a step", Align::kRight},
+                                        {"peak learning rate", Align::kRight}});
+  for (const TrainingStage& stage : stages) {
+    table.row({count_text(stage.first_step), count_text(stage.first_token), count_text(stage.batch),
+               count_text(stage.sequence), count_text(stage.batch * stage.sequence),
+               fmt::format("{:.3g}", stage.peak_lr)});
+  }
+  return table;
+}
+
 Table work_table(const ExpectedWork& work) {
   Table table("expected work", {{""}, {"", Align::kRight}});
   const double step = work.flops_per_token * static_cast<double>(work.tokens_per_step);

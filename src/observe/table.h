@@ -68,6 +68,14 @@ struct DataPart {
 };
 Table data_table(std::span<const DataPart> parts);
 
+// Steps with one batch, one length of sequences and one peak learning rate.
+struct TrainingStage {
+  int64_t first_step = 0, first_token = 0;  // tokens of all steps before it
+  int64_t batch = 0, sequence = 0;
+  double peak_lr = 0;
+};
+Table stage_table(std::span<const TrainingStage> stages);
+
 struct ExpectedWork {
   // forward and backward, attention counted causally; MFU is based on it
   double flops_per_token = 0;

@@ -33,7 +33,7 @@ double risen(recipe::Rise rise, double begin, int64_t step, int64_t steps) {
 
 TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train,
                              const std::vector<BatchGrowth>& grown)
-    : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
+    : optim_(optim), steps_(train.steps) {
   if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential &&
       optim.final_lr_fraction <= 0) {
     throw Error({.code = ExitCode::kUsage,
@@ -43,7 +43,7 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
                  .where = "optim.final_lr_fraction",
                  .hint = "optim.final_lr_fraction=0.1"});
   }
-  stages_.push_back({.batch = train.batch, .peak_lr = optim.lr});
+  stages_.push_back({.batch = train.batch, .peak_lr = optim.lr, .sequence = train.sequence});
   auto growth = grown.begin();
   for (const recipe::OptimStage& next : optim.stages) {
     // With larger batches tokens are reached by fewer steps.
@@ -52,6 +52,7 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
     state.first_step = first_step_of(next);
     if (next.batch > 0) state.batch = next.batch;
     if (next.lr > 0) state.peak_lr = next.lr;
+    if (next.sequence > 0) state.sequence = next.sequence;
     begin(state);
   }
   while (growth != grown.end()) grow(*growth++);
@@ -60,8 +61,8 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
 int64_t TrainSchedule::first_step_of(const recipe::OptimStage& stage) const {
   if (stage.from_tokens == 0) return stage.from_step;
   const StageState& last = stages_.back();
-  const int64_t samples = divide_up(stage.from_tokens, sequence_) - last.first_sample;
-  return last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
+  const int64_t tokens = std::max<int64_t>(0, stage.from_tokens - last.first_token);
+  return last.first_step + divide_up(tokens, last.tokens_per_step());
 }
 
 void TrainSchedule::grow(const BatchGrowth& growth) {
@@ -83,7 +84,9 @@ void TrainSchedule::begin(StageState state) {
                  .where = "optim.stages",
                  .hint = "list stages in order"});
   }
-  state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+  const int64_t steps = state.first_step - last.first_step;
+  state.first_sample = last.first_sample + steps * last.batch;
+  state.first_token = last.first_token + steps * last.tokens_per_step();
   // A stage that begins on the same step as the one before it replaces it.
   if (state.first_step == last.first_step) stages_.pop_back();
   stages_.push_back(state);
@@ -100,6 +103,22 @@ const StageState& TrainSchedule::stage(int64_t step) const {
 int64_t TrainSchedule::first_sample(int64_t step) const {
   const StageState& state = stage(step);
   return state.first_sample + (step - state.first_step) * state.batch;
+}
+
+int64_t TrainSchedule::first_token(int64_t step) const {
+  const StageState& state = stage(step);
+  return state.first_token + (step - state.first_step) * state.tokens_per_step();
+}
+
+bool TrainSchedule::changes_sequence() const {
+  return std::ranges::any_of(stages_,
+                             [this](const StageState& each) { return each.sequence != stages_[0].sequence; });
+}
+
+int64_t longest_sequence(const recipe::OptimOptions& optim, const recipe::TrainOptions& train) {
+  int64_t longest = train.sequence;
+  for (const recipe::OptimStage& stage : optim.stages) longest = std::max(longest, stage.sequence);
+  return longest;
 }
 
 double TrainSchedule::learning_rate(int64_t step) const {

@@ -1,7 +1,8 @@
 // TrainSchedule: the batch, learning rate and data position of every step. They are pure functions of the
 // recipe, and of how the batch has grown if it follows measurements (train/batch_ramp.h keeps that). The
 // loader therefore asks the schedule where a step's samples begin, and resuming needs no other schedule
-// state (docs/sources/minimax-01.md §5.2, docs/sources/optimizers.md §10).
+// state (docs/sources/minimax-01.md §5.2, docs/sources/optimizers.md §10). Stages that begin at a number of
+// tokens count those of the stages before them, each with its own batch and length of sequences.
 //
 // Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count
 // from 0, by the schedule: a step that was skipped because of its gradients has still consumed its samples.
@@ -16,12 +17,15 @@
 
 namespace longhaul::optim {
 
-// A stretch of steps with one batch and one peak learning rate.
+// A stretch of steps with one batch, one length of sequences and one peak learning rate.
 struct StageState {
   int64_t first_step = 1;
   int64_t first_sample = 0;  // at the beginning of first_step
   int64_t batch = 0;         // sequences per step
   double peak_lr = 0;
+  int64_t sequence = 0;     // tokens
+  int64_t first_token = 0;  // at the beginning of first_step
+  int64_t tokens_per_step() const { return batch * sequence; }
   bool operator==(const StageState&) const = default;
 };
 
@@ -42,6 +46,9 @@ class TrainSchedule {
   const StageState& stage(int64_t step) const;
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
   int64_t batch(int64_t step) const { return stage(step).batch; }
+  int64_t sequence(int64_t step) const { return stage(step).sequence; }  // tokens
+  int64_t first_token(int64_t step) const;                               // sum of the tokens before `step`
+  bool changes_sequence() const;                                         // not all stages have one length
 
   // Peak of the stage × warm-up × decay. Warm-up: i + (1 − i) rise(s / W), where i is warmup_from, so step
   // W has the peak. Decay goes from 1 at its first step to `final_lr_fraction` at its last step and after.
@@ -66,8 +73,11 @@ class TrainSchedule {
   double decay(int64_t step) const;
 
   recipe::OptimOptions optim_;
-  int64_t steps_ = 0, sequence_ = 0;
+  int64_t steps_ = 0;
   std::vector<StageState> stages_;
 };
+
+// Tokens of the longest sequences that a run trains on.
+int64_t longest_sequence(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
 
 }  // namespace longhaul::optim

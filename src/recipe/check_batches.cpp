@@ -1,13 +1,44 @@
 #include "recipe/check_batches.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/text/text.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::recipe {
 namespace {
 
 using Problems = std::vector<Problem>;
+
+// Refuses sequences that the model or the task cannot take; 0: the stage does not say how long they are.
+void check_length(const Recipe& recipe, int64_t sequence,
+                  const std::function<void(const std::string& reason, const std::string& hint)>& refuse) {
+  if (sequence == 0) return;
+  if (recipe.train.task != "pretrain") {
+    refuse(fmt::format("sequence = {}: train.task = {} has one length of sequences", sequence,
+                       recipe.train.task),
+           "leave sequence out, or train.task=pretrain");
+  }
+  const bool positions = recipe.model.max_positions > 0 && recipe.model.position != Position::kNone;
+  if (positions && sequence > recipe.model.max_positions) {
+    refuse(fmt::format("sequence = {} is longer than the model's model.max_positions = {}", sequence,
+                       recipe.model.max_positions),
+           fmt::format("model.max_positions={}", sequence));
+  }
+  const SequenceLimit limit = sequence_limit(recipe.model);
+  if (sequence > limit.tokens && limit.option != "model.max_positions") {
+    refuse(fmt::format("sequence = {} is longer than {} = {}", sequence, limit.option, limit.tokens),
+           fmt::format("{}={}", limit.option, sequence));
+  }
+  if (grid_of(recipe.model).empty()) return;
+  const int64_t grid = recipe.model.lightnet.tokens_of_grid() + 1;
+  if (sequence % grid != 0) {
+    refuse(fmt::format("sequence = {} is no multiple of {}: a grid of model.lightnet.grid and its separator",
+                       sequence, grid),
+           fmt::format("sequence = {}", std::max<int64_t>(1, sequence / grid) * grid));
+  }
+}
 
 void stages(const Recipe& recipe, Problems& out) {
   const std::vector<OptimStage>& list = recipe.optim.stages;
@@ -18,8 +49,9 @@ void stages(const Recipe& recipe, Problems& out) {
     };
     if ((stage.from_step > 0) == (stage.from_tokens > 0))
       refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
-    if (stage.lr == 0 && stage.batch == 0)
-      refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
+    if (stage.lr == 0 && stage.batch == 0 && stage.sequence == 0)
+      refuse("changes nothing: none of lr, batch and sequence is given", "{ from_step = 1000, lr = 1e-4 }");
+    check_length(recipe, stage.sequence, refuse);
     if (stage.batch % recipe.train.micro_batch != 0) {
       refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch,
                          recipe.train.micro_batch),
@@ -53,9 +85,10 @@ void growth(const Recipe& recipe, Problems& out) {
                        optim.batch_most),
            fmt::format("optim.batch_most={}", 8 * recipe.train.batch));
   }
-  if (std::ranges::any_of(optim.stages, [](const OptimStage& stage) { return stage.batch > 0; })) {
-    refuse({"optim.stages"}, "takes no stages with batches of their own",
-           "optim.stages without batch, or optim.batch_growth=0");
+  if (std::ranges::any_of(optim.stages,
+                          [](const OptimStage& stage) { return stage.batch > 0 || stage.sequence > 0; })) {
+    refuse({"optim.stages"}, "takes no stages with batches or sequences of their own",
+           "optim.stages without batch and sequence, or optim.batch_growth=0");
   }
   if (optim.outer.method != Outer::kNone) {
     refuse({"optim.outer"},

@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 
+#include "base/error.h"
 #include "base/machine/machine.h"
 #include "base/memory/shared_memory.h"
 #include "base/threads/parallel.h"
 #include "checkpoint/memory_tier/tier_nodes.h"
 #include "kernels/linear_recurrence/cpu/cpu.h"
+#include "optim/schedule.h"
 #include "plan/memory/exact_memory.h"
 #include "plan/memory/memory_guard.h"
 #include "tensor/cpu_allocator.h"
@@ -36,6 +39,24 @@ int64_t largest_batch(const recipe::Recipe& recipe) {
   for (const recipe::OptimStage& stage : recipe.optim.stages) batch = std::max(batch, stage.batch);
   while (recipe.optim.batch_growth > 0 && 2 * batch <= recipe.optim.batch_most) batch *= 2;
   return batch;
+}
+
+// The recipe as the steps with one length of sequences have it, for each of these lengths: with that length,
+// and with the largest batch of these steps. One length: the recipe as it is.
+std::vector<recipe::Recipe> by_sequence(const recipe::Recipe& recipe) {
+  const optim::TrainSchedule schedule(recipe.optim, recipe.train);
+  if (!schedule.changes_sequence()) return {recipe};
+  std::map<int64_t, int64_t> batches;
+  for (const optim::StageState& stage : schedule.stages())
+    batches[stage.sequence] = std::max(batches[stage.sequence], stage.batch);
+  std::vector<recipe::Recipe> all;
+  for (const auto& [sequence, batch] : batches) {
+    all.push_back(recipe);
+    all.back().train.sequence = sequence;
+    all.back().train.batch = batch;
+    all.back().optim.stages.clear();
+  }
+  return all;
 }
 
 // Whether a copy of the state, for a checkpoint, is there while steps go on.
@@ -132,10 +153,19 @@ plan::MemoryPlan memory_plan_of(const train::ModelPlan& model, const plan::Memor
 plan::MemoryPlan memory_plan(const train::ModelPlan& model, const recipe::Recipe& recipe,
                              const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
                              at::Device device, const data::RunData* data) {
-  const plan::MemoryRequest request = memory_request(recipe, device, data);
-  if (arrangement.world() == 1) return model.memory(request, nullptr);
-  return rank ? plan_of_rank(model, request, arrangement, *rank)
-              : plan_of_threads(model, request, arrangement);
+  std::optional<plan::MemoryPlan> most;
+  double needed = 0;
+  for (const recipe::Recipe& of : by_sequence(recipe)) {
+    const plan::MemoryRequest request = memory_request(of, device, data);
+    plan::MemoryPlan plan = arrangement.world() == 1 ? model.memory(request, nullptr)
+                            : rank                   ? plan_of_rank(model, request, arrangement, *rank)
+                                                     : plan_of_threads(model, request, arrangement);
+    const double needs = plan::needed_bytes(request, plan);
+    if (most && needs <= needed) continue;
+    most = std::move(plan);
+    needed = needs;
+  }
+  return *most;
 }
 
 int64_t available_bytes(at::Device device) {
@@ -193,11 +223,10 @@ RanksHere ranks_here(comm::Communicator& processes) {
   return here;
 }
 
-}  // namespace
-
-void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe,
-                    const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
-                    comm::Communicator* processes) {
+// Where all sequences have the length that the recipe's train.sequence says.
+void require_memory_of_length(const train::ModelPlan& model, const recipe::Recipe& recipe,
+                              const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
+                              comm::Communicator* processes) {
   const plan::MemoryRequest request = memory_request(recipe, device);
   using Request = const plan::MemoryRequest&;
   using On = const parallel::Arrangement&;
@@ -226,6 +255,25 @@ void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe,
                               here.ranks.size(), machine().host);
   together.hint = "fewer ranks on this machine take less";
   plan::require_memory(request, here.free_bytes, together);
+}
+
+}  // namespace
+
+void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe,
+                    const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
+                    comm::Communicator* processes) {
+  const std::vector<recipe::Recipe> lengths = by_sequence(recipe);
+  for (const recipe::Recipe& of : lengths) {
+    try {
+      require_memory_of_length(model, of, arrangement, device, free_bytes, processes);
+    } catch (const Error& error) {
+      if (lengths.size() == 1 || error.code() != ExitCode::kOutOfMemory) throw;
+      ErrorFields fields = error.fields();
+      fields.what +=
+          fmt::format(", in the steps whose sequences have {} tokens (optim.stages)", of.train.sequence);
+      throw Error(fields);
+    }
+  }
 }
 
 std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan) {

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "layout/parameters.h"
 #include "observe/table.h"
+#include "optim/schedule.h"
 #include "recipe/write.h"
 #include "run/memory.h"
 #include "tensor/libtorch_folder.h"
@@ -73,6 +74,19 @@ observe::RunStart run_start(const RunFacts& facts) {
   return start;
 }
 
+namespace {
+
+// Empty: the run has one stage.
+std::string stages_of(const optim::TrainSchedule& schedule, bool colours) {
+  if (schedule.stages().size() == 1) return "";
+  std::vector<observe::TrainingStage> stages;
+  for (const optim::StageState& each : schedule.stages())
+    stages.push_back({each.first_step, each.first_token, each.batch, each.sequence, each.peak_lr});
+  return observe::stage_table(stages).text(colours) + "\n";
+}
+
+}  // namespace
+
 std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   const auto& recipe = facts.recipe.recipe;
   std::map<std::string, observe::ParameterGroup> groups;
@@ -101,14 +115,15 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
                                      : facts.processes > 1
                                          ? "; of rank 0"
                                          : fmt::format("; {} together", counted(facts.world(), "rank")));
+  const optim::TrainSchedule schedule(recipe.optim, recipe.train);
   return fmt::format(
-      "{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
+      "{}\n{}\n{}\n{}{}\n", observe::parameter_table(rows).text(colours),
       observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
-      observe::data_table(parts).text(colours),
+      observe::data_table(parts).text(colours), stages_of(schedule, colours),
       observe::work_table({.flops_per_token = facts.flops.causal(),
                            .flops_per_token_full_attention = facts.flops.full(),
                            .tokens_per_step = recipe.train.tokens_per_step(),
-                           .steps = recipe.train.steps,
+                           .steps = schedule.stages().size() == 1 ? recipe.train.steps : 0,
                            .peak_flops_per_second = facts.peak_flops_per_second(),
                            .peak_measured_at = facts.peak.profile.measured_at,
                            .decoding_bytes = state.bytes,

@@ -23,6 +23,7 @@
 #include "observe/table.h"
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
+#include "optim/schedule.h"
 #include "recipe/sections/unread_options.h"
 #include "recipe/write.h"
 #include "run/memory.h"
@@ -33,6 +34,21 @@
 
 namespace longhaul::run {
 namespace {
+
+// Where sequences change their length on the way; empty: they do not.
+std::function<train::FlopsOfToken(int64_t)> flops_of_sequence(const RunFacts& facts) {
+  recipe::Recipe recipe = facts.recipe.recipe;
+  const optim::TrainSchedule schedule(recipe.optim, recipe.train);
+  if (!schedule.changes_sequence()) return {};
+  std::map<int64_t, train::FlopsOfToken> by_sequence;
+  for (const optim::StageState& stage : schedule.stages()) {
+    recipe.train.sequence = stage.sequence;
+    const auto model = facts.task.plan(recipe);
+    const plan::TokenFlops flops = model->flops();
+    by_sequence[stage.sequence] = {flops.causal(), flops.full(), model->flops_again()};
+  }
+  return [by_sequence](int64_t sequence) { return by_sequence.at(sequence); };
+}
 
 void add_displays(observe::EventWriter& events, const RunRequest& request) {
   const recipe::Recipe& recipe = request.recipe.recipe;
@@ -388,6 +404,7 @@ train::Outcome RankRun::run() {
        .run_folder = start_.request.run_folder,
        .environment = std::move(environment),
        .flops_per_token = {facts_.flops.causal(), facts_.flops.full(), facts_.flops_again},
+       .flops_of_sequence = flops_of_sequence(facts_),
        .peak_flops_per_second = facts_.peak_flops_per_second(),
        .others = control && facts_.peak.here ? std::make_shared<OtherPrograms>(*facts_.peak.here) : nullptr,
        .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },

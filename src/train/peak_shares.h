@@ -18,7 +18,8 @@ class PeakShares {
  public:
   PeakShares(const FlopsOfToken& flops, double peak_flops_per_second)
       : flops_(flops), peak_(peak_flops_per_second) {}
-  void tell(observe::StepReport& report);  // by its tokens_per_second
+  void set(const FlopsOfToken& flops) { flops_ = flops; }  // of the steps from now on
+  void tell(observe::StepReport& report);                  // by its tokens_per_second
 
  private:
   FlopsOfToken flops_;

@@ -74,6 +74,7 @@ void Trainer::load(const storage::Checkpoint& from, checkpoint::OptimizerStates 
   checkpoint::load_training_state(from, state_, ranks_.world(), states);
   set_growth();
   step_ = saved_step_ = parent_step_ = from.manifest().step;
+  task_.continue_after(step_);
 }
 
 // The name of the checkpoint before the spike that is whole; what came after it is given up, and its data are

@@ -60,6 +60,8 @@ class Task {
   virtual model::ParameterSet& parameters() = 0;
   virtual const Precision& precision() const = 0;
 
+  // A run goes on from a checkpoint, or has gone back to one: `step` steps are done.
+  virtual void continue_after(int64_t /*step*/) {}
   virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
   // Replaces the list of batch-size increases (decided from the measured gradient noise) by `grown`, in the
   // order of their steps; later steps follow it.

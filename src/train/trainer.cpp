@@ -309,6 +309,11 @@ void Trainer::report(const StepResult& result, double milliseconds) {
                              .grad_norm = result.gradient_norm,
                              .learning_rate = learning_rate(step_),
                              .milliseconds = milliseconds};
+  if (options_.flops_of_sequence) {
+    const int64_t sequence = schedule_.sequence(step_);
+    shares_.set(options_.flops_of_sequence(sequence));
+    report.metrics["sequence_tokens"] = static_cast<double>(sequence);
+  }
   shares_.tell(report);
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
@@ -317,7 +322,7 @@ void Trainer::report(const StepResult& result, double milliseconds) {
   use_.tell(report);
   if (options_.others) report.taken_by_others = options_.others->share();
   if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
-  report.metrics = result.metrics;
+  report.metrics.insert(result.metrics.begin(), result.metrics.end());
   if (result.left_out) report.skipped = true;
   if (result.skipped) {
     report.skipped = true;

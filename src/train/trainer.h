@@ -56,6 +56,8 @@ struct TrainerOptions {
   std::filesystem::path run_folder;
   nlohmann::json environment = nlohmann::json::object();  // for checkpoints
   FlopsOfToken flops_per_token{};
+  // in sequences of so many tokens, where optim.stages changes them; empty: they are as above
+  std::function<FlopsOfToken(int64_t sequence)> flops_of_sequence{};
   double peak_flops_per_second = 0;  // measured; 0: no MFU
   // what they take of the run's cores; null: not looked at
   std::shared_ptr<OtherPrograms> others{};

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include "checkpoint/calibrated_groups.h"
 #include "checkpoint/open_model.h"
 #include "checkpoint/published/naming.h"
+#include "kernels/spikes/calibration.h"
 #include "kernels/spikes/group_weight.h"
 #include "support/refused.h"
 #include "training_for_tests.h"
@@ -68,6 +70,38 @@ TEST_F(SavedForSpikes, MatricesOfLayersAreRoundedFromWhatIsStored) {
   }
   EXPECT_EQ(open(path, {.wanted = true, .k = 2, .coding = "binary"}).recipe.recipe.model.spikes.k, 2);
   EXPECT_EQ(open(path, {}).decoder->spiking(), nullptr) << "off unless asked for";
+}
+
+// One matrix is rounded for inputs with these squares, from what is stored; the others stay as they were.
+TEST_F(SavedForSpikes, AMatrixIsRoundedForWhatItReads) {
+  TinyTraining training;
+  const fs::path path = save(training);
+  std::map<std::string, Tensor> stored;
+  for (const auto& tensor : training.tensors()) {
+    if (tensor.role == kWeightRole) stored[tensor.name] = tensor.view;
+  }
+  OpenModel model = open(path, {.wanted = true});
+  std::map<std::string, Tensor> square_of;
+  int64_t narrow = 0;
+  for (const auto& parameter : model.decoder->parameters().all()) {
+    if (parameter->narrow() && narrow++ == 1)
+      square_of[parameter->name] = at::linspace(0, 4, parameter->groups->in(), at::kDouble).square();
+  }
+  ASSERT_EQ(square_of.size(), 1U);
+  EXPECT_EQ(calibrate_groups(model, square_of), 1);
+  bool differs = false;
+  for (const auto& parameter : model.decoder->parameters().all()) {
+    for (size_t i = 0; parameter->narrow() && i < parameter->parts.size(); ++i) {
+      const auto& slice = parameter->parts[i].slice;
+      const Tensor wide = stored.at(parameter->parts[i].spec.tensor.name).to(at::kFloat);
+      const auto square = square_of.find(parameter->name);
+      const Tensor seen = square == square_of.end() ? wide : kernels::clipped_by_groups(wide, square->second);
+      const Tensor found = parameter->groups->wide(0).narrow(0, slice.offset[0], slice.length[0]);
+      EXPECT_TRUE(found.equal(kernels::rounded_in_groups(seen))) << parameter->name;
+      differs = differs || !found.equal(kernels::rounded_in_groups(wide));
+    }
+  }
+  EXPECT_TRUE(differs);
 }
 
 // A model that was trained with spikes has them without being asked.

@@ -325,6 +325,26 @@ TEST(Widths, BatchesThatChange) {
   EXPECT_EQ(plan.batches.back().from_step, 4);
 }
 
+// By hand as in tests/optim/schedule_test.cpp: 8 sequences of 10 tokens a step, from 200 tokens on 4 of 30,
+// from 500 on 4 of 90. A step of the second stage has 120 tokens, 1.5 times 80, in sequences three times as
+// long; of the third 3 times as many, in sequences three times as long.
+TEST(Widths, SequencesThatChange) {
+  recipe::Recipe recipe = a_recipe(8, 4);
+  EXPECT_EQ(longest_growth(recipe), 1);
+  recipe.train.sequence = 10;
+  recipe.optim.stages = {{.from_tokens = 200, .batch = 4, .sequence = 30},
+                         {.from_tokens = 500, .sequence = 90},
+                         {.from_tokens = 700, .batch = 8}};
+  const std::vector<BatchSize> batches = batches_of(recipe);
+  ASSERT_EQ(batches.size(), 4U);
+  EXPECT_EQ(batches[1].from_step, 3);
+  EXPECT_EQ(batches[2].from_step, 6);
+  EXPECT_EQ(batches[3].from_step, 7);
+  EXPECT_DOUBLE_EQ(longest_growth(recipe), 9);
+  recipe.optim.stages = {{.from_step = 5, .batch = 2, .sequence = 40}};
+  EXPECT_DOUBLE_EQ(longest_growth(recipe), 4) << "as many tokens, in sequences four times as long";
+}
+
 // One deadly sample anywhere, or none: what a search finds, and in how many generations.
 TEST(BatchSearch, FindsTheSample) {
   RunPlan plan;

@@ -341,6 +341,27 @@ TEST_F(PretrainByHand, ATokenWithoutARowIsRefusedWhereATextHoldsIt) {
                                                  HasSubstr("model.vocabulary=258")));
 }
 
+// Also where nothing is trained any more because the run goes on at its end.
+TEST_F(PretrainByHand, HeldOutTextsAreReadInSequencesOfTheLastStep) {
+  const auto recipe = this->recipe({"optim.stages=[{from_step=4, sequence=36}]"});
+  const data::RunData data = open(recipe);
+  const auto task = this->task(recipe, data);
+  const auto expected = [&](int64_t sequence) {
+    data::EvaluationReader reader(data.held_out(), {.context = sequence, .tokens_per_batch = 2 * sequence});
+    return evaluate::evaluate(task->decoder(), reader)->loss;
+  };
+  const double of_short = expected(24), of_long = expected(36);
+  ASSERT_GT(std::abs(of_short - of_long), 1e-9);
+  const auto found = [&] { return task->evaluate(/*whole=*/true, [] { return true; })->at("loss"); };
+  EXPECT_NEAR(found(), of_short, 1e-12);
+  task->continue_after(4);
+  EXPECT_NEAR(found(), of_long, 1e-12);
+  task->continue_after(3);
+  EXPECT_NEAR(found(), of_short, 1e-12) << "the run has gone back";
+  EXPECT_EQ(task->prepare(4).tokens, 4 * 36);
+  EXPECT_NEAR(found(), of_long, 1e-12);
+}
+
 TEST_F(PretrainByHand, OnTheWayAPartOfTheHeldOutTextIsReadAtTheEndAllOfIt) {
   const auto recipe = this->recipe({"train.evaluate_tokens=60"});
   const data::RunData data = open(recipe);

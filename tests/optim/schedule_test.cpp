@@ -259,8 +259,8 @@ TEST(Schedule, FirstSampleIsTheSumOfBatches) {
     EXPECT_DOUBLE_EQ(schedule.learning_rate(step), step < 9 ? 1.0 : 0.5) << step;
     samples += schedule.batch(step);
   }
-  EXPECT_EQ(schedule.stage(3), (StageState{1, 0, 8, 1.0}));
-  EXPECT_EQ(schedule.stage(11), (StageState{9, 3 * 8 + 5 * 16, 16, 0.5}));
+  EXPECT_EQ(schedule.stage(3), (StageState{1, 0, 8, 1.0, 10, 0}));
+  EXPECT_EQ(schedule.stage(11), (StageState{9, 3 * 8 + 5 * 16, 16, 0.5, 10, 10 * (3 * 8 + 5 * 16)}));
 }
 
 TEST(Schedule, StagesByTokensBeginWhenTheyAreReached) {
@@ -274,7 +274,33 @@ TEST(Schedule, StagesByTokensBeginWhenTheyAreReached) {
   options.stages = {{.from_tokens = 161, .batch = 4}, {.from_tokens = 170, .lr = 0.5}};
   const TrainSchedule merged(options, {.steps = 20, .batch = 8, .sequence = 10});
   ASSERT_EQ(merged.stages().size(), 2U);
-  EXPECT_EQ(merged.stage(4), (StageState{4, 24, 4, 0.5}));
+  EXPECT_EQ(merged.stage(4), (StageState{4, 24, 4, 0.5, 10, 240}));
+}
+
+// By hand: 8 sequences of 10 tokens a step (80), from 200 tokens on 4 of 30 (120), from 500 on 4 of 90 (360).
+// 200 are reached with three steps (240), and 500 with three more (600), so the third stage begins at step 7.
+TEST(Schedule, SequencesThatGetLonger) {
+  OptimOptions options{.lr = 1.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
+  options.stages = {{.from_tokens = 200, .batch = 4, .sequence = 30},
+                    {.from_tokens = 500, .sequence = 90},
+                    {.from_tokens = 700, .lr = 0.5}};
+  const TrainOptions train{.steps = 20, .batch = 8, .sequence = 10};
+  const TrainSchedule schedule(options, train);
+  const std::vector<int64_t> lengths = {10, 10, 10, 30, 30, 30, 90, 90},
+                             samples = {0, 8, 16, 24, 28, 32, 36, 40},
+                             tokens = {0, 80, 160, 240, 360, 480, 600, 960};
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const auto step = static_cast<int64_t>(i) + 1;
+    EXPECT_EQ(schedule.sequence(step), lengths[i]) << step;
+    EXPECT_EQ(schedule.first_sample(step), samples[i]) << step;
+    EXPECT_EQ(schedule.first_token(step), tokens[i]) << step;
+  }
+  // 700 tokens are reached with step 7 (960).
+  EXPECT_EQ(schedule.stage(8), (StageState{8, 40, 4, 0.5, 90, 960}));
+  EXPECT_TRUE(schedule.changes_sequence());
+  EXPECT_EQ(longest_sequence(options, train), 90);
+  options.stages = {{.from_step = 3, .batch = 4, .sequence = 10}};
+  EXPECT_FALSE(TrainSchedule(options, train).changes_sequence());
 }
 
 TEST(Schedule, RefusesWhatCannotBe) {

@@ -194,6 +194,25 @@ TEST(ProveModels, LatentAttentionOverEveryWayToShareIt) {
                          {.ranks = 4, .pp = 2, .zero = 2},
                          {.ranks = 2, .zero = 3}});
 }
+// Counts of spikes are whole numbers of a token's own channels: every way to share tokens, layers, experts
+// and weights that leaves a token whole gives the same, and the others are refused with the reason.
+TEST(ProveModels, SpikesWhereATokenStaysWhole) {
+  for (const recipe::SpikeWeights weights : {recipe::SpikeWeights::kWide, recipe::SpikeWeights::kInt8}) {
+    recipe::ModelConfig config = hybrid();
+    config.spikes = {.coding = recipe::SpikeCoding::kSignedBits, .weights = weights};
+    expect_proved(
+        config,
+        {{.cp = 2}, {.ranks = 4, .pp = 2, .zero = 2}, {.ranks = 2, .zero = 3}, {.ranks = 2, .ep = 2}});
+    for (const recipe::ParallelOptions& cut : {recipe::ParallelOptions{.tp = 2}, {.etp = 2}}) {
+      const std::vector<Proof> proofs = prove({.model = config, .layouts = {proof_layout(cut)}});
+      EXPECT_EQ(proofs.at(0).status, Proof::Status::kRefused);
+      EXPECT_NE(proofs.at(0).reason.find("a spike's threshold is a mean over all channels"),
+                std::string::npos)
+          << proofs.at(0).reason;
+    }
+  }
+}
+
 TEST(ProveModels, LightningAlone) { expect_equal(dense_linear(), false, "adamw", 10); }
 
 }  // namespace

@@ -305,6 +305,13 @@ TEST(RecipeCheck, RefusesImpossibleStages) {
   EXPECT_THAT(reason({"optim.stages=[{from_step=5, lr=1}, {from_tokens=9, lr=2}]"}),
               HasSubstr("another unit"));
   EXPECT_NO_THROW(load_defaults({"optim.stages=[{from_step=5, lr=1}, {from_step=6, batch=16}]"}));
+  EXPECT_NO_THROW(load_defaults({"optim.stages=[{from_step=5, sequence=2048}]"}));
+  EXPECT_THAT(reason({"optim.stages=[{from_step=5, sequence=64}]", "train.task=recall"}),
+              HasSubstr("train.task = recall has one length of sequences"));
+  EXPECT_THAT(reason({"model.position=learned", "model.max_positions=32", "train.sequence=32",
+                      "optim.stages=[{from_step=5, sequence=32}, {from_step=9, sequence=64}]"}),
+              HasSubstr("stage 2 of optim.stages: sequence = 64 is longer than the model's "
+                        "model.max_positions = 32"));
 }
 
 TEST(RecipeCheck, RefusesABatchThatCannotFollowMeasurements) {
@@ -318,6 +325,8 @@ TEST(RecipeCheck, RefusesABatchThatCannotFollowMeasurements) {
   EXPECT_THAT(reason({grows, measures, batch, "optim.batch_most=15"}), HasSubstr("never doubles"));
   EXPECT_THAT(reason({grows, measures, most, batch, "optim.stages=[{from_step=5, batch=16}]"}),
               HasSubstr("takes no stages with batches"));
+  EXPECT_THAT(reason({grows, measures, most, batch, "optim.stages=[{from_step=5, sequence=64}]"}),
+              HasSubstr("takes no stages with batches or sequences"));
   EXPECT_THAT(reason({grows, measures, most, batch, "optim.outer=local_sgd"}),
               HasSubstr("workers of an outer loop"));
 }

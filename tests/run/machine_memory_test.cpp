@@ -11,6 +11,7 @@
 #include "comm/threads/run_ranks.h"
 #include "recipe/load.h"
 #include "run/memory.h"
+#include "support/refused.h"
 
 #include "language/decoder_plan.h"
 
@@ -59,6 +60,31 @@ double planned_here(const recipe::Recipe& recipe, int64_t ranks) {
                      parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere),
                      std::span(all).first(static_cast<size_t>(ranks)));
   return plan.peak() + plan.communication + plan.not_tensors;
+}
+
+// Of one process: what a run needs whose sequences get longer is what it would need with the longest alone,
+// and it is refused for that before it begins.
+TEST(MachineMemory, TheLongestSequencesDecide) {
+  const auto planned = [](const std::vector<std::string>& words) {
+    const recipe::Recipe recipe = recipe_here(64, {"parallel.ranks=1", words[0], words[1]});
+    const language::DecoderPlan model(recipe);
+    const plan::MemoryPlan plan = memory_plan(model, recipe, model.arrange(1), {}, at::kCPU);
+    return plan.peak() + plan.communication + plan.not_tensors;
+  };
+  const double shorter = planned({"train.sequence=64", "train.batch=4"}),
+               longer = planned({"train.sequence=256", "train.batch=1"});
+  EXPECT_GT(longer, 1.2 * shorter);
+  const recipe::Recipe staged = recipe_here(
+      64, {"parallel.ranks=1", "optim.stages=[{from_step=3, batch=1, sequence=256}, {from_step=5, lr=1}]"});
+  const language::DecoderPlan model(staged);
+  const plan::MemoryPlan plan = memory_plan(model, staged, model.arrange(1), {}, at::kCPU);
+  EXPECT_DOUBLE_EQ(plan.peak() + plan.communication + plan.not_tensors, longer);
+  const auto require = [&](double free) {
+    require_memory(model, staged, model.arrange(1), at::kCPU, static_cast<int64_t>(free), nullptr);
+  };
+  EXPECT_NO_THROW(require(longer + 1));
+  EXPECT_THAT(longhaul::testing::refused([&] { require((shorter + longer) / 2); }),
+              HasSubstr("sequences have 256 tokens (optim.stages)"));
 }
 
 TEST(MachineMemory, ARankOfItsOwnProcessAndAllOfTheMachine) {

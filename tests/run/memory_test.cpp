@@ -202,6 +202,22 @@ TEST_F(MemoryOfRuns, AFrozenModelIsPlanned) {
   }
 }
 
+// The states of a frozen model's layers, which are compared: what they take besides, planned and measured, is
+// layers · tokens · width · 4 bytes.
+TEST_F(MemoryOfRuns, StatesOfAFrozenModelArePlanned) {
+  const Words wide = kFamilies.at("llama") + Words{"model.layers=4", "model.hidden=256", "model.heads=8",
+                                                   "train.sequence=512", "train.dtype=fp32"};
+  run_training(request("teacher", wide + Words{"train.steps=1", "train.batch=1", "train.micro_batch=1"}));
+  const Words own = wide + Words{"train.batch=4", "train.micro_batch=4",
+                                 "train.distill.from=" + (folder_ / "teacher").string()};
+  const observe::MeasuredMemory apart = memory_of("apart", own).at("activations"),
+                                compared = memory_of("compared", own + Words{"train.distill.hidden=0.5"})
+                                               .at("activations");
+  constexpr double kStates = 4.0 * 4 * 512 * 256 * 4;
+  EXPECT_NEAR(static_cast<double>(compared.planned_bytes.value() - apart.planned_bytes.value()), kStates, 1);
+  EXPECT_NEAR(static_cast<double>(compared.peak_bytes - apart.peak_bytes), kStates, 0.15 * kStates);
+}
+
 // What is made again is planned too; and it is less, the more is.
 class MemoryRecomputed : public MemoryOfRuns,
                          public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};

@@ -17,6 +17,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "model/families/config_text.h"
 #include "model/families/families.h"
+#include "optim/schedule.h"
 #include "recipe/architecture/families.h"
 #include "storage/catalog.h"
 #include "storage/published_folder.h"
@@ -200,7 +201,7 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
   // was trained.
   if (config.max_positions == 0 && config.position == recipe::Position::kRotary &&
       !json.contains("max_position_embeddings"))
-    json["max_position_embeddings"] = recipe.train.sequence;
+    json["max_position_embeddings"] = optim::longest_sequence(recipe.optim, recipe.train);
   const auto buffers =
       family.buffers != nullptr ? family.buffers(config, json) : std::vector<model::PublicBuffer>();
   const std::vector<Planned> planned = plan(tensors, checkpoint, buffers, dtype);

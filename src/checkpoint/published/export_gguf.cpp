@@ -11,6 +11,7 @@
 #include "checkpoint/published/gguf_tokenizer.h"
 #include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
+#include "optim/schedule.h"
 
 namespace longhaul::checkpoint {
 
@@ -115,7 +116,7 @@ GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type,
       .family = config.family, .architecture = gguf_architecture(config), .step = checkpoint.manifest().step};
   const auto tensors = model::public_tensors(config);
   const std::vector<GgufPart> parts = gguf_parts(config, tensors, type);
-  storage::GgufFields fields = gguf_model_fields(config, recipe.train.sequence);
+  storage::GgufFields fields = gguf_model_fields(config, optim::longest_sequence(recipe.optim, recipe.train));
   fields.emplace_back("general.name", fs::weakly_canonical(out).stem().string());
   fields.emplace_back("general.file_type", uint32_t{type == GgufType::kF16 ? 1U : 7U});
   const fs::path run = fs::weakly_canonical(checkpoint.folder()).parent_path().parent_path();

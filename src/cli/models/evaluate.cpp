@@ -14,6 +14,7 @@
 #include "base/text/text.h"
 #include "base/threads/parallel.h"
 #include "cli/command.h"
+#include "cli/models/calibrate_spikes.h"
 #include "cli/models/evaluate.h"
 #include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
@@ -32,6 +33,7 @@
 #include "evaluate/questions.h"
 #include "language/pretrain.h"
 #include "model/spiking_product.h"
+#include "optim/schedule.h"
 #include "tensor/device.h"
 
 namespace longhaul::cli {
@@ -161,6 +163,8 @@ ExitCode run(const EvaluateArguments& arguments) {
                  .where = "command line",
                  .hint = "evaluate --data PATH --kv-cache int8 says what they cost"});
   }
+  if (!arguments.spike_texts.empty())
+    calibrate_spikes(model, tokenizer_for(model, arguments.tokenizer), arguments.spike_texts);
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
     const auto world = comm::join_world(
@@ -180,7 +184,8 @@ ExitCode run(const EvaluateArguments& arguments) {
       {.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
   const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
   language::require_grids(recipe.model, {&source.held_out});
-  const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
+  const int64_t context =
+      arguments.context > 0 ? arguments.context : optim::longest_sequence(recipe.optim, recipe.train);
   data::EvaluationOptions options{.context = context, .overlap = overlap_of(arguments, context)};
   if (masked) options.masking = data::evaluation_masks(tokenizer, recipe.train.masked_share);
   data::EvaluationReader reader({&source.held_out}, options);
@@ -247,7 +252,7 @@ void add_evaluate(Command& program) {
                   "file or folder of text or JSONL; of --task choice its file of questions");
   evaluate.option("--jsonl-field", arguments->jsonl_field,
                   "key that holds the text of a document in JSONL files (default: data.jsonl_field)");
-  evaluate.option("--context", arguments->context, "longest context in tokens (default: train.sequence)")
+  evaluate.option("--context", arguments->context, "longest context in tokens (default: of training)")
       .at_least(1);
   evaluate
       .option("--stride", arguments->stride,
@@ -305,6 +310,7 @@ void add_evaluate(Command& program) {
   add_model_options(evaluate, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
   add_cache_option(evaluate, arguments->kv_cache);
   add_spike_options(evaluate, arguments->spikes);
+  add_spike_texts(evaluate, arguments->spike_texts);
   evaluate.json_flag(arguments->json);
   evaluate.on_run([arguments] { return run(*arguments); });
 }

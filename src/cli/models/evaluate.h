@@ -13,7 +13,7 @@ namespace longhaul::cli {
 
 struct EvaluateArguments {
   std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, experts, weights, kv_cache,
-      device = "auto", page;
+      device = "auto", page, spike_texts;
   int64_t context = 0, stride = 0;
   int64_t ranks = 1;  // processes of this machine that share the evaluation
   // Arguments of tasks.

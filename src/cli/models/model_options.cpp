@@ -41,4 +41,11 @@ void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes) {
       .one_of({"binary", "ternary", "unsigned_bits", "signed_bits", "twos_complement"});
 }
 
+void add_spike_texts(Command& command, std::string& file) {
+  command.option(
+      "--spikes-texts", file,
+      "texts that the eight-bit weights are rounded for: a file with one in each line, or .jsonl as "
+      "`sample --prompts` takes it; the first 128 are read (default: none, by the largest weights)");
+}
+
 }  // namespace longhaul::cli

@@ -17,5 +17,7 @@ void add_cache_option(Command& command, std::string& kv_cache);
 
 // --spikes, --spikes-k and --spikes-coding.
 void add_spike_options(Command& command, checkpoint::SpikeRequest& spikes);
+// --spikes-texts (calibrate_spikes.h).
+void add_spike_texts(Command& command, std::string& file);
 
 }  // namespace longhaul::cli

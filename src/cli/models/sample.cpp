@@ -13,11 +13,13 @@
 #include "base/progress.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/models/calibrate_spikes.h"
 #include "cli/models/model_options.h"
 #include "cli/models/model_ranks.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/models/sample_output.h"
 #include "cli/models/write_routes.h"
+#include "cli/models/write_spike_raster.h"
 #include "cli/output.h"
 #include "generate/generate.h"
 #include "generate/prompts_file.h"
@@ -33,7 +35,7 @@ constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
   std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, weights, kv_cache,
-      device = "auto";
+      device = "auto", spike_texts, raster, raster_of = "layers.0.";
   checkpoint::SpikeRequest spikes;
   RankOptions ranks;
   generate::GenerateSettings settings;
@@ -66,6 +68,24 @@ void check(const SampleArguments& arguments) {
                  .found = fmt::format("{} ranks", arguments.ranks.ranks()),
                  .where = "command line",
                  .hint = "leave --tp and --pp out, or --routes"});
+  }
+  if (!arguments.raster.empty() && (!arguments.prompts.empty() || arguments.settings.count > 1)) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a picture of spikes is of one text",
+                 .expected = "--spike-raster with --prompt, and --count 1",
+                 .found = arguments.prompts.empty() ? fmt::format("--count {}", arguments.settings.count)
+                                                    : "--prompts",
+                 .where = "command line",
+                 .hint = "leave one of them out"});
+  }
+  if (arguments.ranks.ranks() > 1 && (!arguments.raster.empty() || !arguments.spike_texts.empty())) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "each rank would see the inputs of its own part of a matrix",
+                 .expected = fmt::format("{} with one rank",
+                                         arguments.raster.empty() ? "--spike-texts" : "--spike-raster"),
+                 .found = fmt::format("{} ranks", arguments.ranks.ranks()),
+                 .where = "command line",
+                 .hint = "leave --tp and --pp out"});
   }
   if (arguments.settings.min_tokens <= arguments.settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
@@ -120,6 +140,17 @@ void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleAr
       counts.dropped, bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
 }
 
+// The model has read the prompt and all of its own tokens but the last.
+void draw_spikes(const kernels::SpikeStatistics& spikes, const SampledText& text,
+                 const data::Tokenizer& tokenizer, const checkpoint::OpenModel& model,
+                 const std::string& file) {
+  std::vector<std::string> tokens;
+  for (const int64_t id : text.read) tokens.push_back(text_of_token(id, tokenizer));
+  for (const int64_t id : text.generation.ids) tokens.push_back(text_of_token(id, tokenizer));
+  write_spike_raster(spikes, fmt::format("spikes of {} at step {}", model.folder.string(), model.step),
+                     tokens, file);
+}
+
 // Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the
 // next.
 void run_all(generate::Generator& generator, const std::vector<std::vector<int64_t>>& prompts,
@@ -167,15 +198,17 @@ generate::GenerateSettings settings_of(const SampleArguments& arguments, const d
 void run_on(comm::Communicator* world, const SampleArguments& arguments,
             const std::vector<generate::Prompt>& written, at::Device device) {
   const DeviceScope scope(device);
-  const ModelOnRanks opened =
+  ModelOnRanks opened =
       open_on_ranks(arguments.checkpoint, arguments.dtype, device,
                     {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes},
                     arguments.ranks, world);
-  const checkpoint::OpenModel& model = opened.model;
+  checkpoint::OpenModel& model = opened.model;
   const recipe::ModelConfig& config = model.recipe.recipe.model;
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
+  calibrate_spikes(model, tokenizer, arguments.spike_texts);
+  const auto spikes = arguments.raster.empty() ? nullptr : keep_spikes(model, arguments.raster_of);
   const generate::GenerateSettings settings = settings_of(arguments, tokenizer);
   std::vector<std::vector<int64_t>> prompts;
   std::vector<SampledText> texts;
@@ -209,6 +242,7 @@ void run_on(comm::Communicator* world, const SampleArguments& arguments,
                       .json = arguments.json,
                       .log_probabilities = arguments.logprobs >= 0});
   say_where_texts_ended(texts, settings, config);
+  if (spikes != nullptr) draw_spikes(*spikes, texts[0], tokenizer, model, arguments.raster);
   say_what_was_not_read(generator.prefixes(), arguments);
   if (settings.records_routes) {
     std::vector<generate::RoutedSequence> sequences;
@@ -310,6 +344,11 @@ void add_sample(Command& program) {
   add_model_options(sample, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
   add_cache_option(sample, arguments->kv_cache);
   add_spike_options(sample, arguments->spikes);
+  add_spike_texts(sample, arguments->spike_texts);
+  sample.option("--spike-raster", arguments->raster,
+                "write a picture of the spikes that matrices read, step by step of each token: SVG file");
+  sample.option("--spike-raster-of", arguments->raster_of, "which matrices: those whose names contain this")
+      .default_shown();
   add_rank_options(sample, arguments->ranks);
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });

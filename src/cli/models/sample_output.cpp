@@ -9,6 +9,12 @@
 #include "cli/output.h"
 
 namespace longhaul::cli {
+
+std::string text_of_token(int64_t id, const data::Tokenizer& tokenizer) {
+  const auto narrow = static_cast<int32_t>(id);
+  return tokenizer.decode(std::span(&narrow, 1));
+}
+
 namespace {
 
 // Several texts, each under a line that says which draws it has.
@@ -19,13 +25,8 @@ void print_each(const std::vector<SampledText>& texts, uint64_t seed) {
   }
 }
 
-std::string text_of(int64_t id, const data::Tokenizer& tokenizer) {
-  const auto narrow = static_cast<int32_t>(id);
-  return tokenizer.decode(std::span(&narrow, 1));
-}
-
 std::string shown_token(int64_t id, const data::Tokenizer& tokenizer) {
-  return "'" + printable(text_of(id, tokenizer)) + "'";
+  return "'" + printable(text_of_token(id, tokenizer)) + "'";
 }
 
 nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProbability>>& top,
@@ -35,7 +36,7 @@ nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProb
     tokens.push_back(nlohmann::ordered_json::array());
     for (const auto& [id, log_probability] : of_token)
       tokens.back().push_back(
-          {{"id", id}, {"text", text_of(id, tokenizer)}, {"log_probability", log_probability}});
+          {{"id", id}, {"text", text_of_token(id, tokenizer)}, {"log_probability", log_probability}});
   }
   return tokens;
 }

@@ -26,6 +26,8 @@ struct SampleOutput {
   bool json = false;
   bool log_probabilities = false;  // a line for each token
 };
+std::string text_of_token(int64_t id, const data::Tokenizer& tokenizer);
+
 // What is printed once all texts are there; a single one was printed as it came, unless as JSON.
 void print_texts(const std::vector<SampledText>& texts, const SampleOutput& output);
 

@@ -11,6 +11,7 @@
 #include "base/threads/background_work.h"
 #include "base/threads/worker.h"
 #include "data/corpus/skip_file.h"
+#include "data/order/staged_loader.h"
 
 namespace longhaul::data {
 
@@ -116,13 +117,7 @@ SampleRange Loader::samples_of(int64_t first_step, int64_t last_step) const {
           sample_at(options_.first_position(last_step + 1) - 1) + 1};
 }
 
-int64_t Loader::sample_at(int64_t position) const {
-  for (const SampleRange& range : options_.skip) {  // a handful of ranges, sorted
-    if (position < range.begin) break;
-    position += range.end - range.begin;
-  }
-  return position;
-}
+int64_t Loader::sample_at(int64_t position) const { return data::sample_at(position, options_.skip); }
 
 Loader::Origin Loader::origin_of(int64_t sample) const {
   const Blend::Place place = moving_ ? moving_->at(sample) : blend_.at(sample);
@@ -205,6 +200,7 @@ Batch Loader::take(int64_t step) {
   slots.erase(slots.begin(), slots.lower_bound(step));
   const auto ensure = [&](int64_t wanted) {
     const Rows rows = rows_of(wanted, options_.replica, options_.replicas);
+    if (rows.count == 0 && wanted > step) return;  // the order ends before it
     const auto found = slots.find(wanted);
     // else the schedule changed
     if (found != slots.end() && found->second.first == rows.first && found->second.rows == rows.count) return;

@@ -11,8 +11,8 @@ namespace longhaul::kernels {
 namespace {
 
 void check_spiked(const Tensor& x, double k) {
-  if (x.dim() != 2 || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16))
-    refuse_argument("spike_counts", "x", "[tokens, channels] in bf16 or fp32", shape_text(x));
+  if (x.dim() != 2 || !x.is_floating_point())
+    refuse_argument("spike_counts", "x", "[tokens, channels] of numbers", shape_text(x));
   LONGHAUL_ASSERT(k > 0, "spikes with k = {}", k);
 }
 
@@ -24,7 +24,7 @@ Tensor threshold_of(const Tensor& x, double k) {
   return x.abs()
       .mean(1, false, at::kDouble)
       .div(k)
-      .to(at::kFloat)
+      .to(wide_type(x))
       .clamp(static_cast<double>(kLeastThreshold), static_cast<double>(kLargestThreshold));
 }
 
@@ -40,6 +40,9 @@ void for_each_row(const Tensor& x, double k, const Body& body) {
   });
 }
 
+// The vector loops know bf16 and fp32.
+bool by_operators(const Tensor& x) { return !x.is_cpu() || x.scalar_type() == at::kDouble; }
+
 Tensor with_whole_rows(const Tensor& x) { return x.numel() == 0 || x.stride(1) == 1 ? x : x.contiguous(); }
 
 }  // namespace
@@ -47,9 +50,9 @@ Tensor with_whole_rows(const Tensor& x) { return x.numel() == 0 || x.stride(1) =
 SpikeCounts spike_counts(const Tensor& given, double k) {
   check_spiked(given, k);
   const at::NoGradGuard no_gradient;
-  if (!given.is_cpu()) {
+  if (by_operators(given)) {
     const Tensor threshold = threshold_of(given, k);
-    return {given.to(at::kFloat).div(threshold.unsqueeze(1)).round(), threshold};
+    return {given.to(wide_type(given)).div(threshold.unsqueeze(1)).round(), threshold};
   }
   const Tensor x = with_whole_rows(given);
   SpikeCounts made{at::empty(x.sizes(), at::kFloat), at::empty({x.size(0)}, at::kFloat)};
@@ -64,7 +67,7 @@ SpikeCounts spike_counts(const Tensor& given, double k) {
 Tensor spiked(const Tensor& given, double k) {
   check_spiked(given, k);
   const at::NoGradGuard no_gradient;
-  if (!given.is_cpu()) {
+  if (by_operators(given)) {
     const SpikeCounts made = spike_counts(given, k);
     return made.count_tc.mul(made.threshold_t.unsqueeze(1)).to(given.scalar_type());
   }

@@ -31,8 +31,47 @@ void SpikeStatistics::add(const std::string& matrix, const Tensor& count) {
   of.sums.step_channels += static_cast<double>(steps_of(count, coding_).sum().item<int64_t>()) *
                            static_cast<double>(count.size(1));
   of.sums.largest = std::max(of.sums.largest, size.amax().item<double>());
+  keep_some(matrix, of, count);
   const Tensor fired = size.gt(0).any(0);
   of.fired_c = of.fired_c.defined() ? of.fired_c.logical_or(fired) : fired;
+}
+
+void SpikeStatistics::keep(const std::string& part, int64_t tokens, int64_t channels) {
+  kept_part_ = part;
+  kept_tokens_ = tokens;
+  kept_channels_ = channels;
+}
+
+void SpikeStatistics::keep_some(const std::string& matrix, OfMatrix& of, const Tensor& count) const {
+  const int64_t there = of.kept_tc.defined() ? of.kept_tc.size(0) : 0;
+  if (there >= kept_tokens_ || matrix.find(kept_part_) == std::string::npos) return;
+  const Tensor some = count.narrow(0, 0, std::min(kept_tokens_ - there, count.size(0)))
+                          .narrow(1, 0, std::min(kept_channels_, count.size(1)));
+  of.kept_tc = there == 0 ? some.clone() : at::cat({of.kept_tc, some});
+}
+
+void SpikeStatistics::add_squares(const std::string& matrix, const Tensor& count, const Tensor& threshold) {
+  const at::NoGradGuard no_gradient;
+  OfMatrix& of = matrices_[matrix];
+  const Tensor sum = count.mul(threshold.unsqueeze(1)).to(at::kDouble).square().sum(0);
+  of.square_c = of.square_c.defined() ? of.square_c.add(sum) : sum;
+  of.tokens += count.size(0);
+}
+
+std::map<std::string, Tensor> SpikeStatistics::mean_squares() const {
+  std::map<std::string, Tensor> means;
+  for (const auto& [name, matrix] : matrices_) {
+    if (matrix.tokens > 0) means[name] = matrix.square_c.div(static_cast<double>(matrix.tokens));
+  }
+  return means;
+}
+
+std::vector<std::pair<std::string, Tensor>> SpikeStatistics::kept() const {
+  std::vector<std::pair<std::string, Tensor>> all;
+  for (const auto& [name, matrix] : matrices_) {
+    if (matrix.kept_tc.defined()) all.emplace_back(name, matrix.kept_tc);
+  }
+  return all;
 }
 
 SpikeSums SpikeStatistics::with_channels(const OfMatrix& matrix) {

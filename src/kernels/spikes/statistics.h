@@ -44,6 +44,14 @@ class SpikeStatistics {
   Coding coding() const { return coding_; }
   // The counts [tokens, channels] that a matrix reads.
   void add(const std::string& matrix, const Tensor& count_tc);
+  // From now on keeps the first channels' counts of the first tokens, of matrices whose names contain `part`.
+  void keep(const std::string& part, int64_t tokens, int64_t channels);
+  std::vector<std::pair<std::string, Tensor>> kept() const;  // counts [tokens, channels], by name
+  // From now on squares what the matrices read, count · threshold, and nothing else is gathered.
+  void gather_squares() { squares_ = true; }
+  bool gathers_squares() const { return squares_; }
+  void add_squares(const std::string& matrix, const Tensor& count_tc, const Tensor& threshold_t);
+  std::map<std::string, Tensor> mean_squares() const;  // fp64 [channels], by matrix
   SpikeSums total() const;
   std::vector<std::pair<std::string, SpikeSums>> of_matrices() const;  // by name
 
@@ -51,9 +59,16 @@ class SpikeStatistics {
   struct OfMatrix {
     SpikeSums sums;
     Tensor fired_c;  // bool
+    Tensor kept_tc;
+    Tensor square_c;  // fp64: the sum over tokens
+    int64_t tokens = 0;
   };
+  void keep_some(const std::string& matrix, OfMatrix& of, const Tensor& count_tc) const;
   static SpikeSums with_channels(const OfMatrix& matrix);
   Coding coding_;
+  std::string kept_part_;
+  int64_t kept_tokens_ = 0, kept_channels_ = 0;
+  bool squares_ = false;
   std::map<std::string, OfMatrix> matrices_;
 };
 

@@ -128,6 +128,15 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
                  .where = "model.lightning.state = model",
                  .hint = "model.lightning.state=wide"});
   }
+  if (const int64_t cut = mesh.size(Axis::kTp) * mesh.size(Axis::kEtp); model.spikes.wanted() && cut > 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a spike's threshold is a mean over all channels of a token, of which tensor ranks "
+                         "would have parts",
+                 .expected = "parallel.tp = 1 and parallel.etp = 1",
+                 .found = fmt::format("{} and {}", mesh.size(Axis::kTp), mesh.size(Axis::kEtp)),
+                 .where = "spikes.coding",
+                 .hint = "parallel.tp=1 parallel.etp=1, or spikes.coding=none"});
+  }
   if (model.toeplitz > 0 && !recipe::grid_of(model).empty() && mesh.size(Axis::kCp) > 1) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "a Toeplitz encoding along the axes of a grid reads whole lines, and context ranks "

@@ -74,7 +74,8 @@ class Search {
     std::vector<int64_t> times;
     for (const TensorLife& request : requests) times.insert(times.end(), {request.begin, request.end});
     std::ranges::sort(times);
-    times.erase(std::ranges::unique(times).begin(), times.end());
+    // Clang 14 cannot compile std::ranges::unique of GCC 12's library.
+    times.erase(std::unique(times.begin(), times.end()), times.end());
     const auto slot = [&](int64_t time) {
       return static_cast<size_t>(std::ranges::lower_bound(times, time) - times.begin());
     };

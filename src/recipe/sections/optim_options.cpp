@@ -209,8 +209,10 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .also_called({"min_lr"})
       .may_change();
   set.add_tables("optim.stages", optim.stages,
-                 "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = "
-                 "69000000000, batch = 4096 }].");
+                 "Stages that change the learning rate, the batch or the length of sequences on the way, for "
+                 "example [{ from_tokens = 69000000000, batch = 4096 }]. A run that goes on may have others, "
+                 "if the steps before have read the same data.")
+      .may_change();
   set.add("optim.batch_growth", optim.batch_growth,
           "The batch doubles where the critical batch, measured by observe.batch_noise_every, is at least "
           "this many times it (1: where it has caught "

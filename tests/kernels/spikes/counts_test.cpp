@@ -97,11 +97,45 @@ TEST(SpikeCounts, OfNormalNumbers) {
   }
 }
 
-TEST(SpikeCounts, RefuseFp64) {
+// By hand: means of sizes 2 and 1.5, so thresholds 2/3 and 1/2.
+TEST(SpikeCounts, InFp64AsProofsCompute) {
+  const Tensor x = at::tensor({1.0, -3.0, 2.0, 0.25, -1.75, 2.5}, at::kDouble).view({2, 3});
+  const SpikeCounts counts = spike_counts(x, 3);
+  EXPECT_EQ(counts.count_tc.scalar_type(), at::kDouble);
+  EXPECT_TRUE(counts.threshold_t.equal(at::tensor({2.0 / 3, 0.5}, at::kDouble)));
+  // 1.5, −4.5 and 3 steps of 2/3, rounded to even; half a step of 1/2 to even, −3.5 and 5
+  EXPECT_TRUE(counts.count_tc.equal(at::tensor({2.0, -4.0, 3.0, 0.0, -4.0, 5.0}, at::kDouble).view({2, 3})));
+  EXPECT_TRUE(spiked(x, 3).equal(counts.count_tc.mul(counts.threshold_t.unsqueeze(1))));
   EXPECT_THAT(refused([] {
-                spike_counts(at::zeros({2, 3}, at::kDouble), 3);
+                spike_counts(at::zeros({2, 3}, at::kLong), 3);
               }),
-              ::testing::HasSubstr("bf16 or fp32"));
+              ::testing::HasSubstr("of numbers"));
+}
+
+// By hand, over two passes: count · threshold of channel 0 is 2, −4 and 3, of channel 1 is 0, 1 and 0.
+TEST(SpikeStatistics, SquaresWhatAMatrixReads) {
+  SpikeStatistics statistics(Coding::kSignedBits);
+  statistics.gather_squares();
+  statistics.add_squares("up", at::tensor({4.0F, 0.0F, -2.0F, 0.5F}).view({2, 2}), at::tensor({0.5F, 2.0F}));
+  statistics.add_squares("up", at::tensor({3.0F, 0.0F}).view({1, 2}), at::tensor({1.0F}));
+  const auto means = statistics.mean_squares();
+  ASSERT_EQ(means.size(), 1U);
+  EXPECT_TRUE(means.at("up").allclose(at::tensor({29.0 / 3, 1.0 / 3}, at::kDouble)));
+}
+
+// What is kept for a picture: of the named matrix, the first tokens, over several passes, and channels.
+TEST(SpikeStatistics, KeepsTheFirstOfAMatrix) {
+  SpikeStatistics statistics(Coding::kSignedBits);
+  statistics.keep("layers.1.", 3, 2);
+  const Tensor first = at::tensor({1.0, 2.0, 3.0, 4.0, 5.0, 6.0}, at::kFloat).view({2, 3});
+  statistics.add("layers.1.up", first);
+  statistics.add("layers.1.up", first.neg());
+  statistics.add("layers.11.up", first);
+  const auto kept = statistics.kept();
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_EQ(kept[0].first, "layers.1.up");
+  EXPECT_TRUE(kept[0].second.equal(at::tensor({1.0, 2.0, 4.0, 5.0, -1.0, -2.0}, at::kFloat).view({3, 2})));
+  EXPECT_EQ(statistics.total().counts, 18);
 }
 
 constexpr Coding kCodings[] = {Coding::kBinary, Coding::kTernary, Coding::kUnsignedBits, Coding::kSignedBits,
