@@ -1,4 +1,4 @@
-#include "recipe/check_batches.h"
+#include "recipe/checks/checks.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,8 +8,6 @@
 
 namespace longhaul::recipe {
 namespace {
-
-using Problems = std::vector<Problem>;
 
 // Refuses sequences that the model or the task cannot take; 0: the stage does not say how long they are.
 void check_length(const Recipe& recipe, int64_t sequence,
