@@ -1,5 +1,5 @@
-// Addresses of tensors in one block of memory, chosen before they are asked for: whose lifetimes overlap share
-// no bytes, and the block is as small as the search finds (offline dynamic storage allocation,
+// Addresses of tensors in one block of memory, chosen before they are asked for: tensors whose lifetimes
+// overlap share no bytes, and the block is as small as the search finds (offline dynamic storage allocation,
 // docs/sources/long-context-parallelism.md part B4).
 //
 //   const AddressPlan plan = plan_addresses(requests);
