@@ -84,6 +84,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .offload = train.offload != recipe::Offload::kNone,
           .to_host = train.offload == recipe::Offload::kHost,
           .host_share = recipe::parse_offload_share(train.offload_share),
+          .host_memory = train.offload_memory,
           .elastic = train.elastic,
           .prefetch = recipe.data.prefetch,
           .threads = threads(),

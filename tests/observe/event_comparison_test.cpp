@@ -122,6 +122,8 @@ TEST(Compare, WhatATaskMeasures) {
     for (int64_t step = 1; step <= 3; ++step) step_of(*events, step).metrics["accuracy"] = 0.5;
   }
   step_of(b, 2).metrics["accuracy"] = 0.25;
+  step_of(a, 1).metrics["memory/held_bytes"] = 1;  // where tensors lie is no number of the run
+  step_of(a, 1).metrics["offload/waited_seconds"] = 1;
   a.push_back(evaluation_of(3, {{"solved", 1}}));
   b.push_back(evaluation_of(3, {{"solved", 0}}));
   write_run(folder / "a", a);

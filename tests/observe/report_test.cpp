@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <regex>
 
 #include "base/files/temporary_folder.h"
@@ -109,6 +110,21 @@ TEST(Report, WhatATaskMeasuresHasAChartAndAColumn) {
                           Not(HasSubstr("bits/byte"))));
   EXPECT_THAT(html, HasSubstr("<td class=\"n\">4</td><td class=\"n\">2.5000</td><td "
                               "class=\"n\">0.4000</td><td class=\"n\">0.8000</td>"));
+}
+
+// The newest of the first rank's, and as an image: the file could hold anything.
+TEST(Report, ShowsWhereTensorsLie) {
+  const TemporaryFolder folder;
+  test::write_synthetic_run(folder.path(), {});
+  EXPECT_THAT(read_text(write_report(folder.path())), Not(HasSubstr("tensors lie")));
+  std::filesystem::create_directories(folder / "arena");
+  std::ofstream(folder / "arena" / "0a-0-of-2.svg") << "<svg><script>alert(1)</script></svg>";
+  std::ofstream(folder / "arena" / "0a-1-of-2.svg") << "<svg>of another rank</svg>";
+  const std::string page = read_text(write_report(folder.path()));
+  expect_balanced(page);
+  EXPECT_THAT(page, AllOf(HasSubstr("Where a step's tensors lie"), Not(HasSubstr("alert(1)")),
+                          // of `<svg><script>alert(1)</script></svg>`, by Python's base64
+                          HasSubstr("base64,PHN2Zz48c2NyaXB0PmFsZXJ0KDEpPC9zY3JpcHQ+PC9zdmc+\"/>")));
 }
 
 TEST(Report, NoStepAtAll) {

@@ -168,7 +168,8 @@ TEST(Terminal, MarksWhatIsNotAStep) {
 
 TEST(Terminal, WhatATaskMeasuresStandsAtTheEndOfTheLine) {
   const std::string text =
-      shown({RunStart{.steps = 9}, StepReport{.step = 1, .metrics = {{"accuracy", 0.5}, {"a\nb", 2}}},
+      shown({RunStart{.steps = 9},
+             StepReport{.step = 1, .metrics = {{"accuracy", 0.5}, {"a\nb", 2}, {"memory/held_bytes", 7}}},
              evaluation_of(1, {{"solved", 0.25}}), evaluation_of(2, {{"loss", 3}, {"solved", 0.75}})});
   EXPECT_THAT(text, HasSubstr("          -  a\\x0ab 2.0000  accuracy 0.5000\n"));
   EXPECT_THAT(text, HasSubstr("eval          1/9             solved 0.2500\n"));

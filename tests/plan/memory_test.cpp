@@ -154,6 +154,20 @@ TEST(MemoryPlan, BatchesOfTheLoader) {
   EXPECT_EQ(plan_memory(request).not_tensors, 24 * (8 * 16 * (4 + 3) + 2 * 16));
 }
 
+// train.offload_memory: what exceeds it is in a file.
+TEST(MemoryPlan, AHostHasNoMoreThanItIsGiven) {
+  MemoryRequest request = request_of("first-run");
+  request.recompute = recipe::Recompute::kTokens;
+  const double without = plan_memory(request).not_tensors;
+  request.offload = request.to_host = true, request.host_share = 0.5;
+  const double moved = plan_memory(request).not_tensors - without;
+  EXPECT_GT(moved, 1e6);
+  request.host_memory = 1'000'000;
+  EXPECT_EQ(plan_memory(request).not_tensors - without, 1e6);
+  request.host_memory = int64_t{1} << 40;
+  EXPECT_EQ(plan_memory(request).not_tensors - without, moved);
+}
+
 TEST(MemoryGuard, WhatDoesNotFitIsRefusedWithTheTableAndWhatHelps) {
   MemoryRequest request = request_of("first-run");
   request.batch = request.micro_batch = 4096;

@@ -10,6 +10,7 @@
 #include "base/files/file.h"
 #include "base/progress.h"
 #include "base/statistics.h"
+#include "base/text/base64.h"
 #include "base/text/text.h"
 #include "observe/events/event_log.h"
 #include "observe/format.h"
@@ -343,7 +344,8 @@ std::string environment(const RunHistory& run) {
   return html + "</table></div></section>\n";
 }
 
-// The picture of addresses that the first rank drew last (train.arena); empty where there is none.
+// The picture of addresses that the first rank drew last (train.arena); empty where there is none. It is an
+// image, so that nothing that a file of the run folder holds is run.
 std::string addresses_section(const std::filesystem::path& folder) {
   std::error_code missing;
   std::filesystem::path newest;
@@ -354,7 +356,10 @@ std::string addresses_section(const std::filesystem::path& folder) {
       newest = entry.path();
   }
   if (newest.empty()) return "";
-  return "<section><h2>Where a step's tensors lie</h2>\n" + read_text(newest) + "</section>\n";
+  return fmt::format(
+      "<section><h2>Where a step's tensors lie</h2>\n<img alt=\"addresses of tensors over time\" "
+      "style=\"max-width:100%\" src=\"data:image/svg+xml;base64,{}\"/></section>\n",
+      base64(read_text(newest)));
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ class RankPlan {
     }
     const int64_t micro_batches =
         std::max<int64_t>(1, share_.local.batch / std::max<int64_t>(1, share_.local.micro_batch));
-    return sum * number(std::min(rank_.place.pipeline().ranks(), micro_batches));
+    return on_host_of(whole_, sum * number(std::min(rank_.place.pipeline().ranks(), micro_batches)));
   }
   // The memory of a forward pass that keeps nothing.
   double evaluation_of(int64_t layer) const {

@@ -347,9 +347,10 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   const double tokens_per_step = number(request.batch) * number(request.sequence), bytes_of_token = 3 * 8;
   // Batches that wait, one being made, one being cut into micro-batches, and the micro-batches.
   plan.not_tensors = bytes_of_token * (tokens_per_step * (number(request.prefetch) + 3) + request.tokens());
+  double moved = 0;
   for (int64_t layer = 0; request.to_host && layer < request.model.layers - 2; ++layer)
-    plan.not_tensors +=
-        moved_to_host_bytes(request, layer, hidden_bytes(request), request.host_share.value_or(0));
+    moved += moved_to_host_bytes(request, layer, hidden_bytes(request), request.host_share.value_or(0));
+  plan.not_tensors += on_host_of(request, moved);
   return plan;
 }
 

@@ -40,6 +40,7 @@ struct MemoryRequest {
   // What layers keep is in a file or on the host between the passes (train.offload).
   bool offload = false, to_host = false;
   std::optional<double> host_share{};  // of rows; none: chosen while the run goes on
+  int64_t host_memory = 0;             // bytes of the host at most, the rest goes to a file; 0: no limit
   bool elastic = false;  // sums of micro-batches wait in addition to the gradients (layout/sum_tree.h)
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;

@@ -83,6 +83,11 @@ double product_row_bytes(const MemoryRequest& request, int64_t layer) {
   return elements * number(element_bytes(request.dtype));
 }
 
+double on_host_of(const MemoryRequest& request, double moved_bytes) {
+  return request.host_memory > 0 ? std::min(moved_bytes, static_cast<double>(request.host_memory))
+                                 : moved_bytes;
+}
+
 double moved_to_host_bytes(const MemoryRequest& request, int64_t layer, double hidden, double share) {
   return hidden + mixer_result_bytes(request, layer).total() + share * product_row_bytes(request, layer);
 }

@@ -32,6 +32,8 @@ MixerResultBytes mixer_result_bytes(const MemoryRequest& request, int64_t layer)
 double product_row_bytes(const MemoryRequest& request, int64_t layer);
 // What is moved of a layer: a share of these rows, its input (`hidden` bytes), and its mixer's result.
 double moved_to_host_bytes(const MemoryRequest& request, int64_t layer, double hidden, double share);
+// How much of what is moved lies in the host's memory, and not in the file behind it.
+double on_host_of(const MemoryRequest& request, double moved_bytes);
 // Kept by the norm before a block: joined input, output, statistics.
 double norm_bytes(const MemoryRequest& request);
 double rotary_bytes(const MemoryRequest& request);  // table of rotation angles, kept for the micro-batch
