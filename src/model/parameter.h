@@ -13,8 +13,8 @@
 // its last gradient of the step is there.
 //
 // Of a model made for inference with experts in eight bits (Use::kInt8Experts) the stacked experts have
-// `int8` in place of a value, and of one whose layers multiply whole numbers (Use::kIntegers, [spikes]) all
-// matrices of the layers have `groups`: nothing trains, saves or exports such a parameter.
+// `int8` in place of a value, and of one with eight bits by groups (Use::kIntegers) the matrices of products
+// have `groups`, with [spikes] those of the layers: nothing trains, saves or exports such a parameter.
 //
 // Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena,
 // `own`, whose optimizer state it has alone. Optimizers, norms and checkpoints see the own share of
@@ -79,7 +79,7 @@ struct Parameter {
   kernels::PackedWeight packed;  // copies of `value` that products read
   // experts in eight bits; then value, own_value and packed stay empty
   std::optional<kernels::Int8Weight> int8;
-  std::optional<kernels::GroupWeight> groups;  // the same of matrices that multiply counts of spikes
+  std::optional<kernels::GroupWeight> groups;  // the same of matrices that are kept by groups
   bool narrow() const { return int8.has_value() || groups.has_value(); }
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
@@ -136,7 +136,7 @@ class ParameterWatch {
 struct Arena;  // model/arena.h
 
 // inference: no gradients; int8 experts: inference with the weights of experts in eight bits; integers: with
-// the matrices of the layers in eight bits by groups, whose inputs are counts of spikes
+// matrices in eight bits by groups, whose inputs are numbers or, with [spikes], counts
 enum class Use { kTraining, kInference, kInt8Experts, kIntegers };
 
 // How the matrices of a model's layers read their inputs as counts of spikes ([spikes]); all of them share
@@ -202,7 +202,7 @@ class ParameterSet {
   // What the matrices that are added from now on read; null: numbers.
   void spike(std::shared_ptr<Spiking> how) { spiking_ = std::move(how); }
   const std::shared_ptr<Spiking>& spiking() const { return spiking_; }
-  // Keeps the matrices of a product by groups, where the model is one of Use::kIntegers and spikes.
+  // Keeps the matrices of a product by groups, where the model is one of Use::kIntegers.
   void keep_in_groups(Parameter& parameter) const;
 
   // it is in the list

@@ -41,11 +41,8 @@ void add_rank_options(Command& command, RankOptions& options) {
 
 void on_ranks(const RankOptions& options, const char* command, comm::IdentityParts told,
               const std::function<void(comm::Communicator* world)>& body) {
+  if (options.ranks() == 1) return body(nullptr);
   const comm::Placement place = comm::find_place();
-  if (options.ranks() == 1) {
-    require_threads(options, place);
-    return body(nullptr);
-  }
   if (place.size == options.ranks()) {
     told.insert(told.end(), {{"--tp", std::to_string(options.tp)}, {"--pp", std::to_string(options.pp)}});
     std::string all;

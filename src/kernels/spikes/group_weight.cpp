@@ -59,7 +59,7 @@ void GroupWeight::write(int64_t expert, int64_t first, const Tensor& all_rows, c
                    .expected = "finite numbers",
                    .found = "NaN or infinity",
                    .where = name,
-                   .hint = "a model that spikes.weights = wide opens takes it as it is"});
+                   .hint = "without --weights int8, or with spikes.weights = wide, it is taken as it is"});
     }
     const Grouped made = grouped(wide);
     const auto at_rows = [&](const Tensor& of, int64_t dimension) {

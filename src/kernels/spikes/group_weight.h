@@ -1,11 +1,11 @@
 // GroupWeight: weights [experts, out, in] in eight bits with one scale for every 128 inputs of a row, for
-// products with whole numbers (SpikingBrain, arXiv 2509.05276 §4; the form of GPTQ's and AWQ's files).
-// Symmetric,
+// products with counts of spikes (SpikingBrain, arXiv 2509.05276 §4) and with numbers (kernels/group_linear);
+// the form of GPTQ's and AWQ's files. Symmetric,
 //
 //   scale_og = max_{i in g} |w_oi| / 127      q_oi = round(w_oi / scale_og), to nearest, ties to even
 //
 // so |w − scale · q| ≤ scale / 2 but for fp32 rounding. A group whose scale would be denormal is zeros.
-// kernels/matmul/int8_weight.h has the form with one scale for a whole row, which products with numbers read.
+// kernels/matmul/int8_weight.h has the form with one scale for a whole row, which experts may have.
 //
 // The numbers lie as integer products read them and nowhere else: panels of 16 outputs, in which four inputs
 // of each output stand side by side (64 bytes are one operand of VPDPBUSD), zeros beyond the edges:
