@@ -2,6 +2,7 @@
 // loaders of one length; what is passed over; and what ranks share.
 #include "data/order/staged_loader.h"
 
+#include <atomic>
 #include <set>
 
 #include "data/support.h"
@@ -123,6 +124,45 @@ TEST_F(StagedLoaderTest, RanksShareWhatIsTheirs) {
       EXPECT_EQ(behind.take(step - 1), by_hand(step - 1)) << step - 1;
     }
     EXPECT_EQ(ahead.take(step), by_hand(step)) << step;
+  }
+}
+
+// Rows are read ahead to the end of their stretch and not beyond, where nobody would ask for them.
+TEST_F(StagedLoaderTest, NothingIsReadThatNobodyTakes) {
+  class Counted final : public BatchShare {
+   public:
+    Batch get(int64_t, int64_t, const std::function<Batch()>& make) override {
+      ++calls;
+      return make();
+    }
+    std::atomic<int> calls = 0;
+  };
+  const auto share = std::make_shared<Counted>();
+  StagedLoader loader = staged(share);
+  for (int64_t step = 0; step < 9; ++step) loader.take(step);  // the first two stretches, two steps ahead
+  EXPECT_EQ(share->calls, 9);
+}
+
+// 960 tokens are 12 sequences of 80, which is where step 2 begins in those of 32: of one share, asked by a
+// rank that is far ahead, the two are not the same rows.
+TEST_F(StagedLoaderTest, EqualNumbersOfTwoLengthsAreNotTheSameRows) {
+  const auto share = share_between_threads(2);
+  const auto make = [&] {
+    return StagedLoader({&a_.train},
+                        [this, share](int64_t sequence) {
+                          LoaderOptions result = options(sequence, 0);
+                          result.first_position = [](int64_t step) { return 6 * step; };
+                          result.share = share;
+                          return result;
+                        },
+                        {{0, 0, 32}, {5, 960, 80}});
+  };
+  StagedLoader ahead = make(), behind = make();
+  for (StagedLoader* each : {&ahead, &behind}) {
+    for (int64_t step = 0; step < 7; ++step) {
+      const Batch expected = step < 5 ? plain(32, 6 * step, 6) : plain(80, 12 + 6 * (step - 5), 6);
+      EXPECT_EQ(each->take(step), expected) << step;
+    }
   }
 }
 
