@@ -18,16 +18,22 @@
 namespace longhaul::checkpoint {
 namespace {
 
-// What is impossible with spikes, said for a model that is opened.
+// A model cannot be opened in the form that was asked for.
+[[noreturn]] void refuse_form(const OpenModel& model, std::string what, std::string expected,
+                              std::string found, std::string hint) {
+  throw Error({.code = ExitCode::kUsage,
+               .what = std::move(what),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = model.folder.string(),
+               .hint = std::move(hint)});
+}
+
+// Refuses what is impossible with spikes.
 void require_spikes_fit(const OpenModel& model, at::Device device, const std::string& dtype,
                         const std::string& experts) {
   const auto refuse = [&](std::string what, std::string expected, std::string found, std::string hint) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = std::move(what),
-                 .expected = std::move(expected),
-                 .found = std::move(found),
-                 .where = model.folder.string(),
-                 .hint = std::move(hint)});
+    refuse_form(model, std::move(what), std::move(expected), std::move(found), std::move(hint));
   };
   recipe::Recipe recipe = model.recipe.recipe;
   if (dtype == "fp64") {
@@ -66,16 +72,11 @@ void take_spikes(recipe::SpikeOptions& spikes, const SpikeRequest& asked) {
   spikes.weights = recipe::SpikeWeights::kInt8;
 }
 
-// What is impossible with weights in eight bits.
+// Refuses what is impossible with weights in eight bits.
 void require_narrow_weights(const OpenModel& model, at::Device device, const std::string& dtype,
                             const std::string& experts) {
   const auto refuse = [&](std::string what, std::string expected, std::string found, std::string hint) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = std::move(what),
-                 .expected = std::move(expected),
-                 .found = std::move(found),
-                 .where = model.folder.string(),
-                 .hint = std::move(hint)});
+    refuse_form(model, std::move(what), std::move(expected), std::move(found), std::move(hint));
   };
   if (!experts.empty())
     refuse("--weights has experts in eight bits too", "--weights or --experts", "both",

@@ -36,12 +36,12 @@ struct SpikeRequest {
   std::string coding = "";  // empty: the recipe's, or signed_bits
 };
 
-// What a model is opened as, apart from its dtype and its device.
+// The form in which a model is opened, beside its dtype and its device.
 struct ModelForm {
   std::string experts = "", weights = "";  // "int8", or empty for the dtype
   SpikeRequest spikes{};
-  // Of several ranks that have the model together, and open it in one collective call: the one whose share is
-  // opened, once the model is known, and all of them. Their weights are wide.
+  // For several ranks that hold the model together and open it in one collective call: `place` says whose
+  // share this rank opens, once the model is known, and `ranks` are all of them. Their weights are wide.
   std::function<layout::MeshRank(const recipe::ModelConfig&)> place{};
   comm::Communicator* ranks = nullptr;
 };

@@ -24,7 +24,7 @@ class RankPass {
  public:
   RankPass(model::Decoder& decoder, const parallel::Ranks& ranks);  // both must outlive it
 
-  // As generate::advance.
+  // Does what generate::advance does.
   Tensor advance(std::span<const Continuation> continuations, model::DecoderState& state) const;
   std::function<Tensor(std::span<const Continuation>, model::DecoderState&)> function() const {
     return [this](std::span<const Continuation> continuations, model::DecoderState& state) {

@@ -16,7 +16,7 @@
 
 namespace longhaul::kernels {
 
-// What one write() put into the file. Its place is free again with the object.
+// InTier holds the place of what one write() put into the file; the place is free again with the object.
 class InTier {
  public:
   ~InTier() { space_->give_back(place_, bytes_); }
@@ -45,7 +45,7 @@ class FileTier {
 
   // Contiguous memory of the host. after: the copy that fills it; null: it is filled.
   std::shared_ptr<InTier> write(const Tensor& from, std::shared_ptr<Copy> after);
-  // As many bytes, when they are written; nothing is read where they are not in the file.
+  // Reads as many bytes into a tensor once they are written; reads nothing where they are not in the file.
   std::shared_ptr<Copy> read(const InTier& lies, const Tensor& into);
   bool failed() const { return failed_->load(); }
   int64_t longest() const { return space_->longest(); }

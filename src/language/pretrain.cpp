@@ -325,7 +325,7 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
 
 nlohmann::json Pretrain::data_position(int64_t step) const {
   nlohmann::json position = data::to_json(loader_.position_before(step - 1));
-  // With one length the number of samples says it.
+  // Where all sequences have one length, the number of samples says it.
   if (schedule_.changes_sequence()) position[kFirstToken] = schedule_.first_token(step);
   return position;
 }

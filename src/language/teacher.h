@@ -34,7 +34,7 @@ class Teacher {
   struct Sums {
     Tensor loss, cross_entropy, divergence, distance;
   };
-  // Of the model that learns and reads these ids. weights_t: of the labels; undefined: 1.
+  // The loss of the model that learns and reads these ids. weights_t: the labels' weights; undefined: 1.
   Sums loss(model::Context& context, model::Decoder& learner, const Tensor& ids_t, const Tensor& labels_t,
             const Tensor& weights_t, const layout::SequenceView& view);
 

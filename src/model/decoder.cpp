@@ -143,7 +143,7 @@ Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::Sequenc
   const kernels::EmbeddingTable positions = position_ != nullptr
                                                 ? kernels::EmbeddingTable{position_->value, position_->sink()}
                                                 : kernels::EmbeddingTable{};
-  // Of a table in eight bits the rows that are wanted are a table of their own.
+  // A table in eight bits gives the wanted rows as a table of their own.
   const auto& narrow = embedding_->groups;
   const VocabularyShare table =
       narrow ? VocabularyShare{.weights = {.weight = kernels::group_rows(*narrow, ids, precision_.compute)}}
@@ -176,7 +176,7 @@ Tensor Decoder::read(Context& context, const Norm& norm, Stream& stream) const {
 
 namespace {
 
-// Of a stream that a norm has joined and read.
+// Calls after_layer for a stream whose last branch a norm has added and read.
 Tensor told(const Context& context, int64_t layer, const Tensor& stream, const Tensor& normed) {
   return context.after_layer ? context.after_layer(layer, stream, normed) : normed;
 }

@@ -26,7 +26,7 @@ namespace longhaul {
 class CachingHeap;
 CachingHeap* tensor_heap();  // of CPU tensors; null: install_cpu_allocator() has not been called
 
-// Of one step: what was asked for, in order. Times count requests and frees.
+// MemoryLog: what one step asked for, in order. Times count requests and frees.
 struct MemoryLog {
   struct Request {
     int64_t bytes = 0, begin = 0;
@@ -84,7 +84,7 @@ class ReplayArena {
   static void cut();
   static bool in_use() { return current() != nullptr; }  // by this thread
 
-  // Of the last step, or of the one that goes on.
+  // The use in the last step, or in the one that goes on.
   struct Use {
     int64_t requests = 0, bytes = 0;             // of kLeast bytes or more
     int64_t unplanned = 0, unplanned_bytes = 0;  // of these, went to the heap: not in the plan, or collided

@@ -60,7 +60,7 @@ KeptPlan plan_of(const MemoryLog& log) {
   return kept;
 }
 
-// Of what lies in the block.
+// The picture of what lies in the block.
 std::string picture_of(const KeptPlan& kept) {
   std::vector<plan::TensorLife> lives;
   plan::AddressPlan addresses{.peak = kept.arena.bytes, .live = kept.live_bytes};

@@ -41,7 +41,7 @@ class StepArena {
             int64_t ranks, at::Device device);
 
   void run(const std::function<void()>& passes);
-  // Of the last step: memory/arena_bytes, …arena_live_bytes, …arena_missed (requests that went to the heap),
+  // The metrics of the last step: memory/arena_bytes, …arena_live_bytes, …arena_missed (heap requests),
   // …arena_missed_bytes, memory/held_bytes (of the process, from the system), memory/peak_bytes (in use at
   // most; what is held beyond it are holes and rounding).
   void tell(observe::Metrics& metrics) const;

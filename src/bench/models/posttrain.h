@@ -31,8 +31,8 @@ struct PosttrainLine {
   double against = 0;
   int64_t state_bytes = 0;                    // of the optimizer
   int64_t planned_bytes = 0, peak_bytes = 0;  // of all tensors
-  // Of reinforcement learning, the shares of a step's time: answers, what scores them, packing and waiting
-  // for rows, and the passes and updates.
+  // How the time of a reinforcement learning step is divided, as shares of 1: generating answers, scoring
+  // them, packing and waiting for rows, and passes and updates.
   double generation = 0, judging = 0, preparing = 0, update = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr int kQuiet = 50;          // looks at the metrics
 constexpr int64_t kPrompts = 500, kSchemas = 40;
 
 enum class Kind { kPlain, kStreamed, kHeld, kMeasured, kRefused, kAbandoned };
-// Of ten requests.
+// The kinds of ten requests that follow each other.
 constexpr Kind kKinds[] = {Kind::kPlain,    Kind::kStreamed,  Kind::kHeld,  Kind::kRefused,
                            Kind::kMeasured, Kind::kAbandoned, Kind::kPlain, Kind::kStreamed,
                            Kind::kPlain,    Kind::kHeld};
@@ -129,7 +129,7 @@ class Soak {
     const size_t value = text.find(' ', at + name.size());
     return std::stod(text.substr(value + 1, text.find('\n', value + 1) - value - 1));
   }
-  // What a client that has left has sent may still be on its way: it must be quiet for a while.
+  // A request may still be on its way when its client has left, so the server must be quiet for a while.
   void wait_until_idle() const {
     const Stopwatch watch;
     for (int quiet = 0; quiet < kQuiet && watch.seconds() < kPatience_s; ++quiet) {

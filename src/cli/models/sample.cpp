@@ -251,7 +251,7 @@ void run_on(comm::Communicator* world, const SampleArguments& arguments,
   }
 }
 
-// What every rank must have been told alike.
+// The options that must be the same on every rank.
 comm::IdentityParts told_to(const SampleArguments& of) {
   const generate::GenerateSettings& settings = of.settings;
   return {{"checkpoint", of.checkpoint},

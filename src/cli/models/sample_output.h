@@ -28,7 +28,8 @@ struct SampleOutput {
 };
 std::string text_of_token(int64_t id, const data::Tokenizer& tokenizer);
 
-// What is printed once all texts are there; a single one was printed as it came, unless as JSON.
+// Prints what is left to print once all texts are there: a single text was printed as it came, unless it
+// is printed as JSON.
 void print_texts(const std::vector<SampledText>& texts, const SampleOutput& output);
 
 }  // namespace longhaul::cli

@@ -12,7 +12,7 @@
 namespace longhaul::cli {
 namespace {
 
-// Of counts [tokens, channels]: each token with the steps that its own counts need.
+// A panel of counts [tokens, channels]: each token takes the steps that its own counts need.
 observe::SpikePanel panel_of(const std::string& name, const Tensor& counts, kernels::Coding coding,
                              const std::vector<std::string>& tokens) {
   observe::SpikePanel panel{

@@ -41,7 +41,7 @@ class StagedLoader {
     return loader_of(step).batch_at(step, rank, ranks);
   }
   void pass_over(const std::vector<SampleRange>& ranges);
-  // Of the steps that have the length of the last one.
+  // The samples of those of these steps that have the length of the last one.
   SampleRange samples_of(int64_t first_step, int64_t last_step) const;
   DataPosition position_before(int64_t step);  // its sequence: of the step before
   double epochs_at(int64_t step) { return loader_of(step).epochs_at(step); }

@@ -34,7 +34,7 @@ struct AddressPlan {
   bool optimal = true;  // no plan has a smaller peak; false: the limit ended the search
 };
 
-// Of comparisons; about a second has a thousand million.
+// The most comparisons that a search makes.
 inline constexpr int64_t kMostLooks = 100'000'000;
 
 AddressPlan plan_addresses(std::span<const TensorLife> requests, int64_t most_looks = kMostLooks);

@@ -6,7 +6,7 @@
 namespace longhaul::plan {
 namespace {
 
-// Of the limit, so that searches of the first level leave something to the second.
+// A search of the first level gets this part of the limit, so that something is left to the second.
 constexpr int64_t kOfOneKind = 8;
 
 // The part of a time: how many cuts are at or before it.
