@@ -1,11 +1,9 @@
-// Checks and timings of the matrix product in all its forms, of linear_cross_entropy, and of experts, against
-// loops in fp64.
+// Checks and timings of the matrix product in all its forms and of experts, against loops in fp64.
 #include <algorithm>
 #include <cmath>
 
 #include "gpu_check/session.h"
 #include "kernels/experts/cuda.h"
-#include "kernels/linear_cross_entropy/cuda.h"
 #include "kernels/matmul/cuda.h"
 
 namespace longhaul::gpu_check {
@@ -47,97 +45,6 @@ void check_matmul(Session& session, int64_t m, int64_t n, int64_t k, bool a_tran
   } else {
     session.compare("matmul", name, "c", c, want, kBf16);
   }
-}
-
-struct LossCase {
-  int64_t tokens, hidden, vocabulary, chunk;
-  double z_loss;
-};
-
-void check_loss(Session& session, const LossCase& which) {
-  const auto [tokens, hidden, vocabulary, chunk, z_loss] = which;
-  const double scale = 0.25;
-  Buffer<Bf16> h(random_bf16(session, tokens * hidden)),
-      weight(random_bf16(session, vocabulary * hidden, 0.3));
-  std::vector<int64_t> labels(at(tokens));
-  for (int64_t t = 0; t < tokens; ++t)
-    labels[at(t)] = t % 5 == 3 ? -1
-                    : t == 0   ? vocabulary - 1
-                               : static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
-  Buffer<int64_t> labels_on_device(labels);
-  Buffer<float> d_weight(random_fp32(session, vocabulary * hidden, 0.1));
-  auto loss = Buffer<float>::output(tokens);
-  auto d_h = Buffer<Bf16>::output(tokens * hidden);
-  const std::vector<double> in = widened(h.host), w = widened(weight.host);
-  std::vector<double> want_loss(at(tokens), 0), want_d_h(in.size(), 0),
-      want_d_weight = widened(d_weight.host), z(at(vocabulary));
-  for (int64_t t = 0; t < tokens; ++t) {
-    if (labels[at(t)] < 0) continue;
-    double largest = -1e300, sum = 0;
-    for (int64_t v = 0; v < vocabulary; ++v) {
-      z[at(v)] = 0;
-      for (int64_t c = 0; c < hidden; ++c) z[at(v)] += in[at(t * hidden + c)] * w[at(v * hidden + c)];
-      largest = std::max(largest, z[at(v)]);
-    }
-    for (const double x : z) sum += std::exp(x - largest);
-    const double lse = largest + std::log(sum);
-    want_loss[at(t)] = lse - z[at(labels[at(t)])] + z_loss * lse * lse;
-    for (int64_t v = 0; v < vocabulary; ++v) {
-      const double d =
-          scale * (std::exp(z[at(v)] - lse) * (1 + 2 * z_loss * lse) - (v == labels[at(t)] ? 1 : 0));
-      for (int64_t c = 0; c < hidden; ++c) {
-        want_d_h[at(t * hidden + c)] += d * w[at(v * hidden + c)];
-        want_d_weight[at(v * hidden + c)] += d * in[at(t * hidden + c)];
-      }
-    }
-  }
-  kernels::cuda::LinearCrossEntropy problem{tokens,
-                                            hidden,
-                                            vocabulary,
-                                            chunk,
-                                            static_cast<float>(z_loss),
-                                            static_cast<float>(scale),
-                                            h.device(),
-                                            weight.device(),
-                                            labels_on_device.device(),
-                                            loss.device(),
-                                            d_h.device(),
-                                            d_weight.device()};
-  auto workspace =
-      Buffer<unsigned char>::output(kernels::cuda::linear_cross_entropy_workspace_bytes(problem));
-  kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr);
-  kernels::cuda::runtime::synchronize();
-  const std::string op = "linear_cross_entropy",
-                    name = std::to_string(tokens) + " × " + std::to_string(hidden) + " × " +
-                           std::to_string(vocabulary) + ", chunks of " + std::to_string(chunk);
-  session.compare(op, name, "loss", loss, want_loss, kFp32);
-  session.compare(op, name, "d_hidden", d_h, want_d_h, kBf16);
-  session.compare(op, name, "d_weight", d_weight, want_d_weight, kBf16);  // d_logits are rounded to bf16
-  loss.poison();
-  problem.d_h = nullptr;
-  problem.d_weight = nullptr;
-  kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr);
-  kernels::cuda::runtime::synchronize();
-  session.compare(op, name, "loss without gradients", loss, want_loss, kFp32);
-  session.expect(op, name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
-}
-
-// What loss_of_rows says of the padding of a row: zeros, whatever the logits hold there.
-void check_loss_padding(Session& session) {
-  constexpr int64_t kRows = 3, kVocabulary = 21, kStride = 24;
-  Buffer<float> logits(random_fp32(session, kRows * kStride));
-  Buffer<int64_t> labels(std::vector<int64_t>{20, -1, 0});
-  auto loss = Buffer<float>::output(kRows);
-  auto d_logits = Buffer<Bf16>::output(kRows * kStride);
-  kernels::cuda::loss_of_rows(logits.device(), labels.device(), loss.device(), d_logits.device(), kRows,
-                              kVocabulary, kStride, 0, 1, nullptr);
-  kernels::cuda::runtime::synchronize();
-  d_logits.download();
-  bool zero = true;
-  for (int64_t i = 0; i < kRows * kStride; ++i)
-    zero = zero && (i % kStride < kVocabulary || kernels::cuda::to_float(d_logits.host[at(i)]) == 0);
-  session.expect("linear_cross_entropy", "padded rows", "zeros in the padding",
-                 zero && d_logits.guards_hold());
 }
 
 struct Assignment {
@@ -298,9 +205,6 @@ void check_products(Session& session) {
       check_matmul(session, 136, 40, 200, a, b, true);
     }
   }
-  check_loss(session, {37, 64, 203, 16, 0});
-  check_loss(session, {10, 24, 1000, 1024, 0.05});
-  check_loss_padding(session);
 }
 
 void check_experts(Session& session) {
@@ -326,35 +230,6 @@ void time_products(Session& session) {
   p.a_transposed = true;
   session.time("matmul Aᵀ B", "8192³", 6 * size * size, 2 * size * size * size,
                [&] { kernels::cuda::matmul(p, nullptr); });
-
-  const int64_t tokens = 8192, hidden = 768, vocabulary = 50257;
-  Buffer<Bf16> h(random_bf16(session, tokens * hidden)),
-      weight(random_bf16(session, vocabulary * hidden, 0.02));
-  std::vector<int64_t> labels(at(tokens));
-  for (int64_t& label : labels)
-    label = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
-  Buffer<int64_t> labels_on_device(labels);
-  Buffer<float> d_weight(std::vector<float>(at(vocabulary * hidden)));
-  auto loss = Buffer<float>::output(tokens);
-  auto d_h = Buffer<Bf16>::output(tokens * hidden);
-  const kernels::cuda::LinearCrossEntropy problem{tokens,
-                                                  hidden,
-                                                  vocabulary,
-                                                  2048,
-                                                  0,
-                                                  1,
-                                                  h.device(),
-                                                  weight.device(),
-                                                  labels_on_device.device(),
-                                                  loss.device(),
-                                                  d_h.device(),
-                                                  d_weight.device()};
-  Buffer<unsigned char> workspace(
-      std::vector<unsigned char>(at(kernels::cuda::linear_cross_entropy_workspace_bytes(problem))));
-  const double logits = static_cast<double>(tokens) * static_cast<double>(vocabulary);
-  session.time("linear_cross_entropy with gradients", "8192 × 768 × 50257", logits * 14,
-               logits * static_cast<double>(hidden) * 6,
-               [&] { kernels::cuda::linear_cross_entropy(problem, workspace.device(), nullptr); });
 }
 
 void time_experts(Session& session) {

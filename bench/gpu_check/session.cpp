@@ -103,6 +103,7 @@ const std::vector<Operator>& operators() {
       {"norms", check_norms, time_norms},
       {"fused", check_fused, time_fused},
       {"products", check_products, time_products},
+      {"losses", check_losses, time_losses},
       {"experts", check_experts, time_experts},
       {"adamw", check_adamw, time_adamw},
   };

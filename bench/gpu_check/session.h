@@ -152,8 +152,10 @@ void check_norms(Session& session);
 void time_norms(Session& session);
 void check_fused(Session& session);
 void time_fused(Session& session);
-void check_products(Session& session);  // matmul, linear_cross_entropy
+void check_products(Session& session);  // matmul
 void time_products(Session& session);
+void check_losses(Session& session);  // linear_cross_entropy, between its products
+void time_losses(Session& session);
 void check_experts(Session& session);
 void time_experts(Session& session);
 void check_adamw(Session& session);

@@ -183,7 +183,7 @@ TEST(TokenLogitsChecks, RefuseByName) {
                 token_logits({hidden, weight, labels.add(5)});
               }),
               HasSubstr("bad argument labels"));
-  EXPECT_THAT(refused([&] { token_logits({hidden, weight, labels, 0}); }), HasSubstr("bad argument chunk"));
+  EXPECT_THAT(refused([&] { token_logits({hidden, weight, labels, -1}); }), HasSubstr("bad argument chunk"));
   EXPECT_THAT(refused([&] {
                 token_logits_backward(in, {each.narrow(0, 0, 3), {}}, {each, each}, {}, weight);
               }),

@@ -420,7 +420,7 @@ TEST(LinearCrossEntropy, RefusesWrongArguments) {
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, at::full({23}, 31, at::kLong), weight), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, at::zeros({24}, at::kLong), weight), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight.to(at::kFloat), labels, weight), Error);
-  EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, labels, weight, {.chunk = 0}), Error);
+  EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, labels, weight, {.chunk = -1}), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, labels, weight.t().contiguous()), Error);
   EXPECT_THROW(linear_cross_entropy_sum(hidden, weight, labels, random_tensor({8, 31}, 1).t()), Error);
   EXPECT_THROW(linear_cross_entropy(hidden, weight.narrow(1, 0, 4), labels, 0), Error);

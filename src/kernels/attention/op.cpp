@@ -34,12 +34,13 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, c
 
 AttentionGradients gradients_of(AttentionBy by, const AttentionProblem& problem,
                                 const AttentionResult& result, const BackwardCall& call) {
-  const Tensor d_o = call.gradients[0].defined() ? call.gradients[0] : at::zeros_like(result.o_thd);
-  const Tensor delta = attention_delta_by(by, result.o_thd, d_o, call.gradients[1]);
-  const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
-  const AttentionGradients into{like(problem.q_thd), like(problem.k_shd), like(problem.v_shd)};
-  attention_backward_by(by, problem, {d_o, result.logsumexp_th, delta}, into, /*add=*/false);
-  return into;
+  const Tensor d_o = call.gradients[0].defined() ? call.gradients[0] : at::zeros_like(result.o_thd),
+               &d_logsumexp = call.gradients[1];
+  AttentionOutside outside{.d_o_thd = d_o, .logsumexp_th = result.logsumexp_th, .delta_th = {}};
+  if (!d_logsumexp.defined()) outside.o_thd = result.o_thd;
+  by = choose_attention_backward(by, problem, outside);
+  if (by != AttentionBy::kFlash) outside.delta_th = attention_delta_by(by, result.o_thd, d_o, d_logsumexp);
+  return attention_backward_by(by, problem, outside, nullptr);
 }
 
 // Products with all keys are most of a long sequence's work: a part that is made again (recomputed.h) finds
@@ -82,7 +83,7 @@ AttentionResult run(const AttentionProblem& problem, AttentionBy by) {
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
                           const Tensor& key_offsets, const AttentionOptions& options) {
   const AttentionProblem problem = problem_of(q, k, v, offsets, key_offsets, options);
-  return run(problem, choose_attention(problem, false));
+  return run(problem, choose_attention(problem));
 }
 
 AttentionResult attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,

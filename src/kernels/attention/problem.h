@@ -14,14 +14,17 @@ namespace longhaul::kernels {
 
 inline constexpr const char* kAttentionOp = "attention";
 
-// Chooses the implementation of one call, and of the backward pass that belongs to it. `sums`: o in fp32 is
-// wanted, or gradients are added.
-enum class AttentionBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
-AttentionBy choose_attention(const AttentionProblem& problem, bool sums);
+// Chooses the implementation of one call; and of the backward pass that belongs to it, which is the same but
+// where it refuses, since log-sum-exp and δ of one serve any other.
+enum class AttentionBy : size_t { kFlash, kCuda, kCpu, kMeta, kAten, kReference };
+AttentionBy choose_attention(const AttentionProblem& problem);
+AttentionBy choose_attention_backward(AttentionBy forward, const AttentionProblem& problem,
+                                      const AttentionOutside& outside);
 AttentionProblem checked_attention(AttentionProblem problem);  // refuses bad arguments, and covers all rows
 AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& problem, bool wide);
-void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside,
-                           const AttentionGradients& into, bool add);
+// In the dtypes of q, k and v; or added to `add_to`, which is fp32 (fp64).
+AttentionGradients attention_backward_by(AttentionBy by, const AttentionProblem& problem,
+                                         const AttentionOutside& outside, const AttentionGradients* add_to);
 Tensor attention_delta_by(AttentionBy by, const Tensor& o_thd, const Tensor& d_o_thd,
                           const Tensor& d_logsumexp_th);
 

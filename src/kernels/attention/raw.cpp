@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "kernels/attention/cuda_call.h"
+#include "kernels/attention/flash.h"
 #include "kernels/attention/problem.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
@@ -14,12 +17,54 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr std::string_view kImplementations[] = {"cuda", "cpu", "meta", "aten", "reference"};
+constexpr std::string_view kImplementations[] = {"flash", "cuda", "cpu", "meta", "aten", "reference"};
 
-Refusal refuse_gpu(const AttentionProblem& problem, bool sums) {
+Refusal refuse_kernels(const AttentionProblem& problem) {
   const Refusal refusal = refuse_cuda(problem.q_thd);
-  if (!refusal.empty()) return refusal;
-  return sums ? Refusal("it neither gives nor adds to fp32") : cuda_calls<AttentionCuda>().refuse(problem);
+  return refusal.empty() ? cuda_calls<AttentionCuda>().refuse(problem) : refusal;
+}
+
+Refusal refuse(AttentionBy by, const AttentionProblem& problem) {
+  switch (by) {
+    case AttentionBy::kFlash:
+      return refuse_attention_flash(problem);
+    case AttentionBy::kCuda:
+      return refuse_kernels(problem);
+    case AttentionBy::kCpu:
+      return refuse_attention_cpu(problem);
+    case AttentionBy::kMeta:
+      return problem.q_thd.is_meta() ? Refusal() : kNotMeta;
+    case AttentionBy::kAten:
+      return {};
+    default:
+      return problem.q_thd.is_cpu() ? Refusal() : kNotOnCpu;
+  }
+}
+
+// A long problem that a GPU does in LibTorch's plain operators takes many times as long.
+void warn_of_plain_form(const AttentionProblem& problem) {
+  constexpr int64_t kLong = 4096;
+  if (!on_gpu(problem.q_thd) || problem.k_shd.size(0) <= kLong) return;
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    log_warning(
+        "attention over {} keys runs in plain operators on this GPU, many times slower than its kernels, "
+        "which "
+        "take bf16 without a prefix (--explain-dispatch says what else they refused)",
+        problem.k_shd.size(0));
+  });
+}
+
+// The implementations on a GPU leave o and gradients in bf16, rounded once more where sums are wanted.
+void add_gradients(const AttentionGradients& part, const AttentionGradients& into) {
+  into.q_thd.add_(part.q_thd);
+  into.k_shd.add_(part.k_shd);
+  into.v_shd.add_(part.v_shd);
+}
+
+AttentionGradients gradients_like(const AttentionProblem& problem) {
+  const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options().requires_grad(false)); };
+  return {like(problem.q_thd), like(problem.k_shd), like(problem.v_shd)};
 }
 
 void check_visible(const Visibility& visible, int64_t queries, int64_t keys) {
@@ -82,21 +127,24 @@ AttentionProblem checked_attention(AttentionProblem problem) {
   return problem;
 }
 
-AttentionBy choose_attention(const AttentionProblem& problem, bool sums) {
-  return static_cast<AttentionBy>(Dispatcher(kAttentionOp, kImplementations).choose([&](size_t i) -> Refusal {
-    switch (static_cast<AttentionBy>(i)) {
-      case AttentionBy::kCuda:
-        return refuse_gpu(problem, sums);
-      case AttentionBy::kCpu:
-        return refuse_attention_cpu(problem);
-      case AttentionBy::kMeta:
-        return problem.q_thd.is_meta() ? Refusal() : kNotMeta;
-      case AttentionBy::kAten:
-        return {};
-      default:
-        return problem.q_thd.is_cpu() ? Refusal() : kNotOnCpu;
-    }
+AttentionBy choose_attention(const AttentionProblem& problem) {
+  const auto by = static_cast<AttentionBy>(Dispatcher(kAttentionOp, kImplementations).choose([&](size_t i) {
+    return refuse(static_cast<AttentionBy>(i), problem);
   }));
+  if (by == AttentionBy::kAten) warn_of_plain_form(problem);
+  return by;
+}
+
+AttentionBy choose_attention_backward(AttentionBy forward, const AttentionProblem& problem,
+                                      const AttentionOutside& outside) {
+  if (forward != AttentionBy::kFlash) return forward;
+  const auto by = static_cast<AttentionBy>(
+      Dispatcher("attention_backward", kImplementations).choose([&](size_t i) -> Refusal {
+        const auto each = static_cast<AttentionBy>(i);
+        return each == forward ? refuse_attention_backward_flash(problem, outside) : refuse(each, problem);
+      }));
+  if (by == AttentionBy::kAten) warn_of_plain_form(problem);
+  return by;
 }
 
 // The operations of the forward pass; the backward pass has two products for each of them.
@@ -119,8 +167,12 @@ AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& pro
   count_flops(attention_flops(problem));
   const Tensor &q = problem.q_thd, &v = problem.v_shd;
   switch (by) {
-    case AttentionBy::kCuda:
-      return cuda_calls<AttentionCuda>().forward(problem);
+    case AttentionBy::kFlash:
+    case AttentionBy::kCuda: {
+      const AttentionResult result = by == AttentionBy::kFlash ? attention_forward_flash(problem)
+                                                               : cuda_calls<AttentionCuda>().forward(problem);
+      return wide ? AttentionResult{result.o_thd.to(problem.sum_type()), result.logsumexp_th} : result;
+    }
     case AttentionBy::kCpu:
       return attention_forward_cpu(problem, wide);
     case AttentionBy::kMeta:
@@ -134,21 +186,33 @@ AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& pro
   }
 }
 
-void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside,
-                           const AttentionGradients& into, bool add) {
+AttentionGradients attention_backward_by(AttentionBy by, const AttentionProblem& problem,
+                                         const AttentionOutside& outside, const AttentionGradients* add_to) {
   count_flops(2 * attention_flops(problem));
+  const bool in_bf16 = by == AttentionBy::kFlash || by == AttentionBy::kCuda;
+  if (in_bf16 && add_to != nullptr) {
+    add_gradients(attention_backward_by(by, problem, outside, nullptr), *add_to);
+    return *add_to;
+  }
+  if (by == AttentionBy::kFlash) return attention_backward_flash(problem, outside);
+  const bool add = add_to != nullptr;
+  const AttentionGradients into = add ? *add_to : gradients_like(problem);
   switch (by) {
     case AttentionBy::kCuda:
-      return cuda_calls<AttentionCuda>().backward(problem, outside, into);
+      cuda_calls<AttentionCuda>().backward(problem, outside, into);
+      break;
     case AttentionBy::kCpu:
-      return attention_backward_cpu(problem, outside, into, add);
-    case AttentionBy::kMeta:
-      return;
+      attention_backward_cpu(problem, outside, into, add);
+      break;
     case AttentionBy::kAten:
-      return attention_backward_aten(problem, outside, into, add);
-    default:
-      return attention_backward_reference(problem, outside, into, add);
+      attention_backward_aten(problem, outside, into, add);
+      break;
+    case AttentionBy::kReference:
+      attention_backward_reference(problem, outside, into, add);
+      break;
+    default:;
   }
+  return into;
 }
 
 Tensor attention_delta_by(AttentionBy by, const Tensor& o, const Tensor& d_o, const Tensor& d_logsumexp) {
@@ -162,7 +226,7 @@ Tensor attention_delta_by(AttentionBy by, const Tensor& o, const Tensor& d_o, co
 AttentionResult attention_forward(const AttentionProblem& problem, bool wide) {
   const at::NoGradGuard no_gradient;
   const AttentionProblem checked = checked_attention(problem);
-  return attention_forward_by(choose_attention(checked, wide), checked, wide);
+  return attention_forward_by(choose_attention(checked), checked, wide);
 }
 
 Tensor attention_delta(const Tensor& o, const Tensor& d_o, const Tensor& d_logsumexp) {
@@ -184,7 +248,10 @@ void attention_backward(const AttentionProblem& problem, const AttentionOutside&
   expect_sum("dq", into.q_thd, q, wide);
   expect_sum("dk", into.k_shd, k, wide);
   expect_sum("dv", into.v_shd, v, wide);
-  attention_backward_by(choose_attention(checked, true), checked, outside, into, true);
+  if (outside.o_thd.defined())
+    expect_rows("o", outside.o_thd, {q.size(0), q.size(1), v.size(2)}, v.scalar_type(), q);
+  const AttentionBy by = choose_attention_backward(choose_attention(checked), checked, outside);
+  attention_backward_by(by, checked, outside, &into);
 }
 
 // ℓ = log(e^ℓa + e^ℓb),  o = (1 − w) o_a + w o_b,  w = e^(ℓb − ℓ). By the larger of the two, so that nothing

@@ -31,6 +31,7 @@ struct AttentionProblem {
 struct AttentionOutside {         // of all keys, not of the problem's alone
   Tensor d_o_thd;                 // dtype of v
   Tensor logsumexp_th, delta_th;  // fp32 (fp64)
+  Tensor o_thd{};                 // dtype of v; where given, an implementation may make δ from it
 };
 
 struct AttentionGradients {

@@ -39,6 +39,9 @@ struct CudaMachine {
 // Why CUDA kernels do not take x, or, with `bf16_only`, one of its dtype; empty: they do.
 Refusal refuse_cuda(const Tensor& x, bool bf16_only = true);
 
+// Whether x lies on a GPU, whose libraries (cuBLAS, flash attention) LibTorch then calls.
+bool on_gpu(const Tensor& x);
+
 // For tests that hold the emulation: until set to false, CPU tensors of this thread count as lying on a GPU.
 void emulate_cuda(bool on);
 

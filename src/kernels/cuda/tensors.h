@@ -3,11 +3,9 @@
 // stream, and nothing waits.
 #pragma once
 
-#include <cstring>
-#include <vector>
-
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/numbers.h"
+#include "kernels/cuda/tables.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 
@@ -40,19 +38,5 @@ inline Tensor fp32_like(const Tensor& x, at::IntArrayRef sizes) {
 
 Tensor workspace(int64_t bytes, const Tensor& like);  // beside `like`
 int multiprocessors();
-
-// The same bytes on the device of `like`. Kept for the thread's next calls on this stream with the same
-// bytes: layers of a step share their documents.
-Tensor table_bytes(const void* bytes, int64_t count, const Tensor& like);
-
-template <class T>
-struct Table {
-  Table(const std::vector<T>& values, const Tensor& like)
-      : memory(table_bytes(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), like)),
-        size(static_cast<int64_t>(values.size())) {}
-  const T* data() const { return static_cast<const T*>(memory.const_data_ptr()); }
-  Tensor memory;
-  int64_t size;
-};
 
 }  // namespace longhaul::kernels::cuda

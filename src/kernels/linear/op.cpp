@@ -7,6 +7,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
 #include "kernels/linear/raw.h"
+#include "kernels/linear/wide_product.h"
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
@@ -67,8 +68,8 @@ void for_each_group(const std::vector<int64_t>& rows_per_expert, const Body& bod
 // sink += dyᵀ x without a rounding to the inputs' precision, which every micro-batch would add again.
 void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
   const ScalarType type = sink.scalar_type();
-  if (type == at::kFloat && x.scalar_type() == at::kBFloat16 && x.is_cuda()) {
-    sink.add_(at::mm(dy.t(), x, type));  // bf16 products with fp32 sums, which LibTorch has on a GPU only
+  if (type == at::kFloat && dy.scalar_type() == x.scalar_type() && has_wide_product(x)) {
+    add_wide_product(sink, dy.t(), x);
   } else {
     sink.addmm_(dy.t().to(type), x.to(type));  // of the same type: no copies
   }
@@ -206,6 +207,11 @@ Tensor linear_wide(const Tensor& x, const Tensor& weight, KeptPacked kept) {
   const Product product = choose(kWide, "it is left to LibTorch", refuse_packed(x, weight, kept.copies));
   if (product == Product::kPacked) return packed_wide_output(x, weight, *kept.copies, kept.version);
   if (x.scalar_type() != at::kBFloat16) return at::mm(x, weight.t());
+  if (has_wide_product(x)) {
+    const Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(at::kFloat));
+    wide_product(y, x, weight.t());
+    return y;
+  }
   // LibTorch rounds its results to bf16. Some rows of the weight at a time are widened: never a copy of all
   // of it.
   constexpr int64_t kRows = 1024;

@@ -1,235 +1,165 @@
 #include "kernels/linear_cross_entropy/cuda.h"
 
 #include "kernels/cuda/mma.h"
-#include "kernels/matmul/cuda.h"
 
 namespace longhaul::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 512;
+// A row is walked in fours of columns, 16 bytes of logits and 8 of their gradients.
+constexpr int kFour = 4, kStep = kThreads * kFour;
 
-struct LossRows {
-  const float* logits;
-  const int64_t* labels;
-  float* loss;
-  Bf16* d_logits;
-  int64_t vocabulary, stride;
-  float z_loss, scale;
+struct alignas(16) Four {
+  float x[kFour];
+};
+struct alignas(8) FourHalves {
+  uint32_t word[kFour / 2];
 };
 
-// A block per row. The largest and the sum are found in one pass, each thread keeping its own; the second
-// pass, from cache, writes.
-LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows in) {
-  LONGHAUL_SHARED(shared);
-  float* scratch = reinterpret_cast<float*>(shared);
-  const int64_t row = blockIdx.x, label = in.labels[row];
-  const float* z = in.logits + row * in.stride;
+// Columns [c, c + 4) times `factor`; −∞ where they do not count, whatever lies there.
+LONGHAUL_DEVICE Four load_four(const float* row, int64_t c, int64_t vocabulary, float factor) {
+  Four z = *reinterpret_cast<const Four*>(row + c);
+  LONGHAUL_UNROLL
+  for (int i = 0; i < kFour; ++i) z.x[i] = c + i < vocabulary ? z.x[i] * factor : negative_infinity();
+  return z;
+}
+LONGHAUL_DEVICE void store_four(Bf16* row, int64_t c, const Four& d) {
+  *reinterpret_cast<FourHalves*>(row + c) = {{pack(d.x[0], d.x[1]), pack(d.x[2], d.x[3])}};
+}
+
+struct RowSum {
+  float top, sum;  // Σ 2^(z − top)
+};
+
+// Of z in units of log 2. The largest and the sum are found in one pass, each thread keeping its own.
+LONGHAUL_DEVICE RowSum sum_of_row(const float* row, int64_t vocabulary, float factor, float* scratch) {
   float largest = negative_infinity(), sum = 0;
-  for (int64_t c = threadIdx.x; c < in.vocabulary; c += kThreads) {
-    const float x = z[c] * kLog2E;
-    if (x > largest) {
-      sum = sum * power_of_two(largest - x) + 1.f;
-      largest = x;
-    } else {
-      sum += power_of_two(x - largest);
+  for (int64_t c = threadIdx.x * kFour; c < vocabulary; c += kStep) {
+    const Four z = load_four(row, c, vocabulary, factor);
+    const float most = fmaxf(fmaxf(z.x[0], z.x[1]), fmaxf(z.x[2], z.x[3]));
+    if (most > largest) {
+      sum *= power_of_two(largest - most);
+      largest = most;
     }
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kFour; ++i) sum += power_of_two(z.x[i] - largest);
   }
   const float top = block_largest(largest, scratch);
-  // A thread without a column has −∞ − top = −∞: no share.
-  sum = block_sum(largest > negative_infinity() ? sum * power_of_two(largest - top) : 0.f, scratch);
-  const float log2_sum = top + log2f(sum), lse = log2_sum * kLn2;
-  if (threadIdx.x == 0) in.loss[row] = label < 0 ? 0.f : lse - z[label] + in.z_loss * lse * lse;
-  if (in.d_logits == nullptr) return;
-  const float factor = label < 0 ? 0.f : in.scale * (1.f + 2.f * in.z_loss * lse),
-              hit = label < 0 ? 0.f : in.scale;
-  for (int64_t c = threadIdx.x; c < in.stride; c += kThreads) {
-    float d = 0;
-    if (c < in.vocabulary && label >= 0)
-      d = factor * power_of_two(z[c] * kLog2E - log2_sum) - (c == label ? hit : 0.f);
-    in.d_logits[row * in.stride + c] = from_float<Bf16>(d);
-  }
+  // A thread without a column has a sum of 0 and no largest. A NaN stays one.
+  return {top, block_sum(sum == 0.f ? 0.f : sum * power_of_two(largest - top), scratch)};
 }
 
-// rows of 16-byte units for the products
-int64_t padded_vocabulary(int64_t vocabulary) { return round_up(vocabulary, kUnit); }
-
-// Some tokens of the products around the logits, whose rows are `stride` long.
-struct HeadRows {
-  int64_t rows, hidden, vocabulary, stride;
-  const Bf16 *h, *weight;
+struct LossRows {
+  LogitRows in;
+  float z_loss, scale;
+  float* loss;
+  Bf16* d_logits;
 };
 
-void head_logits(const HeadRows& in, float* logits, Stream stream) {
-  Matmul forward;
-  forward.m = in.rows, forward.n = in.vocabulary, forward.k = in.hidden;
-  forward.a = in.h, forward.a_stride = in.hidden;
-  forward.b = in.weight, forward.b_stride = in.hidden, forward.b_transposed = true;
-  forward.c_fp32 = logits, forward.c_stride = in.stride;
-  matmul(forward, stream);
-}
-
-void head_gradients(const HeadRows& in, const Bf16* d_logits, Bf16* d_h, float* d_weight, Stream stream) {
-  if (d_h != nullptr) {
-    Matmul input;  // d_h = d_z · W
-    input.m = in.rows, input.n = in.hidden, input.k = in.vocabulary;
-    input.a = d_logits, input.a_stride = in.stride;
-    input.b = in.weight, input.b_stride = in.hidden;
-    input.c = d_h, input.c_stride = in.hidden;
-    matmul(input, stream);
-  }
-  if (d_weight != nullptr) {
-    Matmul weight;  // d_W += d_zᵀ · h
-    weight.m = in.vocabulary, weight.n = in.hidden, weight.k = in.rows;
-    weight.a = d_logits, weight.a_stride = in.stride, weight.a_transposed = true;
-    weight.b = in.h, weight.b_stride = in.hidden;
-    weight.c_fp32 = d_weight, weight.c_stride = in.hidden, weight.accumulate = true;
-    matmul(weight, stream);
+// A block per row; the second pass, partly from cache, writes.
+LONGHAUL_KERNEL(kThreads) loss_kernel(LossRows all) {
+  LONGHAUL_SHARED(shared);
+  const LogitRows& in = all.in;
+  const int64_t row = blockIdx.x, label = in.labels[row];
+  const float* z = in.logits + row * in.stride;
+  const RowSum of = sum_of_row(z, in.vocabulary, kLog2E, reinterpret_cast<float*>(shared));
+  const float log2_sum = of.top + log2f(of.sum), lse = log2_sum * kLn2;
+  if (threadIdx.x == 0) all.loss[row] = label < 0 ? 0.f : lse - z[label] + all.z_loss * lse * lse;
+  if (all.d_logits == nullptr) return;
+  Bf16* const d_row = all.d_logits + row * in.stride;
+  const float factor = all.scale * (1.f + 2.f * all.z_loss * lse);
+  for (int64_t c = threadIdx.x * kFour; c < in.stride; c += kStep) {
+    Four d{};
+    if (label >= 0) {
+      d = load_four(z, c, in.vocabulary, kLog2E);
+      LONGHAUL_UNROLL
+      for (int i = 0; i < kFour; ++i)
+        d.x[i] = factor * power_of_two(d.x[i] - log2_sum) - (c + i == label ? all.scale : 0.f);
+    }
+    store_four(d_row, c, d);
   }
 }
 
 struct TermRows {
-  const float* logits;
-  const int64_t* labels;
-  TokenHeadTerms out;
-  int64_t vocabulary, stride;
+  LogitRows in;
   float scale;
+  TokenTerms out;
 };
 
-// A block per row. The second pass, for the entropy, reads the row again from cache: log p is then exact
-// where p is close to 1.
-LONGHAUL_KERNEL(kThreads) terms_kernel(TermRows in) {
+// The second pass, for the entropy, reads the row again: log p is then exact where p is close to 1.
+LONGHAUL_KERNEL(kThreads) terms_kernel(TermRows all) {
   LONGHAUL_SHARED(shared);
   float* scratch = reinterpret_cast<float*>(shared);
+  const LogitRows& in = all.in;
   const int64_t row = blockIdx.x, label = in.labels[row];
   const float* z = in.logits + row * in.stride;
-  float largest = negative_infinity(), sum = 0;
-  for (int64_t c = threadIdx.x; c < in.vocabulary; c += kThreads) {
-    const float x = z[c] * in.scale;
-    if (x > largest) {
-      sum = sum * exponential(largest - x) + 1.f;
-      largest = x;
-    } else {
-      sum += exponential(x - largest);
+  const RowSum of = sum_of_row(z, in.vocabulary, all.scale * kLog2E, scratch);
+  const float top = of.top * kLn2, log_sum = log2f(of.sum) * kLn2;
+  if (threadIdx.x == 0) {
+    all.out.logsumexp[row] = top + log_sum;
+    all.out.label[row] = label < 0 ? 0.f : z[label] * all.scale;
+  }
+  if (all.out.entropy == nullptr) return;
+  float weighted = 0;
+  for (int64_t c = threadIdx.x * kFour; c < in.vocabulary; c += kStep) {
+    const Four x = load_four(z, c, in.vocabulary, all.scale);
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kFour; ++i) {
+      const float below = x.x[i] - top, weight = exponential(below);
+      weighted += weight == 0.f ? 0.f : weight * below;  // no share of −∞
     }
   }
-  const float top = block_largest(largest, scratch);
-  sum = block_sum(largest > negative_infinity() ? sum * exponential(largest - top) : 0.f, scratch);
-  const float log_sum = log2f(sum) * kLn2;
-  if (threadIdx.x == 0) {
-    in.out.logsumexp[row] = top + log_sum;
-    in.out.label[row] = label < 0 ? 0.f : z[label] * in.scale;
-  }
-  if (in.out.entropy == nullptr) return;
-  float weighted = 0;
-  for (int64_t c = threadIdx.x; c < in.vocabulary; c += kThreads) {
-    const float x = z[c] * in.scale - top;
-    weighted += exponential(x) * x;
-  }
   weighted = block_sum(weighted, scratch);
-  if (threadIdx.x == 0) in.out.entropy[row] = log_sum - weighted / sum;
+  if (threadIdx.x == 0) all.out.entropy[row] = log_sum - weighted / of.sum;
 }
 
 struct TermGradientRows {
-  const float* logits;
-  const int64_t* labels;
-  TokenHeadGradients of;  // of these rows
-  Bf16* d_logits;
-  int64_t vocabulary, stride;
+  LogitRows in;
   float scale;
+  TokenTermGradients of;
+  Bf16* d_logits;
 };
 
-LONGHAUL_KERNEL(kThreads) term_gradients_kernel(TermGradientRows in) {
+LONGHAUL_KERNEL(kThreads) term_gradients_kernel(TermGradientRows all) {
+  const LogitRows& in = all.in;
   const int64_t row = blockIdx.x, label = in.labels[row];
   const float* z = in.logits + row * in.stride;
-  const float lse = in.of.logsumexp[row], slope = in.of.d_entropy == nullptr ? 0.f : -in.of.d_entropy[row];
-  const float level =
-      in.of.d_logsumexp[row] + (in.of.d_entropy == nullptr ? 0.f : slope * in.of.entropy[row]);
-  const float hit = label < 0 ? 0.f : in.of.d_label[row];
-  for (int64_t c = threadIdx.x; c < in.stride; c += kThreads) {
-    float d = 0;
-    if (c < in.vocabulary) {
-      const float log_p = z[c] * in.scale - lse;
-      d = in.scale * (exponential(log_p) * (level + slope * log_p) + (c == label ? hit : 0.f));
+  const bool entropy = all.of.d_entropy != nullptr;
+  const float lse = all.of.logsumexp[row], slope = entropy ? -all.of.d_entropy[row] : 0.f,
+              level = all.of.d_logsumexp[row] + (entropy ? slope * all.of.entropy[row] : 0.f),
+              hit = label < 0 ? 0.f : all.of.d_label[row];
+  for (int64_t c = threadIdx.x * kFour; c < in.stride; c += kStep) {
+    const Four x = load_four(z, c, in.vocabulary, all.scale);
+    Four d{};
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kFour; ++i) {
+      const float log_p = x.x[i] - lse, p = exponential(log_p);
+      const float share = p == 0.f ? 0.f : p * (level + slope * log_p);
+      d.x[i] = all.scale * (share + (c + i == label ? hit : 0.f));
     }
-    in.d_logits[row * in.stride + c] = from_float<Bf16>(d);
+    store_four(all.d_logits + row * in.stride, c, d);
   }
 }
 
-const float* from_row(const float* values, int64_t row) { return values == nullptr ? nullptr : values + row; }
-
-TokenHeadGradients from_row(const TokenHeadGradients& all, int64_t row) {
-  TokenHeadGradients rest = all;
-  rest.logsumexp = from_row(all.logsumexp, row), rest.entropy = from_row(all.entropy, row);
-  rest.d_logsumexp = from_row(all.d_logsumexp, row), rest.d_label = from_row(all.d_label, row);
-  rest.d_entropy = from_row(all.d_entropy, row);
-  return rest;
-}
-
-HeadRows rows_of(const TokenHead& p, int64_t begin) {
-  const int64_t rows = p.tokens - begin < p.chunk ? p.tokens - begin : p.chunk;
-  return {rows, p.hidden, p.vocabulary, padded_vocabulary(p.vocabulary), p.h + begin * p.hidden, p.weight};
-}
+constexpr int kSharedBytes = kThreads / kWarp * 4;
 
 }  // namespace
 
-void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows,
-                  int64_t vocabulary, int64_t stride, float z_loss, float scale, Stream stream) {
-  const LossRows in{logits, labels, loss, d_logits, vocabulary, stride, z_loss, scale};
-  launch("linear_cross_entropy.loss", loss_kernel, rows, kThreads, kThreads / kWarp * 4, stream, in);
+void loss_of_rows(const LogitRows& in, float z_loss, float scale, float* loss, Bf16* d_logits,
+                  Stream stream) {
+  launch("linear_cross_entropy.loss", loss_kernel, in.rows, kThreads, kSharedBytes, stream,
+         LossRows{in, z_loss, scale, loss, d_logits});
 }
 
-int64_t linear_cross_entropy_workspace_bytes(const LinearCrossEntropy& p) {
-  const int64_t rows = p.chunk < p.tokens ? p.chunk : p.tokens;
-  return rows * padded_vocabulary(p.vocabulary) * (p.wants_gradients() ? 6 : 4);
+void terms_of_rows(const LogitRows& in, float logit_scale, const TokenTerms& out, Stream stream) {
+  launch("linear_cross_entropy.terms", terms_kernel, in.rows, kThreads, kSharedBytes, stream,
+         TermRows{in, logit_scale, out});
 }
 
-void linear_cross_entropy(const LinearCrossEntropy& p, void* workspace, Stream stream) {
-  const int64_t stride = padded_vocabulary(p.vocabulary), largest = p.chunk < p.tokens ? p.chunk : p.tokens;
-  float* logits = static_cast<float*>(workspace);
-  Bf16* d_logits = p.wants_gradients() ? reinterpret_cast<Bf16*>(logits + largest * stride) : nullptr;
-  for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
-    const int64_t rows = p.tokens - begin < p.chunk ? p.tokens - begin : p.chunk;
-    const HeadRows in{rows, p.hidden, p.vocabulary, stride, p.h + begin * p.hidden, p.weight};
-    head_logits(in, logits, stream);
-    loss_of_rows(logits, p.labels + begin, p.loss + begin, d_logits, rows, p.vocabulary, stride, p.z_loss,
-                 p.scale, stream);
-    if (d_logits == nullptr) continue;
-    head_gradients(in, d_logits, p.d_h == nullptr ? nullptr : p.d_h + begin * p.hidden, p.d_weight, stream);
-  }
-}
-
-int64_t token_head_workspace_bytes(const TokenHead& p, bool backward) {
-  const int64_t rows = p.chunk < p.tokens ? p.chunk : p.tokens;
-  return rows * padded_vocabulary(p.vocabulary) * (backward ? 6 : 4);
-}
-
-void token_head(const TokenHead& p, const TokenHeadTerms& terms, void* workspace, Stream stream) {
-  float* logits = static_cast<float*>(workspace);
-  for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
-    const HeadRows in = rows_of(p, begin);
-    head_logits(in, logits, stream);
-    const TokenHeadTerms out{terms.logsumexp + begin, terms.label + begin,
-                             terms.entropy == nullptr ? nullptr : terms.entropy + begin};
-    const TermRows rows{logits, p.labels + begin, out, p.vocabulary, in.stride, p.logit_scale};
-    launch("linear_cross_entropy.terms", terms_kernel, in.rows, kThreads, kThreads / kWarp * 4, stream, rows);
-  }
-}
-
-void token_head_backward(const TokenHead& p, const TokenHeadGradients& gradients, void* workspace,
-                         Stream stream) {
-  const int64_t largest = p.chunk < p.tokens ? p.chunk : p.tokens;
-  float* logits = static_cast<float*>(workspace);
-  Bf16* d_logits = reinterpret_cast<Bf16*>(logits + largest * padded_vocabulary(p.vocabulary));
-  for (int64_t begin = 0; begin < p.tokens; begin += p.chunk) {
-    const HeadRows in = rows_of(p, begin);
-    head_logits(in, logits, stream);
-    const TermGradientRows rows{logits,       p.labels + begin, from_row(gradients, begin),
-                                d_logits,     p.vocabulary,     in.stride,
-                                p.logit_scale};
-    launch("linear_cross_entropy.term_gradients", term_gradients_kernel, in.rows, kThreads, 0, stream, rows);
-    head_gradients(in, d_logits, gradients.d_h == nullptr ? nullptr : gradients.d_h + begin * p.hidden,
-                   gradients.d_weight, stream);
-  }
+void term_gradients_of_rows(const LogitRows& in, float logit_scale, const TokenTermGradients& of,
+                            Bf16* d_logits, Stream stream) {
+  launch("linear_cross_entropy.term_gradients", term_gradients_kernel, in.rows, kThreads, 0, stream,
+         TermGradientRows{in, logit_scale, of, d_logits});
 }
 
 }  // namespace longhaul::kernels::cuda

@@ -1,5 +1,5 @@
-// linear_cross_entropy by CUDA kernels on tensors: a head and loss in chunks of tokens, with products of our
-// own.
+// linear_cross_entropy on a GPU: a head and loss in chunks of tokens, whose products are LibTorch's and whose
+// rows of logits our kernels turn into losses and gradients.
 #pragma once
 
 #include "kernels/cuda/calls.h"

@@ -17,7 +17,7 @@ struct LogProbabilityOptions {
   double temperature = 1;  // the logits are divided by it: that of sampling, for policy gradients
   bool entropy = false;
   bool logsumexp = false;  // for a z-loss: coefficient · logsumexp²
-  int64_t chunk = 512;
+  int64_t chunk = 0;       // as in TokenLogitsInputs
 };
 
 // [tokens] fp32 (fp64 for fp64 inputs); undefined what was not asked for. Differentiable in hidden; the

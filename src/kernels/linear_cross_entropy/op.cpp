@@ -56,6 +56,7 @@ Labelled labelled(const Tensor& hidden, const Tensor& weight, const Tensor& labe
       {hidden.detach().contiguous(), weight.detach().contiguous(), labels.contiguous(), options, kept},
       Tensor(),
       hidden.size(0)};
+  if (options.chunk == 0) result.problem.options.chunk = head_chunk(hidden, weight.size(0));
   result.problem.all_labelled = labels.is_cpu();
   if (!result.problem.all_labelled) return result;
   const Tensor has_label = labels.ge(0);
@@ -81,6 +82,15 @@ MetaResult scalar_of(const Tensor& hidden) {
 }
 
 }  // namespace
+
+int64_t head_chunk(const Tensor& hidden, int64_t vocabulary) {
+  if (!on_gpu(hidden)) return kHeadTokens;
+  // Chunks of equal length: a last one of few rows would be as slow as a whole one.
+  const int64_t bytes = vocabulary * static_cast<int64_t>(sizeof(float) + 2),
+                most = std::max(kHeadTokens, kHeadBytes / bytes),
+                tokens = std::max<int64_t>(1, hidden.size(0)), chunks = (tokens + most - 1) / most;
+  return (tokens + chunks - 1) / chunks;
+}
 
 Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem,
                                   const CrossEntropyGradients& gradients) {
@@ -112,7 +122,7 @@ void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tenso
     refuse_argument(kOp, "labels", "below " + std::to_string(weight.size(0)),
                     std::to_string(labels.max().item<int64_t>()));
   }
-  if (options.chunk < 1) refuse_argument(kOp, "chunk", "1 or more", std::to_string(options.chunk));
+  if (options.chunk < 0) refuse_argument(kOp, "chunk", "0 or more", std::to_string(options.chunk));
 }
 
 void check_cross_entropy_sink(const Tensor& sink, const Tensor& weight) {

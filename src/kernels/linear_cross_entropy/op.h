@@ -12,8 +12,8 @@
 // On a GPU the host waits in the backward pass, for the gradient of the sum, and in linear_cross_entropy,
 // for the number of labels.
 //
-// Implementations, in the order in which they are tried: cuda (bf16, on a GPU: products and logits of
-// `chunk` tokens), fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
+// Implementations, in the order in which they are tried: cuda (bf16, on a GPU: LibTorch's products and our
+// kernels of loss and gradients on the logits of `chunk` tokens), fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
 // cache), aten (LibTorch's products on the logits of `chunk` tokens; every dtype, any device). In addition
 // reference (plain loops in fp64), for comparison. The result does not depend on the number of threads.
 #pragma once
@@ -29,9 +29,15 @@ namespace longhaul::kernels {
 // packed copy for dz W.
 inline constexpr int64_t kHeadChunk = 256;
 
+// The tokens whose logits exist at once where nobody says how many: on a CPU kHeadTokens, whose logits stay
+// small; on a GPU as many as kHeadBytes hold, in fp32 with their gradients in bf16, because a product of few
+// rows leaves most of it idle.
+inline constexpr int64_t kHeadTokens = 512, kHeadBytes = int64_t{3} << 29;
+int64_t head_chunk(const Tensor& hidden_td, int64_t vocabulary);
+
 struct LinearCrossEntropyOptions {
   double z_loss = 0;
-  int64_t chunk = 512;  // tokens whose logits, or probabilities, exist at once
+  int64_t chunk = 0;    // tokens whose logits, or probabilities, exist at once; 0: what suits the device
   double upstream = 1;  // the expected gradient of the sum
 };
 

@@ -22,6 +22,7 @@ CrossEntropyProblem problem_of(const TokenLogitsInputs& in) {
       in.hidden_td.contiguous(), in.weight_vd.contiguous(), in.labels_t.contiguous(), {.chunk = in.chunk}};
   // a copy of it, made for this call, is not what was packed
   if (in.weight_vd.is_contiguous()) problem.kept = in.kept;
+  if (in.chunk == 0) problem.options.chunk = head_chunk(in.hidden_td, in.weight_vd.size(0));
   problem.all_labelled = false;
   if (!(in.temperature > 0) || !std::isfinite(in.temperature))
     refuse_argument(kTokenLogits, "temperature", "a number above 0", std::to_string(in.temperature));

@@ -26,9 +26,9 @@ struct TokenLogits {
 
 struct TokenLogitsInputs {
   Tensor hidden_td, weight_vd, labels_t;  // labels int64, below the rows of the weight
-  int64_t chunk = 512;                    // tokens whose logits, or their gradients, exist at once
-  KeptPacked kept = {};                   // of weight_vd
-  double temperature = 1;                 // that the logits are divided by, above 0
+  int64_t chunk = 0;       // tokens whose logits, or their gradients, exist at once; 0: head_chunk
+  KeptPacked kept = {};    // of weight_vd
+  double temperature = 1;  // that the logits are divided by, above 0
 };
 
 TokenLogits token_logits(const TokenLogitsInputs& in, bool with_entropy = false);

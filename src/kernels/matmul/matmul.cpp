@@ -1,5 +1,6 @@
 #include "kernels/matmul/matmul.h"
 
+#include "kernels/cuda/calls.h"
 #include "kernels/matmul/product.h"
 
 namespace longhaul::kernels {
@@ -35,7 +36,7 @@ Tensor product(const Tensor& x, std::span<const int64_t> rows_per_group, const v
 }  // namespace
 
 Refusal refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight* kept) {
-  if (!x.device().is_cpu()) return "it runs on the CPU";
+  if (!x.device().is_cpu() || on_gpu(x)) return "it runs on the CPU";
   if (!element_known(x)) return "it computes in bf16 and fp32";
   if (kept == nullptr) return "the weight is not kept packed";
   if (!weight.is_contiguous()) return "the weight is not contiguous";
@@ -45,7 +46,7 @@ Refusal refuse_packed(const Tensor& x, const Tensor& weight, const PackedWeight*
 
 Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy,
                                       const Tensor& x) {
-  if (!x.device().is_cpu()) return "it runs on the CPU";
+  if (!x.device().is_cpu() || on_gpu(x)) return "it runs on the CPU";
   if (!element_known(x) || dy.scalar_type() != x.scalar_type()) return "it computes in bf16 and fp32";
   if (sink.scalar_type() != at::kFloat || !sink.is_contiguous()) return "the sink is not contiguous fp32";
   if (bias_sink.defined() && (bias_sink.scalar_type() != at::kFloat || !bias_sink.is_contiguous()))

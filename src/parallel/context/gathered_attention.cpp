@@ -188,7 +188,7 @@ std::vector<Tensor> backward(Communicator& group, const Row& row, const Tensor& 
           };
           kernels::attention_backward(
               problem_of(run, of, q, k_row, v_row, scale),
-              {own(outside.d_o_thd), own(outside.logsumexp_th), own(outside.delta_th)},
+              {own(outside.d_o_thd), own(outside.logsumexp_th), own(outside.delta_th), own(outside.o_thd)},
               {rows(heads(dq, of.queries), run.queries), rows(dk_row, run.keys), rows(dv_row, run.keys)});
         }
         arrive();  // the group before: it had this one's computing to come home
@@ -213,7 +213,8 @@ Tensor gathered_attention(Communicator& group, const Tensor& q, const Tensor& k,
                 [&group, row, scale](const BackwardCall& call) {
                   const Tensor& d_o = call.gradients[0];
                   const AttentionOutside outside{d_o.contiguous(), call.saved[4],
-                                                 kernels::attention_delta(call.saved[3], d_o, Tensor())};
+                                                 kernels::attention_delta(call.saved[3], d_o, Tensor()),
+                                                 call.saved[3]};
                   return backward(group, row, call.saved[0], call.saved[1], call.saved[2], outside, scale);
                 },
             .not_recorded = {1}};

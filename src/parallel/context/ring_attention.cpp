@@ -194,7 +194,7 @@ std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndVal
                      kernels::attention_backward(
                          {rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
                          {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q),
-                          rows_of(outside.delta_th, of_q)},
+                          rows_of(outside.delta_th, of_q), rows_of(outside.o_thd, of_q)},
                          {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
                    });
                if (hop > 0) {
@@ -243,7 +243,8 @@ Tensor ring_attention(const Ring& ring, const Tensor& q, const Tensor& k, const 
                 [ring, scale](const BackwardCall& call) {
                   const Tensor& d_o = call.gradients[0];
                   const AttentionOutside outside{d_o.contiguous(), call.saved[4],
-                                                 kernels::attention_delta(call.saved[3], d_o, Tensor())};
+                                                 kernels::attention_delta(call.saved[3], d_o, Tensor()),
+                                                 call.saved[3]};
                   return backward(ring, call.saved[0],
                                   {call.saved[1].contiguous(), call.saved[2].contiguous()}, outside, scale);
                 },

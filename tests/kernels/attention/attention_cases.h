@@ -110,7 +110,7 @@ inline void expect_near(const Tensor& a, const Tensor& b, double tolerance, cons
   ASSERT_EQ(a.sizes(), b.sizes()) << what;
   if (a.numel() == 0) return;
   const Tensor x = a.detach().to(at::kDouble), y = b.detach().to(at::kDouble);
-  EXPECT_TRUE(x.isinf().equal(y.isinf())) << what;
+  EXPECT_TRUE(x.isposinf().equal(y.isposinf()) && x.isneginf().equal(y.isneginf())) << what;
   const Tensor finite = y.isinf().logical_not(), zero = at::zeros_like(y);
   const Tensor difference = at::where(finite, x - y, zero).abs();
   const double scale = std::max(at::where(finite, y, zero).abs().max().item<double>(), 1.0);

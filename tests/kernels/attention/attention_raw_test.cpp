@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/attention/attention_cases.h"
+#include "kernels/attention/visible_cases.h"
 #include "kernels/gemm/block.h"
 #include "support/refused.h"
 #include "support/threads.h"
@@ -20,86 +20,6 @@ namespace {
 using namespace longhaul::testing;
 
 constexpr double kScale = 0.3;
-
-struct VisibleCase {
-  std::string name;
-  Visibility visible;
-  int64_t queries, keys;
-};
-void PrintTo(const VisibleCase& c, std::ostream* out) { *out << c.name; }
-
-std::vector<VisibleCase> visible_cases() {
-  return {
-      {"causal", {{{0, 150, 0, 150}}}, 150, 150},
-      {"bidirectional", {{{0, 70, 0, 70}, {70, 1, 70, 1}, {71, 140, 71, 140}}, false}, 211, 211},
-      {"cross attention",
-       {{{0, 70, 0, 200}, {70, 0, 200, 9}, {70, 65, 209, 3}, {135, 9, 212, 0}}, false},
-       144,
-       212},
-      {"window on both sides", {{{0, 300, 0, 300}}, false, 70}, 300, 300},
-      {"window on both sides, shifted", {{{0, 90, 0, 300, 100}}, false, 33}, 90, 300},
-      {"keys before all queries", {{{0, 100, 0, 140, 140}}}, 100, 140},
-      {"keys behind some queries", {{{0, 200, 0, 140, -75}}}, 200, 140},
-      {"keys behind all queries", {{{0, 100, 0, 140, -200}}}, 100, 140},
-      {"window that has passed the keys", {{{0, 300, 0, 140, 60}}, true, 90}, 300, 140},
-      {"prefix", {{{0, 200, 0, 200, 0, 37}, {200, 150, 200, 150, 0, 128}, {350, 9, 350, 9, 0, 9}}}, 359, 359},
-      {"prefix that later chunks of queries see", {{{0, 70, 0, 140, -300, 131}}}, 70, 140},
-      {"prefix and window", {{{0, 400, 0, 400, 0, 20}, {400, 90, 400, 90, 0, 1}}, true, 50}, 490, 490},
-      {"prefix, window on both sides", {{{0, 300, 0, 280, -10, 140}}, false, 50}, 300, 280},
-      {"one query",
-       {{{0, 1, 0, 300, 299, 5}, {1, 1, 300, 200, 150}, {2, 2, 500, 90, 70, 3}}, true, 60},
-       4,
-       590},
-      {"rows of no document", {{{3, 80, 5, 90, 20}, {99, 30, 140, 30}}}, 140, 200},
-      {"several pieces of keys", {{{0, 700, 0, 2300, 1500, 200}}, true, 600}, 700, 2300},
-      {"several pieces, bidirectional", {{{0, 200, 0, 2300, 1500}}, false, 900}, 200, 2300}};
-}
-
-// The rule of visibility.h, key by key.
-bool sees(const Visibility& visible, const AttentionDocument& document, int64_t i, int64_t j) {
-  const int64_t p = i + document.shift;
-  if (j < document.prefix) return true;
-  if (visible.causal && j > p) return false;
-  if (visible.window == 0) return true;
-  return j > p - visible.window && j < p + visible.window;
-}
-
-Tensor mask_of(const Visibility& visible, int64_t queries, int64_t keys) {
-  const Tensor mask = at::zeros({queries, keys}, at::kBool);
-  auto at_place = mask.accessor<bool, 2>();
-  for (const AttentionDocument& document : visible.documents) {
-    for (int64_t i = 0; i < document.queries; ++i) {
-      for (int64_t j = 0; j < document.keys; ++j)
-        at_place[document.q + i][document.k + j] = sees(visible, document, i, j);
-    }
-  }
-  return mask;
-}
-
-struct Evaluated {
-  AttentionResult result;
-  AttentionGradients gradients;
-};
-
-// By a mask, differentiated by LibTorch: o and the log-sum-exp have gradients d_o and d_logsumexp.
-Evaluated by_mask(const AttentionInputs& values, const Tensor& mask, const Tensor& d_o,
-                  const Tensor& d_logsumexp) {
-  AttentionInputs in = values.to(at::kDouble);
-  for (Tensor* x : {&in.q, &in.k, &in.v}) *x = x->detach().clone().requires_grad_(true);
-  const int64_t group = in.q.size(1) / in.k.size(1);
-  const Tensor k = in.k.repeat_interleave(group, 1), v = in.v.repeat_interleave(group, 1);
-  // A finite stand-in for −∞ keeps LibTorch's gradients of rows that see nothing finite; the mask makes them
-  // 0.
-  const Tensor scores =
-      at::einsum("thd,shd->hts", {in.q, k}).mul(kScale).masked_fill(mask.logical_not(), -1e200);
-  const Tensor sees_any = mask.any(1);
-  const Tensor o = at::einsum("hts,shd->thd", {scores.softmax(2) * mask, v}),
-               lse = scores.logsumexp(2).transpose(0, 1);
-  const Tensor of_lse = at::where(sees_any.unsqueeze(1), lse, at::zeros_like(lse));
-  ((o * d_o.to(at::kDouble)).sum() + (of_lse * d_logsumexp.to(at::kDouble)).sum()).backward();
-  return {{o.detach(), at::where(sees_any.unsqueeze(1), lse, at::full_like(lse, -INFINITY)).detach()},
-          {in.q.grad(), in.k.grad(), in.v.grad()}};
-}
 
 constexpr double kStart = 3;  // what gradients are added to
 
@@ -158,7 +78,7 @@ TEST_P(RawAttention, EqualsTheMask) {
     const Tensor d_o = random_tensor({c.queries, 4, 17}, 7, form.type);
     const Tensor d_logsumexp =
         random_tensor({c.queries, 4}, 8, form.type == at::kDouble ? at::kDouble : at::kFloat);
-    const Evaluated expected = by_mask(in, mask, d_o, d_logsumexp);
+    const Evaluated expected = by_mask(in, mask, kScale, d_o, d_logsumexp);
     for (const BlockKernels* set : usable_block_kernels()) {
       if (std::string(form.implementation) == "cpu") force_block_kernels(set->name);
       Dispatcher::force("attention", form.implementation);
@@ -168,6 +88,27 @@ TEST_P(RawAttention, EqualsTheMask) {
       if (std::string(form.implementation) != "cpu") break;
     }
   }
+}
+
+// The plain form does the rows of a long document in runs, whose scores fit kScoreBytes (attention/aten.cpp):
+// here 1,031 of 1,300.
+TEST(RawAttentionPlain, LongDocumentsAreDoneInRunsOfRows) {
+  AttentionCase sizes{.heads = 16, .key_heads = 8, .key = 4, .value = 4};
+  sizes.offsets = {0, 1300};
+  sizes.key_offsets = {0, 1017};
+  const Visibility visible{{{0, 1300, 0, 1017, -283}}, true, 900};
+  const AttentionInputs in = inputs_of(sizes, at::kFloat);
+  const Tensor d_o = random_tensor({1300, 16, 4}, 7, at::kFloat), none = at::zeros({1300, 16});
+  const Evaluated expected = whole(in, visible, d_o, none);
+  EXPECT_EQ(Dispatcher::last("attention").chosen, "cpu");
+  Dispatcher::force("attention", "aten");
+  const Evaluated found = whole(in.to(at::kDouble), visible, d_o.to(at::kDouble), none.to(at::kDouble));
+  Dispatcher::force("attention", std::nullopt);
+  expect_near(found.result.o_thd, expected.result.o_thd, 2e-5, "o");
+  expect_near(found.result.logsumexp_th, expected.result.logsumexp_th, 2e-5, "logsumexp");
+  expect_near(found.gradients.q_thd, expected.gradients.q_thd, 2e-5, "dq");
+  expect_near(found.gradients.k_shd, expected.gradients.k_shd, 2e-5, "dk");
+  expect_near(found.gradients.v_shd, expected.gradients.v_shd, 2e-5, "dv");
 }
 
 TEST_P(RawAttention, DoesNotDependOnThreads) {
@@ -284,7 +225,7 @@ TEST_P(RawAttention, PartsMergedAreTheWhole) {
           random_tensor({c.queries, 4}, 8, type == at::kDouble ? at::kDouble : at::kFloat);
       expect_close(in_parts(in, c.visible, d_o, d_logsumexp, ends(c.queries, split.of_queries),
                             ends(c.keys, split.of_keys)),
-                   by_mask(in, mask, d_o, d_logsumexp), tolerance);
+                   by_mask(in, mask, kScale, d_o, d_logsumexp), tolerance);
     }
   }
 }
@@ -300,7 +241,7 @@ TEST(RawAttentionSplits, ZigZagOfPackedDocuments) {
     const AttentionInputs in = inputs_for(512, 512, type);
     const Tensor d_o = random_tensor({512, 4, 17}, 7, type),
                  none = at::zeros({512, 4}, type == at::kDouble ? at::kDouble : at::kFloat);
-    const Evaluated expected = by_mask(in, mask_of(visible, 512, 512), d_o, none);
+    const Evaluated expected = by_mask(in, mask_of(visible, 512, 512), kScale, d_o, none);
     const std::vector<TokenRange> zig_zag = {{0, 128}, {384, 512}, {128, 256}, {256, 384}};
     expect_close(in_parts(in, visible, d_o, none, zig_zag, zig_zag), expected, tolerance);
   }

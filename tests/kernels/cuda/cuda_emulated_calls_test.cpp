@@ -18,6 +18,7 @@
 #include "kernels/linear_recurrence/linear_recurrence_gate_cases.h"
 #include "kernels/norm/op.h"
 #include "kernels/rotary_heads/op.h"
+#include "library_calls.h"
 #include "support/nightly.h"
 #include "tensor/to_tensor.h"
 
@@ -32,6 +33,7 @@ class OnEmulatedGpu {
  public:
   OnEmulatedGpu() {
     EXPECT_TRUE(cuda::runtime::machine().emulated);
+    stand_in_for_library_calls();
     emulate_cuda(true);
   }
   ~OnEmulatedGpu() { emulate_cuda(false); }
@@ -205,6 +207,12 @@ TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
   EXPECT_LT(rms_error(state, whole.final_state_nhkv), kEmulatedTolerance);
 }
 
+// LibTorch's flash attention would come first (flash_attention_test).
+struct ForcedKernels {
+  ForcedKernels() { Dispatcher::force("attention", "cuda"); }
+  ~ForcedKernels() { Dispatcher::force("attention", std::nullopt); }
+};
+
 class CudaCallsAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(CudaCallsAttention, EqualsReference) {
@@ -218,6 +226,7 @@ TEST_P(CudaCallsAttention, EqualsReference) {
   const AttentionEvaluation expected = longhaul::testing::evaluate(
       in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
   const OnEmulatedGpu gpu;
+  const ForcedKernels forced;
   // See cases.toml for the tolerance.
   expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
   expect_cuda("attention");
@@ -228,6 +237,8 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
   expect_like_fp64(
       {"attention"},
       [](at::ScalarType type) {
+        std::optional<ForcedKernels> forced;
+        if (type == kBf16) forced.emplace();
         const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type),
                      v = emulated_leaf({70, 1, 16}, 3, type);
         const Tensor o =
@@ -265,6 +276,8 @@ TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
 TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
   Dispatcher::force("attention_paged", "gathered");
   expect_like_fp64({"attention"}, [](at::ScalarType type) {
+    std::optional<ForcedKernels> forced;
+    if (type == kBf16) forced.emplace();
     KeyValueCache cache({.heads = 1, .key = 16, .value = 16, .options = type});
     cache.grow(1);
     const std::vector<int64_t> rows = {0};
@@ -330,6 +343,7 @@ TEST(CudaCalls, TokensWithoutLabelHaveNoLoss) {
     const CrossEntropyGradients gradients{at::full_like(hidden, NAN), at::ones({9, 8})};
     return std::vector<Tensor>{implementation(problem, gradients), gradients.hidden_td, gradients.sink_vd};
   };
+  stand_in_for_library_calls();
   const auto expected = run(cross_entropy_aten), found = run(cuda_calls<CrossEntropyCuda>().run);
   for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kEmulatedTolerance) << i;
 }

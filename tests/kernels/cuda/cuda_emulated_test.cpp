@@ -37,6 +37,7 @@ TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention
 TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
 TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }
 TEST(CudaEmulatedProducts, AgreeWithTheReference) { run_checks(check_products); }
+TEST(CudaEmulatedLosses, AgreeWithTheReference) { run_checks(check_losses); }
 TEST(CudaEmulatedExperts, AgreeWithTheReference) { run_checks(check_experts); }
 TEST(CudaEmulatedAdamw, AgreesWithTheReference) { run_checks(check_adamw); }
 
