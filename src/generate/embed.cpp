@@ -21,8 +21,7 @@ Tensor mean_hidden(model::Decoder& decoder, std::span<const std::vector<int64_t>
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  const Tensor hidden_td =
-      decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts));
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids), layout::make_packed(lengths, firsts));
   std::vector<Tensor> means;
   int64_t begin = 0;
   for (const int64_t length : lengths) {

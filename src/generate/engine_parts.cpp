@@ -123,8 +123,7 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
   model::Context context(ops, decoder.precision());
   context.training = false;
   if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
-  const Tensor hidden_td =
-      decoder.hidden(context, to_tensor(input.ids, decoder.device()), input.layout, &input.rows);
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(input.ids), input.layout, &input.rows);
   if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
   return decoder.logits(input.last.size() == input.ids.size()
                             ? hidden_td

@@ -31,7 +31,7 @@ Tensor RankPass::hidden_of_stage(model::Context& context, const std::vector<int6
   comm::Communicator& stages = ranks_.groups()->over({Axis::kPp});
   Tensor hidden_td;
   if (stages.rank() == 0) {
-    hidden_td = decoder_.embed(context, to_tensor(ids, decoder_.device()), view, rows);
+    hidden_td = decoder_.embed(context, to_tensor(ids), view, rows);
   } else {
     hidden_td = at::empty({view.own.length, decoder_.config().hidden},
                           at::TensorOptions().dtype(decoder_.precision().compute).device(decoder_.device()));

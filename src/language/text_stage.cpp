@@ -43,7 +43,8 @@ Tensor TextStage::through(model::Context& context, const PackedText& text, const
                           const layout::SequenceView& view,
                           const std::function<Tensor(Tensor)>& at_end) const {
   const bool first = decoder_.first(context), last = decoder_.last(context);
-  const auto ids = [&] { return to_tensor(own_of(text.inputs, view), decoder_.device()); };
+  // The host compares ids with the table's size, so they go to the device from there.
+  const auto ids = [&] { return to_tensor(own_of(text.inputs, view)); };
   if (first && last) return at_end(decoder_.hidden(context, ids(), view));
   // The head adds to its gradient in the forward pass. Of a pair that has both ends of the model the
   // embedding, which may be the same tensor, comes behind it, as where the forward pass runs first.
@@ -55,8 +56,9 @@ Tensor TextStage::through(model::Context& context, const PackedText& text, const
 
 Tensor TextStage::forward(model::Context& context, const PackedText& text, const Tensor& entering) const {
   const layout::SequenceView view = view_of(text);
-  const auto own = [&](const std::vector<int64_t>& row) {
-    return to_tensor(own_of(row, view), decoder_.device());
+  const auto own = [&](const std::vector<int64_t>& row) { return to_tensor(own_of(row, view)); };
+  const auto on_device = [&](const std::vector<int64_t>& row) {
+    return to_device(own(row), decoder_.device());
   };
   const bool weighed = text.weights != nullptr && !weigh_one(text);
   const auto weights = [&](int64_t places) {
@@ -67,11 +69,11 @@ Tensor TextStage::forward(model::Context& context, const PackedText& text, const
       std::vector<model::TokensAhead> ahead;
       for (int64_t k = 1; k <= decoder_.config().predict_ahead; ++k) {
         ahead.push_back({own(layout::ahead_in_documents(text.layout, text.inputs, k)),
-                         own(layout::ahead_in_documents(text.layout, text.labels, k)), weights(k)});
+                         on_device(layout::ahead_in_documents(text.layout, text.labels, k)), weights(k)});
       }
       hidden = decoder_.with_predictions(context, hidden, ahead, view);
     }
-    return decoder_.loss(context, hidden, own(text.labels), view, weights(0));
+    return decoder_.loss(context, hidden, on_device(text.labels), view, weights(0));
   });
 }
 

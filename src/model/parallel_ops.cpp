@@ -107,7 +107,7 @@ Tensor LocalOps::embed(const Tensor& ids, const VocabularyShare& table,
                        const kernels::EmbeddingTable* positions, const layout::SequenceView& view) {
   const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
   if (positions == nullptr) return kernels::embedding(ids, rows);
-  return kernels::embedding(ids, rows, to_tensor(view.positions_of_axis(0), ids.device()), *positions);
+  return kernels::embedding(ids, rows, to_tensor(view.positions_of_axis(0)), *positions);
 }
 
 Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const Tensor& labels,

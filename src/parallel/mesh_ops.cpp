@@ -125,7 +125,7 @@ Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table,
   if (positions == nullptr) return own;
   const auto of_own = view.positions_of_axis(0).subspan(static_cast<size_t>(view.own.begin),
                                                         static_cast<size_t>(view.own.length));
-  return own + kernels::embedding(to_tensor(of_own, ids.device()), *positions);
+  return own + kernels::embedding(to_tensor(of_own), *positions);
 }
 
 Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels,

@@ -16,6 +16,7 @@
 #include "recipe/write.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/device.h"
+#include "tensor/queue_marks.h"
 #include "train/saving/newest_checkpoint.h"
 
 namespace longhaul::train {
@@ -84,6 +85,8 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
             return saver;
           }(),
           ranks.everyone("checkpoint")) {
+  if (const at::Device device = task.parameters().device(); !device.is_cpu())
+    ranks.spans()->count_on(std::make_unique<QueueMarks>(device));
   if (train().arena)
     arena_.emplace(options_.recipe.recipe, options_.run_folder, ranks.rank(), ranks.place().mesh.world(),
                    task.parameters().device());
@@ -425,7 +428,8 @@ void Trainer::one_step() {
                                       .loss = result.loss,
                                       .gradient_norm = result.gradient_norm,
                                       .tokens = result.work.tokens,
-                                      .own_tokens = result.own_tokens});
+                                      .own_tokens = result.own_tokens,
+                                      .device_seconds = ranks_.spans()->device_seconds()});
   ranks_.spans()->board().device_bytes(device_bytes());
   report(result, step_seconds_ * 1e3);
   tell_growth();
@@ -468,6 +472,7 @@ class Recording {
 void Trainer::recorded_step() {
   const bool recorded = options_.trace != nullptr && !options_.trace->full() &&
                         is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
+  ranks_.spans()->restart_marks();
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);

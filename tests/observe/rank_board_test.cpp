@@ -132,6 +132,25 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_TRUE(now.ended);
 }
 
+// On a GPU the host's time in a phase is that of queueing.
+TEST(RankBoardDevice, ComputingLastsAsLongAsTheDeviceSays) {
+  const auto path = std::filesystem::temp_directory_path() / ("board-device-" + std::to_string(::getpid()));
+  BoardWriter board(path, {.rank = 0});
+  board.enter(RankPhase::kForward);
+  PhaseSeconds device{};
+  device[static_cast<size_t>(RankPhase::kForward)] = 3;
+  device[static_cast<size_t>(RankPhase::kBackward)] = 5;
+  board.step_ended({.step = 1, .seconds = 10, .device_seconds = device});
+  const PhaseSeconds found = BoardReader::open(path)->progress().phase_seconds;
+  EXPECT_EQ(found[static_cast<size_t>(RankPhase::kForward)], 3);
+  EXPECT_EQ(found[static_cast<size_t>(RankPhase::kBackward)], 5);
+  EXPECT_EQ(found[static_cast<size_t>(RankPhase::kCommunication)], 0);
+  double sum = 0;
+  for (const double seconds : found) sum += seconds;
+  EXPECT_NEAR(sum, 10, 1e-9);
+  std::filesystem::remove(path);
+}
+
 TEST(RankBoard, TellsOfBackgroundWork) {
   const TemporaryFolder folder;
   BoardWriter board(folder.path() / "board", {});

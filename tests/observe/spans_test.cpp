@@ -92,6 +92,63 @@ TEST(Spans, ThreadsAreKnown) {
   EXPECT_FALSE(mine.computes_here());
 }
 
+// A device that comes to its marks at the times of a list.
+class ScriptedMarks final : public DeviceMarks {
+ public:
+  explicit ScriptedMarks(std::vector<double> at) : at_(std::move(at)) {}
+  void restart() override { marks_ = 0; }
+  size_t mark() override { return marks_++; }
+  std::vector<double> seconds() override {
+    if (at_.empty()) throw std::runtime_error("the device has failed");
+    return {at_.begin(), at_.begin() + static_cast<std::ptrdiff_t>(marks_)};
+  }
+
+ private:
+  std::vector<double> at_;
+  size_t marks_ = 0;
+};
+
+TEST(Spans, LastAsLongAsTheDeviceTakes) {
+  SpanRecorder recorder;
+  recorder.count_on(std::make_unique<ScriptedMarks>(std::vector<double>{0.5, 2, 2.25, 5, 5, 5.5}));
+  for (const bool recorded : {true, false}) {
+    const int64_t before_ns = monotonic_ns();
+    recorder.restart_marks();
+    if (recorded) recorder.start(4);
+    { const SpanScope data(recorder, SpanKind::kData); }
+    { const SpanScope forward(recorder, SpanKind::kForward, 0, 0); }
+    { const SpanScope backward(recorder, SpanKind::kBackward, 0, 0); }
+    { const SpanScope norm(recorder, SpanKind::kNorm); }
+    const PhaseSeconds seconds = *recorder.device_seconds();
+    EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(RankPhase::kForward)], 1.5);
+    EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(RankPhase::kBackward)], 2.75);
+    EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(RankPhase::kOptimizer)], 0.5);
+    EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(RankPhase::kData)], 0);
+    if (!recorded) continue;
+    const StepTrace trace = recorder.stop();
+    ASSERT_EQ(trace.spans.size(), 4u);
+    EXPECT_LT(trace.spans[0].end_ns - trace.spans[0].begin_ns, 500'000'000);  // the host's own
+    const auto length = [&](size_t i) { return trace.spans[i].end_ns - trace.spans[i].begin_ns; };
+    EXPECT_NEAR(static_cast<double>(length(1)), 1.5e9, 2);
+    EXPECT_NEAR(static_cast<double>(length(2)), 2.75e9, 2);
+    EXPECT_NEAR(static_cast<double>(trace.spans[2].begin_ns - trace.spans[1].end_ns), 0.25e9, 2);
+    EXPECT_GE(trace.spans[1].begin_ns, before_ns + 500'000'000);
+  }
+}
+
+// The step that finds a device dead ends by that error, not by the question how long it took.
+TEST(Spans, OfADeviceThatHasFailedAreTheHosts) {
+  SpanRecorder recorder;
+  recorder.count_on(std::make_unique<ScriptedMarks>(std::vector<double>()));
+  recorder.restart_marks();
+  recorder.start(1);
+  { const SpanScope forward(recorder, SpanKind::kForward); }
+  EXPECT_FALSE(recorder.device_seconds());
+  const StepTrace trace = recorder.stop();
+  ASSERT_EQ(trace.spans.size(), 1u);
+  EXPECT_LE(trace.spans[0].end_ns, trace.end_ns);
+}
+
 TEST(Spans, AreThePhasesOfABoard) {
   const TemporaryFolder folder;
   BoardWriter board(folder.path() / "board", {});

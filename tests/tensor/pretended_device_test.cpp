@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "support/pretended_device.h"
 #include "tensor/device.h"
+#include "tensor/queue_marks.h"
 #include "tensor/random_fill.h"
 #include "tensor/to_tensor.h"
 
@@ -78,6 +80,26 @@ TEST_F(PretendedDevice, RandomNumbersAreTheSameEverywhere) {
     fill_normal(here, stream, 0.02, {10, 6}, {{5, 0}, {5, 6}});
     fill_normal(there, stream, 0.02, {10, 6}, {{5, 0}, {5, 6}});
     EXPECT_TRUE(at::equal(here, there.cpu()));
+  }
+}
+
+// Marks in a device's queue are times since the begin of a step, in the order in which they were queued; the
+// second step uses the events of the first.
+TEST_F(PretendedDevice, MarksAreTimesOfItsQueue) {
+  QueueMarks marks(*device_);
+  const auto wait_ms = [](int64_t ms) {
+    for (const int64_t until = monotonic_ns() + ms * 1'000'000; monotonic_ns() < until;) continue;
+  };
+  for (const int step : {1, 2}) {
+    marks.restart();
+    wait_ms(3);
+    EXPECT_EQ(marks.mark(), 0u);
+    wait_ms(2);
+    EXPECT_EQ(marks.mark(), 1u);
+    const std::vector<double> seconds = marks.seconds();
+    ASSERT_EQ(seconds.size(), 2u) << step;
+    EXPECT_GE(seconds[0], 2.9e-3);
+    EXPECT_GE(seconds[1] - seconds[0], 1.9e-3);
   }
 }
 

@@ -209,13 +209,14 @@ Tensor embedding_of_share(const Tensor& ids, const EmbeddingTable& share, int64_
   if (share.value_vd.is_meta()) return embedding(ids, share);
   const Tensor here =
       ids.ge(first_row).logical_and(ids.lt(first_row + share.value_vd.size(0))).nonzero().squeeze(1);
-  const Tensor mine = embedding(ids.index_select(0, here).sub(first_row), share);
+  const Tensor mine = embedding(ids.index_select(0, here).sub(first_row), share),
+               places = here.is_cpu() ? to_device(here, mine.device()) : here;
   // Not LibTorch's own: for its backward pass that keeps the rows, as large as hidden states, for their
   // shape.
   return differentiable("embedding of a share", {mine}, [&]() -> Recorded {
     return {.results = {at::zeros({ids.size(0), mine.size(1)}, mine.options().requires_grad(false))
-                            .index_copy_(0, here, mine)},
-            .saved = {here},
+                            .index_copy_(0, places, mine)},
+            .saved = {places},
             .backward = [](const BackwardCall& call) {
               return std::vector<Tensor>{call.gradients[0].index_select(0, call.saved[0])};
             }};

@@ -5,6 +5,7 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
+#include "kernels/known_gradient.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
 #include "kernels/operator_clock.h"
@@ -152,7 +153,7 @@ Tensor linear_cross_entropy_sum(const Tensor& hidden, const Tensor& weight, cons
         .backward =
             [=, d_hidden = some.spread(gradients.hidden_td),
              given_to_sink = options.upstream](const BackwardCall& call) mutable {
-              const double scale = call.gradients[0].item<double>();
+              const double scale = value_of_gradient(call.gradients[0]);
               // What the sink still lacks of this gradient.
               const double rest = scale - std::exchange(given_to_sink, 0.0);
               sink.add([=, saved = call.saved](const Tensor& buffer) {
@@ -197,7 +198,7 @@ Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Te
                  d_weight = want_weight ? made.sink_vd.to(weight.scalar_type()) : Tensor();
     return {.results = {sum_in_order(each_t).mul_(some.problem.options.upstream)},
             .backward = [=](const BackwardCall& call) {
-              const double scale = call.gradients[0].item<double>();
+              const double scale = value_of_gradient(call.gradients[0]);
               const auto scaled = [&](const Tensor& gradient) {
                 return gradient.defined() && scale != 1 ? gradient.mul(scale) : gradient;
               };

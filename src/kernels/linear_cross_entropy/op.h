@@ -9,8 +9,8 @@
 // gradient, or a second backward pass, also gives the right result, by computing the weight's gradient a
 // second time.
 //
-// On a GPU the host waits in the backward pass, for the gradient of the sum, and in linear_cross_entropy,
-// for the number of labels.
+// On a GPU the host waits in the backward pass, for the gradient of the sum where it is not a KnownGradient,
+// and in linear_cross_entropy, for the number of labels.
 //
 // Implementations, in the order in which they are tried: cuda (bf16, on a GPU: LibTorch's products and our
 // kernels of loss and gradients on the logits of `chunk` tokens), fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in

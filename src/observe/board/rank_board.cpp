@@ -246,6 +246,17 @@ void BoardWriter::step_started_from(int64_t step) {
   state_->progressed(state_->now.phase_since_ns);
 }
 
+// The host queues the device's work and then waits for it in whatever phase it is: its times in the phases of
+// computing say nothing. What is left of the step belongs to none.
+static void count_device(const PhaseSeconds& device, double step_seconds, PhaseSeconds& host) {
+  double others = 0;
+  for (const RankPhase phase : {RankPhase::kForward, RankPhase::kBackward, RankPhase::kCommunication,
+                                RankPhase::kOptimizer, RankPhase::kIdle})
+    host[static_cast<size_t>(phase)] = device[static_cast<size_t>(phase)];
+  for (const double seconds : host) others += seconds;
+  host[static_cast<size_t>(RankPhase::kIdle)] = std::max(0.0, step_seconds - others);
+}
+
 void BoardWriter::step_ended(const Step& step) {
   if (!on()) return;
   const int64_t now_ns = monotonic_ns();
@@ -254,6 +265,7 @@ void BoardWriter::step_ended(const Step& step) {
   now.this_step[static_cast<size_t>(now.phase)] += static_cast<double>(now_ns - now.phase_since_ns) * 1e-9;
   now.phase_since_ns = now_ns;
   now.last_step = std::exchange(now.this_step, {});
+  if (step.device_seconds) count_device(*step.device_seconds, step.seconds, now.last_step);
   now.step = step.step;
   now.micro_step = -1;
   now.loss = step.loss;

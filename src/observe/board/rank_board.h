@@ -148,6 +148,8 @@ class BoardWriter {
     double seconds = 0, loss = 0, gradient_norm = 0;
     int64_t tokens = 0, own_tokens = 0;  // of all ranks, and of this one
     double work = 0;                     // BoardStep::work
+    // What a device took for the phases in which it computes, in place of the host's time in them.
+    std::optional<PhaseSeconds> device_seconds = {};
   };
   void step_ended(const Step& step);
   // Only the first failure is kept. consequence: another rank's failure was the reason.

@@ -45,6 +45,10 @@ RankPhase phase_of(SpanKind kind) {
   return RankPhase::kCheckpoint;
 }
 
+bool is_of_host(SpanKind kind) {
+  return kind == SpanKind::kData || kind == SpanKind::kCheckpoint || kind == SpanKind::kEvaluation;
+}
+
 bool SpanRecorder::computes_here() const { return computing == this; }
 
 ComputesFor::ComputesFor(const SpanRecorder& recorder) : before_(std::exchange(computing, &recorder)) {}
@@ -81,6 +85,46 @@ double SpanRecorder::seconds_in_task_phases() const {
   return seconds_in_task_phases_;
 }
 
+void SpanRecorder::count_on(std::unique_ptr<DeviceMarks> marks) {
+  const std::lock_guard lock(mutex_);
+  marks_ = std::move(marks);
+  marked_.clear();
+}
+
+void SpanRecorder::restart_marks() {
+  const std::lock_guard lock(mutex_);
+  if (marks_ == nullptr) return;
+  marked_.clear();
+  marks_begin_ns_ = monotonic_ns();
+  marks_->restart();
+}
+
+std::optional<size_t> SpanRecorder::mark(SpanKind kind) {
+  if (marks_ == nullptr || is_of_host(kind)) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return marks_->mark();
+}
+
+// A device that has failed says so where it is used; its times are then the host's.
+std::vector<double> SpanRecorder::times_of_marks() {
+  try {
+    return marks_->seconds();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::optional<PhaseSeconds> SpanRecorder::device_seconds() {
+  const std::lock_guard lock(mutex_);
+  if (marks_ == nullptr) return std::nullopt;
+  const std::vector<double> at = times_of_marks();
+  if (at.empty()) return std::nullopt;
+  PhaseSeconds seconds{};
+  for (const Marked& each : marked_)
+    seconds[static_cast<size_t>(phase_of(each.kind))] += at[each.end] - at[each.begin];
+  return seconds;
+}
+
 void SpanRecorder::start(int64_t step) {
   const std::lock_guard lock(mutex_);
   LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);
@@ -95,18 +139,33 @@ StepTrace SpanRecorder::stop() {
   LONGHAUL_ASSERT(on() && computing == this, "no step is recorded by this thread");
   on_.store(false, std::memory_order_relaxed);
   computing = nullptr;
+  const std::vector<double> at = marks_ != nullptr ? times_of_marks() : std::vector<double>();
+  for (const Marked& each : marked_) {
+    if (!each.place || at.empty()) continue;
+    Span& span = trace_.spans[*each.place];
+    span.begin_ns = marks_begin_ns_ + static_cast<int64_t>(at[each.begin] * 1e9);
+    span.end_ns = marks_begin_ns_ + static_cast<int64_t>(at[each.end] * 1e9);
+  }
+  for (Marked& each : marked_) each.place.reset();
   trace_.end_ns = monotonic_ns();
   trace_.beside = std::exchange(beside_, {});
   return std::exchange(trace_, {});
 }
 
-void SpanRecorder::add(const Span& span) {
+std::optional<size_t> SpanRecorder::add(const Span& span) {
   const std::lock_guard lock(mutex_);
-  if (!on()) return;
-  if (trace_.spans.size() < most_)
-    trace_.spans.push_back(span);
-  else
+  if (!on()) return std::nullopt;
+  if (trace_.spans.size() == most_) {
     ++trace_.dropped;
+    return std::nullopt;
+  }
+  trace_.spans.push_back(span);
+  return trace_.spans.size() - 1;
+}
+
+void SpanRecorder::add_marks(SpanKind kind, size_t begin, size_t end, std::optional<size_t> place) {
+  const std::lock_guard lock(mutex_);
+  marked_.push_back({kind, begin, end, place});
 }
 
 void SpanRecorder::add(CallSpan call) {

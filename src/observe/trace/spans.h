@@ -7,14 +7,17 @@
 //   const StepTrace trace = recorder.stop();
 //
 // With a board (rank_board.h) each scope is also a phase of the rank, whether it is recorded or not. Times
-// are monotonic_ns(). At most `most` spans and `most` calls are kept per step; the others are counted. Calls
+// are monotonic_ns(). Where a device computes, count_on() its marks: a scope of computing then lasts from when
+// the device came to its begin until it came to its end. At most `most` spans and `most` calls are kept per step; the others are counted. Calls
 // come from comm::CallLog. Thread-safe; start() and stop() are called by the computing thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +25,7 @@
 #include "base/call_site.h"
 #include "base/clock.h"
 #include "observe/board/rank_board.h"
+#include "observe/trace/device_marks.h"
 
 namespace longhaul::observe {
 
@@ -42,6 +46,8 @@ enum class SpanKind : uint8_t {
 inline constexpr int kSpanKinds = 12;
 std::string_view name_of(SpanKind kind);  // "forward"
 RankPhase phase_of(SpanKind kind);
+// The host does it, or waits in it: waiting for data, copying a checkpoint, evaluating as a whole.
+bool is_of_host(SpanKind kind);
 
 struct Span {
   SpanKind kind = SpanKind::kForward;
@@ -102,14 +108,36 @@ class SpanRecorder {
   std::map<std::string, double> take_task_seconds();
   double seconds_in_task_phases() const;  // of this process so far, in any of them
 
+  // From now on scopes of computing are counted on the device's queue; null: on the host's clock. Each step
+  // begins with restart_marks(), while the device is idle.
+  void count_on(std::unique_ptr<DeviceMarks> marks);
+  void restart_marks();
+  bool marks_here() const { return marks_ != nullptr; }
+  std::optional<size_t> mark(SpanKind kind);  // none: the kind is of the host, or there is no device
+  // The device's seconds by phase since restart_marks(); nothing where there is no device, or where it cannot
+  // be asked any more. Waits for it.
+  std::optional<PhaseSeconds> device_seconds();
+
   void start(int64_t step);
   StepTrace stop();
-  void add(const Span& span);  // ignored while it is off
+  std::optional<size_t> add(const Span& span);  // → its place; ignored while it is off
+  void add_marks(SpanKind kind, size_t begin, size_t end,
+                 std::optional<size_t> place);  // of a span's begin and end
   void add(CallSpan call);
   void add(BesideSpan beside);  // kept for the next recorded step, once a step was recorded
 
  private:
+  struct Marked {
+    SpanKind kind;
+    size_t begin, end;            // marks
+    std::optional<size_t> place;  // in the trace
+  };
+  std::vector<double> times_of_marks();  // empty: the device cannot be asked
+
   const size_t most_;
+  std::unique_ptr<DeviceMarks> marks_;
+  int64_t marks_begin_ns_ = 0;
+  std::vector<Marked> marked_;
   BoardWriter none_;
   BoardWriter* board_ = &none_;
   std::atomic<bool> on_ = false;
@@ -139,25 +167,33 @@ class SpanScope {
  public:
   SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1,
             CallSite at = CallSite::here())
-      : recorder_(recorder.on() ? &recorder : nullptr), board_(recorder.board()) {
-    if (recorder_ != nullptr)
+      : recorded_(recorder.on()),
+        recorder_(recorded_ || recorder.marks_here() ? &recorder : nullptr),
+        board_(recorder.board()) {
+    if (recorder_ != nullptr) {
       span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
+      begin_ = recorder_->mark(kind);
+    }
     if (board_.on()) before_ = board_.enter(phase_of(kind), at, micro_batch);
   }
   ~SpanScope() {
     if (board_.on()) board_.enter(before_);
     if (recorder_ == nullptr) return;
     span_.end_ns = monotonic_ns();
-    recorder_->add(span_);
+    const std::optional<size_t> place = recorded_ ? recorder_->add(span_) : std::nullopt;
+    if (!begin_) return;
+    if (const auto end = recorder_->mark(span_.kind)) recorder_->add_marks(span_.kind, *begin_, *end, place);
   }
   SpanScope(const SpanScope&) = delete;
   SpanScope& operator=(const SpanScope&) = delete;
 
  private:
+  bool recorded_;
   SpanRecorder* recorder_;
   BoardWriter& board_;
   RankPhase before_ = RankPhase::kIdle;
   Span span_;
+  std::optional<size_t> begin_;
 };
 
 }  // namespace longhaul::observe

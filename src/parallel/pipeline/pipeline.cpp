@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory/memory_purpose.h"
+#include "kernels/known_gradient.h"
 #include "tensor/device.h"
 
 namespace longhaul::parallel {
@@ -143,7 +144,12 @@ class Executor {
         behind->entering = Tensor();
       }
     }
-    if (visit.leaving.requires_grad()) visit.leaving.backward(visit.gradient);
+    if (visit.leaving.requires_grad()) {
+      if (visit.gradient.defined())
+        visit.leaving.backward(visit.gradient);
+      else
+        visit.leaving.backward(kernels::KnownGradient(visit.leaving, 1).tensor());
+    }
     visit.leaving = visit.gradient = Tensor();
     if (sharding_ != nullptr) visit.layers = sharding_->left_open();
   }

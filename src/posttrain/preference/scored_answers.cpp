@@ -36,8 +36,8 @@ std::vector<double> scores_of_answers(model::Decoder& decoder, int32_t token,
     model::LocalOps ops;
     model::Context context(ops, decoder.precision());
     context.training = false;
-    const Tensor hidden = decoder.hidden(context, to_tensor(std::span<const int64_t>(ids), decoder.device()),
-                                         layout::make_single(tokens));
+    const Tensor hidden =
+        decoder.hidden(context, to_tensor(std::span<const int64_t>(ids)), layout::make_single(tokens));
     scores.push_back(decoder.logits(hidden.narrow(0, tokens - 1, 1))[0][token].item<double>());
   }
   return scores;

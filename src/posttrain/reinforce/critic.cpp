@@ -83,7 +83,7 @@ Tensor Critic::values(const MicroBatch& micro_batch, int64_t step, int64_t numbe
   context.micro_batch = number;
   context.auxiliary_scale = auxiliary_scale;
   const layout::SequenceView view(micro_batch.layout, ranks_.share());
-  const Tensor hidden_td = decoder_.hidden(context, to_tensor(micro_batch.inputs, decoder_.device()), view);
+  const Tensor hidden_td = decoder_.hidden(context, to_tensor(micro_batch.inputs), view);
   const Tensor index = to_tensor(micro_batch.places, decoder_.device());
   const Tensor weight_1d = head_.all()[0]->use();
   const Tensor read_td = hidden_td.index_select(0, index).to(decoder_.precision().reduce);
