@@ -28,8 +28,8 @@ struct Limits {
   int64_t left = -1, right = -1;
 };
 
-// One limit for all documents, of which each wants `limit` unless at least `none` has the same effect. Nothing:
-// there is none.
+// One limit for all documents, of which each wants `limit` unless at least `none` has the same effect.
+// Nothing: there is none.
 class CommonLimit {
  public:
   void want(int64_t limit, int64_t none) {

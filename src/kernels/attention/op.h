@@ -11,7 +11,8 @@
 // Implementations, in the order in which they are tried: flash (LibTorch's flash attention, bf16 on a GPU),
 // cuda (our own, for what flash refuses), cpu (our own, bf16 and fp32; bitwise independent of the number of
 // threads), meta (shapes only), aten (LibTorch's operators, every case, any device; the scores of some rows
-// exist at once). In addition reference (plain loops), for comparison. Gradients are the same from run to run.
+// exist at once). In addition reference (plain loops), for comparison. Gradients are the same from run to
+// run.
 #pragma once
 
 #include "kernels/dispatch.h"

@@ -13,9 +13,10 @@
 // and in linear_cross_entropy, for the number of labels.
 //
 // Implementations, in the order in which they are tried: cuda (bf16, on a GPU: LibTorch's products and our
-// kernels of loss and gradients on the logits of `chunk` tokens), fused (CPU, bf16 and fp32: one pass over blocks of tokens × vocabulary that stay in
-// cache), aten (LibTorch's products on the logits of `chunk` tokens; every dtype, any device). In addition
-// reference (plain loops in fp64), for comparison. The result does not depend on the number of threads.
+// kernels of loss and gradients on the logits of `chunk` tokens), fused (CPU, bf16 and fp32: one pass over
+// blocks of tokens × vocabulary that stay in cache), aten (LibTorch's products on the logits of `chunk`
+// tokens; every dtype, any device). In addition reference (plain loops in fp64), for comparison. The result
+// does not depend on the number of threads.
 #pragma once
 
 #include "kernels/dispatch.h"

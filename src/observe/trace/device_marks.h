@@ -1,5 +1,5 @@
-// Marks in the queue of a device that computes. On a GPU a call only queues work, so the host's clock says when
-// work was queued; marks say when it was done.
+// Marks in the queue of a device that computes. On a GPU a call only queues work, so the host's clock says
+// when work was queued; marks say when it was done.
 #pragma once
 
 #include <cstddef>

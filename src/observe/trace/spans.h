@@ -7,9 +7,10 @@
 //   const StepTrace trace = recorder.stop();
 //
 // With a board (rank_board.h) each scope is also a phase of the rank, whether it is recorded or not. Times
-// are monotonic_ns(). Where a device computes, count_on() its marks: a scope of computing then lasts from when
-// the device came to its begin until it came to its end. At most `most` spans and `most` calls are kept per step; the others are counted. Calls
-// come from comm::CallLog. Thread-safe; start() and stop() are called by the computing thread.
+// are monotonic_ns(). Where a device computes, count_on() its marks: a scope of computing then lasts from
+// when the device came to its begin until it came to its end. At most `most` spans and `most` calls are kept
+// per step; the others are counted. Calls come from comm::CallLog. Thread-safe; start() and stop() are
+// called by the computing thread.
 #pragma once
 
 #include <atomic>

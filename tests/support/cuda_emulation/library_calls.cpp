@@ -14,8 +14,8 @@ using at::Tensor;
 
 // ---- products (aten/src/ATen/native/cuda/Blas.cpp of LibTorch 2.11)
 
-// cuBLAS multiplies where one of the two dimensions is contiguous, and LibTorch copies everything else: a copy
-// would be a pass over the matrix that nobody sees.
+// cuBLAS multiplies where one of the two dimensions is contiguous, and LibTorch copies everything else: a
+// copy would be a pass over the matrix that nobody sees.
 void check_matrix(const Tensor& x, const char* name) {
   TORCH_CHECK(x.dim() == 2, name, " must be a matrix, got ", x.dim(), "-D tensor");
   TORCH_CHECK(x.stride(0) == 1 || x.stride(1) == 1 || x.numel() == 0, name, " would be copied");
