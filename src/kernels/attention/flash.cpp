@@ -14,7 +14,7 @@ namespace longhaul::kernels {
 namespace {
 
 constexpr int64_t kUnit = 8;  // channels that it reads at once
-constexpr int64_t kMostChannels = 256;
+constexpr int64_t kWidestHead = 256;
 // The log-sum-exp of a row that sees nothing, theirs and ours.
 constexpr double kTheirBlind = std::numeric_limits<double>::infinity(), kBlind = -kTheirBlind;
 
@@ -86,8 +86,8 @@ Tensor readable(const Tensor& x) {
   return as_it_is ? x.detach() : x.detach().contiguous();
 }
 
-struct Boundaries {
-  Boundaries(const AttentionProblem& problem) {
+struct SequenceEnds {
+  SequenceEnds(const AttentionProblem& problem) {
     std::vector<int32_t> of_queries{0}, of_keys{0};
     for (const AttentionDocument& document : problem.visible.documents) {
       of_queries.push_back(static_cast<int32_t>(document.q + document.queries));
@@ -151,7 +151,7 @@ Refusal refuse_attention_flash(const AttentionProblem& problem) {
   if (const Refusal refusal = refuse_device(problem.q_thd); !refusal.empty()) return refusal;
   const int64_t channels = problem.q_thd.size(2);
   if (channels != problem.v_shd.size(2)) return "it takes as many channels of values as of keys";
-  if (channels % kUnit != 0 || channels < kUnit || channels > kMostChannels)
+  if (channels % kUnit != 0 || channels < kUnit || channels > kWidestHead)
     return "it takes heads of 8 to 256 channels, in eights";
   const int64_t queries = problem.q_thd.size(0), keys = problem.k_shd.size(0);
   if (queries == 0 || keys == 0) return "there are no queries or no keys";
@@ -162,7 +162,7 @@ Refusal refuse_attention_flash(const AttentionProblem& problem) {
 
 AttentionResult attention_forward_flash(const AttentionProblem& problem) {
   const DeviceScope device(problem.q_thd.device());
-  const Boundaries at(problem);
+  const SequenceEnds at(problem);
   const Limits limits = *limits_of(problem.visible);
   const auto results = at::_flash_attention_forward(
       readable(problem.q_thd), readable(problem.k_shd), readable(problem.v_shd), at.queries, at.keys,
@@ -191,7 +191,7 @@ Refusal refuse_attention_backward_flash(const AttentionProblem& problem, const A
 AttentionGradients attention_backward_flash(const AttentionProblem& problem,
                                             const AttentionOutside& outside) {
   const DeviceScope device(problem.q_thd.device());
-  const Boundaries at(problem);
+  const SequenceEnds at(problem);
   const Limits limits = *limits_of(problem.visible);
   const Tensor& seen = outside.logsumexp_th;
   const Tensor logsumexp_ht = seen.masked_fill(seen.eq(kBlind), kTheirBlind).t().contiguous();

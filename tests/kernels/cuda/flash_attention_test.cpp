@@ -18,7 +18,7 @@ namespace {
 using namespace longhaul::testing;
 
 constexpr double kScale = 0.3;
-constexpr auto kBf16 = at::kBFloat16;
+constexpr auto kHalfPrecision = at::kBFloat16;
 // See cases.toml. Of sums in fp32 as well: each part is rounded to bf16 first.
 constexpr double kTolerance = 1.5e-2;
 
@@ -37,7 +37,7 @@ class FlashAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(FlashAttention, EqualsReference) {
   const AttentionCase& c = GetParam();
-  const AttentionInputs in = longhaul::testing::inputs_of(c, kBf16);
+  const AttentionInputs in = longhaul::testing::inputs_of(c, kHalfPrecision);
   for (const bool weigh_logsumexp : {false, true}) {
     const AttentionEvaluation expected = longhaul::testing::evaluate(
         in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, kScale); },
@@ -106,8 +106,8 @@ TEST_P(FlashVisibility, EqualsTheMask) {
   AttentionCase sizes{.heads = 4, .key_heads = 2, .key = 24, .value = 24};
   sizes.offsets = {0, c.queries};
   sizes.key_offsets = {0, c.keys};
-  const AttentionInputs in = longhaul::testing::inputs_of(sizes, kBf16);
-  const Tensor d_o = random_tensor({c.queries, 4, 24}, 7, kBf16);
+  const AttentionInputs in = longhaul::testing::inputs_of(sizes, kHalfPrecision);
+  const Tensor d_o = random_tensor({c.queries, 4, 24}, 7, kHalfPrecision);
   const Evaluated expected =
       by_mask(in, mask_of(c.visible, c.queries, c.keys), kScale, d_o, at::zeros({c.queries, 4}));
   const OnFlashGpu gpu;
@@ -115,7 +115,7 @@ TEST_P(FlashVisibility, EqualsTheMask) {
   for (const bool wide : {false, true}) {
     const AttentionResult result = attention_forward(problem, wide);
     EXPECT_EQ(chosen("attention") == "flash", !kLeftToOthers.contains(c.name)) << chosen("attention");
-    EXPECT_EQ(result.o_thd.scalar_type(), wide ? at::kFloat : kBf16);
+    EXPECT_EQ(result.o_thd.scalar_type(), wide ? at::kFloat : kHalfPrecision);
     expect_near(result.o_thd, expected.result.o_thd, kTolerance, "o");
     expect_near(result.logsumexp_th, expected.result.logsumexp_th, kTolerance, "logsumexp");
   }
@@ -144,8 +144,8 @@ TEST(FlashRing, PartsOfKeysAddUp) {
   const int64_t tokens = 96, half = 48;
   AttentionCase sizes{.heads = 4, .key_heads = 2, .key = 16, .value = 16};
   sizes.offsets = sizes.key_offsets = {0, tokens};
-  const AttentionInputs in = longhaul::testing::inputs_of(sizes, kBf16);
-  const Tensor d_o = random_tensor({tokens, 4, 16}, 7, kBf16);
+  const AttentionInputs in = longhaul::testing::inputs_of(sizes, kHalfPrecision);
+  const Tensor d_o = random_tensor({tokens, 4, 16}, 7, kHalfPrecision);
   const Visibility all{{{0, tokens, 0, tokens}}};
   const Evaluated expected = by_mask(in, mask_of(all, tokens, tokens), kScale, d_o, at::zeros({tokens, 4}));
   const OnFlashGpu gpu;
@@ -158,7 +158,7 @@ TEST(FlashRing, PartsOfKeysAddUp) {
   merge_attention(sum, attention_forward(part_of(half), true));
   EXPECT_EQ(chosen("attention"), "flash");
   expect_near(sum.o_thd, expected.result.o_thd.narrow(0, half, half), kTolerance, "o");
-  const Tensor own = d_o.narrow(0, half, half), o = sum.o_thd.to(kBf16),
+  const Tensor own = d_o.narrow(0, half, half), o = sum.o_thd.to(kHalfPrecision),
                dq = at::zeros({half, 4, 16}, at::kFloat);
   for (const int64_t first : {int64_t{0}, half}) {
     const AttentionGradients into{dq, at::zeros({half, 2, 16}, at::kFloat),
@@ -185,17 +185,17 @@ TEST(FlashRefuses, WhatLibTorchWouldNotTake) {
     return std::string(
         (forward.empty() ? refuse_attention_backward_flash(problem, {v, v, v, v}) : forward).reason());
   };
-  EXPECT_EQ(refused(64, 64, kBf16), "");
+  EXPECT_EQ(refused(64, 64, kHalfPrecision), "");
   EXPECT_EQ(refused(64, 64, at::kFloat), "it computes in bf16");
-  EXPECT_EQ(refused(192, 128, kBf16), "it takes as many channels of values as of keys");
-  EXPECT_EQ(refused(20, 20, kBf16), "it takes heads of 8 to 256 channels, in eights");
-  EXPECT_EQ(refused(264, 264, kBf16), "it takes heads of 8 to 256 channels, in eights");
-  EXPECT_EQ(refused(64, 64, kBf16, 0), "there are no queries or no keys");
+  EXPECT_EQ(refused(192, 128, kHalfPrecision), "it takes as many channels of values as of keys");
+  EXPECT_EQ(refused(20, 20, kHalfPrecision), "it takes heads of 8 to 256 channels, in eights");
+  EXPECT_EQ(refused(264, 264, kHalfPrecision), "it takes heads of 8 to 256 channels, in eights");
+  EXPECT_EQ(refused(64, 64, kHalfPrecision, 0), "there are no queries or no keys");
   // 160 sums of 32,768 rows of 128 channels are 2.5 GiB, of half as many rows 1.25.
-  EXPECT_EQ(refused(128, 128, kBf16, 32768), "its sums in one order would take more than 2 GiB");
-  EXPECT_EQ(refused(128, 128, kBf16, 16384), "");
+  EXPECT_EQ(refused(128, 128, kHalfPrecision, 32768), "its sums in one order would take more than 2 GiB");
+  EXPECT_EQ(refused(128, 128, kHalfPrecision, 16384), "");
   emulate_cuda(false);
-  EXPECT_EQ(refused(64, 64, kBf16), "the tensors are not on a GPU");
+  EXPECT_EQ(refused(64, 64, kHalfPrecision), "the tensors are not on a GPU");
 }
 
 // Rows of other lengths than 16 bytes are copied; what can be read where it lies is not.
@@ -203,7 +203,7 @@ TEST(FlashReads, RowsWhereTheyLie) {
   const OnFlashGpu gpu;
   const Visibility all{{{0, 9, 0, 9}}};
   for (const int64_t skipped : {0, 3, 8}) {  // channels before a head's own
-    const Tensor wide = random_tensor({9, 2, 32}, 4, kBf16), q = wide.narrow(2, skipped, 16);
+    const Tensor wide = random_tensor({9, 2, 32}, 4, kHalfPrecision), q = wide.narrow(2, skipped, 16);
     const AttentionResult found = attention_forward({q, q, q, all, kScale}),
                           expected = attention_forward(
                               {q.contiguous(), q.contiguous(), q.contiguous(), all, kScale});
