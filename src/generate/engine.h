@@ -30,7 +30,7 @@
 #include "generate/route_recorder.h"
 #include "generate/settings.h"
 #include "generate/token_history.h"
-#include "kernels/file_offload.h"
+#include "kernels/saved/file_offload.h"
 #include "model/decoder.h"
 
 namespace longhaul::generate {

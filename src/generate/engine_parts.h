@@ -3,7 +3,7 @@
 #pragma once
 
 #include "generate/engine.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "layout/sequence.h"
 
 namespace longhaul::generate {

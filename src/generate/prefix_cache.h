@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention/page_pool.h"
+#include "kernels/attention/paged/page_pool.h"
 #include "model/state.h"
 
 namespace longhaul::generate {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/operator_clock.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 
 namespace longhaul::kernels {
 namespace {

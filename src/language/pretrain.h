@@ -16,7 +16,7 @@
 #include "data/run_data.h"
 #include "evaluate/perplexity.h"
 #include "generate/settings.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "language/teacher.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "data/order/recall.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"

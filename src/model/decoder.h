@@ -78,8 +78,8 @@ class Decoder {
   // default is kNone.
   void set_recompute(recipe::Recompute recompute) { recompute_ = recompute; }
   // Tensors that the layers save for their backward pass are offered to `offload`, which must outlive them
-  // (kernels/saved_tensors.h); null: they stay in memory. With selective recomputation these are the kept
-  // tensors, with full recomputation the inputs of the layers.
+  // (kernels/saved/saved_tensors.h); null: they stay in memory. With selective recomputation these are the
+  // kept tensors, with full recomputation the inputs of the layers.
   void set_offload(kernels::SavedTensors* offload) { offload_ = offload; }
 
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437 §2.2): module k = 1, 2, … makes of the final normed

@@ -1,7 +1,7 @@
 #include "model/parallel_ops.h"
 
 #include "kernels/attention/op.h"
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 #include "kernels/bidirectional/op.h"
 #include "kernels/delta_rule/op.h"
 #include "kernels/experts/sorted.h"

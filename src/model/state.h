@@ -1,6 +1,7 @@
-// What decoding keeps of the tokens it has seen, of many sequences at once. A mixer's state are named tensors
-// [sequences, …], as its entry in recipe/mixers/ lists them: an fp32 recurrence state, which does not grow,
-// or keys and values, in pages that sequences with the same beginning share (kernels/attention/page_pool.h).
+// What decoding keeps of the tokens it has seen, of many sequences at once. A mixer's state are named
+// tensors [sequences, …], as its entry in recipe/mixers/ lists them: an fp32 recurrence state, which does
+// not grow, or keys and values, in pages that sequences with the same beginning share
+// (kernels/attention/paged/page_pool.h).
 //
 // A sequence is a row of all these tensors. Rows of dropped sequences are used again; the others stay where
 // they are, so that a sequence is known by its row for as long as it lives. A pass of the decoder takes any
@@ -15,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 #include "recipe/mixers.h"
 #include "tensor/tensor.h"
 
@@ -81,8 +82,8 @@ class DecoderState {
   // Of each layer, and behind them of what the embedding keeps, if anything. Decoder::make_state.
   explicit DecoderState(std::vector<MixerState> layers) : layers_(std::move(layers)) {}
 
-  // From now on keys and values are kept in eight bits (kernels/attention/page_pool.h); before there are any.
-  // kUsage where there are none, for latents, which are keys and values at once, and on a GPU.
+  // From now on keys and values are kept in eight bits (kernels/attention/paged/page_pool.h); before there
+  // are any. kUsage where there are none, for latents, which are keys and values at once, and on a GPU.
   void keep_keys_values_in_int8();
 
   int64_t add();              // an empty sequence → its row

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/differentiable.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 
 namespace longhaul::parallel {
 namespace {

@@ -22,7 +22,8 @@ namespace longhaul::parallel {
 // Gathers the rows of all ranks, in the order of ranks. Backward: reduce-scatter of the gradients.
 Tensor gather_rows(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows,
                    const char* name);
-// The same for few rows: a recomputed layer keeps the result (kernels/recomputed.h) and gathers only once.
+// The same for few rows: a recomputed layer keeps the result (kernels/saved/recomputed.h) and gathers only
+// once.
 Tensor gather_rows_once(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows,
                         const char* name);
 

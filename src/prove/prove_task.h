@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"

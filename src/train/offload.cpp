@@ -9,7 +9,7 @@
 #include "base/machine/machine.h"
 #include "base/progress.h"
 #include "base/text/path_text.h"
-#include "kernels/file_offload.h"
+#include "kernels/saved/file_offload.h"
 #include "model/arena.h"
 #include "observe/events/machine_metrics.h"
 #include "plan/offload_split.h"

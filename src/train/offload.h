@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/host_offload.h"
+#include "kernels/saved/host_offload.h"
 #include "model/parameter.h"
 #include "plan/memory/memory.h"
 #include "recipe/sections/train_options.h"

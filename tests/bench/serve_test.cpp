@@ -1,6 +1,6 @@
 // What the benchmarks of serving count and check, on few requests.
 // ctest: label=full timeout=600
-#include "bench/models/serve.h"
+#include "bench/serving/serve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <deque>
 
 #include "base/memory/memory_purpose.h"
-#include "kernels/file_offload.h"
-#include "kernels/host_offload.h"
 #include "kernels/operator_clock.h"
+#include "kernels/saved/file_offload.h"
+#include "kernels/saved/host_offload.h"
 #include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
-#include "kernels/host_offload.h"
+#include "kernels/saved/host_offload.h"
 #include "model/arena.h"
 #include "model/context.h"
 #include "model/decoder.h"

@@ -1,8 +1,9 @@
 // `longhaul bench offload`: passes of one model with what its layers keep in memory, made again, or on the
 // host behind a link of a stated rate, in turns in one run, and one more in a block of planned addresses
-// (tensor/replay_arena.h). On a CPU the host is a second tier in the same memory (kernels/host_offload.h):
-// the table says what hides behind compute, and how much of the first tier is left. With train.offload_memory
-// the host has that much, and a file in train.offload_folder what exceeds it.
+// (tensor/replay_arena.h). On a CPU the host is a second tier in the same memory
+// (kernels/saved/host_offload.h): the table says what hides behind compute, and how much of the first tier
+// is left. With train.offload_memory the host has that much, and a file in train.offload_folder what exceeds
+// it.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 
 #include "bench/register.h"
 #include "kernels/attention/op.h"
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::bench {

@@ -13,14 +13,6 @@ int64_t RunPlan::first_position(int64_t step) const {
   return position;
 }
 
-int64_t sample_at(int64_t position, const std::vector<data::SampleRange>& skipped) {
-  int64_t sample = position;
-  for (const data::SampleRange& range : skipped) {
-    if (sample >= range.begin) sample += range.end - range.begin;
-  }
-  return sample;
-}
-
 SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan,
                            const std::vector<data::SampleRange>& skipped) {
   SearchChanged search{.active = true, .deadly_step = step, .trace = trace};

@@ -15,10 +15,6 @@
 
 namespace longhaul::control {
 
-// The number of the sample at `position` of the data order, when the ranges `skipped` (sorted, disjoint) are
-// left out.
-int64_t sample_at(int64_t position, const std::vector<data::SampleRange>& skipped);
-
 // Begins the search after a crash in the step that follows `step` completed steps. The suspects are the
 // samples of that step and those that were prefetched.
 SearchChanged begin_search(int64_t step, const std::string& trace, const RunPlan& plan,

@@ -9,6 +9,14 @@
 namespace longhaul::data {
 using nlohmann::json;
 
+int64_t sample_at(int64_t position, const std::vector<SampleRange>& skip) {
+  for (const SampleRange& range : skip) {  // a handful of ranges
+    if (position < range.begin) break;
+    position += range.end - range.begin;
+  }
+  return position;
+}
+
 json to_json(const DataPosition& position) {
   json skip = json::array();
   for (const SampleRange& range : position.skip) skip.push_back({range.begin, range.end});

@@ -20,6 +20,10 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
+// The number of the sample at a position of the data order when these ranges, sorted and disjoint, are left
+// out.
+int64_t sample_at(int64_t position, const std::vector<SampleRange>& skip);
+
 // DataPosition: where the next step begins, and everything else that determines the samples, to be compared
 // on resume.
 struct DataPosition {

@@ -25,14 +25,6 @@ class ApartShare final : public BatchShare {
 
 }  // namespace
 
-int64_t sample_at(int64_t position, const std::vector<SampleRange>& skip) {
-  for (const SampleRange& range : skip) {  // a handful of ranges
-    if (position < range.begin) break;
-    position += range.end - range.begin;
-  }
-  return position;
-}
-
 StagedLoader::StagedLoader(std::vector<const TokenDataset*> datasets,
                            std::function<LoaderOptions(int64_t)> options_of,
                            std::vector<SequenceStretch> stretches)

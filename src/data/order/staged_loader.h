@@ -65,7 +65,4 @@ class StagedLoader {
   int64_t makings_ = 0;
 };
 
-// The number of the sample at a position, where these samples are left out; sorted and disjoint.
-int64_t sample_at(int64_t position, const std::vector<SampleRange>& skip);
-
 }  // namespace longhaul::data

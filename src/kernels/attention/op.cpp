@@ -6,7 +6,7 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 
 namespace longhaul::kernels {
 namespace {

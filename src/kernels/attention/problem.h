@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/attention/op.h"
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 #include "kernels/attention/raw.h"
 
 namespace longhaul::kernels {

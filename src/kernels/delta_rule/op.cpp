@@ -13,7 +13,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/problem.h"
 #include "kernels/operator_clock.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {

@@ -12,7 +12,7 @@
 #include "kernels/linear/swiglu_epilogue.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {

@@ -11,7 +11,7 @@
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/operator_clock.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "kernels/spikes/counts.h"
 #include "kernels/spikes/group_weight.h"
 

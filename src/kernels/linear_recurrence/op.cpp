@@ -12,7 +12,7 @@
 #include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/linear_recurrence/cuda/tiles.h"
 #include "kernels/linear_recurrence/gate.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {

@@ -8,9 +8,9 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
-#include "kernels/recomputed.h"
 #include "kernels/rotary_heads/cuda_call.h"
 #include "kernels/rotary_heads/loops.h"
+#include "kernels/saved/recomputed.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "kernels/differentiable.h"
 #include "kernels/linear_recurrence/raw.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "parallel/context/context_states.h"
 #include "tensor/to_tensor.h"
 

@@ -6,7 +6,7 @@
 #include "kernels/attention/raw.h"
 #include "kernels/differentiable.h"
 #include "kernels/experts/rows.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "layout/head_groups.h"
 #include "parallel/context/context_pieces.h"
 #include "tensor/to_tensor.h"
@@ -127,8 +127,8 @@ AttentionProblem problem_of(const QueryRun& run, const HeadGroup& of, const Tens
           scale};
 }
 
-// A layer that is made again (kernels/recomputed.h) finds the result: nothing is gathered before its backward
-// pass.
+// A layer that is made again (kernels/saved/recomputed.h) finds the result: nothing is gathered before its
+// backward pass.
 AttentionResult forward(Communicator& group, const Row& row, const Tensor& q, const Tensor& k,
                         const Tensor& v, double scale) {
   if (kernels::runs_again()) {

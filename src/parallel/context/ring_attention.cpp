@@ -7,7 +7,7 @@
 
 #include "kernels/attention/raw.h"
 #include "kernels/differentiable.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -139,8 +139,8 @@ void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own
   }
 }
 
-// In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes
-// round before its backward pass.
+// In the type of the values. A layer that is made again (kernels/saved/recomputed.h) finds the result:
+// nothing goes round before its backward pass.
 AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& own, double scale) {
   if (kernels::runs_again()) {
     const std::vector<Tensor> kept = kernels::kept_by_first_run();

@@ -10,7 +10,7 @@
 namespace longhaul::plan {
 namespace {
 
-constexpr int64_t kPage = 256;           // tokens (kernels/attention/page_pool.h)
+constexpr int64_t kPage = 256;           // tokens (kernels/attention/paged/page_pool.h)
 constexpr int64_t kPromptTokens = 4096;  // of one prompt in a pass (generate/engine.h)
 
 int64_t pages(int64_t tokens) { return (tokens + kPage - 1) / kPage; }

@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"
 #include "posttrain/preference/packed_answers.h"

@@ -18,7 +18,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"

@@ -1,5 +1,5 @@
 // Decoding over pages against attention over one tensor.
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include "kernels/attention/attention_cases.h"
 #include "kernels/documents.h"
 #include "kernels/gemm/block.h"
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 #include "support/refused.h"
 #include "support/threads.h"
 

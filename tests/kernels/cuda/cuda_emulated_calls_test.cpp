@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "kernels/activation/op.h"
 #include "kernels/attention/attention_cases.h"
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/embedding/op.h"

@@ -1,4 +1,4 @@
-#include "kernels/attention/paged.h"
+#include "kernels/attention/paged/paged.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/cuda_call.h"
-#include "kernels/attention/narrow_tokens.h"
+#include "kernels/attention/paged/narrow_tokens.h"
 #include "kernels/attention/problem.h"
 #include "kernels/documents.h"
 #include "tensor/to_tensor.h"

@@ -24,7 +24,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 #include "tensor/copy_lane.h"
 
 namespace longhaul::kernels {

@@ -10,7 +10,7 @@
 #include "base/process/process.h"
 #include "base/progress.h"
 #include "base/threads/worker.h"
-#include "bench/models/served_model.h"
+#include "bench/serving/served_model.h"
 
 namespace longhaul::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/recomputed.h"
+#include "kernels/saved/recomputed.h"
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/differentiable.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 
 namespace longhaul::kernels {
 namespace {

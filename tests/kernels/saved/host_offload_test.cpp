@@ -1,6 +1,6 @@
 // What the host's memory takes of the layers, when it comes back, what stays where there is no room, and what
 // is measured. That gradients have the same bits is tests/model/recompute_test.cpp's.
-#include "kernels/host_offload.h"
+#include "kernels/saved/host_offload.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include <unordered_map>
 
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 
 namespace longhaul::kernels {
 

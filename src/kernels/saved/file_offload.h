@@ -12,8 +12,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/file_space.h"
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/file_space.h"
+#include "kernels/saved/saved_tensors.h"
 
 namespace longhaul::kernels {
 

@@ -1,4 +1,4 @@
-#include "bench/models/decode.h"
+#include "bench/serving/decode.h"
 
 #include <fmt/format.h>
 

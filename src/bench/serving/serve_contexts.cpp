@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/statistics.h"
-#include "bench/models/served_model.h"
+#include "bench/serving/served_model.h"
 
 namespace longhaul::bench {
 namespace {

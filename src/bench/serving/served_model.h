@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/net/http.h"
-#include "bench/models/serve.h"
+#include "bench/serving/serve.h"
 #include "serve/server.h"
 
 namespace longhaul::bench {

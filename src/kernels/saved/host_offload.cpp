@@ -1,4 +1,4 @@
-#include "kernels/host_offload.h"
+#include "kernels/saved/host_offload.h"
 
 #include <algorithm>
 #include <new>
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "kernels/file_tier.h"
+#include "kernels/saved/file_tier.h"
 #include "tensor/device.h"
 
 namespace longhaul::kernels {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "kernels/file_space.h"
+#include "kernels/saved/file_space.h"
 #include "tensor/copy_lane.h"
 
 namespace longhaul::kernels {

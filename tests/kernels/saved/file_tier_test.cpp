@@ -1,6 +1,6 @@
 // What the host's memory has no room for goes to a file and comes back with the same bytes; a full disk and a
 // broken one cost what they must; nothing is left of the file.
-#include "kernels/file_tier.h"
+#include "kernels/saved/file_tier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files/small_disk.h"
 #include "base/files/temporary_folder.h"
-#include "kernels/host_offload.h"
+#include "kernels/saved/host_offload.h"
 #include "support/pretended_device.h"
 #include "support/tensors.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/attention/op.h"
-#include "kernels/attention/page_pool.h"
+#include "kernels/attention/paged/page_pool.h"
 
 namespace longhaul::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/file_offload.h"
+#include "kernels/saved/file_offload.h"
 
 namespace longhaul::kernels {
 

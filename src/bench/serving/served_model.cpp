@@ -1,4 +1,4 @@
-#include "bench/models/served_model.h"
+#include "bench/serving/served_model.h"
 
 #include <algorithm>
 

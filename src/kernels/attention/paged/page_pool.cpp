@@ -1,4 +1,4 @@
-#include "kernels/attention/page_pool.h"
+#include "kernels/attention/paged/page_pool.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cheap_tensors.h"
+#include "kernels/saved/cheap_tensors.h"
 
 #include "base/error.h"
 

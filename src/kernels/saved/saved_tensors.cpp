@@ -1,4 +1,4 @@
-#include "kernels/saved_tensors.h"
+#include "kernels/saved/saved_tensors.h"
 
 #include "base/error.h"
 

@@ -1,9 +1,9 @@
-#include "bench/models/serve.h"
+#include "bench/serving/serve.h"
 
 #include "base/clock.h"
 #include "base/statistics.h"
 #include "base/threads/worker.h"
-#include "bench/models/served_model.h"
+#include "bench/serving/served_model.h"
 
 namespace longhaul::bench {
 namespace {

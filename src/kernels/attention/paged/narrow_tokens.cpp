@@ -1,4 +1,4 @@
-#include "kernels/attention/narrow_tokens.h"
+#include "kernels/attention/paged/narrow_tokens.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kernels/file_tier.h"
+#include "kernels/saved/file_tier.h"
 
 #include <span>
 
