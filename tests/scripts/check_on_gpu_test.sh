@@ -14,7 +14,7 @@ printf '#!/bin/sh\necho "GPU 0: pretended"\n' >"$work/bin/nvidia-smi"
 printf '#!/bin/sh\nexit 9\n' >"$work/bin/no-nvidia-smi"
 chmod +x "$work"/bin/*
 
-# The pretended program: `train … train.device=D --run FOLDER` writes two steps; the loss on cuda:0 is multiplied by $work/factor.
+# The pretended program: `train … train.device=D --run FOLDER` writes two steps; the loss on cuda:0 is multiplied by $work/factor; drift: by another one when it runs again.
 cat >"$work/tree/build/gpu/longhaul" <<PROGRAM
 #!/usr/bin/env bash
 factor=1
@@ -29,6 +29,10 @@ if [[ \$1 == bench ]]; then
 fi
 [[ \$factor == refuse ]] && { echo 'error: this LibTorch computes on the CPU alone'; exit 64; }
 [[ \$factor == crash ]] && { echo 'error: out of memory'; exit 68; }
+if [[ \$factor == drift ]]; then
+  factor=1.001
+  [[ \$* == *-again* ]] && factor=1.002
+fi
 run=\${*: -1}
 mkdir -p "\$run"
 for step in 1 2; do
@@ -56,6 +60,9 @@ check 'an unknown part' 64 'no such part' --only everything
 train=(--out "$work/out" --steps 2 --only train)
 echo 1.001 >"$work/factor"
 check 'equal losses pass' 0 'passed       train      gpt2-124m: 2 steps' "${train[@]}"
+check 'the same losses once more' 0 'passed       train      gpt2-124m: the same losses once more' "${train[@]}"
+echo drift >"$work/factor"
+check 'other bits once more fail' 1 'gpt2-124m: another run on the GPU gives other losses: < 1 8.' "${train[@]}"
 echo 1.1 >"$work/factor"
 check 'other losses fail' 1 'losses on the GPU differ' "${train[@]}"
 echo refuse >"$work/factor"
