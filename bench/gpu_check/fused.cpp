@@ -55,7 +55,7 @@ void check_bias_gelu(Session& session, int64_t rows, int64_t width, bool with_bi
   Buffer<Bf16> x(random_bf16(session, rows * width, spread)), d_y(random_bf16(session, rows * width));
   Buffer<float> bias(random_fp32(session, width)), d_bias(random_fp32(session, width));
   auto y = Buffer<Bf16>::output(rows * width), d_x = Buffer<Bf16>::output(rows * width);
-  auto workspace = Buffer<unsigned char>::output(kernels::cuda::bias_gelu_workspace_bytes(rows, width));
+  auto workspace = Buffer<unsigned char>::output(kernels::cuda::bias_workspace_bytes(rows, width));
   const std::vector<double> in = widened(x.host), b = widened(bias.host), g = widened(d_y.host);
   std::vector<double> want(in.size()), want_d(in.size()), want_bias = widened(d_bias.host);
   const double root = std::sqrt(2 / M_PI);
@@ -78,6 +78,20 @@ void check_bias_gelu(Session& session, int64_t rows, int64_t width, bool with_bi
   session.compare("bias_gelu", name, "d_x", d_x, want_d, kBf16);
   if (with_bias) session.compare("bias_gelu", name, "d_bias", d_bias, want_bias, kFp32);
   session.expect("bias_gelu", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
+}
+
+void check_bias_gradient(Session& session, int64_t rows, int64_t width) {
+  Buffer<Bf16> d_y(random_bf16(session, rows * width));
+  Buffer<float> d_bias(random_fp32(session, width));
+  auto workspace = Buffer<unsigned char>::output(kernels::cuda::bias_workspace_bytes(rows, width));
+  std::vector<double> want = widened(d_bias.host);
+  const std::vector<double> g = widened(d_y.host);
+  for (int64_t i = 0; i < rows * width; ++i) want[at(i % width)] += g[at(i)];
+  kernels::cuda::bias_gradient(d_y.device(), d_bias.device(), workspace.device(), rows, width, nullptr);
+  kernels::cuda::runtime::synchronize();
+  session.compare("bias gradient", size_name(rows, width), "d_bias", d_bias, want, kFp32);
+  session.expect("bias gradient", size_name(rows, width), "workspace", workspace.guards_hold(),
+                 "wrote outside the workspace");
 }
 
 void check_rotary(Session& session, int64_t tokens, int heads, int width, int pairs) {
@@ -145,6 +159,8 @@ void check_fused(Session& session) {
   check_bias_gelu(session, 3, 5, true, 1);
   check_bias_gelu(session, 600, 96, true, 1);
   check_bias_gelu(session, 9, 1500, false, 30);
+  for (const auto& [rows, width] : {std::pair{1, 3}, {600, 96}, {1030, 1032}, {40, 2051}})
+    check_bias_gradient(session, rows, width);
   check_rotary(session, 21, 3, 64, 32);
   check_rotary(session, 5, 2, 20, 3);
   check_embedding(session, 150, 96, 40);
@@ -168,13 +184,16 @@ void time_fused(Session& session) {
                [&] { kernels::cuda::silu_backward(x.device(), d_y.device(), d_x.device(), count, nullptr); });
   Buffer<float> bias(random_fp32(session, width)), d_bias(random_fp32(session, width));
   Buffer<unsigned char> workspace(
-      std::vector<unsigned char>(at(kernels::cuda::bias_gelu_workspace_bytes(rows, width))));
+      std::vector<unsigned char>(at(kernels::cuda::bias_workspace_bytes(rows, width))));
   session.time("bias_gelu forward", shape, 4 * values, 0, [&] {
     kernels::cuda::bias_gelu_forward(x.device(), bias.device(), y.device(), rows, width, nullptr);
   });
   session.time("bias_gelu backward", shape, 6 * values, 0, [&] {
     kernels::cuda::bias_gelu_backward(x.device(), bias.device(), d_y.device(), d_x.device(), d_bias.device(),
                                       workspace.device(), rows, width, nullptr);
+  });
+  session.time("bias gradient", shape, 2 * values, 0, [&] {
+    kernels::cuda::bias_gradient(d_y.device(), d_bias.device(), workspace.device(), rows, width, nullptr);
   });
   Buffer<float> angles(random_fp32(session, rows * 32));
   session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0, [&] {

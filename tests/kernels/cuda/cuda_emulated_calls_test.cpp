@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "kernels/activation/cuda_call.h"
 #include "kernels/activation/op.h"
 #include "kernels/attention/attention_cases.h"
 #include "kernels/attention/paged.h"
@@ -274,6 +275,13 @@ TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
         attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
   });
   Dispatcher::force("attention_paged", std::nullopt);
+}
+
+TEST(CudaCalls, GradientOfABiasAddsToItsSink) {
+  const Tensor dy = rounded({530, 40}, 1, kBf16), sink = full({40}, 0.5, at::kFloat);
+  const OnEmulatedGpu gpu;
+  cuda_calls<ActivationCuda>().add_bias_gradient(dy, sink);
+  EXPECT_LT(rms_error(sink, dy.to(at::kDouble).sum(0).add(0.5)), 1e-6);
 }
 
 TEST(CudaCalls, LinearCrossEntropy) {

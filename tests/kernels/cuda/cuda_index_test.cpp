@@ -421,6 +421,21 @@ TEST(CudaRows, RunsCoverAllRowsAndDependOnTheirNumberOnly) {
   }
 }
 
+TEST(CudaRows, AGroupOfThreadsHoldsARow) {
+  for (const int units : {2, 4}) {
+    for (int channels = 1; channels <= 512 * units * kUnit; ++channels) {
+      const RowShare share = row_share(channels, units);
+      ASSERT_GE(share.group * units * kUnit, channels);
+      ASSERT_EQ(share.threads % share.group, 0);
+      ASSERT_EQ(share.threads % kWarp, 0);
+      ASSERT_LE(share.threads, 512);
+      // a part of a warp that a butterfly of shuffles can add up, or whole warps; never twice what is needed
+      ASSERT_TRUE(share.group < kWarp ? kWarp % share.group == 0 : share.group % kWarp == 0);
+      ASSERT_TRUE(share.group == 1 || (share.group - 1) / 2 * units * kUnit < channels);
+    }
+  }
+}
+
 TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
   std::vector<AdamwTensor> tensors(4);
   const int64_t counts[] = {0, 1, kAdamwPiece, 3 * kAdamwPiece + 1};
