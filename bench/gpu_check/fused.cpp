@@ -94,8 +94,26 @@ void check_bias_gradient(Session& session, int64_t rows, int64_t width) {
                  "wrote outside the workspace");
 }
 
-void check_rotary(Session& session, int64_t tokens, int heads, int width, int pairs) {
-  Buffer<Bf16> x(random_bf16(session, tokens * heads * width));
+// Queries, keys and values, `apart` elements more than a row apart, into one tensor; and in place.
+struct RotaryCase {
+  int64_t tokens;
+  int heads, kv_heads, width, pairs, apart;
+};
+
+void check_rotary(Session& session, const RotaryCase& which) {
+  const auto [tokens, heads, kv_heads, width, pairs, apart] = which;
+  const int counts[3] = {heads, kv_heads, kv_heads};
+  const int64_t row = (heads + 2 * kv_heads) * width;
+  std::vector<Buffer<Bf16>> parts;
+  std::vector<double> in(at(tokens * row));
+  for (int p = 0, column = 0; p < 3; column += counts[p++] * width) {
+    const int64_t stride = counts[p] * width + apart;
+    parts.emplace_back(random_bf16(session, tokens * stride));
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int c = 0; c < counts[p] * width; ++c)
+        in[at(t * row + column + c)] = kernels::cuda::to_float(parts.back().host[at(t * stride + c)]);
+    }
+  }
   std::vector<float> cosines(at(tokens * pairs)), sines(at(tokens * pairs));
   for (int64_t i = 0; i < tokens * pairs; ++i) {
     const double angle =
@@ -104,25 +122,33 @@ void check_rotary(Session& session, int64_t tokens, int heads, int width, int pa
     sines[at(i)] = static_cast<float>(std::sin(angle));
   }
   Buffer<float> cos(cosines), sin(sines);
-  auto y = Buffer<Bf16>::output(x.size()), back = Buffer<Bf16>::output(x.size());
-  const std::vector<double> in = widened(x.host);
+  const std::string name = size_name(tokens, heads) + " + 2 · " + std::to_string(kv_heads) + " heads of " +
+                           std::to_string(width) + ", " + std::to_string(pairs) + " pairs";
   for (const bool inverse : {false, true}) {
     std::vector<double> want = in;
-    for (int64_t row = 0; row < tokens * heads; ++row) {
-      for (int j = 0; j < pairs; ++j) {
-        const size_t a = at(row * width + j), b = a + at(pairs), angle = at(row / heads * pairs + j);
-        const double c = cosines[angle], s = inverse ? -sines[angle] : sines[angle];
-        want[a] = in[a] * c - in[b] * s;
-        want[b] = in[b] * c + in[a] * s;
-      }
+    for (int64_t i = 0; i < tokens * (heads + kv_heads) * pairs; ++i) {
+      const int64_t t = i / pairs / (heads + kv_heads), head = i / pairs % (heads + kv_heads), j = i % pairs;
+      const size_t a = at(t * row + head * width + j), b = a + at(pairs), angle = at(t * pairs + j);
+      const double c = cosines[angle], s = inverse ? -sines[angle] : sines[angle];
+      want[a] = in[a] * c - in[b] * s;
+      want[b] = in[b] * c + in[a] * s;
     }
-    Buffer<Bf16>& out = inverse ? back : y;
-    const int64_t stride = heads * width;
-    kernels::cuda::rotary(x.device(), stride, cos.device(), sin.device(), out.device(), stride, tokens, heads,
-                          width, pairs, inverse, nullptr);
+    auto y = Buffer<Bf16>::output(tokens * row);
+    kernels::cuda::Rotary call{tokens,       width, pairs,      inverse, cos.device(),
+                               sin.device(), {},    y.device(), row};
+    for (int p = 0; p < 3; ++p) {
+      call.parts[p] = {parts[at(p)].device(), counts[p] * width + apart, counts[p], p < 2};
+    }
+    kernels::cuda::rotary(call, nullptr);
     kernels::cuda::runtime::synchronize();
-    session.compare("rotary", size_name(tokens, width) + ", " + std::to_string(pairs) + " pairs",
-                    inverse ? "inverse" : "y", out, want, kBf16);
+    session.compare("rotary", name, inverse ? "gathered, back" : "gathered", y, want, kBf16);
+    for (size_t i = 0; i < in.size(); ++i) y.host[i] = kernels::cuda::to_bf16(static_cast<float>(in[i]));
+    y.upload();
+    call.parts[0] = {y.device(), row, heads + kv_heads, true};
+    call.parts[1] = call.parts[2] = {};
+    kernels::cuda::rotary(call, nullptr);
+    kernels::cuda::runtime::synchronize();
+    session.compare("rotary", name, inverse ? "in place, back" : "in place", y, want, kBf16);
   }
 }
 
@@ -161,8 +187,14 @@ void check_fused(Session& session) {
   check_bias_gelu(session, 9, 1500, false, 30);
   for (const auto& [rows, width] : {std::pair{1, 3}, {600, 96}, {1030, 1032}, {40, 2051}})
     check_bias_gradient(session, rows, width);
-  check_rotary(session, 21, 3, 64, 32);
-  check_rotary(session, 5, 2, 20, 3);
+  for (const RotaryCase& which : {RotaryCase{21, 3, 1, 64, 32, 0},
+                                  {5, 2, 2, 20, 3, 3},
+                                  {40, 2, 1, 24, 8, 8},
+                                  {3, 9, 5, 128, 32, 16},
+                                  {2, 1, 0, 8, 4, 0},
+                                  {6, 1, 2, 16, 0, 0}}) {
+    check_rotary(session, which);
+  }
   check_embedding(session, 150, 96, 40);
   check_embedding(session, 7, 13, 3);
 }
@@ -196,10 +228,18 @@ void time_fused(Session& session) {
     kernels::cuda::bias_gradient(d_y.device(), d_bias.device(), workspace.device(), rows, width, nullptr);
   });
   Buffer<float> angles(random_fp32(session, rows * 32));
-  session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0, [&] {
-    kernels::cuda::rotary(x.device(), 32 * 128, angles.device(), angles.device(), y.device(), 32 * 128, rows,
-                          32, 128, 32, false, nullptr);
-  });
+  kernels::cuda::Rotary rotary{rows, 128,        32,      false, angles.device(), angles.device(),
+                               {},   y.device(), 32 * 128};
+  rotary.parts[0] = {x.device(), 32 * 128, 32, true};
+  session.time("rotary", "16384 × 32 × 128, 32 pairs", 4 * values, 0,
+               [&] { kernels::cuda::rotary(rotary, nullptr); });
+  rotary.parts[0] = {y.device(), 32 * 128, 32, true};
+  session.time("rotary in place", "16384 × 32 × 128, 32 pairs", 2 * values, 0,
+               [&] { kernels::cuda::rotary(rotary, nullptr); });
+  rotary.parts[0] = {x.device(), 32 * 128, 16, true};
+  for (const int p : {1, 2}) rotary.parts[p] = {x.device() + (8 + 8 * p) * 128, 32 * 128, 8, p == 1};
+  session.time("rotary gathered", "16384 × (16 + 2 · 8) × 128, 32 pairs", 4 * values, 0,
+               [&] { kernels::cuda::rotary(rotary, nullptr); });
   std::vector<int64_t> ids(at(rows));
   for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % 50257);
   const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);
