@@ -1,5 +1,8 @@
 // Checks and timings of swiglu, silu, bias + GeLU, rotary and embedding against their equations in fp64.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include "gpu_check/session.h"
 #include "kernels/activation/cuda.h"
@@ -152,14 +155,37 @@ void check_rotary(Session& session, const RotaryCase& which) {
   }
 }
 
-void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t vocabulary) {
+// Token ids as the gradient wants them: sorted, equal ones in the order of the tokens.
+struct SortedIds {
+  explicit SortedIds(const std::vector<int64_t>& unsorted)
+      : order(sorted(unsorted)), ids(std::vector<int32_t>(unsorted.size())) {
+    for (size_t i = 0; i < unsorted.size(); ++i)
+      ids.host[i] = static_cast<int32_t>(unsorted[at(order.host[i])]);
+    ids.upload();
+  }
+  static std::vector<int64_t> sorted(const std::vector<int64_t>& unsorted) {
+    std::vector<int64_t> result(unsorted.size());
+    std::iota(result.begin(), result.end(), 0);
+    std::stable_sort(result.begin(), result.end(),
+                     [&](int64_t a, int64_t b) { return unsorted[at(a)] < unsorted[at(b)]; });
+    return result;
+  }
+  Buffer<int64_t> order;
+  Buffer<int32_t> ids;
+};
+
+// `frequent`: of so many tokens all but one are the id 1.
+void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t vocabulary, int64_t frequent) {
   std::vector<int64_t> ids(at(tokens));
-  for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
-  const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);
-  Buffer<int64_t> ids_on_device(ids), distinct(plan.ids);
-  Buffer<int32_t> order(plan.tokens), starts(plan.starts);
+  for (int64_t& id : ids) {
+    id = static_cast<int64_t>(session.random() % static_cast<uint64_t>(vocabulary));
+    if (frequent > 0 && session.random() % static_cast<uint64_t>(frequent) > 0) id = 1;
+  }
+  const SortedIds sorted(ids);
+  Buffer<int64_t> ids_on_device(ids);
   Buffer<Bf16> table(random_bf16(session, vocabulary * hidden)), d_out(random_bf16(session, tokens * hidden));
   Buffer<float> sink(random_fp32(session, vocabulary * hidden));
+  auto workspace = Buffer<unsigned char>::output(kernels::cuda::embedding_workspace_bytes(tokens, hidden));
   auto out = Buffer<Bf16>::output(tokens * hidden);
   const std::vector<double> rows = widened(table.host), g = widened(d_out.host);
   std::vector<double> want(g.size()), want_sink = widened(sink.host);
@@ -170,11 +196,15 @@ void check_embedding(Session& session, int64_t tokens, int64_t hidden, int64_t v
   }
   kernels::cuda::embedding_forward(ids_on_device.device(), table.device(), nullptr, nullptr, out.device(),
                                    tokens, hidden, nullptr);
-  kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(), distinct.size(),
-                                    d_out.device(), sink.device(), hidden, nullptr);
+  kernels::cuda::embedding_gradient({tokens, hidden, sorted.ids.device(), sorted.order.device(),
+                                     d_out.device(), sink.device(), workspace.device()},
+                                    nullptr);
   kernels::cuda::runtime::synchronize();
-  session.compare("embedding", size_name(tokens, hidden), "out", out, want, kExact);
-  session.compare("embedding", size_name(tokens, hidden), "gradient", sink, want_sink, kFp32);
+  const std::string name = size_name(tokens, hidden) + ", " + std::to_string(vocabulary) + " ids" +
+                           (frequent > 0 ? ", one of them frequent" : "");
+  session.compare("embedding", name, "out", out, want, kExact);
+  session.compare("embedding", name, "gradient", sink, want_sink, kFp32);
+  session.expect("embedding", name, "workspace", workspace.guards_hold(), "wrote outside the workspace");
 }
 
 }  // namespace
@@ -195,8 +225,13 @@ void check_fused(Session& session) {
                                   {6, 1, 2, 16, 0, 0}}) {
     check_rotary(session, which);
   }
-  check_embedding(session, 150, 96, 40);
-  check_embedding(session, 7, 13, 3);
+  check_embedding(session, 150, 96, 40, 0);
+  check_embedding(session, 7, 13, 3, 0);
+  check_embedding(session, 1, 8, 1, 0);
+  check_embedding(session, 96, 1032, 2, 0);    // runs that begin and end where windows do
+  check_embedding(session, 500, 133, 300, 9);  // a run of many windows between short ones
+  check_embedding(session, 500, 24, 5, 0);     // several such runs side by side
+  check_embedding(session, 1300, 24, 1, 0);    // one id alone
 }
 
 void time_fused(Session& session) {
@@ -242,16 +277,24 @@ void time_fused(Session& session) {
                [&] { kernels::cuda::rotary(rotary, nullptr); });
   std::vector<int64_t> ids(at(rows));
   for (int64_t& id : ids) id = static_cast<int64_t>(session.random() % 50257);
-  const kernels::cuda::EmbeddingPlan plan = kernels::cuda::plan_embedding(ids);
-  Buffer<int64_t> distinct(plan.ids);
-  Buffer<int32_t> order(plan.tokens), starts(plan.starts);
   Buffer<float> sink(std::vector<float>(at(50257 * 1024)));
-  session.time("embedding gradient", "16384 × 1024, 50257 ids",
-               static_cast<double>(rows * 1024 * 2 + distinct.size() * 1024 * 8), 0, [&] {
-                 kernels::cuda::embedding_gradient(order.device(), starts.device(), distinct.device(),
-                                                   distinct.size(), d_y.device(), sink.device(), 1024,
-                                                   nullptr);
-               });
+  Buffer<unsigned char> embedding_workspace(
+      std::vector<unsigned char>(at(kernels::cuda::embedding_workspace_bytes(rows, 1024))));
+  for (const bool frequent : {false, true}) {
+    if (frequent) {
+      for (size_t i = 0; i < ids.size(); i += 2) ids[i] = 1;
+    }
+    const SortedIds sorted(ids);
+    const auto distinct = static_cast<double>(std::set<int64_t>(ids.begin(), ids.end()).size());
+    session.time("embedding gradient",
+                 std::string("16384 × 1024, 50257 ids") + (frequent ? ", half of the tokens one id" : ""),
+                 static_cast<double>(rows * 1024 * 2) + distinct * 1024 * 8, 0, [&] {
+                   kernels::cuda::embedding_gradient(
+                       {rows, 1024, sorted.ids.device(), sorted.order.device(), d_y.device(), sink.device(),
+                        embedding_workspace.device()},
+                       nullptr);
+                 });
+  }
 }
 
 }  // namespace longhaul::gpu_check

@@ -11,7 +11,6 @@
 #include "kernels/cuda/fragments.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/embedding/cuda.h"
 #include "kernels/linear_recurrence/cuda/segment_cost.h"
 #include "kernels/matmul/tiles.h"
 
@@ -436,7 +435,7 @@ TEST(CudaRows, AGroupOfThreadsHoldsARow) {
   }
 }
 
-TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
+TEST(CudaTables, PiecesCoverEverythingOnce) {
   std::vector<AdamwTensor> tensors(4);
   const int64_t counts[] = {0, 1, kAdamwPiece, 3 * kAdamwPiece + 1};
   for (size_t i = 0; i < 4; ++i) tensors[i].count = counts[i];
@@ -447,13 +446,6 @@ TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
     covered[tensor] = std::min(piece.begin + kAdamwPiece, counts[tensor]);
   }
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(covered[i], counts[i]);
-
-  const std::vector<int64_t> ids = {7, 3, 7, 0, 3, 7};
-  const EmbeddingPlan plan = plan_embedding(ids);
-  EXPECT_EQ(plan.ids, (std::vector<int64_t>{0, 3, 7}));
-  EXPECT_EQ(plan.tokens, (std::vector<int32_t>{3, 1, 4, 0, 2, 5}));
-  EXPECT_EQ(plan.starts, (std::vector<int32_t>{0, 1, 3, 6}));
-  EXPECT_EQ(plan_embedding({}).starts, std::vector<int32_t>{0});
 }
 
 }  // namespace
