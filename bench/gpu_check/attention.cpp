@@ -160,12 +160,15 @@ void check_case(Session& session, const Case& which) {
 }
 
 // Pages in shuffled order; lengths around a page's and a part's size.
-void check_decode(Session& session, int heads, int key_heads, int keys, int values, int window) {
+void check_decode(Session& session, const std::vector<int32_t>& lengths, int heads, int key_heads, int keys,
+                  int values, int window) {
   constexpr int kPage = 16;
-  const std::vector<int32_t> lengths = {1, 17, 600, 512, 0};
-  const int sequences = static_cast<int>(lengths.size()), width = 40, pages = sequences * width;
+  const int longest = *std::max_element(lengths.begin(), lengths.end());
+  const int sequences = static_cast<int>(lengths.size()), width = longest / kPage + 2,
+            pages = sequences * width;
   std::vector<int32_t> table(static_cast<size_t>(pages));
-  for (int i = 0; i < pages; ++i) table[static_cast<size_t>(i)] = (i * 37 + 11) % pages;
+  for (int i = 0; i < pages; ++i)
+    table[static_cast<size_t>(i)] = static_cast<int32_t>((int64_t{i} * 37 + 11) % pages);
   Buffer<Bf16> q(random_bf16(session, static_cast<int64_t>(sequences) * heads * keys)),
       k(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * keys)),
       v(random_bf16(session, static_cast<int64_t>(pages) * kPage * key_heads * values));
@@ -186,7 +189,7 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
                                                window,
                                                kPage,
                                                width,
-                                               600,
+                                               longest,
                                                static_cast<float>(scale),
                                                q.device(),
                                                k_pages.device(),
@@ -221,8 +224,10 @@ void check_decode(Session& session, int heads, int key_heads, int keys, int valu
                   first = window > 0 ? std::max<int64_t>(0, last - window) : 0;
     for (int h = 0; h < heads; ++h) reference_row(which, in, scale, n, h, first, last, want);
   }
-  const std::string name = "paged decoding, " + std::to_string(keys) + " × " + std::to_string(values) +
-                           ", window " + std::to_string(window);
+  const std::string name = "paged decoding, up to " + std::to_string(longest) + " keys, " +
+                           std::to_string(heads) + "/" + std::to_string(key_heads) + " heads, " +
+                           std::to_string(keys) + " × " + std::to_string(values) + ", window " +
+                           std::to_string(window);
   session.compare("attention decode", name, "o", o, want.o, kBf16);
   session.compare("attention decode", name, "logsumexp", logsumexp, want.logsumexp, kFp32);
   session.expect("attention decode", name, "workspace", workspace.guards_hold(),
@@ -311,8 +316,13 @@ void time_decode(Session& session, int sequences, int32_t length, int heads, int
 
 void check_attention(Session& session) {
   for (const Case& which : cases()) check_case(session, which);
-  check_decode(session, 4, 2, 64, 64, 0);
-  check_decode(session, 2, 2, 20, 256, 100);
+  const std::vector<int32_t> lengths = {1, 17, 600, 512, 0};
+  check_decode(session, lengths, 4, 2, 64, 64, 0);
+  check_decode(session, lengths, 2, 2, 20, 256, 100);
+  check_decode(session, {70, 16}, 8, 2, 128, 128, 50);
+  check_decode(session, {33, 1100}, 38, 2, 72, 40, 0);  // 19 query heads a key head: two blocks
+  check_decode(session, {600, 90}, 6, 3, 13, 5, 531);   // the window begins in the middle of a tile
+  check_decode(session, {33500}, 2, 1, 8, 8, 0);        // more parts than are merged at once
 }
 
 void time_attention(Session& session) {
@@ -322,6 +332,7 @@ void time_attention(Session& session) {
   time_case(session, 16384, 32, 8, 128);
   time_case(session, 8192, 8, 8, 256);
   time_decode(session, 64, 8192, 32, 8, 128);
+  time_decode(session, 1, 131072, 32, 8, 128);
 }
 
 }  // namespace longhaul::gpu_check

@@ -29,6 +29,17 @@ const std::vector<Case>& cases() {
       {"scaled join", 30, 96, false, true, false, GateKind::kNone, 0.5f, 2},
       {"layer norm, scaled join", 11, 37, true, true, true, GateKind::kNone, 2, 0.25f},
       {"layer norm without bias", 530, 40, true, false, false, GateKind::kNone},
+      {"heads of 64, groups of four threads", 1100, 64, false, true, false, GateKind::kNone},
+      {"heads of 128", 70, 128, false, false, false, GateKind::kSigmoid},
+      {"eight channels, a thread a row", 300, 8, true, false, true, GateKind::kNone},
+      {"a row of one warp", 12, 512, true, true, true, GateKind::kNone},
+      {"a row of several warps, several rows a block", 1030, 1024, false, true, false, GateKind::kNone},
+      {"a row of all warps", 3, 4104, true, true, true, GateKind::kNone, 1, 0.5f},
+      {"a row of all warps, odd, gate", 2, 5121, false, false, false, GateKind::kSigmoid},
+      {"the widest that is kept whole", 2, 8192, false, true, false, GateKind::kNone},
+      {"wide", 514, 8200, false, true, false, GateKind::kNone},
+      {"wide layer norm, odd", 3, 9001, true, false, true, GateKind::kNone},
+      {"wide with gate", 2, 16384, false, false, false, GateKind::kSilu},
   };
   return all;
 }
@@ -142,21 +153,13 @@ void check_case(Session& session, const Case& which) {
                  "wrote outside a tensor");
 }
 
-}  // namespace
+// What all timings share: making random numbers takes longer than the kernels.
+struct Timed {
+  Buffer<Bf16> x, other, d_y, y, d_x, d_gate;
+  Buffer<float> weight, d_weight;
+};
 
-void check_norms(Session& session) {
-  for (const Case& which : cases()) check_case(session, which);
-}
-
-void time_norms(Session& session) {
-  const int64_t rows = 16384;
-  const int channels = 4096;
-  const int64_t count = rows * channels;
-  const auto input = [&] { return Buffer<Bf16>(random_bf16(session, count)); };
-  Buffer<Bf16> x = input(), gate = input(), d_y = input();
-  Buffer<float> weight(random_fp32(session, channels)), d_weight(random_fp32(session, channels));
-  auto y = Buffer<Bf16>::output(count), d_x = Buffer<Bf16>::output(count),
-       d_gate = Buffer<Bf16>::output(count);
+void time_shape(Session& session, const Timed& on, int64_t rows, int channels) {
   auto mean = Buffer<float>::output(rows), inverse = Buffer<float>::output(rows),
        partial = Buffer<float>::output(kernels::cuda::norm_workspace_bytes(rows, channels) / 4);
   kernels::cuda::Norm norm{rows,
@@ -164,21 +167,21 @@ void time_norms(Session& session) {
                            1e-6f,
                            1,
                            1,
-                           x.device(),
+                           on.x.device(),
                            nullptr,
                            nullptr,
-                           weight.device(),
+                           on.weight.device(),
                            nullptr,
                            GateKind::kNone,
                            nullptr,
-                           y.device(),
+                           on.y.device(),
                            mean.device(),
                            inverse.device()};
-  const kernels::cuda::NormGradient gradient{d_y.device(), nullptr,         d_x.device(),
-                                             nullptr,      d_gate.device(), d_weight.device(),
-                                             nullptr,      partial.device()};
-  const std::string shape = "16384 × 4096";
-  const double values = static_cast<double>(count);
+  const kernels::cuda::NormGradient gradient{
+      on.d_y.device(),      nullptr, on.d_x.device(), nullptr, on.d_gate.device(),
+      on.d_weight.device(), nullptr, partial.device()};
+  const std::string shape = std::to_string(rows) + " × " + std::to_string(channels);
+  const double values = static_cast<double>(rows * channels);
   session.time("rms_norm forward", shape, 4 * values, 0,
                [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
   session.time("rms_norm backward", shape, 6 * values, 0,
@@ -187,12 +190,39 @@ void time_norms(Session& session) {
                [&] { kernels::cuda::layer_norm_forward(norm, nullptr); });
   session.time("layer_norm backward", shape, 6 * values, 0,
                [&] { kernels::cuda::layer_norm_backward(norm, gradient, nullptr); });
+  kernels::cuda::NormGradient joined = gradient;
+  joined.d_residual = on.other.device();
+  session.time("rms_norm backward of a join", shape, 8 * values, 0,
+               [&] { kernels::cuda::rms_norm_backward(norm, joined, nullptr); });
   norm.gate_kind = GateKind::kSigmoid;
-  norm.gate = gate.device();
+  norm.gate = on.other.device();
   session.time("rms_norm gated forward", shape, 6 * values, 0,
                [&] { kernels::cuda::rms_norm_forward(norm, nullptr); });
   session.time("rms_norm gated backward", shape, 10 * values, 0,
                [&] { kernels::cuda::rms_norm_backward(norm, gradient, nullptr); });
+}
+
+}  // namespace
+
+void check_norms(Session& session) {
+  for (const Case& which : cases()) check_case(session, which);
+}
+
+void time_norms(Session& session) {
+  constexpr int64_t kCount = int64_t{16384} * 4096;
+  const auto input = [&] { return Buffer<Bf16>(random_bf16(session, kCount)); };
+  const auto output = [] { return Buffer<Bf16>::output(kCount); };
+  const Timed on{input(),
+                 input(),
+                 input(),
+                 output(),
+                 output(),
+                 output(),
+                 Buffer<float>(random_fp32(session, 4096)),
+                 Buffer<float>(random_fp32(session, 4096))};
+  time_shape(session, on, 16384, 4096);
+  time_shape(session, on, 16384, 768);
+  time_shape(session, on, 262144, 128);
 }
 
 }  // namespace longhaul::gpu_check

@@ -102,6 +102,8 @@ const std::vector<Operator>& operators() {
       {"attention", check_attention, time_attention},
       {"norms", check_norms, time_norms},
       {"fused", check_fused, time_fused},
+      {"feature_maps", check_feature_maps, time_feature_maps},
+      {"short_convolution", check_short_convolution, time_short_convolution},
       {"products", check_products, time_products},
       {"losses", check_losses, time_losses},
       {"experts", check_experts, time_experts},

@@ -152,6 +152,10 @@ void check_norms(Session& session);
 void time_norms(Session& session);
 void check_fused(Session& session);
 void time_fused(Session& session);
+void check_feature_maps(Session& session);  // features, gated
+void time_feature_maps(Session& session);
+void check_short_convolution(Session& session);
+void time_short_convolution(Session& session);
 void check_products(Session& session);  // matmul
 void time_products(Session& session);
 void check_losses(Session& session);  // linear_cross_entropy, between its products

@@ -16,8 +16,11 @@ void silu_backward(const Bf16* x, const Bf16* d_y, Bf16* d_x, int64_t n, Stream 
 
 // x [rows, width], bias [width] or null. The gradient of the bias, where d_bias is given, is added to it.
 void bias_gelu_forward(const Bf16* x, const float* bias, Bf16* y, int64_t rows, int64_t width, Stream stream);
-int64_t bias_gelu_workspace_bytes(int64_t rows, int64_t width);
+int64_t bias_workspace_bytes(int64_t rows, int64_t width);
 void bias_gelu_backward(const Bf16* x, const float* bias, const Bf16* d_y, Bf16* d_x, float* d_bias,
                         void* workspace, int64_t rows, int64_t width, Stream stream);
+// The gradient of a bias that is added without an activation: d_bias [width] += Σ over the rows of d_y.
+void bias_gradient(const Bf16* d_y, float* d_bias, void* workspace, int64_t rows, int64_t width,
+                   Stream stream);
 
 }  // namespace longhaul::kernels::cuda

@@ -38,9 +38,15 @@ void bias_gelu_backward(const Tensor& x, const Tensor& bias, const Tensor& dy, c
                         const Tensor& sink) {
   const cuda::OnDevice device(x);
   const Tensor wide_bias = wide(bias),
-               partial = cuda::workspace(cuda::bias_gelu_workspace_bytes(x.size(0), x.size(1)), x);
+               partial = cuda::workspace(cuda::bias_workspace_bytes(x.size(0), x.size(1)), x);
   cuda::bias_gelu_backward(bf16(x), cuda::fp32(wide_bias), bf16(dy), bf16_out(dx), cuda::fp32_out(sink),
                            partial.mutable_data_ptr(), x.size(0), x.size(1), device.stream());
+}
+void add_bias_gradient(const Tensor& dy, const Tensor& sink) {
+  const cuda::OnDevice device(dy);
+  const Tensor partial = cuda::workspace(cuda::bias_workspace_bytes(dy.size(0), dy.size(1)), dy);
+  cuda::bias_gradient(bf16(dy), cuda::fp32_out(sink), partial.mutable_data_ptr(), dy.size(0), dy.size(1),
+                      device.stream());
 }
 
 const CudaCalls<ActivationCuda> registered({.silu_forward = silu_forward,
@@ -48,7 +54,8 @@ const CudaCalls<ActivationCuda> registered({.silu_forward = silu_forward,
                                             .swiglu_forward = swiglu_forward,
                                             .swiglu_backward = swiglu_backward,
                                             .bias_gelu_forward = bias_gelu_forward,
-                                            .bias_gelu_backward = bias_gelu_backward});
+                                            .bias_gelu_backward = bias_gelu_backward,
+                                            .add_bias_gradient = add_bias_gradient});
 
 }  // namespace
 }  // namespace longhaul::kernels

@@ -15,6 +15,8 @@ struct ActivationCuda {
   void (*bias_gelu_forward)(const Tensor& x_tc, const Tensor& bias_c, const Tensor& y_tc);
   void (*bias_gelu_backward)(const Tensor& x_tc, const Tensor& bias_c, const Tensor& dy_tc,
                              const Tensor& dx_tc, const Tensor& sink_c);
+  // sink_c fp32 += Σ over the rows of dy_tc: the gradient of a bias without an activation.
+  void (*add_bias_gradient)(const Tensor& dy_tc, const Tensor& sink_c);
 };
 
 }  // namespace longhaul::kernels

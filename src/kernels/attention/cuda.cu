@@ -12,78 +12,6 @@ LONGHAUL_DEVICE void load_side(Tile<kHead> tile, const Side& side, int64_t token
   load_tile<kKeyRows>(tile, side.at(token, head), side.stride(), rows, side.width, side.aligned);
 }
 
-// s[16 × 64] = rows row0 … of `a` times all rows of `b`, over kHead columns.
-template <int kHead>
-LONGHAUL_DEVICE void multiply_rows(float (&s)[kKeyRows / 8][4], Tile<kHead> a, int row0, Tile<kHead> b) {
-  LONGHAUL_UNROLL
-  for (int column = 0; column < kKeyRows / 8; ++column) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < 4; ++i) s[column][i] = 0;
-  }
-  LONGHAUL_ROLL
-  for (int key = 0; key < kHead; key += 16) {
-    const FragmentA left = load_a(a, row0, key);
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kKeyRows / 16; ++column) {
-      FragmentB right[2];
-      load_b(right, b, column * 16, key);
-      multiply_add(s[2 * column], left, right[0]);
-      multiply_add(s[2 * column + 1], left, right[1]);
-    }
-  }
-}
-
-// out[16 × kColumns·8] += p[16 × 64] · rows of `b`, columns col0 …
-template <int kHead, int kColumns>
-LONGHAUL_DEVICE void multiply_columns(float (&out)[kColumns][4], const float (&p)[kKeyRows / 8][4],
-                                      Tile<kHead> b, int col0) {
-  LONGHAUL_UNROLL
-  for (int row = 0; row < kKeyRows / 16; ++row) {
-    const FragmentA left = as_a(p[2 * row], p[2 * row + 1]);
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kColumns; column += 2) {
-      FragmentB right[2];
-      load_b_transposed(right, b, row * 16, col0 + column * 8);
-      multiply_add(out[column], left, right[0]);
-      multiply_add(out[column + 1], left, right[1]);
-    }
-  }
-}
-
-// One step of the online softmax: s becomes p; largest m, sum l and the output so far are brought to the new
-// largest.
-template <int kColumns>
-LONGHAUL_DEVICE void softmax_step(float (&s)[kKeyRows / 8][4], float (&largest)[2], float (&sum)[2],
-                                  float (&o)[kColumns][4]) {
-  LONGHAUL_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float top = largest[half];
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kKeyRows / 8; ++column)
-      top = fmaxf(top, fmaxf(s[column][2 * half], s[column][2 * half + 1]));
-    top = fmaxf(top, shuffle_xor(top, 1));
-    top = fmaxf(top, shuffle_xor(top, 2));
-    const float base = top == negative_infinity() ? 0.f : top;  // nothing visible yet: −∞ − −∞ would be NaN
-    const float shrink = power_of_two(largest[half] - base);
-    largest[half] = top;
-    sum[half] *= shrink;
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kColumns; ++column) {
-      o[column][2 * half] *= shrink;
-      o[column][2 * half + 1] *= shrink;
-    }
-    LONGHAUL_UNROLL
-    for (int column = 0; column < kKeyRows / 8; ++column) {
-      LONGHAUL_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        float& x = s[column][2 * half + i];
-        x = power_of_two(x - base);
-        sum[half] += x;  // of this lane's columns; the quad is added up at the end
-      }
-    }
-  }
-}
-
 template <int kHead>
 LONGHAUL_KERNEL(query_rows(kHead) * 2)
 forward_kernel(Arguments in) {
@@ -414,13 +342,14 @@ int64_t decode_workspace_bytes(const AttentionDecode& p) {
 }
 
 void attention_decode(const AttentionDecode& p, Bf16* o, float* logsumexp, void* workspace, Stream stream) {
-  const int parts = static_cast<int>(divide_up(p.longest, kDecodePart));
-  const int64_t rows = static_cast<int64_t>(p.sequences) * p.heads;
   float* partial = static_cast<float*>(workspace);
-  launch("attention.decode", decode_kernel, rows * parts, kDecodeWarps * kWarp,
-         kDecodeWarps * (p.values + 2) * 4, stream, p, partial, parts);
-  launch("attention.merge", merge_kernel, divide_up(rows, 4), 128, 0, stream, p,
-         static_cast<const float*>(partial), parts, o, logsumexp);
+  const int parts = static_cast<int>(divide_up(p.longest, kDecodePart)), head = padded_head(p.keys, p.values);
+  const auto kernel = head == 64 ? decode_kernel<64> : head == 128 ? decode_kernel<128> : decode_kernel<256>;
+  launch("attention.decode", kernel, static_cast<int64_t>(p.sequences) * decode_heads(p).blocks * parts,
+         kDecodeWarps * kWarp, decode_shared_bytes(head), stream, p, partial, parts);
+  launch("attention.merge", merge_kernel, static_cast<int64_t>(p.sequences) * p.heads, kMergeThreads,
+         (kMergeParts + kMergeThreads / kWarp) * 4, stream, p, static_cast<const float*>(partial), parts, o,
+         logsumexp);
 }
 
 }  // namespace longhaul::kernels::cuda

@@ -47,8 +47,8 @@ void attention_backward(const Attention& problem, const AttentionTiles& query_ti
                         Stream stream);
 
 // One new token for each of `sequences`, keys and values in pages, each on its own: head h of token s of
-// sequence n lies in row h · page + s % page of page k_pages[n · table_width + s / page]. lengths counts the
-// new token too.
+// sequence n lies in row h · page + s % page of page k_pages[n · table_width + s / page]. A page holds a
+// multiple of kDecodeKeys tokens. lengths counts the new token too.
 struct AttentionDecode {
   int sequences = 0, heads = 0, key_heads = 0, keys = 0, values = 0, window = 0;
   int page = 0, table_width = 0, longest = 0;  // longest: the largest length

@@ -135,6 +135,7 @@ std::vector<const void*> page_table(const PagedProblem& problem,
 }
 
 AttentionResult paged(const PagedProblem& problem) {
+  static_assert(PagePool::kTokens % cuda::kDecodeKeys == 0);
   const cuda::OnDevice device(problem.q_thd);
   const Tensor q = problem.q_thd.contiguous();
   std::vector<int32_t> lengths;

@@ -92,5 +92,6 @@ inline std::vector<AttentionTile> attention_tiles(std::span<const int64_t> offse
 
 // Decoding: the keys of a sequence are split into parts of this many, one block each.
 constexpr int kDecodePart = 512;
+constexpr int kDecodeKeys = 16;  // that a warp takes at once; a page holds a multiple of it
 
 }  // namespace longhaul::kernels::cuda

@@ -21,7 +21,9 @@
 #define LONGHAUL_DEVICE __device__ __forceinline__
 #define LONGHAUL_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define LONGHAUL_UNROLL _Pragma("unroll")
-#define LONGHAUL_ROLL _Pragma("unroll 1")  // where unrolling would only cost registers
+#define LONGHAUL_PRAGMA(text) _Pragma(#text)
+#define LONGHAUL_UNROLL_BY(count) LONGHAUL_PRAGMA(unroll count)  // so that many loads are under way together
+#define LONGHAUL_ROLL _Pragma("unroll 1")                        // where unrolling would only cost registers
 #else
 #include <cuda_emulation.h>
 #define LONGHAUL_KERNEL(threads) static void
@@ -30,6 +32,7 @@
 #define LONGHAUL_SHARED(name) \
   unsigned char* const name = ::longhaul::kernels::cuda::emulation::shared_memory()
 #define LONGHAUL_UNROLL
+#define LONGHAUL_UNROLL_BY(count)
 #define LONGHAUL_ROLL
 #endif
 

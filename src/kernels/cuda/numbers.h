@@ -19,6 +19,9 @@ struct Bf16 {
 struct alignas(16) Unit {
   uint32_t word[4];
 };
+struct alignas(16) FloatUnit {
+  float x[4];
+};
 
 LONGHAUL_HD float to_float(Bf16 x) {
   const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
@@ -69,7 +72,16 @@ LONGHAUL_HD float power_of_two(float x) {  // 2^x; 0 for −infinity
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 LONGHAUL_HD float exponential(float x) { return power_of_two(x * kLog2E); }
-LONGHAUL_HD float sigmoid(float x) { return 1.f / (1.f + exponential(-x)); }
+LONGHAUL_HD float reciprocal(float x) {  // one instruction, within 1 ulp; 0 for infinity
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.f / x;
+#endif
+}
+LONGHAUL_HD float sigmoid(float x) { return reciprocal(1.f + exponential(-x)); }
 LONGHAUL_HD float negative_infinity() { return -INFINITY; }
 
 constexpr int kLargestSharedBytes = 163 * 1024;  // per block on sm_80; sm_90 has 227 KiB

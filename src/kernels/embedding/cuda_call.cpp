@@ -17,12 +17,16 @@ void forward(const Tensor& ids, const Tensor& table, const Tensor& positions, co
 
 void add_gradient(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
   const cuda::OnDevice device(dy);
-  const cuda::EmbeddingPlan plan =
-      cuda::plan_embedding({ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel())});
-  const cuda::Table tokens(plan.tokens, dy), starts(plan.starts, dy);
-  const cuda::Table distinct(plan.ids, dy);
-  cuda::embedding_gradient(tokens.data(), starts.data(), distinct.data(), distinct.size, cuda::bf16(dy),
-                           cuda::fp32_out(sink), dy.size(1), device.stream());
+  const auto [sorted, order] = ids.to(at::kInt).sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const Tensor workspace = cuda::workspace(cuda::embedding_workspace_bytes(dy.size(0), dy.size(1)), dy);
+  cuda::embedding_gradient({.tokens = dy.size(0),
+                            .hidden = dy.size(1),
+                            .ids = sorted.const_data_ptr<int32_t>(),
+                            .order = order.const_data_ptr<int64_t>(),
+                            .d_out = cuda::bf16(dy),
+                            .sink = cuda::fp32_out(sink),
+                            .workspace = workspace.mutable_data_ptr()},
+                           device.stream());
 }
 
 const CudaCalls<EmbeddingCuda> registered({.forward = forward, .add_gradient = add_gradient});

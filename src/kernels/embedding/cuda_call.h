@@ -9,8 +9,8 @@ struct EmbeddingCuda {
   // positions and position_table: both or neither.
   void (*forward)(const Tensor& ids_t, const Tensor& table_vd, const Tensor& positions_t,
                   const Tensor& position_table_pd, const Tensor& out_td);
-  // sink += the rows of dy by id. ids on the CPU, where they are sorted.
-  void (*add_gradient)(const Tensor& ids_on_cpu_t, const Tensor& dy_td, const Tensor& sink_vd);
+  // sink += the rows of dy by id.
+  void (*add_gradient)(const Tensor& ids_t, const Tensor& dy_td, const Tensor& sink_vd);
 };
 
 }  // namespace longhaul::kernels

@@ -74,11 +74,8 @@ void add_gradient_aten(const Tensor& ids, const Tensor& dy, const Tensor& sink) 
 
 Tensor forward_cuda(const Tensor& ids, const Tensor& table, const Tensor& positions,
                     const Tensor& position_table) {
-  const auto there = [&](const Tensor& numbers) {
-    return numbers.defined() ? to_device(numbers, table.device()) : Tensor();
-  };
   const Tensor out = at::empty({ids.size(0), table.size(1)}, table.options());
-  cuda_calls<EmbeddingCuda>().forward(there(ids), table, there(positions), position_table, out);
+  cuda_calls<EmbeddingCuda>().forward(ids, table, positions, position_table, out);
   return out;
 }
 
@@ -135,8 +132,7 @@ void check_numbers(const char* argument, const Tensor& numbers) {
 Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* positions,
              const EmbeddingTable* position) {
   const ByDevice choice = choose_by_device("embedding", table.value_vd, refuse_cuda(table.value_vd));
-  // Kernels of ours want the ids on the CPU as well, where they are sorted for the gradient.
-  const at::Device device = choice == ByDevice::kCuda ? at::kCPU : table.value_vd.device();
+  const at::Device device = table.value_vd.device();
   const auto there = [&](const Tensor& x) {
     return x.is_cpu() ? to_device(x.contiguous(), device) : x.to(device).contiguous();
   };

@@ -6,6 +6,7 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
+#include "kernels/feature_maps/cuda_call.h"
 #include "kernels/feature_maps/loops.h"
 #include "kernels/vector/tensors.h"
 
@@ -49,6 +50,7 @@ struct Featuring {
   int64_t heads;
   FeatureMap map;
   Turn turn;
+  bool on_gpu = false;
 };
 
 FeatureLoops loops_of_features(const Tensor& x, const Featuring& by, const TurnTable& table) {
@@ -71,6 +73,10 @@ std::vector<int64_t> feature_sizes(const Tensor& x, const Featuring& by) {
 
 Tensor features_result(const Tensor& x, const Featuring& by, const TurnTable& table) {
   const Tensor y = at::empty(feature_sizes(x, by), x.options().requires_grad(false));
+  if (by.on_gpu) {
+    cuda_calls<FeaturesCuda>().features(x, by.heads, by.map, by.turn, table, y);
+    return y;
+  }
   FeatureLoops loops = loops_of_features(x, by, table);
   loops.y = writable(y);
   parallel_for(0, x.size(0), feature_grain(x.size(1)),
@@ -82,15 +88,20 @@ std::vector<Tensor> features_gradient(const BackwardCall& call, const Featuring&
   const Tensor& x = call.saved[0];
   const Tensor dy = call.gradients[0].contiguous(),
                dx = at::empty(x.sizes(), x.options().requires_grad(false));
-  FeatureLoops loops = loops_of_features(x, by, {call.saved[1], call.saved[2]});
+  const TurnTable table{call.saved[1], call.saved[2]};
+  Tensor d_cos, d_sin;
+  if (table.cos_tr.defined() && (call.wanted[1] || call.wanted[2])) {
+    d_cos = at::zeros(table.cos_tr.sizes(), table.cos_tr.options().requires_grad(false));
+    d_sin = at::zeros_like(d_cos);
+  }
+  if (by.on_gpu) {
+    cuda_calls<FeaturesCuda>().features_gradient(x, by.heads, by.map, by.turn, table, dy, dx, {d_cos, d_sin});
+    return {dx, d_cos, d_sin};
+  }
+  FeatureLoops loops = loops_of_features(x, by, table);
   loops.dy = pointer_to(dy);
   loops.dx = writable(dx);
-  Tensor d_cos, d_sin;
-  if (call.saved[1].defined() && (call.wanted[1] || call.wanted[2])) {
-    d_cos = at::zeros(call.saved[1].sizes(), call.saved[1].options().requires_grad(false));
-    d_sin = at::zeros_like(d_cos);
-    loops.d_cos_tr = writable(d_cos), loops.d_sin_tr = writable(d_sin);
-  }
+  loops.d_cos_tr = writable(d_cos), loops.d_sin_tr = writable(d_sin);
   parallel_for(0, x.size(0), feature_grain(x.size(1)),
                [&](int64_t begin, int64_t end) { feature_gradient_rows(loops, begin, end); });
   return {dx, d_cos, d_sin};
@@ -106,8 +117,12 @@ GatedLoops loops_of_gated(const Tensor& n, const Tensor& u, FeatureMap map) {
           .ld_u = u.stride(0)};
 }
 
-Tensor gated_result(const Tensor& n, const Tensor& u, FeatureMap map) {
+Tensor gated_result(const Tensor& n, const Tensor& u, FeatureMap map, bool on_gpu) {
   const Tensor y = at::empty(n.sizes(), n.options().requires_grad(false));
+  if (on_gpu) {
+    cuda_calls<FeaturesCuda>().gated(n, u, map, y);
+    return y;
+  }
   GatedLoops loops = loops_of_gated(n, u, map);
   loops.y = writable(y);
   parallel_for(0, n.size(0), feature_grain(n.size(1)),
@@ -115,10 +130,14 @@ Tensor gated_result(const Tensor& n, const Tensor& u, FeatureMap map) {
   return y;
 }
 
-std::vector<Tensor> gated_gradient(const BackwardCall& call, FeatureMap map) {
+std::vector<Tensor> gated_gradient(const BackwardCall& call, FeatureMap map, bool on_gpu) {
   const Tensor &n = call.saved[0], &u = call.saved[1];
   const Tensor dy = call.gradients[0].contiguous(),
                dn = at::empty(n.sizes(), n.options().requires_grad(false)), du = at::empty_like(dn);
+  if (on_gpu) {
+    cuda_calls<FeaturesCuda>().gated_gradient(n, u, map, dy, dn, du);
+    return {dn, du};
+  }
   GatedLoops loops = loops_of_gated(n, u, map);
   loops.dy = pointer_to(dy);
   loops.dn = writable(dn), loops.du = writable(du);
@@ -146,12 +165,14 @@ Tensor mapped_reference(const Tensor& x, FeatureMap map) {
 Tensor features(const Tensor& x, int64_t heads, FeatureMap map, Turn turn, const TurnTable& table) {
   check_feature_rows(kFeatures, "x", x);
   check_turn(x, heads, turn, table);
-  const Featuring by{heads, map, turn};
+  const ByDevice choice = choose_by_device(kFeatures, x, refuse_cuda(x));
+  const Featuring by{heads, map, turn, choice == ByDevice::kCuda};
   const bool turns = turn != Turn::kNone;
   const Tensor cos = turns ? table.cos_tr : Tensor(), sin = turns ? table.sin_tr : Tensor();
-  switch (choose_by_device(kFeatures, x, "no kernels of our own on a GPU")) {
+  switch (choice) {
     case ByDevice::kMeta:
       return meta_results({x, cos, sin}, {{feature_sizes(x, by), x.scalar_type()}})[0];
+    case ByDevice::kCuda:
     case ByDevice::kCpu:
       return differentiable(kFeatures, {x, cos, sin}, [&]() -> Recorded {
         const Tensor rows = with_rows(x), c = turns ? cos.contiguous() : cos,
@@ -173,18 +194,22 @@ Tensor gated(const Tensor& n, const Tensor& u, FeatureMap map) {
   check_feature_rows(kGated, "n", n);
   if (u.sizes() != n.sizes() || u.scalar_type() != n.scalar_type())
     refuse_argument(kGated, "u", "as n: " + shape_text(n), shape_text(u));
-  switch (choose_by_device(kGated, n, "no kernels of our own on a GPU")) {
+  const ByDevice choice = choose_by_device(kGated, n, refuse_cuda(n));
+  const bool on_gpu = choice == ByDevice::kCuda;
+  switch (choice) {
     case ByDevice::kMeta:
       return meta_results({n, u}, {{n.sizes().vec(), n.scalar_type()}})[0];
+    case ByDevice::kCuda:
     case ByDevice::kCpu:
       return differentiable(kGated, {n, u}, [&]() -> Recorded {
-        const Tensor rows = with_rows(n), by = with_rows(u), y = gated_result(rows, by, map);
-        return {.results = {y},
-                .saved = {rows, by},
-                .backward = [map](const BackwardCall& call) { return gated_gradient(call, map); },
-                .cheap = {{y, {rows, by}, [map](const std::vector<Tensor>& from) {
-                             return gated_result(from[0], from[1], map);
-                           }}}};
+        const Tensor rows = with_rows(n), by = with_rows(u), y = gated_result(rows, by, map, on_gpu);
+        return {
+            .results = {y},
+            .saved = {rows, by},
+            .backward = [map, on_gpu](const BackwardCall& call) { return gated_gradient(call, map, on_gpu); },
+            .cheap = {{y, {rows, by}, [map, on_gpu](const std::vector<Tensor>& from) {
+                         return gated_result(from[0], from[1], map, on_gpu);
+                       }}}};
       })[0];
     default:
       return gated_reference(n, u, map);

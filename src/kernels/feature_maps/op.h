@@ -11,7 +11,7 @@
 //
 // φ: the identity, silu, relu or sigmoid. Computed in fp32 (fp64 for fp64 inputs), with one rounding for
 // each element stored; only x and u are kept. x and u may be columns of a wider matrix. Implementations:
-// cpu (vector loops), meta, aten (LibTorch's operators, any device).
+// cuda (our kernels, bf16), cpu (vector loops), meta, aten (LibTorch's operators, any device).
 #pragma once
 
 #include "kernels/feature_maps/kinds.h"

@@ -1,5 +1,5 @@
-// rms_norm and layer_norm on a GPU, with the residual joined before and a gate applied after where they are
-// given. Sums are fp32.
+// rms_norm and layer_norm on a GPU, with the residual joined before and, of rms_norm alone, a gate applied
+// after where they are given. The bias is layer_norm's alone. Sums are fp32.
 //
 //   h = α x + β residual,  n = (h − mean) · r,  y = (n ⊙ w + b) ⊙ act(gate)
 //   mean = 0 for rms_norm; act: none, sigmoid or silu
@@ -14,6 +14,8 @@
 #include "kernels/cuda/rows.h"
 
 namespace longhaul::kernels::cuda {
+
+constexpr int kMostNormChannels = 16384;  // a row is kept in the registers of a block
 
 enum class GateKind : int { kNone, kSigmoid, kSilu };
 

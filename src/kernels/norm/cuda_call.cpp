@@ -6,11 +6,9 @@
 namespace longhaul::kernels {
 namespace {
 
-constexpr int64_t kMostChannels = 16384;  // the sums of a run of rows lie in shared memory
-
 Refusal refuse(const Tensor& x) {
-  static_assert(kMostChannels == 16384);
-  return x.size(1) > kMostChannels ? "it takes at most 16384 channels" : "";
+  static_assert(cuda::kMostNormChannels == 16384);
+  return x.size(1) > cuda::kMostNormChannels ? "it takes at most 16384 channels" : "";
 }
 
 cuda::GateKind gate_kind(const Tensor& gate) {

@@ -2,6 +2,8 @@
 // contiguous, or undefined: no rotation.
 #pragma once
 
+#include <array>
+
 #include "kernels/cuda/calls.h"
 
 namespace longhaul::kernels {
@@ -10,9 +12,9 @@ struct HeadsCuda {
   // The first `heads` heads of each row of x [tokens, row], in place.
   void (*rotate)(const Tensor& x_tc, int64_t heads, int64_t head_dim, const Tensor& cos_tr,
                  const Tensor& sin_tr);
-  // The heads of part [tokens, heads, head_dim], whose rows are contiguous, turned back into dx [tokens, row]
-  // from column `column` on.
-  void (*gather)(const Tensor& part_thd, const Tensor& dx_tc, int64_t column, const Tensor& cos_tr,
+  // The heads of queries, keys and values [tokens, heads, head_dim], whose rows are contiguous, side by side
+  // into dx [tokens, row]; those of queries and keys turned back.
+  void (*gather)(const std::array<Tensor, 3>& parts_thd, const Tensor& dx_tc, const Tensor& cos_tr,
                  const Tensor& sin_tr);
 };
 

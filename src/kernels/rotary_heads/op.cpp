@@ -66,10 +66,7 @@ Tensor split_gradient(const std::vector<Tensor>& gradients, const HeadCounts& co
   for (size_t i = 0; i < 3; ++i)
     alive[i] = tokens == 0 || gradients[i][0].is_contiguous() ? gradients[i] : gradients[i].contiguous();
   if (on_gpu) {
-    const auto gather = cuda_calls<HeadsCuda>().gather;
-    gather(alive[0], dx, 0, table.cos_tr, table.sin_tr);
-    gather(alive[1], dx, heads * head_dim, table.cos_tr, table.sin_tr);
-    gather(alive[2], dx, (heads + kv_heads) * head_dim, Tensor(), Tensor());
+    cuda_calls<HeadsCuda>().gather(alive, dx, table.cos_tr, table.sin_tr);
     return dx;
   }
   GatherHeads problem{.rotate = rotation(dx, heads + kv_heads, head_dim, table.cos_tr, table.sin_tr)};

@@ -1,26 +1,9 @@
-// short_convolution on the CPU, outside autograd: arguments checked, x with contiguous rows however far
-// apart, weight turned to [W, C].
+// short_convolution on the CPU.
 #pragma once
 
-#include <vector>
-
-#include "kernels/short_convolution/op.h"
+#include "kernels/short_convolution/problem.h"
 
 namespace longhaul::kernels {
-
-struct ConvolutionProblem {
-  Tensor x_tc, weight_wc, bias_c, initial_state_nwc;  // the last two may be undefined
-  std::vector<int64_t> offsets;
-  ShortConvolutionOptions options;
-
-  int64_t width() const { return weight_wc.size(0); }
-  int64_t channels() const { return x_tc.size(1); }
-  int64_t documents() const { return static_cast<int64_t>(offsets.size()) - 1; }
-};
-
-struct ConvolutionGradients {
-  Tensor x_tc, weight_wc, bias_c, initial_state_nwc;  // undefined where the problem has none
-};
 
 ShortConvolutionResult convolution_forward_cpu(const ConvolutionProblem& problem);
 // d_final_nwc may be undefined: zeros.

@@ -7,6 +7,7 @@
 #include "kernels/documents.h"
 #include "kernels/operator_clock.h"
 #include "kernels/short_convolution/cpu.h"
+#include "kernels/short_convolution/cuda_call.h"
 #include "kernels/vector/tensors.h"
 #include "tensor/to_tensor.h"
 
@@ -93,31 +94,32 @@ ShortConvolutionResult convolution_by_aten(const ConvolutionProblem& problem) {
           taken(kept).view({documents, history, channels})};
 }
 
-ShortConvolutionResult convolution_by_loops(const ConvolutionProblem& problem) {
+// Forward and backward of one implementation, joined by autograd.
+ShortConvolutionResult convolution_by(const ConvolutionForm& form, const ConvolutionProblem& problem) {
   const std::vector<Tensor> inputs{problem.x_tc, problem.weight_wc, problem.bias_c,
                                    problem.initial_state_nwc};
   const double flops = 2.0 * static_cast<double>(problem.x_tc.numel() * problem.width());
   const auto made = differentiable(kConvolutionOp, inputs, [&]() -> Recorded {
     count_flops(flops);
-    const ShortConvolutionResult result = convolution_forward_cpu(problem);
+    const ShortConvolutionResult result = form.forward(problem);
     return {
         .results = {result.y_tc, result.final_state_nwc},
         .saved = inputs,
         .backward =
-            [flops, offsets = problem.offsets, options = problem.options](const BackwardCall& call) {
+            [form, flops, offsets = problem.offsets, options = problem.options](const BackwardCall& call) {
               const ConvolutionProblem saved{call.saved[0], call.saved[1], call.saved[2],
                                              call.saved[3], offsets,       options};
               const Tensor dy =
                   call.gradients[0].defined() ? call.gradients[0].contiguous() : at::zeros_like(saved.x_tc);
               count_flops(2 * flops);
-              const auto d = convolution_backward_cpu(saved, dy, call.gradients[1]);
+              const auto d = form.backward(saved, dy, call.gradients[1]);
               return std::vector<Tensor>{d.x_tc, d.weight_wc, d.bias_c, d.initial_state_nwc};
             },
         .zeros_for_missing = false,
         .cheap = {
             {result.y_tc, inputs,
-             [offsets = problem.offsets, options = problem.options](const std::vector<Tensor>& from) {
-               return convolution_forward_cpu({from[0], from[1], from[2], from[3], offsets, options}).y_tc;
+             [form, offsets = problem.offsets, options = problem.options](const std::vector<Tensor>& from) {
+               return form.forward({from[0], from[1], from[2], from[3], offsets, options}).y_tc;
              }}}};
   });
   return {made[0], made[1]};
@@ -129,7 +131,7 @@ ShortConvolutionResult short_convolution(const Tensor& x, const Tensor& weight, 
                                          const Tensor& offsets, const Tensor& initial_state,
                                          const ShortConvolutionOptions& options) {
   const ConvolutionProblem problem = convolution_problem(x, weight, bias, offsets, initial_state, options);
-  switch (choose_by_device(kConvolutionOp, x, "no kernels of our own on a GPU")) {
+  switch (choose_by_device(kConvolutionOp, x, refuse_cuda(x))) {
     case ByDevice::kMeta: {
       const auto results =
           meta_results({x, weight, bias, initial_state},
@@ -137,8 +139,10 @@ ShortConvolutionResult short_convolution(const Tensor& x, const Tensor& weight, 
                         {{problem.documents(), problem.width() - 1, problem.channels()}, x.scalar_type()}});
       return {results[0], results[1]};
     }
+    case ByDevice::kCuda:
+      return convolution_by(cuda_calls<ConvolutionCuda>(), problem);
     case ByDevice::kCpu:
-      return convolution_by_loops(problem);
+      return convolution_by({convolution_forward_cpu, convolution_backward_cpu}, problem);
     default:
       return convolution_by_aten(problem);
   }

@@ -10,7 +10,8 @@
 // tokens are over fixed blocks of rows, so results do not depend on the number of threads. The backward
 // pass recomputes z: only the inputs are kept.
 //
-// Implementations: cpu (vector loops), meta, aten (LibTorch's operators, any device).
+// Implementations: cuda (our kernels, bf16), cpu (vector loops), meta, aten (LibTorch's operators, any
+// device).
 #pragma once
 
 #include <span>

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "kernels/activation/cuda_call.h"
 #include "kernels/activation/op.h"
 #include "kernels/attention/attention_cases.h"
 #include "kernels/attention/paged/paged.h"
@@ -18,6 +19,7 @@
 #include "kernels/linear_recurrence/linear_recurrence_gate_cases.h"
 #include "kernels/norm/op.h"
 #include "kernels/rotary_heads/op.h"
+#include "kernels/short_convolution/op.h"
 #include "library_calls.h"
 #include "support/nightly.h"
 #include "tensor/to_tensor.h"
@@ -287,6 +289,55 @@ TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
         attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
   });
   Dispatcher::force("attention_paged", std::nullopt);
+}
+
+TEST(CudaCalls, GradientOfABiasAddsToItsSink) {
+  const Tensor dy = rounded({530, 40}, 1, kBf16), sink = full({40}, 0.5, at::kFloat);
+  const OnEmulatedGpu gpu;
+  cuda_calls<ActivationCuda>().add_bias_gradient(dy, sink);
+  EXPECT_LT(rms_error(sink, dy.to(at::kDouble).sum(0).add(0.5)), 1e-6);
+}
+
+// Documents shorter than the taps and empty ones, with a state and without, rows of a wider tensor, and
+// gradients that reach the states.
+TEST(CudaCalls, ShortConvolution) {
+  for (const auto& [taps, with_bias, with_state, silu] : {std::tuple{4, true, true, true},
+                                                          {4, false, false, true},
+                                                          {7, true, true, false},
+                                                          {1, true, true, true}}) {
+    expect_like_fp64({"short_convolution"}, [&, taps = taps, with_bias = with_bias, with_state = with_state,
+                                             silu = silu](at::ScalarType type) {
+      const std::vector<int64_t> offsets = {0, 1, 3, 3, 40};
+      const Tensor x = emulated_leaf({40, 30}, 1, type), weight = wide_leaf({24, taps}, 2, type),
+                   bias = with_bias ? wide_leaf({24}, 3, type) : Tensor(),
+                   state = with_state ? emulated_leaf({4, taps - 1, 24}, 4, type) : Tensor();
+      const auto result =
+          short_convolution(x.narrow(1, 6, 24), weight, bias, to_tensor(offsets), state, {.silu = silu});
+      const auto weighed = [&](const Tensor& y, uint64_t seed) {
+        return y.to(emulated_wide(type)).mul(rounded(y.sizes(), seed, emulated_wide(type))).sum();
+      };
+      (weighed(result.y_tc, 5) + weighed(result.final_state_nwc, 6)).backward();
+      std::vector<Tensor> found = {result.y_tc.detach(), x.grad(), weight.grad()};
+      if (with_bias) found.push_back(bias.grad());
+      if (with_state && taps > 1) {
+        found.push_back(state.grad());
+        found.push_back(result.final_state_nwc.detach());
+      }
+      return found;
+    });
+  }
+}
+
+// Decoding: one token for each of some sequences.
+TEST(CudaCalls, ShortConvolutionGoesOnFromStates) {
+  expect_like_fp64({"short_convolution"}, [](at::ScalarType type) {
+    const Tensor weight = rounded({24, 4}, 1, emulated_wide(type)),
+                 states = rounded({5, 3, 24}, 2, type).clone();
+    const std::vector<int64_t> rows = {3, 0, 4};
+    const Tensor y = short_convolution_continued(rounded({3, 24}, 3, type), weight, {}, {states, rows},
+                                                 to_tensor(std::vector<int64_t>{0, 1, 2, 3}), {.silu = true});
+    return std::vector<Tensor>{y, states};
+  });
 }
 
 TEST(CudaCalls, LinearCrossEntropy) {

@@ -36,6 +36,8 @@ TEST(CudaEmulatedRecurrence, AgreesWithTheReference) { run_checks(check_linear_r
 TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention); }
 TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
 TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }
+TEST(CudaEmulatedFeatureMaps, AgreeWithTheReference) { run_checks(check_feature_maps); }
+TEST(CudaEmulatedConvolution, AgreesWithTheReference) { run_checks(check_short_convolution); }
 TEST(CudaEmulatedProducts, AgreeWithTheReference) { run_checks(check_products); }
 TEST(CudaEmulatedLosses, AgreeWithTheReference) { run_checks(check_losses); }
 TEST(CudaEmulatedExperts, AgreeWithTheReference) { run_checks(check_experts); }

@@ -11,7 +11,6 @@
 #include "kernels/cuda/fragments.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/embedding/cuda.h"
 #include "kernels/linear_recurrence/cuda/segment_cost.h"
 #include "kernels/matmul/tiles.h"
 
@@ -421,7 +420,22 @@ TEST(CudaRows, RunsCoverAllRowsAndDependOnTheirNumberOnly) {
   }
 }
 
-TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
+TEST(CudaRows, AGroupOfThreadsHoldsARow) {
+  for (const int units : {2, 4}) {
+    for (int channels = 1; channels <= 512 * units * kUnit; ++channels) {
+      const RowShare share = row_share(channels, units);
+      ASSERT_GE(share.group * units * kUnit, channels);
+      ASSERT_EQ(share.threads % share.group, 0);
+      ASSERT_EQ(share.threads % kWarp, 0);
+      ASSERT_LE(share.threads, 512);
+      // a part of a warp that a butterfly of shuffles can add up, or whole warps; never twice what is needed
+      ASSERT_TRUE(share.group < kWarp ? kWarp % share.group == 0 : share.group % kWarp == 0);
+      ASSERT_TRUE(share.group == 1 || (share.group - 1) / 2 * units * kUnit < channels);
+    }
+  }
+}
+
+TEST(CudaTables, PiecesCoverEverythingOnce) {
   std::vector<AdamwTensor> tensors(4);
   const int64_t counts[] = {0, 1, kAdamwPiece, 3 * kAdamwPiece + 1};
   for (size_t i = 0; i < 4; ++i) tensors[i].count = counts[i];
@@ -432,13 +446,6 @@ TEST(CudaTables, PiecesAndPlansCoverEverythingOnce) {
     covered[tensor] = std::min(piece.begin + kAdamwPiece, counts[tensor]);
   }
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(covered[i], counts[i]);
-
-  const std::vector<int64_t> ids = {7, 3, 7, 0, 3, 7};
-  const EmbeddingPlan plan = plan_embedding(ids);
-  EXPECT_EQ(plan.ids, (std::vector<int64_t>{0, 3, 7}));
-  EXPECT_EQ(plan.tokens, (std::vector<int32_t>{3, 1, 4, 0, 2, 5}));
-  EXPECT_EQ(plan.starts, (std::vector<int32_t>{0, 1, 3, 6}));
-  EXPECT_EQ(plan_embedding({}).starts, std::vector<int32_t>{0});
 }
 
 }  // namespace
