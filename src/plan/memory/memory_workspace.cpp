@@ -280,10 +280,25 @@ ThreadBuffer set_buffer(const MemoryRequest& request, const recipe::RecurrenceSi
 struct DeltaSpans {
   DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
       : width(sizes.by_channel ? 16 : 64),
-        chunks(documents_of(request).count * std::ceil(documents_of(request).length / width)),
-        chunks_of_one(std::min(chunks, (sizes.by_channel ? 256 : 1024) / width)) {}
-  double spans() const { return std::ceil(chunks / chunks_of_one); }
-  double width, chunks, chunks_of_one;
+        documents(documents_of(request).count),
+        chunks_of_document(std::ceil(documents_of(request).length / width)) {
+    const double key = number(sizes.key), value = number(sizes.value);
+    // In the backward pass, when it converts gradients of pairs to those of rows and columns: operands,
+    // gradients, pairs; states and what a chunk makes of one.
+    const double pairs = width * (sizes.by_channel ? 3 * key : 7),
+                 of_token = (sizes.by_channel ? 13 : 10) * key + 7 * value + pairs;
+    bytes_of_chunk = number(wide_bytes(request.dtype)) * number(sizes.heads) *
+                     (width * of_token + 4 * key * value + key * key);
+    constexpr double kBudget = 6.0 * (1 << 30);
+    room = request.on_gpu ? std::max(1.0, std::floor(kBudget / bytes_of_chunk))
+                          : (sizes.by_channel ? 256 : 1024) / width;
+  }
+  bool pieces() const { return chunks_of_document > room; }
+  double kept() const { return pieces() ? documents * (std::ceil(chunks_of_document / room) - 1) : 0; }
+  double chunks_of_one() const {
+    return pieces() ? room : chunks_of_document * std::min(documents, std::floor(room / chunks_of_document));
+  }
+  double width, documents, chunks_of_document, bytes_of_chunk, room;
 };
 
 bool own_delta_rule(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
@@ -448,20 +463,14 @@ double attention_workspace(const MemoryRequest& request, const recipe::Attention
 double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
   if (sizes.heads == 0) return 0;
   const double slots =
-      own_delta_rule(request, sizes) ? DeltaChunks(request).slots() : DeltaSpans(request, sizes).spans();
+      own_delta_rule(request, sizes) ? DeltaChunks(request).slots() : DeltaSpans(request, sizes).kept();
   return number(wide_bytes(request.dtype)) * slots * number(sizes.heads * sizes.key * sizes.value);
 }
 
-// For a span's backward pass, when it converts gradients of pairs to those of rows and columns: operands,
-// gradients, pairs; two states per chunk.
 double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
   if (sizes.heads == 0 || own_delta_rule(request, sizes)) return 0;  // it has what its threads keep
   const DeltaSpans spans(request, sizes);
-  const double key = number(sizes.key), value = number(sizes.value);
-  const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6),
-               of_token = (sizes.by_channel ? 10 : 8) * key + 7 * value + pairs;
-  return number(wide_bytes(request.dtype)) * number(sizes.heads) * spans.chunks_of_one *
-         (spans.width * of_token + 2 * key * value);
+  return spans.chunks_of_one() * spans.bytes_of_chunk;
 }
 
 double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {

@@ -1,0 +1,33 @@
+// How the form in LibTorch's operators cuts its work (chunked.h), as plain integers: documents into chunks of
+// `width` tokens, and chunks into spans, which are worked on one after another. A span takes whole documents,
+// as many as it has room for, or a piece of one document that is longer than that. Its step s takes chunk s
+// of every document that has one, all at once: what waits for one another is as long as the longest document.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace longhaul::kernels {
+
+struct DeltaSpanCut {
+  int64_t chunks() const { return steps.back(); }
+  int64_t tokens() const { return static_cast<int64_t>(token.size()); }
+
+  std::vector<int64_t> documents;  // longest first
+  int64_t kept = -1;               // of a piece that does not begin its document: its number among such
+  std::vector<int64_t> steps;  // [steps + 1]: where the chunks of each begin; they are of the first documents
+  std::vector<int64_t> last;   // of each document: its last chunk here
+  // Of each place [chunks · width]: its token, −1 behind the document's end; and of each token here, its
+  // place and itself.
+  std::vector<int64_t> places, place, token;
+};
+
+struct DeltaCut {
+  int64_t width = 0, kept = 0;  // kept: spans that begin within a document
+  std::vector<DeltaSpanCut> spans;
+};
+
+DeltaCut delta_cut(const std::vector<int64_t>& offsets, int64_t width, int64_t most_chunks);
+
+}  // namespace longhaul::kernels
