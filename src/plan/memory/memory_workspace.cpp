@@ -306,6 +306,22 @@ bool own_delta_rule(const MemoryRequest& request, const recipe::DeltaRuleSizes& 
          (!sizes.by_channel || sizes.key <= 256);
 }
 
+// Our kernels on a GPU (kernels/delta_rule/cuda.cu) keep nothing for the backward pass.
+bool delta_kernels(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
+  return request.on_gpu && request.dtype == recipe::Dtype::kBf16 && sizes.heads > 0 && !sizes.by_channel &&
+         sizes.key <= 256;
+}
+// Their workspace backward: pairs of tokens twice and states twice for each chunk, what was written, and
+// gradients of keys that heads share.
+double delta_kernels_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
+  const double key = number(sizes.key), value = number(sizes.value), heads = number(sizes.heads);
+  const double of_chunk = 2 * (2 * 64 * 64 + 2 * key * value), of_token = 2 * value;
+  const double of_groups = sizes.heads > sizes.key_heads ? 2 * 4 * key : 0;
+  const Documents documents = documents_of(request);
+  return heads * (documents.count * std::ceil(documents.length / 64) * of_chunk +
+                  request.tokens() * (of_token + of_groups));
+}
+
 struct DeltaChunks {
   explicit DeltaChunks(const MemoryRequest& request) : documents(documents_of(request)) {}
   double slots() const {
@@ -461,7 +477,7 @@ double attention_workspace(const MemoryRequest& request, const recipe::Attention
 // ---- the delta rule
 
 double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  if (sizes.heads == 0) return 0;
+  if (sizes.heads == 0 || delta_kernels(request, sizes)) return 0;
   const double slots =
       own_delta_rule(request, sizes) ? DeltaChunks(request).slots() : DeltaSpans(request, sizes).kept();
   return number(wide_bytes(request.dtype)) * slots * number(sizes.heads * sizes.key * sizes.value);
@@ -469,6 +485,7 @@ double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSi
 
 double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
   if (sizes.heads == 0 || own_delta_rule(request, sizes)) return 0;  // it has what its threads keep
+  if (delta_kernels(request, sizes)) return delta_kernels_workspace(request, sizes);
   const DeltaSpans spans(request, sizes);
   return spans.chunks_of_one() * spans.bytes_of_chunk;
 }
