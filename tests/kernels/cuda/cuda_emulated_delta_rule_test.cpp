@@ -10,10 +10,10 @@ namespace longhaul::kernels::delta_rule_test {
 namespace {
 
 // While alive, CPU tensors count as lying on a GPU, and what LibTorch allocates is NaN.
-class OnEmulatedGpu {
+class EmulatedDeltaGpu {
  public:
-  OnEmulatedGpu() { emulate_cuda(true); }
-  ~OnEmulatedGpu() { emulate_cuda(false); }
+  EmulatedDeltaGpu() { emulate_cuda(true); }
+  ~EmulatedDeltaGpu() { emulate_cuda(false); }
 
  private:
   longhaul::testing::PoisonFreshMemory poison_;
@@ -29,7 +29,7 @@ TEST_P(CudaCallsDeltaRule, EqualsReference) {
   const bool taken = c.decay != "channel" && c.key <= 256;
   const DeltaRuleInputs in = delta_inputs(c, at::kBFloat16);
   const std::vector<Tensor> expected = delta_evaluated(in_fp64(in), delta_rule_reference);
-  const OnEmulatedGpu gpu;
+  const EmulatedDeltaGpu gpu;
   expect_near(delta_evaluated(in, delta_rule), expected, tolerance);
   EXPECT_EQ(Dispatcher::last("delta_rule").chosen == "cuda", taken);
 }
@@ -72,7 +72,7 @@ TEST(CudaCallsDeltaRuleOther, TakesWhatModelsGive) {
     const DeltaForced forced("reference");
     expected = run(in_fp64(in));
   }
-  const OnEmulatedGpu gpu;
+  const EmulatedDeltaGpu gpu;
   const std::vector<Tensor> found = run(in);
   EXPECT_EQ(Dispatcher::last("delta_rule").chosen, "cuda");
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(share(found[i], expected[i]), 8e-3) << i;
@@ -89,7 +89,7 @@ TEST(CudaCallsDeltaRuleOther, ContinuesSequences) {
     states[rows[n]].copy_(in.initial_state_nhkv[static_cast<int64_t>(n)]);
   const Tensor last_state = in.initial_state_nhkv.narrow(0, 3, 1);
   in.initial_state_nhkv = Tensor();
-  const OnEmulatedGpu gpu;
+  const EmulatedDeltaGpu gpu;
   const Tensor o = delta_rule_continued(in, {states, rows});
   EXPECT_LT(share(o, expected.o_thd), 8e-3);
   for (size_t n = 0; n < rows.size(); ++n) {
@@ -107,7 +107,7 @@ TEST(CudaCallsDeltaRuleOther, ContinuesSequences) {
 }
 
 TEST(CudaCallsDeltaRuleOther, LeavesTheRestToOthers) {
-  const OnEmulatedGpu gpu;
+  const EmulatedDeltaGpu gpu;
   const auto refusal = [](const DeltaRuleInputs& in) {
     delta_rule(in);
     for (const auto& [implementation, reason] : Dispatcher::last("delta_rule").refusals) {
