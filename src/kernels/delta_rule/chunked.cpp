@@ -13,6 +13,8 @@ constexpr int64_t kDeltaChunk = 64, kDeltaChannelChunk = 16;
 constexpr int64_t kSpanTokens = 1024, kChannelSpanTokens = 256;
 // of a span on a device, at most: 32K tokens of 8 heads of 128 channels go at once
 constexpr int64_t kSpanBytes = int64_t{6} << 30;
+// between two states of a document that are kept, on a device with room for more
+constexpr int64_t kLeastSteps = 16;
 // e^−800 is 0 in fp64 too; a steeper one would cost sums their digits
 constexpr double kSmallestDecay = -800;
 
@@ -66,16 +68,17 @@ Tensor summed_groups(const Tensor& x, int64_t group) {
 
 }  // namespace
 
-int64_t delta_span_chunks(const DeltaRuleProblem& problem) {
+DeltaRoom delta_room(const DeltaRuleProblem& problem) {
   const int64_t width = delta_width(problem), key = problem.keys(), value = problem.values();
   if (problem.in.v_thv.is_cpu())
-    return (problem.decays_by_channel() ? kChannelSpanTokens : kSpanTokens) / width;
+    return {.chunks = (problem.decays_by_channel() ? kChannelSpanTokens : kSpanTokens) / width};
   // What is there at once in the backward pass, in numbers: operands and their gradients, pairs, states.
   const int64_t pairs = width * (problem.decays_by_channel() ? 3 * key : 7),
                 of_token = (problem.decays_by_channel() ? 13 : 10) * key + 7 * value + pairs,
                 of_chunk = width * of_token + 4 * key * value + key * key;
   const int64_t bytes = problem.state_type() == at::kDouble ? 8 : 4;
-  return std::max<int64_t>(1, kSpanBytes / (bytes * problem.heads() * of_chunk));
+  const int64_t chunks = std::max<int64_t>(1, kSpanBytes / (bytes * problem.heads() * of_chunk));
+  return {.chunks = chunks, .long_documents = std::max<int64_t>(1, chunks / kLeastSteps)};
 }
 
 DeltaSpan::DeltaSpan(const DeltaRuleProblem& problem, const DeltaSpanCut& cut, int64_t width)
@@ -222,28 +225,30 @@ Tensor DeltaSpan::backward(const Tensor& d_o_thd, const Tensor& d_final,
   return d_first;
 }
 
-LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, Tensor* kept) {
+LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, const DeltaRoom& room,
+                                                  Tensor* kept) {
   const std::vector<int64_t> sizes{problem.documents(), problem.heads(), problem.keys(), problem.values()};
   const Tensor states = problem.in.initial_state_nhkv.defined()
                             ? problem.in.initial_state_nhkv.detach().clone(at::MemoryFormat::Contiguous)
                             : at::zeros(sizes, problem.state_options());
   const Tensor o = at::empty({problem.tokens(), problem.heads(), problem.values()},
                              problem.in.v_thv.options().requires_grad(false));
-  const DeltaCut cut = delta_cut(problem.offsets, delta_width(problem), delta_span_chunks(problem));
+  const DeltaCut cut = delta_cut(problem.offsets, delta_width(problem), room);
   if (kept != nullptr) *kept = at::empty({cut.kept, sizes[1], sizes[2], sizes[3]}, problem.state_options());
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (const DeltaSpanCut& each : cut.spans) {
     DeltaSpan span(problem, each, cut.width);
     const Tensor entering = span.states_of(states);
-    if (kept != nullptr && each.kept >= 0) kept->select(0, each.kept).copy_(entering.squeeze(0));
+    if (kept != nullptr && each.kept >= 0) kept->narrow(0, each.kept, entering.size(0)).copy_(entering);
     span.put_states(span.advance(entering), states);
     span.read(o);
   }
   return {o, states};
 }
 
-DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& kept,
-                                               const Tensor& d_o_thd, const Tensor& d_final) {
+DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const DeltaRoom& room,
+                                               const Tensor& kept, const Tensor& d_o_thd,
+                                               const Tensor& d_final) {
   const auto& [q, k, v, beta, log_decay, initial, offsets, scale] = problem.in;
   const auto like = [](const Tensor& x) {
     return x.defined() ? at::empty(x.sizes(), x.options().requires_grad(false)) : Tensor();
@@ -253,12 +258,12 @@ DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, 
                               ? d_final.detach().to(problem.state_type()).clone(at::MemoryFormat::Contiguous)
                               : at::zeros(sizes, problem.state_options());
   const DeltaRuleGradients out{like(q), like(k), like(v), like(beta), like(log_decay), d_states};
-  const DeltaCut cut = delta_cut(problem.offsets, delta_width(problem), delta_span_chunks(problem));
+  const DeltaCut cut = delta_cut(problem.offsets, delta_width(problem), room);
   const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (auto each = cut.spans.rbegin(); each != cut.spans.rend(); ++each) {
     DeltaSpan span(problem, *each, cut.width);
     const auto count = static_cast<int64_t>(each->documents.size());
-    span.advance(each->kept >= 0 ? kept.narrow(0, each->kept, 1)
+    span.advance(each->kept >= 0 ? kept.narrow(0, each->kept, count)
                  : initial.defined()
                      ? span.states_of(initial.detach())
                      : at::zeros({count, sizes[1], sizes[2], sizes[3]}, problem.state_options()));

@@ -34,9 +34,18 @@
 
 namespace longhaul::kernels {
 
-// The chunks that a span of the problem has room for: by tokens on the CPU, whose caches they should fit;
-// elsewhere by bytes, because every step is started by the host and the fewer there are the better.
-int64_t delta_span_chunks(const DeltaRuleProblem& problem);
+// By tokens on the CPU, whose caches they should fit, and one document at a time; elsewhere by bytes, and as
+// many documents as leave 16 steps between states that are kept, because every step is started by the host
+// and the fewer there are the better.
+DeltaRoom delta_room(const DeltaRuleProblem& problem);
+
+// kept: what the backward pass reads besides the inputs (null: not wanted), in the same room. d_final may be
+// undefined: zeros.
+LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, const DeltaRoom& room,
+                                                  Tensor* kept);
+DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const DeltaRoom& room,
+                                               const Tensor& kept, const Tensor& d_o_thd,
+                                               const Tensor& d_final_nhkv);
 
 // One span: operands [C, H, B, …] in the dtype of the state, zero where padded; e a decay's axis, 1 long
 // without a decay per channel.

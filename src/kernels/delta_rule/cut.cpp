@@ -44,7 +44,7 @@ struct Cutter {
 
 }  // namespace
 
-DeltaCut delta_cut(const std::vector<int64_t>& offsets, int64_t width, int64_t most_chunks) {
+DeltaCut delta_cut(const std::vector<int64_t>& offsets, int64_t width, const DeltaRoom& room) {
   const Cutter cutter{offsets, width};
   std::vector<int64_t> order(offsets.size() - 1);
   std::iota(order.begin(), order.end(), 0);
@@ -53,19 +53,22 @@ DeltaCut delta_cut(const std::vector<int64_t>& offsets, int64_t width, int64_t m
   DeltaCut cut{.width = width};
   for (size_t i = 0; i < order.size();) {
     const int64_t longest = cutter.chunks(order[i]);
-    std::vector<int64_t> documents{order[i++]};
-    if (longest > most_chunks) {
-      for (int64_t first = 0; first < longest; first += most_chunks) {
-        cut.spans.push_back(cutter.span_of(documents, first, std::min(longest, first + most_chunks)));
-        if (first > 0) cut.spans.back().kept = cut.kept++;
-      }
-      continue;
-    }
-    for (int64_t room = most_chunks - longest; i < order.size() && cutter.chunks(order[i]) <= room; ++i) {
-      room -= cutter.chunks(order[i]);
+    const bool pieces = longest > room.chunks;
+    std::vector<int64_t> documents;
+    int64_t left = pieces ? room.long_documents : room.chunks;
+    for (; i < order.size() && (cutter.chunks(order[i]) > room.chunks) == pieces; ++i) {
+      left -= pieces ? 1 : cutter.chunks(order[i]);
+      if (left < 0) break;
       documents.push_back(order[i]);
     }
-    cut.spans.push_back(cutter.span_of(documents, 0, longest));
+    const int64_t steps = pieces ? room.chunks / static_cast<int64_t>(documents.size()) : longest;
+    for (int64_t first = 0; first < longest; first += steps) {
+      while (cutter.chunks(documents.back()) <= first) documents.pop_back();
+      cut.spans.push_back(cutter.span_of(documents, first, std::min(longest, first + steps)));
+      if (first == 0) continue;
+      cut.spans.back().kept = cut.kept;
+      cut.kept += static_cast<int64_t>(documents.size());
+    }
   }
   return cut;
 }

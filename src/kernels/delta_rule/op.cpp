@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/by_device.h"
+#include "kernels/delta_rule/chunked.h"
 #include "kernels/delta_rule/cpu.h"
 #include "kernels/delta_rule/cuda_call.h"
 #include "kernels/delta_rule/problem.h"
@@ -80,7 +81,7 @@ LinearRecurrenceResult forward_by(DeltaBy by, const DeltaRuleProblem& problem, T
     return cuda_calls<DeltaRuleCuda>().forward(problem);
   }
   return by == DeltaBy::kCpu ? delta_rule_forward_cpu(problem, kept)
-                             : delta_rule_forward_chunked(problem, kept);
+                             : delta_rule_forward_chunked(problem, delta_room(problem), kept);
 }
 
 DeltaRuleGradients backward_by(DeltaBy by, const DeltaRuleProblem& problem, const Tensor& kept,
@@ -89,7 +90,7 @@ DeltaRuleGradients backward_by(DeltaBy by, const DeltaRuleProblem& problem, cons
   if (by == DeltaBy::kReference) return delta_rule_backward_reference(problem, d_o, d_final);
   if (by == DeltaBy::kCuda) return cuda_calls<DeltaRuleCuda>().backward(problem, d_o, d_final);
   return by == DeltaBy::kCpu ? delta_rule_backward_cpu(problem, kept, d_o, d_final)
-                             : delta_rule_backward_chunked(problem, kept, d_o, d_final);
+                             : delta_rule_backward_chunked(problem, delta_room(problem), kept, d_o, d_final);
 }
 
 LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy by) {

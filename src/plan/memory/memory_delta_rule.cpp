@@ -24,13 +24,15 @@ struct DeltaSpans {
     constexpr double kBudget = 6.0 * (1 << 30);
     room = request.on_gpu ? std::max(1.0, std::floor(kBudget / bytes_of_chunk))
                           : (sizes.by_channel ? 256 : 1024) / width;
+    const double together = request.on_gpu ? std::min(documents, std::max(1.0, std::floor(room / 16))) : 1;
+    steps = std::floor(room / together);  // of pieces
   }
   bool pieces() const { return chunks_of_document > room; }
-  double kept() const { return pieces() ? documents * (std::ceil(chunks_of_document / room) - 1) : 0; }
+  double kept() const { return pieces() ? documents * (std::ceil(chunks_of_document / steps) - 1) : 0; }
   double chunks_of_one() const {
     return pieces() ? room : chunks_of_document * std::min(documents, std::floor(room / chunks_of_document));
   }
-  double width, documents, chunks_of_document, bytes_of_chunk, room;
+  double width, documents, chunks_of_document, bytes_of_chunk, room, steps;
 };
 
 // Our kernels on a GPU (kernels/delta_rule/cuda.cu) keep nothing for the backward pass.

@@ -11,6 +11,8 @@
 namespace longhaul::kernels::delta_rule_test {
 namespace {
 
+using longhaul::testing::PoisonFreshMemory;
+
 LinearRecurrenceResult on_the_device(DeltaRuleInputs in) {
   for (Tensor* each : members(in)) *each = each->to(pretended_device());
   const LinearRecurrenceResult result = delta_rule(in);
@@ -30,6 +32,32 @@ TEST_P(DeltaRuleOnADevice, EqualsReference) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Cases, DeltaRuleOnADevice, ::testing::ValuesIn(delta_cases()));
+
+// In pieces, of several documents at a time, with states between them.
+TEST_P(DeltaRuleOnADevice, PiecesEqualReference) {
+  const DeltaCase& c = GetParam();
+  const DeltaRuleProblem problem = delta_rule_problem(delta_inputs(c));
+  const Tensor d_o = random_tensor(problem.in.v_thv.sizes(), 21),
+               d_final = random_tensor(problem.in.initial_state_nhkv.sizes(), 22);
+  const LinearRecurrenceResult expected = delta_rule_forward_reference(problem);
+  const DeltaRuleGradients gradients = delta_rule_backward_reference(problem, d_o, d_final);
+  const PoisonFreshMemory poison;
+  for (const DeltaRoom& room : {DeltaRoom{1, 1}, {2, 2}, {5, 2}, {9, 4}}) {
+    Tensor kept;
+    const LinearRecurrenceResult found = delta_rule_forward_chunked(problem, room, &kept);
+    const DeltaRuleGradients made = delta_rule_backward_chunked(problem, room, kept, d_o, d_final);
+    std::vector<Tensor> all{found.o_thd,  found.final_state_nhkv, made.q_tgk, made.k_tgk, made.v_thv,
+                            made.beta_th, made.initial_state_nhkv};
+    std::vector<Tensor> reference{
+        expected.o_thd,    expected.final_state_nhkv,   gradients.q_tgk, gradients.k_tgk, gradients.v_thv,
+        gradients.beta_th, gradients.initial_state_nhkv};
+    if (problem.decays()) {
+      all.push_back(made.log_decay);
+      reference.push_back(gradients.log_decay);
+    }
+    expect_near(all, reference, 1e-11);
+  }
+}
 
 // Forward and backward, of `documents` documents of `length` tokens.
 int64_t operators_of(int64_t documents, int64_t length) {
@@ -71,20 +99,21 @@ TEST(DeltaRuleSpans, SystemsOfKeysThatAreAlike) {
   }
 }
 
-void expect_whole(const std::vector<int64_t>& lengths, int64_t width, int64_t room) {
+void expect_whole(const std::vector<int64_t>& lengths, int64_t width, const DeltaRoom& room) {
   std::vector<int64_t> offsets{0};
   for (const int64_t length : lengths) offsets.push_back(offsets.back() + length);
   const DeltaCut cut = delta_cut(offsets, width, room);
   std::vector<int64_t> next(offsets.begin(), offsets.end() - 1);  // token of each document
   int64_t kept = 0;
   for (const DeltaSpanCut& span : cut.spans) {
-    ASSERT_LE(span.chunks(), room);
+    ASSERT_LE(span.chunks(), room.chunks);
     ASSERT_EQ(static_cast<int64_t>(span.places.size()), span.chunks() * width);
     const size_t first = static_cast<size_t>(span.documents[0]);
     EXPECT_EQ(span.kept, next[first] == offsets[first] ? -1 : kept);
-    if (span.kept >= 0) {
-      ++kept;
-      EXPECT_EQ(span.documents.size(), 1u);
+    if (span.kept >= 0) kept += static_cast<int64_t>(span.documents.size());
+    for (const int64_t n : span.documents) {
+      const auto at = static_cast<size_t>(n);
+      EXPECT_EQ(span.kept < 0, next[at] == offsets[at]);
     }
     for (size_t s = 0; s + 1 < span.steps.size(); ++s) {
       const int64_t here = span.steps[s + 1] - span.steps[s];
@@ -110,12 +139,18 @@ void expect_whole(const std::vector<int64_t>& lengths, int64_t width, int64_t ro
 }
 
 TEST(DeltaRuleSpans, SpansTakeEveryTokenOnce) {
-  for (const int64_t room : {1, 2, 3, 7, 100}) {
+  for (const DeltaRoom& room : {DeltaRoom{1, 1}, {2, 1}, {2, 2}, {3, 2}, {7, 1}, {7, 3}, {100, 6}}) {
     expect_whole({1, 0, 15, 16, 17, 0, 33, 100}, 16, room);
     expect_whole({300, 5, 5, 5, 80, 81}, 16, room);
+    expect_whole({300, 160, 301, 163, 40}, 16, room);
     expect_whole({0}, 16, room);
     expect_whole({64, 64, 64}, 64, room);
   }
+  // Pieces of long documents go together.
+  const DeltaCut cut = delta_cut({0, 160, 320, 480}, 16, {.chunks = 6, .long_documents = 3});
+  ASSERT_EQ(cut.spans.size(), 5u);
+  EXPECT_EQ(cut.spans[0].documents.size(), 3u);
+  EXPECT_EQ(cut.kept, 4 * 3);
 }
 
 }  // namespace
