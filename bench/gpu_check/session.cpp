@@ -99,6 +99,7 @@ void Session::time(const std::string& op, const std::string& shape, double bytes
 const std::vector<Operator>& operators() {
   static const std::vector<Operator> all = {
       {"linear_recurrence", check_linear_recurrence, time_linear_recurrence},
+      {"delta_rule", check_delta_rule, time_delta_rule},
       {"attention", check_attention, time_attention},
       {"norms", check_norms, time_norms},
       {"fused", check_fused, time_fused},

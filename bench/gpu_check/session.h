@@ -146,6 +146,8 @@ const std::vector<Operator>& operators();
 
 void check_linear_recurrence(Session& session);
 void time_linear_recurrence(Session& session);
+void check_delta_rule(Session& session);
+void time_delta_rule(Session& session);
 void check_attention(Session& session);
 void time_attention(Session& session);
 void check_norms(Session& session);

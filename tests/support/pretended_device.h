@@ -8,6 +8,7 @@
 //   queue      a copy to page-locked memory completes only when an event, stream or device is waited for;
 //              until then it is NaN
 //   reads      copies for which the host waits are counted
+//   operators  what a GPU would start for them is counted
 //
 // The tests of one program share it; call pretended_device() first. Not for a LibTorch with CUDA, which
 // supports no second accelerator.
@@ -40,7 +41,7 @@ struct State {
   std::recursive_mutex mutex;
   std::vector<std::function<void()>> queue;  // copies to the host that are not complete
   std::set<const void*> page_locked;
-  int64_t reads = 0;
+  int64_t reads = 0, operators = 0;
   size_t landed = 0, queued = 0;
 };
 inline State& state() {
@@ -200,6 +201,7 @@ inline at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool n
     to.copy_(now);
     return to;
   }
+  if (!inside_operator) ++state().operators;
   host_view(to).copy_(self.is_cpu() ? self : host_view(self));
   return to;
 }
@@ -244,6 +246,7 @@ inline void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
     ++state().reads;
   }
   const bool outer = inside_operator;
+  if (!outer) ++state().operators;
   inside_operator = true;
   try {
     at::native::cpu_fallback(op, stack);
@@ -254,7 +257,12 @@ inline void on_the_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   inside_operator = outer;
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+// As TORCH_LIBRARY_IMPL does, but once in a program and not once in each file that includes this.
+inline torch::Library library_of(const char* name) {
+  return {torch::Library::IMPL, name, c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
+}
+inline const torch::Library own_operators = [] {
+  torch::Library library = library_of("aten");
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
   library.impl("_copy_from", &copy_from);
@@ -262,10 +270,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("as_strided", &at::native::as_strided_tensorimpl);
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-}
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  return library;
+}();
+inline const torch::Library other_operators = [] {
+  torch::Library library = library_of("_");
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_cpu>());
-}
+  return library;
+}();
 
 }  // namespace longhaul::pretended
 
@@ -291,5 +302,8 @@ inline const bool registered_at_load =
 
 // How often the host has waited for values of the simulated device since the last call.
 inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }
+
+// How many operators the device has run since the last call, copies to it and on it among them.
+inline int64_t pretended_operators() { return std::exchange(pretended::state().operators, 0); }
 
 }  // namespace longhaul

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "kernels/by_device.h"
+#include "kernels/delta_rule/chunked.h"
 #include "kernels/delta_rule/cpu.h"
+#include "kernels/delta_rule/cuda_call.h"
 #include "kernels/delta_rule/problem.h"
 #include "kernels/delta_rule/tokens.h"
 #include "kernels/differentiable.h"
@@ -19,14 +21,21 @@
 namespace longhaul::kernels {
 namespace {
 
-enum class DeltaBy : size_t { kCpu, kMeta, kAten, kReference };
-constexpr std::string_view kDeltaImplementations[] = {"cpu", "meta", "aten", "reference"};
+enum class DeltaBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
+constexpr std::string_view kDeltaImplementations[] = {"cuda", "cpu", "meta", "aten", "reference"};
+
+Refusal refuse_delta_rule_cuda(const DeltaRuleProblem& problem) {
+  const Refusal refusal = refuse_cuda(problem.in.v_thv);
+  return refusal.empty() ? cuda_calls<DeltaRuleCuda>().refuse(problem) : refusal;
+}
 
 DeltaBy choose_delta_rule(const DeltaRuleProblem& problem) {
   const Tensor& v = problem.in.v_thv;
   return static_cast<DeltaBy>(
       Dispatcher(kDeltaRuleOp, kDeltaImplementations).choose([&](size_t i) -> Refusal {
         switch (static_cast<DeltaBy>(i)) {
+          case DeltaBy::kCuda:
+            return refuse_delta_rule_cuda(problem);
           case DeltaBy::kCpu:
             return refuse_delta_rule_cpu(problem);
           case DeltaBy::kMeta:
@@ -67,16 +76,21 @@ double delta_rule_flops(const DeltaRuleProblem& problem) {
 LinearRecurrenceResult forward_by(DeltaBy by, const DeltaRuleProblem& problem, Tensor* kept) {
   count_flops(delta_rule_flops(problem));
   if (by == DeltaBy::kReference) return delta_rule_forward_reference(problem);
+  if (by == DeltaBy::kCuda) {
+    if (kept != nullptr) *kept = at::empty({0}, problem.state_options());  // it makes everything again
+    return cuda_calls<DeltaRuleCuda>().forward(problem);
+  }
   return by == DeltaBy::kCpu ? delta_rule_forward_cpu(problem, kept)
-                             : delta_rule_forward_chunked(problem, kept);
+                             : delta_rule_forward_chunked(problem, delta_room(problem), kept);
 }
 
 DeltaRuleGradients backward_by(DeltaBy by, const DeltaRuleProblem& problem, const Tensor& kept,
                                const Tensor& d_o, const Tensor& d_final) {
   count_flops(2 * delta_rule_flops(problem));
   if (by == DeltaBy::kReference) return delta_rule_backward_reference(problem, d_o, d_final);
+  if (by == DeltaBy::kCuda) return cuda_calls<DeltaRuleCuda>().backward(problem, d_o, d_final);
   return by == DeltaBy::kCpu ? delta_rule_backward_cpu(problem, kept, d_o, d_final)
-                             : delta_rule_backward_chunked(problem, kept, d_o, d_final);
+                             : delta_rule_backward_chunked(problem, delta_room(problem), kept, d_o, d_final);
 }
 
 LinearRecurrenceResult run_delta_rule(const DeltaRuleProblem& problem, DeltaBy by) {
@@ -129,6 +143,15 @@ DeltaRuleInputs document_of(const DeltaRuleProblem& problem, size_t n, const Ten
           .scale = problem.in.scale};
 }
 
+// By our kernels, all sequences at once: none sees another.
+Tensor continued_on_a_gpu(DeltaRuleInputs in, const RecurrenceStates& states) {
+  const Tensor rows = to_tensor(states.rows, in.v_thv.device());
+  in.initial_state_nhkv = states.state_shkv.index_select(0, rows);
+  const LinearRecurrenceResult result = forward_by(DeltaBy::kCuda, delta_rule_problem(in), nullptr);
+  states.state_shkv.index_copy_(0, rows, result.final_state_nhkv);
+  return result.o_thd;
+}
+
 }  // namespace
 
 DeltaRuleProblem delta_rule_problem(const DeltaRuleInputs& in) {
@@ -178,6 +201,7 @@ Tensor delta_rule_continued(const DeltaRuleInputs& in, const RecurrenceStates& s
   // Token by token costs a pass over the state a token, a chunk a few products of matrices.
   constexpr int64_t kChunked = 64;
   const DeltaBy by = choose_delta_rule(problem);
+  if (by == DeltaBy::kCuda) return continued_on_a_gpu(in, states);
   const Tensor o = at::empty(in.v_thv.sizes(), in.v_thv.options());
   for (size_t n = 0; n < states.rows.size(); ++n) {
     const int64_t begin = problem.offsets[n], length = problem.offsets[n + 1] - begin;

@@ -11,6 +11,7 @@
 // share a head of q and k in groups: H is a multiple of Hk.
 //
 // Implementations, in the order in which they are tried:
+//   cuda        our kernels on a GPU, bf16, without a decay or with one per token and head (cuda.h)
 //   cpu         our own, bf16 and fp32 (cpu.h)
 //   meta        shapes only
 //   aten        chunks in LibTorch's operators (chunked.h), forward and backward; any device

@@ -36,11 +36,6 @@ struct DeltaRuleGradients {
 
 DeltaRuleProblem delta_rule_problem(const DeltaRuleInputs& in);
 
-// spans: what the backward pass reads besides the inputs (null: not wanted). d_final may be undefined: zeros.
-LinearRecurrenceResult delta_rule_forward_chunked(const DeltaRuleProblem& problem, Tensor* spans);
-DeltaRuleGradients delta_rule_backward_chunked(const DeltaRuleProblem& problem, const Tensor& spans,
-                                               const Tensor& d_o_thd, const Tensor& d_final_nhkv);
-
 LinearRecurrenceResult delta_rule_forward_reference(const DeltaRuleProblem& problem);
 DeltaRuleGradients delta_rule_backward_reference(const DeltaRuleProblem& problem, const Tensor& d_o_thd,
                                                  const Tensor& d_final_nhkv);

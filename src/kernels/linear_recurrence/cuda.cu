@@ -1,6 +1,7 @@
 // Which runs a problem is: see cuda.h, run.h.
 #include "kernels/linear_recurrence/cuda.h"
 
+#include "kernels/cuda/group_sum.h"
 #include "kernels/linear_recurrence/cuda/chunked_kernels.h"
 #include "kernels/linear_recurrence/cuda/exact_kernels.h"
 #include "kernels/linear_recurrence/cuda/two_pass_gradient.h"
@@ -8,6 +9,8 @@
 
 namespace longhaul::kernels::cuda {
 namespace {
+
+constexpr const char* kGroupSum = "linear_recurrence.group_sum";
 
 template <int kKeys, int kValues>
 int64_t blocks_of(const Run& run) {
@@ -139,13 +142,6 @@ BackwardRuns backward_runs(const Recurrence& p, const RecurrenceTables& tables,
     run->scale = 1;
   }
   return runs;
-}
-
-void sum_group(const float* x, Bf16* out, int64_t tokens, int heads_out, int group, int width,
-               Stream stream) {
-  const int64_t count = tokens * heads_out * width;
-  launch("linear_recurrence.group_sum", group_sum_kernel, divide_up(count, 256), 256, 0, stream, x, out,
-         count, group, width);
 }
 
 struct Workspace {
@@ -303,8 +299,8 @@ void chunked_backward(const Recurrence& p, const RecurrenceTables& tables,
   run_chunked(runs.q, stream);
   run_joined(runs.v, runs.k, stream);
   if (group == 1) return;
-  sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
-  sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
+  sum_group(kGroupSum, w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
+  sum_group(kGroupSum, w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
 }
 
 int64_t two_pass_workspace_bytes(const Recurrence& p, const TwoPassTables& tables, bool backward) {
@@ -331,8 +327,8 @@ void two_pass_backward(const Recurrence& p, const TwoPassTables& tables,
   run_gradients(in, p, gradients, w, stream);
   const int group = p.heads / p.key_heads;
   if (group == 1) return;
-  if (!tied(in)) sum_group(w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
-  sum_group(w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
+  if (!tied(in)) sum_group(kGroupSum, w.wide_k, gradients.d_k, p.tokens, p.key_heads, group, p.keys, stream);
+  sum_group(kGroupSum, w.wide_v, gradients.d_v, p.tokens, p.key_heads, group, p.values, stream);
 }
 
 void exact_forward(const Recurrence& p, Bf16* o, float* final_state, Stream stream) {

@@ -5,12 +5,11 @@
 #include <cmath>
 #include <vector>
 
+#include "plan/memory/memory_delta_rule.h"
 #include "plan/memory/memory_layers.h"
 
 namespace longhaul::plan {
 namespace {
-
-double rounded_up(double x, double unit) { return std::ceil(x / unit) * unit; }
 
 // ---- products of linear layers (kernels/matmul)
 
@@ -124,14 +123,6 @@ double weight_gradient_scratch(const MemoryRequest& request) {
 
 // ---- attention (kernels/attention/cpu_backward.cpp)
 
-struct Documents {
-  double count, length;
-};
-Documents documents_of(const MemoryRequest& request) {
-  const double count = request.documents_at_once();
-  return {count, std::ceil(request.tokens() / count)};
-}
-
 constexpr double kQueryTile = 64, kKeyBlock = 128, kPieceKeys = 2048;
 
 double keys_of_a_piece(const recipe::AttentionSizes& sizes, const Documents& documents) {
@@ -149,11 +140,6 @@ double attention_buffer(const MemoryRequest& request, const recipe::AttentionSiz
                of_tiles = 8 * kQueryTile * (2 * e * (d + v) + 4 * d);
   return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
 }
-
-// The memory that a thread keeps for the next call, for as many threads as have work.
-struct ThreadBuffer {
-  double threads = 0, bytes = 0;
-};
 
 // A kv head's piece of keys is the smallest work of a thread.
 ThreadBuffer attention_backward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
@@ -274,53 +260,6 @@ ThreadBuffer set_buffer(const MemoryRequest& request, const recipe::RecurrenceSi
               4 * kTokens * wide};
 }
 
-// ---- the delta rule (kernels/delta_rule): LibTorch's operators in spans of chunks, chunked.h;
-// our own in segments of chunks, cpu_chunk.cpp
-
-struct DeltaSpans {
-  DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
-      : width(sizes.by_channel ? 16 : 64),
-        chunks(documents_of(request).count * std::ceil(documents_of(request).length / width)),
-        chunks_of_one(std::min(chunks, (sizes.by_channel ? 256 : 1024) / width)) {}
-  double spans() const { return std::ceil(chunks / chunks_of_one); }
-  double width, chunks, chunks_of_one;
-};
-
-bool own_delta_rule(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  return packs(request) && sizes.heads > 0 && std::max(sizes.key, sizes.value) <= 1024 &&
-         (!sizes.by_channel || sizes.key <= 256);
-}
-
-struct DeltaChunks {
-  explicit DeltaChunks(const MemoryRequest& request) : documents(documents_of(request)) {}
-  double slots() const {
-    return documents.count * std::max(0.0, std::ceil(documents.length / (kChunks * kTokens)) - 1);
-  }
-
-  // The backward pass has the larger buffer.
-  ThreadBuffer buffer(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) const {
-    const double key = number(sizes.key), value = number(sizes.value), area = key * value,
-                 wide = std::max(key, value);
-    const double keys = kTokens * key, values = kTokens * value, square = kTokens * kTokens,
-                 decays = sizes.by_channel ? keys : kTokens;
-    const double padded_keys = rounded_up(key, 16), padded_values = rounded_up(value, 16);
-    const double forward = 6 * keys + 3 * values + 4 * kTokens + decays + 4 * square + key +
-                           kTokens * rounded_up(wide, 16) + key * padded_values + kTokens * padded_values +
-                           2 * kTokens * wide + area + (sizes.by_channel ? 2 * keys : 0);
-    const double backward = kChunks * (area + values) + 3 * values + 3 * keys + 2 * square +
-                            std::max(kTokens, key) + 2 * decays + 2 * kTokens +
-                            2 * kTokens * (padded_values + padded_keys) + value * padded_keys +
-                            (sizes.heads > sizes.key_heads ? 2 * kChunks * keys : 0);
-    const double worth = std::floor(30 * request.tokens() * number(sizes.heads) * area / 1e6);
-    const double threads =
-        std::clamp(worth, 1.0, std::min(number(request.threads), documents.count * number(sizes.key_heads)));
-    return {threads, 4 * (forward + backward)};
-  }
-
-  static constexpr double kTokens = 64, kChunks = 8;
-  Documents documents;
-};
-
 ProductRole product_role(recipe::Role role) {
   using enum recipe::Role;
   if (role == kChannelGate || role == kChannelUp || role == kExpertGate || role == kExpertUp)
@@ -400,7 +339,7 @@ double buffers_of_threads(const MemoryRequest& request, bool loss) {
   for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
     const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
     if (own_delta_rule(request, sizes.delta_rule))
-      buffers.push_back(DeltaChunks(request).buffer(request, sizes.delta_rule));
+      buffers.push_back(delta_rule_buffer(request, sizes.delta_rule));
     if (sizes.recurrence.heads > 0 && !sizes.recurrence.causal)
       buffers.push_back(set_buffer(request, sizes.recurrence));
     if (sizes.attention.heads == 0) continue;
@@ -441,27 +380,6 @@ double attention_workspace(const MemoryRequest& request, const recipe::Attention
   const double all = of_tile * tiles * number(sizes.heads) * documents.count;
   const double one_head = of_tile * tiles * number(sizes.heads / std::max<int64_t>(1, sizes.kv_heads));
   return std::min(all, std::max(kBudget, one_head));
-}
-
-// ---- the delta rule
-
-double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  if (sizes.heads == 0) return 0;
-  const double slots =
-      own_delta_rule(request, sizes) ? DeltaChunks(request).slots() : DeltaSpans(request, sizes).spans();
-  return number(wide_bytes(request.dtype)) * slots * number(sizes.heads * sizes.key * sizes.value);
-}
-
-// For a span's backward pass, when it converts gradients of pairs to those of rows and columns: operands,
-// gradients, pairs; two states per chunk.
-double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  if (sizes.heads == 0 || own_delta_rule(request, sizes)) return 0;  // it has what its threads keep
-  const DeltaSpans spans(request, sizes);
-  const double key = number(sizes.key), value = number(sizes.value);
-  const double pairs = spans.width * (sizes.by_channel ? 3 * key : 6),
-               of_token = (sizes.by_channel ? 10 : 8) * key + 7 * value + pairs;
-  return number(wide_bytes(request.dtype)) * number(sizes.heads) * spans.chunks_of_one *
-         (spans.width * of_token + 2 * key * value);
 }
 
 double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {

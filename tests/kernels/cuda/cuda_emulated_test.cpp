@@ -33,6 +33,7 @@ void run_checks(void (*check)(Session&)) {
 }
 
 TEST(CudaEmulatedRecurrence, AgreesWithTheReference) { run_checks(check_linear_recurrence); }
+TEST(CudaEmulatedDeltaRule, AgreesWithTheReference) { run_checks(check_delta_rule); }
 TEST(CudaEmulatedAttention, AgreesWithTheReference) { run_checks(check_attention); }
 TEST(CudaEmulatedNorms, AgreeWithTheReference) { run_checks(check_norms); }
 TEST(CudaEmulatedFused, AgreesWithTheReference) { run_checks(check_fused); }

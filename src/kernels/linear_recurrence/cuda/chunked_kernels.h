@@ -107,16 +107,6 @@ struct State {
   }
 };
 
-// Columns of a fragment, which are 16 tokens, by the factors of these.
-LONGHAUL_DEVICE void scale_tokens(FragmentA& a, const float* factors) {
-  const float* factor = factors + 2 * (lane_index() % 4);
-  LONGHAUL_UNROLL
-  for (int reg = 0; reg < 4; ++reg) {
-    const float* of = reg < 2 ? factor : factor + 8;
-    a.reg[reg] = pack(low_half(a.reg[reg]) * of[0], high_half(a.reg[reg]) * of[1]);
-  }
-}
-
 // S ← 2^total S + (factors ⊙ k)ᵀ v over the 64 tokens of the chunk.
 template <int kKeys, int kValues, int kWarps>
 LONGHAUL_DEVICE void advance(State<kKeys, kValues, kWarps>& state, Tile<kKeys> k, Tile<kValues> v,

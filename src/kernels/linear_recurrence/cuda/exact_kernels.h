@@ -90,14 +90,4 @@ LONGHAUL_KERNEL(256) exact_kernel(Run run) {
   }
 }
 
-// out[t, head, c] = Σ over the group's heads of x[t, head · group + g, c], in order.
-LONGHAUL_KERNEL(256) group_sum_kernel(const float* x, Bf16* out, int64_t count, int group, int width) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-  if (i >= count) return;
-  const float* from = x + i / width * group * width + i % width;
-  float sum = 0;
-  for (int g = 0; g < group; ++g) sum += from[static_cast<int64_t>(g) * width];
-  out[i] = from_float<Bf16>(sum);
-}
-
 }  // namespace longhaul::kernels::cuda

@@ -65,4 +65,14 @@ LONGHAUL_DEVICE float log2_decay(const Run& run, int64_t token, int head) {
                                               : run.log_decay[token * run.heads + head]);
 }
 
+// Columns of a fragment, which are 16 tokens, by the factors of these.
+LONGHAUL_DEVICE void scale_tokens(FragmentA& a, const float* factors) {
+  const float* factor = factors + 2 * (lane_index() % 4);
+  LONGHAUL_UNROLL
+  for (int reg = 0; reg < 4; ++reg) {
+    const float* of = reg < 2 ? factor : factor + 8;
+    a.reg[reg] = pack(low_half(a.reg[reg]) * of[0], high_half(a.reg[reg]) * of[1]);
+  }
+}
+
 }  // namespace longhaul::kernels::cuda
