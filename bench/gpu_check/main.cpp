@@ -23,7 +23,8 @@ constexpr const char* kHelp =
     "  gpu-check --only attention --no-timing   only check one group\n"
     "  gpu-check --only attention --no-checks   only time it\n"
     "\n"
-    "groups: linear_recurrence delta_rule attention norms fused feature_maps short_convolution products losses "
+    "groups: linear_recurrence delta_rule attention norms fused feature_maps short_convolution products "
+    "losses "
     "experts adamw\n"
     "exit status: 0 all passed, 1 a check failed, 64 wrong argument, 71 no usable GPU\n";
 

@@ -66,9 +66,7 @@ Delta delta_of(const DeltaRule& p, const DeltaTables& tables, const Bf16* d_o, c
 int64_t chunk_blocks(const DeltaRule& p, const DeltaTables& tables) {
   return static_cast<int64_t>(tables.chunk_count) * p.heads;
 }
-int64_t state_blocks(const DeltaRule& p) {
-  return divide_up(p.values, kStateValues) * p.heads * p.documents;
-}
+int64_t state_blocks(const DeltaRule& p) { return divide_up(p.values, kStateValues) * p.heads * p.documents; }
 
 template <int kKeys>
 void run_states(const DeltaRule& p, const Delta& in, float* final_state, Stream stream) {
