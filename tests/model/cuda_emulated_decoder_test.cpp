@@ -64,10 +64,11 @@ const std::map<recipe::Mixer, std::vector<const char*>> kOperators = {
     {recipe::Mixer::kLightnet, {"linear_recurrence", "rms_norm"}},
     {recipe::Mixer::kMetala, {"linear_recurrence", "layer_norm"}},
     {recipe::Mixer::kMamba2, {"linear_recurrence", "rms_norm"}},
-    {recipe::Mixer::kHgrn, {"layer_norm"}},         // its scan has no form on GPUs yet
-    {recipe::Mixer::kGatedDeltaNet, {"rms_norm"}},  // the rest in LibTorch's operators
+    {recipe::Mixer::kHgrn, {"layer_norm"}},  // its scan has no form on GPUs yet
+    // The model with both ends with kda, whose decays by channel are left to LibTorch.
+    {recipe::Mixer::kGatedDeltaNet, {"rms_norm"}},
     {recipe::Mixer::kKda, {"rms_norm"}},
-    {recipe::Mixer::kDeltaNet, {"rms_norm"}},
+    {recipe::Mixer::kDeltaNet, {"delta_rule", "rms_norm"}},
     {recipe::Mixer::kMla, {"split_heads", "attention", "rms_norm"}},
     {recipe::Mixer::kLcsm, {"linear_recurrence", "layer_norm"}},
 };
