@@ -58,8 +58,24 @@ Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor
           logits.logsumexp(1).square().sum()};
 }
 
+// hidden · routerᵀ, multiplied in `wide`, in the dtype of the router. For the gradients hidden is widened
+// again, because its copy would be two or four times as large as what a layer keeps of it.
+Tensor router_logits(const Tensor& hidden, const Tensor& router, ScalarType wide) {
+  return differentiable("router_logits", {hidden, router}, [&]() -> Recorded {
+    return {.results = {at::mm(hidden.to(wide), router.to(wide).t()).to(router.scalar_type())},
+            .saved = {hidden, router},
+            .backward = [wide](const BackwardCall& call) {
+              const Tensor &x = call.saved[0], &w = call.saved[1], d = call.gradients[0].to(wide);
+              std::vector<Tensor> gradients(2);
+              if (call.wanted[0]) gradients[0] = d.mm(w.to(wide)).to(x.scalar_type());
+              if (call.wanted[1]) gradients[1] = d.t().mm(x.to(wide)).to(w.scalar_type());
+              return gradients;
+            }};
+  })[0];
+}
+
 Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
-  const Tensor logits = at::mm(hidden.to(at::kFloat), router.t());
+  const Tensor logits = router_logits(hidden, router, at::kFloat);
   // The choice and its weights from logits; the rest is LibTorch's.
   const std::vector<Tensor> chosen = differentiable("route", {logits}, [&]() -> Recorded {
     const auto [weight, choice] = cuda_calls<ExpertsCuda>().route(logits, k);
@@ -91,10 +107,12 @@ Tensor within_groups(const Tensor& judged, int64_t k, const RouterOptions& optio
 }
 
 // Without gradients.
-Tensor chosen(const Tensor& score, const Tensor& logits, int64_t k, const RouterOptions& options) {
+Tensor chosen(const Tensor& score, const Tensor& logits, int64_t k, const RouterOptions& options,
+              bool on_gpu) {
   Tensor judged = options.bias_e.defined() ? score.add(options.bias_e) : score;
   if (options.groups > 1) judged = within_groups(judged, k, options);
   if (options.judged) judged = options.judged(logits);
+  if (on_gpu) return cuda_calls<ExpertsCuda>().route(judged.contiguous(), k).second;
   // topk leaves the order of equals open
   return std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, k);
 }
@@ -107,21 +125,30 @@ Tensor weights_of_given(const Tensor& picked, const Tensor& logits, const Tensor
   return at::where(lost, logits.gather(1, choice).softmax(1), picked.div(sum.masked_fill(lost, 1)));
 }
 
+Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
+  const Refusal refusal = refuse_cuda(hidden, false);
+  if (!refusal.empty()) return refusal;
+  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32")
+                                             : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
+}
+
 Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences,
                    const RouterOptions& options = {}) {
-  // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's
-  // fp32 products do.
-  const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
+  // On the CPU summed in fp64: a token's logits do not depend on how many others are beside it, as those of
+  // LibTorch's fp32 products do. On a GPU, where fp64 can be 64 times slower, as the plain router there.
+  const bool on_gpu = refuse_route_gpu(hidden, router.size(0), k).empty();
+  const Tensor logits = router_logits(hidden, router, on_gpu ? at::kFloat : at::kDouble);
   const bool softmax = options.score == RouterOptions::Score::kSoftmax;
   const bool sigmoid = options.score == RouterOptions::Score::kSigmoid;
   // By way of fp64 for the same reason: LibTorch's fp32 exponentials in vectors and behind the last whole one
-  // differ in their last bit.
-  const Tensor wide = softmax ? logits : logits.to(at::kDouble);
+  // differ in their last bit. A GPU has no vectors.
+  const Tensor wide = softmax || on_gpu ? logits : logits.to(at::kDouble);
   const Tensor score = softmax
                            ? logits.softmax(1)
                            : (sigmoid ? wide.sigmoid() : at::softplus(wide).sqrt()).to(logits.scalar_type());
-  const Tensor choice =
-      options.choice_tk.defined() ? options.choice_tk : chosen(score.detach(), logits.detach(), k, options);
+  const Tensor choice = options.choice_tk.defined()
+                            ? options.choice_tk
+                            : chosen(score.detach(), logits.detach(), k, options, on_gpu);
   const Tensor picked = score.gather(1, choice);
   const auto shares = [&](const Tensor& x) {
     const Tensor sum = x.sum(1, /*keepdim=*/true);
@@ -133,13 +160,6 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
                             : (softmax && given ? weights_of_given(picked, logits, choice) : shares(picked));
   return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits,
                          softmax ? score : shares(score), sequences);
-}
-
-Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
-  const Refusal refusal = refuse_cuda(hidden, false);
-  if (!refusal.empty()) return refusal;
-  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32")
-                                             : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
 }
 
 // Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way

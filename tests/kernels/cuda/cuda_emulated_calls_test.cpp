@@ -340,6 +340,42 @@ TEST(CudaCalls, ShortConvolutionGoesOnFromStates) {
   });
 }
 
+// Routers that LibTorch's operators score choose by our kernel: with a bias, within groups, with ties.
+TEST(CudaCalls, RoutersOfOtherScoresChooseAsOnTheCpu) {
+  using Score = RouterOptions::Score;
+  for (const auto& [score, groups] :
+       {std::pair{Score::kSigmoid, 4}, {Score::kSqrtSoftplus, 1}, {Score::kSoftmax, 2}}) {
+    const auto run = [&, score = score, groups = groups](at::ScalarType type) {
+      const Tensor x = emulated_leaf({30, 16}, 1, type),
+                   router = rounded({8, 16}, 2, emulated_wide(type))
+                                .index_select(0, at::tensor({0, 1, 2, 2, 4, 5, 6, 7})),
+                   sink = full({8, 16}, 3, emulated_wide(type));
+      const RouterOptions options{
+          .score = score,
+          .scale = 2.5,
+          .groups = groups,
+          .groups_per_token = groups / 2 + groups % 2,
+          .bias_e =
+              rounded({8}, 4, emulated_wide(type)).index_select(0, at::tensor({0, 1, 2, 2, 4, 5, 6, 7}))};
+      const Routing routing = route(x, router, 2, sink, {}, options);
+      routing.weight_tk.mul(rounded({30, 2}, 3, emulated_wide(type)))
+          .sum()
+          .add(routing.probability_sum_se.square().sum())
+          .backward();
+      return std::vector<Tensor>{routing.weight_tk.detach(), x.grad(), sink,
+                                 routing.choice_tk.to(at::kDouble)};
+    };
+    std::vector<Tensor> found;
+    {
+      const OnEmulatedGpu gpu;
+      found = run(kBf16);
+    }
+    const std::vector<Tensor> expected = run(at::kDouble);
+    EXPECT_TRUE(found[3].equal(expected[3]));
+    for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kEmulatedTolerance) << i;
+  }
+}
+
 TEST(CudaCalls, LinearCrossEntropy) {
   for (const bool with_sink : {true, false}) {
     expect_like_fp64({"linear_cross_entropy"}, [&](at::ScalarType type) {
