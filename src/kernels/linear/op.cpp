@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/activation/cuda_call.h"
 #include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
@@ -75,10 +76,18 @@ void torch_weight_gradient(Tensor sink, const Tensor& dy, const Tensor& x) {
   }
 }
 
+// On a GPU by our kernel, in one pass that keeps no sum of its own; LibTorch's adds a tensor up and then adds
+// the sum.
+void add_bias_gradient(const Tensor& sink, const Tensor& dy) {
+  if (sink.scalar_type() == at::kFloat && refuse_cuda(dy).empty())
+    return cuda_calls<ActivationCuda>().add_bias_gradient(dy.contiguous(), sink);
+  sink.add_(dy.sum(0, false, sink.scalar_type()));
+}
+
 void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const Tensor& dy, const Tensor& x,
                              const std::vector<int64_t>& rows_per_expert) {
   if (!sink.defined()) {  // a bias may train without its weight
-    bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
+    add_bias_gradient(bias_sink, dy);
     return;
   }
   count_product(x, sink);
@@ -90,7 +99,7 @@ void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const 
   if (product == Product::kPacked) return packed_weight_gradient(sink, bias_sink, dy, x, rows_per_expert);
   if (sink.dim() == 2) {
     torch_weight_gradient(sink, dy, x);
-    if (bias_sink.defined()) bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
+    if (bias_sink.defined()) add_bias_gradient(bias_sink, dy);
     return;
   }
   for_each_group(rows_per_expert, [&](int64_t e, int64_t begin, int64_t rows) {

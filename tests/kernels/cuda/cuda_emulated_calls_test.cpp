@@ -63,7 +63,7 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run,
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_TRUE(found[i].defined()) << i;
-    EXPECT_LT(rms_error(found[i], expected[i]), tolerance) << ops[0] << " " << i;
+    EXPECT_LT(rms_error(found[i], expected[i]), tolerance) << (ops.empty() ? "libraries" : ops[0]) << " " << i;
   }
 }
 
@@ -374,6 +374,31 @@ TEST(CudaCalls, RoutersOfOtherScoresChooseAsOnTheCpu) {
     EXPECT_TRUE(found[3].equal(expected[3]));
     for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kEmulatedTolerance) << i;
   }
+}
+
+// Products by LibTorch's libraries; the gradients of weight and bias are added in fp32 to what the sinks hold.
+TEST(CudaCalls, LinearAddsToItsSinks) {
+  expect_like_fp64({}, [&](at::ScalarType type) {
+    const Tensor x = emulated_leaf({37, 24}, 1, type), weight = rounded({40, 24}, 2, type),
+                 bias = rounded({40}, 3, type), sink = full({40, 24}, 0.5, emulated_wide(type)),
+                 bias_sink = full({40}, -2, emulated_wide(type));
+    const Tensor y = linear(x, weight, bias, {.weight = sink, .bias = bias_sink});
+    if (type == kBf16) {
+      EXPECT_EQ(Dispatcher::last("linear").chosen, "libtorch");
+      EXPECT_LT(rms_error(linear_wide(x.detach(), weight),
+                          at::mm(x.detach().to(at::kDouble), weight.to(at::kDouble).t())),
+                1e-6);
+    }
+    const Tensor dy = rounded({37, 80}, 4, type).narrow(1, 8, 40);  // rows that lie apart
+    y.backward(dy);
+    if (type == kBf16) {
+      // no rounding to bf16 on the way
+      const Tensor wide = dy.to(at::kDouble);
+      EXPECT_LT(rms_error(sink, at::mm(wide.t(), x.detach().to(at::kDouble)).add(0.5)), 1e-6);
+      EXPECT_LT(rms_error(bias_sink, wide.sum(0).sub(2)), 1e-6);
+    }
+    return std::vector<Tensor>{y.detach(), x.grad(), sink, bias_sink};
+  });
 }
 
 TEST(CudaCalls, LinearCrossEntropy) {
