@@ -114,6 +114,28 @@ TEST(MemoryPlan, ALayersActivations) {
   EXPECT_EQ(rotary_bytes(request), t * 128 * 4);
 }
 
+// By hand, what libraries of a GPU take beside the tensors: 16,384 tokens of gpt2-124m are four chunks of
+// 4,096 rows of 50,264 logits (6 bytes each; 5,340 rows would fit), and 16 documents of 12 heads fill a GPU,
+// so one sum of dq is enough; one document of 32 heads that share 8 keys has five.
+TEST(MemoryPlan, WhatAGpusLibrariesTake) {
+  MemoryRequest request = request_of("gpt2-124m");
+  request.on_gpu = true;
+  request.model.vocabulary = 50257;
+  request.micro_batch = 16;
+  request.sequence = 1024;
+  EXPECT_EQ(loss_workspace(request), 4096.0 * 50264 * 6);
+  const double rows = 16 * (1024 + 128);
+  EXPECT_EQ(attention_workspace(request, {.heads = 12, .kv_heads = 12, .head_dim = 64, .value_dim = 64}),
+            rows * 12 * 64 * 4 + rows * 12 * 4);
+  request.micro_batch = 1;
+  request.sequence = 8192;
+  const recipe::AttentionSizes wide{.heads = 32, .kv_heads = 8, .head_dim = 128, .value_dim = 128};
+  EXPECT_EQ(attention_workspace(request, wide),
+            5.0 * (8192 + 128) * 32 * 128 * 4 + (8192.0 + 128) * 32 * 4 + 2 * 8192.0 * 32 * 128 * 2);
+  request.sequence = 32768;  // 2.5 GiB of sums: our kernels
+  EXPECT_EQ(attention_workspace(request, wide), 0);
+}
+
 TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
   const MemoryRequest base = request_of("hybrid-bench");
   const double peak = plan_memory(base).peak();

@@ -143,6 +143,31 @@ void for_each_without_partner(const Visibility& visible, const Function& f) {
   }
 }
 
+// Two documents, shared keys, a window, and rows that see nothing: forward and backward beside the plain
+// form.
+bool works(at::Device device) {
+  const auto numbers = [&](int64_t rows, int64_t heads, int64_t step) {
+    const Tensor all = at::arange(rows * heads * 64).mul(step).remainder(101).sub(50).to(at::kFloat).div(40);
+    return to_device(all.view({rows, heads, 64}).to(at::kBFloat16), device);
+  };
+  AttentionProblem problem{numbers(31, 4, 7), numbers(27, 2, 11), numbers(27, 2, 17), {}, 0.125};
+  problem.visible.documents = {{0, 12, 0, 8}, {12, 19, 8, 19}};
+  problem.visible.window = 6;
+  const Tensor d_o = numbers(31, 4, 23);
+  const AttentionResult found = attention_forward_flash(problem),
+                        expected = attention_forward_aten(problem, /*wide=*/false);
+  const Tensor delta = attention_delta(expected.o_thd, d_o, Tensor());
+  const AttentionOutside outside{d_o, expected.logsumexp_th, delta, expected.o_thd};
+  const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const AttentionGradients plain{like(problem.q_thd), like(problem.k_shd), like(problem.v_shd)},
+      gradients = attention_backward_flash(problem, outside);
+  attention_backward_aten(problem, outside, plain, /*add=*/false);
+  return nearly_equal(found.o_thd, expected.o_thd) &&
+         nearly_equal(found.logsumexp_th, expected.logsumexp_th) &&
+         nearly_equal(gradients.q_thd, plain.q_thd) && nearly_equal(gradients.k_shd, plain.k_shd) &&
+         nearly_equal(gradients.v_shd, plain.v_shd);
+}
+
 std::optional<int64_t> given(int64_t limit) { return limit < 0 ? std::nullopt : std::optional(limit); }
 
 }  // namespace
@@ -157,7 +182,12 @@ Refusal refuse_attention_flash(const AttentionProblem& problem) {
   if (queries == 0 || keys == 0) return "there are no queries or no keys";
   if (std::max(queries, keys) > std::numeric_limits<int32_t>::max()) return "the tokens do not fit 32 bits";
   if (!limits_of(problem.visible)) return "its limits are the same for all documents, without a prefix";
-  return "";
+  return flash_attention_check().refusal(problem.q_thd.device());
+}
+
+const LibraryCheck& flash_attention_check() {
+  static const LibraryCheck check("flash attention", works);
+  return check;
 }
 
 AttentionResult attention_forward_flash(const AttentionProblem& problem) {

@@ -10,10 +10,13 @@
 #pragma once
 
 #include "kernels/attention/problem.h"
+#include "kernels/cuda/library_check.h"
 
 namespace longhaul::kernels {
 
+// The first question on a device compares LibTorch's results there with the plain form's.
 Refusal refuse_attention_flash(const AttentionProblem& problem);
+const LibraryCheck& flash_attention_check();
 AttentionResult attention_forward_flash(const AttentionProblem& problem);
 
 // The backward pass makes δ itself, from o of all keys, so it gives no gradient of the log-sum-exp.

@@ -5,12 +5,15 @@
 // Rows may lie apart: the last dimension of each matrix, or of its transpose, is contiguous. Nothing waits.
 #pragma once
 
+#include "kernels/cuda/library_check.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
 
-// Whether these functions take x, and matrices like it.
+// Whether these functions take x, and matrices like it. The first question on a device compares their results
+// there with what they should be (kernels/cuda/library_check.h).
 bool has_wide_product(const Tensor& x);
+const LibraryCheck& wide_product_check();
 
 // out [M, N] fp32 = a [M, K] · b [K, N]
 void wide_product(Tensor out_mn, const Tensor& a_mk, const Tensor& b_kn);

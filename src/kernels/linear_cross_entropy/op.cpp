@@ -6,6 +6,7 @@
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/known_gradient.h"
+#include "kernels/linear/wide_product.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
 #include "kernels/operator_clock.h"
@@ -97,6 +98,7 @@ Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem,
                                   const CrossEntropyGradients& gradients) {
   const Refusal refusal = refuse_cuda(problem.hidden_td);
   if (!refusal.empty()) return refusal;
+  if (!has_wide_product(problem.hidden_td)) return "LibTorch's products with fp32 results failed their check";
   return gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat
              ? "the weight's gradient is not kept in fp32"
              : "";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/memory/memory_delta_rule.h"
+#include "plan/memory/memory_gpu.h"
 #include "plan/memory/memory_layers.h"
 
 namespace longhaul::plan {
@@ -359,6 +360,7 @@ double buffers_of_threads(const MemoryRequest& request, bool loss) {
 }
 
 double loss_workspace(const MemoryRequest& request) {
+  if (by_gpu_kernels(request)) return gpu_loss_workspace(request);
   const double tokens = std::min(kLossTokens, request.tokens()),
                vocabulary = number(request.model.vocabulary);
   const double e = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
@@ -370,6 +372,7 @@ double loss_workspace(const MemoryRequest& request) {
 }
 
 double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
+  if (by_gpu_kernels(request)) return gpu_attention_workspace(request, sizes);
   if (!packs(request) || sizes.heads == 0) return 0;
   const Documents documents = documents_of(request);
   // The owner of the keys writes the queries' gradients.

@@ -63,7 +63,8 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run,
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_TRUE(found[i].defined()) << i;
-    EXPECT_LT(rms_error(found[i], expected[i]), tolerance) << (ops.empty() ? "libraries" : ops[0]) << " " << i;
+    EXPECT_LT(rms_error(found[i], expected[i]), tolerance)
+        << (ops.empty() ? "libraries" : ops[0]) << " " << i;
   }
 }
 

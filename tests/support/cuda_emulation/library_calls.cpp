@@ -12,6 +12,8 @@ namespace {
 
 using at::Tensor;
 
+LibraryFault broken = LibraryFault::kNone;
+
 // ---- products (aten/src/ATen/native/cuda/Blas.cpp of LibTorch 2.11)
 
 // cuBLAS multiplies where one of the two dimensions is contiguous, and LibTorch copies everything else: a
@@ -22,6 +24,7 @@ void check_matrix(const Tensor& x, const char* name) {
 }
 
 void check_product(const Tensor& a, const Tensor& b, at::ScalarType type, const Tensor& out) {
+  TORCH_CHECK(broken != LibraryFault::kMissing, "there is no kernel of that name");
   check_matrix(a, "mat1");
   check_matrix(b, "mat2");
   check_matrix(out, "out");
@@ -45,7 +48,8 @@ Tensor& addmm_dtype_out(const Tensor& self, const Tensor& a, const Tensor& b, at
   TORCH_CHECK(self.scalar_type() == type || self.scalar_type() == a.scalar_type(),
               "self dtype must match either out_dtype or mat1 dtype");
   TORCH_CHECK(self.is_same(out), "self would be copied");
-  out.copy_(at::addmm(self.to(at::kDouble), a.to(at::kDouble), b.to(at::kDouble), beta, alpha));
+  const at::Scalar kept = broken == LibraryFault::kOtherLimits ? at::Scalar(0) : beta;
+  out.copy_(at::addmm(self.to(at::kDouble), a.to(at::kDouble), b.to(at::kDouble), kept, alpha));
   return out;
 }
 
@@ -65,7 +69,8 @@ Window window_of(bool causal, std::optional<int64_t> left, std::optional<int64_t
 }
 
 Tensor hidden_pairs(int64_t queries, int64_t keys, const Window& window) {
-  const Tensor at_query = at::arange(queries).unsqueeze(1).add(keys - queries), at_key = at::arange(keys);
+  const int64_t ahead = broken == LibraryFault::kOtherLimits ? 0 : keys - queries;
+  const Tensor at_query = at::arange(queries).unsqueeze(1).add(ahead), at_key = at::arange(keys);
   Tensor hidden = at::zeros({queries, keys}, at::kBool);
   if (window.right >= 0) hidden = hidden.logical_or(at_key.gt(at_query.add(window.right)));
   if (window.left >= 0) hidden = hidden.logical_or(at_key.lt(at_query.sub(window.left)));
@@ -85,6 +90,7 @@ void check_rows(const Tensor& x, const char* name) {
 struct Sequences {
   Sequences(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& of_q,
             const std::optional<Tensor>& of_k, int64_t most_queries, int64_t most_keys) {
+    TORCH_CHECK(broken != LibraryFault::kMissing, "USE_FLASH_ATTENTION was not enabled for build.");
     check_rows(q, "q");
     check_rows(k, "k");
     check_rows(v, "v");
@@ -190,6 +196,8 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& d_o, const Tenso
 }
 
 }  // namespace
+
+void break_library_calls(LibraryFault fault) { broken = fault; }
 
 void stand_in_for_library_calls() {
   static const torch::Library library = [] {

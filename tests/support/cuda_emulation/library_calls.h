@@ -9,4 +9,12 @@ namespace longhaul::testing {
 // From the first call on, for the rest of the process.
 void stand_in_for_library_calls();
 
+// What a LibTorch of another build or version might do from now on.
+enum class LibraryFault {
+  kNone,
+  kMissing,      // it was built without the library
+  kOtherLimits,  // attention counts from the first key, sums of products begin at 0
+};
+void break_library_calls(LibraryFault fault);
+
 }  // namespace longhaul::testing
