@@ -377,7 +377,8 @@ TEST(CudaCalls, RoutersOfOtherScoresChooseAsOnTheCpu) {
   }
 }
 
-// Products by LibTorch's libraries; the gradients of weight and bias are added in fp32 to what the sinks hold.
+// Products by LibTorch's libraries; the gradients of weight and bias are added in fp32 to what the sinks
+// hold.
 TEST(CudaCalls, LinearAddsToItsSinks) {
   expect_like_fp64({}, [&](at::ScalarType type) {
     const Tensor x = emulated_leaf({37, 24}, 1, type), weight = rounded({40, 24}, 2, type),
