@@ -11,13 +11,15 @@
 namespace longhaul::kernels {
 
 // Whether these functions take x, and matrices like it. The first question on a device compares their results
-// there with what they should be (kernels/cuda/library_check.h).
+// there with what they should be (kernels/cuda/library_check.h). Where LibTorch's products are right and only
+// its forms that write and add in place are not, a product is made first and then copied or added.
 bool has_wide_product(const Tensor& x);
-const LibraryCheck& wide_product_check();
+const LibraryCheck& wide_product_check();           // for tests
+const LibraryCheck& wide_product_in_place_check();  // likewise
 
 // out [M, N] fp32 = a [M, K] · b [K, N]
-void wide_product(Tensor out_mn, const Tensor& a_mk, const Tensor& b_kn);
+void wide_product(const Tensor& out_mn, const Tensor& a_mk, const Tensor& b_kn);
 // sum [M, N] fp32 += a [M, K] · b [K, N], in place
-void add_wide_product(Tensor sum_mn, const Tensor& a_mk, const Tensor& b_kn);
+void add_wide_product(const Tensor& sum_mn, const Tensor& a_mk, const Tensor& b_kn);
 
 }  // namespace longhaul::kernels

@@ -32,8 +32,10 @@ class LibraryChecks : public ::testing::TestWithParam<LibraryFault> {
     break_library_calls(fault);
     flash_attention_check().forget();
     wide_product_check().forget();
+    wide_product_in_place_check().forget();
   }
   static bool broken() { return GetParam() != LibraryFault::kNone; }
+  static bool missing() { return GetParam() == LibraryFault::kMissing; }
 };
 
 double error_of(const Tensor& found, const Tensor& expected) {
@@ -58,7 +60,13 @@ TEST_P(LibraryChecks, Products) {
                sink = at::full({40, 24}, 3.0, at::kFloat);
   add_weight_gradient(sink, dy, x);
   EXPECT_LT(error_of(sink, at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble)).add(3)), 1e-6);
-  EXPECT_EQ(has_wide_product(x), !broken());
+  EXPECT_EQ(has_wide_product(x), !missing());
+  EXPECT_EQ(wide_product_in_place_check().refusal(x.device()).empty(), !broken());
+  const Tensor out = at::full({40, 30}, 7.0, at::kFloat).narrow(1, 2, 24);
+  if (has_wide_product(x)) {
+    wide_product(out, dy.t(), x);
+    EXPECT_LT(error_of(out, sink.to(at::kDouble).sub(3)), 1e-6);
+  }
   EXPECT_FALSE(has_wide_product(x.to(at::kFloat)));
 }
 
@@ -66,7 +74,7 @@ TEST_P(LibraryChecks, Loss) {
   const Tensor hidden = random_tensor({9, 16}, 1, at::kBFloat16),
                weight = random_tensor({21, 16}, 2, at::kBFloat16), labels = at::arange(9);
   const Tensor found = linear_cross_entropy_each(hidden, weight, labels);
-  EXPECT_EQ(Dispatcher::last("linear_cross_entropy").chosen == "cuda", !broken());
+  EXPECT_EQ(Dispatcher::last("linear_cross_entropy").chosen == "cuda", !missing());
   emulate_cuda(false);
   const Tensor logits = at::mm(hidden.to(at::kDouble), weight.to(at::kDouble).t());
   EXPECT_LT(error_of(found, logits.logsumexp(1).sub(logits.gather(1, labels.unsqueeze(1)).squeeze(1))), 1e-5);

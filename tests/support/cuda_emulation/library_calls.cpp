@@ -36,6 +36,12 @@ void check_product(const Tensor& a, const Tensor& b, at::ScalarType type, const 
               "out_dtype must be the same as the dtype of the provided out tensor");
 }
 
+Tensor mm_dtype(const Tensor& a, const Tensor& b, at::ScalarType type) {
+  const Tensor out = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  check_product(a, b, type, out);
+  return out.copy_(at::mm(a.to(at::kDouble), b.to(at::kDouble)));
+}
+
 Tensor& mm_dtype_out(const Tensor& a, const Tensor& b, at::ScalarType type, Tensor& out) {
   check_product(a, b, type, out);
   out.copy_(at::mm(a.to(at::kDouble), b.to(at::kDouble)));
@@ -202,6 +208,7 @@ void break_library_calls(LibraryFault fault) { broken = fault; }
 void stand_in_for_library_calls() {
   static const torch::Library library = [] {
     torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    aten.impl("mm.dtype", &mm_dtype);
     aten.impl("mm.dtype_out", &mm_dtype_out);
     aten.impl("addmm.dtype_out", &addmm_dtype_out);
     aten.impl("_flash_attention_forward", &flash_forward);
