@@ -58,6 +58,25 @@ void rows(const OptionSet& options, std::string_view section, bool for_compariso
     out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n" + table;
 }
 
+// All that stands under a section's heading.
+void tables(const OptionSet& options, std::string_view section, std::string& out) {
+  rows(options, section, /*for_comparisons=*/false, out);
+  for (const Option& option : options.all()) {
+    if (option.section() != section || option.fields.empty()) continue;
+    out += fmt::format(
+        "\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n",
+        option.name);
+    for (const Option& field : option.fields) {
+      out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(),
+                         cell(field.expected_text()), cell(field.help));
+    }
+  }
+  std::string comparisons;
+  rows(options, section, /*for_comparisons=*/true, comparisons);
+  if (!comparisons.empty())
+    out += "\nFor comparisons with published results; no ordinary run needs these:\n\n" + comparisons;
+}
+
 std::string preset_description(const Preset& preset) {
   for (const TomlEntry& entry : read_toml(preset.text, std::string(preset.name))) {
     if (entry.key == "description") return entry.value.as_text();
@@ -99,26 +118,34 @@ std::string reference_markdown() {
   for (const Section& section : kSections) {
     out += section.name.empty() ? fmt::format("## {}\n\n", section.title)
                                 : fmt::format("## [{}] {}\n\n", section.name, section.title);
-    rows(options, section.name, /*for_comparisons=*/false, out);
-    for (const Option& option : options.all()) {
-      if (option.section() != section.name || option.fields.empty()) continue;
-      out += fmt::format(
-          "\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n",
-          option.name);
-      for (const Option& field : option.fields) {
-        out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(),
-                           cell(field.expected_text()), cell(field.help));
-      }
-    }
-    std::string comparisons;
-    rows(options, section.name, /*for_comparisons=*/true, comparisons);
-    if (!comparisons.empty())
-      out += "\nFor comparisons with published results; no ordinary run needs these:\n\n" + comparisons;
+    tables(options, section.name, out);
     out += "\n";
   }
   out += "## Presets\n\n| `model.preset` | |\n|---|---|\n";
   for (const Preset& preset : presets())
     out += fmt::format("| `{}` | {} |\n", preset.name, cell(preset_description(preset)));
+  return out;
+}
+
+std::string task_reference_markdown() {
+  Recipe recipe;
+  const OptionSet options = options_of(recipe);
+  std::string out =
+      "# Options of tasks\n\n"
+      "<!-- Made by scripts/make-recipe-reference from what the tasks declare; a test checks that it is "
+      "current. "
+      "-->\n\n"
+      "Sections that one task reads; those of every run are in [recipe](recipe.md). Lists are written as "
+      "there.\n\n";
+  std::vector<std::string_view> told;
+  for (const Section& section : kSections) told.push_back(section.name);
+  for (const Option& option : options.all()) {
+    if (std::ranges::find(told, option.section()) != told.end()) continue;
+    told.push_back(option.section());
+    out += fmt::format("## [{}]\n\n", option.section());
+    tables(options, option.section(), out);
+    out += "\n";
+  }
   return out;
 }
 

@@ -23,5 +23,7 @@ nlohmann::ordered_json to_json(const LoadedRecipe& loaded);
 // behaviour on resume. Throws kUsage for an unknown key, with the nearest one.
 std::string explain(const LoadedRecipe& loaded, const std::string& key);
 std::string reference_markdown();  // docs/reference/recipe.md
+// docs/reference/tasks.md: of the options that tasks have declared (sections/outside_options.h).
+std::string task_reference_markdown();
 
 }  // namespace longhaul::recipe
