@@ -87,6 +87,42 @@ class DecodingCommands : public ::testing::Test {
   fs::path folder_;
 };
 
+// Spikes of one text are drawn matrix by matrix, scales of weights follow texts, and what cannot be is
+// refused by the name of the option.
+TEST_F(DecodingCommands, SpikesAreDrawnAndFollowTexts) {
+  const auto spiking = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"sample",   run(), "--prompt",      "The ",
+                                   "--tokens", "12",  "--temperature", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return longhaul(words);
+  };
+  const std::string picture = (folder_ / "spikes.svg").string(), texts = (folder_ / "texts.txt").string();
+  std::ofstream(texts) << "The first of two texts.\nThe second.\n";
+  const ProcessResult drawn = spiking({"--spikes", "--spike-raster", picture});
+  ASSERT_EQ(drawn.status, 0) << drawn.errors;
+  std::ifstream file(picture);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(svg.starts_with("<svg"));
+  EXPECT_THAT(svg, HasSubstr("layers.0.channel.down.weight"));
+  EXPECT_EQ(svg.find("layers.1."), std::string::npos) << "--spike-raster-of is layers.0. by default";
+  const ProcessResult followed = spiking({"--spikes", "--spikes-texts", texts});
+  EXPECT_EQ(followed.status, 0) << followed.errors;
+  EXPECT_THAT(followed.errors, HasSubstr("matrices are rounded by what they read of 2 texts"));
+
+  const std::pair<std::vector<std::string>, std::string> refused[] = {
+      {{"--spikes-texts", texts}, "add --spikes"},
+      {{"--spike-raster", picture}, "add --spikes"},
+      {{"--spikes", "--spikes-texts", texts, "--tp", "2"}, "--spikes-texts with one rank"},
+      {{"--spikes", "--spike-raster", picture, "--tp", "2"}, "--spike-raster with one rank"},
+      {{"--spikes", "--spike-raster", picture, "--count", "2"}, "--count 1"}};
+  for (const auto& [options, said] : refused) {
+    const ProcessResult result = spiking(options);
+    EXPECT_EQ(result.status, 64) << said;
+    EXPECT_THAT(result.errors, HasSubstr(said));
+  }
+  EXPECT_EQ(spiking({"--spikes", "--spikes-texts", (folder_ / "none").string()}).status, 65);
+}
+
 TEST_F(DecodingCommands, SeveralRanksWriteWhatOneWrites) {
   const nlohmann::json alone = sample({});
   const nlohmann::json stages = sample({"--pp", "2"});

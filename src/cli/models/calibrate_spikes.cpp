@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text/text.h"
 #include "base/progress.h"
 #include "checkpoint/calibrated_groups.h"
 #include "generate/engine.h"
@@ -63,8 +64,8 @@ void calibrate_spikes(checkpoint::OpenModel& model, const data::Tokenizer& token
   for (const generate::Prompt& text : texts) tokens += read_text_of(model, text, tokenizer);
   model.decoder->spiking()->statistics = nullptr;
   const int64_t matrices = checkpoint::calibrate_groups(model, statistics->mean_squares());
-  log_info("{} matrices are rounded by what they read of {} texts ({} tokens) of {}", matrices, texts.size(),
-           count_text(tokens), file);
+  log_info("{} matrices are rounded by what they read of {} ({} tokens) of {}", matrices,
+           counted(std::ssize(texts), "text"), count_text(tokens), file);
 }
 
 }  // namespace longhaul::cli

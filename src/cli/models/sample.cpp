@@ -82,7 +82,7 @@ void check(const SampleArguments& arguments) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "each rank would see the inputs of its own part of a matrix",
                  .expected = fmt::format("{} with one rank",
-                                         arguments.raster.empty() ? "--spike-texts" : "--spike-raster"),
+                                         arguments.raster.empty() ? "--spikes-texts" : "--spike-raster"),
                  .found = fmt::format("{} ranks", arguments.ranks.ranks()),
                  .where = "command line",
                  .hint = "leave --tp and --pp out"});
