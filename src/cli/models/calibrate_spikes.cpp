@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text/text.h"
 #include "base/progress.h"
+#include "base/text/text.h"
 #include "checkpoint/calibrated_groups.h"
 #include "generate/engine.h"
 #include "generate/prompts_file.h"
