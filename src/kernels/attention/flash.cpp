@@ -75,7 +75,6 @@ std::optional<Limits> limits_of(const Visibility& visible) {
 Refusal refuse_device(const Tensor& x) {
   if (!on_gpu(x)) return "the tensors are not on a GPU";
   if (x.scalar_type() != at::kBFloat16) return "it computes in bf16";
-  if (x.is_cuda() && describe_gpu(x.device()).major < 8) return "it wants a GPU of sm_80 or later";
   return "";
 }
 
