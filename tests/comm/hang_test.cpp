@@ -55,7 +55,7 @@ std::vector<layout::GroupKind> kinds_of_mesh() {
 void train(Communicator& world, int64_t steps) {
   const auto groups = world.split(kinds_of_mesh(), {"mesh"});
   Communicator &pp = *groups[0], &dp = *groups[1], &cp = *groups[2], &tp = *groups[3];
-  const Tensor values = at::ones({4}), other = at::empty({4}), parts = at::empty({8});
+  const Tensor values = at::ones({4}), other = at::empty({4}), parts = at::empty({8}), sums = at::ones({4});
   for (int64_t step = 0; step < steps; ++step) {
     if (pp.rank() > 0) pp.exchange({receive_from(pp.rank() - 1, other)}, {"activations"}).wait();
     tp.all_reduce(values, Reduction::kSum, {"heads"}).wait();
@@ -64,7 +64,7 @@ void train(Communicator& world, int64_t steps) {
       pp.exchange({send_to(pp.rank() + 1, values)}, {"activations"}).wait();
       pp.exchange({receive_from(pp.rank() + 1, other)}, {"gradients"}).wait();
     }
-    Work gradients = dp.all_reduce(values, Reduction::kMax, {"gradients of weights"});
+    Work gradients = dp.all_reduce(sums, Reduction::kMax, {"gradients of weights"});
     tp.all_reduce(values, Reduction::kMax, {"heads"}).wait();
     if (pp.rank() > 0) pp.exchange({send_to(pp.rank() - 1, values)}, {"gradients"}).wait();
     gradients.wait();
