@@ -6,23 +6,14 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/cuda/calls.h"
 #include "kernels/dispatch.h"
-#include "library_calls.h"
+#include "on_emulated_gpu.h"
 #include "support/models.h"
 
 namespace longhaul::model {
 namespace {
 
 using namespace longhaul::testing;
-
-struct OnEmulatedGpu {
-  OnEmulatedGpu() {
-    stand_in_for_library_calls();
-    kernels::emulate_cuda(true);
-  }
-  ~OnEmulatedGpu() { kernels::emulate_cuda(false); }
-};
 
 // The loss, the auxiliary losses, then every gradient, in fp64.
 std::vector<Tensor> step(const recipe::ModelConfig& config, const char* dtype) {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda/calls.h"
 #include "kernels/dispatch.h"
+#include "on_emulated_gpu.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizers/adamw.h"
 #include "parameters_for_tests.h"
@@ -15,13 +15,9 @@
 namespace longhaul::optim {
 namespace {
 
+using longhaul::testing::OnEmulatedGpu;
 using longhaul::testing::relative_error;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
-
-struct OnEmulatedGpu {
-  OnEmulatedGpu() { kernels::emulate_cuda(true); }
-  ~OnEmulatedGpu() { kernels::emulate_cuda(false); }
-};
 
 struct Trained {
   explicit Trained(const std::string& dtype, bool zero_gradients) : set(fused_set(Precision::named(dtype))) {

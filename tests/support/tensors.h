@@ -6,7 +6,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,6 +32,15 @@ inline double relative_error(const Tensor& a, const Tensor& b) {
   const double scale = std::max(wide_b.abs().max().item<double>(), 1e-30);
   const double difference = (wide_a - wide_b).abs().max().item<double>();
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference / scale;
+}
+
+// ‖a − b‖ / ‖b‖; NaN or infinity anywhere gives infinity.
+inline double rms_error(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.sizes(), b.sizes());
+  const Tensor wide_a = a.detach().to(at::kDouble), wide_b = b.detach().to(at::kDouble);
+  const double difference = (wide_a - wide_b).norm().item<double>(), size = wide_b.norm().item<double>();
+  if (!std::isfinite(difference)) return INFINITY;
+  return difference == 0 ? 0 : difference / std::max(size, 1e-30);
 }
 
 // f maps the inputs (fp64, requiring gradients) to a scalar. Compares ⟨gradient, direction⟩ of each input

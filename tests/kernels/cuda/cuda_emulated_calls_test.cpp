@@ -1,296 +1,27 @@
 // The glue between tensors and the CUDA kernels (<op>/cuda_call.cpp): every operator run by its "cuda" entry,
-// forward and backward, where CPU tensors count as on a GPU and the kernels are emulated
-// (support/cuda_emulation); beside the reference on the same rounded inputs. Fresh memory is NaN, inputs are
-// strided where the operator takes such. ctest: label=fast timeout=240
+// forward and backward, on an emulated GPU (on_emulated_gpu.h); beside the reference on the same rounded
+// inputs. Inputs are strided where the operator takes such. Recurrences, attention, feature maps and the
+// delta rule have files of their own. ctest: label=fast timeout=120
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "emulated_calls.h"
 #include "kernels/activation/cuda_call.h"
 #include "kernels/activation/op.h"
-#include "kernels/attention/attention_cases.h"
 #include "kernels/attention/paged/paged.h"
-#include "kernels/cuda/calls.h"
-#include "kernels/cuda/runtime.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/log_probabilities.h"
-#include "kernels/linear_recurrence/linear_recurrence_gate_cases.h"
+#include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "kernels/rotary_heads/op.h"
 #include "kernels/short_convolution/op.h"
-#include "library_calls.h"
-#include "support/nightly.h"
 #include "tensor/to_tensor.h"
 
-namespace longhaul::kernels::cuda_emulated_calls_test {
+namespace longhaul::kernels::cuda_calls_test {
 namespace {
-
-using namespace longhaul::testing;
-constexpr auto kBf16 = at::kBFloat16;
-
-// While alive, CPU tensors count as lying on a GPU, and what LibTorch allocates is NaN.
-class OnEmulatedGpu {
- public:
-  OnEmulatedGpu() {
-    EXPECT_TRUE(cuda::runtime::machine().emulated);
-    stand_in_for_library_calls();
-    emulate_cuda(true);
-  }
-  ~OnEmulatedGpu() { emulate_cuda(false); }
-
- private:
-  PoisonFreshMemory poison_;
-};
-
-void expect_cuda(const std::string& op) { EXPECT_EQ(Dispatcher::last(op).chosen, "cuda") << op; }
-
-// ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One
-// rounding to bf16 is 1.7e-3 in the mean; what is kept in bf16 on the way (normed rows, probabilities) is
-// rounded once more: 5e-3 bounds both.
-constexpr double kEmulatedTolerance = 5e-3;
-using Run = std::function<std::vector<Tensor>(at::ScalarType)>;
-void expect_like_fp64(const std::vector<std::string>& ops, const Run& run,
-                      double tolerance = kEmulatedTolerance) {
-  std::vector<Tensor> found;
-  {
-    const OnEmulatedGpu gpu;
-    found = run(kBf16);
-    for (const std::string& op : ops) expect_cuda(op);
-  }
-  const auto expected = run(at::kDouble);
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_TRUE(found[i].defined()) << i;
-    EXPECT_LT(rms_error(found[i], expected[i]), tolerance)
-        << (ops.empty() ? "libraries" : ops[0]) << " " << i;
-  }
-}
-
-// The same values in every type: rounded to bf16 first.
-Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return random_tensor(sizes, seed, kBf16).to(type);
-}
-Tensor emulated_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return rounded(sizes, seed, type).requires_grad_(true);
-}
-at::ScalarType emulated_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
-Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
-  return emulated_leaf(sizes, seed, emulated_wide(type));
-}
-Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) {
-  return at::full(sizes, value, at::TensorOptions().dtype(type));
-}
-
-class CudaCallsRecurrence : public ::testing::TestWithParam<Case> {};
-
-// Every other element of wider rows.
-Tensor strided(const Tensor& x) { return at::stack({x, x.mul(3)}, -1).select(-1, 0); }
-
-TEST_P(CudaCallsRecurrence, EqualsReference) {
-  const Case& c = GetParam();
-  if (c.tokens() * c.heads * c.key * c.value > 6'000'000) GTEST_SKIP() << "slow when emulated";
-  const Inputs in = inputs_of(c, kBf16);
-  for (const bool decay_gradient : {false, true}) {
-    for (const bool reverse : {false, true}) {
-      if (reverse != decay_gradient && c.tokens() > (takes_all() ? 500 : 100)) continue;
-      const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse};
-      const auto run = [&](const Inputs& x) {
-        return linear_recurrence(x.q, strided(x.k), x.v, x.log_decay, x.initial, to_tensor(c.offsets),
-                                 options);
-      };
-      Evaluation found;
-      {
-        const OnEmulatedGpu gpu;
-        found = evaluate(in, decay_gradient, run);
-        expect_cuda("linear_recurrence");
-      }
-      const Forced forced("reference");
-      // The gradient of a decay adds up products, of both signs, of operands that were rounded.
-      expect_close(found, evaluate(widened(in), decay_gradient, run),
-                   decay_gradient ? 8e-3 : kEmulatedTolerance);
-    }
-  }
-}
-INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrence, ::testing::ValuesIn(load_cases()));
-
-// k = 1 − e^g: no key exists outside the kernels, and the gradient of g has both parts.
-TEST(CudaCalls, RecurrenceWithTiedKeys) {
-  for (const bool reverse : {false, true}) {
-    for (const std::vector<int64_t>& offsets :
-         {std::vector<int64_t>{0, 70, 71, 150}, std::vector<int64_t>{0, 1, 2, 3}}) {
-      expect_like_fp64({"linear_recurrence"}, [&](at::ScalarType type) {
-        const int64_t tokens = offsets.back();
-        const Tensor q = emulated_leaf({tokens, 4, 24}, 1, type), v = emulated_leaf({tokens, 2, 40}, 2, type);
-        const Tensor g = rounded({tokens, 4, 24}, 3, emulated_wide(type)).abs().neg().requires_grad_(true);
-        const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse, .tied_keys = true};
-        const auto result = linear_recurrence(q, Tensor(), v, g, Tensor(), to_tensor(offsets), options);
-        const auto weights = [&](const Tensor& x, uint64_t seed) {
-          return rounded(x.sizes(), seed, emulated_wide(type));
-        };
-        const Tensor o = result.o_thd.to(emulated_wide(type)), state = result.final_state_nhkv;
-        (o.mul(weights(o, 4)).sum() + state.mul(weights(state, 5)).sum()).backward();
-        return std::vector<Tensor>{o.detach(), state.detach(), q.grad(), v.grad(), g.grad()};
-      });
-    }
-  }
-}
-
-// Gates made in the kernels, of logits in bf16 and fp32.
-class CudaCallsRecurrenceGate : public ::testing::TestWithParam<GateCase> {};
-
-TEST_P(CudaCallsRecurrenceGate, EqualsReference) {
-  const GateCase& c = GetParam();
-  if (c.shape.tokens() * c.shape.heads * c.shape.key * c.shape.value > 3'000'000)
-    GTEST_SKIP() << "slow when emulated";
-  for (const at::ScalarType logits : {at::kFloat, kBf16}) {
-    const bool reverse = logits == kBf16;
-    const GateInputs in = gate_inputs(c, kBf16, logits), wide = widened(in);
-    std::vector<Tensor> found;
-    {
-      const OnEmulatedGpu gpu;
-      found = run_gate(c, in, gate_options(c, in, reverse));
-      expect_cuda("linear_recurrence");
-    }
-    const Forced forced("reference");
-    EXPECT_EQ(found[6].scalar_type(), logits);
-    // The gradient of a decay adds up products, of both signs, of operands that were rounded.
-    expect_gate_close(found, run_gate(c, wide, gate_options(c, wide, reverse)), 8e-3);
-  }
-}
-INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsRecurrenceGate, ::testing::ValuesIn(load_gate_cases()));
-
-// One token a document: the exact form, with decays per channel and per head; and without gradients of the
-// gate the chunked one.
-TEST(CudaCalls, RecurrenceOfGatesWithoutTheirGradients) {
-  for (const GateCase& each : load_gate_cases()) {
-    for (const std::vector<int64_t>& offsets :
-         {std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{0, 70}}) {
-      GateCase c = each;
-      c.shape.offsets = offsets;
-      c.shape.key = std::min<int64_t>(c.shape.key, 40);
-      const GateInputs in = gate_inputs(c, kBf16, kBf16), wide = widened(in);
-      const auto run = [&](const GateInputs& x) {  // gradients of the values alone
-        const Tensor v = x.v.clone().requires_grad_(true);
-        const auto result =
-            linear_recurrence(x.q, x.k, v, x.x, x.initial, to_tensor(offsets), gate_options(c, x));
-        weigh(result).backward();
-        return std::vector<Tensor>{result.o_thd.detach(), result.final_state_nhkv.detach(), Tensor(),
-                                   Tensor(), v.grad()};
-      };
-      std::vector<Tensor> found;
-      {
-        const OnEmulatedGpu gpu;
-        found = run(in);
-        expect_cuda("linear_recurrence");
-      }
-      const Forced forced("reference");
-      SCOPED_TRACE(c.shape.name);
-      expect_gate_close(found, run(wide), kEmulatedTolerance);
-    }
-  }
-}
-
-TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
-  const Tensor q = rounded({4, 2, 8}, 1, kBf16), k = rounded({4, 2, 8}, 2, kBf16),
-               v = rounded({4, 2, 6}, 3, kBf16);
-  const Tensor decay = random_tensor({2}, 4).sigmoid().neg().to(at::kFloat);
-  const OnEmulatedGpu gpu;
-  const auto whole = linear_recurrence(q, k, v, decay, Tensor(), Tensor());
-  Tensor state;
-  std::vector<Tensor> steps;
-  for (int64_t t = 0; t < 4; ++t) {
-    const auto step =
-        linear_recurrence(q.narrow(0, t, 1), k.narrow(0, t, 1), v.narrow(0, t, 1), decay, state, Tensor());
-    steps.push_back(step.o_thd);
-    state = step.final_state_nhkv;
-  }
-  EXPECT_LT(rms_error(at::cat(steps), whole.o_thd), kEmulatedTolerance);
-  EXPECT_LT(rms_error(state, whole.final_state_nhkv), kEmulatedTolerance);
-}
-
-// LibTorch's flash attention would come first (flash_attention_test).
-struct ForcedKernels {
-  ForcedKernels() { Dispatcher::force("attention", "cuda"); }
-  ~ForcedKernels() { Dispatcher::force("attention", std::nullopt); }
-};
-
-class CudaCallsAttention : public ::testing::TestWithParam<AttentionCase> {};
-
-TEST_P(CudaCallsAttention, EqualsReference) {
-  const AttentionCase& c = GetParam();
-  const AttentionInputs in = longhaul::testing::inputs_of(c, kBf16);
-  const bool in_one = c.offsets == c.key_offsets && c.key == c.value;
-  if (!c.causal) GTEST_SKIP() << "it refuses: any_device_test";
-  if (c.key_offsets.back() * c.offsets.back() * c.heads * (c.key + c.value) > 40'000'000)
-    GTEST_SKIP() << "slow when emulated";
-  const auto run = [&](const AttentionInputs& x) { return c.call(attention, x, 0.3); };
-  const AttentionEvaluation expected = longhaul::testing::evaluate(
-      in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, 0.3); });
-  const OnEmulatedGpu gpu;
-  const ForcedKernels forced;
-  // See cases.toml for the tolerance.
-  expect_same(longhaul::testing::evaluate(in_one ? in.in_one_tensor() : in, run), expected, 1.5e-2);
-  expect_cuda("attention");
-}
-INSTANTIATE_TEST_SUITE_P(Cases, CudaCallsAttention, ::testing::ValuesIn(attention_cases()));
-
-TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
-  expect_like_fp64(
-      {"attention"},
-      [](at::ScalarType type) {
-        std::optional<ForcedKernels> forced;
-        if (type == kBf16) forced.emplace();
-        const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type),
-                     v = emulated_leaf({70, 1, 16}, 3, type);
-        const Tensor o =
-            attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
-        o.backward(rounded({70, 2, 16}, 4, type));
-        return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
-      },
-      1e-2);  // softmax and its gradient are rounded before the products
-}
-
-// One new token for each of several caches that end inside, at and beyond pages.
-TEST(CudaCalls, AttentionOverCachesReadsTheirPages) {
-  for (const int64_t window : {0, 100}) {
-    expect_like_fp64({"attention_paged"}, [window](at::ScalarType type) {
-      const std::vector<int64_t> lengths = {300, 1, 256, 770}, rows = {2, 0, 4, 3};
-      KeyValueCache cache({.heads = 2, .key = 20, .value = 12, .options = type});
-      cache.grow(5);
-      for (size_t n = 0; n < lengths.size(); ++n) {
-        for (const int64_t part : {lengths[n] - 1, int64_t{1}}) {
-          cache.append(std::span(&rows[n], 1), std::vector<int64_t>{0, part},
-                       rounded({part, 2, 20}, 1 + n + static_cast<uint64_t>(part), type),
-                       rounded({part, 2, 12}, 9 + n, type));
-        }
-      }
-      const Tensor q = rounded({4, 6, 40}, 3, type).slice(2, 0, 40, 2);
-      const AttentionResult result = attention_paged(q, to_tensor(std::vector<int64_t>{0, 1, 2, 3, 4}), cache,
-                                                     rows, {.scale = 0.25, .window = window});
-      return std::vector<Tensor>{result.o_thd, result.logsumexp_th};
-    });
-  }
-}
-
-// Several new tokens: the pages are copied together, as nothing is gained by reading them in place once per
-// token.
-TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
-  Dispatcher::force("attention_paged", "gathered");
-  expect_like_fp64({"attention"}, [](at::ScalarType type) {
-    std::optional<ForcedKernels> forced;
-    if (type == kBf16) forced.emplace();
-    KeyValueCache cache({.heads = 1, .key = 16, .value = 16, .options = type});
-    cache.grow(1);
-    const std::vector<int64_t> rows = {0};
-    cache.append(rows, std::vector<int64_t>{0, 300}, rounded({300, 1, 16}, 1, type),
-                 rounded({300, 1, 16}, 2, type));
-    return std::vector<Tensor>{
-        attention_paged(rounded({2, 4, 16}, 3, type), Tensor(), cache, rows, {.scale = 0.25}).o_thd};
-  });
-  Dispatcher::force("attention_paged", std::nullopt);
-}
 
 TEST(CudaCalls, GradientOfABiasAddsToItsSink) {
   const Tensor dy = rounded({530, 40}, 1, kBf16), sink = full({40}, 0.5, at::kFloat);
@@ -641,4 +372,4 @@ TEST(CudaCalls, RefuseWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace longhaul::kernels::cuda_emulated_calls_test
+}  // namespace longhaul::kernels::cuda_calls_test

@@ -3,21 +3,11 @@
 // rounded inputs. Fresh memory is NaN. ctest: label=fast timeout=120
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/calls.h"
 #include "kernels/linear_recurrence/delta_rule_cases.h"
+#include "on_emulated_gpu.h"
 
 namespace longhaul::kernels::delta_rule_test {
 namespace {
-
-// While alive, CPU tensors count as lying on a GPU, and what LibTorch allocates is NaN.
-class EmulatedDeltaGpu {
- public:
-  EmulatedDeltaGpu() { emulate_cuda(true); }
-  ~EmulatedDeltaGpu() { emulate_cuda(false); }
-
- private:
-  longhaul::testing::PoisonFreshMemory poison_;
-};
 
 class CudaCallsDeltaRule : public ::testing::TestWithParam<DeltaCase> {};
 
@@ -29,7 +19,7 @@ TEST_P(CudaCallsDeltaRule, EqualsReference) {
   const bool taken = c.decay != "channel" && c.key <= 256;
   const DeltaRuleInputs in = delta_inputs(c, at::kBFloat16);
   const std::vector<Tensor> expected = delta_evaluated(in_fp64(in), delta_rule_reference);
-  const EmulatedDeltaGpu gpu;
+  const longhaul::testing::OnEmulatedGpu gpu;
   expect_near(delta_evaluated(in, delta_rule), expected, tolerance);
   EXPECT_EQ(Dispatcher::last("delta_rule").chosen == "cuda", taken);
 }
@@ -72,7 +62,7 @@ TEST(CudaCallsDeltaRuleOther, TakesWhatModelsGive) {
     const DeltaForced forced("reference");
     expected = run(in_fp64(in));
   }
-  const EmulatedDeltaGpu gpu;
+  const longhaul::testing::OnEmulatedGpu gpu;
   const std::vector<Tensor> found = run(in);
   EXPECT_EQ(Dispatcher::last("delta_rule").chosen, "cuda");
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(share(found[i], expected[i]), 8e-3) << i;
@@ -89,7 +79,7 @@ TEST(CudaCallsDeltaRuleOther, ContinuesSequences) {
     states[rows[n]].copy_(in.initial_state_nhkv[static_cast<int64_t>(n)]);
   const Tensor last_state = in.initial_state_nhkv.narrow(0, 3, 1);
   in.initial_state_nhkv = Tensor();
-  const EmulatedDeltaGpu gpu;
+  const longhaul::testing::OnEmulatedGpu gpu;
   const Tensor o = delta_rule_continued(in, {states, rows});
   EXPECT_LT(share(o, expected.o_thd), 8e-3);
   for (size_t n = 0; n < rows.size(); ++n) {
@@ -107,7 +97,7 @@ TEST(CudaCallsDeltaRuleOther, ContinuesSequences) {
 }
 
 TEST(CudaCallsDeltaRuleOther, LeavesTheRestToOthers) {
-  const EmulatedDeltaGpu gpu;
+  const longhaul::testing::OnEmulatedGpu gpu;
   const auto refusal = [](const DeltaRuleInputs& in) {
     delta_rule(in);
     for (const auto& [implementation, reason] : Dispatcher::last("delta_rule").refusals) {

@@ -5,9 +5,8 @@
 
 #include <functional>
 
-#include "kernels/cuda/calls.h"
 #include "kernels/feature_maps/op.h"
-#include "support/tensors.h"
+#include "on_emulated_gpu.h"
 
 namespace longhaul::kernels::cuda_features_test {
 namespace {
@@ -33,10 +32,8 @@ void expect_like_reference(const char* op, const std::vector<Tensor>& values, co
   };
   std::vector<Tensor> found;
   {
-    const PoisonFreshMemory poison;
-    emulate_cuda(true);
+    const OnEmulatedGpu gpu;
     found = evaluate(true);
-    emulate_cuda(false);
     EXPECT_EQ(Dispatcher::last(op).chosen, "cuda");
   }
   const std::vector<Tensor> expected = evaluate(false);

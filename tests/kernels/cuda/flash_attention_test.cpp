@@ -9,8 +9,7 @@
 #include <set>
 
 #include "kernels/attention/visible_cases.h"
-#include "kernels/cuda/calls.h"
-#include "library_calls.h"
+#include "on_emulated_gpu.h"
 
 namespace longhaul::kernels::flash_attention_test {
 namespace {
@@ -21,15 +20,6 @@ constexpr double kScale = 0.3;
 constexpr auto kHalfPrecision = at::kBFloat16;
 // See cases.toml. Of sums in fp32 as well: each part is rounded to bf16 first.
 constexpr double kTolerance = 1.5e-2;
-
-struct OnFlashGpu {
-  OnFlashGpu() {
-    stand_in_for_library_calls();
-    emulate_cuda(true);
-  }
-  ~OnFlashGpu() { emulate_cuda(false); }
-  PoisonFreshMemory poison;
-};
 
 std::string chosen(const char* op) { return Dispatcher::last(op).chosen; }
 
@@ -42,7 +32,7 @@ TEST_P(FlashAttention, EqualsReference) {
     const AttentionEvaluation expected = longhaul::testing::evaluate(
         in.to(at::kDouble), [&](const AttentionInputs& x) { return c.call(attention_reference, x, kScale); },
         weigh_logsumexp);
-    const OnFlashGpu gpu;
+    const OnEmulatedGpu gpu;
     const bool in_one = c.offsets == c.key_offsets && c.key == c.value;
     const AttentionEvaluation found = longhaul::testing::evaluate(
         in_one ? in.in_one_tensor() : in,
@@ -110,7 +100,7 @@ TEST_P(FlashVisibility, EqualsTheMask) {
   const Tensor d_o = random_tensor({c.queries, 4, 24}, 7, kHalfPrecision);
   const Evaluated expected =
       by_mask(in, mask_of(c.visible, c.queries, c.keys), kScale, d_o, at::zeros({c.queries, 4}));
-  const OnFlashGpu gpu;
+  const OnEmulatedGpu gpu;
   const AttentionProblem problem{in.q, in.k, in.v, c.visible, kScale};
   for (const bool wide : {false, true}) {
     const AttentionResult result = attention_forward(problem, wide);
@@ -148,7 +138,7 @@ TEST(FlashRing, PartsOfKeysAddUp) {
   const Tensor d_o = random_tensor({tokens, 4, 16}, 7, kHalfPrecision);
   const Visibility all{{{0, tokens, 0, tokens}}};
   const Evaluated expected = by_mask(in, mask_of(all, tokens, tokens), kScale, d_o, at::zeros({tokens, 4}));
-  const OnFlashGpu gpu;
+  const OnEmulatedGpu gpu;
   const auto part_of = [&](int64_t first) {
     return AttentionProblem{in.q.narrow(0, half, half), in.k.narrow(0, first, half),
                             in.v.narrow(0, first, half), all.pair({half, tokens}, {first, first + half}),
@@ -175,7 +165,7 @@ TEST(FlashRing, PartsOfKeysAddUp) {
 }
 
 TEST(FlashRefuses, WhatLibTorchWouldNotTake) {
-  const OnFlashGpu gpu;
+  const OnEmulatedGpu gpu;
   const auto refused = [](int64_t keys, int64_t values, at::ScalarType type, int64_t tokens = 4) {
     const Tensor k = at::empty({1, 1, keys}, type).expand({tokens, 1, keys}),
                  v = at::empty({1, 1, values}, type).expand({tokens, 1, values});
@@ -200,7 +190,7 @@ TEST(FlashRefuses, WhatLibTorchWouldNotTake) {
 
 // Rows of other lengths than 16 bytes are copied; what can be read where it lies is not.
 TEST(FlashReads, RowsWhereTheyLie) {
-  const OnFlashGpu gpu;
+  const OnEmulatedGpu gpu;
   const Visibility all{{{0, 9, 0, 9}}};
   for (const int64_t skipped : {0, 3, 8}) {  // channels before a head's own
     const Tensor wide = random_tensor({9, 2, 32}, 4, kHalfPrecision), q = wide.narrow(2, skipped, 16);

@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "kernels/attention/flash.h"
-#include "kernels/cuda/calls.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear/wide_product.h"
 #include "kernels/linear_cross_entropy/op.h"
-#include "library_calls.h"
-#include "support/tensors.h"
+#include "on_emulated_gpu.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -19,15 +17,8 @@ using namespace longhaul::testing;
 
 class LibraryChecks : public ::testing::TestWithParam<LibraryFault> {
  protected:
-  void SetUp() override {
-    stand_in_for_library_calls();
-    emulate_cuda(true);
-    set_fault(GetParam());
-  }
-  void TearDown() override {
-    set_fault(LibraryFault::kNone);
-    emulate_cuda(false);
-  }
+  void SetUp() override { set_fault(GetParam()); }
+  void TearDown() override { set_fault(LibraryFault::kNone); }
   static void set_fault(LibraryFault fault) {
     break_library_calls(fault);
     flash_attention_check().forget();
@@ -36,11 +27,10 @@ class LibraryChecks : public ::testing::TestWithParam<LibraryFault> {
   }
   static bool broken() { return GetParam() != LibraryFault::kNone; }
   static bool missing() { return GetParam() == LibraryFault::kMissing; }
-};
 
-double error_of(const Tensor& found, const Tensor& expected) {
-  return (found.to(at::kDouble) - expected).norm().item<double>() / expected.norm().item<double>();
-}
+ private:
+  OnEmulatedGpu gpu_;
+};
 
 TEST_P(LibraryChecks, Attention) {
   const Tensor q = random_tensor({30, 2, 16}, 1, at::kBFloat16),
@@ -52,20 +42,20 @@ TEST_P(LibraryChecks, Attention) {
   const Tensor wide = k.to(at::kDouble);
   const AttentionResult expected =
       attention_reference(q.to(at::kDouble), wide, wide, offsets, key_offsets, {.scale = 0.25});
-  EXPECT_LT(error_of(found.o_thd, expected.o_thd), 1e-2);
+  EXPECT_LT(rms_error(found.o_thd, expected.o_thd), 1e-2);
 }
 
 TEST_P(LibraryChecks, Products) {
   const Tensor x = random_tensor({33, 24}, 1, at::kBFloat16), dy = random_tensor({33, 40}, 2, at::kBFloat16),
                sink = at::full({40, 24}, 3.0, at::kFloat);
   add_weight_gradient(sink, dy, x);
-  EXPECT_LT(error_of(sink, at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble)).add(3)), 1e-6);
+  EXPECT_LT(rms_error(sink, at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble)).add(3)), 1e-6);
   EXPECT_EQ(has_wide_product(x), !missing());
   EXPECT_EQ(wide_product_in_place_check().refusal(x.device()).empty(), !broken());
   const Tensor out = at::full({40, 30}, 7.0, at::kFloat).narrow(1, 2, 24);
   if (has_wide_product(x)) {
     wide_product(out, dy.t(), x);
-    EXPECT_LT(error_of(out, sink.to(at::kDouble).sub(3)), 1e-6);
+    EXPECT_LT(rms_error(out, sink.to(at::kDouble).sub(3)), 1e-6);
   }
   EXPECT_FALSE(has_wide_product(x.to(at::kFloat)));
 }
@@ -77,7 +67,8 @@ TEST_P(LibraryChecks, Loss) {
   EXPECT_EQ(Dispatcher::last("linear_cross_entropy").chosen == "cuda", !missing());
   emulate_cuda(false);
   const Tensor logits = at::mm(hidden.to(at::kDouble), weight.to(at::kDouble).t());
-  EXPECT_LT(error_of(found, logits.logsumexp(1).sub(logits.gather(1, labels.unsqueeze(1)).squeeze(1))), 1e-5);
+  EXPECT_LT(rms_error(found, logits.logsumexp(1).sub(logits.gather(1, labels.unsqueeze(1)).squeeze(1))),
+            1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, LibraryChecks,

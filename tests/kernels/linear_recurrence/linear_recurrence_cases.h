@@ -13,6 +13,7 @@
 namespace longhaul::kernels {
 
 using longhaul::testing::random_tensor;
+using longhaul::testing::rms_error;
 
 struct Case {
   std::string name, decay;
@@ -89,15 +90,6 @@ inline Tensor weigh(const LinearRecurrenceResult& result) {
 inline Inputs widened(const Inputs& in) {
   const auto wide = [](const Tensor& x) { return x.defined() ? x.to(at::kDouble) : Tensor(); };
   return {wide(in.q), wide(in.k), wide(in.v), wide(in.log_decay), wide(in.initial)};
-}
-
-// ‖a − b‖ / ‖b‖; NaN or infinity anywhere gives infinity.
-inline double rms_error(const Tensor& a, const Tensor& b) {
-  EXPECT_EQ(a.sizes(), b.sizes());
-  const Tensor wide_a = a.detach().to(at::kDouble), wide_b = b.detach().to(at::kDouble);
-  const double difference = (wide_a - wide_b).norm().item<double>(), size = wide_b.norm().item<double>();
-  if (!std::isfinite(difference)) return INFINITY;
-  return difference == 0 ? 0 : difference / std::max(size, 1e-30);
 }
 
 // The worst of rms_error over stretches of eight tokens of one channel of all heads, [T, H, D]: what is lost
