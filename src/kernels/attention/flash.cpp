@@ -18,8 +18,8 @@ constexpr int64_t kWidestHead = 256;
 // The log-sum-exp of a row that sees nothing, theirs and ours.
 constexpr double kTheirBlind = std::numeric_limits<double>::infinity(), kBlind = -kTheirBlind;
 
-// Of the deterministic form, as much as the sums of dq take of one sequence: no GPU of today has more
-// multiprocessors.
+// The deterministic form keeps one sum of dq for each group of blocks. It is refused where the sums of one
+// sequence would take more than this, computed for more multiprocessors than any GPU of today has.
 constexpr int64_t kMultiprocessors = 160, kMostSumBytes = int64_t{2} << 30;
 
 // LibTorch counts from the last query at the last key: query i sees key j if

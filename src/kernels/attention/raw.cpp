@@ -49,8 +49,7 @@ void warn_of_plain_form(const AttentionProblem& problem) {
   std::call_once(once, [&] {
     log_warning(
         "attention over {} keys runs in plain operators on this GPU, many times slower than its kernels, "
-        "which "
-        "take bf16 without a prefix (--explain-dispatch says what else they refused)",
+        "which take bf16 without a prefix (--explain-dispatch says what else they refused)",
         problem.k_shd.size(0));
   });
 }

@@ -82,12 +82,24 @@ LONGHAUL_DEVICE void synchronize_warp() {
   emulation::ballot(true);
 #endif
 }
+LONGHAUL_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+LONGHAUL_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+
 LONGHAUL_DEVICE float warp_sum(float x) {
   for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
   return x;
 }
 LONGHAUL_DEVICE float warp_largest(float x) {
   for (int mask = 16; mask > 0; mask /= 2) x = fmaxf(x, shuffle_xor(x, mask));
+  return x;
+}
+// The sum over this lane and those before it.
+LONGHAUL_DEVICE float warp_inclusive_sum(float x) {
+  const int lane = lane_index();
+  for (int step = 1; step < kWarp; step *= 2) {
+    const float before = shuffle(x, lane - step);
+    if (lane >= step) x += before;
+  }
   return x;
 }
 
@@ -150,8 +162,6 @@ struct Tile {
 LONGHAUL_DEVICE bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
 }
-LONGHAUL_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
-LONGHAUL_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
 // Fragments at corner (row, col) of the operand's tile. A from [m][k]; transposed from [k][m], still at (k,
 // m) of the tile.

@@ -72,7 +72,7 @@ DeltaRoom delta_room(const DeltaRuleProblem& problem) {
   const int64_t width = delta_width(problem), key = problem.keys(), value = problem.values();
   if (problem.in.v_thv.is_cpu())
     return {.chunks = (problem.decays_by_channel() ? kChannelSpanTokens : kSpanTokens) / width};
-  // What is there at once in the backward pass, in numbers: operands and their gradients, pairs, states.
+  // The backward pass holds so many numbers at once: operands and their gradients, pairs, states.
   const int64_t pairs = width * (problem.decays_by_channel() ? 3 * key : 7),
                 of_token = (problem.decays_by_channel() ? 13 : 10) * key + 7 * value + pairs,
                 of_chunk = width * of_token + 4 * key * value + key * key;

@@ -66,7 +66,7 @@ class DeltaSpan {
   Tensor of_places(const Tensor& x_thd) const;  // [T, Hx, D] → [C, H, B, D], heads repeated
   // back: [C, Hx, B, D] → the tokens of this span
   void put_tokens(const Tensor& x_chbd, const Tensor& out_thd) const;
-  // Of step s and its first `count` documents, for products: [count · H, …].
+  // Returns the rows that belong to step s and its first `count` documents, for products: [count · H, …].
   Tensor of_step(const Tensor& x, size_t s, int64_t count) const;
   int64_t documents_at(size_t s) const { return cut_.steps[s + 1] - cut_.steps[s]; }  // 0 behind the last
   size_t steps() const { return cut_.steps.size() - 1; }

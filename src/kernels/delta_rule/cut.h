@@ -20,8 +20,8 @@ struct DeltaSpanCut {
   int64_t kept = -1;
   std::vector<int64_t> steps;  // [steps + 1]: where the chunks of each begin; they are of the first documents
   std::vector<int64_t> last;   // of each document: its last chunk here
-  // Of each place [chunks · width]: its token, −1 behind the document's end; and of each token here, its
-  // place and itself.
+  // places[p] is the token at place p [chunks · width], −1 behind the document's end; token i of this cut
+  // stands at place[i] and is number token[i] of the input.
   std::vector<int64_t> places, place, token;
 };
 

@@ -1,5 +1,5 @@
-// What the kernels of delta_rule share. The writes of a chunk are U = diag(β) R, where R, what is left to
-// write, solves one triangular system; in terms of R nothing is divided by β:
+// This header declares what the kernels of delta_rule share. The writes of a chunk are U = diag(β) R, where
+// R, what is left to write, solves one triangular system; in terms of R nothing is divided by β:
 //
 //   prepare    T = (1 + a diag(β))⁻¹, P = scale · p diag(β)     a_ij = Λ_ij k_i · k_j (j < i)
 //                                                               p_ij = Λ_ij q_i · k_j (j ≤ i)
@@ -41,7 +41,7 @@ LONGHAUL_DEVICE int64_t state_base(const Delta& in, int chunk, int head) {
   return (static_cast<int64_t>(chunk) * in.heads + head) * in.k.width * in.v.width;
 }
 
-// Of the tokens of a chunk; 0 and no decay behind its end.
+// The decays and β of a chunk's tokens. Behind the chunk's end β is 0 and nothing decays.
 struct DeltaDecays {
   float sums[kChunk];  // log2 Λ_i0
   float beta[kChunk];
@@ -65,11 +65,7 @@ LONGHAUL_DEVICE void read_decays(const Delta& in, const Chunk& chunk, int head, 
     g[i] = inside && in.log_decay != nullptr ? in_log2(in.log_decay[at]) : 0.f;
     beta[i] = inside ? in.beta[at] : 0.f;
   }
-  float inclusive = g[0] + g[1];
-  for (int step = 1; step < kWarp; step *= 2) {
-    const float before = shuffle(inclusive, lane - step);
-    if (lane >= step) inclusive += before;
-  }
+  const float inclusive = warp_inclusive_sum(g[0] + g[1]);
   const float neighbour = shuffle(inclusive, lane - 1);
   const float entering = lane == 0 ? 0.f : neighbour;
   const float all = shuffle(inclusive, kWarp - 1);

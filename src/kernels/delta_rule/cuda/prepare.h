@@ -1,4 +1,4 @@
-// What a chunk does with its own tokens: T and P (delta.h).
+// The first kernel prepares what a chunk needs of its own tokens: T and P (delta.h).
 //
 // T by doubling, in fp32: of each block of 2b tokens whose halves are solved, X and Y, and tied by C, the
 // lower left is −Y C X. What lies above the diagonal is free and takes C X.

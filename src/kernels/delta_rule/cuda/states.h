@@ -26,7 +26,7 @@ struct DeltaShared {
                        kBackwardBytes = kBackwardStages * kBackward + kRest;
 };
 
-// Where a block is, and its part of a state in registers.
+// A block keeps its part of a state in registers, and knows where that part lies.
 template <int kKeys>
 struct DeltaState {
   static constexpr int kRows = kKeys / 4, kTiles = kRows / 16;

@@ -22,11 +22,7 @@ LONGHAUL_DEVICE void sum_decays(const Run& run, const Segment& segment, int chun
     g[i] = row + i < rows ? log2_decay(run, token_at(segment, chunk * kChunk + row + i, run.against), head)
                           : 0.f;
   }
-  float inclusive = g[0] + g[1];
-  for (int step = 1; step < kWarp; step *= 2) {
-    const float before = shuffle(inclusive, lane - step);
-    if (lane >= step) inclusive += before;
-  }
+  const float inclusive = warp_inclusive_sum(g[0] + g[1]);
   const float neighbour = shuffle(inclusive, lane - 1);
   const float entering = lane == 0 ? 0.f : neighbour;
   const float all = shuffle(inclusive, kWarp - 1);
