@@ -136,6 +136,28 @@ TEST(MemoryPlan, WhatAGpusLibrariesTake) {
   EXPECT_EQ(attention_workspace(request, wide), 0);
 }
 
+// By hand, of 8,192 tokens in one document. Our kernels divide it into 128 chunks of 64 tokens and keep
+// nothing for the backward pass, which has two matrices of pairs and two states for each chunk and head, what
+// each token writes, and gradients of q and k by head in fp32 where heads share them. With decays per channel
+// LibTorch's operators compute 16 tokens to a chunk, 14,155,776 bytes each, so 455 of the 512 fit into 6 GiB
+// and one state is kept where the second piece begins.
+TEST(MemoryPlan, WhatTheDeltaRuleTakesOnAGpu) {
+  MemoryRequest request = request_of("gpt2-124m");
+  request.on_gpu = true;
+  request.micro_batch = 1;
+  request.sequence = 8192;
+  recipe::DeltaRuleSizes sizes{.heads = 16, .key_heads = 8, .key = 128, .value = 128};
+  const double pairs = 2.0 * 128 * 16 * 64 * 64 * 2, states = 2.0 * 128 * 16 * 128 * 128 * 2,
+               written = 8192.0 * 16 * 128 * 2, by_head = 2 * 8192.0 * 16 * 128 * 4;
+  EXPECT_EQ(delta_rule_workspace(request, sizes), pairs + states + written + by_head);
+  EXPECT_EQ(delta_rule_states(request, sizes), 0);
+  sizes.key_heads = 16;
+  EXPECT_EQ(delta_rule_workspace(request, sizes), pairs + states + written);
+  sizes.by_channel = true;
+  EXPECT_EQ(delta_rule_workspace(request, sizes), 455 * 14155776.0);
+  EXPECT_EQ(delta_rule_states(request, sizes), 16 * 128 * 128 * 4);
+}
+
 TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
   const MemoryRequest base = request_of("hybrid-bench");
   const double peak = plan_memory(base).peak();

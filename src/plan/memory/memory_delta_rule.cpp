@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/memory/memory_gpu.h"
 #include "plan/memory/memory_layers.h"
 
 namespace longhaul::plan {
@@ -37,8 +38,7 @@ struct DeltaSpans {
 
 // Our kernels on a GPU (kernels/delta_rule/cuda.cu) keep nothing for the backward pass.
 bool delta_kernels(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
-  return request.on_gpu && request.dtype == recipe::Dtype::kBf16 && sizes.heads > 0 && !sizes.by_channel &&
-         sizes.key <= 256;
+  return by_gpu_kernels(request) && sizes.heads > 0 && !sizes.by_channel && sizes.key <= 256;
 }
 // Their workspace backward: pairs of tokens twice and states twice for each chunk, what was written, and
 // gradients of keys that heads share.

@@ -1,6 +1,7 @@
-// Workspace that operators on a CPU need, as the kernels divide it: src/kernels/matmul, attention,
-// linear_recurrence and linear_cross_entropy. In bytes. Some of it is freed with the call; some is kept by
-// threads for the next call and grows to the largest request.
+// Workspace that operators need beside their tensors, as the kernels divide it: src/kernels/matmul,
+// attention, linear_recurrence, delta_rule and linear_cross_entropy. In bytes. Some of it is freed with the
+// call; on a CPU some is kept by threads for the next call and grows to the largest request. What libraries
+// need on a GPU is in memory_gpu.h.
 #pragma once
 
 #include "layout/freezing.h"
