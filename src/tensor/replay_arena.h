@@ -1,6 +1,6 @@
 // ReplayArena: one block of memory in which the tensors of a thread's training steps lie at addresses that
-// were planned ahead. The first step is logged; plan/memory/step_addresses.h chooses addresses; later steps
-// are replayed: the same request in the same order gets its address.
+// were planned ahead. The first step is logged; plan/memory/addresses/step_addresses.h chooses addresses;
+// later steps are replayed: the same request in the same order gets its address.
 //
 //   ReplayArena arena(*tensor_heap());
 //   { const ReplayArena::Scope step(arena); … }   // this thread's requests are logged

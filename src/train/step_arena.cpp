@@ -12,8 +12,8 @@
 #include "base/progress.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
-#include "plan/memory/address_picture.h"
-#include "plan/memory/step_addresses.h"
+#include "plan/memory/addresses/address_picture.h"
+#include "plan/memory/addresses/step_addresses.h"
 #include "recipe/write.h"
 #include "tensor/cpu_allocator.h"
 

@@ -1,5 +1,5 @@
 // StepArena: train.arena. The passes of a rank's first step are logged, addresses are planned from that
-// (plan/memory/step_addresses.h), and the passes of later steps are replayed in one block of memory
+// (plan/memory/addresses/step_addresses.h), and the passes of later steps are replayed in one block of memory
 // (tensor/replay_arena.h). No number depends on where a tensor lies.
 //
 // The plan is kept in the run folder, under the recipe's hash and the rank, and read when the run is started

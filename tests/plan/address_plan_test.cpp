@@ -1,6 +1,6 @@
 // Planned addresses: no two tensors that live at one time share bytes, the smallest block is found where a
 // search of all orders finds it, and the two levels of a step cost what they are meant to.
-#include "plan/memory/address_plan.h"
+#include "plan/memory/addresses/address_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "plan/memory/step_addresses.h"
+#include "plan/memory/addresses/step_addresses.h"
 
 namespace longhaul::plan {
 namespace {

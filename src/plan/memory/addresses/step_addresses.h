@@ -7,7 +7,7 @@
 // greedily at once, and the smaller plan is returned.
 #pragma once
 
-#include "plan/memory/address_plan.h"
+#include "plan/memory/addresses/address_plan.h"
 
 namespace longhaul::plan {
 

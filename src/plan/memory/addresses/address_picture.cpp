@@ -1,4 +1,4 @@
-#include "plan/memory/address_picture.h"
+#include "plan/memory/addresses/address_picture.h"
 
 #include <fmt/format.h>
 

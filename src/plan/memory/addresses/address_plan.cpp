@@ -1,4 +1,4 @@
-#include "plan/memory/address_plan.h"
+#include "plan/memory/addresses/address_plan.h"
 
 #include <algorithm>
 #include <functional>

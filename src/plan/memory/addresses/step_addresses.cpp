@@ -1,4 +1,4 @@
-#include "plan/memory/step_addresses.h"
+#include "plan/memory/addresses/step_addresses.h"
 
 #include <algorithm>
 #include <map>

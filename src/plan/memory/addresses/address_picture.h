@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "plan/memory/address_plan.h"
+#include "plan/memory/addresses/address_plan.h"
 
 namespace longhaul::plan {
 
