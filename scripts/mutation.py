@@ -7,6 +7,7 @@
   mutation.py plant OP/NAME TREE       writes the mistake into the files of TREE
 """
 
+import fnmatch
 import os
 import re
 import subprocess
@@ -182,8 +183,38 @@ def planted(mistake, tree):
     return texts, problems
 
 
+def tests_of(program):
+    """The names of a program's tests as its source files tell them, those with parameters as Instance/Suite.Name/."""
+    names, folder = [], os.path.join(ROOT, "tests", program.removesuffix("_test"))
+    for at, _, files in os.walk(folder):
+        for text in (read(at, file) for file in files if file.endswith((".cpp", ".h"))):
+            instances = re.findall(r"INSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", text)
+            for suite, name in re.findall(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)", text, re.MULTILINE):
+                names += [f"{suite}.{name}"] + [f"{instance}/{suite}.{name}/" for instance, of in instances if of == suite]
+    return names
+
+
+def matches(pattern, name):
+    """Whether a pattern of GoogleTest matches the name; its last part may be of a parameter, which no source file tells."""
+    before_last = pattern[: pattern.rstrip("*").rfind("*") + 1]
+    return fnmatch.fnmatchcase(name, pattern) or (name.endswith("/") and before_last != "*" and fnmatch.fnmatchcase(name, before_last))
+
+
+def without_tests():
+    """Lists whose filter matches no test of a program that they name, a line each."""
+    problems = []
+    for op, programs, wanted in sorted({(each.op, each.program, each.filter) for each in named(operators())}):
+        patterns = [pattern for pattern in wanted.split("-")[0].split(":") if pattern] or ["*"]
+        for program in programs.split():
+            if not any(matches(pattern, name) for name in tests_of(program) for pattern in patterns):
+                problems.append(f"{FOLDER}/{op}: no test of {program} matches {wanted}")
+    return problems
+
+
 def check():
     problems = [problem for mistake in named(operators()) for problem in planted(mistake, ROOT)[1]]
+    if unseen := without_tests():
+        raise Refused(1, "mistakes that no test is run for", *unseen, "write lines 'program: …' and 'filter: …' at the beginning of the file")
     if problems:
         raise Refused(1, "mistakes that can no longer be planted", *problems, "write them anew against what the files say now")
 
