@@ -195,9 +195,9 @@ def tests_of(program):
 
 
 def matches(pattern, name):
-    """Whether a pattern of GoogleTest matches the name; its last part may be of a parameter, which no source file tells."""
-    before_last = pattern[: pattern.rstrip("*").rfind("*") + 1]
-    return fnmatch.fnmatchcase(name, pattern) or (name.endswith("/") and before_last != "*" and fnmatch.fnmatchcase(name, before_last))
+    """Whether a pattern of GoogleTest matches the name; its end may be of a parameter, which no source file tells."""
+    beginnings = [pattern[:end] for end in range(1, len(pattern)) if pattern[:end].strip("*")] if name.endswith("/") else []
+    return any(fnmatch.fnmatchcase(name, each) for each in [pattern] + beginnings)
 
 
 def without_tests():

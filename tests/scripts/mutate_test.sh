@@ -5,10 +5,12 @@ set -euo pipefail
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 failures=0
-mkdir -p "$tree"/{bin,scripts/mutations,src}
+mkdir -p "$tree"/{bin,scripts/mutations,src,tests/kernels,tests/shapes}
 cp "$1"/scripts/{mutate,mutation.py,common.sh} "$tree/scripts/"
 cd "$tree"
 printf 'build/\nbin/\n' >.gitignore
+printf 'TEST(Area, OfARectangle) {}\nTEST(Edge, OfARectangle) {}\n' >tests/kernels/area_test.cpp
+printf 'TEST_P(ShapesOf, Sides) {}\nINSTANTIATE_TEST_SUITE_P(Polygons, ShapesOf, Values(3, 4));\n' >tests/shapes/shapes_test.cpp
 
 # check NAME STATUS TEXT ARGUMENT…   what scripts/mutate ARGUMENT… must answer; TEXT is a regular expression
 check() {
@@ -56,6 +58,17 @@ plant 'src/area.cpp: width * height ⇒ width*height'
 check 'no change' 1 'mutations/area:4: this changes nothing' --check
 printf 'planted: A mistake.\n' >scripts/mutations/area
 check 'no place' 1 'mutations/area:1: planted changes nothing' --check
+
+# A list whose filter matches no test of its program notices nothing.
+filtered() { printf 'program: %s\nfilter: %s\n\nplanted: A mistake.\n  src/area.cpp: width * height ⇒ width\n' "$1" "$2" >scripts/mutations/area; }
+filtered kernels_test 'Volume*'
+check 'no test of that name' 1 'mutations/area: no test of kernels_test matches Volume' --check
+filtered shapes_test 'Area*'
+check 'the test of another program' 1 'no test of shapes_test matches Area' --check
+filtered 'kernels_test shapes_test' 'Area*'
+check 'one of two programs' 1 'no test of shapes_test matches Area' --check
+filtered 'kernels_test shapes_test' 'Volume*:Area.*:Polygons/ShapesOf.Sides/3'
+check 'one of three patterns, with a parameter' 0 '^$' --check
 
 # A pretended build, whose test sees what area returns; an #error does not compile.
 cat >bin/cmake <<'TOOL'
