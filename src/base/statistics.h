@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -44,6 +45,23 @@ inline double rank_correlation(const std::vector<double>& a, const std::vector<d
     yy += (y[i] - middle) * (y[i] - middle);
   }
   return xy / std::sqrt(xx * yy);
+}
+
+// Kendall's τ: the share of pairs that both lists put in the same order, less the share that they put in
+// opposite orders. Pairs that are equal in one list count for neither and shrink the whole (τ-b). NaN where
+// one list is constant. Both lists have the same length.
+inline double pair_order_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  int64_t agree = 0, differ_a = 0, differ_b = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const int in_a = (a[i] > a[j]) - (a[i] < a[j]), in_b = (b[i] > b[j]) - (b[i] < b[j]);
+      agree += in_a * in_b;
+      differ_a += in_a != 0;
+      differ_b += in_b != 0;
+    }
+  }
+  return static_cast<double>(agree) /
+         std::sqrt(static_cast<double>(differ_a) * static_cast<double>(differ_b));
 }
 
 // 1.4826 times the median distance from `around`: for normal noise this is the standard deviation, and a few

@@ -258,6 +258,7 @@ PlanCheck check_plan(const PlanCheckRequest& request) {
   }
   check.mean_error /= static_cast<double>(measured.size());
   check.correlation = rank_correlation(measured, said);
+  check.pair_order = pair_order_correlation(measured, said);
   if (request.keep)
     run::keep_local_constants(
         {.efficiency = check.efficiency, .link_rate = check.link_rate, .worst_error = check.worst_error});
@@ -283,12 +284,13 @@ std::string text_of(const PlanCheck& check, bool colours) {
   }
   return table.text(colours) +
          fmt::format(
-             "\nOf those predicted: off by {:.1f} % in the mean, {:.1f} % at most; rank correlation {:.2f}. "
+             "\nOf those predicted: off by {:.1f} % in the mean, {:.1f} % at most; rank correlation {:.2f}, "
+             "Kendall's τ {:.2f}. "
              "Memory on one rank: {:.1f} % at most.\n"
              "Constants: products {:.3f} of the measured peak, attention {:.3f}, recurrences {:.3f}, memory "
              "{:.3f}, a layer {:.0f} µs, a step {:.1f} ms, a message "
              "{:.0f} µs, {:.2f} GB/s between ranks.\n",
-             100 * check.mean_error, 100 * check.worst_error, check.correlation,
+             100 * check.mean_error, 100 * check.worst_error, check.correlation, check.pair_order,
              100 * check.worst_memory_error, check.efficiency.products, check.efficiency.attention,
              check.efficiency.recurrence, check.efficiency.memory, 1e6 * check.efficiency.layer_s,
              1e3 * check.efficiency.step_s, 1e6 * check.efficiency.message_s, 1e-9 * check.link_rate);
@@ -310,6 +312,7 @@ nlohmann::ordered_json to_json(const PlanCheck& check) {
           {"mean_error", check.mean_error},
           {"worst_error", check.worst_error},
           {"rank_correlation", check.correlation},
+          {"kendall_tau", check.pair_order},
           {"worst_memory_error", check.worst_memory_error},
           {"products_efficiency", check.efficiency.products},
           {"memory_efficiency", check.efficiency.memory},

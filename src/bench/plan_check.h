@@ -41,8 +41,8 @@ struct PlanCheck {
   plan::Efficiency efficiency;
   double link_rate = 0;  // bytes/s between ranks
   // For the rows that were not seen.
-  double mean_error = 0, worst_error = 0, correlation = 0;
-  double worst_memory_error = 0;  // for the rows on one rank
+  double mean_error = 0, worst_error = 0, correlation = 0, pair_order = 0;  // Spearman's and Kendall's
+  double worst_memory_error = 0;                                            // for the rows on one rank
 };
 
 std::vector<PlanCheckRow> plan_check_rows();  // the rows before measurement

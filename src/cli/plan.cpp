@@ -1,4 +1,5 @@
-// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan validate`; `plan scaling` stands in
+// `longhaul plan RECIPE --cluster FILE|NAME`, `plan explain`, `plan sizes`, `plan validate`;
+// `plan scaling` stands in
 // plan_scaling.cpp.
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 
 #include "base/files/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -18,6 +20,7 @@
 #include "plan/predicted_trace.h"
 #include "plan/search/plan_page.h"
 #include "plan/search/plan_report.h"
+#include "plan/search/plan_sizes.h"
 #include "plan/validation_report.h"
 #include "recipe/load.h"
 #include "run/local_cluster.h"
@@ -36,19 +39,20 @@ struct PlanArguments {
   bool own = false, json = false;
 };
 
+plan::Cluster cluster_of(const PlanArguments& a) {
+  return a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus);
+}
+
 plan::PlanReport report_of(const PlanArguments& a) {
   if (a.recipe.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "what is to be planned is not told",
-                 .expected = "a recipe, or one of explain, validate and scaling",
+                 .expected = "a recipe, or one of explain, sizes, validate and scaling",
                  .hint = "plan recipes/first-run.toml --cluster h100 --gpus 8"});
   }
   const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
   const recipe::Recipe& recipe = loaded.recipe;
-  plan::PlanReport report{
-      .recipe = a.recipe,
-      .cluster = a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus),
-      .work = {}};
+  plan::PlanReport report{.recipe = a.recipe, .cluster = cluster_of(a), .work = {}};
   if (!a.calibrate.empty()) report.cluster.efficiency = plan::calibrated(a.calibrate, report.cluster);
   const optim::TrainSchedule schedule(recipe.optim, recipe.train);
   // The stage with the longest sequences decides what fits.
@@ -82,7 +86,7 @@ plan::PlanReport report_of(const PlanArguments& a) {
   return report;
 }
 
-void declare_plan(Command& command, PlanArguments& a) {
+void declare_cluster(Command& command, PlanArguments& a) {
   command.option("RECIPE", a.recipe, "a recipe file (TOML)");
   command.overrides(a.overrides);
   command
@@ -92,6 +96,10 @@ void declare_plan(Command& command, PlanArguments& a) {
   command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(1);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
+}
+
+void declare_plan(Command& command, PlanArguments& a) {
+  declare_cluster(command, a);
   command.option(
       "--trace", a.trace,
       "a file: the fastest plan's step for Perfetto or chrome://tracing, a row a stage (.pftrace: protobuf)");
@@ -142,6 +150,57 @@ void add_plan_explain(Command& plan) {
       print(plan::explain_text(report, report.found.best.front(), colours_wanted(stdout)));
     }
     return ExitCode::kDone;
+  });
+}
+
+// All powers of two up to the cluster's devices, and these.
+std::vector<int64_t> sizes_up_to(int64_t most) {
+  std::vector<int64_t> sizes;
+  for (int64_t gpus = 1; gpus < most; gpus *= 2) sizes.push_back(gpus);
+  sizes.push_back(most);
+  return sizes;
+}
+
+void add_plan_sizes(Command& plan) {
+  struct SizesArguments {
+    PlanArguments plan;
+    std::string by = "days";
+  };
+  auto arguments = std::make_shared<SizesArguments>();
+  Command sizes =
+      plan.add("sizes", "how many devices: days, price, energy and carbon of a training at each number",
+               {{"up to 512 devices, the least carbon first",
+                 "plan sizes recipes/gpt2-124m.toml --cluster h100 --gpus 512 --by carbon"},
+                {"by the price, which the cluster's file tells",
+                 "plan sizes recipes/gpt2-124m.toml --cluster mine.toml --by price"},
+                {"for a script", "plan sizes recipes/gpt2-124m.toml --gpus 64 --json"}});
+  declare_cluster(sizes, arguments->plan);
+  sizes.option("--by", arguments->by, "what comes first: the least of this")
+      .one_of(plan::names_of(plan::PlanGoal::kDays))
+      .default_shown();
+  sizes.json_flag(arguments->plan.json);
+  sizes.on_run([arguments] {
+    PlanArguments each = arguments->plan;
+    each.keep = 1;
+    const auto names = plan::names_of(plan::PlanGoal::kDays);
+    const auto goal = static_cast<plan::PlanGoal>(std::ranges::find(names, arguments->by) - names.begin());
+    const std::vector<int64_t> numbers = sizes_up_to(each.gpus > 0 ? each.gpus : cluster_of(each).gpus);
+    std::vector<plan::PlanReport> reports;
+    {
+      Progress progress("planning", static_cast<int64_t>(numbers.size()));
+      for (const int64_t gpus : numbers) {
+        each.gpus = gpus;
+        reports.push_back(report_of(each));
+        progress.advance(1);
+      }
+    }
+    const plan::PlanSizes planned = plan::plan_sizes(reports, goal);
+    if (each.json) {
+      print_json(plan::sizes_json(planned, goal));
+    } else {
+      print(plan::sizes_text(planned, goal, colours_wanted(stdout)));
+    }
+    return planned.sizes.empty() ? ExitCode::kCheckFailed : ExitCode::kDone;
   });
 }
 
@@ -201,6 +260,7 @@ void add_plan(Command& program) {
     return report.found.best.empty() ? ExitCode::kCheckFailed : ExitCode::kDone;
   });
   add_plan_explain(plan);
+  add_plan_sizes(plan);
   add_validate(plan);
   add_plan_scaling(plan);
 }

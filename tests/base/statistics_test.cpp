@@ -17,5 +17,13 @@ TEST(Statistics, RankCorrelation) {
   EXPECT_TRUE(std::isnan(rank_correlation({1, 2, 3}, {5, 5, 5})));
 }
 
+// Of the six pairs of four values one is the other way round. With a tie in b two of three pairs count there.
+TEST(Statistics, PairOrderCorrelation) {
+  EXPECT_NEAR(pair_order_correlation({1, 2, 3, 4}, {1, 30, 20, 40}), 4.0 / 6, 1e-12);
+  EXPECT_NEAR(pair_order_correlation({1, 2, 3}, {9, 8, 0}), -1, 1e-12);
+  EXPECT_NEAR(pair_order_correlation({1, 2, 3}, {7, 7, 9}), 2 / std::sqrt(6.0), 1e-12);
+  EXPECT_TRUE(std::isnan(pair_order_correlation({1, 2, 3}, {5, 5, 5})));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -77,6 +77,26 @@ TEST_F(Planning, PagesToLookAt) {
               AllOf(HasSubstr("Published and predicted steps"), HasSubstr("Llama 3"), HasSubstr("<circle")));
 }
 
+// Every power of two up to the number that was asked for is planned or told as impossible.
+TEST_F(Planning, SizesByCarbon) {
+  write("small.toml",
+        "version = 1\n[model]\npreset = \"gpt2-124m\"\n[data]\nsource = "
+        "[\"nowhere\"]\n[train]\nsequence = 1024\nbatch = 64\nmicro_batch = 1\n");
+  const auto parsed = json_of(
+      {"plan", "sizes", path("small.toml"), "--cluster", "a100", "--gpus", "24", "--by", "carbon", "--json"});
+  EXPECT_EQ(parsed["sizes"].size() + parsed["impossible"].size(), 6u) << "1, 2, 4, 8, 16, 24";
+  EXPECT_EQ(parsed["impossible"], nlohmann::json::array({24})) << "24 does not divide 64";
+  double before = 0;
+  for (const auto& size : parsed["sizes"]) {
+    EXPECT_GE(size["carbon_kg"].get<double>(), before);
+    before = size["carbon_kg"].get<double>();
+  }
+  EXPECT_THAT(run({"plan", "sizes", path("small.toml"), "--gpus", "8"}).output,
+              AllOf(HasSubstr("the least days first"), HasSubstr("devices")));
+  expect_error(run({"plan", "sizes", path("small.toml"), "--by", "price"}), 64, "price_per_gpu_hour");
+  expect_error(run({"plan", "sizes", path("small.toml"), "--by", "beauty"}), 64, "beauty");
+}
+
 TEST_F(Planning, ValidatesRowByRow) {
   const auto parsed = json_of({"plan", "validate", "--json"});
   EXPECT_GE(parsed["rows"].size(), 50u);

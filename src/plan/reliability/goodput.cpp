@@ -1,13 +1,21 @@
 #include "plan/reliability/goodput.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
+
+#include "base/clock.h"
 
 namespace longhaul::plan {
 
 double mean_to_failure_s(const Cluster& cluster) {
   const double a_day = cluster.nodes() * cluster.failures_per_node_day;
   return a_day > 0 ? 86400 / a_day : std::numeric_limits<double>::infinity();
+}
+
+std::string days_text(double seconds) {
+  return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400);
 }
 
 double effective_share(double mean_to_failure, double interval_s, double checkpoint_s, double restart_s) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "plan/footprint/footprint.h"
 #include "plan/search/search.h"
@@ -20,6 +21,7 @@ struct Goodput {
 };
 
 double mean_to_failure_s(const Cluster& cluster);
+std::string days_text(double seconds);  // "12.5 days" from three days on, else as duration_text()
 // Useful share when each interval of work and its checkpoint is repeated until it ends without a failure: Δ /
 // ((e^{λ(Δ+w)} − 1)(1/λ + u)).
 double effective_share(double mean_to_failure_s, double interval_s, double checkpoint_s, double restart_s);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
 #include "base/progress.h"
 #include "observe/charts/chart.h"
 #include "observe/charts/heat_map.h"
@@ -132,8 +131,7 @@ std::string plan_page(const PlanReport& report) {
       {"Model FLOPs over the peak", observe::percent(best.mfu)},
       {"Tokens a second", observe::compact(best.tokens_per_second)},
       {"Memory of the fullest rank", bytes_text(whole_bytes(best.memory.total()))},
-      {fmt::format("{} tokens take", observe::compact(report.tokens)),
-       goodput.days >= 3 ? fmt::format("{:.1f} days", goodput.days) : duration_text(86400 * goodput.days)}};
+      {fmt::format("{} tokens take", observe::compact(report.tokens)), days_text(86400 * goodput.days)}};
   page.body = times_of(report.found).html() + memory_of(report).html() + layouts_table(report) +
               rejected_table(report.found);
   page.facts = {{"efficiencies", report.cluster.efficiency.source},

@@ -25,9 +25,6 @@ std::string seconds_text(double seconds) {
 std::string size_text(double bytes) { return bytes_text(whole_bytes(bytes)); }
 std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-std::string long_text(double seconds) {
-  return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400);
-}
 std::string rounded(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : observe::grouped(value);
 }
@@ -84,10 +81,10 @@ std::string goodput_text(const PlanReport& report, const PlanCandidate& plan) {
   const Goodput goodput = goodput_of(report.cluster, report.tokens, plan.tokens_per_second);
   const Footprint footprint = footprint_of_plan(report.work, plan, report.cluster, report.tokens, goodput);
   std::string text =
-      fmt::format("{} tokens take {}", observe::compact(report.tokens), long_text(86400 * goodput.days));
+      fmt::format("{} tokens take {}", observe::compact(report.tokens), days_text(86400 * goodput.days));
   if (goodput.interval_s > 0) {
     text += fmt::format(": a failure every {}, a checkpoint every {}, {:.1f} % of the time is useful",
-                        long_text(goodput.mean_to_failure_s), duration_text(goodput.interval_s),
+                        days_text(goodput.mean_to_failure_s), duration_text(goodput.interval_s),
                         100 * goodput.effective);
   }
   if (goodput.price > 0) {
