@@ -5,33 +5,18 @@
 
 namespace longhaul::train {
 
-void Passes::train(int64_t micro_batches) {
-  run(layout::make_schedule(ranks_.place().pipeline(), micro_batches), micro_batches);
+void Passes::run(const layout::Schedule& schedule) {
+  const int64_t replica = options_.replica.value_or(ranks_.place().coordinate(layout::Axis::kDp));
+  first_micro_batch_ = replica * options_.micro_batches.value_or(schedule.micro_batches);
+  parallel::run_schedule(schedule, ranks_, task_.parameters(), *this);
 }
 
-void Passes::forward(int64_t micro_batches) {
-  run(layout::forward_schedule(ranks_.place().pipeline(), micro_batches), micro_batches);
+Tensor Passes::input_memory(int64_t micro_batch) {
+  const StageInput input = task_.stage_input(micro_batch);
+  return at::empty(input.sizes, at::TensorOptions().dtype(input.type).device(task_.parameters().device()));
 }
 
-void Passes::run(const layout::Schedule& schedule, int64_t micro_batches) {
-  first_micro_batch_ = options_.replica.value_or(ranks_.place().coordinate(layout::Axis::kDp)) *
-                       options_.micro_batches.value_or(micro_batches);
-  const int64_t last = schedule.pipeline.stages() - 1;
-  const parallel::StageCalls calls{
-      .forward =
-          [&](int64_t chunk, int64_t micro_batch, const Tensor& entering) {
-            return forward_stage(chunk, micro_batch, entering, ranks_.place().stage_of(chunk) == last);
-          },
-      .entering =
-          [&](int64_t micro_batch) {
-            const StageInput input = task_.stage_input(micro_batch);
-            return at::empty(input.sizes,
-                             at::TensorOptions().dtype(input.type).device(task_.parameters().device()));
-          }};
-  parallel::run_schedule(schedule, ranks_, task_.parameters(), calls);
-}
-
-Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last) {
+Tensor Passes::forward_chunk(int64_t chunk, int64_t micro_batch, const Tensor& entering) {
   model::Context context(ranks_.ops(), task_.precision());
   context.training = options_.training;
   context.seed = options_.seed;
@@ -42,7 +27,8 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
   context.inspect = options_.inspect;
   context.auxiliary_scale = options_.auxiliary_scale;
   const Tensor leaving = task_.forward(context, micro_batch, entering);
-  if (last) losses_.add(leaving.detach(), micro_batch);
+  if (ranks_.place().stage_of(chunk) == ranks_.place().pipeline().stages() - 1)
+    losses_.add(leaving.detach(), micro_batch);
   for (const auto& [block, auxiliary] : context.auxiliary_losses)
     auxiliary_losses_.add(auxiliary, micro_batch);
   for (const auto& [name, of_blocks] : context.statistics) {

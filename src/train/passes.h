@@ -13,7 +13,7 @@
 
 namespace longhaul::train {
 
-class Passes {
+class Passes final : private parallel::StageCalls {
  public:
   struct Options {
     int64_t step = 0;
@@ -28,12 +28,14 @@ class Passes {
   Passes(Task& task, const parallel::Ranks& ranks, Options options)
       : task_(task), ranks_(ranks), options_(std::move(options)) {}
 
-  // forward and backward passes; gradients accumulate in the task's parameters
-  void train(int64_t micro_batches);
-  // the same in another order than the recipe's
-  void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }
+  // Runs this rank's list of the schedule. Gradients accumulate in the task's parameters where it trains.
+  void run(const layout::Schedule& schedule);
+  // the recipe's schedule of forward and backward passes
+  void train(int64_t micro_batches) { run(layout::make_schedule(ranks_.place().pipeline(), micro_batches)); }
   // forward passes only, without an autograd graph
-  void forward(int64_t micro_batches);
+  void forward(int64_t micro_batches) {
+    run(layout::forward_schedule(ranks_.place().pipeline(), micro_batches));
+  }
 
   // Sums over the micro-batches whose last stage this rank ran, and over the layers that it has.
   double loss() const { return sum_of(losses_); }
@@ -61,8 +63,8 @@ class Passes {
   static std::vector<double> fetched(const Scalars& scalars);
   static double sum_of(const Scalars& scalars);
   static std::vector<double> by_micro_batch(const Scalars& scalars);
-  void run(const layout::Schedule& schedule, int64_t micro_batches);
-  Tensor forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& entering, bool last);
+  Tensor forward_chunk(int64_t chunk, int64_t micro_batch, const Tensor& entering) override;
+  Tensor input_memory(int64_t micro_batch) override;
 
   Task& task_;
   const parallel::Ranks& ranks_;

@@ -203,8 +203,9 @@ void Measurement::run(StepResult& result) {
   observe::SpanRecorder& spans = *ranks_.spans();
   fault_point("step.passes", step_);
   ranks_.begin_step(task_.parameters(), work_.micro_batches);
-  const auto passes = [&] { passes_.train(work_.micro_batches); };
-  options_.arena != nullptr ? options_.arena->run(passes) : passes();
+  StepArena::Passes in_arena(options_.arena);
+  passes_.run(layout::make_schedule(ranks_.place().pipeline(), work_.micro_batches));
+  in_arena.ended();
   {
     const SpanScope span(spans, SpanKind::kNumbers);
     // Every tensor rank has the whole loss of its tokens; auxiliary losses are of its own tokens.

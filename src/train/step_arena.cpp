@@ -157,17 +157,20 @@ void StepArena::take(KeptPlan plan) {
               bytes_text(block_bytes_));
 }
 
-void StepArena::run(const std::function<void()>& passes) {
-  const bool replays = arena_->planned();
-  if (!replays && plans_ >= kMostPlans) return passes();
-  {
-    const ReplayArena::Scope step(*arena_);
-    passes();
-  }
-  if (replays) {
-    if (!fits(arena_->use())) arena_->forget_plan();
-    return;
-  }
+StepArena::Passes::Passes(StepArena* arena) : arena_(arena) {
+  if (arena_ != nullptr && !arena_->arena_->planned() && arena_->plans_ >= kMostPlans) arena_ = nullptr;
+  if (arena_ != nullptr) scope_.emplace(*arena_->arena_);
+}
+
+void StepArena::Passes::ended() {
+  if (arena_ == nullptr) return;
+  scope_.reset();
+  ReplayArena& replay = *arena_->arena_;
+  if (!replay.planned()) return arena_->make_plan();
+  if (!fits(replay.use())) replay.forget_plan();
+}
+
+void StepArena::make_plan() {
   KeptPlan plan = plan_of(arena_->take_log());
   log_info("train.arena: {} of a step's passes lie in one block of {}; {} live at a time at most",
            counted(std::ssize(plan.arena.places), "tensor"), bytes_text(plan.arena.bytes),

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -40,7 +39,17 @@ class StepArena {
   StepArena(const recipe::Recipe& recipe, const std::filesystem::path& run_folder, int64_t rank,
             int64_t ranks, at::Device device);
 
-  void run(const std::function<void()>& passes);
+  // The passes of a step: they lie in the arena while the object lives. ended() is called behind them; it is
+  // left out where they throw. Null: there is no arena.
+  class Passes {
+   public:
+    explicit Passes(StepArena* arena);
+    void ended();
+
+   private:
+    StepArena* arena_;
+    std::optional<ReplayArena::Scope> scope_;
+  };
   // The metrics of the last step: memory/arena_bytes, …arena_live_bytes, …arena_missed (heap requests),
   // …arena_missed_bytes, memory/held_bytes (of the process, from the system), memory/peak_bytes (in use at
   // most; what is held beyond it are holes and rounding).
@@ -49,6 +58,7 @@ class StepArena {
 
  private:
   void take(KeptPlan plan);
+  void make_plan();
 
   std::filesystem::path path_;
   std::optional<ReplayArena> arena_;

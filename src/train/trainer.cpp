@@ -275,28 +275,27 @@ void Trainer::refuse_bad(const StepResult& result) const {
                .hint = "lower optim.lr, or go back to an earlier checkpoint"});
 }
 
-void Trainer::one_step() {
-  const Stopwatch watch;
-  corruption_.before_passes(step_ + 1);
-  if (options_.outer != nullptr) corruption_.states_change();  // when it likes
-  StepResult result =
-      run_step(task_, optimizer_, ranks_, step_ + 1,
-               {.lr = learning_rate(step_ + 1),
-                .decay_factor = schedule_.weight_decay_factor(step_ + 1),
-                .clip_norm = options_.recipe.recipe.optim.clip_norm,
-                .seed = static_cast<uint64_t>(train().seed),
-                .router = options_.recipe.recipe.model.router,
-                .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
-                .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step_ + 1),
-                .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
-                .arena = arena_ ? &*arena_ : nullptr,
-                .doubtful = ladder_.doubtful(),
-                .with_gradients = [this] { copies_.settle(); },
-                .before_update =
-                    [this] {
-                      corruption_.before_update(step_ + 1);
-                      if (keeper_) keeper_->changes();
-                    }});
+StepOptions Trainer::options_of(int64_t step) {
+  return {.lr = learning_rate(step),
+          .decay_factor = schedule_.weight_decay_factor(step),
+          .clip_norm = options_.recipe.recipe.optim.clip_norm,
+          .seed = static_cast<uint64_t>(train().seed),
+          .router = options_.recipe.recipe.model.router,
+          .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step),
+          .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step),
+          .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step),
+          .arena = arena_ ? &*arena_ : nullptr,
+          .doubtful = ladder_.doubtful(),
+          .with_gradients = [this] { copies_.settle(); },
+          .before_update =
+              [this, step] {
+                corruption_.before_update(step);
+                if (keeper_) keeper_->changes();
+              }};
+}
+
+// Counts and reports a step, and lets the guards judge it.
+void Trainer::step_ended(StepResult& result, const Stopwatch& watch) {
   take_phases(*ranks_.spans(), result.metrics);
   if (arena_) arena_->tell(result.metrics);
   take_noise(result);
@@ -334,9 +333,24 @@ void Trainer::one_step() {
   if (!changed_nothing) corruption_.behind_step(step_);
 }
 
+// Saves and evaluates where that is due after a step.
+void Trainer::save_and_evaluate() {
+  saver_.poll();
+  tell_of_memory();
+  const bool asks = control_.save_requested() || (interval_ && interval_->due());
+  const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
+  SaveTo to{.disk = is_due(train().checkpoint_every, step_) || asked};
+  // Each waits for what an outer loop exchanges behind the steps.
+  const bool waits_least = options_.outer == nullptr || to.disk || options_.outer->saves_well();
+  to.memory = options_.saves && waits_least &&
+              memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
+  if (options_.saves && (to.disk || to.memory)) save(to);
+  if (is_due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
+}
+
 namespace {
 
-// A step, what is saved and evaluated behind it included; also one that ends by an error.
+// Records a step with the saves and evaluations after it, also where it ends by an error.
 class Recording {
  public:
   Recording(observe::SpanRecorder& spans, observe::TraceWriter* writer, int64_t step)
@@ -356,31 +370,18 @@ class Recording {
 
 }  // namespace
 
-void Trainer::recorded_step() {
+void Trainer::next_step() {
   const bool recorded = options_.trace != nullptr && !options_.trace->full() &&
                         is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   ranks_.spans()->restart_marks();
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
-  one_step();
+  const Stopwatch watch;
+  corruption_.before_passes(step_ + 1);
+  if (options_.outer != nullptr) corruption_.states_change();  // when it likes
+  StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1, options_of(step_ + 1));
+  step_ended(result, watch);
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
-  saver_.poll();
-  tell_of_memory();
-  const bool asks = control_.save_requested() || (interval_ && interval_->due());
-  const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
-  SaveTo to{.disk = is_due(train().checkpoint_every, step_) || asked};
-  // Each waits for what an outer loop exchanges behind the steps.
-  const bool waits_least = options_.outer == nullptr || to.disk || options_.outer->saves_well();
-  to.memory = options_.saves && waits_least &&
-              memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
-  if (options_.saves && (to.disk || to.memory)) save(to);
-  if (is_due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
-}
-
-void Trainer::steps() {
-  while (step_ < train().steps && !stopping()) {
-    if (control_.continued()) events_.require_still_ours();
-    recorded_step();
-  }
+  save_and_evaluate();
 }
 
 Outcome Trainer::run() {
@@ -390,7 +391,10 @@ Outcome Trainer::run() {
     interval_.emplace(train(), earlier_starts(events_.path(), events_.generation()));
   begin_keeping();
   try {
-    steps();
+    while (step_ < train().steps && !stopping()) {
+      if (control_.continued()) events_.require_still_ours();
+      next_step();
+    }
     keeper_.reset();
     save_at_the_end();
     control_.trained();

@@ -24,6 +24,7 @@
 #include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/machine/other_programs.h"
 #include "checkpoint/disk/save.h"
 #include "checkpoint/load.h"
@@ -108,9 +109,10 @@ class Trainer {
     nlohmann::json facts() override;
     void restore(const checkpoint::SavedFacts& facts) override;
   };
-  void steps();
-  void recorded_step();
-  void one_step();
+  void next_step();
+  StepOptions options_of(int64_t step);
+  void step_ended(StepResult& result, const Stopwatch& watch);
+  void save_and_evaluate();
   int64_t device_bytes() const;
   void report(const StepResult& result, double milliseconds);
   void meet_workers(double loss, double seconds);

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/files/temporary_folder.h"
 #include "base/net/http.h"
-#include "base/process/process.h"
 #include "base/process/signals.h"
 #include "base/threads/worker.h"
 #include "supervised_run.h"
+#include "support/browser.h"
 
 namespace longhaul::observe {
 namespace {
@@ -239,24 +239,14 @@ TEST(LiveSites, ATraceThatIsMadeHoldsUpNoPoll) {
 class LivePageInABrowser : public LivePage {
  protected:
   void SetUp() override {
-    if (std::system("command -v chromium >/dev/null") != 0)
-      GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
+    if (!longhaul::testing::Browser::installed()) GTEST_SKIP() << longhaul::testing::Browser::kMissing;
   }
-  ProcessResult browse(const std::string& address, int width, const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"chromium",
-                                      "--headless",
-                                      "--no-sandbox",
-                                      "--disable-gpu",
-                                      "--disable-dev-shm-usage",
-                                      "--hide-scrollbars",
-                                      "--no-first-run",
-                                      "--user-data-dir=" + (folder_ / "browser").string(),
-                                      "--window-size=" + std::to_string(width) + ",2600",
-                                      "--virtual-time-budget=6000"};
-    words.insert(words.end(), more.begin(), more.end());
-    words.push_back(address);
-    return run_process(words, {"HOME=" + folder_.path().string()}, 100);
+  ProcessResult browse(const std::string& address, int width, const std::string& words) const {
+    return browser_.open(address, width, 2600, 6000, words);
   }
+
+ private:
+  longhaul::testing::Browser browser_;
 };
 
 TEST_F(LivePageInABrowser, TheScriptKeepsItUpToDateAndNothingIsWiderThanTheScreen) {
@@ -265,7 +255,7 @@ TEST_F(LivePageInABrowser, TheScriptKeepsItUpToDateAndNothingIsWiderThanTheScree
   run_.write_status();
   // What the page shows when it comes is old; its script asks for what has changed. The alert of the stuck
   // rank and rank 5's panel come with that.
-  const ProcessResult dom = browse(url(server) + "#rank-5", 500, {"--dump-dom"});
+  const ProcessResult dom = browse(url(server) + "#rank-5", 500, "--dump-dom");
   ASSERT_EQ(dom.status, 0) << dom.errors;
   EXPECT_THAT(dom.output,
               AllOf(HasSubstr("LonghaulNoProgress"), HasSubstr("<h2>Rank 5</h2>"),
@@ -280,7 +270,7 @@ TEST_F(LivePageInABrowser, PicturesHaveTheirSize) {
   const std::filesystem::path pictures = wanted != nullptr ? std::filesystem::path(wanted) : folder_.path();
   for (const int width : {1400, 500}) {
     const auto picture = pictures / ("live-" + std::to_string(width) + ".png");
-    const ProcessResult shot = browse(url(server), width, {"--screenshot=" + picture.string()});
+    const ProcessResult shot = browse(url(server), width, "--screenshot=" + picture.string());
     ASSERT_EQ(shot.status, 0) << shot.errors;
     const std::string png = read_text(picture);
     ASSERT_GT(png.size(), 30'000u) << "not an empty page";

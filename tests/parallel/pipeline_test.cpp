@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
 
 #include "comm/threads/run_ranks.h"
@@ -19,6 +20,22 @@ using enum layout::PipelineSchedule;
 using ::testing::ElementsAre;
 
 constexpr int64_t kMicroBatches = 8;
+
+// Stages that are functions of a test.
+class CallsOf final : public StageCalls {
+ public:
+  using Forward = std::function<Tensor(int64_t chunk, int64_t micro_batch, const Tensor& entering)>;
+  explicit CallsOf(Forward forward) : forward_(std::move(forward)) {}
+
+ private:
+  Tensor forward_chunk(int64_t chunk, int64_t micro_batch, const Tensor& entering) override {
+    return forward_(chunk, micro_batch, entering);
+  }
+  Tensor input_memory(int64_t) override { return at::full({3, 2}, NAN, at::kDouble); }
+
+  Forward forward_;
+};
+
 double factor(int64_t stage) { return 1 + 0.25 * static_cast<double>(stage); }
 Tensor input(int64_t micro_batch) { return at::arange(6, at::kDouble).view({3, 2}).add(micro_batch); }
 
@@ -40,20 +57,14 @@ void walk(int64_t p, const layout::PipelineOptions& options, bool in_order) {
           at::full({}, factor(ranks.place().stage_of(chunk)), at::kDouble).requires_grad_(true));
     }
     std::vector<Tensor> own;
-    const StageCalls calls{.forward =
-                               [&](int64_t chunk, int64_t m, const Tensor& entering) {
-                                 const int64_t stage = ranks.place().stage_of(chunk);
-                                 EXPECT_EQ(entering.defined(), stage > 0);
-                                 const Tensor leaving =
-                                     (stage == 0 ? input(m) : entering) * weights[static_cast<size_t>(chunk)];
-                                 if (stage < pipeline.stages() - 1) return leaving;
-                                 own.push_back(leaving.sum());
-                                 return own.back();
-                               },
-                           .entering =
-                               [&](int64_t) {
-                                 return at::full({3, 2}, NAN, at::kDouble);
-                               }};
+    CallsOf calls([&](int64_t chunk, int64_t m, const Tensor& entering) {
+      const int64_t stage = ranks.place().stage_of(chunk);
+      EXPECT_EQ(entering.defined(), stage > 0);
+      const Tensor leaving = (stage == 0 ? input(m) : entering) * weights[static_cast<size_t>(chunk)];
+      if (stage < pipeline.stages() - 1) return leaving;
+      own.push_back(leaving.sum());
+      return own.back();
+    });
     run_schedule(layout::make_schedule(pipeline, kMicroBatches), ranks, none, calls);
     const std::scoped_lock lock(adding);
     for (const Tensor& loss : own) losses[static_cast<size_t>(world.rank())] += loss.item<double>();
@@ -144,18 +155,15 @@ std::pair<std::vector<std::string>, double> run_paired(Paired& paired) {
     model::ParameterSet none({}, Precision::named("fp64"), at::kCPU);
     const Tensor weight = at::full({}, 3.0, at::kDouble).requires_grad_(true);
     const std::thread::id own = std::this_thread::get_id();
-    const StageCalls calls{.forward =
-                               [&](int64_t, int64_t m, const Tensor&) {
-                                 EXPECT_TRUE(at::GradMode::is_enabled());
-                                 EXPECT_TRUE(ranks.spans()->computes_here());
-                                 EXPECT_EQ(std::this_thread::get_id() == own, m == 0)
-                                     << "a pair's forward pass has a thread of its own";
-                                 Tensor x = input(m) * weight;
-                                 for (const char* const place : {" a", " b"})
-                                   x = behind_place(paired, *ranks.turns(), std::to_string(m) + place, x);
-                                 return x.sum();
-                               },
-                           .entering = {}};
+    CallsOf calls([&](int64_t, int64_t m, const Tensor&) {
+      EXPECT_TRUE(at::GradMode::is_enabled());
+      EXPECT_TRUE(ranks.spans()->computes_here());
+      EXPECT_EQ(std::this_thread::get_id() == own, m == 0) << "a pair's forward pass has a thread of its own";
+      Tensor x = input(m) * weight;
+      for (const char* const place : {" a", " b"})
+        x = behind_place(paired, *ranks.turns(), std::to_string(m) + place, x);
+      return x.sum();
+    });
     ranks.spans()->start(0);
     run_schedule(paired_schedule(), ranks, none, calls);
     for (const observe::Span& span : ranks.spans()->stop().spans)

@@ -9,10 +9,10 @@
 #include "base/files/file.h"
 #include "base/files/temporary_folder.h"
 #include "base/net/http.h"
-#include "base/process/process.h"
 #include "base/threads/worker.h"
 #include "generate/engine.h"
 #include "serve/server.h"
+#include "support/browser.h"
 #include "support/models.h"
 
 namespace longhaul::serve {
@@ -50,8 +50,7 @@ class ChatPage : public ::testing::Test {
     thread_.wait();
   }
   void SetUp() override {
-    if (std::system("command -v chromium >/dev/null") != 0)
-      GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
+    if (!longhaul::testing::Browser::installed()) GTEST_SKIP() << longhaul::testing::Browser::kMissing;
   }
   static ServeOptions options() {
     ServeOptions options;
@@ -60,12 +59,7 @@ class ChatPage : public ::testing::Test {
     return options;
   }
   ProcessResult browse(const std::string& query, int width, const std::string& what) const {
-    return run_process(
-        {"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--hide-scrollbars", "--no-first-run", "--user-data-dir=" + (folder_ / "browser").string(),
-         "--window-size=" + std::to_string(width) + ",900", "--virtual-time-budget=15000", what,
-         server_.url() + query},
-        {"HOME=" + folder_.path().string()}, 100);
+    return browser_.open(server_.url() + query, width, 900, 15000, what);
   }
   // The conversation that a browser then shows; what it complains of, where there is none.
   std::string talk(const std::string& query, int width) const {
@@ -98,6 +92,7 @@ class ChatPage : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  longhaul::testing::Browser browser_;
   Server server_;
   Worker thread_{"server"};
 };

@@ -39,6 +39,11 @@ class StepArenas : public ::testing::Test {
     for (int layer = 0; layer < 3; ++layer)
       EXPECT_EQ(kept[static_cast<size_t>(layer)].sum().item<float>(), static_cast<float>(layer * size));
   }
+  static void run_step_in(StepArena& arena, int64_t size) {
+    StepArena::Passes in_arena(&arena);
+    passes(size);
+    in_arena.ended();
+  }
   static observe::Metrics told_by(const StepArena& arena) {
     observe::Metrics metrics;
     arena.tell(metrics);
@@ -54,10 +59,10 @@ TEST_F(StepArenas, FirstStepIsLoggedAndLaterOnesReplayed) {
   const longhaul::testing::PoisonFreshMemory poison;
   StepArena arena = make();
   EXPECT_TRUE(told_by(arena).empty()) << "nothing is planned";
-  arena.run([] { passes(kSize); });
+  run_step_in(arena, kSize);
   const int64_t room = ReplayArena::room_of(4 * kSize);
   for (int step = 0; step < 3; ++step) {
-    arena.run([] { passes(kSize); });
+    run_step_in(arena, kSize);
     const observe::Metrics metrics = told_by(arena);
     // Three that are kept, and two at the same addresses in each layer.
     EXPECT_EQ(metrics.at("memory/arena_live_bytes"), static_cast<double>(5 * room));
@@ -72,7 +77,7 @@ TEST_F(StepArenas, ThePlanIsReadAtTheNextStart) {
   std::filesystem::path path;
   {
     StepArena arena = make();
-    arena.run([] { passes(kSize); });
+    run_step_in(arena, kSize);
     path = arena.path();
   }
   KeptPlan plan = read_plan(path);
@@ -81,7 +86,7 @@ TEST_F(StepArenas, ThePlanIsReadAtTheNextStart) {
   plan.live_bytes = 12345;  // to be known again
   write_plan(path, plan);
   StepArena again = make();
-  again.run([] { passes(kSize); });
+  run_step_in(again, kSize);
   EXPECT_EQ(told_by(again).at("memory/arena_live_bytes"), 12345);
   EXPECT_EQ(told_by(again).at("memory/arena_missed"), 0);
   EXPECT_NE(make({"train.sequence=33"}).path(), path) << "another recipe's";
@@ -89,7 +94,7 @@ TEST_F(StepArenas, ThePlanIsReadAtTheNextStart) {
 
 TEST_F(StepArenas, ADamagedPlanIsMadeAnew) {
   StepArena first = make();
-  first.run([] { passes(kSize); });
+  run_step_in(first, kSize);
   const std::string good = read_text(first.path());
   const auto refused = [&](const std::string& text) -> std::string {
     std::ofstream(first.path()) << text;
@@ -114,24 +119,23 @@ TEST_F(StepArenas, ADamagedPlanIsMadeAnew) {
   EXPECT_THAT(with("\"block_bytes\":", "\"block_bytes\":1,\"other\":"), HasSubstr("not a plan"));
   EXPECT_THAT(with("\"bytes\":[400000", "\"bytes\":[9400000"), HasSubstr("an address of the block"));
   StepArena again = make();  // of the last one
-  again.run([] { passes(kSize); });
+  run_step_in(again, kSize);
   EXPECT_EQ(read_text(first.path()), good);
 }
 
 // Longer rows than those of the plan: the next step is logged; rows that differ each time end with no plan.
 TEST_F(StepArenas, APlanThatNoLongerFitsIsMadeAnew) {
   StepArena arena = make();
-  arena.run([] { passes(kSize); });
-  arena.run([] { passes(2 * kSize); });
+  run_step_in(arena, kSize);
+  run_step_in(arena, 2 * kSize);
   EXPECT_TRUE(told_by(arena).empty());
-  arena.run([] { passes(2 * kSize); });
-  arena.run([] { passes(2 * kSize); });
+  run_step_in(arena, 2 * kSize);
+  run_step_in(arena, 2 * kSize);
   EXPECT_EQ(told_by(arena).at("memory/arena_missed"), 0);
-  for (int64_t step = 0; step < 4 * StepArena::kMostPlans; ++step)
-    arena.run([&] { passes(kSize + 1000 * step); });
+  for (int64_t step = 0; step < 4 * StepArena::kMostPlans; ++step) run_step_in(arena, kSize + 1000 * step);
   EXPECT_TRUE(told_by(arena).empty());
-  arena.run([] { passes(kSize); });
-  arena.run([] { passes(kSize); });
+  run_step_in(arena, kSize);
+  run_step_in(arena, kSize);
   EXPECT_TRUE(told_by(arena).empty()) << "no more plans";
 }
 
@@ -149,8 +153,8 @@ TEST_F(StepArenas, OfAGpuIsRefused) {
 TEST_F(StepArenas, APlanThatCannotBeKept) {
   std::ofstream(folder_ / "arena") << "a file where the folder would be";
   StepArena arena = make();
-  arena.run([] { passes(kSize); });
-  arena.run([] { passes(kSize); });
+  run_step_in(arena, kSize);
+  run_step_in(arena, kSize);
   EXPECT_EQ(told_by(arena).at("memory/arena_missed"), 0);
 }
 

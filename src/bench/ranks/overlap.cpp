@@ -160,7 +160,7 @@ TracedStep pipeline_step(const OverlapSizes& sizes, const PipelineCase& how, dou
                        time([&] {
                          task.parameters().zero_gradients();
                          ranks.begin_step(task.parameters(), micro_batches);
-                         train::Passes(task, ranks, {}).train(schedule);
+                         train::Passes(task, ranks, {}).run(schedule);
                          ranks.sum_gradients(task.parameters());
                        });
                      })
@@ -347,7 +347,7 @@ TimedSteps paired_step(const OverlapSizes& sizes, const PairsCase& how, const co
     time([&] {
       task.parameters().zero_gradients();
       task.parameters().begin_step({});  // passes alone: no sums over ranks behind them
-      train::Passes(task, ranks, {}).train(schedule);
+      train::Passes(task, ranks, {}).run(schedule);
       task.parameters().end_step();
     });
   });

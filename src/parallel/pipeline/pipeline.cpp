@@ -34,7 +34,7 @@ struct Visit {
 class Executor {
  public:
   Executor(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
-           const StageCalls& calls)
+           StageCalls& calls)
       : schedule_(schedule),
         ranks_(ranks),
         parameters_(parameters),
@@ -45,18 +45,20 @@ class Executor {
         list_(schedule.ranks[static_cast<size_t>(rank_)]),
         forwards_(std::ranges::count(list_, Pass::kForward, &Action::pass)) {}
 
+  // Passes and transfers of the list, in its order.
   void run() {
-    const MemoryPurposeScope scope(MemoryPurpose::kActivations);
-    const at::AutoGradMode recorded(schedule_.trains);
     for (size_t i = 0; i < list_.size(); ++i) {
-      if (!schedule_.pairs_in_turns || !list_[i].joined) {
-        step(list_[i]);
-        continue;
+      const Action& action = list_[i];
+      if (action.transfer()) {
+        move(action);
+      } else if (schedule_.pairs_in_turns && action.joined) {
+        LONGHAUL_ASSERT(i + 1 < list_.size() && list_[i + 1].backward(), "{} stands in no pair",
+                        text(action));
+        take_turns(action, list_[++i]);
+      } else {
+        const observe::SpanScope span(spans_, kind_of(action.pass), action.chunk, action.micro_batch);
+        action.pass == Pass::kForward ? forward(action) : gradients(action);
       }
-      LONGHAUL_ASSERT(i + 1 < list_.size() && list_[i + 1].backward(), "{} stands in no pair",
-                      text(list_[i]));
-      take_turns(list_[i], list_[i + 1]);
-      ++i;
     }
   }
 
@@ -72,25 +74,19 @@ class Executor {
     return pass == Pass::kBackwardInput ? SpanKind::kBackwardInput : SpanKind::kBackwardWeight;
   }
 
-  void step(const Action& action) {
-    if (action.transfer()) return move(action);
-    const observe::SpanScope span(spans_, kind_of(action.pass), action.chunk, action.micro_batch);
-    pass(action);
-  }
-
   // Whose turn it is has the span: a pass of a pair has several.
   void take_turns(const Action& forward, const Action& backward) {
     LONGHAUL_ASSERT(ranks_.turns() != nullptr, "ranks whose pairs take no turns");
     // LibTorch would set its own number at the other thread's first operator
     const int compute_threads = at::get_num_threads();
     std::optional<observe::SpanScope> span;
-    ranks_.turns()->run({.first = [&] { pass(backward); },
+    ranks_.turns()->run({.first = [&] { gradients(backward); },
                          .second =
                              [&] {
                                at::set_num_threads(compute_threads);
                                const DeviceScope device(parameters_.device());
                                const observe::ComputesFor step(spans_);
-                               pass(forward);
+                               this->forward(forward);
                              },
                          .begins =
                              [&](Turns::Body body) {
@@ -100,8 +96,7 @@ class Executor {
                              }});
   }
 
-  void pass(const Action& action) {
-    if (action.pass == Pass::kForward) return forward(action);
+  void gradients(const Action& action) {
     if (action.pass == Pass::kBackwardInput) return backward_input(action);
     action.pass == Pass::kBackward ? backward(action) : backward_weight(action);
     sum_layers(action);
@@ -132,7 +127,7 @@ class Executor {
       }
       if (schedule_.trains) visit.entering.requires_grad_(true);
     }
-    visit.leaving = calls_.forward(action.chunk, action.micro_batch, visit.entering);
+    visit.leaving = calls_.forward_chunk(action.chunk, action.micro_batch, visit.entering);
     if (--forwards_ == 0 && schedule_.trains) parameters_.all_announced();
   }
 
@@ -195,7 +190,7 @@ class Executor {
     Visit& visit = visits_[key_of(action)];
     const bool activations = action.channel == Channel::kActivations;
     Tensor& into = activations ? visit.entering : visit.gradient;
-    into = calls_.entering(action.micro_batch);
+    into = calls_.input_memory(action.micro_batch);
     under_way_[{action.channel, false, key_of(action)}] =
         start(action, &comm::receive_from, into, options(action, stage_of(action) + (activations ? -1 : 1)));
   }
@@ -214,7 +209,7 @@ class Executor {
   const layout::Schedule& schedule_;
   const Ranks& ranks_;
   model::ParameterSet& parameters_;
-  const StageCalls& calls_;
+  StageCalls& calls_;
   Sharding* sharding_;  // null: copies are whole
   observe::SpanRecorder& spans_;
   int64_t rank_;
@@ -227,7 +222,9 @@ class Executor {
 }  // namespace
 
 void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
-                  const StageCalls& calls) {
+                  StageCalls& calls) {
+  const MemoryPurposeScope scope(MemoryPurpose::kActivations);
+  const at::AutoGradMode recorded(schedule.trains);
   Executor(schedule, ranks, parameters, calls).run();
 }
 

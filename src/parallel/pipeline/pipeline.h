@@ -18,24 +18,25 @@
 // message is named after what it carries, so ranks that walk different lists get an error.
 #pragma once
 
-#include <functional>
-
 #include "layout/schedule/schedule.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::parallel {
 
-struct StageCalls {
+// What the stages of a rank are.
+class StageCalls {
+ public:
+  virtual ~StageCalls() = default;
   // Runs the rank's chunk. Returns the hidden states for the next stage or, in the model's last stage, the
   // loss: a scalar whose gradient is 1. `entering` is undefined in the model's first stage. The call is
   // recorded for the backward pass where the schedule trains.
-  std::function<Tensor(int64_t chunk, int64_t micro_batch, const Tensor& entering)> forward;
+  virtual Tensor forward_chunk(int64_t chunk, int64_t micro_batch, const Tensor& entering) = 0;
   // memory for the input of a stage; asked where that comes from another rank
-  std::function<Tensor(int64_t micro_batch)> entering;
+  virtual Tensor input_memory(int64_t micro_batch) = 0;
 };
 
 // Weight gradients are accumulated in `parameters` by the time this returns.
 void run_schedule(const layout::Schedule& schedule, const Ranks& ranks, model::ParameterSet& parameters,
-                  const StageCalls& calls);
+                  StageCalls& calls);
 
 }  // namespace longhaul::parallel
