@@ -22,6 +22,7 @@
 #include "detect/straggler/straggler.h"
 #include "observe/events/run_history.h"
 #include "observe/format.h"
+#include "observe/trace/call_use.h"
 #include "observe/trace/time_use.h"
 #include "observe/trace/timeline.h"
 #include "plan/predicted_trace.h"
@@ -143,12 +144,26 @@ nlohmann::ordered_json json_of_ranks(const std::vector<observe::TimeUse>& ranks)
   return list;
 }
 
+nlohmann::ordered_json json_of_calls(const std::vector<observe::CallUse>& kinds) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const observe::CallUse& use : kinds) {
+    list.push_back({{"group", use.group},
+                    {"call", use.name},
+                    {"calls", use.calls},
+                    {"sent_bytes", use.bytes},
+                    {"exposed_ns", use.exposed_ns},
+                    {"waited_for_others_ns", use.early_ns}});
+  }
+  return list;
+}
+
 ExitCode run_trace(const TraceArguments& arguments) {
   if (arguments.hang) return run_hang(arguments);
   auto ranks = observe::read_trace(arguments.run, observe::step_choice(arguments.steps));
   observe::require_steps(ranks, arguments.run, arguments.steps);
   if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
+  const std::vector<observe::CallUse> calls = observe::call_use(ranks);
   const std::filesystem::path out = arguments.out.empty()
                                         ? std::filesystem::path(arguments.run) / "trace" / "trace.json"
                                         : std::filesystem::path(arguments.out);
@@ -162,12 +177,17 @@ ExitCode run_trace(const TraceArguments& arguments) {
   }
   write_trace(ranks, out);
   if (arguments.json) {
-    nlohmann::ordered_json json{{"out", out.string()}, {"ranks", json_of_ranks(use)}};
+    nlohmann::ordered_json json{
+        {"out", out.string()}, {"ranks", json_of_ranks(use)}, {"calls", json_of_calls(calls)}};
     if (arguments.planned) json["planned"] = json_of_ranks(planned);
     print_json(json);
     return ExitCode::kDone;
   }
   print(observe::time_use_table(use, colours_wanted(stdout)));
+  if (!calls.empty()) {
+    constexpr size_t kShown = 12;
+    print("\n" + observe::call_use_table(calls, use.front().steps, kShown, colours_wanted(stdout)));
+  }
   if (!planned.empty()) {
     double measured = 0;
     for (const observe::TimeUse& each : use)
