@@ -60,7 +60,7 @@ class PairedStep {
     ranks_.begin_step(task_.parameters(), work.micro_batches);
     ranks_.spans()->start(1);
     train::Passes trained(task_, ranks_, options);
-    trained.train(schedule);
+    trained.run(schedule);
     expect_turns(schedule, ranks_.spans()->stop().spans);
     ranks_.sum_gradients(task_.parameters());
     Left left{.losses = trained.losses(),
