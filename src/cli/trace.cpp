@@ -22,7 +22,7 @@
 #include "detect/straggler/straggler.h"
 #include "observe/events/run_history.h"
 #include "observe/format.h"
-#include "observe/trace/call_use.h"
+#include "observe/trace/call_cost.h"
 #include "observe/trace/time_use.h"
 #include "observe/trace/timeline.h"
 #include "plan/predicted_trace.h"
@@ -144,15 +144,15 @@ nlohmann::ordered_json json_of_ranks(const std::vector<observe::TimeUse>& ranks)
   return list;
 }
 
-nlohmann::ordered_json json_of_calls(const std::vector<observe::CallUse>& kinds) {
+nlohmann::ordered_json json_of_calls(const std::vector<observe::CallCost>& kinds) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const observe::CallUse& use : kinds) {
-    list.push_back({{"group", use.group},
-                    {"call", use.name},
-                    {"calls", use.calls},
-                    {"sent_bytes", use.bytes},
-                    {"exposed_ns", use.exposed_ns},
-                    {"waited_for_others_ns", use.early_ns}});
+  for (const observe::CallCost& cost : kinds) {
+    list.push_back({{"group", cost.group},
+                    {"call", cost.name},
+                    {"calls", cost.calls},
+                    {"sent_bytes", cost.bytes},
+                    {"exposed_ns", cost.exposed_ns},
+                    {"waited_for_others_ns", cost.early_ns}});
   }
   return list;
 }
@@ -163,7 +163,7 @@ ExitCode run_trace(const TraceArguments& arguments) {
   observe::require_steps(ranks, arguments.run, arguments.steps);
   if (arguments.stragglers) return show_stragglers(ranks, arguments.json);
   const auto use = observe::time_use(ranks);
-  const std::vector<observe::CallUse> calls = observe::call_use(ranks);
+  const std::vector<observe::CallCost> calls = observe::call_costs(ranks);
   const std::filesystem::path out = arguments.out.empty()
                                         ? std::filesystem::path(arguments.run) / "trace" / "trace.json"
                                         : std::filesystem::path(arguments.out);
@@ -186,7 +186,7 @@ ExitCode run_trace(const TraceArguments& arguments) {
   print(observe::time_use_table(use, colours_wanted(stdout)));
   if (!calls.empty()) {
     constexpr size_t kShown = 12;
-    print("\n" + observe::call_use_table(calls, use.front().steps, kShown, colours_wanted(stdout)));
+    print("\n" + observe::call_cost_table(calls, use.front().steps, kShown, colours_wanted(stdout)));
   }
   if (!planned.empty()) {
     double measured = 0;

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/files/temporary_folder.h"
-#include "observe/trace/call_use.h"
+#include "observe/trace/call_cost.h"
 #include "observe/trace/chrome_trace.h"
 #include "observe/trace/time_use.h"
 
@@ -62,12 +62,12 @@ TEST(TimeUse, ByHand) {
 
 // The same steps by call: the sum is waited for in [20, 22) and [25, 60) by rank 0 and in [50, 60) by rank 1,
 // and both have come at 50. The message is waited for in [70, 90) by rank 1, and its sender comes at 80.
-TEST(CallUse, ByHand) {
+TEST(CallCost, ByHand) {
   std::vector<RankTrace> ranks = by_hand();
   ranks[0].steps[0].calls[0].sent = 40, ranks[1].steps[0].calls[0].sent = 8;
-  const std::vector<CallUse> kinds = call_use(ranks);
+  const std::vector<CallCost> kinds = call_costs(ranks);
   ASSERT_EQ(kinds.size(), 2u);
-  const CallUse &sum = kinds[0], &message = kinds[1];
+  const CallCost &sum = kinds[0], &message = kinds[1];
   EXPECT_EQ(sum.exposed_ns, 10 + 10);
   EXPECT_EQ(sum.early_ns, 2 + 25);
   EXPECT_EQ(sum.calls, 2);
@@ -78,20 +78,20 @@ TEST(CallUse, ByHand) {
   EXPECT_EQ(message.early_ns, 10);
 }
 
-TEST(CallUse, NumbersDoNotMakeAKind) {
+TEST(CallCost, NumbersDoNotMakeAKind) {
   StepTrace step{.step = 1, .begin_ns = 0, .end_ns = 100};
   for (const char* const name : {"gradients of layers.3", "gradients of layers.12", "values of layers.3"}) {
     step.calls.push_back(
         {.group = "world/dp 2", .kind = "all_reduce", .name = name, .begin_ns = 1, .end_ns = 2});
     step.calls.back().sequence = std::ssize(step.calls);
   }
-  const std::vector<CallUse> kinds = call_use({{.rank = {.rank = 0}, .steps = {step}}});
+  const std::vector<CallCost> kinds = call_costs({{.rank = {.rank = 0}, .steps = {step}}});
   ASSERT_EQ(kinds.size(), 2u);
   EXPECT_EQ(kinds[0].group, "dp");
   EXPECT_EQ(kinds[0].name, "gradients of layers.*");
   EXPECT_EQ(kinds[0].calls, 2);
   EXPECT_EQ(kinds[1].name, "values of layers.*");
-  const std::string text = call_use_table(kinds, 1, 0, false);
+  const std::string text = call_cost_table(kinds, 1, 0, false);
   EXPECT_THAT(text, HasSubstr("others"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("gradients of")));
 }

@@ -1,4 +1,4 @@
-#include "observe/trace/call_use.h"
+#include "observe/trace/call_cost.h"
 
 #include <fmt/format.h>
 
@@ -34,55 +34,55 @@ std::string kind_of_group(const std::string& path) {
   return last.substr(0, last.find_last_not_of("0123456789 ") + 1);
 }
 
-using Kinds = std::map<std::pair<std::string, std::string>, CallUse>;
+using Kinds = std::map<std::pair<std::string, std::string>, CallCost>;
 
 void add_calls(Kinds& kinds, const StepTrace& step, std::span<const int64_t> complete_ns) {
   for (size_t i = 0; i < step.calls.size(); ++i) {
     const CallSpan& call = step.calls[i];
-    CallUse& use = kinds[{kind_of_group(call.group), without_numbers(call.name)}];
-    ++use.calls;
-    use.bytes += call.sent;
+    CallCost& cost = kinds[{kind_of_group(call.group), without_numbers(call.name)}];
+    ++cost.calls;
+    cost.bytes += call.sent;
     for (const Interval& blocked : blocked_by(call)) {
       const int64_t begin = std::max(blocked.begin, step.begin_ns), end = std::min(blocked.end, step.end_ns);
       const int64_t met = std::clamp(complete_ns[i], begin, std::max(begin, end));
-      use.early_ns += met - begin;
-      use.exposed_ns += std::max<int64_t>(0, end - met);
+      cost.early_ns += met - begin;
+      cost.exposed_ns += std::max<int64_t>(0, end - met);
     }
   }
 }
 
 }  // namespace
 
-std::vector<CallUse> call_use(const std::vector<RankTrace>& ranks) {
+std::vector<CallCost> call_costs(const std::vector<RankTrace>& ranks) {
   Kinds kinds;
   for (const std::vector<StepOfRank>& step : steps_of(ranks)) {
     const Meeting meeting = meeting_of(step);
     for (size_t i = 0; i < step.size(); ++i) add_calls(kinds, *step[i].step, meeting.complete_ns[i]);
   }
-  std::vector<CallUse> list;
-  for (auto& [key, use] : kinds) {
-    use.group = key.first;
-    use.name = key.second;
-    list.push_back(std::move(use));
+  std::vector<CallCost> list;
+  for (auto& [key, cost] : kinds) {
+    cost.group = key.first;
+    cost.name = key.second;
+    list.push_back(std::move(cost));
   }
-  std::ranges::stable_sort(list, std::ranges::greater(), &CallUse::exposed_ns);
+  std::ranges::stable_sort(list, std::ranges::greater(), &CallCost::exposed_ns);
   return list;
 }
 
-std::string call_use_table(const std::vector<CallUse>& kinds, int64_t steps, size_t most, bool colours) {
+std::string call_cost_table(const std::vector<CallCost>& kinds, int64_t steps, size_t most, bool colours) {
   Table table("calls of a step, of all ranks", {{"group"},
                                                 {"call"},
                                                 {"calls", Align::kRight},
                                                 {"sent", Align::kRight},
                                                 {"exposed", Align::kRight},
                                                 {"waited for others", Align::kRight}});
-  const auto row = [&](const CallUse& use) {
+  const auto row = [&](const CallCost& cost) {
     const auto mean = [&](int64_t sum) { return static_cast<double>(sum) / static_cast<double>(steps); };
-    table.row({use.group, use.name, fmt::format("{:.3g}", mean(use.calls)),
-               bytes_text(std::llround(mean(use.bytes))), milliseconds_text(1e-6 * mean(use.exposed_ns)),
-               milliseconds_text(1e-6 * mean(use.early_ns))});
+    table.row({cost.group, cost.name, fmt::format("{:.3g}", mean(cost.calls)),
+               bytes_text(std::llround(mean(cost.bytes))), milliseconds_text(1e-6 * mean(cost.exposed_ns)),
+               milliseconds_text(1e-6 * mean(cost.early_ns))});
   };
-  CallUse rest{.group = "", .name = "others"};
+  CallCost rest{.group = "", .name = "others"};
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (i < most || kinds.size() == most + 1) {
       row(kinds[i]);

@@ -11,7 +11,7 @@
 
 namespace longhaul::observe {
 
-struct CallUse {
+struct CallCost {
   std::string group;             // kind of group: "dp"
   std::string name;              // with * for every number
   int64_t calls = 0, bytes = 0;  // of all ranks; bytes: sent
@@ -20,8 +20,8 @@ struct CallUse {
 };
 
 // Over all steps and ranks of the trace, the longest exposed first.
-std::vector<CallUse> call_use(const std::vector<RankTrace>& ranks);
+std::vector<CallCost> call_costs(const std::vector<RankTrace>& ranks);
 // `steps`: the means are for a step. At most `most` rows, the rest in one.
-std::string call_use_table(const std::vector<CallUse>& kinds, int64_t steps, size_t most, bool colours);
+std::string call_cost_table(const std::vector<CallCost>& kinds, int64_t steps, size_t most, bool colours);
 
 }  // namespace longhaul::observe
