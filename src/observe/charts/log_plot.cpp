@@ -58,7 +58,8 @@ std::string LogPlot::html() const {
   x.widen(), y.widen();
   const auto at_x = [&](double value) { return kPlotLeft + (kPlotRight - kPlotLeft) * x.share(value); };
   const auto at_y = [&](double value) { return kPlotBottom - (kPlotBottom - kPlotTop) * y.share(value); };
-  html += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\">\n", kPlotWidth, kPlotHeight);
+  html += fmt::format("<div class=\"scroll\"><svg viewBox=\"0 0 {} {}\" role=\"img\">\n", kPlotWidth,
+                      kPlotHeight);
   for (const double tick : plot_ticks(x)) {
     html += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
@@ -91,7 +92,7 @@ std::string LogPlot::html() const {
                             at_x(point.x), at_y(point.y));
     }
   }
-  return html + "</svg></figure>\n";
+  return html + "</svg></div></figure>\n";
 }
 
 }  // namespace longhaul::observe
