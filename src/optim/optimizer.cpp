@@ -19,8 +19,8 @@
 #include "optim/optimizers/muon.h"
 #include "optim/optimizers/sgd.h"
 #include "optim/optimizers/sm3.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 
@@ -144,7 +144,7 @@ std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, Members mem
   return std::make_unique<T>(options, std::move(members));
 }
 
-// The upper half of the list in recipe/sections/optimizers.cpp.
+// The upper half of the list in recipe/optimizers/optimizers.cpp.
 const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {
     {"adamw", make<AdamW>}, {"lamb", make<Lamb>}, {"came", make<Came>}, {"adafactor", make<Adafactor>},
     {"lion", make<Lion>},   {"sm3", make<Sm3>},   {"muon", make<Muon>}, {"sgd", make<Sgd>}};

@@ -8,7 +8,7 @@
 #include "kernels/newton_schulz/op.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

@@ -12,8 +12,8 @@
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

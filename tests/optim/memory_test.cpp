@@ -6,8 +6,8 @@
 #include "outer_for_tests.h"
 #include "parameters_for_tests.h"
 #include "plan/memory/update_memory.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::optim {

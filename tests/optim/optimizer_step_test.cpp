@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

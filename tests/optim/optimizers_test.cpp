@@ -1,5 +1,5 @@
-// The two lists of optimizers, recipe/sections/optimizers.cpp and optim/optimizer.cpp, name the same ones.
-#include "recipe/sections/optimizers.h"
+// The two lists of optimizers, recipe/optimizers/optimizers.cpp and optim/optimizer.cpp, name the same ones.
+#include "recipe/optimizers/optimizers.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 #include "support/nightly.h"
 
 namespace longhaul::optim {

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "prove/prove_covering.h"
 #include "proved_models.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 #include "support/models.h"
 #include "support/nightly.h"
 

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "base/files/temporary_folder.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 #include "recipe/write.h"
 
 namespace longhaul::recipe {

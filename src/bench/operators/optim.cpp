@@ -17,8 +17,8 @@
 #include "bench/register.h"
 #include "kernels/adamw/op.h"
 #include "optim/optimizers/adamw.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::bench {
 namespace {

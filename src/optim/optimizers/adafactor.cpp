@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/adamw/loops.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

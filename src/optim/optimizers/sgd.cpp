@@ -1,6 +1,6 @@
 #include "optim/optimizers/sgd.h"
 
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::plan {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 namespace {

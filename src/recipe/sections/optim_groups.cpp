@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 

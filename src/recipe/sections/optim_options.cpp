@@ -1,7 +1,7 @@
 #include "recipe/sections/optim_options.h"
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 

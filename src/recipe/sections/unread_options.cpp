@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 namespace {

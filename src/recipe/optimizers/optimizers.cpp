@@ -1,4 +1,4 @@
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 #include <algorithm>
 
