@@ -200,10 +200,10 @@ std::vector<Subject> subjects() {
 }
 
 TEST(Sharded, EveryOptimizerIsAmongThem) {
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     EXPECT_TRUE(std::ranges::any_of(subjects(), [&](const Subject& each) {
-      return each.options.name == entry.name;
-    })) << entry.name;
+      return each.options.name == entry->name;
+    })) << entry->name;
   }
 }
 

@@ -69,16 +69,16 @@ TEST(Prove, EveryOptimizer) {
     layouts.push_back(proof_layout(each));
   }
   size_t turn = 0;
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     std::vector<ProofLayout> today = layouts;
     if (!longhaul::testing::takes_all()) today = {layouts[turn++ % layouts.size()]};
-    recipe::OptimOptions options{.name = std::string(entry.name)};
-    if (entry.name == "came")
+    recipe::OptimOptions options{.name = std::string(entry->name)};
+    if (entry->name == "came")
       options.groups = {
           {.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "muon", .lr_factor = 0.5}};
     for (const Proof& proof : prove({.model = hybrid(), .optim = options, .layouts = today})) {
       EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
-      EXPECT_LE(proof.worst, kProofBound) << entry.name << ", " << proof.layout << ": " << proof.tensor;
+      EXPECT_LE(proof.worst, kProofBound) << entry->name << ", " << proof.layout << ": " << proof.tensor;
     }
   }
 }
