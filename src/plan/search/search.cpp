@@ -25,7 +25,7 @@ std::vector<int64_t> powers_of_two(int64_t most) {
 
 // With a NaN every comparison is false, and a search would silently discard good layouts.
 PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch,
-                    const RankMemory& memory) {
+                    const SearchMemory& memory) {
   PlanCandidate candidate{.layout = layout,
                           .parts = step_parts(work, layout, batch, cluster, default_practice(layout)),
                           .memory = memory};
@@ -158,7 +158,7 @@ class Searcher {
   }
 
   bool keep_if_it_fits(const PlanLayout& layout) {
-    const RankMemory memory = rank_memory(work_, layout, limits_.batch, cluster_);
+    const SearchMemory memory = search_memory(work_, layout, limits_.batch, cluster_);
     if (memory.total() <= cluster_.device.memory_bytes) {
       keep(layout, memory);
       return true;
@@ -170,7 +170,7 @@ class Searcher {
     return false;
   }
 
-  void keep(const PlanLayout& layout, const RankMemory& memory) {
+  void keep(const PlanLayout& layout, const SearchMemory& memory) {
     ++result_.tried;
     PlanCandidate candidate = timed(work_, layout, cluster_, limits_.batch, memory);
     const auto full = static_cast<size_t>(4 * limits_.keep);
@@ -198,7 +198,7 @@ class Searcher {
 }  // namespace
 
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch) {
-  return timed(work, layout, cluster, batch, rank_memory(work, layout, batch, cluster));
+  return timed(work, layout, cluster, batch, search_memory(work, layout, batch, cluster));
 }
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) {
