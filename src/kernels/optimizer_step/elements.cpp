@@ -24,7 +24,7 @@ std::vector<ElementStretch<Real>> stretches_of(const StepProblem<Real>& problem)
     const StepMatrix<Real>& matrix = problem.matrices[i];
     const UpdateRun<Real> all{.master = matrix.value,
                               .gradient = matrix.gradient,
-                              .first = matrix.momentum != nullptr ? matrix.momentum : matrix.first,
+                              .first = matrix.first,
                               .second = matrix.second,
                               .count = matrix.elements()};
     for (int64_t at = 0; at < all.count; at += kUpdateStretch)

@@ -35,7 +35,7 @@ class TileWalk {
       const int64_t at = place.row * matrix.columns;
       body(Tile<Real>{.gradient = matrix.gradient + at,
                       .master = matrix.value + at,
-                      .momentum = matrix.momentum != nullptr ? matrix.momentum + at : nullptr,
+                      .momentum = matrix.first != nullptr ? matrix.first + at : nullptr,
                       .rows = place.rows,
                       .columns = matrix.columns,
                       .stride = matrix.columns,
@@ -140,7 +140,7 @@ void passes_of_came(const StepProblem<Real>& problem) {
       divisors[i] = divisors_of_vector(matrix, /*inverse_roots=*/true);
       return;
     }
-    const MeansOf<Real> means{matrix.row_mean, matrix.column_mean};
+    const MeansOf<Real> means{matrix.row_states[0], matrix.column_states[0]};
     divisors[i] = divisors_of_matrix(
         matrix, means, follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), beta), true);
   });
@@ -166,7 +166,7 @@ void passes_of_came(const StepProblem<Real>& problem) {
       divisors[i] = {{1}, std::vector<Real>(static_cast<size_t>(matrix.columns), 1)};
       return;
     }
-    const MeansOf<Real> means{matrix.row_residual, matrix.column_residual};
+    const MeansOf<Real> means{matrix.row_states[1], matrix.column_states[1]};
     const double mean =
         follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options.beta3);
     divisors[i] = divisors_of_matrix(matrix, means, mean, true);
@@ -251,7 +251,7 @@ void passes_of_adafactor(const StepProblem<Real>& problem) {
       divisors[i] = divisors_of_vector(matrix, !form.torch);
       return;
     }
-    const MeansOf<Real> means{matrix.row_mean, matrix.column_mean};
+    const MeansOf<Real> means{matrix.row_states[0], matrix.column_states[0]};
     const double mean = follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), form.beta2());
     divisors[i] = divisors_of_matrix(matrix, means, form.torch ? std::max(eps, mean) : mean, !form.torch);
   });
@@ -293,8 +293,8 @@ void step_of_sm3(const StepProblem<Real>& problem) {
   walk.run([&](Tile<Real> tile, const Place& place) {
     const StepMatrix<Real>& matrix = matrices[place.matrix];
     tile.row_numbers = largest.rows(place), tile.column_numbers = largest.columns(place);
-    tile.of_rows = matrix.vector ? nullptr : matrix.row_mean + place.row;
-    tile.of_columns = matrix.vector ? matrix.whole : matrix.column_mean;
+    tile.of_rows = matrix.vector ? nullptr : matrix.row_states[0] + place.row;
+    tile.of_columns = matrix.vector ? matrix.whole : matrix.column_states[0];
     factored_loops<Real>().sm3_update(tile, {.eps = options.square_eps,
                                              .beta = problem.momentum(),
                                              .kept_weight = 1 - problem.lr * options.weight_decay,
@@ -308,8 +308,8 @@ void step_of_sm3(const StepProblem<Real>& problem) {
     const auto keep = [](const double* from, int64_t count, Real* to) {
       for (int64_t k = 0; k < count; ++k) to[k] = static_cast<Real>(from[k]);
     };
-    keep(largest.rows_of(i), matrix.rows, matrix.row_mean);
-    keep(largest.columns_of(i), matrix.columns, matrix.column_mean);
+    keep(largest.rows_of(i), matrix.rows, matrix.row_states[0]);
+    keep(largest.columns_of(i), matrix.columns, matrix.column_states[0]);
   }
 }
 template void step_of_sm3(const StepProblem<float>&);

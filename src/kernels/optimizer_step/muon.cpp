@@ -18,7 +18,7 @@ void step_of_muon(const StepProblem<Real>& problem) {
   };
   for (const StepMatrix<Real>& matrix : problem.matrices) {
     const Tensor g = view(matrix.gradient, matrix) * (1 - mu);
-    const Tensor momentum = view(matrix.momentum, matrix).mul_(mu).add_(g);
+    const Tensor momentum = view(matrix.first, matrix).mul_(mu).add_(g);
     directions.push_back(options.nesterov ? g.add(momentum, mu) : momentum);
   }
   const std::vector<Tensor> orthogonal =

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <span>
 
 #include "base/error.h"
 #include "kernels/documents.h"
@@ -196,15 +196,14 @@ class SideBySide {
   std::vector<Tensor> kept_;
 };
 
+// `nth`: of the states of its kind, in the order of the entry.
 template <class Real>
-Real*& place_of(StepMatrix<Real>& matrix, std::string_view kind) {
-  if (kind == "m") return matrix.first;
-  if (kind == "v") return matrix.second;
-  if (kind == "momentum") return matrix.momentum;
-  if (kind == "row_mean" || kind == "row_bound") return matrix.row_mean;
-  if (kind == "column_mean" || kind == "column_bound") return matrix.column_mean;
-  if (kind == "row_residual") return matrix.row_residual;
-  return kind == "column_residual" ? matrix.column_residual : matrix.whole;
+Real*& place_of(StepMatrix<Real>& matrix, recipe::OptimizerState::Of of, size_t nth) {
+  using enum recipe::OptimizerState::Of;
+  if (of == kRows) return matrix.row_states.at(nth);
+  if (of == kColumns) return matrix.column_states.at(nth);
+  LONGHAUL_ASSERT(nth == 0, "the operator has no place for {} states of one kind", nth + 1);
+  return of == kFirstMoment ? matrix.first : of == kSecondMoment ? matrix.second : matrix.whole;
 }
 
 template <class Real>
@@ -234,7 +233,9 @@ void run(const OptimizerStep& call, const StepOptions& options, Step<Real> step)
         const int64_t length = shapes[s].of == kRows      ? matrix.rows
                                : shapes[s].of == kColumns ? matrix.columns
                                                           : elements;
-        place_of(each, shapes[s].kind) = states[s] + k * length;
+        const auto before = std::span(shapes).first(s);
+        const auto nth = std::ranges::count(before, shapes[s].of, &StateShape::of);
+        place_of(each, shapes[s].of, static_cast<size_t>(nth)) = states[s] + k * length;
       }
       problem.matrices.push_back(each);
     }

@@ -2,6 +2,7 @@
 // optimizer on them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,11 +16,10 @@ struct StepMatrix {
   bool vector = false;
   int64_t rows = 0, columns = 0;
   Real *value = nullptr, *gradient = nullptr;
-  // Null where the optimizer keeps none.
-  Real* momentum = nullptr;
-  Real *first = nullptr, *second = nullptr;  // m, v
-  Real *row_mean = nullptr, *column_mean = nullptr, *row_residual = nullptr, *column_residual = nullptr;
-  Real* whole = nullptr;  // second_moment, sum_of_squares, of a vector
+  // The states, as the optimizer's entry lists them; null where it keeps none.
+  Real *first = nullptr, *second = nullptr;                  // of every element
+  std::array<Real*, 2> row_states = {}, column_states = {};  // in the order of the entry
+  Real* whole = nullptr;                                     // of a vector: its second moment
   int64_t elements() const { return rows * columns; }
 };
 
