@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/folders.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -66,9 +66,8 @@ struct ReplayArguments {
 std::vector<int64_t> groups_typed(const std::vector<std::string>& typed, const char* option, int64_t groups) {
   std::vector<int64_t> numbers;
   for (const std::string& text : typed) {
-    int64_t number = -1;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (problem != std::errc() || end != text.data() + text.size() || number < 0 || number >= groups) {
+    const int64_t number = parse_number<int64_t>(text).value_or(-1);
+    if (number < 0 || number >= groups) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "there is no such group",
                    .expected = fmt::format("a number from 0 to {}", groups - 1),

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "layout/mesh.h"
+#include "layout/methods/methods.h"
 #include "layout/schedule/schedule.h"
 
 namespace longhaul::control {
@@ -35,11 +36,11 @@ bool has_outer_loop(const recipe::Recipe& recipe) {
 
 // The number of islands among `ranks` of `all` ranks: fewer islands of the same size, at least two; else the
 // same number of smaller ones; 0: neither is possible. Where parallel.workers does not say how many, every
-// island is as small as it can be, as in parallel/pipeline/arrangement.cpp, which this folder cannot include.
+// island is as small as it can be.
 int64_t workers_of(const recipe::Recipe& recipe, int64_t ranks, int64_t all) {
   if (has_outer_loop(recipe) && recipe.parallel.workers == 0) {
-    const int64_t needed = std::max<int64_t>(1, recipe.parallel.needed());
-    return ranks % needed == 0 ? ranks / needed : 0;
+    const int64_t islands = layout::smallest_islands(recipe.parallel, ranks);
+    return islands * recipe.parallel.needed() == ranks ? islands : 0;
   }
   const int64_t workers = std::max<int64_t>(1, recipe.parallel.workers);
   const int64_t island = std::max<int64_t>(1, all / workers);

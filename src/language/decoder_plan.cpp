@@ -64,7 +64,7 @@ void DecoderPlan::require_batch(const std::string& where, int64_t batch, int64_t
 plan::MemoryPlan DecoderPlan::memory(const plan::MemoryRequest& request,
                                      const plan::RankRequest* rank) const {
   plan::MemoryPlan plan =
-      rank == nullptr ? plan::plan_memory(request) : plan::plan_rank_memory(request, *rank);
+      rank == nullptr ? plan::plan_memory(request) : plan::exact_rank_memory(request, *rank);
   add_teacher(recipe_, request, plan);
   return plan;
 }

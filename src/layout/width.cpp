@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::layout {
 namespace {

@@ -31,7 +31,7 @@ void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSp
                  const recipe::ModelConfig& config);
 
 // Factor of the learning rate of a tensor whose width is `width`, under this optimizer
-// (recipe/sections/optimizers.h has its rule; an optimizer without one is a bug here).
+// (recipe/optimizers/optimizers.h has its rule; an optimizer without one is a bug here).
 double lr_factor_of_width(ParameterSpec::Width width, double factor, const recipe::OptimOptions& optimizer);
 
 }  // namespace longhaul::layout

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/text/number.h"
 #include "openai/request_fields.h"
 
 namespace longhaul::openai {
@@ -19,10 +19,8 @@ void read_bias(RequestFields& fields, TextOptions& options) {
     fields.refuse("logit_bias", fmt::format("an object of at most {} token ids with numbers", kMostBiases),
                   biases.type_name());
   for (const auto& [key, value] : biases.items()) {
-    int64_t id = -1;
-    const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (problem != std::errc() || end != key.data() + key.size() || id < 0)
-      fields.refuse("logit_bias", "token ids as keys", "'" + key + "'");
+    const int64_t id = parse_number<int64_t>(key).value_or(-1);
+    if (id < 0) fields.refuse("logit_bias", "token ids as keys", "'" + key + "'");
     if (!value.is_number() || !(value.get<double>() >= -100 && value.get<double>() <= 100))
       fields.refuse("logit_bias", "numbers from -100 to 100", value.dump());
     options.logit_bias.emplace_back(id, value.get<double>());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/memory/memory_purpose.h"
@@ -19,8 +20,8 @@
 #include "optim/optimizers/muon.h"
 #include "optim/optimizers/sgd.h"
 #include "optim/optimizers/sm3.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 
@@ -144,22 +145,37 @@ std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, Members mem
   return std::make_unique<T>(options, std::move(members));
 }
 
-// The upper half of the list in recipe/sections/optimizers.cpp.
+// The class of each entry of recipe/optimizers.
 const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {
     {"adamw", make<AdamW>}, {"lamb", make<Lamb>}, {"came", make<Came>}, {"adafactor", make<Adafactor>},
     {"lion", make<Lion>},   {"sm3", make<Sm3>},   {"muon", make<Muon>}, {"sgd", make<Sgd>}};
 
-std::unique_ptr<Optimizer> make_named(const recipe::OptimOptions& options, Members members) {
-  const auto maker = kMakers.find(options.name);
-  if (maker != kMakers.end()) return maker->second(options, std::move(members));
+void require_known(const std::string& name) {
+  if (recipe::find_optimizer(name) != nullptr) return;
   std::vector<std::string_view> names;
-  for (const auto& entry : recipe::optimizers()) names.push_back(entry.name);
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) names.push_back(entry->name);
   throw Error({.code = ExitCode::kUsage,
                .what = "unknown optimizer",
                .expected = fmt::format("{}", fmt::join(names, ", ")),
-               .found = options.name,
+               .found = name,
                .where = "optim.name",
                .hint = "optim.name=adamw"});
+}
+
+std::unique_ptr<Optimizer> make_named(const recipe::OptimOptions& options, Members members) {
+  require_known(options.name);
+  if (const std::optional<recipe::OptimizerRefusal> refusal = recipe::refusal_of(options)) {
+    const std::string wanted = fmt::format("optim.{}={}", refusal->option, refusal->expected);
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::string(refusal->reason),
+                 .expected = wanted,
+                 .found = fmt::format("another optim.{}", refusal->option),
+                 .where = fmt::format("optim.{}", refusal->with),
+                 .hint = wanted});
+  }
+  const auto maker = kMakers.find(options.name);
+  LONGHAUL_ASSERT(maker != kMakers.end(), "{} has an entry and no class", options.name);
+  return maker->second(options, std::move(members));
 }
 
 }  // namespace
@@ -203,7 +219,8 @@ std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimOptions& options,
   take_width_factors(options, parameters);
   const MemoryPurposeScope scope(MemoryPurpose::kOptimizer);
   require_wide_elsewhere(options, parameters.device());
-  if (options.groups.empty() && options.name != "muon")
+  require_known(options.name);
+  if (options.groups.empty() && !recipe::optimizer_entry(options.name).whole_matrices)
     return make_named(options, {parameters, precision, seed});
   return std::make_unique<Grouped>(options, Members(parameters, precision, seed), make_named);
 }

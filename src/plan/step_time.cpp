@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "layout/expert_spread.h"
+#include "layout/methods/methods.h"
 #include "plan/link_rates.h"
 #include "plan/reductions.h"
 
@@ -34,39 +35,31 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
                    const Practice& practice, double tokens, LayerTime& time) {
   const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp),
                ep = count(layout.ep), etp = count(layout.etp);
+  const layout::RankSizes sizes = layout.sizes();
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
     const double tensor_rate =
         on_one_node(cluster, layout.tp, 1) ? link_rate(cluster, hidden) : ring_rate(cluster, layout.tp, 1);
-    time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) *
-                  practice.tensor_exposed;
+    const double bytes = layout::kTensorParallelism.sent({.hidden = hidden}, sizes).sent;
+    time.tensor = exchanges * (bytes / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
   }
   // keys and values of all, and the states of recurrences, whose size no sequence changes
   if (layout.cp > 1) {
     const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
     const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks,
-                 bytes = keys + 2 * work.recurrence_products / tp;
-    time.context =
-        bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
+                 states = 2 * work.recurrence_products / tp, bytes = keys + states;
+    time.context = layout::kContextParallelism.sent({.keys = keys, .states = states}, sizes).sent /
+                       ring_rate(cluster, layout.cp, layout.tp) +
+                   (cp - 1) * link_message_s(cluster);
     time.context_again = bytes > 0 ? time.context * keys / bytes : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
-    const double own = hidden / tp, ranks = ep * etp;
-    // Bytes sent, and as many back (parallel/experts/expert_dispatch.h): a row for each expert, and then on
-    // every rank of etp that has a part of it; all tokens; each token once to each rank that has any of its
-    // experts.
-    double sent = own * work.experts_per_token * practice.imbalance * (ep - 1) / ep, whole = 0;
-    switch (layout.dispatcher) {
-      case recipe::Dispatcher::kAllToAll:
-        whole = own * work.experts_per_token * practice.imbalance * (etp - 1);
-        break;
-      case recipe::Dispatcher::kAllGather:
-        sent = own * (ranks - 1);
-        break;
-      case recipe::Dispatcher::kFlex:
-        sent = own * (ranks - 1) * std::min(1.0, practice.imbalance * any_expert(work, layout));
-        break;
-    }
+    // Bytes sent, and as many back.
+    const auto [sent, whole] = layout::kExpertParallelism.sent({.hidden = hidden,
+                                                                .rows_per_token = work.experts_per_token,
+                                                                .imbalance = practice.imbalance,
+                                                                .chance = any_expert(work, layout)},
+                                                               sizes);
     // To other nodes.
     const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
@@ -133,6 +126,20 @@ double experts_of_rank(const Work& work, const PlanLayout& layout) {
 }
 
 }  // namespace
+
+layout::RankSizes PlanLayout::sizes() const {
+  return {.world = world(),
+          .dp = dp,
+          .tp = tp,
+          .pp = pp,
+          .cp = cp,
+          .ep = ep,
+          .etp = etp,
+          .chunks = chunks,
+          .micro_batch = micro_batch,
+          .schedule = schedule,
+          .dispatcher = dispatcher};
+}
 
 std::string PlanLayout::text() const {
   const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];

@@ -29,6 +29,7 @@ struct PlanLayout {
   int64_t world() const { return dp * tp * pp * cp; }
   int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
+  layout::RankSizes sizes() const;
   std::string text() const;
   bool operator==(const PlanLayout&) const = default;
 };

@@ -92,8 +92,12 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
 
 }  // namespace
 
-bool Work::deals_out_heads(int64_t tp) const {
-  return heads % tp == 0 && (kv_heads % tp == 0 || tp % kv_heads == 0);
+layout::SharedWork Work::shared_work(int64_t batch) const {
+  return {.layers = static_cast<int64_t>(layers),
+          .heads = heads,
+          .key_heads = kv_heads,
+          .experts = expert_count,
+          .batch = batch};
 }
 
 double Work::dense_parameters_of(int64_t tp) const {

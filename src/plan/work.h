@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "layout/methods/method.h"
 #include "plan/flops.h"
 #include "plan/memory/memory.h"
 #include "recipe/recipe.h"
@@ -43,12 +44,12 @@ struct Work {
   double dispatch_bytes = 0;  // the same for rows that are sent to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
-  TokenFlops flops;                        // per token, forward and backward
-  bool deals_out_heads(int64_t tp) const;  // key heads are whole, or copies of one
-  std::vector<GroupedHeads> grouped;       // one for each number of heads
+  TokenFlops flops;                   // per token, forward and backward
+  std::vector<GroupedHeads> grouped;  // one for each number of heads
   // The part of the mean layer on one of tp tensor ranks.
   double dense_parameters_of(int64_t tp) const;
   double dense_products_of(int64_t tp) const;
+  layout::SharedWork shared_work(int64_t batch) const;  // what ranks divide, of a step of so many sequences
   // Bytes per token that wait for the backward pass.
   double kept_of(recipe::Recompute recompute, int64_t tp) const;
 };

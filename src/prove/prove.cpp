@@ -17,7 +17,7 @@
 #include "optim/optimizers/grouped.h"
 #include "parallel/pipeline/arrangement.h"
 #include "prove/prove_processes.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 #include "tensor/content_hash.h"
 
 namespace longhaul::prove {

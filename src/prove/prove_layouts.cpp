@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "layout/methods/methods.h"
 #include "parallel/pipeline/arrangement.h"
 
 namespace longhaul::prove {
@@ -71,54 +72,13 @@ parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const Pro
 }
 
 std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
-  using enum recipe::ContextMethod;
-  using enum recipe::ContextSplit;
-  using enum recipe::PipelineSchedule;
-  using recipe::LinearContextMethod;
-  constexpr auto kAllScan = LinearContextMethod::kAllScan;
+  using recipe::PipelineSchedule::kZbH1, recipe::PipelineSchedule::kDualPipe;
   std::vector<ProofLayout> layouts;
-  for (const ParallelOptions& each : std::vector<ParallelOptions>{
-           {.ranks = 2},
-           {.tp = 2},
-           {.tp = 2, .tp_chunks = 3},
-           {.cp = 2, .context = {.split = kContiguous}},
-           {.cp = 2},
-           {.cp = 2, .context = {.softmax = kUlysses, .linear = kAllScan}},
-           {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kContiguous}},
-           {.cp = 4, .context = {kRing, LinearContextMethod::kRing, kZigzag}},
-           {.cp = 4, .context = {.softmax = kTwoLevel, .linear = kAllScan, .split = kContiguous}},
-           {.pp = 2},
-           {.pp = 2, .pipeline = {.schedule = kGpipe}},
-           {.pp = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
-           {.pp = 2, .pipeline = {.schedule = kZbH1}},
-           {.pp = 2, .pipeline = {.schedule = kZbV}},
-           {.pp = 2, .pipeline = {.schedule = kDualPipe}},
-           {.ep = 2},
-           {.etp = 2},
-           {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
-           {.ep = 4, .experts = {.dispatcher = recipe::Dispatcher::kFlex}},
-           {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
-           {.pp = 2, .cp = 2, .ep = 2, .pipeline = {.schedule = kDualPipe}},
-           {.ranks = 4, .tp = 2}}) {
-    layouts.push_back(proof_layout(each));
+  for (const layout::ParallelMethod* method : layout::parallel_methods()) {
+    for (const ParallelOptions& each : method->proved()) layouts.push_back(proof_layout(each));
   }
-  for (const int64_t zero : {1, 2, 3}) {
-    for (const ParallelOptions& each :
-         std::vector<ParallelOptions>{{.ranks = 2, .zero = zero},
-                                      {.ranks = 4, .zero = zero},
-                                      {.ranks = 4, .zero = zero, .zero_copies = 2},
-                                      {.cp = 2, .zero = zero},
-                                      {.ranks = 4, .tp = 2, .zero = zero},
-                                      {.ranks = 4, .ep = 2, .zero = zero},
-                                      {.ranks = 4, .pp = 2, .zero = zero, .pipeline = {.schedule = kZbH1}}}) {
-      layouts.push_back(proof_layout(each));
-    }
-  }
-  for (const ParallelOptions& each :
-       std::vector<ParallelOptions>{{.workers = 2, .tp = 2},
-                                    {.ranks = 4, .workers = 2, .zero = 3},
-                                    {.workers = 2, .pp = 2, .zero = 1},
-                                    {.ranks = 4, .cp = 2, .zero = 3, .zero_copies = 2},
+  for (const ParallelOptions& each :  // several methods together
+       std::vector<ParallelOptions>{{.ranks = 4, .cp = 2, .zero = 3, .zero_copies = 2},
                                     {.ranks = 8, .ep = 2, .zero = 2, .zero_copies = 2}}) {
     layouts.push_back(proof_layout(each));
   }

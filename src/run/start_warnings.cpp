@@ -5,6 +5,7 @@
 
 #include "base/progress.h"
 #include "optim/schedule.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
 
 namespace longhaul::run {
@@ -52,16 +53,17 @@ std::string about_warmup(const recipe::Recipe& recipe) {
       count_text(recipe.optim.warmup_steps), count_text(recipe.train.steps));
 }
 
-// lamb's steps are as long as the weights of their tensor already (docs/sources/optimizers.md §13).
+// Steps that are as long as the weights of their tensor already (docs/sources/optimizers.md §13, of lamb).
 std::string about_factors(const recipe::OptimOptions& optim) {
   for (const recipe::OptimGroup& group : optim.groups) {
-    const bool lamb = (group.name.empty() ? optim.name : group.name) == "lamb";
-    if (!lamb || group.lr_factor == 1 || group.tensors.empty()) continue;
+    const recipe::OptimizerEntry& entry =
+        recipe::optimizer_entry(group.name.empty() ? optim.name : group.name);
+    if (!entry.scales_to_weights || group.lr_factor == 1 || group.tensors.empty()) continue;
     return fmt::format(
-        "lamb already makes the steps of each tensor as long as its weights are, and an entry of optim.group "
+        "{} already makes the steps of each tensor as long as its weights are, and an entry of optim.group "
         "gives {} a lr_factor of {:g} besides: "
         "the two multiply, and are not meant for each other. Leave out one of them",
-        recipe::name_of(group.tensors.front()), group.lr_factor);
+        entry.name, recipe::name_of(group.tensors.front()), group.lr_factor);
   }
   return "";
 }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/text/number.h"
 #include "storage/commit.h"
 
 namespace longhaul::storage {
@@ -18,10 +18,8 @@ constexpr std::string_view kStepPrefix = "step-", kGenerationInfix = ".g", kTemp
 constexpr const char* kClaims = ".generations";
 
 std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int64_t> value = parse_number<int64_t>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 // The part after the step: the kind, and its numbers. False: there is no such ending.

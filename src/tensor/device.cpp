@@ -7,11 +7,11 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <charconv>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process/loaded_library.h"
+#include "base/text/number.h"
 #include "tensor/gpu_identity.h"
 #include "tensor/libtorch_folder.h"
 
@@ -29,10 +29,8 @@ std::optional<int64_t> gpu_number(std::string_view text) {
   if (text == "cuda") return 0;
   if (!text.starts_with("cuda:")) return std::nullopt;
   text.remove_prefix(5);
-  int64_t number = -1;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
+  const std::optional<int64_t> number = parse_number<int64_t>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 at::Device gpu(int64_t number, std::string_view text, std::string_view where) {

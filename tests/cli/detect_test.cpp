@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/files/file.h"
 #include "cli/started_program.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 #include "detect/samples/run_samples.h"
 
 namespace longhaul::cli {
@@ -62,8 +62,8 @@ void write_rings(const std::string& csv, const std::string& run, double begin_s,
                  const std::vector<std::string>& kept) {
   std::vector<detect::Series> all;
   for (const std::string& metric : kept)
-    all.push_back(
-        detect::read_csv(std::filesystem::path(csv) / (metric + ".csv"), detect::metric_named(metric, "")));
+    all.push_back(detect::read_metric_file(std::filesystem::path(csv) / (metric + ".csv"),
+                                           detect::metric_named(metric, "")));
   for (size_t machine = 0; machine < all[0].machines.size(); ++machine) {
     const std::string node = "node-" + std::to_string(machine);
     detect::SampleRingWriter ring =

@@ -11,7 +11,7 @@
 #include "base/files/temporary_folder.h"
 #include "detect/minder/detector.h"
 #include "detect/minder/train.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 #include "detect/trials/case_files.h"
 #include "detect/trials/simulate.h"
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/files/file.h"
 #include "base/files/temporary_folder.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 #include "detect/samples/samples.h"
 
 namespace longhaul::detect {
@@ -178,7 +178,7 @@ class Csv : public ::testing::Test {
     return folder_ / "cpu_usage.csv";
   }
   std::string refusal(const std::string& text) {
-    return error_of([&] { read_csv(file(text), kCpu); });
+    return error_of([&] { read_metric_file(file(text), kCpu); });
   }
   TemporaryFolder folder_;
 };
@@ -186,8 +186,8 @@ class Csv : public ::testing::Test {
 TEST_F(Csv, ReadsWhatItWrites) {
   const Series series{
       .metric = kCpu, .machines = {"a", "b"}, .times_s = {1.5, 2, 3}, .values = {1, 2, kGap, 4, 5, 66.25f}};
-  write_csv(folder_ / "cpu_usage.csv", series);
-  const Series read = read_csv(folder_ / "cpu_usage.csv", kCpu);
+  write_metric_file(folder_ / "cpu_usage.csv", series);
+  const Series read = read_metric_file(folder_ / "cpu_usage.csv", kCpu);
   EXPECT_EQ(read.machines, series.machines);
   EXPECT_EQ(read.times_s, series.times_s);
   ASSERT_EQ(read.values.size(), 6u);
@@ -195,9 +195,15 @@ TEST_F(Csv, ReadsWhatItWrites) {
   EXPECT_NEAR(static_cast<double>(read.values[5]), 66.25, 0.05);
 }
 
+TEST_F(Csv, NamesOfMachinesMayHoldCommas) {
+  const Series series{.metric = kCpu, .machines = {"rack 1, node 2", "b"}, .times_s = {1}, .values = {1, 2}};
+  write_metric_file(folder_ / "cpu_usage.csv", series);
+  EXPECT_EQ(read_metric_file(folder_ / "cpu_usage.csv", kCpu).machines, series.machines);
+}
+
 TEST_F(Csv, MissingCellsAndForeignForms) {
   const Series read =
-      read_csv(file("\xEF\xBB\xBFtime,\"a\", b\r\n0,1,\r\n1,NaN,2\r\n\r\n2,null,3\r\n"), kCpu);
+      read_metric_file(file("\xEF\xBB\xBFtime,\"a\", b\r\n0,1,\r\n1,NaN,2\r\n\r\n2,null,3\r\n"), kCpu);
   EXPECT_EQ(read.machines, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read.times_s.size(), 3u);
   EXPECT_TRUE(std::isnan(read.values[1]) && std::isnan(read.values[2]) && std::isnan(read.values[4]));

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/files/temporary_folder.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 #include "detect/trials/case_files.h"
 
 namespace longhaul::detect {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -174,9 +174,8 @@ TEST(Came, KeepsAMasterBesideBf16AndAsMuchStateAsItsEntrySays) {
     else
       state[each.name] += each.view.numel();
   }
-  const recipe::OptimizerEntry& entry = recipe::optimizer_entry("came");
   for (const auto& each : small_specs())
-    EXPECT_EQ(state[each.tensor.name], entry.state_elements(published(), each.tensor.global_shape).total());
+    EXPECT_EQ(state[each.tensor.name], recipe::state_elements(published(), each.tensor.global_shape).total());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "kernels/newton_schulz/op.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -64,32 +64,32 @@ Tensor gradient_of(int64_t step) { return random_tensor({7, 5}, 100 + static_cas
 TEST(Invariants, OrderOfRowsAndColumns) {
   const Tensor start = random_tensor({7, 5}, 1), rows = at::tensor({3, 0, 6, 1, 5, 2, 4}),
                columns = at::tensor({4, 2, 0, 1, 3});
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     const auto mixed = [&](const Tensor& x) { return x.index_select(0, rows).index_select(1, columns); };
-    const Tensor plain = OneTensor(named(entry.name), start).steps(5, gradient_of).value().clone();
-    const Tensor found = OneTensor(named(entry.name), mixed(start))
+    const Tensor plain = OneTensor(named(entry->name), start).steps(5, gradient_of).value().clone();
+    const Tensor found = OneTensor(named(entry->name), mixed(start))
                              .steps(5, [&](int64_t step) { return mixed(gradient_of(step)); })
                              .value();
-    EXPECT_LT(relative_error(found, mixed(plain)), 1e-11) << entry.name;
-    const Tensor turned = OneTensor(named(entry.name), start.t().contiguous())
+    EXPECT_LT(relative_error(found, mixed(plain)), 1e-11) << entry->name;
+    const Tensor turned = OneTensor(named(entry->name), start.t().contiguous())
                               .steps(5, [&](int64_t step) { return gradient_of(step).t(); })
                               .value();
-    EXPECT_LT(relative_error(turned.t(), plain), 1e-11) << entry.name;
+    EXPECT_LT(relative_error(turned.t(), plain), 1e-11) << entry->name;
   }
 }
 
 // A gradient a thousand times as large gives the same step, but of SGD.
 TEST(Invariants, SizeOfTheGradient) {
   const Tensor start = random_tensor({7, 5}, 1);
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    const Tensor plain = OneTensor(named(entry.name), start).steps(5, gradient_of).value().clone();
-    const Tensor found = OneTensor(named(entry.name), start)
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    const Tensor plain = OneTensor(named(entry->name), start).steps(5, gradient_of).value().clone();
+    const Tensor found = OneTensor(named(entry->name), start)
                              .steps(5, [](int64_t step) { return gradient_of(step) * 1000; })
                              .value();
-    if (entry.name == "sgd") {
+    if (entry->name == "sgd") {
       EXPECT_GT(relative_error(found, plain), 1) << "it follows the gradient's size";
     } else {
-      EXPECT_LT(relative_error(found, plain), 1e-10) << entry.name;
+      EXPECT_LT(relative_error(found, plain), 1e-10) << entry->name;
     }
   }
 }
@@ -126,22 +126,22 @@ TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
 // stepped, and the next step is the second.
 TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
   const Tensor start = random_tensor({7, 5}, 1);
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    recipe::OptimOptions options = named(entry.name);
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    recipe::OptimOptions options = named(entry->name);
     options.weight_decay = 0;
     OneTensor still(options, start), stepping(options, start);
     still.steps(1, gradient_of, 0);
-    EXPECT_TRUE(at::equal(still.value(), start)) << entry.name;
+    EXPECT_TRUE(at::equal(still.value(), start)) << entry->name;
     const Tensor again = gradient_of(2);
     still.steps(1, [&](int64_t) { return again; });
-    EXPECT_GT(relative_error(still.value(), start), 1e-4) << entry.name;
-    EXPECT_TRUE(still.value().isfinite().all().item<bool>()) << entry.name;
+    EXPECT_GT(relative_error(still.value(), start), 1e-4) << entry->name;
+    EXPECT_TRUE(still.value().isfinite().all().item<bool>()) << entry->name;
     // whose steps are in proportion to the weights
-    if (entry.name == "lamb" || entry.name == "adafactor") continue;
+    if (entry->name == "lamb" || entry->name == "adafactor") continue;
     stepping.steps(1, gradient_of);
     const Tensor from = stepping.value().clone();
     stepping.steps(1, [&](int64_t) { return again; });
-    EXPECT_LT(relative_error(still.value() - start, stepping.value() - from), 1e-10) << entry.name;
+    EXPECT_LT(relative_error(still.value() - start, stepping.value() - from), 1e-10) << entry->name;
   }
 }
 
@@ -217,8 +217,8 @@ TEST(Invariants, CamesStepsOnNoiseShrinkAsItsResidualsFill) {
 // without tokens) and then some: numbers stay finite, rows without gradients move by their decay alone, and
 // the first gradient after the pause is no larger a step than the clip allows.
 TEST(Invariants, ZeroGradientsForLong) {
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    recipe::OptimOptions options = named(entry.name);
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    recipe::OptimOptions options = named(entry->name);
     options.eps = 1e-8, options.beta2 = 0.95, options.weight_decay = 0;
     const Tensor start = random_tensor({7, 5}, 1, at::kFloat);
     const auto some_rows = [](int64_t step) {
@@ -228,13 +228,13 @@ TEST(Invariants, ZeroGradientsForLong) {
     };
     OneTensor rows(options, start, "fp32");
     rows.steps(200, some_rows);
-    EXPECT_TRUE(rows.value().isfinite().all().item<bool>()) << entry.name;
-    if (entry.name != "muon") {  // whose O is of the whole matrix: rows of zeros stay zeros to rounding only
-      EXPECT_TRUE(at::equal(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3))) << entry.name;
+    EXPECT_TRUE(rows.value().isfinite().all().item<bool>()) << entry->name;
+    if (entry->name != "muon") {  // whose O is of the whole matrix: rows of zeros stay zeros to rounding only
+      EXPECT_TRUE(at::equal(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3))) << entry->name;
     }
-    EXPECT_LT(relative_error(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3)), 1e-3) << entry.name;
+    EXPECT_LT(relative_error(rows.value().narrow(0, 2, 3), start.narrow(0, 2, 3)), 1e-3) << entry->name;
     EXPECT_GT(relative_error(rows.value().narrow(0, 0, 2), start.narrow(0, 0, 2)), 1e-4)
-        << entry.name << ": the others learn";
+        << entry->name << ": the others learn";
 
     OneTensor paused(options, start, "fp32");
     paused.steps(20, [](int64_t step) {
@@ -243,9 +243,9 @@ TEST(Invariants, ZeroGradientsForLong) {
     paused.steps(400, [](int64_t) { return at::zeros({7, 5}, at::kFloat); });
     const Tensor before = paused.value().clone();
     paused.steps(1, [](int64_t) { return random_tensor({7, 5}, 999, at::kFloat) * 1e-3; });
-    EXPECT_TRUE(paused.value().isfinite().all().item<bool>()) << entry.name;
+    EXPECT_TRUE(paused.value().isfinite().all().item<bool>()) << entry->name;
     const double moved = (paused.value() - before).square().mean().sqrt().item<double>();
-    EXPECT_LT(moved, 0.12) << entry.name << ": at most about eleven learning rates (CAME's start)";
+    EXPECT_LT(moved, 0.12) << entry->name << ": at most about eleven learning rates (CAME's start)";
   }
 }
 

@@ -12,8 +12,8 @@
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -258,8 +258,8 @@ TEST(NewtonSchulz, ProductsInBf16) {
 
 // A working copy in bf16 is the rounding of the master, and what the plan counts is what there is.
 TEST(KnownValues, StateIsWhatEntriesSayAndBf16FollowsTheMaster) {
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
-    const recipe::OptimOptions options{.name = std::string(entry.name)};
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    const recipe::OptimOptions options{.name = std::string(entry->name)};
     model::ParameterSet set = fused_set(Precision::named("bf16"));
     fill_values(set);
     const auto optimizer = make_optimizer(options, set, Precision::named("bf16"));
@@ -269,7 +269,7 @@ TEST(KnownValues, StateIsWhatEntriesSayAndBf16FollowsTheMaster) {
     for (const StateTensor& each : optimizer->state()) {
       if (each.kind == "master")
         EXPECT_TRUE(value_of(set, each.name).equal(each.view.to(value_of(set, each.name).scalar_type())))
-            << entry.name << " " << each.name;
+            << entry->name << " " << each.name;
       else
         state[each.name] += static_cast<int64_t>(each.view.nbytes());
     }
@@ -277,7 +277,7 @@ TEST(KnownValues, StateIsWhatEntriesSayAndBf16FollowsTheMaster) {
       const layout::Shape& shape = each.tensor.global_shape;
       EXPECT_EQ(state[each.tensor.name],
                 recipe::state_bytes(options, each.tensor.role, each.layer, shape, shape, 4))
-          << entry.name << " " << each.tensor.name;
+          << entry->name << " " << each.tensor.name;
     }
   }
 }

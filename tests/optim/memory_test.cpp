@@ -6,8 +6,8 @@
 #include "outer_for_tests.h"
 #include "parameters_for_tests.h"
 #include "plan/memory/update_memory.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::optim {
@@ -71,12 +71,12 @@ void expect_as_planned(const recipe::OptimOptions& options, const std::string& w
 
 TEST(OptimizerMemory, IsWhatThePlanSays) {
   install_cpu_allocator();
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     using enum recipe::StateDtype;
     for (const auto& [momentum, dtype] :
          {std::pair(-1.0, kFloat32), {0.0, kFloat32}, {0.9, kFloat32}, {0.9, kBfloat16}, {0.9, kInt8}}) {
-      expect_as_planned({.name = std::string(entry.name), .momentum = momentum, .state_dtype = dtype},
-                        fmt::format("{}, momentum {}, {}", entry.name, momentum, static_cast<int>(dtype)));
+      expect_as_planned({.name = std::string(entry->name), .momentum = momentum, .state_dtype = dtype},
+                        fmt::format("{}, momentum {}, {}", entry->name, momentum, static_cast<int>(dtype)));
     }
   }
 }

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -32,8 +32,8 @@ struct StepCase {
 
 std::vector<StepCase> step_cases() {
   std::vector<StepCase> cases;
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {  // a recipe's numbers are the operator's
-    const std::string name(entry.name);
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {  // a recipe's numbers are the operator's
+    const std::string name(entry->name);
     cases.push_back({name, {.name = name}, {}, {}});
   }
   const auto add = [&](const std::string& label, recipe::OptimOptions options, Numbers given,
@@ -144,16 +144,16 @@ TEST(OptimizerStep, HasTheTrainersBits) {
 }
 
 TEST(OptimizerStep, EveryOptimizerOfARecipeIsThere) {
-  std::vector<std::string> ours, recipes;
-  for (const kernels::StepRule& rule : kernels::step_rules()) ours.emplace_back(rule.name);
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) recipes.emplace_back(entry.name);
-  EXPECT_THAT(ours, ::testing::UnorderedElementsAreArray(recipes));
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    const Numbers none;
+    EXPECT_NO_THROW(optimizer_states(std::string(entry->name), {at::ones({2, 3})}, none)) << entry->name;
+  }
 }
 
 // A stack is its matrices, each by itself; memory that does not lie side by side is written all the same.
 TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
-  for (const kernels::StepRule& rule : kernels::step_rules()) {
-    const std::string name(rule.name);
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    const std::string name(entry->name);
     SCOPED_TRACE(name);
     const Tensor start = random_tensor({2, 3, 5, 7}, 1), gradient = random_tensor({2, 3, 5, 7}, 2);
     OptimizerStep stacked{.name = name, .values = {start.clone()}, .gradients = {gradient}, .lr = 1e-2};
@@ -195,15 +195,15 @@ TEST(OptimizerStep, StacksAndStridesChangeNoBit) {
 }
 
 TEST(OptimizerStep, TensorsWithoutElementsAndNoTensorsAtAll) {
-  for (const kernels::StepRule& rule : kernels::step_rules()) {
-    OptimizerStep call{.name = std::string(rule.name),
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
+    OptimizerStep call{.name = std::string(entry->name),
                        .values = {at::zeros({0, 3}), at::zeros({3, 0}), at::zeros({0, 2, 2})},
                        .lr = 1};
     call.gradients = at::_foreach_clone(call.values);
     for (const kernels::NamedState& each : optimizer_states(call.name, call.values, {}))
       call.states.push_back(each.tensor);
-    EXPECT_NO_THROW(kernels::optimizer_step(call)) << rule.name;
-    EXPECT_NO_THROW(kernels::optimizer_step({.name = std::string(rule.name)}));
+    EXPECT_NO_THROW(kernels::optimizer_step(call)) << entry->name;
+    EXPECT_NO_THROW(kernels::optimizer_step({.name = std::string(entry->name)}));
   }
 }
 
@@ -225,7 +225,7 @@ TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
     }
     EXPECT_TRUE(at::equal(w, at::ones({2, 3})));
   };
-  refused("name", "adamw, lamb, came, adafactor, lion, muon, sm3, sgd",
+  refused("name", "adamw, lamb, came, adafactor, lion, sm3, muon, sgd",
           [](OptimizerStep& call) { call.name = "adam"; });
   refused("values[0]", "fp32",
           [](OptimizerStep& call) { call.values[0] = call.values[0].to(at::kBFloat16); });
@@ -248,7 +248,18 @@ TEST(OptimizerStep, RefusesWhatDoesNotFitAndWritesNothing) {
   });
   refused("options", "at most 8 numbers for came: beta1, beta2",
           [](OptimizerStep& call) { call.options = Numbers(9, 0.5); });
-  refused("form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) {
+  refused("residual_eps (options[6])", "a number above 0 and at most 1",
+          [](OptimizerStep& call) { call.options = {0.9, 0.9, 0.9, 0, 1, 1, 0}; });
+  refused("options",
+          "at most 6 numbers for muon: momentum, weight_decay, nesterov, muon_scale, muon_iterations, "
+          "bf16_products",
+          [](OptimizerStep& call) { call.name = "muon", call.options = Numbers(7, 0.5); });
+  refused("bf16_products (options[5])", "a whole number from 0 to 1",
+          [](OptimizerStep& call) { call.name = "muon", call.options = {0.9, 0, 1, 0, 5, 2}; });
+  refused("momentum (options[0])", "0: torch's form of adafactor has no momentum", [](OptimizerStep& call) {
+    call.name = "adafactor", call.options = {0.5, 0, 1};
+  });
+  refused("adafactor_form (options[2])", "a whole number from 0 to 2", [](OptimizerStep& call) {
     call.name = "adafactor", call.options = {0, 0, 0.5};
   });
 }

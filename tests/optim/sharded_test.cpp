@@ -11,7 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 #include "parameters_for_tests.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 #include "support/nightly.h"
 
 namespace longhaul::optim {
@@ -200,10 +200,10 @@ std::vector<Subject> subjects() {
 }
 
 TEST(Sharded, EveryOptimizerIsAmongThem) {
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     EXPECT_TRUE(std::ranges::any_of(subjects(), [&](const Subject& each) {
-      return each.options.name == entry.name;
-    })) << entry.name;
+      return each.options.name == entry->name;
+    })) << entry->name;
   }
 }
 

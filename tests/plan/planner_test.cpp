@@ -114,14 +114,14 @@ TEST(Engines, RefuseListsThatAreTooLong) {
 }
 
 // The exact state of the fullest rank, counted tensor by tensor.
-TEST(RankMemory, AgreesWithTheStateOfAMesh) {
+TEST(SearchMemory, AgreesWithTheStateOfAMesh) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   const Work work = work_of(model, 4096);
   for (const auto& [zero, copies] :
        {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 2}, {3, 2}, {3, 4}}) {
     const PlanLayout layout{.dp = 4, .tp = 2, .pp = 2, .zero = zero, .zero_copies = copies};
-    const RankMemory memory = rank_memory(work, layout, 64, planner_a100(16));
+    const SearchMemory memory = search_memory(work, layout, 64, planner_a100(16));
     const layout::Mesh mesh(16, {.pp = 2, .tp = 2, .copies = copies});
     double exact = 0;
     for (int64_t rank = 0; rank < 16; ++rank) {
@@ -189,7 +189,7 @@ TEST(UpdateMemoryByHand, CopiesOfDirections) {
 }
 
 // Two key heads on eight tensor ranks: each of these holds a whole one, of which there are four copies.
-TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
+TEST(SearchMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   model.softmax.kv_heads = 2;
@@ -200,7 +200,7 @@ TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
   EXPECT_NEAR(work.kept_of(recipe::Recompute::kNone, 8),
               (work.kept_bytes - 2 * 2 * 2 * key_or_value) / 8 + 2 * 2 * key_or_value, 1e-6);
 
-  const RankMemory memory = rank_memory(work, {.tp = 8}, 64, planner_a100(8));
+  const SearchMemory memory = search_memory(work, {.tp = 8}, 64, planner_a100(8));
   const RankState state =
       rank_state(model, recipe::Dtype::kBf16, {},
                  {.mesh = layout::Mesh(8, {.tp = 8, .key_copies = 4}), .rank = 0, .zero = 0});
@@ -211,28 +211,29 @@ TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
 
 // What a layout adds, by hand: the head's buffers, what is reserved, both ends of a V on one rank, two layers
 // alone where the others lie in a file.
-TEST(RankMemory, PartsByHand) {
+TEST(SearchMemory, PartsByHand) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   const Work work = work_of(model, 4096);
   Cluster cluster = planner_a100(8);
   cluster.reserved_bytes = 3e9;
   cluster.fragmentation = 0.1;
-  const RankMemory one = rank_memory(work, {.pp = 8, .micro_batch = 2}, 16, cluster);
+  const SearchMemory one = search_memory(work, {.pp = 8, .micro_batch = 2}, 16, cluster);
   const double tokens = 2 * 4096, kept = work.kept_of(recipe::Recompute::kNone, 1);
   EXPECT_NEAR(one.head, tokens * (2 * 2 * 4096 + 4 * 128256 / 8.0), 1);
   EXPECT_NEAR(one.reserved,
               3e9 + 0.1 * (one.weights + one.gradients + one.optimizer + one.activations + one.head), 1);
   EXPECT_NEAR(one.activations, tokens * kept * (4 * 8 + 1), 1)
       << "eight micro-batches in flight, four layers each";
-  const RankMemory in_a_file = rank_memory(work, {.pp = 8, .micro_batch = 2, .offload = true}, 16, cluster);
+  const SearchMemory in_a_file =
+      search_memory(work, {.pp = 8, .micro_batch = 2, .offload = true}, 16, cluster);
   EXPECT_NEAR(in_a_file.activations, tokens * kept * (2 + 1), 1);
-  const RankMemory v = rank_memory(
+  const SearchMemory v = search_memory(
       work, {.pp = 8, .schedule = PipelineSchedule::kZbV, .chunks = 2, .micro_batch = 2}, 16, cluster);
   EXPECT_NEAR(v.weights - one.weights, 2 * 128256.0 * 4096, 1e6) << "embedding and head";
 }
 
-TEST(RankMemory, InFlight) {
+TEST(SearchMemory, InFlight) {
   EXPECT_EQ(in_flight({.pp = 4}, 16), 4);
   EXPECT_EQ(in_flight({.pp = 4}, 2), 2);
   EXPECT_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kGpipe}, 16), 16);
@@ -242,7 +243,7 @@ TEST(RankMemory, InFlight) {
 
 // 34·s·b·h/t bytes a layer (arXiv 2205.05198) is of a GPT with dropout masks, 2 · s·b·h of them; ours has
 // none and keeps its norms' statistics.
-TEST(RankMemory, ActivationsNearThePublishedFormula) {
+TEST(SearchMemory, ActivationsNearThePublishedFormula) {
   const Work work = planner_gpt_175b();
   const double published = 34 * 12288.0;
   EXPECT_NEAR(work.kept_bytes / published, 1, 0.15);

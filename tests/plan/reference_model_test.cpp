@@ -146,7 +146,7 @@ TEST(ReferenceModel, MemoryOfKorthikanti) {
     const PlanLayout layout = published_layout(r.gpus, 8, r.pp, r.chunks, r.micro_batch, Recompute::kNone);
     PlanLayout whole = layout;
     whole.zero = 0;
-    const RankMemory memory = rank_memory(work, whole, r.batch, load_cluster("a100", r.gpus));
+    const SearchMemory memory = search_memory(work, whole, r.batch, load_cluster("a100", r.gpus));
     const double embedding = 18 * 51200.0 * static_cast<double>(r.hidden) / 8;  // which they leave out
     EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer - embedding) / kGib / r.state, 1, 0.005)
         << r.layers;

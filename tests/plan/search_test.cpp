@@ -92,7 +92,7 @@ TEST(Search, FindsTheFastest) {
     const PlanLayout* fastest = nullptr;
     double least = std::numeric_limits<double>::infinity();
     for (const PlanLayout& layout : all) {
-      if (rank_memory(work, layout, 64, cluster).total() > cluster.device.memory_bytes) continue;
+      if (search_memory(work, layout, 64, cluster).total() > cluster.device.memory_bytes) continue;
       const double seconds = evaluate(work, layout, cluster, 64).seconds;
       if (seconds < least) least = seconds, fastest = &layout;
     }

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "prove/prove_covering.h"
 #include "proved_models.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 #include "support/models.h"
 #include "support/nightly.h"
 
@@ -69,16 +69,16 @@ TEST(Prove, EveryOptimizer) {
     layouts.push_back(proof_layout(each));
   }
   size_t turn = 0;
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers()) {
     std::vector<ProofLayout> today = layouts;
     if (!longhaul::testing::takes_all()) today = {layouts[turn++ % layouts.size()]};
-    recipe::OptimOptions options{.name = std::string(entry.name)};
-    if (entry.name == "came")
+    recipe::OptimOptions options{.name = std::string(entry->name)};
+    if (entry->name == "came")
       options.groups = {
           {.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "muon", .lr_factor = 0.5}};
     for (const Proof& proof : prove({.model = hybrid(), .optim = options, .layouts = today})) {
       EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
-      EXPECT_LE(proof.worst, kProofBound) << entry.name << ", " << proof.layout << ": " << proof.tensor;
+      EXPECT_LE(proof.worst, kProofBound) << entry->name << ", " << proof.layout << ": " << proof.tensor;
     }
   }
 }
@@ -97,6 +97,45 @@ TEST(Prove, ParallelBlocksInParts) {
                            {.tp = 2, .tp_chunks = 3},
                            {.ranks = 4, .tp = 2, .tp_chunks = 2, .cp = 2, .zero = 2}});
   }
+}
+
+// The order counts: a layout goes on from the checkpoint of the one before it.
+TEST(Prove, TheUsualLayoutsInTheirOrder) {
+  std::vector<std::string> names;
+  for (const ProofLayout& layout : proof_layouts({})) names.push_back(layout.name);
+  std::vector<std::string> expected = {"dp2",
+                                       "tp2",
+                                       "tp2-parts3",
+                                       "cp2-contiguous",
+                                       "cp2",
+                                       "cp2-ulysses-linear-all-scan",
+                                       "cp4-ring-linear-ring-contiguous",
+                                       "cp4-ring-linear-ring",
+                                       "cp4-two-level-linear-all-scan-contiguous",
+                                       "pp2-1f1b",
+                                       "pp2-gpipe",
+                                       "pp2-interleaved",
+                                       "pp2-zb-h1",
+                                       "pp2-zbv",
+                                       "pp2-dualpipe",
+                                       "dp2-ep2",
+                                       "dp2-etp2",
+                                       "dp2-ep2-all-gather",
+                                       "dp4-ep4-flex",
+                                       "dp4-ep2-etp2-groups2-delayed",
+                                       "pp2-dualpipe-cp2-ep2",
+                                       "dp2-tp2"};
+  for (const char* zero : {"zero1", "zero2", "zero3"}) {
+    for (const char* layout :
+         {"dp2-{}", "dp4-{}", "dp4-{}-copies2", "cp2-{}", "dp2-tp2-{}", "dp4-ep2-{}", "dp2-pp2-zb-h1-{}"})
+      expected.push_back(fmt::format(fmt::runtime(layout), zero));
+  }
+  for (const char* layout : {"workers2-tp2", "workers2-dp2-zero3", "workers2-pp2-1f1b-zero1",
+                             "dp2-cp2-zero3-copies2", "dp8-ep2-zero2-copies2"})
+    expected.emplace_back(layout);
+  ASSERT_EQ(names.size(), 64u);
+  names.resize(expected.size());
+  EXPECT_EQ(names, expected);
 }
 
 TEST(Prove, TheLayoutOfTheRecipe) {

@@ -7,7 +7,6 @@
 
 #include "base/files/temporary_folder.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 #include "recipe/write.h"
 
 namespace longhaul::recipe {
@@ -73,25 +72,6 @@ TEST(UnreadOptions, ARecipeThatWasWrittenByARunSaysNoMoreThanItsAuthorDid) {
   EXPECT_THAT(unread_options(load_text(to_toml(load_defaults({})), "recipe.toml")), IsEmpty());
   EXPECT_THAT(unread_options(load_text(to_toml(load_defaults({"optim.momentum=0.3"})), "recipe.toml")),
               SizeIs(1));
-}
-
-// What an optimizer is said to read is an option, and its sentence names whoever reads it alone.
-TEST(UnreadOptions, EntriesNameOptionsAndOptionsTheirOptimizers) {
-  Recipe recipe;
-  const OptionSet options = options_of(recipe);
-  for (const OptimizerEntry& entry : optimizers()) {
-    for (const std::string_view name : entry.reads)
-      EXPECT_NE(options.find("optim." + std::string(name)), nullptr) << entry.name << " " << name;
-  }
-  for (const Option& option : options.all()) {
-    if (option.section() != "optim" || option.help.find(": ") == std::string::npos) continue;
-    const std::string before = option.help.substr(0, option.help.find(": "));
-    for (const OptimizerEntry& entry : optimizers()) {
-      if (before != entry.name) continue;
-      EXPECT_NE(std::ranges::find(entry.reads, option.name.substr(6)), entry.reads.end())
-          << option.name << " begins with " << before;
-    }
-  }
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/machine/kernel_file.h"
 #include "base/process/loaded_library.h"
+#include "base/text/number.h"
 
 namespace longhaul {
 namespace {
@@ -14,8 +14,9 @@ namespace {
 constexpr const char* kNvml = "libnvidia-ml.so.1";
 
 bool number_of(const std::string& text, double& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end != text.data();
+  const std::optional<double> read = leading_number<double>(text);
+  value = read.value_or(value);
+  return read.has_value();
 }
 
 }  // namespace

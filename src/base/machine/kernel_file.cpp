@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 
 #include "base/files/file.h"
+#include "base/text/number.h"
 
 namespace longhaul {
 
@@ -32,10 +32,7 @@ std::string kernel_line(const std::filesystem::path& path) {
 }
 
 double kernel_number(const std::filesystem::path& path) {
-  const std::string text = kernel_line(path);
-  double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return leading_number<double>(kernel_line(path)).value_or(0);
 }
 
 std::map<std::string, std::string> kernel_fields(const std::filesystem::path& path) {

@@ -1,11 +1,12 @@
 #include "base/machine/kernel_log.h"
 
+#include "base/text/number.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <system_error>
 
@@ -20,9 +21,8 @@ constexpr int kMostRecords = 10'000;
 // "6,1234,567890,-;text": the first number is 8 · facility + level, and the kernel's own facility is 0. Lines
 // that begin with a blank belong to the previous record ("SUBSYSTEM=pci").
 bool is_the_kernels(std::string_view line) {
-  int priority = 0;
-  const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), priority);
-  return problem == std::errc() && end != line.data() && priority >= 0 && priority < 8;
+  const int priority = leading_number<int>(line).value_or(-1);
+  return priority >= 0 && priority < 8;
 }
 
 }  // namespace

@@ -1,23 +1,18 @@
 #include "base/machine/machine_counters.h"
 
-#include <charconv>
 #include <sstream>
 #include <string_view>
 
 #include "base/clock.h"
 #include "base/machine/kernel_file.h"
+#include "base/text/number.h"
 
 namespace longhaul {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<uint64_t> counter_in(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end == text.data()) return std::nullopt;
-  return value;
-}
+std::optional<uint64_t> counter_in(std::string_view text) { return leading_number<uint64_t>(text); }
 
 // "cpu  user nice system idle iowait irq softirq steal guest guest_nice"; the time of guests is included in
 // user and nice.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -18,6 +17,7 @@
 
 #include "base/checksum.h"
 #include "base/files/file.h"
+#include "base/text/number.h"
 
 namespace longhaul {
 namespace {
@@ -47,8 +47,7 @@ bool is_used(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     if (!is_mark(entry)) continue;
     const std::string number = entry.path().filename().string().substr(kMark.size());
-    pid_t process = 0;
-    std::from_chars(number.data(), number.data() + number.size(), process);
+    const pid_t process = leading_number<pid_t>(number).value_or(0);
     if (::kill(process, 0) == 0 || errno == EPERM) return true;
   }
   return false;

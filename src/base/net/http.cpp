@@ -3,11 +3,11 @@
 #include <httplib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul {
@@ -90,8 +90,8 @@ HttpAddress http_address(std::string_view url) {
   const bool has_port = colon != std::string_view::npos && !rest.ends_with(']');
   if (has_port) {
     const std::string_view port = rest.substr(colon + 1);
-    const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-    if (problem != std::errc() || end != port.data() + port.size() || address.port == 0) refuse();
+    address.port = parse_number<decltype(address.port)>(port).value_or(0);
+    if (address.port == 0) refuse();
     rest = rest.substr(0, colon);
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);

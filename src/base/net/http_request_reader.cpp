@@ -1,7 +1,8 @@
 #include "base/net/http_request_reader.h"
 
+#include "base/text/number.h"
+
 #include <algorithm>
-#include <charconv>
 
 namespace longhaul {
 
@@ -34,8 +35,9 @@ int HttpRequestReader::read_body_length() {
   const bool all_digits =
       !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
   if (!all_digits) return 400;
-  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), body_bytes_);
-  return problem != std::errc() || body_bytes_ > longest_body_ ? 413 : 0;
+  const auto bytes = parse_number<decltype(body_bytes_)>(digits);
+  body_bytes_ = bytes.value_or(0);
+  return !bytes || body_bytes_ > longest_body_ ? 413 : 0;
 }
 
 std::string HttpRequestReader::take_body() { return std::move(bytes_); }

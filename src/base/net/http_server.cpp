@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -23,6 +22,7 @@
 #include "base/net/http_request_reader.h"
 #include "base/net/http_rules.h"
 #include "base/net/socket.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "base/threads/worker.h"
 
@@ -460,9 +460,9 @@ HttpServerOptions http_server_address(const std::string& text) {
   std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
   const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), options.port);
-  if (problem != std::errc() || end != port.data() + port.size() ||
-      (colon != std::string::npos && host.empty())) {
+  const auto number = parse_number<decltype(options.port)>(port);
+  options.port = number.value_or(0);
+  if (!number || (colon != std::string::npos && host.empty())) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot read where to listen",
                  .expected = "PORT or HOST:PORT",

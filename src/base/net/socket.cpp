@@ -8,12 +8,12 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul {
@@ -64,8 +64,9 @@ Endpoint parse_endpoint(std::string_view text, const std::string& where) {
   const std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   std::string_view host = text.substr(0, std::min(colon, text.size()));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-  if (host.empty() || port.empty() || problem != std::errc() || end != port.data() + port.size()) {
+  const auto number = parse_number<decltype(endpoint.port)>(port);
+  endpoint.port = number.value_or(0);
+  if (host.empty() || !number) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot read an address",
                  .expected = "HOST:PORT, as 10.0.0.1:29400",

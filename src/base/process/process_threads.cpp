@@ -1,10 +1,11 @@
 #include "base/process/process_threads.h"
 
+#include "base/text/number.h"
+
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,7 +29,7 @@ std::vector<ThreadState> threads_of(int64_t process) {
   for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), gone)) {
     ThreadState thread;
     const std::string number = entry.path().filename().string();
-    std::from_chars(number.data(), number.data() + number.size(), thread.thread);
+    thread.thread = parse_number<decltype(thread.thread)>(number).value_or(0);
     thread.name = proc_text(entry.path() / "comm");
     const std::string status = proc_text(entry.path() / "stat");
     const size_t after_name = status.rfind(") ");

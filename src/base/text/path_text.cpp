@@ -1,9 +1,9 @@
 #include "base/text/path_text.h"
 
-#include <charconv>
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/utf8.h"
 
 namespace longhaul {
@@ -23,10 +23,8 @@ std::string decoded(std::string_view text) {
       rest.remove_prefix(1);
       continue;
     }
-    unsigned byte = 0;
-    const char* first = rest.data() + 1;
-    const char* last = rest.data() + std::min<size_t>(rest.size(), 3);
-    if (rest.size() < 3 || std::from_chars(first, last, byte, 16).ptr != last || byte == 0) {
+    const auto byte = parse_number<unsigned>(rest.substr(1, 2), 16).value_or(0);
+    if (rest.size() < 3 || byte == 0) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "not the text of a path",
                    .expected = "after file: a path in which %XX stands for a byte that is not 0",

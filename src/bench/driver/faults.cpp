@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "base/process/fault_point.h"
 #include "base/progress.h"
 #include "base/statistics.h"
+#include "base/text/number.h"
 #include "base/threads/worker.h"
 #include "bench/driver/drill_judgement.h"
 #include "bench/driver/drill_run.h"
@@ -145,9 +145,8 @@ std::vector<int64_t> rank_counts(const std::string& text) {
   std::vector<int64_t> counts;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    int64_t count = 0;
-    const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, count);
-    if (error != std::errc() || last != text.data() + end || count < 2 || count > 64 || count % 2 != 0) {
+    const int64_t count = parse_number<int64_t>(std::string_view(text).substr(at, end - at)).value_or(0);
+    if (count < 2 || count > 64 || count % 2 != 0) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "these are no numbers of ranks",
                    .expected = "even numbers from 2 to 64: two nodes share them",

@@ -17,8 +17,8 @@
 #include "bench/register.h"
 #include "kernels/adamw/op.h"
 #include "optim/optimizers/adamw.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::bench {
 namespace {
@@ -138,8 +138,8 @@ std::vector<Stepped> all_stepped() {
     all.push_back(
         {.name = std::string(name) + suffix, .options = {.name = std::string(name), .state_dtype = dtype}});
   };
-  for (const recipe::OptimizerEntry& entry : recipe::optimizers())
-    add(entry.name, recipe::StateDtype::kFloat32, "");
+  for (const recipe::OptimizerEntry* entry : recipe::optimizers())
+    add(entry->name, recipe::StateDtype::kFloat32, "");
   for (const char* name : {"adamw", "lamb", "lion", "came"}) {
     add(name, recipe::StateDtype::kBfloat16, "_bfloat16");
     add(name, recipe::StateDtype::kInt8, "_int8");

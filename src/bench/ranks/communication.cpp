@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "comm/wrappers/traced.h"
 #include "kernels/attention/op.h"
 #include "kernels/linear_recurrence/op.h"
+#include "layout/methods/methods.h"
 #include "parallel/context/context_attention.h"
 #include "parallel/context/context_recurrence.h"
 #include "parallel/mesh_ops.h"
@@ -165,10 +167,19 @@ void add_linear(Lines& lines, int64_t tokens) {
   line(kAllScan, ContextSplit::kContiguous, "linear: all-scan", 1, "S");
 }
 
+// What the planner takes for a forward pass of a softmax layer (layout/methods/context.cpp).
+int64_t planned(ContextMethod method, int64_t tokens) {
+  const auto all = static_cast<double>(tokens);
+  return std::llround(layout::kContextParallelism
+                          .sent({.keys = all * 2 * kKeyBytes, .queries = all * kQueryBytes},
+                                {.cp = kContextRanks, .context = method})
+                          .sent);
+}
+
 void add_softmax(Lines& lines, int64_t tokens) {
   using enum ContextMethod;
-  const int64_t own = tokens / kContextRanks, around = (kContextRanks - 1) * own * 2 * kKeyBytes;
-  const int64_t heads = (kContextRanks - 1) * own * (2 * kQueryBytes + 2 * kKeyBytes) / kContextRanks;
+  const int64_t own = tokens / kContextRanks, around = planned(kAllGather, tokens),
+                heads = planned(kUlysses, tokens);
   // Gradients of keys and values travel in fp32 and go all the way home.
   lines.add("softmax: ring, zig-zag", softmax_layer(kRing, tokens),
             {around, around + kContextRanks * own * 2 * (2 * kKeyBytes)}, "(P−1)·(N/P)·2·w_kv·c",
@@ -182,8 +193,12 @@ void add_softmax(Lines& lines, int64_t tokens) {
 }
 
 void add_experts(Lines& lines, int64_t tokens) {
-  const int64_t own = tokens / kContextRanks, row = kExpertHidden * 2,
-                rows = own * kExpertsPerToken * row * (kContextRanks - 1) / kContextRanks;
+  const int64_t own = tokens / kContextRanks, row = kExpertHidden * 2;
+  const int64_t rows =
+      std::llround(layout::kExpertParallelism
+                       .sent({.hidden = static_cast<double>(own * row), .rows_per_token = kExpertsPerToken},
+                             {.ep = kContextRanks})
+                       .sent);
   const auto even = [&](const char* name) {
     return experts_layer(tokens, name, recipe::Dispatcher::kAllToAll, even_choices);
   };

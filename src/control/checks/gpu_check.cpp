@@ -1,11 +1,11 @@
 // Reads nvidia-smi's own table. Fields that a GPU or driver does not know are [N/A] there and are skipped.
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/process/process.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "control/checks/machine_checks.h"
 
@@ -31,10 +31,7 @@ enum Column {
 struct GpuRow {
   std::array<std::string, kColumns> fields;
   double number(Column column) const {  // NaN: not known
-    double value = 0;
-    const std::string& text = fields[column];
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return problem == std::errc() ? value : std::nan("");
+    return leading_number<double>(fields[column]).value_or(std::nan(""));
   }
   bool says_yes(Column column) const { return fields[column] == "Yes" || number(column) > 0; }
 };

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "base/machine/machine.h"
 #include "base/process/process.h"
 #include "base/text/json.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul::control {
@@ -188,9 +188,8 @@ void Limits::set(const std::string& name_and_value) {
   const bool known = std::find(names.begin(), names.end(), name) != names.end();
   double value = std::nan("");
   if (equals != std::string::npos) {
-    const char* const begin = name_and_value.data() + equals + 1;
-    const char* const end = name_and_value.data() + name_and_value.size();
-    if (std::from_chars(begin, end, value).ptr != end) value = std::nan("");
+    const std::string_view after = std::string_view(name_and_value).substr(equals + 1);
+    value = parse_number<double>(after).value_or(value);
   }
   if (known && value >= 0 && std::isfinite(value)) {
     changed_[name] = value;

@@ -1,9 +1,9 @@
 #include "control/engines/engine.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "control/engines/engine_parts.h"
 
@@ -61,10 +61,8 @@ Discovery PlainEngine::discover() const { return {.place = find_place(environmen
 std::optional<double> PlainEngine::seconds(const std::string& variable_name) const {
   const std::string typed = text(variable_name);
   if (typed.empty()) return std::nullopt;
-  double value = 0;
-  const auto [end, problem] = std::from_chars(typed.data(), typed.data() + typed.size(), value);
-  if (problem == std::errc() && end == typed.data() + typed.size() && std::isfinite(value) && value > 0)
-    return value;
+  const std::optional<double> value = parse_number<double>(typed);
+  if (value && std::isfinite(*value) && *value > 0) return value;
   throw Error(
       {.code = ExitCode::kUsage,
        .what = "the environment does not say when the job will be ended",

@@ -1,10 +1,10 @@
 #include "control/node/memory_deaths.h"
 
-#include <charconv>
 #include <string>
 
 #include "base/memory/memory_group.h"
 #include "base/process/process.h"
+#include "base/text/number.h"
 #include "control/node/process_space.h"
 
 namespace longhaul::control {
@@ -33,9 +33,8 @@ bool MemoryDeaths::named(int64_t process) {
   for (const std::string& line : log_.next()) {
     const size_t at = line.find(kWords);
     if (at == std::string::npos) continue;
-    int64_t number = 0;
-    std::from_chars(line.data() + at + kWords.size(), line.data() + line.size(), number);
-    killed_.insert(number);
+    const std::string_view after = std::string_view(line).substr(at + kWords.size());
+    killed_.insert(leading_number<int64_t>(after).value_or(0));
   }
   return killed_.contains(process);
 }

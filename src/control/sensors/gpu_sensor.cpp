@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/process/process.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "control/sensors/sensors.h"
 
@@ -32,9 +32,8 @@ bool says_yes(const std::string& text) {
 
 // "0x0000000000000040"; "[N/A]" and the like are none.
 uint64_t bits_of(const std::string& text) {
-  uint64_t bits = 0;
-  if (text.starts_with("0x")) std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
-  return bits;
+  if (!text.starts_with("0x")) return 0;
+  return leading_number<uint64_t>(std::string_view(text).substr(2), 16).value_or(0);
 }
 
 }  // namespace
@@ -61,9 +60,7 @@ void GpuSensor::look_at(const Row& row, std::vector<HealthReport>& reports) {
   Gpu& known = found->second;
   const std::string device = fmt::format("{} ({})", row[kUuid], row[kBus]);
   known.missing = 0, known.told_missing = false;
-  double uncorrected = 0;
-  std::from_chars(row[kUncorrectable].data(), row[kUncorrectable].data() + row[kUncorrectable].size(),
-                  uncorrected);
+  const double uncorrected = leading_number<double>(row[kUncorrectable]).value_or(0);
   const bool repair_waits = says_yes(row[kRepairWaits]);
   if (says_yes(row[kRepairFailed]) && !std::exchange(known.told_broken, true)) {
     reports.push_back({.kind = "device_broken",

@@ -1,6 +1,6 @@
-#include <charconv>
 
 #include "base/machine/kernel_file.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "control/sensors/sensors.h"
 
@@ -19,9 +19,9 @@ std::vector<HealthReport> HeatSensor::look() {
   std::error_code none;
   for (const auto& cpu : fs::directory_iterator(root_ / "sys/devices/system/cpu", none)) {
     const std::string text = kernel_line(cpu.path() / "thermal_throttle/package_throttle_count");
-    double value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) continue;
-    count += value, any = true;
+    const std::optional<double> value = leading_number<double>(text);
+    if (!value) continue;
+    count += *value, any = true;
   }
   if (!any) return {};
   rising_ = count_ && count > *count_ ? rising_ + 1 : 0;

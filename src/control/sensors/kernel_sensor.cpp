@@ -2,9 +2,9 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 
 #include "base/clock.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "control/node/process_space.h"
 #include "control/sensors/sensors.h"
@@ -21,9 +21,7 @@ std::optional<int64_t> number_behind(std::string_view text, std::string_view wor
   if (at == std::string_view::npos) return std::nullopt;
   text.remove_prefix(at + words.size());
   while (!text.empty() && (text.front() == ' ' || text.front() == '\'')) text.remove_prefix(1);
-  int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() && end != text.data() ? std::optional(number) : std::nullopt;
+  return leading_number<int64_t>(text);
 }
 
 // "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."

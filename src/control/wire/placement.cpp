@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul::control {
@@ -23,12 +24,10 @@ namespace {
 int64_t number_in(const Environment& environment, const std::string& name, int64_t least, int64_t most) {
   const std::optional<std::string> text = environment(name);
   if (!text) refuse(name + ", which belongs to the others that are set", "it is not set");
-  int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), number);
-  if (problem != std::errc() || end != text->data() + text->size() || number < least || number > most) {
+  const std::optional<int64_t> number = parse_number<int64_t>(*text);
+  if (!number || *number < least || *number > most)
     refuse(fmt::format("{} as a number from {} to {}", name, least, most), fmt::format("{}={}", name, *text));
-  }
-  return number;
+  return *number;
 }
 
 constexpr int64_t kMostRanks = int64_t{1} << 24;
@@ -100,8 +99,8 @@ int64_t port_of_step(const Environment& environment) {
       // are used
       kApart = 131;
   const std::string step = environment("SLURM_STEP_ID").value_or("0");
-  int64_t number = 0;  // for a step of several components, its first part
-  std::from_chars(step.data(), step.data() + step.size(), number);
+  // for a step of several components, its first part
+  const int64_t number = leading_number<int64_t>(step).value_or(0);
   return 20000 +
          (number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % kPorts * kApart + number % kPorts) % kPorts;
 }

@@ -1,8 +1,8 @@
 // Filters of texts, numbers and single values.
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
+#include "base/text/number.h"
 #include "data/chat/characters.h"
 #include "data/chat/filters.h"
 
@@ -134,10 +134,7 @@ std::optional<double> read_number(const std::string& text) {
   if (bare.empty() || bare.size() > 400) return std::nullopt;
   std::string_view digits = bare.bytes();
   if (digits.starts_with('+')) digits.remove_prefix(1);
-  double value = 0;
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (read.ec != std::errc() || read.ptr != digits.data() + digits.size()) return std::nullopt;
-  return value;
+  return parse_number<double>(digits);
 }
 
 Value int_filter(const Value& value, Arguments arguments, Evaluator&) {
@@ -153,10 +150,7 @@ Value int_filter(const Value& value, Arguments arguments, Evaluator&) {
     std::string_view digits = bare.bytes();
     if (digits.starts_with('+')) digits.remove_prefix(1);
     if (base == 16 && (digits.starts_with("0x") || digits.starts_with("0X"))) digits.remove_prefix(2);
-    int64_t whole = 0;
-    const auto read =
-        std::from_chars(digits.data(), digits.data() + digits.size(), whole, static_cast<int>(base));
-    if (!digits.empty() && read.ec == std::errc() && read.ptr == digits.data() + digits.size()) return whole;
+    if (const auto whole = parse_number<int64_t>(digits, static_cast<int>(base))) return *whole;
     number = read_number(value.text()->bytes());
   }
   if (!number || !std::isfinite(*number) || std::fabs(*number) >= 9.2e18) return otherwise;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul::detect {
@@ -76,9 +76,8 @@ std::string names_of_all() {
 }
 
 double number_of(std::string_view text, const std::string& change) {
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+  const std::optional<double> value = parse_number<double>(text);
+  if (value && std::isfinite(*value)) return *value;
   throw Error({.code = ExitCode::kUsage,
                .what = "cannot read the limits of a metric",
                .expected = "METRIC=LOW:HIGH in the metric's own unit, such as gpu_power_draw=0:400 (W)",

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/text/text.h"
 #include "detect/minder/trace.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 
 namespace longhaul::detect {
 namespace {

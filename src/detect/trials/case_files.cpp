@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files/file.h"
 #include "base/text/json.h"
-#include "detect/samples/csv.h"
+#include "detect/samples/metric_files.h"
 
 namespace longhaul::detect {
 namespace {
@@ -47,7 +47,7 @@ void write_case(const std::filesystem::path& folder, const Case& from) {
         series.values.push_back(static_cast<float>(metric.low + static_cast<double>(pull.row(m, s)[i]) *
                                                                     (metric.high - metric.low)));
     }
-    write_csv(folder / (std::string(metric.name) + ".csv"), series);
+    write_metric_file(folder / (std::string(metric.name) + ".csv"), series);
   }
   if (pull.classes.size() > 1) {
     std::string text = "machine,class\n";

@@ -24,7 +24,7 @@ std::vector<ElementStretch<Real>> stretches_of(const StepProblem<Real>& problem)
     const StepMatrix<Real>& matrix = problem.matrices[i];
     const UpdateRun<Real> all{.master = matrix.value,
                               .gradient = matrix.gradient,
-                              .first = matrix.momentum != nullptr ? matrix.momentum : matrix.first,
+                              .first = matrix.first,
                               .second = matrix.second,
                               .count = matrix.elements()};
     for (int64_t at = 0; at < all.count; at += kUpdateStretch)
@@ -43,16 +43,18 @@ void each_stretch(const std::vector<ElementStretch<Real>>& stretches, const Body
             });
 }
 
+}  // namespace
+
 template <class Real>
 void step_of_adamw(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
+  const recipe::OptimOptions& options = problem.options;
   const auto t = static_cast<double>(problem.step);
-  const AdamwScalars scalars{.beta1 = options["beta1"],
-                             .beta2 = options["beta2"],
-                             .eps = options["eps"],
-                             .kept_weight = 1 - problem.lr * options["weight_decay"],
-                             .step_size = problem.lr / (1 - std::pow(options["beta1"], t)),
-                             .inverse_root_correction = 1 / std::sqrt(1 - std::pow(options["beta2"], t)),
+  const AdamwScalars scalars{.beta1 = options.beta1,
+                             .beta2 = options.beta2,
+                             .eps = options.eps,
+                             .kept_weight = 1 - problem.lr * options.weight_decay,
+                             .step_size = problem.lr / (1 - std::pow(options.beta1, t)),
+                             .inverse_root_correction = 1 / std::sqrt(1 - std::pow(options.beta2, t)),
                              .zero_gradient = false};
   each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& stretch) {
     const UpdateRun<Real>& run = stretch.run;
@@ -66,19 +68,23 @@ void step_of_adamw(const StepProblem<Real>& problem) {
   });
 }
 
+template void step_of_adamw(const StepProblem<float>&);
+template void step_of_adamw(const StepProblem<double>&);
+
 // Sums of stretches are added up in their order.
 template <class Real>
 void step_of_lamb(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
+  const recipe::OptimOptions& options = problem.options;
   const auto t = static_cast<double>(problem.step);
-  const double decay = options["weight_decay"];
-  LambScalars scalars{.beta1 = options["beta1"],
-                      .beta2 = options["beta2"],
-                      .eps = options["eps"],
-                      .l2 = options.flag("l2") ? decay : 0,
-                      .decay = options.flag("l2") ? 0 : decay,
-                      .correction = 1 / (1 - std::pow(options["beta1"], t)),
-                      .root_correction = 1 / std::sqrt(1 - std::pow(options["beta2"], t)),
+  const double decay = options.weight_decay;
+  const bool l2 = options.lamb_decay == recipe::LambDecay::kL2;
+  LambScalars scalars{.beta1 = options.beta1,
+                      .beta2 = options.beta2,
+                      .eps = options.eps,
+                      .l2 = l2 ? decay : 0,
+                      .decay = l2 ? 0 : decay,
+                      .correction = 1 / (1 - std::pow(options.beta1, t)),
+                      .root_correction = 1 / std::sqrt(1 - std::pow(options.beta2, t)),
                       .zero_gradient = false};
   const std::vector<ElementStretch<Real>> stretches = stretches_of(problem);
   std::vector<LambSums> sums(stretches.size()), of_matrices(problem.matrices.size());
@@ -92,41 +98,42 @@ void step_of_lamb(const StepProblem<Real>& problem) {
   }
   each_stretch(stretches, [&](const ElementStretch<Real>& stretch) {
     const LambSums& own = of_matrices[stretch.matrix];
-    const bool scaled = (decay != 0 || options.flag("nvlamb")) && own.weights > 0 && own.updates > 0;
+    const bool scaled = (decay != 0 || options.nvlamb) && own.weights > 0 && own.updates > 0;
     LambScalars of_matrix = scalars;
     of_matrix.step = problem.lr * (scaled ? std::sqrt(own.weights / own.updates) : 1);
     update_loops<Real>().lamb_update(stretch.run, of_matrix);
   });
 }
 
-}  // namespace
+template void step_of_lamb(const StepProblem<float>&);
+template void step_of_lamb(const StepProblem<double>&);
 
 template <class Real>
-void step_of_elements(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
-  if (options.rule().name == "adamw") return step_of_adamw(problem);
-  if (options.rule().name == "lamb") return step_of_lamb(problem);
-  const double kept = 1 - problem.lr * options["weight_decay"];
-  if (options.rule().name == "lion") {
-    const LionScalars scalars{.beta1 = options["beta1"],
-                              .beta2 = options["beta2"],
-                              .kept_weight = kept,
-                              .lr = problem.lr,
-                              .fade = options["sign_fade"],
-                              .zero_gradient = false};
-    return each_stretch(stretches_of(problem), [&](const ElementStretch<Real>& each) {
-      update_loops<Real>().lion(each.run, scalars);
-    });
-  }
-  const SgdScalars scalars{.momentum = options["momentum"],
-                           .kept_weight = kept,
+void step_of_lion(const StepProblem<Real>& problem) {
+  const recipe::OptimOptions& options = problem.options;
+  const LionScalars scalars{.beta1 = options.beta1,
+                            .beta2 = options.beta2,
+                            .kept_weight = 1 - problem.lr * options.weight_decay,
+                            .lr = problem.lr,
+                            .fade = options.sign_fade,
+                            .zero_gradient = false};
+  each_stretch(stretches_of(problem),
+               [&](const ElementStretch<Real>& each) { update_loops<Real>().lion(each.run, scalars); });
+}
+template void step_of_lion(const StepProblem<float>&);
+template void step_of_lion(const StepProblem<double>&);
+
+template <class Real>
+void step_of_sgd(const StepProblem<Real>& problem) {
+  const SgdScalars scalars{.momentum = problem.momentum(),
+                           .kept_weight = 1 - problem.lr * problem.options.weight_decay,
                            .lr = problem.lr,
-                           .nesterov = options.flag("nesterov"),
+                           .nesterov = problem.options.nesterov,
                            .zero_gradient = false};
   each_stretch(stretches_of(problem),
                [&](const ElementStretch<Real>& each) { update_loops<Real>().sgd(each.run, scalars); });
 }
-template void step_of_elements(const StepProblem<float>&);
-template void step_of_elements(const StepProblem<double>&);
+template void step_of_sgd(const StepProblem<float>&);
+template void step_of_sgd(const StepProblem<double>&);
 
 }  // namespace longhaul::kernels

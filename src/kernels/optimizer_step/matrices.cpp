@@ -35,7 +35,7 @@ class TileWalk {
       const int64_t at = place.row * matrix.columns;
       body(Tile<Real>{.gradient = matrix.gradient + at,
                       .master = matrix.value + at,
-                      .momentum = matrix.momentum != nullptr ? matrix.momentum + at : nullptr,
+                      .momentum = matrix.first != nullptr ? matrix.first + at : nullptr,
                       .rows = place.rows,
                       .columns = matrix.columns,
                       .stride = matrix.columns,
@@ -109,6 +109,7 @@ void each_by_itself(const StepProblem<Real>& problem, void (*passes)(const StepP
   each_alone(elements, [&](size_t i) {
     passes({.matrices = {problem.matrices[i]},
             .options = problem.options,
+            .bf16_products = problem.bf16_products,
             .step = problem.step,
             .lr = problem.lr});
   });
@@ -120,26 +121,26 @@ double shrink_of(double squares, int64_t elements, double clip) {
 
 template <class Real>
 void passes_of_came(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
+  const recipe::OptimOptions& options = problem.options;
   const std::vector<StepMatrix<Real>>& matrices = problem.matrices;
   const FactoredLoops<Real>& loops = factored_loops<Real>();
   const TileWalk<Real> walk(matrices);
   TileSums squares(walk.plan()), residuals(walk.plan());
   walk.run([&](Tile<Real> tile, const Place& place) {
     tile.row_numbers = squares.rows(place), tile.column_numbers = squares.columns(place);
-    loops.square_sums(tile, {.eps = options["square_eps"]});
+    loops.square_sums(tile, {.eps = options.square_eps});
   });
   squares.settle(TileSums::How::kSum);
   std::vector<DivisorsOf<Real>> divisors(matrices.size());
   walk.plan().each_matrix([&](size_t i) {
     const StepMatrix<Real>& matrix = matrices[i];
-    const double beta = options["beta2"];
+    const double beta = options.beta2;
     if (matrix.vector) {
       follow_sums(matrix.whole, squares.columns_of(i), matrix.columns, beta, 1 - beta);
       divisors[i] = divisors_of_vector(matrix, /*inverse_roots=*/true);
       return;
     }
-    const MeansOf<Real> means{matrix.row_mean, matrix.column_mean};
+    const MeansOf<Real> means{matrix.row_states[0], matrix.column_states[0]};
     divisors[i] = divisors_of_matrix(
         matrix, means, follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), beta), true);
   });
@@ -153,9 +154,9 @@ void passes_of_came(const StepProblem<Real>& problem) {
     divisors[place.matrix].set(tile, place);
     tile.row_numbers = residuals.rows(place), tile.column_numbers = residuals.columns(place);
     loops.came_momentum(tile, {.shrink = shrink_of(size_of[place.matrix], matrices[place.matrix].elements(),
-                                                   options["update_clip"]),
-                               .beta = options["beta1"],
-                               .eps = options["residual_eps"],
+                                                   options.update_clip),
+                               .beta = options.beta1,
+                               .eps = options.residual_eps,
                                .zero_gradient = false});
   });
   residuals.settle(TileSums::How::kSum);
@@ -165,17 +166,17 @@ void passes_of_came(const StepProblem<Real>& problem) {
       divisors[i] = {{1}, std::vector<Real>(static_cast<size_t>(matrix.columns), 1)};
       return;
     }
-    const MeansOf<Real> means{matrix.row_residual, matrix.column_residual};
+    const MeansOf<Real> means{matrix.row_states[1], matrix.column_states[1]};
     const double mean =
-        follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options["beta3"]);
+        follow_means(matrix, means, residuals.rows_of(i), residuals.columns_of(i), options.beta3);
     divisors[i] = divisors_of_matrix(matrix, means, mean, true);
   });
-  const double correction = options.flag("correct_residuals")
-                                ? std::sqrt(1 - std::pow(options["beta3"], static_cast<double>(problem.step)))
+  const double correction = options.correct_residuals
+                                ? std::sqrt(1 - std::pow(options.beta3, static_cast<double>(problem.step)))
                                 : 1;
   walk.run([&](Tile<Real> tile, const Place& place) {
     divisors[place.matrix].set(tile, place);
-    loops.came_update(tile, {.kept_weight = 1 - problem.lr * options["weight_decay"],
+    loops.came_update(tile, {.kept_weight = 1 - problem.lr * options.weight_decay,
                              .lr = problem.lr * (matrices[place.matrix].vector ? 1 : correction)});
   });
 }
@@ -194,27 +195,27 @@ namespace {
 // The forms of optim/optimizers/adafactor.h.
 class AdafactorForms {
  public:
-  explicit AdafactorForms(const StepOptions& options, int64_t step, double lr)
-      : fairseq(options["form"] == 0),
-        torch(options["form"] == 1),
+  explicit AdafactorForms(const recipe::OptimOptions& options, int64_t step, double lr)
+      : fairseq(options.adafactor_form == recipe::AdafactorForm::kFairseq),
+        torch(options.adafactor_form == recipe::AdafactorForm::kTorch),
         options_(options),
         t_(static_cast<double>(step)),
         lr_(lr) {}
-  bool relative() const { return torch || (fairseq && options_.flag("scale_by_weights")); }
+  bool relative() const { return torch || (fairseq && options_.scale_by_weights); }
   double beta2() const {
     const double decay = 1 - std::pow(t_, -0.8);
     return fairseq || torch ? decay : std::min(decay, 0.999);
   }
   double step_size(double squared_weights, int64_t elements) const {
     if (!fairseq && !torch) return lr_;
-    const double rate = torch || options_.flag("relative_step") ? std::min(lr_, 1 / std::sqrt(t_)) : lr_;
+    const double rate = torch || options_.relative_step ? std::min(lr_, 1 / std::sqrt(t_)) : lr_;
     return relative() ? rate * std::max(1e-3, std::sqrt(squared_weights / static_cast<double>(elements)))
                       : rate;
   }
   const bool fairseq, torch;
 
  private:
-  const StepOptions& options_;
+  const recipe::OptimOptions& options_;
   double t_, lr_;
 };
 
@@ -228,7 +229,7 @@ double squares_of(const Tile<Real>& tile) {
 
 template <class Real>
 void passes_of_adafactor(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
+  const recipe::OptimOptions& options = problem.options;
   const std::vector<StepMatrix<Real>>& matrices = problem.matrices;
   const FactoredLoops<Real>& loops = factored_loops<Real>();
   const AdafactorForms form(options, problem.step, problem.lr);
@@ -238,7 +239,7 @@ void passes_of_adafactor(const StepProblem<Real>& problem) {
   std::vector<double> weights(walk.tiles()), sizes(walk.tiles());
   walk.run([&](Tile<Real> tile, const Place& place) {
     tile.row_numbers = squares.rows(place), tile.column_numbers = squares.columns(place);
-    loops.square_sums(tile, {.eps = form.torch ? 0 : options["square_eps"]});
+    loops.square_sums(tile, {.eps = form.torch ? 0 : options.square_eps});
     if (form.relative()) weights[place.tile] = squares_of(tile);
   });
   squares.settle(TileSums::How::kSum);
@@ -250,7 +251,7 @@ void passes_of_adafactor(const StepProblem<Real>& problem) {
       divisors[i] = divisors_of_vector(matrix, !form.torch);
       return;
     }
-    const MeansOf<Real> means{matrix.row_mean, matrix.column_mean};
+    const MeansOf<Real> means{matrix.row_states[0], matrix.column_states[0]};
     const double mean = follow_means(matrix, means, squares.rows_of(i), squares.columns_of(i), form.beta2());
     divisors[i] = divisors_of_matrix(matrix, means, form.torch ? std::max(eps, mean) : mean, !form.torch);
   });
@@ -259,19 +260,18 @@ void passes_of_adafactor(const StepProblem<Real>& problem) {
     sizes[place.tile] = loops.direction_squares(tile, {.floor = floor});
   });
   const std::vector<double> weights_of = walk.of_matrices(weights), size_of = walk.of_matrices(sizes);
-  const double decay = options["weight_decay"];
+  const double decay = options.weight_decay;
   walk.run([&](Tile<Real> tile, const Place& place) {
     divisors[place.matrix].set(tile, place);
     const int64_t elements = matrices[place.matrix].elements();
     const double alpha = form.step_size(weights_of[place.matrix], elements);
-    loops.adafactor_update(tile,
-                           {.direction = {.floor = floor},
-                            .inside = shrink_of(size_of[place.matrix], elements, options["update_clip"]) *
-                                      (form.fairseq ? alpha : 1),
-                            .outside = form.fairseq ? 1 : alpha,
-                            .beta = options["momentum"],
-                            .kept_weight = 1 - (form.fairseq ? alpha : problem.lr) * decay,
-                            .zero_gradient = false});
+    loops.adafactor_update(tile, {.direction = {.floor = floor},
+                                  .inside = shrink_of(size_of[place.matrix], elements, options.update_clip) *
+                                            (form.fairseq ? alpha : 1),
+                                  .outside = form.fairseq ? 1 : alpha,
+                                  .beta = problem.momentum(),
+                                  .kept_weight = 1 - (form.fairseq ? alpha : problem.lr) * decay,
+                                  .zero_gradient = false});
   });
 }
 
@@ -286,18 +286,18 @@ template void step_of_adafactor(const StepProblem<double>&);
 
 template <class Real>
 void step_of_sm3(const StepProblem<Real>& problem) {
-  const StepOptions& options = problem.options;
+  const recipe::OptimOptions& options = problem.options;
   const std::vector<StepMatrix<Real>>& matrices = problem.matrices;
   const TileWalk<Real> walk(matrices);
   TileSums largest(walk.plan());
   walk.run([&](Tile<Real> tile, const Place& place) {
     const StepMatrix<Real>& matrix = matrices[place.matrix];
     tile.row_numbers = largest.rows(place), tile.column_numbers = largest.columns(place);
-    tile.of_rows = matrix.vector ? nullptr : matrix.row_mean + place.row;
-    tile.of_columns = matrix.vector ? matrix.whole : matrix.column_mean;
-    factored_loops<Real>().sm3_update(tile, {.eps = options["square_eps"],
-                                             .beta = options["momentum"],
-                                             .kept_weight = 1 - problem.lr * options["weight_decay"],
+    tile.of_rows = matrix.vector ? nullptr : matrix.row_states[0] + place.row;
+    tile.of_columns = matrix.vector ? matrix.whole : matrix.column_states[0];
+    factored_loops<Real>().sm3_update(tile, {.eps = options.square_eps,
+                                             .beta = problem.momentum(),
+                                             .kept_weight = 1 - problem.lr * options.weight_decay,
                                              .lr = problem.lr,
                                              .zero_gradient = false});
   });
@@ -308,8 +308,8 @@ void step_of_sm3(const StepProblem<Real>& problem) {
     const auto keep = [](const double* from, int64_t count, Real* to) {
       for (int64_t k = 0; k < count; ++k) to[k] = static_cast<Real>(from[k]);
     };
-    keep(largest.rows_of(i), matrix.rows, matrix.row_mean);
-    keep(largest.columns_of(i), matrix.columns, matrix.column_mean);
+    keep(largest.rows_of(i), matrix.rows, matrix.row_states[0]);
+    keep(largest.columns_of(i), matrix.columns, matrix.column_states[0]);
   }
 }
 template void step_of_sm3(const StepProblem<float>&);

@@ -4,27 +4,19 @@
 // values, narrow states or working copies, which the trainer's optimizers add.
 //
 // A tensor of two dimensions is a matrix; one of more is a stack of matrices (experts), each treated
-// separately: sums, clips and trust ratios are those of a matrix. Other tensors are vectors. The states of
-// a tensor, in this order, all in the tensor's dtype; [B] are the dimensions of a stack:
+// separately: sums, clips and trust ratios are those of a matrix. Other tensors are vectors. Which states a
+// tensor has, in which order, says the optimizer's entry (recipe/optimizers), and so do the options, their
+// order and their ranges; the defaults are a recipe's. All states have the tensor's dtype. With [B] the
+// dimensions of a stack, a state of rows is [B n], one of columns [B m], and all others are shaped like the
+// tensor.
 //
-//   adamw, lamb   m, v                     as the tensor
-//   lion, muon    momentum                 as the tensor
-//   sgd           momentum                 as the tensor; none with momentum 0
-//   came          momentum                 as the tensor; then for matrices row_mean [B n], column_mean [B
-//                 m], row_residual [B n], column_residual [B m], for vectors second_moment, as the tensor
-//   adafactor     momentum                 as the tensor, with a momentum above 0; then row_mean [B n],
-//                 column_mean [B m], or second_moment
-//   sm3           momentum                 likewise; then row_bound [B n], column_bound [B m], or
-//                 sum_of_squares
-//
-// Options are numbers in the order of kStepRules; omitted ones have the defaults given there, which are
-// those of a recipe. Flags are 0 or 1. Gradients are used as they are (clip them before) and are not
-// changed. CPU, fp32 or fp64, all tensors of a call alike; no two of them may share memory. Threads: one
-// call at a time on the same tensors.
+// Options are numbers: flags are 0 or 1, values of an enumeration 0, 1, … An optimizer of whole matrices has
+// one more, bf16_products: 1 multiplies matrices in bf16, as the trainer does in bf16 runs. Gradients are
+// used as they are (clip them before) and are not changed. CPU, fp32 or fp64, all tensors of a call alike; no
+// two of them may share memory. Threads: one call at a time on the same tensors.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,18 +24,6 @@
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {
-
-struct StepOption {
-  std::string_view name;
-  double initial = 0, least = 0, most = 0;
-  bool whole = false;  // 0, 1, …
-};
-
-struct StepRule {
-  std::string_view name;
-  std::span<const StepOption> options;
-};
-std::span<const StepRule> step_rules();
 
 struct OptimizerStep {
   std::string name;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -21,6 +20,7 @@
 #include "base/process/diagnostics.h"
 #include "base/process/loaded_library.h"
 #include "base/process/process.h"
+#include "base/text/number.h"
 #include "base/threads/worker.h"
 #include "observe/board/node_lease.h"
 #include "observe/board/rank_board_layout.h"
@@ -178,16 +178,15 @@ BoardWriter BoardWriter::from_environment(int64_t rank) {
   };
   const std::string_view path = variable("LONGHAUL_BOARD"), number = variable("LONGHAUL_GENERATION");
   if (path.empty()) return {};
-  int64_t generation = 0;
-  const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), generation);
-  if (!number.empty() && (problem != std::errc() || end != number.data() + number.size())) {
+  const std::optional<int64_t> generation = number.empty() ? 0 : parse_number<int64_t>(number);
+  if (!generation) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the generation of this rank is not a number",
                  .found = std::string(number),
                  .where = "LONGHAUL_GENERATION"});
   }
   BoardWriter writer(
-      path, {.rank = rank, .generation = generation, .node = std::string(variable("LONGHAUL_NODE"))});
+      path, {.rank = rank, .generation = *generation, .node = std::string(variable("LONGHAUL_NODE"))});
   set_diagnostics_area(&writer.state_->board->stacks);
   return writer;
 }

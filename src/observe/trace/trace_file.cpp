@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/log.h"
 #include "base/text/json.h"
+#include "base/text/number.h"
 
 namespace longhaul::observe {
 namespace {
@@ -112,10 +112,8 @@ StepTrace step_of(const JsonView& line, int64_t offset_ns) {
 }
 
 std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number)
-                                                                                   : std::nullopt;
+  const std::optional<int64_t> number = parse_number<int64_t>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // The complete lines.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/file_beneath.h"
+#include "base/text/number.h"
 #include "observe/events/event_log.h"
 #include "observe/trace/time_use.h"
 
@@ -65,10 +65,9 @@ std::map<std::string, double> phase_seconds_of(const StepTrace& step) {
 }
 
 int64_t rank_in_name(const std::string& name) {
-  int64_t rank = -1;
   const size_t dash = name.find_last_of('-');
-  if (dash != std::string::npos) std::from_chars(name.data() + dash + 1, name.data() + name.size(), rank);
-  return rank;
+  if (dash == std::string::npos) return -1;
+  return leading_number<int64_t>(std::string_view(name).substr(dash + 1)).value_or(-1);
 }
 
 double middle(std::vector<double> values) {

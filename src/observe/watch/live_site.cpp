@@ -1,10 +1,10 @@
 #include "observe/watch/live_site.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -53,9 +53,7 @@ std::string parameter(const HttpRequest& request, const char* name) {
 
 int64_t rank_in(const HttpRequest& request) {
   const std::string text = parameter(request, "rank");
-  int64_t rank = -1;
-  std::from_chars(text.data(), text.data() + std::min<size_t>(text.size(), 9), rank);
-  return rank;
+  return leading_number<int64_t>(std::string_view(text).substr(0, 9)).value_or(-1);
 }
 
 std::string hash_of(const std::string& text) { return fmt::format("{:012x}", xxh3(text) >> 16); }

@@ -4,9 +4,8 @@
 #include <functional>
 #include <limits>
 
-#include "base/error.h"
 #include "kernels/adamw/loops.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -23,14 +22,6 @@ double machine_epsilon(const Tensor& of) {
 
 Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixImplementation implementation)
     : Optimizer(std::move(given)), options_(options), momentum_(recipe::momentum_of(options)) {
-  if (torch() && momentum_ > 0) {
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "torch's form of adafactor has no momentum",
-                 .expected = "optim.momentum=0",
-                 .found = fmt::format("{}", momentum_),
-                 .where = "optim.adafactor_form",
-                 .hint = "optim.adafactor_form=fairseq"});
-  }
   std::vector<MatrixTiles::Matrix> tiled;
   for (const Shard& shard : shards()) {
     Matrix matrix{.shard = shard};

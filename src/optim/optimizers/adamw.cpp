@@ -10,7 +10,7 @@
 namespace longhaul::optim {
 
 AdamW::AdamW(const recipe::OptimOptions& options, Members members, AdamwImplementation implementation)
-    : Elementwise(std::move(members), options, {"m", "v"}) {
+    : Elementwise(std::move(members), options) {
   implementation_ = implementation != AdamwImplementation::kAutomatic ? implementation : choose();
   LONGHAUL_ASSERT(implementation_ != AdamwImplementation::kFused || on_cpu(),
                   "the fused update works on CPU tensors");

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/matmul/tasks.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 namespace {
@@ -35,14 +36,25 @@ void require_implemented(const std::string& optimizer, const Precision& precisio
 
 }  // namespace
 
-Elementwise::Elementwise(Members given, const recipe::OptimOptions& options, std::vector<std::string> kinds,
-                         Runs runs)
-    : Optimizer(std::move(given)), options_(options), kinds_(std::move(kinds)) {
+Elementwise::Elementwise(Members given, const recipe::OptimOptions& options, Runs runs)
+    : Optimizer(std::move(given)), options_(options), states_(recipe::states_of(options)) {
   for (const auto& parameter : parameters()) {
     if (parameter->trainable()) require_implemented(options_.name, members().precision, *parameter);
     on_cpu_ = on_cpu_ && parameter->value.device().is_cpu();
   }
   list_pieces(runs);
+}
+
+// Those of moments that the optimizer has.
+recipe::StateFormats Elementwise::formats_of(const layout::ParameterSpec& spec) const {
+  using enum recipe::OptimizerState::Of;
+  const auto has = [&](recipe::OptimizerState::Of of) {
+    return std::ranges::find(states_, of, &recipe::OptimizerState::of) != states_.end();
+  };
+  recipe::StateFormats formats = recipe::state_formats(options_, spec.tensor.role, spec.tensor.global_shape);
+  if (!has(kFirstMoment)) formats.first = recipe::StateDtype::kFloat32;
+  if (!has(kSecondMoment)) formats.second = recipe::StateDtype::kFloat32;
+  return formats;
 }
 
 void Elementwise::list_pieces(Runs runs) {
@@ -56,9 +68,7 @@ void Elementwise::list_pieces(Runs runs) {
       Piece piece{
           p, run.begin, run.length, spec.decay ? options_.weight_decay : 0, spec.lr_factor, spec.trainable};
       piece.columns = parameter.parts[part].own.length.size() == 2 ? parameter.parts[part].own.length[1] : 1;
-      if (!kinds_.empty())
-        piece.formats = recipe::state_formats(options_, spec.tensor.role, spec.tensor.global_shape);
-      if (kinds_.size() == 1) piece.formats.second = recipe::StateDtype::kFloat32;
+      piece.formats = formats_of(spec);
       // Neighbours that are treated alike are one piece: a layer's experts are a single run.
       if (runs == Runs::kOfNeighbours && !pieces_.empty() && pieces_.back().like(piece) &&
           pieces_.back().begin + pieces_.back().length == run.begin) {
@@ -78,14 +88,16 @@ void Elementwise::list_pieces(Runs runs) {
 void Elementwise::make_states(Piece& piece, size_t part) const {
   const model::Parameter& parameter = *parameters()[piece.parameter];
   const at::TensorOptions like = parameter.own_value.options().dtype(members().precision.state);
-  const recipe::StateDtype dtypes[] = {piece.formats.first, piece.formats.second};
-  const kernels::Signs signs[] = {kernels::Signs::kBoth, kernels::Signs::kPositive};
-  for (size_t k = 0; k < kinds_.size(); ++k) {
-    const bool wide = dtypes[k] == recipe::StateDtype::kFloat32;
+  for (const recipe::OptimizerState& state : states_) {
+    LONGHAUL_ASSERT(state.of_elements(), "{} is no state of every element", state.kind);
+    const bool second = state.of == recipe::OptimizerState::Of::kSecondMoment;
+    const recipe::StateDtype dtype = second ? piece.formats.second : piece.formats.first;
+    const bool wide = dtype == recipe::StateDtype::kFloat32;
     piece.states.push_back(wide ? at::zeros({piece.length}, like) : Tensor());
     if (!piece.formats.narrow()) continue;
-    piece.narrow.emplace_back(parameter, part, kinds_[k],
-                              NarrowState::Format{dtypes[k], signs[k], options_.state_block, members().seed});
+    const kernels::Signs signs = second ? kernels::Signs::kPositive : kernels::Signs::kBoth;
+    piece.narrow.emplace_back(parameter, part, std::string(state.kind),
+                              NarrowState::Format{dtype, signs, options_.state_block, members().seed});
   }
 }
 
@@ -171,13 +183,12 @@ void Elementwise::append_state(std::vector<StateTensor>& to, size_t parameter, s
   const model::Parameter& holder = *parameters()[parameter];
   const model::Part& of = holder.parts[part];
   const layout::Range run = holder.own_run_of(part);
+  const std::string name(states_[kind].kind);
   if (run.length == 0) {
-    Piece none{.parameter = parameter,
-               .formats = recipe::state_formats(options_, of.spec.tensor.role, of.spec.tensor.global_shape)};
-    if (kinds_.size() == 1) none.formats.second = recipe::StateDtype::kFloat32;
+    Piece none{.parameter = parameter, .formats = formats_of(of.spec)};
     make_states(none, part);
     if (none.formats.narrow() && none.narrow[kind].defined()) return none.narrow[kind].append(to);
-    return to.push_back(state_of_part(holder, part, kinds_[kind], none.states[kind].view(of.own.length)));
+    return to.push_back(state_of_part(holder, part, name, none.states[kind].view(of.own.length)));
   }
   const auto before = [](const std::pair<size_t, int64_t>& at, const Piece& piece) {
     return at < std::pair(piece.parameter, piece.begin);
@@ -186,7 +197,7 @@ void Elementwise::append_state(std::vector<StateTensor>& to, size_t parameter, s
       *std::prev(std::upper_bound(pieces_.begin(), pieces_.end(), std::pair(parameter, run.begin), before));
   if (!piece.narrow.empty() && piece.narrow[kind].defined()) return piece.narrow[kind].append(to);
   to.push_back(
-      state_of_part(holder, part, kinds_[kind],
+      state_of_part(holder, part, name,
                     piece.states[kind].narrow(0, run.begin - piece.begin, run.length).view(of.own.length)));
 }
 
@@ -196,7 +207,7 @@ std::vector<StateTensor> Elementwise::state() {
     const model::Parameter& parameter = *parameters()[p];
     append_masters(result, p);
     if (!parameter.trainable()) continue;
-    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+    for (size_t kind = 0; kind < states_.size(); ++kind) {
       for (size_t part = 0; part < parameter.parts.size(); ++part) {
         if (members().has(parameter.parts[part].spec)) append_state(result, p, part, kind);
       }

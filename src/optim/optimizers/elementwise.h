@@ -18,6 +18,7 @@
 #include "kernels/optimizer_loops/loops.h"
 #include "optim/optimizer.h"
 #include "optim/optimizers/narrow_state.h"
+#include "recipe/optimizers/entry.h"
 #include "recipe/sections/optim_groups.h"
 
 namespace longhaul::optim {
@@ -49,11 +50,10 @@ class Elementwise : public Optimizer {
   };
   enum class Runs { kOfNeighbours, kOfEachTensor };
 
-  // `kinds`: the names of the states; the first is a first moment or a momentum, the second a second
-  // moment. kUsage when the dtypes have no implementation: master, states and main gradient must have the
-  // same dtype (fp32 or fp64), and the working copy has that dtype too, or bf16 with an fp32 master.
-  Elementwise(Members members, const recipe::OptimOptions& options, std::vector<std::string> kinds,
-              Runs runs = Runs::kOfNeighbours);
+  // The states are those of the optimizer's entry (recipe/optimizers), in its order. kUsage when the dtypes
+  // have no implementation: master, states and main gradient must have the same dtype (fp32 or fp64), and the
+  // working copy has that dtype too, or bf16 with an fp32 master.
+  Elementwise(Members members, const recipe::OptimOptions& options, Runs runs = Runs::kOfNeighbours);
 
   const recipe::OptimOptions& options() const { return options_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -104,6 +104,7 @@ class Elementwise : public Optimizer {
   bool in_fp64(const Piece& piece) { return master(piece.parameter).scalar_type() == at::kDouble; }
 
  private:
+  recipe::StateFormats formats_of(const layout::ParameterSpec& spec) const;
   void list_pieces(Runs runs);
   bool packs(const Piece& piece) const;
   void add_stretches(const Piece& piece, bool packing, std::vector<Stretch>& to) const;
@@ -154,7 +155,7 @@ class Elementwise : public Optimizer {
   void append_state(std::vector<StateTensor>& to, size_t parameter, size_t part, size_t kind) const;
 
   recipe::OptimOptions options_;
-  std::vector<std::string> kinds_;
+  std::vector<recipe::OptimizerState> states_;
   std::vector<Piece> pieces_;
   bool on_cpu_ = true;
 };

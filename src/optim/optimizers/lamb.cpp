@@ -5,7 +5,7 @@
 namespace longhaul::optim {
 
 Lamb::Lamb(const recipe::OptimOptions& options, Members members)
-    : Elementwise(std::move(members), options, {"m", "v"}, Runs::kOfEachTensor) {
+    : Elementwise(std::move(members), options, Runs::kOfEachTensor) {
   // Every rank takes part in the sums of a tensor, those too that have nothing of it and so no piece.
   std::vector<Partials::Place> held;
   std::vector<bool> first;

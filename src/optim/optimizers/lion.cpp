@@ -2,8 +2,7 @@
 
 namespace longhaul::optim {
 
-Lion::Lion(const recipe::OptimOptions& options, Members members)
-    : Elementwise(std::move(members), options, {"momentum"}) {
+Lion::Lion(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options) {
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/newton_schulz/op.h"
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 

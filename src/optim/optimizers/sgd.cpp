@@ -1,18 +1,10 @@
 #include "optim/optimizers/sgd.h"
 
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
-namespace {
 
-std::vector<std::string> states_of_sgd(const recipe::OptimOptions& options) {
-  return recipe::momentum_of(options) > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
-}
-
-}  // namespace
-
-Sgd::Sgd(const recipe::OptimOptions& options, Members members)
-    : Elementwise(std::move(members), options, states_of_sgd(options)) {
+Sgd::Sgd(const recipe::OptimOptions& options, Members members) : Elementwise(std::move(members), options) {
   add_phase({"update", nullptr, [this](const StepSettings& settings) { update(settings); }});
 }
 

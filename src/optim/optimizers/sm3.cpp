@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "recipe/sections/optimizers.h"
+#include "recipe/optimizers/optimizers.h"
 
 namespace longhaul::optim {
 

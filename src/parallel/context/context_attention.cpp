@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "kernels/experts/rows.h"
+#include "layout/methods/methods.h"
 #include "parallel/collectives.h"
 #include "parallel/context/context_pieces.h"
 #include "parallel/context/gathered_attention.h"
@@ -119,12 +119,9 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
 }  // namespace
 
 int64_t head_ranks(ContextMethod method, int64_t ranks, int64_t key_heads) {
-  const int64_t inner = method == ContextMethod::kRing || method == ContextMethod::kAllGather ? 1
-                        : method == ContextMethod::kUlysses                                   ? ranks
-                                                            : std::gcd(ranks, key_heads);
-  if (key_heads % inner == 0) return inner;
+  if (const int64_t inner = layout::ranks_of_heads(method, ranks, key_heads); inner > 0) return inner;
   throw Error({.code = ExitCode::kUsage,
-               .what = "context ranks cannot share the heads of attention",
+               .what = std::string(layout::kHeadsOfContextRanks.broken),
                .expected = fmt::format(
                    "a number of key heads on each tensor rank that {} context ranks divide", ranks),
                .found = std::to_string(key_heads),

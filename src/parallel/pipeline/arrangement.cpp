@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/methods/methods.h"
 #include "layout/parameters.h"
 #include "parallel/context/context_attention.h"
 
@@ -15,9 +16,9 @@ using layout::Axis;
 
 // Of several stages on a rank some may have no layer.
 void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) {
-  if (mesh.size(Axis::kPp) <= model.layers) return;
+  if (layout::kStagesOfLayers.holds({.layers = model.layers}, {.pp = mesh.size(Axis::kPp)})) return;
   throw Error({.code = ExitCode::kUsage,
-               .what = "there are more pipeline stages than layers",
+               .what = std::string(layout::kStagesOfLayers.broken),
                .expected = fmt::format("parallel.pp of at most {}", model.layers),
                .found = std::to_string(mesh.size(Axis::kPp)),
                .where = "parallel.pp and model.layers",
@@ -49,7 +50,8 @@ Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::Paral
 
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world) {
   if (outer.method == recipe::Outer::kNone) return 1;
-  const int64_t needed = options.needed(), workers = options.workers > 0 ? options.workers : world / needed;
+  const int64_t needed = options.needed(),
+                workers = options.workers > 0 ? options.workers : layout::smallest_islands(options, world);
   const auto refuse = [&](std::string what, std::string expected, std::string hint) {
     throw Error({.code = ExitCode::kUsage,
                  .what = std::move(what),
@@ -76,9 +78,10 @@ int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOpti
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement) {
   const layout::Mesh& mesh = arrangement.mesh;
   for (const Axis axis : {Axis::kEp, Axis::kEtp}) {
-    if (mesh.size(axis) == 1 || model.experts > 0) continue;
+    const layout::RankSizes along = {.ep = mesh.size(axis)};
+    if (layout::kModelOfExperts.holds({.experts = model.experts}, along)) continue;
     throw Error({.code = ExitCode::kUsage,
-                 .what = "the model has no experts that ranks could share",
+                 .what = std::string(layout::kModelOfExperts.broken),
                  .expected = fmt::format("parallel.{} = 1", layout::name_of(axis)),
                  .found = std::to_string(mesh.size(axis)),
                  .where = fmt::format("parallel.{} and model.experts", layout::name_of(axis)),

@@ -3,14 +3,14 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "plan/footprint/csv.h"
+#include "plan/footprint/named_rows.h"
 
 namespace longhaul::plan {
 
 CarbonHours CarbonHours::read(std::string_view text, const std::string& name) {
   std::array<double, 24> values{};
   std::array<bool, 24> seen{};
-  for (const CsvRow& row : read_csv(text, name, {"hour", "g_per_kwh"})) {
+  for (const NamedRow& row : read_named_rows(text, name, {"hour", "g_per_kwh"})) {
     const double hour = row.number("hour", "hours", 0, 23);
     const auto index = static_cast<size_t>(hour);
     if (hour != std::floor(hour) || seen[index]) row.fail("hour", "a whole hour from 0 to 23, each once");

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "plan/footprint/csv.h"
+#include "plan/footprint/named_rows.h"
 
 namespace longhaul::plan {
 
@@ -17,11 +17,11 @@ Uncertain Inventory::grams(bool toxic_only) const {
 }
 
 Inventory read_inventory(std::string_view text, const std::string& name, const std::string& device) {
-  const auto rows = read_csv(text, name,
-                             {"device", "element", "symbol", "atomic_number", "part", "g_per_unit", "class",
-                              "toxic", "source", "uncertainty"});
+  const auto rows = read_named_rows(text, name,
+                                    {"device", "element", "symbol", "atomic_number", "part", "g_per_unit",
+                                     "class", "toxic", "source", "uncertainty"});
   std::map<std::string, ElementMass> by_symbol;
-  for (const CsvRow& row : rows) {
+  for (const NamedRow& row : rows) {
     if (row.text("device") != device) continue;
     const double grams = row.number("g_per_unit", "grams", 0, 1e6),
                  relative = row.number("uncertainty", "relative error", 0, 10);

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul::plan {
@@ -84,13 +84,11 @@ Sourced grid_mix(std::string_view shares) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
     const size_t equals = part.find('=');
-    double share = 0;
-    const std::string_view digits = equals == std::string_view::npos ? "" : part.substr(equals + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
-    if (error != std::errc() || end != digits.data() + digits.size() || !(share >= 0 && share <= 1))
-      refuse_mix(shares, std::string(part));
-    sum = sum + grid(part.substr(0, equals)).value * share;
-    whole += share;
+    const std::optional<double> share =
+        parse_number<double>(equals == std::string_view::npos ? "" : part.substr(equals + 1));
+    if (!share || !(*share >= 0 && *share <= 1)) refuse_mix(shares, std::string(part));
+    sum = sum + grid(part.substr(0, equals)).value * *share;
+    whole += *share;
   }
   if (std::abs(whole - 1) > 1e-6) refuse_mix(shares, fmt::format("{:g} together", whole));
   return {"carbon_g_per_kwh", sum, fmt::format("mix {}; {}", shares, kCodeCarbon)};

@@ -429,7 +429,7 @@ class RankPlan {
 
 }  // namespace
 
-MemoryPlan plan_rank_memory(const MemoryRequest& request, const RankRequest& rank) {
+MemoryPlan exact_rank_memory(const MemoryRequest& request, const RankRequest& rank) {
   if (!request.model.freezes() || request.passes != nullptr) return RankPlan(request, rank).plan();
   MemoryRequest with_passes = request;
   with_passes.passes = std::make_shared<const WeightPasses>(request.model, &rank.place);

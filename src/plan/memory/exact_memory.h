@@ -1,3 +1,5 @@
+// The exact model of a rank's memory (search_memory.h has the fast one, for searches).
+//
 // The memory plan of training for one rank of a mesh, by purpose, at those moments of a step that can be the
 // fullest: plan/memory/memory.h for a rank that has a share of the model (heads, channels, experts,
 // vocabulary, layers), of the tokens (context ranks; tensor ranks between mixers) and of the state
@@ -30,6 +32,6 @@ struct RankRequest {
   bool processes = true;     // processes have a back end that holds parts of sums; threads add in place
 };
 
-MemoryPlan plan_rank_memory(const MemoryRequest& request, const RankRequest& rank);
+MemoryPlan exact_rank_memory(const MemoryRequest& request, const RankRequest& rank);
 
 }  // namespace longhaul::plan

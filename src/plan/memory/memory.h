@@ -55,8 +55,8 @@ struct MemoryRequest {
   bool on_gpu = false;
   // Of the processor, if the kernels' choices depend on it.
   int64_t l2_bytes = 0;
-  // Which products are computed where tensors are frozen; null: all. plan_memory and plan_rank_memory fill it
-  // in.
+  // Which products are computed where tensors are frozen; null: all. plan_memory and exact_rank_memory fill
+  // it in.
   std::shared_ptr<const WeightPasses> passes{};
   std::vector<int64_t> layer_numbers{};  // of the request's layers in the whole model; empty: 0, 1, 2, …
   // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu/cpu.h).

@@ -10,7 +10,7 @@ double real(int64_t x) { return static_cast<double>(x); }
 // For parameters of which `copies` ranks hold copies; `passing`: those of one layer and the next, which are
 // fetched and released at stage 3.
 void add_state(double parameters, double passing, int64_t copies, const PlanLayout& layout,
-               RankMemory& memory) {
+               SearchMemory& memory) {
   const double n = std::max(1.0, real(copies / layout.zero_copies));
   const int64_t zero = n > 1 ? layout.zero : 0;
   memory.weights += 2 * (zero >= 3 ? parameters / n + std::min(parameters, passing) : parameters);
@@ -20,7 +20,7 @@ void add_state(double parameters, double passing, int64_t copies, const PlanLayo
 
 }  // namespace
 
-std::vector<std::pair<const char*, double>> RankMemory::rows() const {
+std::vector<std::pair<const char*, double>> SearchMemory::rows() const {
   return {{"weights", weights},         {"gradients", gradients}, {"optimizer state", optimizer},
           {"activations", activations}, {"output head", head},    {"reserved", reserved}};
 }
@@ -38,9 +38,10 @@ double in_flight(const PlanLayout& layout, int64_t micro_batches) {
   }
 }
 
-RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster) {
+SearchMemory search_memory(const Work& work, const PlanLayout& layout, int64_t batch,
+                           const Cluster& cluster) {
   const double tp = real(layout.tp), layers = layers_of_rank(work, layout);
-  RankMemory memory;
+  SearchMemory memory;
   // Ends of the pipeline hold the embedding, or the head; a single rank holds both.
   const double ends = both_ends(layout) ? work.embedding_parameters + work.head_parameters
                                         : std::max(work.embedding_parameters, work.head_parameters);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::plan {
 namespace {
@@ -30,9 +30,8 @@ void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& s
   const recipe::OptimOptions rule =
       recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape, spec.set))
           .options;
-  factors_ +=
-      times * static_cast<double>(recipe::optimizer_entry(rule.name).state_elements(rule, share).factors);
-  if (rule.name != "muon") return;
+  factors_ += times * static_cast<double>(recipe::state_elements(rule, share).factors);
+  if (!recipe::optimizer_entry(rule.name).whole_matrices) return;
   const auto elements = static_cast<double>(spec.elements());
   if (ranks == 1) return whole_.add(elements, times);
   shared_ += times * elements;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "layout/methods/methods.h"
+
 namespace longhaul::plan {
 namespace {
 
@@ -13,17 +15,9 @@ using recipe::Recompute;
 
 // As a search would try it, except for its limits of size.
 bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
-  const int64_t stage = layout.dp * layout.tp * layout.cp;
-  if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 ||
-      batch % (layout.dp * layout.micro_batch) != 0)
-    return false;
-  if (!work.deals_out_heads(layout.tp) || static_cast<double>(layout.cp * kLeastContext) > work.sequence)
-    return false;
-  if (stage % (layout.ep * layout.etp) != 0 || (layout.ep > 1 && work.expert_count % layout.ep != 0))
-    return false;
-  if (layout.etp > 1 && work.expert_count == 0) return false;
-  if (static_cast<double>(layout.pp * layout.chunks) > work.layers) return false;
-  return layout.schedule != PipelineSchedule::kInterleaved || layout.micro_batches(batch) % layout.pp == 0;
+  if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1) return false;
+  return static_cast<double>(layout.cp * kLeastContext) <= work.sequence &&
+         layout::comes_out_even(work.shared_work(batch), layout.sizes());
 }
 
 class Neighbours {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "layout/methods/methods.h"
 
 namespace longhaul::plan {
 namespace {
@@ -25,7 +26,7 @@ std::vector<int64_t> powers_of_two(int64_t most) {
 
 // With a NaN every comparison is false, and a search would silently discard good layouts.
 PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch,
-                    const RankMemory& memory) {
+                    const SearchMemory& memory) {
   PlanCandidate candidate{.layout = layout,
                           .parts = step_parts(work, layout, batch, cluster, default_practice(layout)),
                           .memory = memory};
@@ -41,7 +42,7 @@ PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& c
 class Searcher {
  public:
   Searcher(const Work& work, const Cluster& cluster, const SearchLimits& limits)
-      : work_(work), cluster_(cluster), limits_(limits) {}
+      : work_(work), shared_(work.shared_work(limits.batch)), cluster_(cluster), limits_(limits) {}
 
   SearchResult run() {
     const Stopwatch watch;
@@ -64,7 +65,7 @@ class Searcher {
  private:
   // The example's text is made once.
   template <class Text>
-  void reject(const char* reason, Text example) {
+  void reject(std::string_view reason, Text example) {
     ++result_.tried;
     Rejected& rejected = rejected_[reason];
     if (rejected.layouts++ > 0) return;
@@ -72,34 +73,25 @@ class Searcher {
     rejected.example = example();
   }
 
+  // Rejects a layout whose numbers do not come out even.
+  bool refused_by(const layout::EvenRule& rule, const layout::RankSizes& sizes) {
+    if (rule.holds(shared_, sizes)) return false;
+    reject(rule.broken, [&] { return rule.numbers(shared_, sizes); });
+    return true;
+  }
+
   void try_grid(PlanLayout layout) {
-    const int64_t replica = layout.tp * layout.pp * layout.cp;
-    if (cluster_.gpus % replica != 0) {
-      return reject("the devices cannot be dealt out", [&] {
-        return fmt::format("tp {} · pp {} · cp {} does not divide {}", layout.tp, layout.pp, layout.cp,
-                           cluster_.gpus);
-      });
-    }
-    if (!work_.deals_out_heads(layout.tp)) {
-      return reject("heads cannot be dealt out over tensor ranks", [&] {
-        return fmt::format("{} heads, {} of keys, over {}", work_.heads, work_.kv_heads, layout.tp);
-      });
-    }
-    layout.dp = cluster_.gpus / replica;
+    layout::RankSizes all = layout.sizes();
+    all.world = cluster_.gpus;
+    if (refused_by(layout::kRanksOfReplicas, all) || refused_by(layout::kHeadsOfTensorRanks, all)) return;
+    layout.dp = cluster_.gpus / (layout.tp * layout.pp * layout.cp);
     for (const int64_t ep : powers_of_two(std::max<int64_t>(1, work_.expert_count))) {
-      layout.ep = ep;
-      if (layout.dp * layout.cp * layout.tp % ep != 0 || (ep > 1 && work_.expert_count % ep != 0)) {
-        reject("experts cannot be dealt out", [&] {
-          return fmt::format("{} experts over {} of {} ranks of a stage", work_.expert_count, ep,
-                             layout.dp * layout.cp * layout.tp);
-        });
-        continue;
-      }
+      layout.ep = ep, layout.etp = 1;
+      if (refused_by(layout::kExpertsOfRanks, layout.sizes())) continue;
       for (const int64_t etp :
            work_.expert_count > 0 ? powers_of_two(2 * layout.tp) : std::vector<int64_t>{1}) {
-        if (layout.dp * layout.cp * layout.tp % (ep * etp) != 0) continue;
         layout.etp = etp;
-        try_micro_batches(layout);
+        if (layout::kExpertsOfRanks.holds(shared_, layout.sizes())) try_micro_batches(layout);
       }
     }
   }
@@ -108,32 +100,22 @@ class Searcher {
   void try_micro_batches(PlanLayout layout) {
     for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
       layout.micro_batch = micro_batch;
-      if (limits_.batch % (layout.dp * micro_batch) != 0) {
-        return reject("the batch cannot be dealt out", [&] {
-          return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp,
-                             micro_batch);
-        });
-      }
+      if (refused_by(layout::kSequencesOfReplicas, layout.sizes())) return;
       if (!try_schedules(layout)) return;
     }
   }
 
   bool try_schedules(PlanLayout layout) {
     if (layout.pp == 1) return try_memory(layout);
-    const int64_t m = layout.micro_batches(limits_.batch),
-                  most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
+    const int64_t most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
     bool any = false;
     for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
       layout.schedule = schedule;
       layout.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
-      if (layout.chunks <= most_chunks) any |= try_memory(layout);
-    }
-    if (most_chunks > 1 && m % layout.pp != 0) {
-      reject("interleaved stages need whole rounds",
-             [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
-      return any;
+      if (layout::kStagesOfLayers.holds(shared_, layout.sizes())) any |= try_memory(layout);
     }
     layout.schedule = PipelineSchedule::kInterleaved;
+    if (most_chunks > 1 && refused_by(layout::kRoundsOfStages, layout.sizes())) return any;
     for (layout.chunks = 2; layout.chunks <= most_chunks; ++layout.chunks) any |= try_memory(layout);
     return any;
   }
@@ -158,7 +140,7 @@ class Searcher {
   }
 
   bool keep_if_it_fits(const PlanLayout& layout) {
-    const RankMemory memory = rank_memory(work_, layout, limits_.batch, cluster_);
+    const SearchMemory memory = search_memory(work_, layout, limits_.batch, cluster_);
     if (memory.total() <= cluster_.device.memory_bytes) {
       keep(layout, memory);
       return true;
@@ -170,7 +152,7 @@ class Searcher {
     return false;
   }
 
-  void keep(const PlanLayout& layout, const RankMemory& memory) {
+  void keep(const PlanLayout& layout, const SearchMemory& memory) {
     ++result_.tried;
     PlanCandidate candidate = timed(work_, layout, cluster_, limits_.batch, memory);
     const auto full = static_cast<size_t>(4 * limits_.keep);
@@ -188,6 +170,7 @@ class Searcher {
   }
 
   const Work& work_;
+  layout::SharedWork shared_;
   const Cluster& cluster_;
   const SearchLimits& limits_;
   SearchResult result_;
@@ -198,7 +181,7 @@ class Searcher {
 }  // namespace
 
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch) {
-  return timed(work, layout, cluster, batch, rank_memory(work, layout, batch, cluster));
+  return timed(work, layout, cluster, batch, search_memory(work, layout, batch, cluster));
 }
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) {

@@ -22,7 +22,7 @@ struct SearchLimits {
 struct PlanCandidate {
   PlanLayout layout;
   StepParts parts;
-  RankMemory memory;
+  SearchMemory memory;
   double seconds = 0, mfu = 0, tokens_per_second = 0;
 };
 

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <regex>
 
 #include "base/error.h"
 #include "base/net/http.h"
 #include "base/process/limited_process.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "base/threads/parallel.h"
 #include "puzzles/engine/answers/answer.h"
@@ -41,11 +41,9 @@ std::vector<double> numbers_in(const std::string& output, const Prompt& prompt, 
   for (const std::string_view piece : split(output, '\n')) {
     const std::string_view line = trimmed(piece);
     if (line.empty()) continue;
-    double number = 0;
-    const auto [read, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-    if (error != std::errc() || read != line.data() + line.size())
-      refuse_verdict("a verdict is no number", std::string(line), prompt, verifier);
-    numbers.push_back(number);
+    const std::optional<double> number = parse_number<double>(line);
+    if (!number) refuse_verdict("a verdict is no number", std::string(line), prompt, verifier);
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "recipe/options/option.h"
 #include "recipe/sections/outside_lists.h"
 
@@ -69,9 +69,8 @@ RewardPart reward_part(const std::string& text) {
   const size_t star = text.find('*');
   part.name = text.substr(0, star);
   if (star != std::string::npos) {
-    const char *begin = text.data() + star + 1, *end = text.data() + text.size();
-    const auto [read, error] = std::from_chars(begin, end, part.weight);
-    if (error != std::errc() || read != end || !std::isfinite(part.weight))
+    part.weight = parse_number<double>(std::string_view(text).substr(star + 1)).value_or(std::nan(""));
+    if (!std::isfinite(part.weight))
       refuse("the weight of a reward is no number", "NAME or NAME*WEIGHT, as format*0.1", text,
              "reinforce.reward", "reinforce.reward='[\"exact\"]'");
   }

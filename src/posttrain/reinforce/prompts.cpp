@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "base/files/file.h"
 #include "base/random.h"
 #include "base/text/json.h"
+#include "base/text/number.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
 #include "puzzles/maker.h"
@@ -35,11 +35,9 @@ std::map<std::string, int64_t, std::less<>> knobs_of(const std::string& text) {
   std::map<std::string, int64_t, std::less<>> knobs;
   for (const std::string_view item : recipe::split_at_commas(text)) {
     const size_t sign = item.find('=');
-    int64_t value = 0;
-    const char* const end = item.data() + item.size();
-    const char* const begin = sign == std::string_view::npos ? end : item.data() + sign + 1;
-    const auto [read, error] = std::from_chars(begin, end, value);
-    if (error != std::errc() || read != end) {
+    const std::optional<int64_t> value =
+        parse_number<int64_t>(sign == std::string_view::npos ? "" : item.substr(sign + 1));
+    if (!value) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "a knob is no NAME=NUMBER",
                    .expected = "kinds=1,length=6",
@@ -47,7 +45,7 @@ std::map<std::string, int64_t, std::less<>> knobs_of(const std::string& text) {
                    .where = "reinforce.knobs",
                    .hint = "longhaul puzzles list NAME shows the knobs of a puzzle"});
     }
-    knobs.emplace(std::string(item.substr(0, sign)), value);
+    knobs.emplace(std::string(item.substr(0, sign)), *value);
   }
   return knobs;
 }
@@ -113,9 +111,9 @@ void Prompts::read_puzzles() {
     const size_t colon = text.rfind(':');
     PuzzleChoice choice{.task = &puzzles::task_named(text.substr(0, colon)), .level = options_.level};
     if (colon != std::string::npos) {
-      const char* const end = text.data() + text.size();
-      const auto [read, error] = std::from_chars(text.data() + colon + 1, end, choice.level);
-      if (error != std::errc() || read != end || choice.level < 0 || choice.level > puzzles::kHardestLevel) {
+      choice.level =
+          parse_number<decltype(choice.level)>(std::string_view(text).substr(colon + 1)).value_or(-1);
+      if (choice.level < 0 || choice.level > puzzles::kHardestLevel) {
         throw Error({.code = ExitCode::kUsage,
                      .what = "a puzzle has no such level",
                      .expected = fmt::format("NAME:LEVEL with a level from 0 to {}", puzzles::kHardestLevel),

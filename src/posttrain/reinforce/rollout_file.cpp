@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files/file.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 
 namespace longhaul::posttrain {
@@ -81,9 +81,7 @@ std::vector<int64_t> steps_with_rollouts(const std::filesystem::path& run) {
   for (const auto& entry : std::filesystem::directory_iterator(run / "rollouts")) {
     if (entry.path().extension() != ".jsonl") continue;
     const std::string name = entry.path().stem().string();
-    int64_t step = 0;
-    const auto [read, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (error == std::errc() && read == name.data() + name.size()) steps.push_back(step);
+    if (const auto step = parse_number<int64_t>(name)) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
 #include "base/files/file.h"
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "recipe/mixers.h"
 #include "recipe/options/toml_reader.h"
@@ -30,11 +30,10 @@ constexpr double kTemperature = 16;
 }
 
 int64_t number_in(std::string_view text, std::string_view item, int64_t most) {
-  int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size() || number < 1 || number > most)
+  const std::optional<int64_t> number = parse_number<int64_t>(text);
+  if (!number || *number < 1 || *number > most)
     refuse_item(item, fmt::format("a whole number from 1 to {}", most));
-  return number;
+  return *number;
 }
 
 // "gla*3", "window:1024", "softmax"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 namespace {
@@ -128,14 +128,25 @@ void width(const Recipe& recipe, Problems& out) {
                    fmt::format("model.mup_base_hidden = {}: how far {} moves a matrix as the model becomes "
                                "wider has no published rule",
                                recipe.model.mup_base_hidden, rule.name),
-                   rule.name == "adafactor" ? "optim.relative_step=false optim.scale_by_weights=false"
-                                            : "optim.name=adamw"});
+                   std::string(optimizer_entry(rule.name).width_hint)});
+  }
+}
+
+// Numbers with which one of the recipe's optimizers cannot work.
+void refusals(const OptimOptions& optim, Problems& out) {
+  for (size_t number = 0; number <= optim.groups.size(); ++number) {
+    const std::optional<OptimizerRefusal> refusal = refusal_of(optim_rule(optim, number).options);
+    if (!refusal) continue;
+    return out.push_back({{fmt::format("optim.{}", refusal->option), fmt::format("optim.{}", refusal->with)},
+                          std::string(refusal->reason),
+                          fmt::format("optim.{}={}", refusal->option, refusal->expected)});
   }
 }
 
 }  // namespace
 
 void check_optimizers(const Recipe& recipe, Problems& out) {
+  refusals(recipe.optim, out);
   narrow_states(recipe, out);
   outer(recipe, out);
   width(recipe, out);

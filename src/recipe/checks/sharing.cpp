@@ -1,7 +1,7 @@
 #include "recipe/checks/checks.h"
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/sections/optim_groups.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 namespace {

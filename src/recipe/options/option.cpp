@@ -1,9 +1,9 @@
 #include "recipe/options/option.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "base/text/utf8.h"
 
@@ -275,11 +275,9 @@ std::vector<int64_t> to_integers(const Value& value) {
   for (const Value& item : items_of(value, true)) {
     if (item.is_text()) {  // from text split at commas
       const std::string& text = item.as_text();
-      int64_t number = 0;
-      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (failed != std::errc() || end != text.data() + text.size() || value.is_list())
-        throw Mismatch{"whole numbers", value.described()};
-      out.push_back(number);
+      const std::optional<int64_t> number = parse_number<int64_t>(text);
+      if (!number || value.is_list()) throw Mismatch{"whole numbers", value.described()};
+      out.push_back(*number);
     } else {
       out.push_back(to_integer(item));
     }
@@ -292,11 +290,9 @@ std::vector<double> to_numbers(const Value& value) {
   for (const Value& item : items_of(value, true)) {
     if (item.is_text()) {
       const std::string& text = item.as_text();
-      double number = 0;
-      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (failed != std::errc() || end != text.data() + text.size() || value.is_list())
-        throw Mismatch{"numbers", value.described()};
-      out.push_back(number);
+      const std::optional<double> number = parse_number<double>(text);
+      if (!number || value.is_list()) throw Mismatch{"numbers", value.described()};
+      out.push_back(*number);
     } else {
       out.push_back(to_number(item));
     }
@@ -315,17 +311,15 @@ std::vector<size_t> to_choices(const Value& value, const EnumNames& names) {
   for (const Value& item : items_of(value, true)) {
     if (!item.is_text()) throw Mismatch{"known names", item.described()};
     std::string_view name = item.as_text();
-    size_t count = 1;
+    std::optional<size_t> count = 1;
     if (const size_t star = name.find('*'); star != std::string_view::npos) {
-      const std::string_view digits = trimmed(name.substr(star + 1));
-      const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-      if (failed != std::errc() || end != digits.data() + digits.size() || count == 0)
-        throw Mismatch{"name*count", item.described()};
+      count = parse_number<size_t>(trimmed(name.substr(star + 1)));
+      if (!count || *count == 0) throw Mismatch{"name*count", item.described()};
       name = trimmed(name.substr(0, star));
     }
     const size_t choice = to_choice(Value(std::string(name)), names);
-    if (count > kLongestList - out.size()) throw Mismatch{"a shorter list", item.described()};
-    out.insert(out.end(), count, choice);
+    if (*count > kLongestList - out.size()) throw Mismatch{"a shorter list", item.described()};
+    out.insert(out.end(), *count, choice);
   }
   return out;
 }

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 
@@ -23,7 +23,7 @@ std::string_view name_of(Role role) { return name_of_value(role); }
 
 void declare(OptionSet& set, OptimGroup& group) {
   std::vector<std::string> names = {""};
-  for (const OptimizerEntry& entry : optimizers()) names.emplace_back(entry.name);
+  for (const OptimizerEntry* entry : optimizers()) names.emplace_back(entry->name);
   set.add("tensors", group.tensors,
           "Roles of the tensors that the entry is about; none, where set is named: all of that set.");
   set.add("set", group.set,
@@ -45,8 +45,9 @@ void declare(OptionSet& set, OptimGroup& group) {
 
 namespace {
 
-// Muon's matrices: those of a layer, except tables of routers, bounds and taps.
-bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape) {
+// Matrices that an optimizer of whole matrices takes: those of a layer, except tables of routers, bounds and
+// taps.
+bool is_whole_matrix(Role role, int64_t layer, const std::vector<int64_t>& shape) {
   return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound &&
          role != Role::kPosition && role != Role::kConvolution && role != Role::kCoefficient;
 }
@@ -85,19 +86,20 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
 
 }  // namespace
 
-// Rules: for the rest and for each group; then the same again, as adamw in addition to muon.
+// Rules: for the rest and for each group; then the same again, with the optimizer that stands beside that
+// one.
 size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
                std::string_view set) {
   const size_t group = group_of(optim, role, set);
-  const bool beside_muon =
-      rule_of_group(optim, group).options.name == "muon" && !orthogonalised(role, layer, shape);
-  return beside_muon ? optim.groups.size() + 1 + group : group;
+  const bool beside = optimizer_entry(rule_of_group(optim, group).options.name).whole_matrices &&
+                      !is_whole_matrix(role, layer, shape);
+  return beside ? optim.groups.size() + 1 + group : group;
 }
 
 OptimRule optim_rule(const OptimOptions& optim, size_t number) {
   const size_t groups = optim.groups.size() + 1;
   OptimRule rule = rule_of_group(optim, number % groups);
-  if (number >= groups) rule.options.name = "adamw";
+  if (number >= groups) rule.options.name = optimizer_entry(rule.options.name).beside;
   return rule;
 }
 
@@ -114,7 +116,7 @@ StateFormats state_formats(const OptimOptions& optim, Role role, const std::vect
 int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
                     const std::vector<int64_t>& share, int64_t wide, std::string_view set) {
   const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape, set));
-  const StateElements elements = optimizer_entry(rule.options.name).state_elements(rule.options, share);
+  const StateElements elements = state_elements(rule.options, share);
   const StateFormats formats = state_formats(rule.options, role, shape);
   int64_t outer = outer_state_bytes(optim.outer, wide) + (optim.average > 0 ? wide : 0);
   for (const int64_t size : share) outer *= size;

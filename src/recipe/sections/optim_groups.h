@@ -7,9 +7,9 @@
 //   lr_factor = 0.5
 //
 // The first entry that names a tensor's role applies; one with `set` is about the tensors of that set alone,
-// of the roles that it names or of all. If the optimizer is muon, tensors that are no matrix of
-// a layer (embedding, head, router, norms, biases, bounds) use adamw with the same numbers. Each such choice
-// is a rule, and rules are numbered. Plain data; thread-safe.
+// of the roles that it names or of all. If the optimizer takes matrices of layers only (muon), tensors that
+// are none (embedding, head, router, norms, biases, bounds) have the optimizer beside it (adamw) with the
+// same numbers. Each such choice is a rule, and rules are numbered. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,12 @@
 #include "recipe/sections/optim_options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 
@@ -19,41 +24,50 @@ std::vector<std::string_view> names_of(StateDtype) { return {"float32", "bfloat1
 
 namespace {
 
-// The options of single optimizers other than the betas.
+// "sgd 0.9, muon 0.95": what -1 stands for.
+std::string published_numbers(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const std::string_view name : names)
+    text += fmt::format("{}{} {:g}", text.empty() ? "" : ", ", name, optimizer_entry(name).momentum);
+  return text;
+}
+
+std::string sentence_of(const OptimizerOption& option) {
+  const std::vector<std::string_view> readers = readers_of(option);
+  std::string text(option.help);
+  if (option.published) text += fmt::format(" ({}).", published_numbers(readers));
+  if (readers.size() == optimizers().size()) return text;
+  return fmt::format("{}: {}", fmt::join(readers, ", "), text);
+}
+
+void declare_option(OptionSet& set, OptimOptions& optim, const OptimizerOption& option) {
+  const auto add = [&](auto field) {
+    OptionBuilder builder = set.add(fmt::format("optim.{}", option.name), optim.*field, sentence_of(option));
+    using Number = std::remove_reference_t<decltype(optim.*field)>;
+    if constexpr (std::is_same_v<Number, double> || std::is_same_v<Number, int64_t>) {
+      option.above ? builder.above(option.least) : builder.at_least(option.published ? -1 : option.least);
+      builder.at_most(option.most);
+    }
+    return builder;
+  };
+  OptionBuilder builder = std::visit(add, option.field);
+  std::vector<std::string> others;
+  for (const std::string_view name : option.also_called) {
+    if (!name.empty()) others.emplace_back(name);
+  }
+  builder.also_called(std::move(others));
+  if (option.may_change) builder.may_change();
+  if (option.for_comparisons) builder.for_comparisons();
+}
+
+// Each option of single optimizers once, in the order of the entries.
 void declare_rules(OptionSet& set, OptimOptions& optim) {
-  set.add("optim.momentum", optim.momentum,
-          "sgd, muon, sm3, adafactor: decay of the momentum per step, 0: none is kept; -1: as published (sgd "
-          "and sm3 0.9, muon 0.95, "
-          "adafactor 0).")
-      .at_least(-1)
-      .at_most(0.999999999);
-  set.add("optim.nesterov", optim.nesterov, "sgd, muon: the step looks ahead along the momentum.");
-  set.add("optim.sign_fade", optim.sign_fade,
-          "lion: size below which a direction counts in proportion instead of by its sign.")
-      .at_least(0)
-      .at_most(1e6);
-  set.add("optim.nvlamb", optim.nvlamb,
-          "lamb: tensors without weight decay are scaled by their trust ratio too.")
-      .for_comparisons();
-  set.add("optim.lamb_decay", optim.lamb_decay,
-          "lamb: weight decay joins the update (decoupled) or the gradient (l2).")
-      .for_comparisons();
-  set.add("optim.adafactor_form", optim.adafactor_form,
-          "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision "
-          "(second moments' decay at most "
-          "0.999).")
-      .for_comparisons();
-  set.add("optim.scale_by_weights", optim.scale_by_weights,
-          "adafactor, fairseq: steps are relative to the root mean square of a tensor's weights.");
-  set.add("optim.relative_step", optim.relative_step,
-          "adafactor, fairseq: the learning rate is at most 1/sqrt(step).");
-  set.add("optim.muon_scale", optim.muon_scale,
-          "muon: updates as large as adamw's (match_rms: 0.2 sqrt(longer side), for adamw's learning rates), "
-          "or the original sqrt(max(1, "
-          "rows / columns)).");
-  set.add("optim.muon_iterations", optim.muon_iterations, "muon: Newton-Schulz iterations.")
-      .at_least(1)
-      .at_most(100);
+  std::set<std::string_view> declared;
+  for (const OptimizerEntry* entry : optimizers()) {
+    for (const OptimizerOption* option : entry->options) {
+      if (declared.insert(option->name).second) declare_option(set, optim, *option);
+    }
+  }
 }
 
 void declare_states(OptionSet& set, OptimOptions& optim) {
@@ -95,10 +109,9 @@ void declare(OptionSet& set, OptimStage& stage) {
 void declare(OptionSet& set, OptimOptions& optim) {
   std::vector<std::string> names;
   std::string sentence = "The optimizer";
-  for (const OptimizerEntry& entry : optimizers()) {
-    names.emplace_back(entry.name);
-    sentence +=
-        std::string(names.size() == 1 ? ": " : "; ") + names.back() + " keeps " + std::string(entry.keeps);
+  for (const OptimizerEntry* entry : optimizers()) {
+    names.emplace_back(entry->name);
+    sentence += fmt::format("{} {} keeps {}", names.size() == 1 ? ":" : ";", entry->name, entry->keeps);
   }
   set.add("optim.name", optim.name, sentence + ".").one_of(names).also_called({"optimizer"});
   set.add("optim.lr", optim.lr, "Peak learning rate.")
@@ -113,42 +126,8 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .at_least(0)
       .at_most(0.999999999)
       .also_called({"ema", "ema_decay"});
-  set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.")
-      .at_least(0)
-      .at_most(0.999999999)
-      .also_called({"adam_beta1"});
-  set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.")
-      .at_least(0)
-      .at_most(0.999999999)
-      .also_called({"adam_beta2"});
-  set.add("optim.beta3", optim.beta3,
-          "came: decay of the residuals' means per step. They begin at 0 uncorrected: the nearer to 1, the "
-          "longer a warm-up it needs.")
-      .at_least(0)
-      .at_most(0.999999999);
-  set.add("optim.correct_residuals", optim.correct_residuals,
-          "came: the residuals' means are divided by 1 - beta3^step, as Adam corrects its moments, so that "
-          "early steps are not too large (not in the paper).");
-  set.add("optim.update_clip", optim.update_clip,
-          "came, adafactor: root mean square that a tensor's update is shrunk to where it is larger.")
-      .above(0)
-      .at_most(1e6);
-  set.add("optim.square_eps", optim.square_eps, "came, adafactor, sm3: added to squared gradients.")
-      .above(0)
-      .at_most(1);
-  set.add("optim.residual_eps", optim.residual_eps, "came: added to squared residuals.").above(0).at_most(1);
   declare_rules(set, optim);
   declare_states(set, optim);
-  set.add("optim.eps", optim.eps, "adamw, lamb: added to the root of the second moment.")
-      .above(0)
-      .at_most(1)
-      .also_called({"adam_eps", "epsilon"});
-  set.add("optim.weight_decay", optim.weight_decay,
-          "Decoupled weight decay of matrices; norms and biases have none.")
-      .at_least(0)
-      .at_most(100)
-      .also_called({"wd"})
-      .may_change();
   set.add("optim.weight_decay_from", optim.weight_decay_from,
           "Weight decay before the first step as a fraction of optim.weight_decay, which it reaches at "
           "train.steps; 1: it never changes.")

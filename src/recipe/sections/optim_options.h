@@ -41,7 +41,7 @@ struct OptimStage {
 enum class Role;  // recipe/mixers.h
 std::vector<std::string_view> names_of(Role);
 
-// The format of states that exist for every element (recipe/sections/optimizers.h says which do).
+// The format of states that exist for every element (recipe/optimizers/optimizers.h says which do).
 enum class StateDtype { kFloat32, kBfloat16, kInt8 };
 std::vector<std::string_view> names_of(StateDtype);
 
@@ -77,7 +77,7 @@ struct OptimOptions {
   double eps = 1e-8;
   double update_clip = 1, square_eps = 1e-30, residual_eps = 1e-16;
   bool correct_residuals = false;  // came
-  double momentum = -1;            // -1: as published (recipe/sections/optimizers.h)
+  double momentum = -1;            // -1: as published (recipe/optimizers/optimizers.h)
   bool nesterov = true;
   double sign_fade = 0;
   bool nvlamb = false;

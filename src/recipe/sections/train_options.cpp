@@ -1,8 +1,8 @@
 #include "recipe/sections/train_options.h"
 
-#include <charconv>
 #include <ctime>
 
+#include "base/text/number.h"
 #include "recipe/options/option.h"
 
 namespace longhaul::recipe {
@@ -64,13 +64,17 @@ double relative_seconds(std::string_view whole) {
   std::string_view text = whole.substr(1);
   double seconds = 0;
   while (!text.empty()) {
-    int64_t count = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (failed != std::errc() || count < 0 || end == text.data() + text.size()) refuse_time(whole);
-    const double unit = *end == 'd' ? kDay : *end == 'h' ? 3600 : *end == 'm' ? 60 : *end == 's' ? 1 : 0;
+    const std::optional<int64_t> count = take_number<int64_t>(text);
+    if (!count || *count < 0 || text.empty()) refuse_time(whole);
+    const char letter = text.front();
+    const double unit = letter == 'd'   ? kDay
+                        : letter == 'h' ? 3600
+                        : letter == 'm' ? 60
+                        : letter == 's' ? 1
+                                        : 0;
     if (unit == 0) refuse_time(whole);
-    seconds += static_cast<double>(count) * unit;
-    text.remove_prefix(static_cast<size_t>(end - text.data()) + 1);
+    seconds += static_cast<double>(*count) * unit;
+    text.remove_prefix(1);
   }
   if (seconds <= 0 || seconds > 3660 * kDay) refuse_time(whole);
   return seconds;
@@ -114,9 +118,8 @@ double parse_until_time(std::string_view text, double now_unix_s) {
 
 std::optional<double> parse_offload_share(std::string_view text) {
   if (text == "auto") return std::nullopt;
-  double share = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), share);
-  if (failed == std::errc() && end == text.data() + text.size() && share >= 0 && share <= 1) return share;
+  const std::optional<double> share = parse_number<double>(text);
+  if (share && *share >= 0 && *share <= 1) return share;
   throw Error({.code = ExitCode::kUsage,
                .what = "train.offload_share is not a share",
                .expected = "auto, or a number from 0 to 1",

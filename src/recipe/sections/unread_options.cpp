@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "recipe/optimizers/optimizers.h"
 #include "recipe/options/option.h"
-#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 namespace {
@@ -91,15 +91,11 @@ constexpr Condition kConditions[] = {
     {"guard.rate_factor", rolls_back, "guard.on_spike = roll_back"},
 };
 
-bool reads(const OptimizerEntry& optimizer, std::string_view option) {
-  return std::ranges::find(optimizer.reads, option) != optimizer.reads.end();
-}
-
 // The optimizers that read an option of single optimizers; none: all read it, or it is not such an option.
 std::vector<std::string_view> readers_of(std::string_view option) {
   std::vector<std::string_view> names;
-  for (const OptimizerEntry& entry : optimizers()) {
-    if (option.starts_with("optim.") && reads(entry, option.substr(6))) names.push_back(entry.name);
+  for (const OptimizerEntry* entry : optimizers()) {
+    if (option.starts_with("optim.") && reads(*entry, option.substr(6))) names.push_back(entry->name);
   }
   return names;
 }

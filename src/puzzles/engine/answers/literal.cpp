@@ -1,7 +1,6 @@
 #include "puzzles/engine/answers/literal.h"
 
-#include <charconv>
-
+#include "base/text/number.h"
 #include "base/text/text.h"
 #include "puzzles/engine/answers/answer.h"
 
@@ -166,10 +165,7 @@ std::optional<int64_t> read_integer(std::string_view text) {
   text = trimmed(text);
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   if (digits.empty() || digits.size() > 18 || (digits[0] == '0' && text.size() > 1)) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<int64_t>(text);
 }
 
 std::optional<int64_t> read_grouped_integer(std::string_view text) {

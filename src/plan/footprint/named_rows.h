@@ -1,5 +1,5 @@
-// Reads small hand-written tables: comma-separated, a first line of names, comment lines that begin with #,
-// no quoting. Every error names file, line and column.
+// Rows by the names of their columns, from small tables that people write (base/text/csv.h): the first row
+// has the names, and lines that begin with # are comments. Every error names file, line and column.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace longhaul::plan {
 
-class CsvRow {
+class NamedRow {
  public:
-  CsvRow(std::string where, std::map<std::string, std::string> cells)
+  NamedRow(std::string where, std::map<std::string, std::string> cells)
       : where_(std::move(where)), cells_(std::move(cells)) {}
   const std::string& text(const std::string& column) const;
   double number(const std::string& column, const std::string& unit, double least, double most) const;
@@ -23,7 +23,7 @@ class CsvRow {
 };
 
 // The table must have exactly these columns, in any order; kUsage otherwise.
-std::vector<CsvRow> read_csv(std::string_view text, const std::string& name,
-                             const std::vector<std::string>& columns);
+std::vector<NamedRow> read_named_rows(std::string_view text, const std::string& name,
+                                      const std::vector<std::string>& columns);
 
 }  // namespace longhaul::plan

@@ -13,8 +13,8 @@
 
 namespace longhaul::detect {
 
-Series read_csv(const std::filesystem::path& file, size_t metric);
-void write_csv(const std::filesystem::path& file, const Series& series);  // four significant digits
+Series read_metric_file(const std::filesystem::path& file, size_t metric);
+void write_metric_file(const std::filesystem::path& file, const Series& series);  // four significant digits
 
 // Reads the wanted metrics that have a file in the folder, aligned, with their classes.
 Pull read_folder(const std::filesystem::path& folder, const std::vector<size_t>& wanted,
