@@ -9,7 +9,6 @@
 #include "base/text/text.h"
 #include "base/threads/parallel.h"
 #include "generate/engine_parts.h"
-#include "recipe/mixers.h"
 
 namespace longhaul::generate {
 namespace {
@@ -33,8 +32,9 @@ Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
       prefixes_(state_, options.prefix_bytes) {
   LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens &&
                   options.prompt_tokens % PrefixCache::kTokens == 0);
-  LONGHAUL_ASSERT(!options.pass || (options.bytes == 0 && options.prefix_bytes == 0),
-                  "ranks that count bytes by themselves do not decide alike");
+  LONGHAUL_ASSERT(
+      (!options.pass && !options.row_changed) || (options.bytes == 0 && options.prefix_bytes == 0),
+      "ranks that count bytes by themselves do not decide alike");
   if (options.bytes == 0) return;
   LONGHAUL_ASSERT(options.sequences > 0, "a limit of bytes needs one of sequences");
   const int64_t rows = options.sequences + prefixes_.most(),
@@ -54,26 +54,12 @@ Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
 
 Engine::~Engine() = default;
 
-int64_t Engine::page_bytes_of(int64_t tokens) const {
-  return (tokens + PrefixCache::kTokens - 1) / PrefixCache::kTokens * state_.page_bytes();
-}
-
-int64_t Engine::page_limit() const {
-  return options_.bytes - (options_.sequences + prefixes_.most()) * state_.row_bytes();
-}
-
-int64_t Engine::limit_of_tokens() const {
-  const int64_t positions = recipe::sequence_limit(decoder_.config()).tokens, page = state_.page_bytes();
-  if (options_.bytes == 0 || page == 0) return positions;
-  // a page for the copy of a shared one
-  return std::min(positions, (page_limit() / page - 1) * PrefixCache::kTokens);
-}
-
 int64_t Engine::submit(Request request) {
   check(request.settings);
   LONGHAUL_ASSERT(request.settings.tokens > 0, "a request without tokens");
   require_readable(request.prompt, decoder_.config(), request.where);
   require_ids(request, decoder_.config().vocabulary);
+  require_experts(request, decoder_.config(), options_.pass != nullptr);
   require_possible(request, options_.sequences, limit_of_tokens());
   const bool idle = waiting_.empty() && reading_.empty() && writing_.empty() && parked_.empty();
   if (idle) records_routes_ = request.settings.records_routes;
@@ -88,65 +74,21 @@ int64_t Engine::submit(Request request) {
   return job->number;
 }
 
-// Bytes of pages that prompts which have begun, or are about to, will still take.
-int64_t Engine::promised_bytes() const {
-  int64_t sum = 0;
-  for (const JobPointer& job : reading_) {
-    const int64_t read = job->row >= 0 ? state_.tokens(job->row) : 0;
-    sum += page_bytes_of(job->tokens() - read) + job->count() * state_.page_bytes();
-  }
-  return sum;
-}
-
-// Whether so many bytes of pages are free; kept prefixes are dropped for them.
-bool Engine::fits(int64_t page_bytes) {
-  if (options_.bytes == 0) return true;
-  while (state_.page_bytes_in_use() + promised_bytes() + page_bytes > page_limit()) {
-    if (!prefixes_.drop_least_used()) return false;
-  }
-  return true;
-}
-
-void Engine::resume() {
-  while (!parked_.empty()) {
-    const SequencePointer sequence = parked_.front();
-    const bool idle = writing_.empty() && reading_.empty();
-    // Everybody who writes may need a page next, and so does the one that comes back.
-    const int64_t pages = std::ssize(writing_) + 1;
-    if (!fits(page_bytes_of(sequence->parked->tokens) + pages * state_.page_bytes()) && !idle) return;
-    sequence->row = state_.restore(sequence->parked->get());
-    sequence->parked.reset();
-    parked_.pop_front();
-    writing_.push_back(sequence);
-  }
-}
-
-void Engine::admit() {
-  int64_t active = std::ssize(writing_);
-  for (const JobPointer& job : reading_) active += job->count();
-  while (!waiting_.empty() && parked_.empty()) {
-    const JobPointer job = waiting_.front();
-    if (options_.sequences > 0 && active + job->count() > options_.sequences) return;
-    if (!fits(page_bytes_of(job->tokens()) + job->count() * state_.page_bytes()) && active > 0) return;
-    waiting_.pop_front();
-    reading_.push_back(job);
-    active += job->count();
-  }
-}
-
 // The next part of a prompt; of one that has not begun, after what the prefix cache has of it.
 Engine::Part Engine::begin_part(const JobPointer& job) {
   if (job->row < 0) {
     if (prefixes_.keeps()) {
-      const PrefixCache::Begun begun = prefixes_.begin(job->request.prompt);
+      // the logits of a whole prompt are kept without the experts that led to them
+      const PrefixCache::Begun begun = prefixes_.begin(job->request.prompt, !job->wants_experts());
       job->row = begun.row;
       job->logits_v = begun.logits_v;
     } else {
-      job->row = state_.add();
+      job->row = add_row();
     }
     job->continued = state_.tokens(job->row);
   }
-  const int64_t unread = job->tokens() - state_.tokens(job->row), most = most_of_part();
+  const int64_t read = state_.tokens(job->row), unread = job->tokens() - read, most = most_of_part();
+  if (prefixes_.keeps()) return {job, PrefixCache::next_stop(read, job->tokens()) - read};
   return {job, unread < most + PrefixCache::kLeast ? unread : most};
 }
 
@@ -167,74 +109,6 @@ std::vector<Engine::Part> Engine::next_parts() {
     left -= parts.back().tokens;
   }
   return parts;
-}
-
-void Engine::drop_prompt(Job& job) {
-  if (job.row >= 0) {
-    if (records_routes_ && state_.tokens(job.row) > 0) recorder_.take(job.row);
-    state_.drop(job.row);
-  }
-  job.row = -1;
-  job.logits_v = Tensor();
-}
-
-void Engine::make_room(std::vector<Part>& parts) {
-  if (options_.bytes == 0) return;
-  const auto wanted = [&] {
-    int64_t sum = 0;
-    for (const SequencePointer& sequence : writing_) sum += state_.page_bytes_to_append(sequence->row, 1);
-    for (const Part& part : parts) sum += state_.page_bytes_to_append(part.job->row, part.tokens);
-    return sum;
-  };
-  while (state_.page_bytes_in_use() + wanted() > page_limit()) {
-    if (prefixes_.drop_least_used() || give_way(parts)) continue;
-    LONGHAUL_ASSERT(false, "the oldest request takes more than {}", bytes_text(page_limit()));
-  }
-  if (state_.bytes() + wanted() > options_.bytes) state_.release_free_pages();
-}
-
-// The youngest request loses its pages. false: there is only one.
-bool Engine::give_way(std::vector<Part>& parts) {
-  const auto younger = [](const SequencePointer& a, const SequencePointer& b) {
-    return std::pair(a->job->number, a->index) < std::pair(b->job->number, b->index);
-  };
-  const auto last = std::ranges::max_element(writing_, younger);
-  const auto begun = std::ranges::find_if(reading_.rbegin(), reading_.rend(),
-                                          [](const JobPointer& job) { return job->row >= 0; });
-  const bool reads = begun != reading_.rend();
-  if (std::ssize(writing_) +
-          std::ranges::count_if(reading_, [](const JobPointer& job) { return job->row >= 0; }) <
-      2)
-    return false;
-  if (reads && (last == writing_.end() || (*begun)->number > (*last)->job->number)) {
-    const JobPointer job = *begun;
-    drop_prompt(*job);
-    std::erase_if(parts, [&](const Part& part) { return part.job == job; });
-    // With those after it, which have not begun.
-    while (reading_.back() != job) {
-      waiting_.push_front(reading_.back());
-      reading_.pop_back();
-    }
-    reading_.pop_back();
-    waiting_.push_front(job);
-    return true;
-  }
-  const SequencePointer sequence = *last;
-  park(*sequence);
-  writing_.erase(last);
-  parked_.push_front(sequence);  // those that were parked before are younger
-  return true;
-}
-
-void Engine::park(Sequence& sequence) {
-  if (parking_ == nullptr) {
-    const auto folder = options_.folder.empty() ? std::filesystem::temp_directory_path() : options_.folder;
-    parking_ = std::make_unique<kernels::FileOffload>(folder, 0, std::vector<Tensor>());
-  }
-  sequence.parked.emplace(state_.save(sequence.row), *parking_);
-  state_.drop(sequence.row);
-  sequence.row = -1;
-  ++counts_.parkings;
 }
 
 bool Engine::step() {
@@ -261,37 +135,59 @@ void Engine::run_pass(const std::vector<Part>& parts) {
     next.push_back({part.job->row, {begin, begin + part.tokens}});
     counts_.read_tokens += part.tokens;
   }
-  Tensor logits;
-  if (!next.empty()) {
-    logits = on_host(options_.pass ? options_.pass(next, state_)
-                                   : advance(decoder_, next, state_, records_routes_ ? &recorder_ : nullptr));
-    ++counts_.passes;
+  PassExperts experts;
+  const bool tells =
+      std::ranges::any_of(writing_, [](const auto& sequence) { return sequence->job->wants_experts(); }) ||
+      std::ranges::any_of(parts, [](const Part& part) { return part.job->wants_experts(); });
+  const Tensor logits = next.empty() ? Tensor() : logits_of_pass(next, tells ? &experts : nullptr);
+  const auto experts_of = [&](const Job& job, int64_t row) {
+    return job.wants_experts() ? experts.of(row) : std::vector<LayerExperts>();
+  };
+  for (size_t i = 0; i < writing; ++i) {
+    const auto row = static_cast<int64_t>(i);
+    writing_[i]->logits_v = logits[row];
+    writing_[i]->experts = experts_of(*writing_[i]->job, row);
   }
-  for (size_t i = 0; i < writing; ++i) writing_[i]->logits_v = logits[static_cast<int64_t>(i)];
   auto row = static_cast<int64_t>(writing);
-  for (const Part& part : parts) after_part(part, part.tokens == 0 ? part.job->logits_v : logits[row++]);
+  for (const Part& part : parts) {
+    if (part.tokens == 0) {
+      after_part(part, part.job->logits_v, {});
+    } else {
+      after_part(part, logits[row], experts_of(*part.job, row));
+      ++row;
+    }
+  }
 }
 
-void Engine::after_part(const Part& part, const Tensor& logits_v) {
+Tensor Engine::logits_of_pass(const std::vector<Continuation>& next, PassExperts* experts) {
+  ++counts_.passes;
+  if (options_.pass) return on_host(options_.pass(next, state_));
+  return on_host(advance(decoder_, next, state_, records_routes_ ? &recorder_ : nullptr, experts));
+}
+
+void Engine::after_part(const Part& part, const Tensor& logits_v, const std::vector<LayerExperts>& experts) {
   Job& job = *part.job;
   const std::span<const int64_t> prompt = job.request.prompt;
   const int64_t read = state_.tokens(job.row);
   if (prefixes_.keeps() && part.tokens > 0) {
-    if (read % PrefixCache::kTokens == 0) prefixes_.keep(prompt.first(static_cast<size_t>(read)), job.row);
+    if (read % PrefixCache::kTokens == 0 || read < job.tokens())
+      prefixes_.keep(prompt.first(static_cast<size_t>(read)), job.row);
     if (options_.keeps_prompts && read == job.tokens()) prefixes_.keep_prompt(prompt, job.row, logits_v);
   }
-  if (read == job.tokens()) begin_writing(part.job, logits_v);
+  if (read == job.tokens()) begin_writing(part.job, logits_v, experts);
 }
 
-void Engine::begin_writing(const JobPointer& job, const Tensor& logits_v) {
+void Engine::begin_writing(const JobPointer& job, const Tensor& logits_v,
+                           const std::vector<LayerExperts>& experts) {
   for (int64_t i = 0; i < job->count(); ++i) {
     auto sequence = std::make_shared<Sequence>(job, i);
     sequence->row = job->row;
     if (i > 0) {
-      sequence->row = state_.fork(job->row);
+      sequence->row = fork_row(job->row);
       if (records_routes_) recorder_.fork(job->row, sequence->row);
     }
     sequence->logits_v = logits_v;
+    sequence->experts = experts;
     sequence->generation.prefill_tokens = job->tokens();
     sequence->generation.continued_tokens = job->continued;
     writing_.push_back(sequence);
@@ -390,7 +286,8 @@ std::optional<Finish> Engine::take(Sequence& sequence) {
   sequence.history.add(id);
   sequence.next = id;
   sequence.sure = sequence.log_probability > std::log(settings.loop_probability) ? sequence.sure + 1 : 0;
-  if (request.on_token && !request.on_token({sequence.index, id, sequence.log_probability, sequence.top}))
+  if (request.on_token &&
+      !request.on_token({sequence.index, id, sequence.log_probability, sequence.top, sequence.experts}))
     return Finish::kStop;
   if (settings.grammar) {
     sequence.form = settings.grammar->after(sequence.form, id);
@@ -406,7 +303,7 @@ std::optional<Finish> Engine::take(Sequence& sequence) {
 void Engine::end(Sequence& sequence, Finish finish) {
   if (sequence.row >= 0) {
     if (records_routes_) sequence.generation.routed = recorder_.take(sequence.row);
-    state_.drop(sequence.row);
+    drop_row(sequence.row);
   }
   sequence.parked.reset();
   sequence.generation.finish = finish;

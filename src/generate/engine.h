@@ -29,6 +29,7 @@
 #include "generate/prefix_cache.h"
 #include "generate/route_recorder.h"
 #include "generate/settings.h"
+#include "generate/token_experts.h"
 #include "generate/token_history.h"
 #include "kernels/saved/file_offload.h"
 #include "model/decoder.h"
@@ -45,9 +46,9 @@ struct Continuation {
   std::vector<int64_t> ids;  // at least one
 };
 // One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances
-// the state. `recorder`, if any, records the routes.
+// the state. `recorder`, if any, records the routes, and `experts` those of each continuation's last token.
 Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
-               model::DecoderState& state, RouteRecorder* recorder = nullptr);
+               model::DecoderState& state, RouteRecorder* recorder = nullptr, PassExperts* experts = nullptr);
 
 // A token that was drawn and belongs to the text.
 struct Drawn {
@@ -55,6 +56,7 @@ struct Drawn {
   int64_t id = 0;
   double log_probability = 0;                  // if requested
   std::span<const TokenProbability> top = {};  // likewise
+  std::span<const LayerExperts> experts = {};  // of the token before it, likewise
 };
 
 struct Request {
@@ -65,6 +67,12 @@ struct Request {
   // Called once for each sequence.
   std::function<void(int64_t sequence, Generation)> on_end = {};
   std::string where = "the prompt";  // its name in errors
+};
+
+// A row of the state that begins empty, or as a copy of another, or ends.
+struct RowChange {
+  enum class Kind : uint8_t { kAdd, kFork, kDrop } kind = Kind::kAdd;
+  int64_t row = 0;  // the copied one of kFork; -1 of kAdd
 };
 
 struct EngineOptions {
@@ -80,6 +88,10 @@ struct EngineOptions {
   // (rank_pass.h). Their engines get the same requests in the same order, and decide alike: `bytes` and
   // `prefix_bytes`, which are counted for each rank by itself, must be 0. Empty: this process alone.
   std::function<Tensor(std::span<const Continuation>, model::DecoderState&)> pass{};
+  // Told of every change in their order, between passes, so that others can follow this engine with states of
+  // their own (rank_followers.h). Without kept prefixes and parked sequences.
+  std::function<void(const RowChange&)> row_changed{};
+  int64_t tokens_of_text = 0;  // of prompt and text together, at most; 0: any number
   // where parked sequences lie; empty: the system's folder for temporary files
   std::filesystem::path folder{};
 };
@@ -115,6 +127,9 @@ class Engine {
   using JobPointer = std::shared_ptr<Job>;
   using SequencePointer = std::shared_ptr<Sequence>;
 
+  int64_t add_row();
+  int64_t fork_row(int64_t row);
+  void drop_row(int64_t row);
   int64_t page_bytes_of(int64_t tokens) const;
   int64_t page_limit() const;  // of pages, in bytes
   int64_t promised_bytes() const;
@@ -129,8 +144,9 @@ class Engine {
   void drop_prompt(Job& job);
   void park(Sequence& sequence);
   void run_pass(const std::vector<Part>& parts);
-  void after_part(const Part& part, const Tensor& logits_v);
-  void begin_writing(const JobPointer& job, const Tensor& logits_v);
+  Tensor logits_of_pass(const std::vector<Continuation>& next, PassExperts* experts);
+  void after_part(const Part& part, const Tensor& logits_v, const std::vector<LayerExperts>& experts);
+  void begin_writing(const JobPointer& job, const Tensor& logits_v, const std::vector<LayerExperts>& experts);
   void draw();
   void draw_one(Sequence& sequence) const;
   std::optional<Finish> taken(Sequence& sequence);

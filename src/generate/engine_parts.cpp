@@ -59,6 +59,18 @@ void require_ids(const Request& request, int64_t vocabulary) {
   }
 }
 
+void require_experts(const Request& request, const recipe::ModelConfig& config, bool on_ranks) {
+  if (!request.settings.experts) return;
+  const bool has_some = !model::blocks_with_routers(config).empty();
+  if (has_some && !on_ranks) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the experts of each token are wanted, and nobody can tell them",
+               .expected = "a model with experts, which one process has whole",
+               .found = has_some ? "a model that several ranks have together" : "a model without experts",
+               .where = request.where,
+               .hint = "ask without 'experts'"});
+}
+
 void require_possible(const Request& request, int64_t sequences, int64_t tokens) {
   const GenerateSettings& settings = request.settings;
   if (sequences > 0 && settings.count > sequences) {
@@ -116,15 +128,17 @@ PassInput::PassInput(std::span<const Continuation> continuations, model::Decoder
 }
 
 Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations,
-               model::DecoderState& state, RouteRecorder* recorder) {
+               model::DecoderState& state, RouteRecorder* recorder, PassExperts* experts) {
   const at::NoGradGuard no_gradient;
   const PassInput input(continuations, state);
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
-  if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
+  if (recorder != nullptr || experts != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
+  if (experts != nullptr) context.recorded_weights = std::make_shared<model::Routes>();
   const Tensor hidden_td = decoder.hidden(context, to_tensor(input.ids), input.layout, &input.rows);
   if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
+  if (experts != nullptr) experts->read(*context.recorded_routes, *context.recorded_weights, input.last);
   return decoder.logits(input.last.size() == input.ids.size()
                             ? hidden_td
                             : hidden_td.index_select(0, to_tensor(input.last, decoder.device())));

@@ -17,6 +17,7 @@ struct Engine::Job {
   Tensor logits_v;        // after the prompt, where the prefix cache had all of it
   int64_t tokens() const { return std::ssize(request.prompt); }
   int64_t count() const { return request.settings.count; }
+  bool wants_experts() const { return request.settings.experts; }
 };
 
 // A sequence of the state whose tensors lie in a file.
@@ -45,8 +46,9 @@ struct Engine::Sequence {
   int64_t drawn = -1;
   double log_probability = 0;
   std::vector<TokenProbability> top{};
-  grammar::State form = 0;  // of the settings' grammar, after the text so far
-  int64_t sure = 0;         // tokens in a row that were more probable than loop_probability
+  std::vector<LayerExperts> experts{};  // of the token that was read last, if requested
+  grammar::State form = 0;              // of the settings' grammar, after the text so far
+  int64_t sure = 0;                     // tokens in a row that were more probable than loop_probability
   std::optional<ParkedSequence> parked{};
 };
 
@@ -65,6 +67,8 @@ struct PassInput {
 
 // kData: an id of prompt or settings that the model has no row for.
 void require_ids(const Request& request, int64_t vocabulary);
+// kUsage: the experts of a model are wanted that has none, or that several ranks have together.
+void require_experts(const Request& request, const recipe::ModelConfig& config, bool on_ranks);
 // kUsage: more sequences or more tokens than there will ever be room for.
 void require_possible(const Request& request, int64_t sequences, int64_t tokens);
 

@@ -40,20 +40,39 @@ PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t page
   return node;
 }
 
-PrefixCache::Begun PrefixCache::begin(std::span<const int64_t> ids) {
+int64_t PrefixCache::next_stop(int64_t read, int64_t tokens) {
+  const int64_t page = (read / kTokens + 1) * kTokens, last_step = (tokens - kLeast) / kStep * kStep;
+  if (tokens - page >= kLeast) return page;
+  return tokens >= kLong && last_step > read ? last_step : tokens;
+}
+
+// A longer one that leaves at least kLeast to read, and ends with a step.
+PrefixCache::Node* PrefixCache::with_steps(Node* node, std::span<const int64_t> ids) const {
+  const int64_t read = tokens_of(*node),
+                most = std::min(kTokens - kStep, (std::ssize(ids) - kLeast - read) / kStep * kStep);
+  const auto rest = ids.subspan(static_cast<size_t>(read));
+  for (int64_t steps = most; steps > 0; steps -= kStep) {
+    const auto next = rest.first(static_cast<size_t>(steps));
+    const auto longer = node->longer.find(std::vector<int64_t>(next.begin(), next.end()));
+    if (longer != node->longer.end()) return longer->second.get();
+  }
+  return node;
+}
+
+PrefixCache::Begun PrefixCache::begin(std::span<const int64_t> ids, bool whole) {
   LONGHAUL_ASSERT(!ids.empty());
   const int64_t pages = pages_before_end(ids);
   Node* node = found(ids, pages);
   Tensor logits_v;
-  const int64_t read = node->row < 0 ? 0 : state_.tokens(node->row);
-  if (read == pages * kTokens) {
-    const auto whole = node->longer.find(end_of(ids, pages));
-    if (whole != node->longer.end() && whole->second->logits_v.defined()) {
-      node = whole->second.get();
-      node->last_used = clock_;
-      logits_v = node->logits_v;
-    }
+  const auto kept = whole && tokens_of(*node) == pages * kTokens ? node->longer.find(end_of(ids, pages))
+                                                                 : node->longer.end();
+  if (kept != node->longer.end() && kept->second->logits_v.defined()) {
+    node = kept->second.get();
+    logits_v = node->logits_v;
+  } else {
+    node = with_steps(node, ids);
   }
+  node->last_used = clock_;
   const int64_t row = node->row < 0 ? state_.add() : state_.fork(node->row);
   counts_.prompts += 1;
   counts_.continued += node->row < 0 ? 0 : 1;
@@ -75,14 +94,15 @@ void PrefixCache::add(Node& above, std::span<const int64_t> rest, int64_t row, i
 
 void PrefixCache::keep(std::span<const int64_t> ids, int64_t row) {
   const auto tokens = std::ssize(ids);
-  LONGHAUL_ASSERT(tokens > 0 && tokens % kTokens == 0 && state_.tokens(row) == tokens,
+  LONGHAUL_ASSERT(tokens > 0 && tokens % kStep == 0 && state_.tokens(row) == tokens,
                   "{} tokens, of which the sequence has {}", tokens, state_.tokens(row));
-  const int64_t pages = tokens / kTokens;
+  const int64_t pages = (tokens - 1) / kTokens;
   Node* const above = found(ids, pages);
-  const int64_t has = above->row < 0 ? 0 : state_.tokens(above->row);
-  // it is there, or the shorter one had no room
-  if (has != tokens - kTokens || !make_room(bytes_of_one_, above)) return;
-  add(*above, ids.subspan(static_cast<size_t>(tokens - kTokens)), row, bytes_of_one_);
+  if (tokens_of(*above) != pages * kTokens) return;  // the shorter one had no room
+  if (const auto there = above->longer.find(end_of(ids, pages)); there != above->longer.end())
+    there->second->last_used = clock_;
+  else if (make_room(bytes_of_one_, above))
+    add(*above, ids.subspan(static_cast<size_t>(pages * kTokens)), row, bytes_of_one_);
 }
 
 void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v) {
@@ -90,7 +110,7 @@ void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const T
                   ids.size(), state_.tokens(row));
   const int64_t pages = pages_before_end(ids);
   Node* const above = found(ids, pages);
-  if ((above->row < 0 ? 0 : state_.tokens(above->row)) != pages * kTokens) return;
+  if (tokens_of(*above) != pages * kTokens) return;
   const auto logit_bytes = static_cast<int64_t>(logits_v.nbytes());
   const auto there = above->longer.find(end_of(ids, pages));
   if (there == above->longer.end()) {

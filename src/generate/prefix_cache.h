@@ -1,15 +1,18 @@
 // PrefixCache: keeps prefixes of prompts that were read, so that a prompt with the same prefix continues
-// from there (docs/sources/minimax-01.md §10). The length of a prefix is a multiple of kTokens. For each
-// prefix a sequence of the decoder's state is kept: a copy of its recurrent states, and its pages of keys
-// and values, which are shared and never copied. A whole prompt can be kept too, of any length, with the
-// logits after it: the same prompt again needs no pass at all. Another prompt does not continue there, but at
-// the last page before: recurrences are summed in blocks from a page's beginning on, so from any other token
-// on the sums would have other bits.
+// from there (docs/sources/minimax-01.md §10). The length of a prefix is a multiple of kTokens, a page,
+// and of a long prompt the last multiple of kStep is kept as well, so that the next turn of a conversation
+// reads little of it again. For each prefix a sequence of the decoder's state is kept: a copy of its
+// recurrent states, and its pages of keys and values, which are shared and never copied. A whole prompt
+// can be kept too, of any length, with the logits after it: the same prompt again needs no pass at all.
+// Another prompt does not continue there, but at the last step before: recurrences are summed in blocks
+// from a step's beginning on (linear_recurrence/op.h, kContinuedTokens), so from any other token on the
+// sums would have other bits.
 //
-// Prefixes form a tree, in which each is one page longer than its parent, and whole prompts are leaves. When
-// memory is needed, leaves of the tree that have been unused for the longest time are dropped. The tensors of
-// a row grow by doubling (model/state.h), so each row is counted twice: the state never holds more than
-// `bytes` for what is kept here. The state must outlive the cache. Not thread-safe.
+// Prefixes form a tree, in which each page has a parent one page shorter; ends that are no page, and whole
+// prompts, are leaves. When memory is needed, leaves of the tree that have been unused for the longest
+// time are dropped. The tensors of a row grow by doubling (model/state.h), so each row is counted twice:
+// the state never holds more than `bytes` for what is kept here. The state must outlive the cache. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +29,31 @@ namespace longhaul::generate {
 class PrefixCache {
  public:
   static constexpr int64_t kTokens = kernels::PagePool::kTokens;
+  // A prompt that is read in parts which end at multiples of this has the bits that it has when it is read at
+  // once.
+  static constexpr int64_t kStep = 64;
   // No part of a prompt that is read in several parts is shorter than this: a delta rule sums fewer tokens
   // in another way (kernels/delta_rule), with different bits.
   static constexpr int64_t kLeast = 64;
+  // Prompts from this length on are kept to their last step: one pass more for the first of them, which reads
+  // all weights once more, and up to 192 tokens less for the next.
+  static constexpr int64_t kLong = 1024;
 
   PrefixCache(model::DecoderState& state, int64_t bytes);
 
   bool keeps() const { return bytes_of_one_ > 0 && bytes_of_one_ <= limit_; }  // at least one prefix has room
   int64_t most() const { return keeps() ? limit_ / bytes_of_one_ : 0; }        // prefixes that have room
+  // Where a prompt of so many tokens is cut, so that its prefixes can be kept: the end of the part that
+  // follows `read` tokens.
+  static int64_t next_stop(int64_t read, int64_t tokens);
   struct Begun {
     int64_t row = 0;
     Tensor logits_v;  // defined: the row has read the whole prompt, and these are the logits after it
   };
   // Makes a new sequence of the state that has read the longest kept prefix of these tokens that leaves at
-  // least kLeast to read; or nothing; or all of them, where this prompt was kept.
-  Begun begin(std::span<const int64_t> ids);
-  // Keeps the prefix that `row` has read: these tokens, a multiple of kTokens.
+  // least kLeast to read; or nothing; or all of them, where this prompt was kept and may be `whole`.
+  Begun begin(std::span<const int64_t> ids, bool whole = true);
+  // Keeps the prefix that `row` has read: these tokens, a multiple of kStep.
   void keep(std::span<const int64_t> ids, int64_t row);
   // Keeps the whole prompt that `row` has read, with the logits after it.
   void keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v);
@@ -68,6 +80,8 @@ class PrefixCache {
     std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;
   };
   Node* found(std::span<const int64_t> ids, int64_t pages);  // the longest prefix of at most that many pages
+  Node* with_steps(Node* node, std::span<const int64_t> ids) const;  // what is kept of the next page, if any
+  int64_t tokens_of(const Node& node) const { return node.row < 0 ? 0 : state_.tokens(node.row); }
   void add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes);
   void drop(Node& end);
   bool make_room(int64_t bytes, const Node* but);

@@ -38,6 +38,9 @@ struct GenerateSettings {
   int64_t vocabulary = 0;
   // Records the experts of every token in Generation::routed; needs a generator without a prefix cache.
   bool records_routes = false;
+  // Tells with each new token (Drawn) the experts of the pass that it was drawn after; the model must have
+  // some, and this process the whole model.
+  bool experts = false;
   bool log_probabilities = false;      // records those of the drawn tokens in Generation::log_probabilities
   int64_t top_log_probabilities = 0;   // and those of so many of the likeliest tokens in each one's place
   std::vector<int64_t> never = {};     // ids that are never drawn, because they stand for nothing

@@ -39,6 +39,7 @@ Context Context::again() const {
   context.auxiliary_losses.clear();
   context.statistics.clear();
   context.recorded_routes = nullptr;
+  context.recorded_weights = nullptr;
   context.inspect = nullptr;
   context.after_layer = nullptr;
   return context;

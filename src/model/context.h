@@ -92,6 +92,8 @@ struct Context {
   // `recorded_routes` and taken from `replayed_routes`, where set.
   std::shared_ptr<Routes> recorded_routes;
   std::shared_ptr<const Routes> replayed_routes;
+  // Where set, it receives the weights of these experts, in the order of the choices: [own tokens, k].
+  std::shared_ptr<Routes> recorded_weights;
 
   // Where set, it is called with (block name, output); the numeric guard uses it to find the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

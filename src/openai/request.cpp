@@ -105,6 +105,7 @@ void read_options(RequestFields& fields, TextOptions& options) {
   fields.integer("n", 1, kMostChoices, options.n);
   read_stop(fields, options);
   fields.integer("loop_tokens", 0, kMostTokens, options.loop_tokens);
+  fields.flag("experts", options.experts);
   read_stream(fields, options);
   read_form(fields, options);
   fields.pass_over({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",

@@ -1,7 +1,7 @@
 // The requests of OpenAI's interface, read from their JSON: POST /v1/completions, /v1/chat/completions,
 // /v1/embeddings, and /tokenize and /detokenize as vLLM has them. Extensions of the same names as elsewhere:
 // top_k, min_p, repetition_penalty, stop_token_ids, min_tokens, ignore_eos, chat_template_kwargs,
-// include_stop_str_in_output; and loop_tokens of our own (generate/settings.h).
+// include_stop_str_in_output; and loop_tokens and experts of our own (generate/settings.h).
 //
 // What cannot be right is an ApiError (400) that names the field: wrong JSON, a field of another type or out
 // of range, fields that nobody knows, and fields that would change the answer and are not implemented. Fields
@@ -50,6 +50,7 @@ struct TextOptions {
   bool ignore_eos = false, keeps_stop = false;  // keeps_stop: a stop string stays in the text
   bool logprobs = false;
   int64_t top_logprobs = 0;
+  bool experts = false;  // of a mixture: those of each new token are told
   int64_t loop_tokens = 0;
   bool stream = false, stream_usage = false;
   TextForm form = TextForm::kAny;

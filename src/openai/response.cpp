@@ -57,6 +57,25 @@ Json completion_logprobs(const Choice& choice) {
           {"text_offset", offsets}};
 }
 
+// Our own: of each token the experts that the model chose before it wrote it.
+void add_experts(Json& json, const Choice& choice) {
+  if (!choice.with_experts) return;
+  Json tokens = Json::array();
+  for (const TokenText& token : choice.tokens) {
+    Json layers = Json::array();
+    for (const auto& [layer, chosen] : token.experts) {
+      Json experts = Json::array(), weights = Json::array();
+      for (const auto& [expert, weight] : chosen) {
+        experts.push_back(expert);
+        weights.push_back(weight);
+      }
+      layers.push_back({{"layer", layer}, {"experts", experts}, {"weights", weights}});
+    }
+    tokens.push_back({{"token", token.bytes}, {"layers", layers}});
+  }
+  json["experts"] = tokens;
+}
+
 Json logprobs_of(const AnswerHead& head, const Choice& choice) {
   if (!choice.with_logprobs) return nullptr;
   return head.chat ? chat_logprobs(choice) : completion_logprobs(choice);
@@ -111,6 +130,7 @@ std::string whole_answer(const AnswerHead& head, const std::vector<Choice>& choi
       each["text"] = choice.text;
     }
     each["logprobs"] = logprobs_of(head, choice);
+    add_experts(each, choice);
     each["finish_reason"] = text_or_null(choice.finish_reason);
     each["stop_reason"] = text_or_null(choice.stop_reason);
     json["choices"].push_back(each);
@@ -133,6 +153,7 @@ std::string answer_event(const AnswerHead& head, const Choice& choice, bool firs
     each["text"] = choice.text;
   }
   each["logprobs"] = logprobs_of(head, choice);
+  add_experts(each, choice);
   each["finish_reason"] = text_or_null(choice.finish_reason);
   if (!choice.stop_reason.empty()) each["stop_reason"] = choice.stop_reason;
   json["choices"] = Json::array({each});

@@ -22,17 +22,24 @@ struct AnswerHead {
   std::string model, fingerprint;
 };
 
+// The experts that one layer chose, best first, with their weights.
+struct ExpertShares {
+  int64_t layer = 0;
+  std::vector<std::pair<int64_t, double>> chosen;
+};
+
 struct TokenText {
   std::string bytes;
   double log_probability = 0;
   std::vector<std::pair<std::string, double>> top = {};  // likeliest first
+  std::vector<ExpertShares> experts = {};                // by layer
 };
 
 // One text, or a piece of it.
 struct Choice {
   int64_t index = 0;
   std::string text;
-  bool with_logprobs = false;
+  bool with_logprobs = false, with_experts = false;
   std::vector<TokenText> tokens = {};
   int64_t text_offset = 0;           // in bytes, of the first token, in what was sent so far
   std::vector<ToolCall> calls = {};  // of tools, in conversations

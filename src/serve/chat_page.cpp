@@ -25,9 +25,11 @@ button:disabled { opacity: .45; cursor: default; }
 .message.error { border: 1px solid #dc2626; background: none; }
 .message h2 { font-size: .75rem; margin: 0 0 .2rem; opacity: .7; font-weight: 600; }
 .token:hover, .token:focus { background: #facc1577; }
-#likely { position: sticky; bottom: 0; border: 1px solid var(--line); border-radius: .5rem; background: Canvas; padding: .4rem .8rem; font: .85rem/1.5 ui-monospace, monospace; overflow-x: auto; }
-#likely:empty { display: none; }
-#likely td { padding-right: 1rem; white-space: pre; } #likely meter { width: 8rem; }
+#behind { position: sticky; bottom: 0; border: 1px solid var(--line); border-radius: .5rem; background: Canvas; padding: .4rem .8rem; font: .85rem/1.5 ui-monospace, monospace; overflow: auto; max-height: 45vh; }
+#behind:empty { display: none; }
+#behind td, #behind th { padding-right: 1rem; white-space: pre; text-align: left; font-weight: normal; } #behind td { white-space: pre-wrap; } #behind meter { width: 8rem; }
+#behind caption { text-align: left; font-weight: 600; } .share { display: flex; width: 8rem; height: .8em; border-radius: .2em; overflow: hidden; }
+@media (max-width: 40rem) { #behind meter, .share { width: 4rem; } #behind td, #behind th { padding-right: .5rem; } }
 form.ask { display: flex; gap: .5rem; margin-top: .6rem; flex-wrap: wrap; }
 form.ask textarea { flex: 1 1 16rem; min-height: 3.2rem; resize: vertical; }
 )css";
@@ -41,10 +43,11 @@ constexpr const char* kBody = R"html(
 <label>Top p <input id="top_p" type="number" min="0" max="1" step="0.05" value="0.95"></label>
 <label>Seed (empty: by chance) <input id="seed" type="number"></label>
 <label class="check"><input id="likely_on" type="checkbox"> show likely tokens</label>
+<label class="check"><input id="experts_on" type="checkbox"> show experts</label>
 <label class="wide">System message <textarea id="system" rows="2"></textarea></label>
 </div></details>
 <main id="talk" role="log" aria-label="Conversation" aria-live="polite"></main>
-<div id="likely" role="status" aria-label="Likely tokens"></div>
+<div id="behind" role="status" aria-label="What stands behind a word"></div>
 <form class="ask"><textarea id="text" aria-label="Your message" placeholder="Your message; Enter sends it, Shift and Enter begins a line" autofocus></textarea>
 <button class="main" id="send">Send</button><button type="button" id="stop" disabled>Stop</button><button type="button" id="new">New</button></form>
 )html";
@@ -62,8 +65,13 @@ function shown(role, text, kind) {
   box.scrollIntoView({block: "end"});
   return body;
 }
-function likely(token) {
+function titled(title) {
   const table = document.createElement("table");
+  table.createCaption().textContent = title;
+  return table;
+}
+function likely(token) {
+  const table = titled("Likely tokens");
   for (const each of token.top) {
     const row = table.insertRow(), meter = document.createElement("meter");
     meter.value = Math.exp(each.logprob);
@@ -71,7 +79,32 @@ function likely(token) {
     row.insertCell().textContent = (100 * meter.value).toFixed(1) + " %";
     row.insertCell().append(meter);
   }
-  $("likely").replaceChildren(table);
+  return table;
+}
+// A row for each layer: which experts the token before this one went through, and their shares.
+function experts(token) {
+  const table = titled("Experts");
+  for (const each of token.layers) {
+    const row = table.insertRow(), head = document.createElement("th"), bar = document.createElement("div");
+    const all = each.weights.reduce((sum, weight) => sum + weight, 0), shares = each.weights.map(weight => all > 0 ? 100 * weight / all : 0);
+    head.scope = "row";
+    head.textContent = "layer " + each.layer;
+    row.append(head);
+    row.insertCell().textContent = each.experts.map((expert, i) => `expert ${expert}: ${shares[i].toFixed(0)} %`).join(", ");
+    bar.className = "share";
+    bar.setAttribute("aria-hidden", "true");  // the text beside it says the same
+    each.experts.forEach((expert, i) => {
+      const part = document.createElement("span");
+      part.style.width = shares[i] + "%";
+      part.style.background = `hsl(${expert * 137 % 360} 65% 55%)`;  // of one expert everywhere the same
+      bar.append(part);
+    });
+    row.insertCell().append(bar);
+  }
+  return table;
+}
+function behind(token) {
+  $("behind").replaceChildren(...(token.top ? [likely(token)] : []), ...(token.layers ? [experts(token)] : []));
 }
 function add(body, piece) {
   if (!piece.tokens) return body.append(piece.text);
@@ -80,14 +113,14 @@ function add(body, piece) {
     span.className = "token";
     span.tabIndex = 0;
     span.textContent = token.token;
-    span.onmouseenter = span.onfocus = () => likely(token);
+    span.onmouseenter = span.onfocus = () => behind(token);
     body.append(span);
   }
 }
 function request(text) {
   const number = id => $(id).value === "" ? undefined : Number($(id).value);
   const common = {model: $("model").value, stream: true, max_tokens: number("tokens"), temperature: number("temperature"), top_p: number("top_p"),
-                  seed: number("seed"), stream_options: {include_usage: true}};
+                  seed: number("seed"), stream_options: {include_usage: true}, ...($("experts_on").checked ? {experts: true} : {})};
   const tops = $("likely_on").checked;
   if ($("form").value === "text") return ["/v1/completions", {...common, prompt: text, ...(tops ? {logprobs: 5} : {})}];
   messages.push({role: "user", content: text});
@@ -95,14 +128,16 @@ function request(text) {
   return ["/v1/chat/completions", {...common, messages: system ? [{role: "system", content: system}, ...messages] : messages,
                                    ...(tops ? {logprobs: true, top_logprobs: 5} : {})}];
 }
-function piece_of(choice) {
-  if (choice.delta !== undefined) {
-    const tokens = choice.logprobs && choice.logprobs.content;
-    return {text: choice.delta.content || "", tokens: tokens && tokens.map(t => ({token: t.token, top: t.top_logprobs}))};
-  }
+function likely_of(choice) {
   const all = choice.logprobs;
-  return {text: choice.text, tokens: all && all.tokens.map((token, i) => ({token, top: Object.entries(all.top_logprobs[i] || {})
-    .map(([token, logprob]) => ({token, logprob})).sort((a, b) => b.logprob - a.logprob)}))};
+  if (!all) return null;
+  if (all.content) return all.content.map(t => ({token: t.token, top: t.top_logprobs}));
+  return all.tokens.map((token, i) => ({token, top: Object.entries(all.top_logprobs[i] || {})
+    .map(([token, logprob]) => ({token, logprob})).sort((a, b) => b.logprob - a.logprob)}));
+}
+function piece_of(choice) {
+  const likely = likely_of(choice), experts = choice.experts || null, text = choice.delta === undefined ? choice.text : choice.delta.content || "";
+  return {text, tokens: (likely || experts) && (likely || experts).map((each, i) => ({...each, ...(experts ? experts[i] : {})}))};
 }
 async function ask(text) {
   const chat = $("form").value === "chat", [path, body] = request(text), began = performance.now();
@@ -156,7 +191,7 @@ function send() {
 document.querySelector("form.ask").onsubmit = event => { event.preventDefault(); send(); };
 $("text").onkeydown = event => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); } };
 $("stop").onclick = () => asking && asking.abort();
-$("new").onclick = () => { messages.length = 0; $("talk").replaceChildren(); $("likely").replaceChildren(); $("figures").textContent = ""; $("text").focus(); };
+$("new").onclick = () => { messages.length = 0; $("talk").replaceChildren(); $("behind").replaceChildren(); $("figures").textContent = ""; $("text").focus(); };
 fetch("/v1/models").then(reply => reply.json()).then(json => {
   for (const model of json.data) $("model").add(new Option(model.id, model.id));
   const address = new URLSearchParams(location.search);  // "?form=text&seed=3&ask=Once": settings, and a question that is asked at once
@@ -165,7 +200,7 @@ fetch("/v1/models").then(reply => reply.json()).then(json => {
     if (field && field.type === "checkbox") field.checked = value !== "0";
     else if (field && "value" in field) field.value = value;
   }
-  if (address.get("ask")) ask(address.get("ask"));
+  if (address.get("ask")) ask(address.get("ask")).then(() => address.has("focus") && (document.querySelectorAll(".token")[address.get("focus")] || $("text")).focus());
 }).catch(error => shown("error", error.message, "error"));
 )js";
 

@@ -19,10 +19,10 @@ ChoiceWriter::ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<i
     : tokenizer_(tokenizer),
       text_(tokenizer, last_of(tokenizer, prompt)),
       stops_(options.stop, options.keeps_stop),
-      calls_(tools),
-      with_logprobs_(options.logprobs) {
+      calls_(tools) {
   piece_.index = index;
-  piece_.with_logprobs = with_logprobs_;
+  piece_.with_logprobs = options.logprobs;
+  piece_.with_experts = options.experts;
 }
 
 std::string ChoiceWriter::bytes_of(int64_t id) const {
@@ -37,9 +37,10 @@ void ChoiceWriter::write(openai::ToolCallReader::Part part) {
 
 bool ChoiceWriter::add(const generate::Drawn& drawn) {
   write(calls_.add(stops_.add(text_.add(static_cast<int32_t>(drawn.id)))));
-  if (with_logprobs_) {
+  if (piece_.with_logprobs || piece_.with_experts) {
     openai::TokenText token{.bytes = bytes_of(drawn.id), .log_probability = drawn.log_probability};
     for (const auto& [id, log_probability] : drawn.top) token.top.emplace_back(bytes_of(id), log_probability);
+    for (const auto& [layer, chosen] : drawn.experts) token.experts.push_back({layer, chosen});
     piece_.tokens.push_back(std::move(token));
   }
   return !stops_.found();

@@ -36,9 +36,9 @@ class ChoiceWriter {
   data::Continuation text_;
   generate::StopStrings stops_;
   openai::ToolCallReader calls_;
-  bool with_logprobs_, begun_ = false;
+  bool begun_ = false;
   int64_t sent_calls_ = 0;
-  int64_t sent_ = 0;  // bytes of tokens whose probabilities were told
+  int64_t sent_ = 0;  // bytes of tokens of which something was told
   openai::Choice piece_;
 };
 

@@ -52,6 +52,7 @@ generate::GenerateSettings Exchange::settings(size_t prompt) const {
       .seed = options.seed.value_or(begun_.seed) + prompt * static_cast<uint64_t>(options.n),
       .count = options.n,
       .vocabulary = tokenizer.vocabulary(),
+      .experts = options.experts,
       .log_probabilities = options.logprobs,
       .top_log_probabilities = options.top_logprobs,
       .never = wide(tokenizer.without_token()),

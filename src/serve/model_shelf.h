@@ -38,6 +38,7 @@ struct ModelText {
   int64_t limit_of_tokens = 0;                           // of prompt and text together
   int64_t step = 0;                                      // that it was trained for
   std::string fingerprint;                               // of the program and the checkpoint
+  bool embeds = true;  // /v1/embeddings: where one process has the whole model
 };
 
 struct LoadedModel {

@@ -260,7 +260,11 @@ void Server::answer_embeddings(const HttpRequest& request, const Responder& resp
   require_method(request, "POST");
   const openai::EmbeddingsRequest wanted = openai::read_embeddings_request(request.body);
   const std::string name = name_of(wanted.model);
-  const auto texts = prompts_of({.prompts = wanted.inputs}, *text_of(name));
+  const auto model = text_of(name);
+  if (!model->embeds)
+    throw ApiError(400, "Several ranks have this model together, and they make no embeddings.", "model",
+                   "unsupported_model");
+  const auto texts = prompts_of({.prompts = wanted.inputs}, *model);
   int64_t tokens = 0;
   for (const std::vector<int64_t>& text : texts) {
     tokens += std::ssize(text);

@@ -10,10 +10,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/net/http.h"
 #include "base/process/process.h"
 #include "cli/models/model_tokenizer.h"
 #include "storage/safetensors.h"
 #include "support/child.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli::decoding_commands_test {
@@ -86,6 +88,47 @@ class DecodingCommands : public ::testing::Test {
 
   fs::path folder_;
 };
+
+// Over HTTP two stages write what sample writes alone, also where requests run side by side, and SIGTERM ends
+// all ranks; what several ranks leave out is refused by name.
+TEST_F(DecodingCommands, AServerOnSeveralRanksWritesWhatOneWrites) {
+  const std::string text = sample({})["text"];
+  Child server({program_file(), "serve", run(), "--pp", "2", "--port", "0", "--max-batch", "3", "--memory",
+                "100000000"},
+               {cache_variable(folder_ / "cache")}, folder_ / "server.txt");
+  ASSERT_TRUE(server.wait_for([&] { return server.output().find("Ctrl-C") != std::string::npos; }))
+      << server.output();
+  const size_t begin = server.output().find("http://");
+  HttpAddress address = http_address(server.output().substr(begin, server.output().find("v1 ") - begin));
+  const auto ask = [&](const std::string& path, const nlohmann::json& body) {
+    HttpAddress to = address;
+    to.path = path;
+    return http_post(to, body.dump(), "application/json", 60, 1 << 20);
+  };
+  const nlohmann::json request = {{"prompt", "The "}, {"max_tokens", 12}, {"temperature", 0}, {"n", 2}};
+  const nlohmann::json answer = nlohmann::json::parse(ask("/v1/completions", request).body);
+  for (const auto& choice : answer["choices"]) EXPECT_EQ(choice["text"], text);
+  EXPECT_EQ(answer["choices"].size(), 2U) << answer;
+  const HttpAnswer vectors = ask("/v1/embeddings", {{"input", "The"}});
+  EXPECT_EQ(vectors.status, 400);
+  EXPECT_THAT(vectors.body, HasSubstr("they make no embeddings"));
+  EXPECT_EQ(nlohmann::json::parse(ask("/v1/completions", request).body)["choices"], answer["choices"]);
+  server.send(SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.output();
+
+  const std::pair<std::vector<std::string>, std::string> refused[] = {
+      {{"--follow", "5"}, "--follow"},
+      {{"second=" + run()}, "start a server for each"},
+      {{"--memory", "1048576", "--max-batch", "4096"}, "--max-batch"},
+      {{"--weights", "int8"}, "int8"}};
+  for (const auto& [options, said] : refused) {
+    std::vector<std::string> words{"serve", run(), "--tp", "2", "--port", "0"};
+    words.insert(words.end(), options.begin(), options.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_NE(result.status, 0) << said;
+    EXPECT_THAT(result.errors, HasSubstr(said));
+  }
+}
 
 // Spikes of one text are drawn matrix by matrix, scales of weights follow texts, and what cannot be is
 // refused by the name of the option.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "generate/generate.h"
 #include "support/variant_models.h"
 
@@ -21,6 +23,7 @@ std::vector<int64_t> joined(std::vector<int64_t> a, const std::vector<int64_t>& 
 
 recipe::ModelConfig long_enough(recipe::ModelConfig config) {
   if (config.max_positions > 0) config.max_positions = 2048;
+  if (std::ranges::count(config.mixers, recipe::Mixer::kCosformer) > 0) config.cosformer.longest = 2048;
   return config;
 }
 
@@ -132,9 +135,64 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
     EXPECT_TRUE(read({kPage, 2 * kPage, 700}).equal(whole))
         << dtype << " " << relative_error(read({kPage, 2 * kPage, 700}), whole);
     EXPECT_TRUE(read({2 * kPage, 700}).equal(whole)) << dtype;
+    for (const std::vector<int64_t>& stops :
+         {std::vector<int64_t>{64, 256, 512, 576, 700}, {448, 700}, {192, 384, 576, 700}})
+      EXPECT_TRUE(read(stops).equal(whole)) << dtype << " stops at " << stops.front();
   }
 }
 
+// The prompt of a second turn begins with the first one's 1,200 tokens, of which 1,088 are four pages and a
+// step that leaves 64 or more.
+TEST_P(Prefixes, TheNextTurnGoesOnAtTheLastStep) {
+  const PoisonFreshMemory poison;
+  const recipe::ModelConfig config = long_enough(GetParam().config);
+  const std::vector<int64_t> first = random_ids(1200, config.vocabulary, 1);
+  const auto after = [&](int64_t same, int64_t others) {
+    return joined({first.begin(), first.begin() + same}, random_ids(others, config.vocabulary, 2));
+  };
+  const std::vector<std::vector<int64_t>> prompts = {first, after(1200, 150), after(1087, 100),
+                                                     after(1088, 63), after(1088, 64)};
+  const int64_t continued[] = {0, 1088, 1024, 1024, 1088};
+  for (const char* dtype : {"bf16", "fp32"}) {
+    model::Decoder decoder = filled_decoder(config, dtype);
+    Generator generator(decoder, int64_t{1} << 30);
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      const GenerateSettings settings{.tokens = 4, .temperature = 1.2, .seed = 3, .log_probabilities = true};
+      const Generation with = generator.run(std::span(&prompts[p], 1), settings).front(),
+                       without = generate_batch(decoder, std::span(&prompts[p], 1), settings).front();
+      EXPECT_EQ(with.continued_tokens, continued[p]) << dtype << " prompt " << p;
+      EXPECT_EQ(with.ids, without.ids) << dtype << " prompt " << p;
+      EXPECT_EQ(with.log_probabilities, without.log_probabilities) << dtype << " prompt " << p;
+    }
+  }
+}
+
+TEST(Stops, AreAtPagesAndAtTheLastStepOfALongPrompt) {
+  const auto stops_of = [](int64_t tokens, int64_t read = 0) {
+    std::vector<int64_t> stops;
+    for (; read < tokens; stops.push_back(read)) read = PrefixCache::next_stop(read, tokens);
+    return stops;
+  };
+  using Stops = std::vector<int64_t>;
+  EXPECT_EQ(stops_of(1), (Stops{1}));
+  EXPECT_EQ(stops_of(319), (Stops{319}));
+  EXPECT_EQ(stops_of(320), (Stops{256, 320}));
+  EXPECT_EQ(stops_of(1023), (Stops{256, 512, 768, 1023})) << "no long prompt";
+  EXPECT_EQ(stops_of(1024), (Stops{256, 512, 768, 960, 1024}));
+  EXPECT_EQ(stops_of(1088), (Stops{256, 512, 768, 1024, 1088}));
+  EXPECT_EQ(stops_of(1200), (Stops{256, 512, 768, 1024, 1088, 1200}));
+  EXPECT_EQ(stops_of(1279, 1088), (Stops{1152, 1279}));
+  EXPECT_EQ(stops_of(1350, 1088), (Stops{1280, 1350}));
+}
+
+// Heads of more than 64 channels have longer blocks.
+std::vector<NamedConfig> wide_heads() {
+  recipe::ModelConfig fixed = hybrid_experts_post_norm(), gated = gated_lineage();
+  fixed.head_dim = gated.head_dim = 72;
+  return {{"fixed_decay", fixed}, {"gated", gated}};
+}
+INSTANTIATE_TEST_SUITE_P(WideHeads, Prefixes, ::testing::ValuesIn(wide_heads()),
+                         [](const auto& named) { return named.param.name; });
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()),
                          [](const auto& named) { return named.param.name; });
 INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variants_of_states()),

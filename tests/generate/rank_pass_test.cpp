@@ -4,11 +4,14 @@
 // ctest: label=full timeout=600
 #include "generate/rank_pass.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "comm/threads/run_ranks.h"
+#include "generate/rank_followers.h"
 #include "support/models.h"
+#include "support/refused.h"
 
 namespace longhaul::generate::rank_pass_test {
 namespace {
@@ -159,6 +162,92 @@ TEST(RankPass, HasTheSameKeysInEightBits) {
   for (const Cut& cut : kCuts)
     expect_same_texts(texts_on_ranks(whole, "fp32", cut, true)[0], expected, cut.tp == 1 ? 0 : 2e-3,
                       fmt::format("tp {} pp {}", cut.tp, cut.pp));
+}
+
+// Only the first rank's engine hears of requests, one of them with two texts and one that is withdrawn; the
+// others follow its passes. A text ends where the ranks have no more room for it.
+TEST(RankFollowers, WriteWhatOneProcessWrites) {
+  const recipe::ModelConfig config = hybrid_pre_norm_tied();
+  const auto written = [&](Engine& engine) {
+    std::vector<Generation> texts(4);
+    const auto ask = [&](std::vector<int64_t> prompt, int64_t count, size_t first) {
+      Request request{
+          .prompt = std::move(prompt),
+          .settings = {.tokens = 6, .temperature = 1, .seed = 8, .count = count, .log_probabilities = true}};
+      request.on_end = [&texts, first](int64_t sequence, Generation generation) {
+        texts[first + static_cast<size_t>(sequence)] = std::move(generation);
+      };
+      return engine.submit(std::move(request));
+    };
+    ask(random_ids(7, config.vocabulary, 3), 2, 0);
+    engine.step();
+    const int64_t withdrawn = ask(random_ids(70, config.vocabulary, 4), 1, 2);
+    engine.step();
+    engine.cancel(withdrawn);
+    ask(random_ids(97, config.vocabulary, 5), 1, 3);
+    while (engine.step()) {
+    }
+    return texts;
+  };
+  for (const Cut& cut : {Cut{1, 2}, Cut{2, 1}}) {
+    if (!possible(config, cut)) continue;
+    const char* const dtype = cut.tp == 1 ? "fp32" : "fp64";
+    model::Decoder whole = filled_decoder(config, dtype);
+    Engine alone(whole, {.tokens_of_text = 100});
+    const std::vector<Generation> expected = written(alone);
+    EXPECT_EQ(expected[3].finish, Finish::kPositions);
+    EXPECT_EQ(expected[3].ids.size(), 4U) << "of 100 tokens 97 were the prompt's, and the last is not read";
+    RankFollowers followers(cut.tp * cut.pp - 1);
+    std::vector<Generation> found;
+    comm::run_ranks(cut.tp * cut.pp, [&](comm::Communicator& world) {
+      const parallel::Ranks ranks(world, arrangement(config, cut));
+      model::Decoder share(config, Precision::named(dtype), at::kCPU, model::Use::kInference, ranks.place());
+      copy_share(whole, share);
+      const RankPass pass(share, ranks);
+      if (world.rank() > 0) return followers.follow(world.rank() - 1, share, pass, false);
+      Engine engine(share, followers.lead(pass, {.tokens_of_text = 100}));
+      found = written(engine);
+      followers.end();
+    });
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].ids, expected[i].ids) << cut.tp << " text " << i;
+      EXPECT_EQ(found[i].finish, expected[i].finish) << cut.tp << " text " << i;
+      ASSERT_EQ(found[i].log_probabilities.size(), expected[i].log_probabilities.size());
+      for (size_t t = 0; t < found[i].log_probabilities.size(); ++t)
+        EXPECT_NEAR(found[i].log_probabilities[t], expected[i].log_probabilities[t], cut.tp == 1 ? 0 : 1e-9);
+    }
+  }
+}
+
+// A rank that fails ends the others: the first one's next pass fails, and nobody waits.
+TEST(RankFollowers, EndWhereOneOfThemFails) {
+  const recipe::ModelConfig config = hybrid_pre_norm_tied();
+  model::Decoder whole = filled_decoder(config, "fp32");
+  RankFollowers followers(1);
+  const auto run = [&] {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      const parallel::Ranks ranks(world, arrangement(config, {1, 2}));
+      model::Decoder share(config, Precision::named("fp32"), at::kCPU, model::Use::kInference, ranks.place());
+      copy_share(whole, share);
+      const RankPass pass(share, ranks);
+      if (world.rank() > 0) throw Error({.code = ExitCode::kData, .what = "a disk is gone"});
+      Engine engine(share, followers.lead(pass, {}));
+      engine.submit({.prompt = {1, 2, 3}, .settings = {.tokens = 2}});
+      engine.step();
+    });
+  };
+  EXPECT_THAT(refused(run), ::testing::HasSubstr("a disk is gone"));
+}
+
+// By hand: a row of three layers' sums, and two pages.
+TEST(RankFollowers, TextsHaveTheRoomOfTheirShare) {
+  model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
+  const model::DecoderState state = decoder.make_state();
+  const int64_t row = 2 * 4 * 8 * 8 * 4, page = 2 * 256 * 16 * 4, of_one = 2 * row + 2 * page;
+  EXPECT_EQ(tokens_that_fit(state, 3, 3 * of_one, 10'000), 512);
+  EXPECT_EQ(tokens_that_fit(state, 3, 3 * (of_one - 1), 10'000), 256);
+  EXPECT_EQ(tokens_that_fit(state, 3, 3 * of_one, 300), 300);
+  EXPECT_EQ(tokens_that_fit(state, 4, 4 * row, 10'000), 0);
 }
 
 // All tokens of a document at once, as `score` asks for them.

@@ -133,6 +133,8 @@ TEST(Requests, RefuseWhatCannotBeRightAndNameTheField) {
       {R"({"prompt": "x", "response_format": {"type": "grammar"}})", "response_format.type"},
       {R"({"prompt": "x", "response_format": {"type": "json_schema"}})", "response_format.json_schema"},
       {R"({"prompt": "x", "response_format": "json"})", "response_format"},
+      {R"({"prompt": "x", "experts": 3})", "experts"},
+      {R"({"prompt": "x", "experts": "all"})", "experts"},
       {R"({"prompt": "x", "temprature": 1})", "temprature"}};
   for (const auto& [body, field] : completions) {
     const nlohmann::json error = refusal_of([&] { read_completion_request(body); });
@@ -219,6 +221,28 @@ TEST(Answers, HaveTheFormsThatClientsRead) {
       nlohmann::json::parse(answer_event(chat, choice, false, false).substr(6))["choices"][0]["delta"]
           .contains("role"));
   EXPECT_TRUE(nlohmann::json::parse(usage_event(text, {1, 2, 0}).substr(6))["choices"].empty());
+}
+
+// Our own form, by hand: a list of tokens beside the probabilities, and nothing where nobody asked.
+TEST(Answers, TellExpertsWhereTheyAreWanted) {
+  EXPECT_TRUE(read_completion_request(R"({"prompt": "x", "experts": true})").options.experts);
+  EXPECT_FALSE(read_completion_request(R"({"prompt": "x"})").options.experts);
+  EXPECT_TRUE(read_chat_request(R"({"messages": [{"role": "user"}], "experts": true})").options.experts);
+  Choice choice{.text = "a", .with_experts = true, .tokens = {{.bytes = "a"}}};
+  choice.tokens[0].experts = {{1, {{3, 0.75}, {0, 0.25}}}, {2, {{1, 0.5}, {2, 0.5}}}};
+  const auto expected = nlohmann::json::parse(
+      R"([{"token": "a", "layers": [{"layer": 1, "experts": [3, 0], "weights": [0.75, 0.25]},
+                                     {"layer": 2, "experts": [1, 2], "weights": [0.5, 0.5]}]}])");
+  for (const bool chat : {false, true}) {
+    const AnswerHead head{.id = "x-1", .chat = chat};
+    const auto whole = nlohmann::json::parse(whole_answer(head, {choice}, {}))["choices"][0],
+               piece = nlohmann::json::parse(answer_event(head, choice, true, false).substr(6))["choices"][0];
+    EXPECT_EQ(whole["experts"], expected);
+    EXPECT_EQ(piece["experts"], expected);
+    EXPECT_TRUE(whole["logprobs"].is_null());
+  }
+  choice.with_experts = false;
+  EXPECT_FALSE(nlohmann::json::parse(whole_answer({}, {choice}, {}))["choices"][0].contains("experts"));
 }
 
 }  // namespace

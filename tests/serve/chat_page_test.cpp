@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +24,7 @@ using ::testing::HasSubstr;
 
 // A model with random weights, which writes any bytes.
 LoadedModel small_chat_model(const ModelShelf::Entry&) {
-  recipe::ModelConfig config = longhaul::testing::hybrid_pre_norm_tied();
+  recipe::ModelConfig config = longhaul::testing::hybrid_experts_post_norm();
   config.vocabulary = 257;
   LoadedModel loaded;
   loaded.model.decoder = std::make_unique<model::Decoder>(longhaul::testing::filled_decoder(config, "fp32"));
@@ -76,13 +78,29 @@ class ChatPage : public ::testing::Test {
     return dom.output.substr(begin, end - begin) +
            dom.output.substr(figures, dom.output.find("</output>") - figures);
   }
-  std::string answer(const std::string& prompt) const {
+  // What the server answers to what the page asks, "hello", in a choice's object.
+  nlohmann::json asked(bool chat, int64_t seed) const {
     HttpAddress address = http_address(server_.url());
-    address.path = "/v1/completions";
-    const nlohmann::json body = {
-        {"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"top_p", 0.95}, {"seed", 7}};
-    return nlohmann::json::parse(
-        http_post(address, body.dump(), "application/json", 60, 1 << 20).body)["choices"][0]["text"];
+    address.path = chat ? "/v1/chat/completions" : "/v1/completions";
+    nlohmann::json body = {
+        {"max_tokens", 12}, {"temperature", 0.8}, {"top_p", 0.95}, {"seed", seed}, {"experts", true}};
+    if (chat) {
+      body["messages"] = nlohmann::json::parse(R"([{"role": "user", "content": "hello"}])");
+    } else {
+      body["prompt"] = "hello";
+    }
+    const HttpAnswer answer = http_post(address, body.dump(), "application/json", 60, 1 << 20);
+    return nlohmann::json::parse(answer.body)["choices"][0];
+  }
+  // The page's settings, with a seed that ends no text early.
+  std::string settings() const {
+    int64_t seed = 1;
+    while (asked(false, seed)["finish_reason"] != "length" || asked(true, seed)["finish_reason"] != "length")
+      ++seed;
+    return "?tokens=12&seed=" + std::to_string(seed);
+  }
+  static int64_t seed_in(const std::string& settings) {
+    return std::stoll(settings.substr(settings.rfind('=') + 1));
   }
   static std::string as_html(std::string text) {
     std::string html;
@@ -98,16 +116,18 @@ class ChatPage : public ::testing::Test {
 };
 
 TEST_F(ChatPage, ShowsWhatTheServerAnswers) {
-  const std::string expected = as_html(answer("hello"));
-  for (const char* const form : {"text", "chat"}) {
-    const std::string shown = talk(std::string("?seed=7&tokens=12&form=") + form + "&ask=hello", 500);
-    EXPECT_THAT(shown, HasSubstr("<h2>assistant</h2><div>" + expected + "</div>")) << form;
+  const std::string query = settings();
+  for (const bool chat : {false, true}) {
+    const nlohmann::json choice = asked(chat, seed_in(query));
+    const std::string expected = as_html(chat ? choice["message"]["content"] : choice["text"]),
+                      shown = talk(query + "&ask=hello&form=" + (chat ? "chat" : "text"), 500);
+    EXPECT_THAT(shown, HasSubstr("<h2>assistant</h2><div>" + expected + "</div>")) << chat;
     EXPECT_THAT(shown, HasSubstr("12 tokens, "));
   }
 }
 
 TEST_F(ChatPage, ShowsTokensOneByOneAndMistakesAsText) {
-  const std::string tokens = talk("?seed=7&tokens=12&form=text&likely_on=1&ask=hello", 1200),
+  const std::string tokens = talk(settings() + "&form=text&likely_on=1&ask=hello", 1200),
                     span = "<span class=\"token\"";
   size_t spans = 0;
   for (size_t at = tokens.find(span); at != std::string::npos; at = tokens.find(span, at + 1)) ++spans;
@@ -117,15 +137,38 @@ TEST_F(ChatPage, ShowsTokensOneByOneAndMistakesAsText) {
   EXPECT_THAT(refused, HasSubstr("&lt;b&gt;hello")) << "never HTML";
 }
 
+// With `focus` a word is looked at as the keyboard does it: its experts are those that the server tells, in
+// words, with a bar beside them that is only for the eye.
+TEST_F(ChatPage, ShowsTheExpertsBehindAWord) {
+  const std::string query = settings();
+  for (const bool chat : {false, true}) {
+    const std::string shown =
+        talk(query + "&experts_on=1&focus=3&likely_on=1&ask=hello&form=" + (chat ? "chat" : "text"), 1200);
+    const nlohmann::json token = asked(chat, seed_in(query))["experts"][3];
+    for (const auto& layer : token["layers"]) {
+      const double share = 100 * layer["weights"][0].get<double>() /
+                           (layer["weights"][0].get<double>() + layer["weights"][1].get<double>());
+      EXPECT_THAT(shown,
+                  HasSubstr(fmt::format("<th scope=\"row\">layer {}</th><td>expert {}: {:.0f} %, expert ",
+                                        layer["layer"].get<int>(), layer["experts"][0].get<int>(), share)));
+    }
+    EXPECT_THAT(shown, HasSubstr("<caption>Experts</caption>"));
+    EXPECT_THAT(shown, HasSubstr("<caption>Likely tokens</caption>"));
+    EXPECT_THAT(shown, HasSubstr("<div class=\"share\" aria-hidden=\"true\">"));
+    EXPECT_THAT(shown, HasSubstr("role=\"status\" aria-label=\"What stands behind a word\""));
+  }
+}
+
 // LONGHAUL_PICTURES=FOLDER: pictures to look at.
 TEST_F(ChatPage, PicturesHaveTheirSize) {
   const char* const wanted = std::getenv("LONGHAUL_PICTURES");
   const std::filesystem::path pictures = wanted != nullptr ? std::filesystem::path(wanted) : folder_.path();
   for (const int width : {1200, 500}) {
     const auto picture = pictures / ("chat-" + std::to_string(width) + ".png");
-    ASSERT_EQ(
-        browse("?seed=7&tokens=12&likely_on=1&ask=hello", width, "--screenshot=" + picture.string()).status,
-        0);
+    ASSERT_EQ(browse(settings() + "&likely_on=1&experts_on=1&focus=2&ask=hello", width,
+                     "--screenshot=" + picture.string())
+                  .status,
+              0);
     const std::string png = read_text(picture);
     ASSERT_GT(png.size(), 8'000U) << "not an empty page";
     const auto at = [&](size_t i) { return static_cast<unsigned char>(png[i]); };

@@ -33,9 +33,9 @@ inline std::vector<int32_t> plain_chat(const nlohmann::ordered_json& messages, c
   return data::Tokenizer::bytes().encode_prompt(text + (begins ? "assistant:" : ""));
 }
 
-inline LoadedModel small_model(bool chats) {
+inline LoadedModel small_model(bool chats, const recipe::ModelConfig& config = byte_model()) {
   LoadedModel loaded;
-  loaded.model.decoder = std::make_unique<model::Decoder>(filled_decoder(byte_model(), "fp32"));
+  loaded.model.decoder = std::make_unique<model::Decoder>(filled_decoder(config, "fp32"));
   loaded.engine = std::make_unique<generate::Engine>(
       *loaded.model.decoder, generate::EngineOptions{.sequences = 4,
                                                      .prompts_tokens = 512,
@@ -51,6 +51,16 @@ inline LoadedModel small_model(bool chats) {
                 .step = 3,
                 .fingerprint = "test"});
   return loaded;
+}
+
+// The answers of a stream.
+inline std::vector<json> events_of(const std::string& body) {
+  std::vector<json> events;
+  EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
+  for (const std::string_view line : split(body, '\n')) {
+    if (line.starts_with("data: {")) events.push_back(json::parse(line.substr(6)));
+  }
+  return events;
 }
 
 class ServerTest : public ::testing::Test {
@@ -91,15 +101,6 @@ class ServerTest : public ::testing::Test {
     }
     return -1;
   }
-  static std::vector<json> events_of(const std::string& body) {
-    std::vector<json> events;
-    EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
-    for (const std::string_view line : split(body, '\n')) {
-      if (line.starts_with("data: {")) events.push_back(json::parse(line.substr(6)));
-    }
-    return events;
-  }
-
   Server server_;
   Worker thread_{"server"};
 };

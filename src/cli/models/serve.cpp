@@ -1,18 +1,25 @@
-// `longhaul serve CKPT… [--host H] [--port P] [--token-file F] [--max-batch N] [--memory BYTES]`
+// `longhaul serve CKPT… [--host H] [--port P] [--token-file F] [--max-batch N] [--memory BYTES] [--tp N]`
 #include <fmt/format.h>
+
+#include <memory>
 
 #include "base/log.h"
 #include "base/process/signals.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "base/text/text.h"
 #include "base/version.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/model_options.h"
+#include "cli/models/model_ranks.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "cli/secret_file.h"
+#include "comm/placement.h"
 #include "data/chat/chat_format.h"
+#include "generate/rank_followers.h"
+#include "recipe/mixers.h"
 #include "run/memory.h"
 #include "serve/server.h"
 #include "tensor/device.h"
@@ -31,13 +38,38 @@ struct ServeArguments {
   int64_t port = 8000, max_batch = 16, memory = 0, queue = 256, max_tokens = 4096;
   double timeout = 600, drain = 60, follow = 0;
   checkpoint::SpikeRequest spikes;
+  RankOptions ranks;
 };
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+// What a model on several ranks leaves out: each of them has a share of one model, and nobody else hears
+// requests.
+void check_ranks(const ServeArguments& arguments) {
+  if (arguments.ranks.ranks() == 1) return;
+  const auto refuse = [&](const char* what, const std::string& found, const char* hint) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = what,
+                 .expected = "one model with --tp and --pp, whose ranks are threads of one process",
+                 .found = found,
+                 .where = fmt::format("{} ranks", arguments.ranks.ranks()),
+                 .hint = hint});
+  };
+  if (arguments.checkpoints.size() > 1)
+    refuse("several models are to be served by several ranks",
+           counted(std::ssize(arguments.checkpoints), "model"), "start a server for each");
+  if (arguments.follow > 0)
+    refuse("several ranks do not look for newer checkpoints", fmt::format("--follow {}", arguments.follow),
+           "leave --follow out");
+  if (const comm::Placement place = comm::find_place(); place.size > 1)
+    refuse("a launcher has started several processes, and one would hear all requests",
+           fmt::format("{} ranks of {}", place.size, place.engine), "start it without the launcher");
+}
+
 void check(const ServeArguments& arguments) {
+  check_ranks(arguments);
   if (is_loopback(arguments.host) || !arguments.token_file.empty()) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "other machines could use this server without being asked who they are",
@@ -76,18 +108,39 @@ serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& for
   };
 }
 
+checkpoint::ModelForm form_of(const ServeArguments& arguments) {
+  return {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes};
+}
+
+int64_t bytes_of_model(const ServeArguments& arguments, at::Device device) {
+  const auto models = static_cast<int64_t>(arguments.checkpoints.size());
+  return arguments.memory > 0 ? arguments.memory / models : run::available_bytes(device) / 2 / models;
+}
+
+std::shared_ptr<const serve::ModelText> text_of(const serve::LoadedModel& loaded,
+                                                const ServeArguments& arguments) {
+  const data::Tokenizer tokenizer = tokenizer_for(loaded.model, arguments.tokenizer);
+  const auto format = data::chat::ChatFormat::of_run(loaded.model.tokenizer.parent_path());
+  return std::make_shared<serve::ModelText>(serve::ModelText{
+      .tokenizer = tokenizer,
+      .chat = chat_encoder(format, tokenizer),
+      .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
+      .tool_form = format ? openai::tool_form_of(*format) : openai::ToolForm::kNone,
+      .grammars = std::make_shared<grammar::GrammarCache>(tokenizer),
+      .limit_of_tokens = loaded.engine->limit_of_tokens(),
+      .step = loaded.model.step,
+      .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step),
+      .embeds = arguments.ranks.ranks() == 1});
+}
+
 serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments,
                         at::Device device) {
   serve::LoadedModel loaded{
-      .model = checkpoint::open_model(
-          entry.path, arguments.dtype, device,
-          {.experts = arguments.experts, .weights = arguments.weights, .spikes = arguments.spikes}),
+      .model = checkpoint::open_model(entry.path, arguments.dtype, device, form_of(arguments)),
       .text = {},
       .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
-  const auto models = static_cast<int64_t>(arguments.checkpoints.size());
-  const int64_t bytes =
-      arguments.memory > 0 ? arguments.memory / models : run::available_bytes(device) / 2 / models;
+  const int64_t bytes = bytes_of_model(arguments, device);
   loaded.engine = std::make_unique<generate::Engine>(
       *loaded.model.decoder, generate::EngineOptions{.sequences = arguments.max_batch,
                                                      .prompt_tokens = kTokensOfPrompts,
@@ -96,18 +149,7 @@ serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArgume
                                                      .prefix_bytes = bytes / kShareOfPrefixes,
                                                      .keeps_prompts = true,
                                                      .int8_keys_values = arguments.kv_cache == "int8"});
-  const data::Tokenizer tokenizer = tokenizer_for(loaded.model, arguments.tokenizer);
-  const auto format = data::chat::ChatFormat::of_run(loaded.model.tokenizer.parent_path());
-  auto text = std::make_shared<serve::ModelText>(serve::ModelText{
-      .tokenizer = tokenizer,
-      .chat = chat_encoder(format, tokenizer),
-      .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
-      .tool_form = format ? openai::tool_form_of(*format) : openai::ToolForm::kNone,
-      .grammars = std::make_shared<grammar::GrammarCache>(tokenizer),
-      .limit_of_tokens = loaded.engine->limit_of_tokens(),
-      .step = loaded.model.step,
-      .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});
-  loaded.text = text;
+  loaded.text = text_of(loaded, arguments);
   log_info("{}: step {} of {}; {} of memory for states, keys and values of {} texts at once", entry.name,
            loaded.model.step, loaded.model.folder.string(), bytes_text(bytes), arguments.max_batch);
   return loaded;
@@ -118,12 +160,7 @@ bool has_newer(const serve::ModelShelf::Entry& entry, const serve::LoadedModel& 
   return checkpoint::folder_to_open(entry.path) != loaded.model.folder;
 }
 
-ExitCode run(const ServeArguments& arguments) {
-  check(arguments);
-  const at::Device device = device_named(arguments.device, "--device");
-  const DeviceScope scope(device);
-  std::vector<serve::ModelShelf::Entry> entries;
-  for (const std::string& checkpoint : arguments.checkpoints) entries.push_back(entry_of(checkpoint));
+serve::ServeOptions serve_options(const ServeArguments& arguments) {
   serve::ServeOptions options{.http = {.host = arguments.host,
                                        .port = static_cast<uint16_t>(arguments.port),
                                        .names = arguments.names,
@@ -139,12 +176,94 @@ ExitCode run(const ServeArguments& arguments) {
     options.has_newer = has_newer;
     options.follow_s = arguments.follow;
   }
-  serve::Server server(std::move(options), entries,
-                       [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
+  return options;
+}
+
+void run_server(serve::Server& server) {
   say(stdout,
       fmt::format("{0}v1   health: {0}health   metrics: {0}metrics   Ctrl-C ends it\n", server.url()));
   server.run();
   say(stdout, "ended: every request that had begun was answered\n");
+}
+
+// How long a text may be, so that as many as run at once have room on every rank. A collective call.
+int64_t tokens_of_text(const model::Decoder& decoder, const ServeArguments& arguments, int64_t bytes,
+                       comm::Communicator& world) {
+  model::DecoderState state = decoder.make_state();
+  if (arguments.kv_cache == "int8") state.keep_keys_values_in_int8();
+  const int64_t most = recipe::sequence_limit(decoder.config()).tokens;
+  const Tensor fit = at::full(
+      {1}, generate::tokens_that_fit(state, arguments.max_batch, bytes / world.size(), most), at::kLong);
+  world.all_reduce(fit.neg_(), comm::Reduction::kMax, {.name = "tokens of a text"}).wait();  // the least
+  const int64_t tokens = -fit.item<int64_t>();
+  if (tokens >= generate::PrefixCache::kTokens) return tokens;
+  throw Error({.code = ExitCode::kOutOfMemory,
+               .what = "the texts that run at once have no room",
+               .expected = fmt::format("memory for {} of {} tokens on each of {} ranks",
+                                       counted(arguments.max_batch, "text"), generate::PrefixCache::kTokens,
+                                       world.size()),
+               .found = bytes_text(bytes),
+               .where = "--memory and --max-batch",
+               .hint = "give more memory, or have fewer texts at once"});
+}
+
+// One rank of several, of which the first answers and the others follow it.
+void serve_on_rank(const ServeArguments& arguments, at::Device device, comm::Communicator& world,
+                   generate::RankFollowers& followers) {
+  const DeviceScope scope(device);
+  const serve::ModelShelf::Entry entry = entry_of(arguments.checkpoints.front());
+  ModelOnRanks opened =
+      open_on_ranks(entry.path, arguments.dtype, device, form_of(arguments), arguments.ranks, &world);
+  checkpoint::require_next_token(opened.model, "serve");
+  const generate::RankPass pass(*opened.model.decoder, *opened.ranks);
+  const int64_t bytes = bytes_of_model(arguments, device),
+                tokens = tokens_of_text(*opened.model.decoder, arguments, bytes, world);
+  const bool int8 = arguments.kv_cache == "int8";
+  if (world.rank() > 0) return followers.follow(world.rank() - 1, *opened.model.decoder, pass, int8);
+  const auto end = [&](void*) { followers.end(); };
+  const std::unique_ptr<void, decltype(end)> at_the_end(&followers, end);
+  serve::Server* running = nullptr;
+  serve::Server server(serve_options(arguments), {entry}, [&](const serve::ModelShelf::Entry&) {
+    generate::EngineOptions options = followers.lead(pass, {.sequences = arguments.max_batch,
+                                                            .prompt_tokens = kTokensOfPrompts,
+                                                            .prompts_tokens = kTokensOfPrompts,
+                                                            .int8_keys_values = int8,
+                                                            .tokens_of_text = tokens});
+    // a rank that has failed does not come back
+    options.pass = [&running, pass = options.pass](auto continuations, model::DecoderState& state) {
+      try {
+        return pass(continuations, state);
+      } catch (...) {
+        running->stop();
+        throw;
+      }
+    };
+    serve::LoadedModel loaded{.model = std::move(opened.model), .text = {}, .engine = {}};
+    loaded.engine = std::make_unique<generate::Engine>(*loaded.model.decoder, options);
+    loaded.text = text_of(loaded, arguments);
+    log_info("{}: step {} of {} on {} ranks; texts of up to {} tokens, {} at once", entry.name,
+             loaded.model.step, loaded.model.folder.string(), world.size(), tokens, arguments.max_batch);
+    return loaded;
+  });
+  running = &server;
+  run_server(server);
+}
+
+ExitCode run(const ServeArguments& arguments) {
+  check(arguments);
+  const at::Device device = device_named(arguments.device, "--device");
+  const DeviceScope scope(device);
+  if (arguments.ranks.ranks() > 1) {
+    generate::RankFollowers followers(arguments.ranks.ranks() - 1);
+    on_ranks(arguments.ranks, "serve", {},
+             [&](comm::Communicator* world) { serve_on_rank(arguments, device, *world, followers); });
+    return ExitCode::kDone;
+  }
+  std::vector<serve::ModelShelf::Entry> entries;
+  for (const std::string& checkpoint : arguments.checkpoints) entries.push_back(entry_of(checkpoint));
+  serve::Server server(serve_options(arguments), entries,
+                       [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
+  run_server(server);
   return ExitCode::kDone;
 }
 
@@ -207,6 +326,7 @@ void add_serve(Command& program) {
   add_model_options(serve, arguments->dtype, arguments->experts, arguments->weights, arguments->device);
   add_cache_option(serve, arguments->kv_cache);
   add_spike_options(serve, arguments->spikes);
+  add_rank_options(serve, arguments->ranks);
   serve.on_run([arguments] {
     install_signal_handlers(false);
     return run(*arguments);

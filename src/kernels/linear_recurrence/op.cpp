@@ -226,8 +226,10 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q, const Tensor& k, const
 
 Tensor linear_recurrence_continued(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_decay,
                                    const RecurrenceStates& states, const Tensor& offsets,
-                                   const LinearRecurrenceOptions& options) {
+                                   const LinearRecurrenceOptions& given) {
   const at::NoGradGuard no_gradient;
+  LinearRecurrenceOptions options = given;
+  options.segment = kContinuedTokens;
   const RecurrenceProblem problem = recurrence_problem(q, k, v, log_decay, Tensor(), offsets, options);
   check_states(kRecurrenceOp, states, problem.documents(), {problem.heads(), q.size(2), v.size(2)},
                q.options().dtype(problem.state_type()));

@@ -54,6 +54,8 @@ struct LinearRecurrenceOptions {
   double log_decay_bound = -std::numeric_limits<double>::infinity();
   // For the cpu form: a power of two from 16 to 256; 0: chosen automatically.
   int64_t block = 0;
+  // For the cpu form: tokens of a segment (cpu/plan.h), rounded up to a block; 0: eight blocks.
+  int64_t segment = 0;
   // For the cpu form; the result does not depend on it.
   RecurrenceExecution execution = RecurrenceExecution::kAuto;
 };
@@ -79,8 +81,12 @@ struct RecurrenceStates {
   std::span<const int64_t> rows;  // [N], all different
 };
 
+// A document that is read in several calls has the same bits as in one, in the cpu form, where every call but
+// the last reads a multiple of so many tokens: segments (cpu/plan.h) are as long.
+inline constexpr int64_t kContinuedTokens = 64;
+
 // Decoding: linear_recurrence from these states, which the final states replace (in the cpu form without a
-// copy). No gradient.
+// copy). options.segment is kContinuedTokens. No gradient.
 Tensor linear_recurrence_continued(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
                                    const Tensor& log_decay, const RecurrenceStates& states,
                                    const Tensor& offsets, const LinearRecurrenceOptions& options = {});

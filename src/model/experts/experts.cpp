@@ -96,6 +96,7 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden,
   kernels::Routing routing =
       kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
   if (context.recorded_routes != nullptr) (*context.recorded_routes)[name()] = routing.choice_tk;
+  if (context.recorded_weights != nullptr) (*context.recorded_weights)[name()] = routing.weight_tk.detach();
   return routing;
 }
 

@@ -111,6 +111,39 @@ TEST_P(LinearRecurrenceCpuCases, ContinueStatesInTheirPlaces) {
   }
 }
 
+// A document that is read in parts, of which each but the last is a multiple of kContinuedTokens.
+TEST_P(LinearRecurrenceCpuCases, ContinueWithTheBitsOfOneCall) {
+  const PoisonFreshMemory poison;
+  const Case& c = GetParam();
+  const std::vector<int64_t> rows{0};
+  const Forced forced("cpu");
+  for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
+    const Inputs in = inputs_of(c, type);
+    const auto read = [&](const std::vector<int64_t>& stops) {
+      const Tensor states = random_tensor({1, c.heads, c.key, c.value}, 77, at::kFloat);
+      std::vector<Tensor> parts;
+      int64_t begin = 0;
+      for (const int64_t stop : stops) {
+        const auto part = [&, count = stop - begin](const Tensor& x) {
+          return x.defined() && x.dim() > 1 ? x.detach().narrow(0, begin, count) : x.detach();
+        };
+        parts.push_back(linear_recurrence_continued(
+            part(in.q), part(in.k), part(in.v), in.log_decay.defined() ? part(in.log_decay) : Tensor(),
+            {states, rows}, to_tensor(std::vector<int64_t>{0, stop - begin})));
+        begin = stop;
+      }
+      return std::pair(at::cat(parts), states);
+    };
+    const auto [o, state] = read({c.tokens()});
+    for (const int64_t stop : {kContinuedTokens, 2 * kContinuedTokens, 5 * kContinuedTokens}) {
+      if (stop + 5 > c.tokens()) continue;  // fewer are walked token by token
+      const auto [o_of_parts, state_of_parts] = read({stop, c.tokens()});
+      EXPECT_TRUE(o_of_parts.equal(o)) << name_of(type) << " stop at " << stop;
+      EXPECT_TRUE(state_of_parts.equal(state)) << name_of(type) << " stop at " << stop;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, LinearRecurrenceCpuCases, ::testing::ValuesIn(load_cases()));
 
 TEST(ContinuedStates, AreRefusedByName) {

@@ -67,6 +67,21 @@ TEST(RecurrencePlan, SegmentsTileTheDocuments) {
   EXPECT_EQ(plan.blocks, blocks);
 }
 
+TEST(RecurrencePlan, HasSegmentsOfTheTokensThatAreAskedFor) {
+  const auto lengths = [](int64_t block, int64_t segment) {
+    std::vector<int64_t> all;
+    const std::vector<int64_t> offsets{0, 200};
+    const auto plan = plan_recurrence(offsets, block, RecurrenceExecution::kFused, {}, segment);
+    for (const RecurrenceSegment& each : plan.segments) all.push_back(each.length);
+    return all;
+  };
+  EXPECT_EQ(lengths(32, 64), (std::vector<int64_t>{64, 64, 64, 8}));
+  EXPECT_EQ(lengths(64, 64), (std::vector<int64_t>{64, 64, 64, 8}));
+  EXPECT_EQ(lengths(128, 64), (std::vector<int64_t>{128, 72})) << "a block at least";
+  EXPECT_EQ(lengths(32, 65), (std::vector<int64_t>{96, 96, 8}));
+  EXPECT_EQ(lengths(16, 0), (std::vector<int64_t>{128, 72})) << "eight blocks";
+}
+
 TEST(RecurrencePlan, FusesWhileHeadsAndDocumentsKeepTheThreadsBusy) {
   EXPECT_EQ(plan_of({0, 16384}, 8, 1).execution, RecurrenceExecution::kFused);
   EXPECT_EQ(plan_of({0, 16384}, 8, 2).execution, RecurrenceExecution::kFused);

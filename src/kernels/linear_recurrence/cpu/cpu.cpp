@@ -94,7 +94,8 @@ RecurrenceJob<Element> job_of(const RecurrenceProblem& problem, const Decay& dec
   else if (decay.given.defined() && job.gate.logits.data == nullptr)
     job.decay = view_of<const float>(decay.given);
   job.plan = plan_recurrence(problem.offsets, problem.options.block, problem.options.execution,
-                             {job.heads, job.keys, job.values, threads(), recurrence_products_per_second()});
+                             {job.heads, job.keys, job.values, threads(), recurrence_products_per_second()},
+                             problem.options.segment);
   use_bound(job, problem, decay);
   return job;
 }

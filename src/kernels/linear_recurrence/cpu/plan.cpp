@@ -55,8 +55,9 @@ RecurrenceExecution cheapest(const RecurrencePlan& plan, std::span<const int64_t
 }  // namespace
 
 RecurrencePlan plan_recurrence(std::span<const int64_t> offsets, int64_t block, RecurrenceExecution execution,
-                               const RecurrenceCost& cost) {
+                               const RecurrenceCost& cost, int64_t segment) {
   RecurrencePlan plan{.block = block == 0 ? best_block(cost) : block, .segment_blocks = kSegmentBlocks};
+  if (segment > 0) plan.segment_blocks = (segment + plan.block - 1) / plan.block;
   const int64_t span = plan.block * plan.segment_blocks;
   plan.first_segment.push_back(0);
   for (size_t n = 0; n + 1 < offsets.size(); ++n) {

@@ -47,9 +47,9 @@ struct RecurrenceCost {
   double flops_per_second = 1e11;  // of one thread, in products of blocks
 };
 
-// `block` 0: chosen. The segments depend on offsets and block only; `execution` kAuto is replaced by the
-// fastest one in the model.
+// `block` 0: chosen. `segment`: tokens, rounded up to a block; 0: eight blocks. The segments depend on
+// offsets, block and segment only; `execution` kAuto is replaced by the fastest one in the model.
 RecurrencePlan plan_recurrence(std::span<const int64_t> offsets, int64_t block, RecurrenceExecution execution,
-                               const RecurrenceCost& cost);
+                               const RecurrenceCost& cost, int64_t segment = 0);
 
 }  // namespace longhaul::kernels
