@@ -37,7 +37,7 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
 
 // The plan of a model that is a list of tensors. It can be divided over data-parallel ranks, at every stage
 // of ZeRO, and in no other way.
-class OutsidePlan final : public train::ModelPlan {
+class OutsidePlan : public train::ModelPlan {
  public:
   OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops,
               const recipe::Recipe& recipe)
@@ -188,13 +188,12 @@ class Pictures : public OutsideTask {
   static double flops() {
     return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled);
   }
-  explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
-
- protected:
-  std::pair<Tensor, double> judged(int64_t first) override {
-    const int64_t count = recipe_.train.micro_batch;
-    const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/pictures");
-    const auto stripes = static_cast<double>(recipe_.outside.whole("pictures.stripes"));
+  struct Examples {
+    Tensor pictures, classes;  // [n, 1, side, side], [n]
+  };
+  static Examples examples(const recipe::Recipe& recipe, int64_t first, int64_t count) {
+    const RandomStream stream(static_cast<uint64_t>(recipe.train.seed), "tests/pictures");
+    const auto stripes = static_cast<double>(recipe.outside.whole("pictures.stripes"));
     const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble),
                  classes = at::empty({count}, at::kLong);
     auto pixel = pictures.accessor<double, 4>();
@@ -205,12 +204,19 @@ class Pictures : public OutsideTask {
       for (int64_t y = 0; y < kSide; ++y) {
         for (int64_t x = 0; x < kSide; ++x) {
           const int64_t along = label[n] == 0 ? y : label[n] == 1 ? x : label[n] == 2 ? x + y : x - y + kSide;
-          const double noise = recipe_.outside.number("pictures.noise") *
+          const double noise = recipe.outside.number("pictures.noise") *
                                stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
           pixel[n][0][y][x] = std::cos(2 * std::numbers::pi * static_cast<double>(along) / stripes) + noise;
         }
       }
     }
+    return {pictures, classes};
+  }
+  explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+
+ protected:
+  std::pair<Tensor, double> judged(int64_t first) override {
+    const auto [pictures, classes] = examples(recipe_, first, recipe_.train.micro_batch);
     begin_layer();
     const Tensor filtered =
         at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
