@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "base/error.h"
 #include "parallel/collectives.h"
+#include "tensor/device.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::language {
@@ -37,6 +39,24 @@ bool weigh_one(const PackedText& text) {
   return true;
 }
 
+// The inputs, with id 0 where a row from outside stands: tokens below 0 are none.
+std::vector<int64_t> without_rows(const PackedText& text) {
+  std::vector<int64_t> inputs = text.inputs;
+  for (const int64_t token : text.embedded->tokens) inputs[static_cast<size_t>(token)] = 0;
+  return inputs;
+}
+
+// The modules that predict further ahead read the embedding in the last stage.
+void require_rows_here(bool first_stage) {
+  if (first_stage) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "modules that predict further ahead would need rows from outside in the last stage",
+               .expected = "model.predict_ahead = 0, or one pipeline stage",
+               .found = "rows from outside that the first stage has",
+               .where = "model.predict_ahead and parallel.pp",
+               .hint = "model.predict_ahead=0, or parallel.pp=1"});
+}
+
 }  // namespace
 
 Tensor TextStage::through(model::Context& context, const PackedText& text, const Tensor& entering,
@@ -45,11 +65,13 @@ Tensor TextStage::through(model::Context& context, const PackedText& text, const
   const bool first = decoder_.first(context), last = decoder_.last(context);
   // The host compares ids with the table's size, so they go to the device from there.
   const auto ids = [&] { return to_tensor(own_of(text.inputs, view)); };
-  if (first && last) return at_end(decoder_.hidden(context, ids(), view));
+  if (first && last) return at_end(decoder_.hidden(context, ids(), view, nullptr, text.embedded));
   // The head adds to its gradient in the forward pass. Of a pair that has both ends of the model the
   // embedding, which may be the same tensor, comes behind it, as where the forward pass runs first.
   const Tensor hidden =
-      first ? parallel::last_in_turn(decoder_.embed(context, ids(), view), ranks_.turns()) : entering;
+      first ? parallel::last_in_turn(decoder_.embed(context, ids(), view, nullptr, text.embedded),
+                                     ranks_.turns())
+            : entering;
   const Tensor leaving = decoder_.layers(context, hidden, view);
   return last ? at_end(decoder_.normed(leaving)) : leaving;
 }
@@ -66,10 +88,14 @@ Tensor TextStage::forward(model::Context& context, const PackedText& text, const
   };
   return through(context, text, entering, view, [&](Tensor hidden) {
     if (context.training && decoder_.config().predict_ahead > 0) {
+      const bool from_outside = text.embedded != nullptr && !text.embedded->tokens.empty();
+      if (from_outside) require_rows_here(decoder_.first(context));
+      const std::vector<int64_t> inputs = from_outside ? without_rows(text) : text.inputs;
       std::vector<model::TokensAhead> ahead;
       for (int64_t k = 1; k <= decoder_.config().predict_ahead; ++k) {
-        ahead.push_back({own(layout::ahead_in_documents(text.layout, text.inputs, k)),
-                         on_device(layout::ahead_in_documents(text.layout, text.labels, k)), weights(k)});
+        ahead.push_back({own(layout::ahead_in_documents(text.layout, inputs, k)),
+                         on_device(layout::ahead_in_documents(text.layout, text.labels, k)), weights(k),
+                         from_outside ? text.embedded->ahead(text.layout, k) : model::EmbeddedRows()});
       }
       hidden = decoder_.with_predictions(context, hidden, ahead, view);
     }

@@ -14,10 +14,14 @@
 namespace longhaul::language {
 
 // Whole packed rows: inputs and labels [tokens], and what the labels weigh in the loss; no weights: 1.
+// `embedded`: tokens that have rows from outside in the place of the embedding's, whose inputs are not read.
+// All stages are given the tokens, and the model's first stage the rows too; kUsage where modules that
+// predict further ahead would need them in another stage.
 struct PackedText {
   const layout::SequenceLayout& layout;
   const std::vector<int64_t>&inputs, &labels;
   const std::vector<float>* weights = nullptr;
+  const model::EmbeddedRows* embedded = nullptr;
 };
 
 class TextStage {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <set>
-#include <span>
 
 #include "base/error.h"
 #include "layout/adapters.h"
@@ -48,6 +47,12 @@ class Builder {
  public:
   explicit Builder(const ModelConfig& config) : config_(config) {}
   std::vector<ParameterSpec> build();
+  std::vector<ParameterSpec> alone(const std::string& prefix, std::span<const recipe::MixerTensor> tensors,
+                                   int64_t layer) {
+    layer_ = layer;
+    mixer(prefix, tensors);
+    return std::move(list_);
+  }
 
  private:
   void norm(const std::string& name, int64_t channels, SplitRule split = {});
@@ -302,6 +307,11 @@ std::vector<ParameterSpec> parameters(const ModelConfig& config) {
   add_adapters(list, config.lora);
   freeze(list, config.frozen);
   return list;
+}
+
+std::vector<ParameterSpec> mixer_parameters(const ModelConfig& config, const std::string& prefix,
+                                            std::span<const recipe::MixerTensor> tensors, int64_t layer) {
+  return Builder(config).alone(prefix, tensors, layer);
 }
 
 int64_t parameter_count(const ModelConfig& config) {

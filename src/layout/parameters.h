@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,6 +104,10 @@ struct ParameterSpec {
 bool kept_wide(const ParameterSpec& spec);
 
 std::vector<ParameterSpec> parameters(const recipe::ModelConfig& config);
+// The tensors of a mixer that a task builds beside a decoder, or without one: named `prefix` and what the
+// mixer calls them ("tower." and "mixer.query"), with the config's initial values.
+std::vector<ParameterSpec> mixer_parameters(const recipe::ModelConfig& config, const std::string& prefix,
+                                            std::span<const recipe::MixerTensor> tensors, int64_t layer = -1);
 
 int64_t parameter_count(const recipe::ModelConfig& config);
 // The parameters that one token uses: experts_per_token of the experts; without embedding, learned positions

@@ -9,12 +9,11 @@
 #include "base/text/text.h"
 #include "kernels/embedding/op.h"
 #include "kernels/group_linear/op.h"
-#include "kernels/linear/op.h"
-#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/norm/op.h"
 #include "kernels/saved/cheap_tensors.h"
 #include "kernels/saved/recomputed.h"
 #include "kernels/saved/saved_tensors.h"
+#include "layout/parameter_sets.h"
 #include "model/linear.h"
 #include "model/mixers/mixers.h"
 #include "model/mixers/toeplitz_positions.h"
@@ -58,11 +57,32 @@ struct Decoder::Stage {
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 
+namespace {
+
+// The tensors beside the decoder that this rank has, then its share of the decoder's.
+std::vector<layout::ParameterSpec> with_beside(const Beside& beside, std::vector<layout::ParameterSpec> own,
+                                               const layout::MeshRank& place) {
+  std::vector<int64_t> ranks = place.pipeline().ranks_of(0);
+  std::ranges::sort(ranks);
+  if (std::ranges::find(ranks, place.coordinate(layout::Axis::kPp)) == ranks.end()) return own;
+  std::vector<layout::ParameterSpec> all = beside.tensors;
+  for (layout::ParameterSpec& spec : all) {
+    LONGHAUL_ASSERT(spec.layer < 0, "{} stands beside the decoder and in its layer {}", spec.tensor.name,
+                    spec.layer);
+    spec.pipeline_ranks = ranks;
+  }
+  layout::append(all, std::move(own));
+  return all;
+}
+
+}  // namespace
+
 Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device, Use use,
-                 const layout::MeshRank& place)
+                 const layout::MeshRank& place, const Beside& beside)
     : config_(config),
       precision_(precision),
-      parameters_(layout::parameters_of(config, place), precision, device, use, place),
+      parameters_(with_beside(beside, layout::parameters_of(config, place), place), precision, device, use,
+                  place),
       tensor_ranks_(place.mesh.size(layout::Axis::kTp)) {
   if (config.spikes.wanted()) spiking_ = std::make_shared<Spiking>(Spiking{.options = config.spikes});
   const layout::Pipeline pipeline = place.pipeline();
@@ -73,6 +93,7 @@ Decoder::Decoder(const recipe::ModelConfig& config, Precision precision, at::Dev
     first = first || stages_.back().first;
     last = last || stages_.back().last;
   }
+  if (first && beside.make) beside.make(parameters_);
   if (first || (last && (config.tie_embeddings || config.predict_ahead > 0)))
     embedding_ = &parameters_.add_stacked("embedding.weight", {"embedding.weight"});
   if (first && config.position == recipe::Position::kLearned)
@@ -137,9 +158,17 @@ VocabularyShare Decoder::share_of(Parameter& table) const {
           .first_row = table.parts[0].held.offset[0]};
 }
 
-Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::SequenceView& view,
-                      const DecoderRows* rows) {
-  LONGHAUL_ASSERT(view.tokens() == ids.size(0), "{} tokens, a view of {}", ids.size(0), view.tokens());
+RowPlaces Decoder::places_of(const EmbeddedRows& rows, const layout::SequenceView& view) const {
+  return {rows, view, config_.hidden, at::TensorOptions().dtype(precision_.compute).device(device())};
+}
+
+Tensor Decoder::embed(Context& context, const Tensor& given_ids, const layout::SequenceView& view,
+                      const DecoderRows* rows, const EmbeddedRows* embedded) {
+  LONGHAUL_ASSERT(view.tokens() == given_ids.size(0), "{} tokens, a view of {}", given_ids.size(0),
+                  view.tokens());
+  std::optional<RowPlaces> places;
+  if (embedded != nullptr && embedded->any()) places.emplace(places_of(*embedded, view));
+  const Tensor ids = places ? places->without(given_ids) : given_ids;
   const kernels::EmbeddingTable positions = position_ != nullptr
                                                 ? kernels::EmbeddingTable{position_->value, position_->sink()}
                                                 : kernels::EmbeddingTable{};
@@ -150,6 +179,7 @@ Tensor Decoder::embed(Context& context, const Tensor& ids, const layout::Sequenc
              : share_of(*embedding_);
   Tensor hidden = context.ops.embed(narrow ? at::arange(ids.size(0), ids.options()) : ids, table,
                                     position_ != nullptr ? &positions : nullptr, view);
+  if (places) hidden = places->placed(hidden, position_ != nullptr ? &positions : nullptr);
   if (toeplitz_ != nullptr && rows == nullptr) {
     hidden = toeplitz_->forward(context, hidden, view, nullptr);
   } else if (toeplitz_ != nullptr) {
@@ -347,22 +377,11 @@ Tensor Decoder::normed(const Tensor& hidden) const {
 }
 
 Tensor Decoder::hidden(Context& context, const Tensor& ids, const layout::SequenceView& view,
-                       const DecoderRows* rows) {
-  Stream stream{.residual_td = embed(context, ids, view, rows)};
+                       const DecoderRows* rows, const EmbeddedRows* embedded) {
+  Stream stream{.residual_td = embed(context, ids, view, rows, embedded)};
   run_layers(context, stream, view, rows);
   const Tensor normed = read(context, *norm_, stream);  // the last join and the norm in one pass
   return told(context, config_.layers - 1, stream.residual_td, normed);
-}
-
-// muP divides logits by how much wider the model is than its base.
-Tensor Decoder::head_input(const Tensor& hidden) const {
-  const double factor = config_.width_factor();
-  return factor == 1 ? hidden : hidden.mul(1 / factor);
-}
-
-Tensor Decoder::logits(const Tensor& hidden) const {
-  if (head_->groups) return kernels::group_linear_wide(head_input(hidden), *head_->groups);
-  return kernels::linear_wide(head_input(hidden), head_->value, head_->kept());
 }
 
 Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::span<const TokensAhead> ahead,
@@ -377,7 +396,8 @@ Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::sp
     Prediction& module = predictions_[k];
     const VocabularyShare table = share_of(*embedding_);
     const Tensor there = ahead[k].ids_t.ge(0).narrow(0, view.own.begin, view.own.length).unsqueeze(1);
-    const Tensor embedded = context.ops.embed(ahead[k].ids_t.clamp_min(0), table, nullptr, view);
+    Tensor embedded = context.ops.embed(ahead[k].ids_t.clamp_min(0), table, nullptr, view);
+    if (ahead[k].embedded.any()) embedded = places_of(ahead[k].embedded, view).placed(embedded, nullptr);
     const Tensor token = embedded * there.to(embedded.options().requires_grad(false));
     Stream stream{.residual_td = module.join.forward(
                       at::cat({module.hidden_norm.forward(h), module.token_norm.forward(token)}, 1))};
@@ -391,46 +411,6 @@ Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::sp
         context.auxiliary_losses[module.name].div(static_cast<double>(tensor_ranks_));
   }
   return result;
-}
-
-Tensor Decoder::summed_loss(Context& context, const Tensor& hidden, const Tensor& labels,
-                            const Tensor& weights, const layout::SequenceView& view) {
-  if (!weights.defined()) return context.ops.loss(head_input(hidden), share_of(*head_), labels, view);
-  const auto each = context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, {});
-  return each.log_probability_t.mul(weights.to(each.log_probability_t.scalar_type())).sum().neg();
-}
-
-Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels,
-                     const layout::SequenceView& view, const Tensor& weights) {
-  const Tensor loss = summed_loss(context, hidden, labels, weights, view);
-  if (context.inspect) context.inspect("loss", loss);
-  return loss;
-}
-
-kernels::TokenLogProbabilities Decoder::log_probabilities(Context& context, const Tensor& hidden,
-                                                          const Tensor& labels,
-                                                          const kernels::LogProbabilityOptions& options,
-                                                          const layout::SequenceView& view) {
-  const auto each =
-      context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, options);
-  if (context.inspect) context.inspect("loss", each.log_probability_t);
-  return each;
-}
-
-Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {
-  if (head_->groups) {  // some rows of logits at a time
-    constexpr int64_t kLogitsAtOnce = 1 << 22;
-    std::vector<Tensor> losses;
-    const int64_t rows = std::max<int64_t>(1, kLogitsAtOnce / config_.vocabulary);
-    for (int64_t begin = 0; begin < labels.size(0); begin += rows) {
-      const int64_t count = std::min(rows, labels.size(0) - begin);
-      losses.push_back(at::cross_entropy_loss(logits(hidden.narrow(0, begin, count)),
-                                              labels.narrow(0, begin, count), {}, at::Reduction::None,
-                                              /*ignore_index=*/-1));
-    }
-    return losses.empty() ? at::zeros({0}, hidden.options().dtype(at::kFloat)) : at::cat(losses);
-  }
-  return kernels::linear_cross_entropy_each(head_input(hidden), head_->value, labels, {}, head_->kept());
 }
 
 }  // namespace longhaul::model

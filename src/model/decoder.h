@@ -12,11 +12,13 @@
 // α and β may differ between the kinds of mixers.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "layout/sequence_view.h"
+#include "model/outside/embedded_rows.h"
 #include "model/parameter.h"
 #include "recipe/architecture/model_config.h"
 #include "recipe/sections/train_options.h"
@@ -41,8 +43,18 @@ class ToeplitzPositions;
 // the token that stands as many places later as the module's number (from 1 on), and the token after that,
 // which the module predicts; −1: the document has none.
 struct TokensAhead {
-  Tensor ids_t, labels_t;  // int64 [tokens]
-  Tensor weights_t{};      // what the label weighs in the loss, [tokens]; undefined: 1
+  Tensor ids_t, labels_t;   // int64 [tokens]
+  Tensor weights_t{};       // what the label weighs in the loss, [tokens]; undefined: 1
+  EmbeddedRows embedded{};  // rows from outside for tokens that stand there (EmbeddedRows::ahead)
+};
+
+// Beside: modules beside the decoder whose tensors stand first in the decoder's list, so that optimizers,
+// ZeRO, norms and checkpoints treat them as the model's own: what makes rows for the embedding, from pictures
+// for example. The ranks of the first stage have them. Whoever uses their values calls
+// use_outside_layers() before.
+struct Beside {
+  std::vector<layout::ParameterSpec> tensors;    // outside the layers: ParameterSpec::layer is −1
+  std::function<void(ParameterSet&)> make = {};  // Makes the modules, where this rank has the tensors.
 };
 
 class Decoder {
@@ -50,7 +62,7 @@ class Decoder {
   // Allocates parameters filled with zeros; initialise() or a checkpoint fills them. `place`: the rank whose
   // share of the model is made.
   Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU,
-          Use use = Use::kTraining, const layout::MeshRank& place = {});
+          Use use = Use::kTraining, const layout::MeshRank& place = {}, const Beside& beside = {});
   ~Decoder();
   Decoder(Decoder&&) noexcept;
 
@@ -66,13 +78,16 @@ class Decoder {
   // go out. context.chunk: which of the rank's stages runs.
   bool first(const Context& context) const;  // the stage is the model's first
   bool last(const Context& context) const;
-  // first stage
+  // First stage. `embedded`: rows from outside for some of the tokens; null: none.
   Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view,
-               const DecoderRows* rows = nullptr);
+               const DecoderRows* rows = nullptr, const EmbeddedRows* embedded = nullptr);
   // its own
   Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view,
                 const DecoderRows* rows = nullptr);
   Tensor normed(const Tensor& hidden_td) const;  // last stage
+
+  // Under ZeRO the values of the tensors outside the layers, `beside` among them, are there after this call.
+  void use_outside_layers() const;
 
   // Sets which activations of a layer training keeps for the backward pass; results have the same bits. The
   // default is kNone.
@@ -95,7 +110,7 @@ class Decoder {
   // Runs the whole model (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state
   // it continues these sequences; the view's positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view,
-                const DecoderRows* rows = nullptr);
+                const DecoderRows* rows = nullptr, const EmbeddedRows* embedded = nullptr);
   // an empty state for this rank's layers; kUsage where the model is not causal
   DecoderState make_state() const;
   // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
@@ -136,7 +151,7 @@ class Decoder {
                   const DecoderRows* rows);
   void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
   VocabularyShare share_of(Parameter& table) const;
-  void use_outside_layers() const;  // their values are there
+  RowPlaces places_of(const EmbeddedRows& rows, const layout::SequenceView& view) const;
 
   recipe::ModelConfig config_;
   Precision precision_;

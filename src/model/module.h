@@ -9,6 +9,7 @@
 
 #include "layout/sequence_view.h"
 #include "model/context.h"
+#include "model/outside/memory.h"
 #include "model/parameter.h"
 #include "model/state.h"
 
@@ -44,6 +45,17 @@ class SequenceMixer : public Module {
                  const MixerRows* state) {
     BlockInput input{hidden_td};
     return context.ops.summed(input, {summand(context, input, view, state)}, view);
+  }
+  // The same for a mixer that attends to a second sequence (mixers/cross_attention.h); every other one
+  // refuses it by its name (kUsage).
+  virtual Summand cross_summand(Context& /*context*/, BlockInput& /*input*/,
+                                const layout::SequenceView& /*view*/, Memory& /*memory*/) {
+    refuse_memory(name());
+  }
+  Tensor cross_forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view,
+                       Memory& memory) {
+    BlockInput input{hidden_td};
+    return context.ops.summed(input, {cross_summand(context, input, view, memory)}, view);
   }
 };
 

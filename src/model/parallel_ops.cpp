@@ -89,6 +89,14 @@ Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v,
   return kernels::attention(q, k, v, to_tensor(view.layout.document_offsets), Tensor(), options).o_thd;
 }
 
+Tensor LocalOps::cross_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const layout::SequenceView& view, const layout::SequenceView& memory,
+                                 const kernels::AttentionOptions& options) {
+  return kernels::attention(q, k, v, to_tensor(view.layout.document_offsets),
+                            to_tensor(memory.layout.document_offsets), options)
+      .o_thd;
+}
+
 Tensor LocalOps::attention_cached(const Tensor& q, const layout::SequenceView& view,
                                   const kernels::KeyValueCache& cache, std::span<const int64_t> rows,
                                   const kernels::AttentionOptions& options) {

@@ -131,6 +131,11 @@ class ParallelOps {
                                          const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
                            const layout::SequenceView& view, const kernels::AttentionOptions& options) = 0;
+  // Attention of the queries' documents to those of a memory (model/outside/memory.h), whose keys and values
+  // are given for all rows of this context rank's share of it.
+  virtual Tensor cross_attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd,
+                                 const layout::SequenceView& view, const layout::SequenceView& memory,
+                                 const kernels::AttentionOptions& options) = 0;
   // Decoding attention for the newest tokens of these sequences, whose keys and values are already in the
   // cache.
   virtual Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view,
@@ -197,6 +202,9 @@ class LocalOps final : public ParallelOps {
                                  const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
                    const layout::SequenceView& view, const kernels::AttentionOptions& options) override;
+  Tensor cross_attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd,
+                         const layout::SequenceView& view, const layout::SequenceView& memory,
+                         const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view,
                           const kernels::KeyValueCache& cache, std::span<const int64_t> rows,
                           const kernels::AttentionOptions& options) override;

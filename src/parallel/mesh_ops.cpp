@@ -8,6 +8,7 @@
 #include "parallel/context/context_attention.h"
 #include "parallel/context/context_bidirectional.h"
 #include "parallel/context/context_carry.h"
+#include "parallel/context/context_cross_attention.h"
 #include "parallel/context/context_delta_rule.h"
 #include "parallel/context/context_recurrence.h"
 #include "parallel/experts/expert_dispatch.h"
@@ -92,6 +93,12 @@ Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const kernels::AttentionOptions& options) {
   if (view.share.context_ranks == 1) return local_.attention(q, k, v, view, options);
   return context_attention(context_.softmax, groups_.over({Axis::kCp}), q, k, v, view, options);
+}
+
+Tensor MeshOps::cross_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,
+                                const SequenceView& memory, const kernels::AttentionOptions& options) {
+  if (view.share.context_ranks == 1) return local_.cross_attention(q, k, v, view, memory, options);
+  return context_cross_attention(groups_.over({Axis::kCp}), q, k, v, view, memory, options);
 }
 
 Tensor MeshOps::attention_cached(const Tensor& q, const SequenceView& view,

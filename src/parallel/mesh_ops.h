@@ -46,6 +46,9 @@ class MeshOps final : public model::ParallelOps {
                                  const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd,
                    const layout::SequenceView& view, const kernels::AttentionOptions& options) override;
+  Tensor cross_attention(const Tensor& q_thd, const Tensor& k_shd, const Tensor& v_shd,
+                         const layout::SequenceView& view, const layout::SequenceView& memory,
+                         const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view,
                           const kernels::KeyValueCache& cache, std::span<const int64_t> rows,
                           const kernels::AttentionOptions& options) override;

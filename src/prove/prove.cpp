@@ -230,9 +230,10 @@ class Prover {
   // Of models of one size on the same documents, added up in the same way.
   std::string key_of(const ProofLayout& layout) const {
     const recipe::ModelConfig small = subject(layout, "").config;
-    return fmt::format("{}-{}-{}-{}{}{}{}", small.layers, small.heads, small.experts,
+    return fmt::format("{}-{}-{}-{}{}{}{}{}", small.layers, small.heads, small.experts,
                        layout.packed ? "packed" : "rows", subject(layout, "").rows,
-                       layout.elastic ? "-elastic" : "", layout.weighted ? "-weighted" : "");
+                       layout.elastic ? "-elastic" : "", layout.weighted ? "-weighted" : "",
+                       layout.embedded ? "-embedded" : "");
   }
 
   const Reference& reference(const ProofLayout& layout, const std::string& dtype) {
@@ -244,6 +245,7 @@ class Prover {
     trained.layout = proof_layout({}, layout.packed);
     trained.layout.elastic = layout.elastic;
     trained.layout.weighted = layout.weighted;
+    trained.layout.embedded = layout.embedded;
     std::optional<std::filesystem::path> save_to;
     if (dtype == "fp64") save_to = (checkpoints_[key] = new_checkpoint("one")).folder;
     made.seen = prove_alone(trained, save_to);

@@ -101,6 +101,7 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, kFile));
   for (ProofLayout& each : elastic_layouts(4)) layouts.push_back(std::move(each));
   for (ProofLayout& each : weighted_layouts()) layouts.push_back(std::move(each));
+  for (ProofLayout& each : embedded_layouts()) layouts.push_back(std::move(each));
   for (const ParallelOptions& each : std::vector<ParallelOptions>{{.tp = 4}, {.tp = 4, .zero = 3}})
     layouts.push_back(proof_layout(each));
   if (own.parallel.world() > 1 && std::ranges::find(layouts, own.name, &ProofLayout::name) == layouts.end())
@@ -134,6 +135,17 @@ std::vector<ProofLayout> weighted_layouts() {
     layouts.push_back(proof_layout(each));
     layouts.back().weighted = true;
     layouts.back().name += "-weighted";
+  }
+  return layouts;
+}
+
+std::vector<ProofLayout> embedded_layouts() {
+  std::vector<ProofLayout> layouts = {
+      proof_layout({.tp = 2, .cp = 2}),
+      proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, recipe::Recompute::kFull)};
+  for (ProofLayout& each : layouts) {
+    each.embedded = true;
+    each.name += "-embedded";
   }
   return layouts;
 }

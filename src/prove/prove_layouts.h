@@ -28,6 +28,8 @@ struct ProofLayout {
   // train.elastic: compared bit for bit with an elastic run of one process
   bool elastic = false;
   bool weighted = false;  // true: every label weighs something else in the loss, some nothing
+  // true: some tokens have rows from outside, which a projector of drawn features makes and learns to make
+  bool embedded = false;
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone,
@@ -44,6 +46,9 @@ ProofLayout own_layout(const recipe::Recipe& recipe);
 std::vector<ProofLayout> elastic_layouts(int64_t ranks);
 // Layouts whose loss is made of single tokens' log-probabilities.
 std::vector<ProofLayout> weighted_layouts();
+// Layouts in which rows from outside stand in the place of some of the embedding's
+// (model/outside/embedded_rows.h).
+std::vector<ProofLayout> embedded_layouts();
 // A few layouts of at most `ranks` processes: one for each kind of communication.
 std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks);
 

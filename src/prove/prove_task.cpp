@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -65,6 +66,34 @@ void weigh_labels(ProofBatch& batch, int64_t first_row, int64_t step) {
     if (quarters == 0) batch.labels[i] = layout::kIgnoreLabel;
     batch.weights.push_back(0.5f * static_cast<float>(quarters));
   }
+}
+
+constexpr const char* kProjector = "projector.weight";
+constexpr int64_t kFeatures = 7;
+
+// Every third token or so has a row from outside, and an id that no table has.
+void embed_from_outside(ProofBatch& batch, int64_t first_row, int64_t step) {
+  const RandomStream stream(kProofSeed, fmt::format("prove/embedded/{}", step));
+  std::vector<double> features;
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    const uint64_t number = (static_cast<uint64_t>(first_row * kRowTokens) + i) * (kFeatures + 1);
+    if (stream.below(number, 3) != 0) continue;
+    batch.embedded.push_back(static_cast<int64_t>(i));
+    batch.ids[i] = -1;
+    for (uint64_t f = 1; f <= kFeatures; ++f) features.push_back(stream.normal(number + f));
+  }
+  batch.features = at::tensor(features, at::kDouble).view({-1, kFeatures});
+}
+
+model::Beside projector(const recipe::ModelConfig& config, bool wanted) {
+  if (!wanted) return {};
+  layout::ParameterSpec spec;
+  spec.tensor = {kProjector, {config.hidden, kFeatures}, layout::Role::kChannelUp};
+  // Rows as long as those of the table: in bf16 the longer of two kinds would drown the other's gradients.
+  spec.init = {.kind = layout::Init::Kind::kNormal,
+               .std = config.initial_std / std::sqrt(static_cast<double>(kFeatures))};
+  spec.decay = true;
+  return {{spec}, [](model::ParameterSet& set) { set.add_stacked(kProjector, {kProjector}); }};
 }
 
 recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks,
@@ -235,7 +264,8 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
       rows_(rows),
       mistake_(layout.mistake),
       masked_(!config.causal),
-      decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
+      decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place(),
+               projector(config, layout.embedded)),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(layout.recompute);
   const recipe::TrainOptions train{.offload = layout.offload,
@@ -265,6 +295,7 @@ train::StepWork ProofTask::prepare(int64_t step) {
     ProofBatch batch =
         batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed, masked_);
     if (layout_.weighted) weigh_labels(batch, first, step);
+    if (layout_.embedded) embed_from_outside(batch, first, step);
     for (size_t i = 0; i < batch.labels.size(); ++i)
       work_.weight += batch.labels[i] < 0 ? 0 : layout_.weighted ? static_cast<double>(batch.weights[i]) : 1;
     work_.tokens += in_micro_batch * kRowTokens;
@@ -278,14 +309,22 @@ train::StepWork ProofTask::prepare(int64_t step) {
 }
 
 Tensor ProofTask::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
-  const Tensor leaving = stage_.forward(context, text_of(micro_batch), entering);
+  const ProofBatch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
+  model::EmbeddedRows rows{.tokens = batch.embedded, .rows_nd = {}};
+  if (layout_.embedded && decoder_.first(context)) {
+    decoder_.use_outside_layers();
+    rows.rows_nd = at::linear(batch.features.to(precision().compute),
+                              decoder_.parameters().holder_of(kProjector)->use());
+  }
+  const Tensor leaving =
+      stage_.forward(context, text_of(micro_batch, layout_.embedded ? &rows : nullptr), entering);
   if (mistake_ == nullptr || !mistake_->loss_factor || !decoder_.last(context)) return leaving;
   return leaving.mul(mistake_->loss_factor(work_, micro_batch));
 }
 
-language::PackedText ProofTask::text_of(int64_t micro_batch) const {
+language::PackedText ProofTask::text_of(int64_t micro_batch, const model::EmbeddedRows* embedded) const {
   const ProofBatch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  return {batch.layout, batch.ids, batch.labels, layout_.weighted ? &batch.weights : nullptr};
+  return {batch.layout, batch.ids, batch.labels, layout_.weighted ? &batch.weights : nullptr, embedded};
 }
 
 }  // namespace longhaul::prove

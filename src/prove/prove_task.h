@@ -39,6 +39,9 @@ struct ProofBatch {
   layout::SequenceLayout layout;
   std::vector<int64_t> ids, labels;
   std::vector<float> weights;  // of the labels; empty: 1
+  // The tokens that have rows from outside, and the features that their rows are made of, [n, features].
+  std::vector<int64_t> embedded;
+  Tensor features;
 };
 
 // A replica's share of the rows; a stage's share of the layers.
@@ -58,7 +61,7 @@ class ProofTask final : public train::Task {
   }
 
  private:
-  language::PackedText text_of(int64_t micro_batch) const;
+  language::PackedText text_of(int64_t micro_batch, const model::EmbeddedRows* embedded = nullptr) const;
 
   const parallel::Ranks& ranks_;
   const ProofLayout& layout_;

@@ -15,10 +15,12 @@
 #include "base/random.h"
 #include "layout/freezing.h"
 #include "layout/parameter_sets.h"
+#include "model/mixers/cross_attention.h"
 #include "model/watched.h"
 #include "observe/trace/task_phase.h"
 #include "optim/schedule.h"
 #include "plan/memory/state_bytes.h"
+#include "recipe/mixers/cross_attention.h"
 #include "recipe/options/option.h"
 #include "train/task_entry.h"
 
@@ -37,7 +39,7 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
 
 // The plan of a model that is a list of tensors. It can be divided over data-parallel ranks, at every stage
 // of ZeRO, and in no other way.
-class OutsidePlan final : public train::ModelPlan {
+class OutsidePlan : public train::ModelPlan {
  public:
   OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops,
               const recipe::Recipe& recipe)
@@ -84,15 +86,20 @@ class OutsidePlan final : public train::ModelPlan {
 // replicas, and an evaluation on examples that are never trained on.
 class OutsideTask : public train::Task {
  public:
-  OutsideTask(const train::TaskRequest& request, std::vector<layout::ParameterSpec> specs)
+  // `make` makes the mixer that all tensors belong to; null: each tensor is a parameter of its own.
+  using MakeMixer = std::unique_ptr<model::SequenceMixer> (*)(model::ParameterSet& parameters);
+  OutsideTask(const train::TaskRequest& request, std::vector<layout::ParameterSpec> specs,
+              MakeMixer make = nullptr)
       : recipe_(request.recipe),
         ranks_(request.ranks),
         precision_(Precision::named(recipe::name_of_value(recipe_.train.dtype))),
         schedule_(recipe_.optim, recipe_.train),
         parameters_(frozen(std::move(specs), recipe_), precision_, request.device, model::Use::kTraining,
                     request.ranks.place()) {
-    for (const layout::ParameterSpec& spec : parameters_.specs())
-      parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
+    if (make != nullptr) mixer_ = make(parameters_);
+    for (const layout::ParameterSpec& spec : parameters_.specs()) {
+      if (make == nullptr) parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
+    }
     parameters_.allocate();
   }
 
@@ -106,15 +113,16 @@ class OutsideTask : public train::Task {
     return {
         .micro_batches = own / recipe_.train.micro_batch, .weight = static_cast<double>(own), .tokens = own};
   }
-  Tensor forward(model::Context& /*context*/, int64_t micro_batch, const Tensor& /*entering*/) override {
-    return judged(first_ + micro_batch * recipe_.train.micro_batch).first;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& /*entering*/) override {
+    return judged(context, first_ + micro_batch * recipe_.train.micro_batch).first;
   }
   std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& go_on) override {
     const at::NoGradGuard guard;
     const observe::TaskPhase phase(*ranks_.spans(), "judging");
     double loss = 0, right = 0, count = 0;
     for (int64_t batch = 0; batch < kJudgedBatches && go_on(); ++batch) {
-      const auto [nats, hits] = judged(kHeldOut + batch * recipe_.train.micro_batch);
+      model::Context context(ranks_.ops(), precision_);
+      const auto [nats, hits] = judged(context, kHeldOut + batch * recipe_.train.micro_batch);
       loss += nats.item<double>();
       right += hits;
       count += static_cast<double>(recipe_.train.micro_batch);
@@ -130,7 +138,7 @@ class OutsideTask : public train::Task {
 
   // The sum of the losses of the micro-batch that begins with this example, and how many of its examples
   // the model gets right.
-  virtual std::pair<Tensor, double> judged(int64_t first) = 0;
+  virtual std::pair<Tensor, double> judged(model::Context& context, int64_t first) = 0;
   // Whether the model marks where its layers begin and end, so that shares of their values are gathered
   // before, and their gradients reduced after (model/watched.h).
   virtual bool marks_layers() const { return true; }
@@ -157,6 +165,7 @@ class OutsideTask : public train::Task {
   const recipe::Recipe& recipe_;
   const parallel::Ranks& ranks_;
   Precision precision_;
+  std::unique_ptr<model::SequenceMixer> mixer_;  // null: the task has none
 
  private:
   optim::TrainSchedule schedule_;
@@ -188,13 +197,12 @@ class Pictures : public OutsideTask {
   static double flops() {
     return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled);
   }
-  explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
-
- protected:
-  std::pair<Tensor, double> judged(int64_t first) override {
-    const int64_t count = recipe_.train.micro_batch;
-    const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/pictures");
-    const auto stripes = static_cast<double>(recipe_.outside.whole("pictures.stripes"));
+  struct Examples {
+    Tensor pictures, classes;  // [n, 1, side, side], [n]
+  };
+  static Examples examples(const recipe::Recipe& recipe, int64_t first, int64_t count) {
+    const RandomStream stream(static_cast<uint64_t>(recipe.train.seed), "tests/pictures");
+    const auto stripes = static_cast<double>(recipe.outside.whole("pictures.stripes"));
     const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble),
                  classes = at::empty({count}, at::kLong);
     auto pixel = pictures.accessor<double, 4>();
@@ -205,12 +213,19 @@ class Pictures : public OutsideTask {
       for (int64_t y = 0; y < kSide; ++y) {
         for (int64_t x = 0; x < kSide; ++x) {
           const int64_t along = label[n] == 0 ? y : label[n] == 1 ? x : label[n] == 2 ? x + y : x - y + kSide;
-          const double noise = recipe_.outside.number("pictures.noise") *
+          const double noise = recipe.outside.number("pictures.noise") *
                                stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
           pixel[n][0][y][x] = std::cos(2 * std::numbers::pi * static_cast<double>(along) / stripes) + noise;
         }
       }
     }
+    return {pictures, classes};
+  }
+  explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+
+ protected:
+  std::pair<Tensor, double> judged(model::Context& /*context*/, int64_t first) override {
+    const auto [pictures, classes] = examples(recipe_, first, recipe_.train.micro_batch);
     begin_layer();
     const Tensor filtered =
         at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
@@ -223,23 +238,38 @@ class Pictures : public OutsideTask {
 };
 
 // Queries of four vectors and documents of eight: a query consists of noisy copies of some of its
-// document's vectors. The query's tower attends to the document's vectors (cross-attention), and each query
-// must be matched with its own document among those of the micro-batch.
+// document's vectors. Every query attends to every document of the micro-batch (cross-attention), and what it
+// reads must be nearest to the query where the document is its own.
 class Retriever final : public OutsideTask {
  public:
   static constexpr int64_t kWidth = 10, kInner = 8, kQuery = 4, kDocument = 8;
-  static std::vector<layout::ParameterSpec> specs() {
-    using layout::Role;
-    return {outside_spec("queries.weight", {kInner, kWidth}, Role::kQuery, 0),
-            outside_spec("keys.weight", {kInner, kWidth}, Role::kKey, 0),
-            outside_spec("values.weight", {kInner, kWidth}, Role::kValue, 0),
-            outside_spec("score.weight", {kInner, kInner}, Role::kOutput, -1)};
+  static recipe::ModelConfig attention() {
+    recipe::ModelConfig config;
+    config.layers = 1;
+    config.hidden = kWidth;
+    config.heads = 2;
+    config.head_dim = kInner / 2;
+    config.softmax.kv_heads = 2;
+    return config;
   }
-  static double flops() { return 6.0 * kInner * (kWidth * (kQuery + 2 * kDocument) + kInner * kQuery); }
-  explicit Retriever(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+  static std::vector<layout::ParameterSpec> specs() {
+    auto list = layout::mixer_parameters(attention(), "query_tower.",
+                                         recipe::cross_attention_tensors(attention(), kWidth), /*layer=*/0);
+    for (layout::ParameterSpec& spec : list)
+      spec.init = {.kind = layout::Init::Kind::kNormal,
+                   .std = 1 / std::sqrt(static_cast<double>(spec.tensor.global_shape.back()))};
+    return list;
+  }
+  static double flops() { return 6.0 * kInner * (kWidth * (2 * kQuery + 2 * kDocument)); }
+  explicit Retriever(const train::TaskRequest& request)
+      : OutsideTask(request, specs(),
+                    [](model::ParameterSet& parameters) -> std::unique_ptr<model::SequenceMixer> {
+                      return std::make_unique<model::CrossAttention>(
+                          attention(), model::BlockPlace{.name = "query_tower.mixer"}, parameters);
+                    }) {}
 
  protected:
-  std::pair<Tensor, double> judged(int64_t first) override {
+  std::pair<Tensor, double> judged(model::Context& context, int64_t first) override {
     const int64_t count = recipe_.train.micro_batch;
     const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/retriever");
     const Tensor documents = at::empty({count, kDocument, kWidth}, at::kDouble),
@@ -255,17 +285,14 @@ class Retriever final : public OutsideTask {
         query[n][i / kWidth][i % kWidth] =
             document[n][2 * (i / kWidth)][i % kWidth] + 0.2 * stream.normal(number++);
     }
+    // Each document is read by all queries, one after the other.
+    const Tensor asked = queries.to(floats()).flatten(0, 1).repeat({count, 1});
+    model::Memory memory =
+        model::Memory::cut_from(documents.to(floats()).flatten(0, 1), layout::make_batch(count, kDocument));
     begin_layer();
-    const Tensor q = at::linear(queries.to(floats()), weight("queries.weight"));  // [n, query, inner]
-    const Tensor k = at::linear(documents.to(floats()), weight("keys.weight"));   // [m, document, inner]
-    const Tensor v = at::linear(documents.to(floats()), weight("values.weight"));
-    // Every query attends to every document: [n, m, query, document].
-    const Tensor seen =
-        at::einsum("nqi,mdi->nmqd", {q, k}).div(std::sqrt(static_cast<double>(kInner))).softmax(-1);
-    // [n, m + 1, query, inner]
-    const Tensor found = end_layer(at::cat({at::einsum("nmqd,mdi->nmqi", {seen, v}), q.unsqueeze(1)}, 1));
-    const Tensor answer = at::linear(found.narrow(1, 0, count), weight("score.weight"));
-    const Tensor logits = at::einsum("nmqi,nqi->nm", {answer, found.select(1, count)});
+    const Tensor read =
+        end_layer(mixer_->cross_forward(context, asked, layout::make_batch(count, count * kQuery), memory));
+    const Tensor logits = (read * asked).view({count, count, -1}).sum(2).t();  // [query, document]
     const Tensor own = at::arange(count, at::kLong);
     return {at::cross_entropy_loss(logits, own, {}, at::Reduction::Sum),
             logits.detach().argmax(1).eq(own).sum().item<double>()};
@@ -309,7 +336,7 @@ class ActorCritic final : public OutsideTask {
   explicit ActorCritic(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
 
  protected:
-  std::pair<Tensor, double> judged(int64_t first) override {
+  std::pair<Tensor, double> judged(model::Context& /*context*/, int64_t first) override {
     const Examples seen = examples(recipe_.train.seed, first, recipe_.train.micro_batch);
     const Tensor input = seen.input.to(floats()), reward = seen.reward.to(floats());
     begin_layer();

@@ -22,8 +22,13 @@ class PlainDecoder : PlainParts {
   struct Result {
     Tensor logits_tv, loss, auxiliary;  // sums over tokens
   };
+  // Rows from outside, [hidden], in the place of the embedding's; by token.
+  std::map<int64_t, Tensor> outside;
+
   Result run(const Tensor& ids, const Tensor& labels) {
-    Tensor x = weight("embedding").index_select(0, ids);
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < ids.size(0); ++t) rows.push_back(looked_up(ids, t));
+    Tensor x = at::stack(rows);
     if (c.position == recipe::Position::kLearned) x = x + weight("position").index_select(0, positions());
     if (c.toeplitz > 0) x = toeplitz(x);
     for (int64_t l = 0; l < c.layers; ++l) x = layer(x, "layers." + std::to_string(l) + ".", l);
@@ -42,8 +47,7 @@ class PlainDecoder : PlainParts {
       std::vector<Tensor> tokens, targets;
       for (int64_t t = 0; t < ids.size(0); ++t) {
         const bool there = t + k < layout_.document(layout_.document_of(t)).end();
-        tokens.push_back(there ? weight("embedding")[ids[t + k].item<int64_t>()]
-                               : at::zeros({c.hidden}, at::kDouble));
+        tokens.push_back(there ? looked_up(ids, t + k) : at::zeros({c.hidden}, at::kDouble));
         targets.push_back(there ? labels[t + k] : at::full({}, -1, at::kLong));
       }
       const Tensor both = at::cat({norm(h, name + "hidden_norm", c.norm_eps),
@@ -57,6 +61,10 @@ class PlainDecoder : PlainParts {
   }
 
  private:
+  Tensor looked_up(const Tensor& ids, int64_t t) const {
+    const auto found = outside.find(t);
+    return found != outside.end() ? found->second : weight("embedding")[ids[t].item<int64_t>()];
+  }
   // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs
   // for each channel (2406.16690).
   Tensor toeplitz(const Tensor& x) const {

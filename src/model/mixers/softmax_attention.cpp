@@ -4,8 +4,8 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/feature_maps/op.h"
-#include "kernels/norm/op.h"
 #include "kernels/rotary_heads/op.h"
+#include "model/mixers/head_norm.h"
 
 namespace longhaul::model {
 
@@ -34,11 +34,10 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, const Bloc
 
 Tensor SoftmaxAttention::normed(const Tensor& qkv) const {
   const int64_t queries = heads_ * head_dim_, keys = kv_heads_ * head_dim_;
-  const auto of_heads = [&](const Tensor& x, Parameter& weight) {
-    return kernels::rms_norm(x.reshape({-1, head_dim_}), weight.use(), eps_).view(x.sizes());
-  };
   const std::vector<Tensor> parts = qkv.split_with_sizes({queries, keys, keys}, 1);
-  return at::cat({of_heads(parts[0], *query_norm_), of_heads(parts[1], *key_norm_), parts[2]}, 1);
+  return at::cat({head_norm(parts[0], *query_norm_, head_dim_, eps_),
+                  head_norm(parts[1], *key_norm_, head_dim_, eps_), parts[2]},
+                 1);
 }
 
 Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const layout::SequenceView& view,
