@@ -38,13 +38,16 @@ Tensor part_of(Tensor whole, const layout::Rectangle& box) {
 
 // Of each box what it has moved by since the start, of which the same rank has the same boxes. A router's
 // biases follow no gradient but whether an expert had more tokens than the mean: one token that bf16 sends
-// elsewhere turns the whole step round.
+// elsewhere turns the whole step round. A projector has so few numbers that a handful of first updates, whose
+// signs follow the smallest gradients, are much of it; its gradient is compared.
 std::vector<HeldBox> moved(const std::vector<HeldBox>& now, const std::vector<HeldBox>& start) {
   LONGHAUL_ASSERT(now.size() == start.size(), "{} boxes of masters, {} at the start", now.size(),
                   start.size());
   std::vector<HeldBox> result = now;
   for (size_t i = 0; i < result.size(); ++i) result[i].values = now[i].values.sub(start[i].values);
-  std::erase_if(result, [](const HeldBox& each) { return each.name.ends_with(".router.bias"); });
+  std::erase_if(result, [](const HeldBox& each) {
+    return each.name.ends_with(".router.bias") || each.name == kProofProjector;
+  });
   return result;
 }
 

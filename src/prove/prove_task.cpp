@@ -68,7 +68,6 @@ void weigh_labels(ProofBatch& batch, int64_t first_row, int64_t step) {
   }
 }
 
-constexpr const char* kProjector = "projector.weight";
 constexpr int64_t kFeatures = 7;
 
 // Every third token or so has a row from outside, and an id that no table has.
@@ -88,12 +87,14 @@ void embed_from_outside(ProofBatch& batch, int64_t first_row, int64_t step) {
 model::Beside projector(const recipe::ModelConfig& config, bool wanted) {
   if (!wanted) return {};
   layout::ParameterSpec spec;
-  spec.tensor = {kProjector, {config.hidden, kFeatures}, layout::Role::kChannelUp};
-  // Rows as long as those of the table: in bf16 the longer of two kinds would drown the other's gradients.
-  spec.init = {.kind = layout::Init::Kind::kNormal,
-               .std = config.initial_std / std::sqrt(static_cast<double>(kFeatures))};
+  spec.tensor = {kProofProjector, {config.hidden, kFeatures}, layout::Role::kChannelUp};
+  spec.init = {.kind = layout::Init::Kind::kNormal, .std = 1 / std::sqrt(static_cast<double>(kFeatures))};
+  // Rows as long as those of the table: of two kinds the longer one would drown the other's gradients.
+  for (const layout::ParameterSpec& each : layout::parameters(config)) {
+    if (each.tensor.role == layout::Role::kEmbedding) spec.init.std *= each.init.std;
+  }
   spec.decay = true;
-  return {{spec}, [](model::ParameterSet& set) { set.add_stacked(kProjector, {kProjector}); }};
+  return {{spec}, [](model::ParameterSet& set) { set.add_stacked(kProofProjector, {kProofProjector}); }};
 }
 
 recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks,
@@ -314,7 +315,7 @@ Tensor ProofTask::forward(model::Context& context, int64_t micro_batch, const Te
   if (layout_.embedded && decoder_.first(context)) {
     decoder_.use_outside_layers();
     rows.rows_nd = at::linear(batch.features.to(precision().compute),
-                              decoder_.parameters().holder_of(kProjector)->use());
+                              decoder_.parameters().holder_of(kProofProjector)->use());
   }
   const Tensor leaving =
       stage_.forward(context, text_of(micro_batch, layout_.embedded ? &rows : nullptr), entering);

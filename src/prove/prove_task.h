@@ -15,6 +15,7 @@
 namespace longhaul::prove {
 
 inline constexpr uint64_t kProofSeed = 20260101;
+inline constexpr const char* kProofProjector = "projector.weight";  // makes the rows from outside
 
 // The recipe's model with its mixers, wiring, experts, ties and biases, and with every size small, but large
 // enough that the ranks can share each, and with layers for every stage.

@@ -1,5 +1,5 @@
 // A task from outside whose decoder reads pictures (support/captioned_pictures.h) is learnt, resumed to the
-// bit, frozen and shared by ranks in every way that a decoder is.
+// bit, frozen and shared by ranks in every way that a decoder is. ctest: label=full timeout=300
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
