@@ -98,13 +98,36 @@ TEST(PuzzleLiteral, IntegersMayComeInGroups) {
 }
 
 TEST(PuzzleGrid, ComesAsListsOrAsRowsBetweenCommas) {
-  const std::vector<std::vector<std::string>> expected = {{"1", "X"}, {"2", "3"}};
-  EXPECT_EQ(read_grid("[[1, 'X'], [2, 3]]"), expected);
-  EXPECT_EQ(read_grid("((1, \"X\"), (2, 3))"), expected);
-  EXPECT_EQ(read_grid("[[1 X,2 3]]"), expected);
-  EXPECT_FALSE(read_grid("[1, 2]"));
-  EXPECT_FALSE(read_grid("[[[1]]]"));
-  EXPECT_FALSE(read_grid("1 2"));
+  const auto rows = [](std::string_view text) {
+    const std::optional<CellRows> read = read_grid(text);
+    return read ? read->rows : std::vector<std::vector<std::string_view>>();
+  };
+  using Rows = std::vector<std::vector<std::string_view>>;
+  for (const char* text : {"[[1, 'X'], [2, 3]]", "((1, \"X\"), (2, 3))", "[[1 X,2 3]]", "[[1, X,], [2, 3,],]",
+                           " [ [ 1 ,' X '] ,\n[2,\t3 ] ] ", "[[1, '\\X'], (2, 3)]"})
+    EXPECT_EQ(rows(text), (Rows{{"1", "X"}, {"2", "3"}})) << text;
+  EXPECT_EQ(rows("[[1, ''], [2]]"), (Rows{{"1", ""}, {"2"}}));  // rows may differ in length
+  EXPECT_EQ(rows("[['a,b]', \"it's\"]]"), (Rows{{"a,b]", "it's"}}));
+  EXPECT_EQ(rows("[[], [1]]"), (Rows{{}, {"1"}}));
+  for (const char* bad :
+       {"[1, 2]", "[[[1]]]", "1 2", "", "[[1]", "[[1] [2]]", "[[1]] 2", "[[1, {2: 3}]]", "[[1), (2]]"})
+    EXPECT_FALSE(read_grid(bad)) << bad;
+}
+
+// The least of the texts of all ways, made one by one, is the definition.
+TEST(PuzzleGrid, TheCanonicalFormIsTheLeastOfItsWays) {
+  for (uint64_t index = 0; index < 200; ++index) {
+    Draw draw({.task = "canonical", .index = index});
+    NumberGrid grid(draw.between(1, 5), draw.between(1, 5));
+    for (int64_t& cell : grid.cells)
+      cell = draw.chance(30) ? kBlank : draw.between(0, draw.chance(50) ? 3 : 120);
+    std::string least;
+    for (const NumberGrid& way : turned(grid)) {
+      if (least.empty() || grid_lines(way) < least) least = grid_lines(way);
+      EXPECT_EQ(canonical_grid(way), canonical_grid(grid));
+    }
+    EXPECT_EQ(canonical_grid(grid), least);
+  }
 }
 
 TEST(PuzzleGrid, TurnsEightWays) {
@@ -172,6 +195,29 @@ TEST(PuzzleDraw, IsAFunctionOfItsName) {
        {DrawName{"kukurasu", 1, 5, 6, 7}, DrawName{"sudoku", 2, 5, 6, 7}, DrawName{"sudoku", 1, 6, 6, 7},
         DrawName{"sudoku", 1, 5, 7, 7}, DrawName{"sudoku", 1, 5, 6, 8}})
     EXPECT_NE(numbers(name), numbers(other));
+}
+
+// By Lemire's method from the words of the named stream, one after the other, done once more with a division.
+TEST(PuzzleDraw, TakesTheWordsOfItsStreamInOrder) {
+  const DrawName name{.task = "words", .version = 3, .seed = 9, .index = 4, .attempt = 2};
+  Draw draw(name);
+  const RandomStream stream(9, "puzzles/words/3/4/2");
+  uint64_t taken = 0;
+  const auto expected = [&](uint64_t bound) {
+    const uint64_t range = uint64_t{1} << 32;
+    for (;;) {
+      const uint64_t product = stream.block(taken / 4)[taken % 4] * bound;
+      ++taken;
+      if (product % range >= range % bound) return product / range;
+    }
+  };
+  for (int i = 0; i < 2000; ++i) {
+    for (const uint64_t bound : {uint64_t{1}, uint64_t{6}, uint64_t{100}, uint64_t{3'000'000'000}})
+      ASSERT_EQ(draw.below(bound), expected(bound)) << i << " below " << bound;
+  }
+  EXPECT_GT(taken, 8500u);  // three of ten of the large bound's words are passed over
+  EXPECT_LT(draw.below(uint64_t{1} << 40), uint64_t{1} << 40);
+  EXPECT_EQ(draw.below(6), expected(6));  // wide numbers come from elsewhere
 }
 
 TEST(PuzzleDraw, ShufflesAllWaysAlike) {

@@ -223,7 +223,7 @@ std::vector<Puzzle> read_public_file(const std::string& text, const std::string&
 
 const TaskEntry kTask = {.key = "arc_agi",
                          .title = "ARC: apply the rule that demonstrations show",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

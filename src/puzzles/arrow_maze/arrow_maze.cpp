@@ -115,17 +115,17 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     return {VerdictCode::kShape, fmt::format("{} rows, where the puzzle has {}", rows->size(), maze.rows)};
   NumberGrid full = maze;
   for (int64_t r = 0; r < maze.rows; ++r) {
-    const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
+    const std::vector<std::string_view>& row = (*rows)[static_cast<size_t>(r)];
     if (static_cast<int64_t>(row.size()) != maze.columns)
       return {VerdictCode::kShape,
               fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, maze.columns)};
     for (int64_t c = 0; c < maze.columns; ++c) {
       const std::optional<int64_t> cell = read_cell(row[static_cast<size_t>(c)]);
-      const std::string place = fmt::format("row {}, column {}", r + 1, c + 1);
       if (maze.at(r, c) != kBlank && cell != maze.at(r, c))
-        return {VerdictCode::kGivenChanged, fmt::format("{} is given as {}", place, text_of(maze.at(r, c)))};
+        return {VerdictCode::kGivenChanged,
+                fmt::format("row {}, column {} is given as {}", r + 1, c + 1, text_of(maze.at(r, c)))};
       if (!cell || (maze.at(r, c) == kBlank && !is_arrow(*cell)))
-        return {VerdictCode::kRuleBroken, place + " holds no arrow"};
+        return {VerdictCode::kRuleBroken, fmt::format("row {}, column {} holds no arrow", r + 1, c + 1)};
       full.at(r, c) = *cell;
     }
   }
@@ -218,6 +218,7 @@ NumberGrid read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "arrow_maze",
                          .title = "Arrow maze",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

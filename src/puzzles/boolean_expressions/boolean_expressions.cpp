@@ -83,13 +83,13 @@ int32_t add_tree(Tree& tree, int64_t depth, int64_t words_percent, Draw& draw) {
   return tree.add(node);
 }
 
-std::optional<nlohmann::json> random_option(bool wanted, int64_t depth, int64_t words_percent, Draw& draw) {
+std::optional<std::string> random_option(bool wanted, int64_t depth, int64_t words_percent, Draw& draw) {
   Tree tree;
   for (int tries = 0; tries < kTries; ++tries) {
     tree.clear();
     add_tree(tree, depth, words_percent, draw);
     if (value_of(tree) == wanted && text_of(tree, Language::kEnglish).size() <= kLongestOption)
-      return json_of(tree);
+      return json_text_of(tree);
   }
   return std::nullopt;
 }
@@ -109,18 +109,18 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::vector<bool> wanted;
   for (int64_t i = 0; i < knobs["options"]; ++i) wanted.push_back(draw.chance(50));
   if (std::ranges::find(wanted, true) == wanted.end()) wanted[draw.below(wanted.size())] = true;
-  nlohmann::json options = nlohmann::json::array();
+  nlohmann::json::array_t options;
+  const int64_t depth = knobs["depth"], words_percent = knobs["words_percent"];
   std::string solution;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    std::optional<nlohmann::json> option =
-        random_option(wanted[i], knobs["depth"], knobs["words_percent"], draw);
+    std::optional<std::string> option = random_option(wanted[i], depth, words_percent, draw);
     if (!option) return std::nullopt;
-    options.push_back(std::move(*option));
-    if (wanted[i])
-      solution +=
-          fmt::format("{}{}", solution.empty() ? "" : ",", static_cast<char>('A' + static_cast<char>(i)));
+    options.emplace_back(std::move(*option));
+    if (wanted[i]) (solution += solution.empty() ? "" : ",") += static_cast<char>('A' + static_cast<char>(i));
   }
-  return Puzzle{.given = {{"options", std::move(options)}}, .solution = std::move(solution)};
+  Puzzle puzzle{.given = nlohmann::json::object(), .solution = std::move(solution)};
+  puzzle.given["options"] = std::move(options);
+  return puzzle;
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
@@ -145,7 +145,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 std::string canonical(const nlohmann::json& given) {
   std::vector<std::string> options;
   for (const nlohmann::json& option : member_of(given, "options", kTask.key))
-    options.push_back(option.dump());
+    options.push_back(option.is_string() ? option.get<std::string>() : option.dump());
   std::ranges::sort(options);  // which of them is A makes no other puzzle
   return fmt::format("{}", fmt::join(options, "\n"));
 }
@@ -160,6 +160,7 @@ std::string expression_of(const nlohmann::json& tree, Language language) {
 
 const TaskEntry kTask = {.key = "boolean_expressions",
                          .title = "Find the true boolean expressions",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

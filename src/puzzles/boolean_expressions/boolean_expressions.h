@@ -1,6 +1,7 @@
 // Boolean expressions: which of some expressions are true? They are made of True and False, comparisons of
-// exact arithmetic, and facts that everybody knows, joined by not, and, or. given: {"options": [tree, …]},
-// from which the answer is computed; a tree is
+// exact arithmetic, and facts that everybody knows, joined by not, and, or. given: {"options": ["tree", …]},
+// from which the answer is computed: each a text that is the JSON of a tree (in version 1 the tree itself
+// stood there, which is still read); a tree is
 //
 //   true, false, ["fact", relation, subject, value] (facts.h), ["compare", "<=", in words?, term, term],
 //     ["not", times, tree], ["and", tree, tree, …],

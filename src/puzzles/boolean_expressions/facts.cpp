@@ -1,7 +1,5 @@
 #include "puzzles/boolean_expressions/facts.h"
 
-#include <fmt/format.h>
-
 #include <array>
 
 namespace longhaul::puzzles::boolean_expressions {
@@ -232,10 +230,12 @@ std::string sentence_of(const Fact& fact, Language language) {
   const Pair &subject = relation.pairs[static_cast<size_t>(fact.subject)],
              &value = relation.pairs[static_cast<size_t>(fact.value)];
   const bool chinese = language == Language::kChinese;
-  std::string said(in(value.value, language));
-  if (relation.pairs.data() == kAnimals && !chinese) said = with_article(said);
-  return fmt::format(fmt::runtime(chinese ? relation.chinese : relation.english),
-                     in(subject.subject, language), said);
+  const std::string kind =
+      relation.pairs.data() == kAnimals && !chinese ? with_article(value.value.english) : std::string();
+  std::string text;
+  tell(text, chinese ? relation.chinese : relation.english,
+       std::array{in(subject.subject, language), kind.empty() ? in(value.value, language) : kind});
+  return text;
 }
 
 }  // namespace longhaul::puzzles::boolean_expressions

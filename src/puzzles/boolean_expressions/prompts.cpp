@@ -61,7 +61,7 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   char letter = 'A';
   for (const nlohmann::json& option :
        list_of(member_of(given, "options", kTask.key), 1, 26, "\"options\"", kTask.key))
-    board += fmt::format("{}{}. {}", letter == 'A' ? "" : "\n", letter, expression_of(option, language)),
+    ((board += letter == 'A' ? "" : "\n") += letter) += ". ", board += expression_of(option, language),
         ++letter;
   return prompt_of(language == Language::kChinese ? chinese() : english(), board, which);
 }

@@ -1,6 +1,7 @@
 #include "puzzles/boolean_expressions/tree.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
@@ -24,7 +25,7 @@ constexpr std::array<RelationText, 6> kRelationTexts = {{{"is less than", "小�
                                                          {"equals", "等于"},
                                                          {"is different from", "不等于"}}};
 
-[[noreturn]] void refuse_tree(const nlohmann::json& found) {
+[[noreturn]] void refuse_tree(std::string_view found) {
   refuse_given(kTask.key,
                "\"options\": trees of not, and, or, compare, fact, true, false, with terms of + - * / that "
                "have a value",
@@ -123,92 +124,159 @@ void write_at(const Tree& tree, int32_t place, Language language, std::string& t
   }
 }
 
-nlohmann::json json_at(const Tree& tree, int32_t place) {
+void write_json(const Tree& tree, int32_t place, std::string& text) {
   const Node& node = tree.nodes()[static_cast<size_t>(place)];
-  if (node.kind == Kind::kConstant) return node.number != 0;
-  if (node.kind == Kind::kNumber) return node.number;
-  nlohmann::json json = nlohmann::json::array();
-  auto& list = json.get_ref<nlohmann::json::array_t&>();
-  list.reserve(5);
+  if (node.kind == Kind::kConstant) {
+    text += node.number != 0 ? "true" : "false";
+    return;
+  }
+  if (node.kind == Kind::kNumber) {
+    text += std::to_string(node.number);
+    return;
+  }
+  text += "[\"";
   if (node.kind == Kind::kFact) {
-    list.emplace_back("fact");
+    text += "fact\"";
     for (const int64_t each : {node.fact.relation, node.fact.subject, node.fact.value})
-      list.emplace_back(each);
-    return json;
-  }
-  if (node.kind == Kind::kCompare) {
-    list.emplace_back("compare");
-    list.emplace_back(kComparisons[static_cast<size_t>(node.number)]);
-    list.emplace_back(node.in_words);
+      (text += ',') += std::to_string(each);
+  } else if (node.kind == Kind::kCompare) {
+    (text += "compare\",\"") += kComparisons[static_cast<size_t>(node.number)];
+    text += node.in_words ? "\",true" : "\",false";
   } else if (node.kind == Kind::kNot) {
-    list.emplace_back("not");
-    list.emplace_back(node.number);
+    (text += "not\",") += std::to_string(node.number);
+  } else if (node.kind == Kind::kArithmetic) {
+    (text += node.sign) += '"';
   } else {
-    list.emplace_back(node.kind == Kind::kArithmetic ? std::string(1, node.sign)
-                      : node.kind == Kind::kAnd      ? "and"
-                                                     : "or");
+    text += node.kind == Kind::kAnd ? "and\"" : "or\"";
   }
-  for (size_t i = 0; i < node.parts; ++i) list.push_back(json_at(tree, node.part[i]));
-  return json;
+  for (size_t i = 0; i < node.parts; ++i) {
+    text += ',';
+    write_json(tree, node.part[i], text);
+  }
+  text += ']';
 }
 
+// Reads the JSON of a tree as a text.
 class Reader {
  public:
-  int32_t term(const nlohmann::json& json, int depth) {
-    if (json.is_number_integer())
-      return tree.add(
-          {.kind = Kind::kNumber, .number = integer_of(json, -1000, 1000, "a number of a term", kTask.key)});
-    if (depth > kDeepest || !json.is_array() || json.size() != 3 || !json[0].is_string()) refuse_tree(json);
-    const std::string& sign = json[0].get_ref<const std::string&>();
-    if (sign.size() != 1 || std::string_view("+-*/").find(sign) == std::string_view::npos) refuse_tree(json);
-    const int32_t a = term(json[1], depth + 1), b = term(json[2], depth + 1);
-    const int32_t whole = tree.add({.kind = Kind::kArithmetic, .sign = sign[0], .parts = 2, .part = {a, b}});
-    if (!value_of_term(tree, whole)) refuse_tree(json);
-    return whole;
-  }
+  explicit Reader(std::string_view text) : text_(text) {}
 
-  int32_t whole(const nlohmann::json& json, int depth) {
-    if (json.is_boolean()) return tree.add({.number = json.get<bool>() ? 1 : 0});
-    if (depth > kDeepest || !json.is_array() || json.size() < 3 || !json[0].is_string()) refuse_tree(json);
-    const std::string& kind = json[0].get_ref<const std::string&>();
-    if (kind == "compare") return compare(json);
-    if (kind == "fact") return fact(json);
-    Node node{.kind = kind == "not" ? Kind::kNot : kind == "and" ? Kind::kAnd : Kind::kOr};
-    size_t first = 1;
-    if (kind == "not") node.number = integer_of(json[first++], 1, 9, "how often not stands", kTask.key);
-    if ((kind != "not" && kind != "and" && kind != "or") ||
-        json.size() - first > (kind == "not" ? 1 : kMostParts))
-      refuse_tree(json);
-    for (size_t i = first; i < json.size(); ++i) node.part[node.parts++] = whole(json[i], depth + 1);
-    return tree.add(node);
+  Tree whole() {
+    any(0);
+    skip_blanks();
+    check(at_ == text_.size());
+    return std::move(tree_);
   }
-
-  Tree tree;
 
  private:
-  int32_t compare(const nlohmann::json& json) {
-    if (json.size() != 5 || !json[1].is_string() || !json[2].is_boolean()) refuse_tree(json);
-    const auto relation =
-        std::ranges::find(kComparisons, std::string_view(json[1].get_ref<const std::string&>()));
-    if (relation == kComparisons.end()) refuse_tree(json);
-    const int32_t a = term(json[3], 0), b = term(json[4], 0);
-    return tree.add({.kind = Kind::kCompare,
-                     .in_words = json[2].get<bool>(),
-                     .parts = 2,
-                     .number = relation - kComparisons.begin(),
-                     .part = {a, b}});
+  void check(bool holds) const {
+    if (!holds) refuse_tree(text_);
+  }
+  void skip_blanks() {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
+  }
+  bool next_is(char expected) {
+    skip_blanks();
+    return at_ < text_.size() && text_[at_] == expected;
+  }
+  bool take(std::string_view expected) {
+    skip_blanks();
+    if (!text_.substr(at_).starts_with(expected)) return false;
+    at_ += expected.size();
+    return true;
+  }
+  std::string_view name() {
+    check(take("\""));
+    const size_t end = text_.find('"', at_);
+    check(end != std::string_view::npos);
+    const std::string_view read = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return read;
+  }
+  bool truth() {
+    const bool is = take("true");
+    check(is || take("false"));
+    return is;
+  }
+  int64_t integer(int64_t least, int64_t most) {
+    skip_blanks();
+    int64_t number = 0;
+    const char* begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
+    check(error == std::errc() && number >= least && number <= most);
+    at_ += static_cast<size_t>(end - begin);
+    return number;
+  }
+  int64_t next_integer(int64_t least, int64_t most) {
+    check(take(","));
+    return integer(least, most);
   }
 
-  int32_t fact(const nlohmann::json& json) {
-    if (json.size() != 4) refuse_tree(json);
-    Fact fact;
-    fact.relation = integer_of(json[1], 0, static_cast<int64_t>(fact_counts().size()) - 1,
-                               "the relation of a fact", kTask.key);
-    const int64_t most = fact_counts()[static_cast<size_t>(fact.relation)] - 1;
-    fact.subject = integer_of(json[2], 0, most, "the subject of a fact", kTask.key);
-    fact.value = integer_of(json[3], 0, most, "the value of a fact", kTask.key);
-    return tree.add({.kind = Kind::kFact, .fact = fact});
+  int32_t term(int depth) {
+    if (!take("[")) return tree_.add({.kind = Kind::kNumber, .number = integer(-1000, 1000)});
+    const std::string_view sign = name();
+    check(depth <= kDeepest && sign.size() == 1 &&
+          std::string_view("+-*/").find(sign) != std::string_view::npos);
+    check(take(","));
+    const int32_t a = term(depth + 1);
+    check(take(","));
+    const int32_t b = term(depth + 1);
+    check(take("]"));
+    return tree_.add({.kind = Kind::kArithmetic, .sign = sign[0], .parts = 2, .part = {a, b}});
   }
+
+  int32_t any(int depth) {
+    if (!next_is('[')) return tree_.add({.number = truth() ? 1 : 0});
+    check(depth <= kDeepest && take("["));
+    const std::string_view kind = name();
+    Node node{.kind = kind == "fact"      ? Kind::kFact
+                      : kind == "compare" ? Kind::kCompare
+                      : kind == "not"     ? Kind::kNot
+                      : kind == "and"     ? Kind::kAnd
+                                          : Kind::kOr};
+    check(node.kind != Kind::kOr || kind == "or");
+    if (node.kind == Kind::kFact) {
+      read_fact(node.fact);
+    } else if (node.kind == Kind::kCompare) {
+      read_compare(node);
+    } else {
+      const size_t most = node.kind == Kind::kNot ? 1 : kMostParts;
+      if (node.kind == Kind::kNot) node.number = next_integer(1, 9);
+      while (take(",")) {
+        check(node.parts < most);
+        node.part[node.parts++] = any(depth + 1);
+      }
+      check(node.parts >= (node.kind == Kind::kNot ? 1 : 2));
+    }
+    check(take("]"));
+    return tree_.add(node);
+  }
+
+  void read_compare(Node& node) {
+    check(take(","));
+    const auto relation = std::ranges::find(kComparisons, name());
+    check(relation != kComparisons.end() && take(","));
+    node.number = relation - kComparisons.begin();
+    node.in_words = truth();
+    for (node.parts = 0; node.parts < 2; ++node.parts) {
+      check(take(","));
+      node.part[node.parts] = term(0);
+      check(value_of_term(tree_, node.part[node.parts]).has_value());
+    }
+  }
+
+  void read_fact(Fact& fact) {
+    fact.relation = next_integer(0, static_cast<int64_t>(fact_counts().size()) - 1);
+    const int64_t most = fact_counts()[static_cast<size_t>(fact.relation)] - 1;
+    fact.subject = next_integer(0, most);
+    fact.value = next_integer(0, most);
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  Tree tree_;
 };
 
 int32_t last_of(const Tree& tree) { return static_cast<int32_t>(tree.nodes().size()) - 1; }
@@ -216,12 +284,15 @@ int32_t last_of(const Tree& tree) { return static_cast<int32_t>(tree.nodes().siz
 }  // namespace
 
 Tree read_tree(const nlohmann::json& json) {
-  Reader reader;
-  reader.whole(json, 0);
-  return std::move(reader.tree);
+  if (json.is_string()) return Reader(json.get_ref<const std::string&>()).whole();
+  return Reader(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).whole();
 }
 
-nlohmann::json json_of(const Tree& tree) { return json_at(tree, last_of(tree)); }
+std::string json_text_of(const Tree& tree) {
+  std::string text;
+  write_json(tree, last_of(tree), text);
+  return text;
+}
 
 bool value_of(const Tree& tree) { return value_at(tree, last_of(tree)); }
 

@@ -28,6 +28,7 @@ struct Node {
 
 class Tree {
  public:
+  Tree() { nodes_.reserve(64); }
   // Their number, for nodes that have them as a part.
   int32_t add(const Node& node) {
     nodes_.push_back(node);
@@ -40,8 +41,9 @@ class Tree {
   std::vector<Node> nodes_;
 };
 
-Tree read_tree(const nlohmann::json& json);  // refuses what is no tree, or has a term without a value
-nlohmann::json json_of(const Tree& tree);
+// A tree, or its text; refuses what is none, or has a term without a value.
+Tree read_tree(const nlohmann::json& json);
+std::string json_text_of(const Tree& tree);  // without blanks
 bool value_of(const Tree& tree);
 std::string text_of(const Tree& tree, Language language);
 

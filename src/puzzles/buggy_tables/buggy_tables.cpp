@@ -294,6 +294,7 @@ Given read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "buggy_tables",
                          .title = "Repair a table and compare two of its columns",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

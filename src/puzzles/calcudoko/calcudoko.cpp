@@ -1,5 +1,7 @@
 #include "puzzles/calcudoko/calcudoko.h"
 
+#include <fmt/compile.h>
+
 #include <algorithm>
 
 #include "puzzles/engine/answers/literal.h"
@@ -98,14 +100,22 @@ bool tell_apart(Board& board, const NumberGrid& full, const NumberGrid& other, D
 }
 
 nlohmann::json given_of(const Board& board) {
-  nlohmann::json regions = nlohmann::json::array();
+  nlohmann::json::array_t regions;
+  regions.reserve(board.cages.size());
   for (const Cage& cage : board.cages) {
-    nlohmann::json cells = nlohmann::json::array();
+    nlohmann::json::array_t cells;
+    cells.reserve(cage.cells.size());
     for (const int64_t cell : cage.cells)
-      cells.push_back(fmt::format("({},{})", cell / board.side + 1, cell % board.side + 1));
-    regions.push_back({{"cells", cells}, {"target", cage.target}, {"operator", text_of(cage.sign)}});
+      cells.emplace_back(fmt::format(FMT_COMPILE("({},{})"), cell / board.side + 1, cell % board.side + 1));
+    nlohmann::json& region = regions.emplace_back(nlohmann::json::object());
+    region["cells"] = std::move(cells);
+    region["target"] = cage.target;
+    region["operator"] = text_of(cage.sign);
   }
-  return {{"grid_size", board.side}, {"regions", regions}};
+  nlohmann::json given = nlohmann::json::object();
+  given["grid_size"] = board.side;
+  given["regions"] = std::move(regions);
+  return given;
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
@@ -138,14 +148,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   if (Verdict latin = judged_as_latin(answer.grid); !latin.accepted()) return latin;
   for (const Cage& cage : board.cages) {
     const std::vector<int64_t> numbers = numbers_in(answer.grid, cage.cells);
+    const std::optional<int64_t> made = made_of(cage.sign, numbers);
+    const bool differ = all_different(numbers);
+    if (differ && made == cage.target) continue;
     const std::string place = fmt::format("the cage at ({},{})", cage.cells.front() / board.side + 1,
                                           cage.cells.front() % board.side + 1);
-    if (!all_different(numbers)) return {VerdictCode::kRuleBroken, "a number stands twice in " + place};
-    const std::optional<int64_t> made = made_of(cage.sign, numbers);
-    if (made != cage.target)
-      return {VerdictCode::kRuleBroken,
-              fmt::format("{} makes {}, not {}{}", place, made ? std::to_string(*made) : "no whole number",
-                          cage.target, text_of(cage.sign))};
+    if (!differ) return {VerdictCode::kRuleBroken, "a number stands twice in " + place};
+    return {VerdictCode::kRuleBroken,
+            fmt::format("{} makes {}, not {}{}", place, made ? std::to_string(*made) : "no whole number",
+                        cage.target, text_of(cage.sign))};
   }
   return {};
 }
@@ -156,22 +167,31 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
                                 [&](SearchBudget& left, const auto& found) { solve(board, left, found); });
 }
 
-// Turned and mirrored, the cages that read smallest.
+// Turned and mirrored, the cages that read smallest: a letter for each cell's cage, in the order in which
+// they come, and what each makes.
 std::string canonical(const nlohmann::json& given) {
   const Board board = read_given(given);
+  std::vector<size_t> cage_of_cell(static_cast<size_t>(board.side * board.side));
+  for (size_t cage = 0; cage < board.cages.size(); ++cage) {
+    for (const int64_t cell : board.cages[cage].cells) cage_of_cell[static_cast<size_t>(cell)] = cage;
+  }
   std::string least;
   for (const std::vector<int64_t>& to : turned_places(board.side, board.side)) {
-    std::vector<std::string> cages;
-    for (const Cage& cage : board.cages) {
-      std::vector<int64_t> cells;
-      for (const int64_t cell : cage.cells) cells.push_back(to[static_cast<size_t>(cell)]);
-      std::ranges::sort(cells);
-      std::string& text = cages.emplace_back();
-      for (const int64_t cell : cells) (text += text.empty() ? "" : ",") += std::to_string(cell);
-      ((text += ':') += std::to_string(cage.target)) += text_of(cage.sign);
+    std::vector<size_t> cage_at(to.size()), order;
+    for (size_t cell = 0; cell < to.size(); ++cell)
+      cage_at[static_cast<size_t>(to[cell])] = cage_of_cell[cell];
+    std::vector<char> names(board.cages.size(), 0);
+    std::string text;
+    for (const size_t cage : cage_at) {
+      if (names[cage] == 0) {
+        order.push_back(cage);
+        names[cage] = static_cast<char>('0' + static_cast<char>(order.size()));
+      }
+      text += names[cage];
     }
-    std::ranges::sort(cages);
-    const std::string text = fmt::format("{};{}", board.side, fmt::join(cages, ";"));
+    if (!least.empty() && least.compare(0, text.size(), text) < 0) continue;
+    for (const size_t cage : order)
+      (text += std::to_string(board.cages[cage].target)) += text_of(board.cages[cage].sign);
     if (least.empty() || text < least) least = text;
   }
   return least;
@@ -179,6 +199,11 @@ std::string canonical(const nlohmann::json& given) {
 
 // "(2,3)", counted from 1; -1: it is no cell of the grid.
 int64_t place_at(const nlohmann::json& json, int64_t side) {
+  const auto* text = json.get_ptr<const std::string*>();
+  if (text != nullptr && text->size() == 5 && (*text)[0] == '(' && (*text)[2] == ',' && (*text)[4] == ')') {
+    const int64_t row = (*text)[1] - '1', column = (*text)[3] - '1';  // as we write them
+    if (row >= 0 && row < side && column >= 0 && column < side) return row * side + column;
+  }
   const std::optional<Literal> value =
       json.is_string() ? read_literal(json.get<std::string>()) : std::nullopt;
   const auto place = value ? read_pair(*value) : std::nullopt;
@@ -188,17 +213,19 @@ int64_t place_at(const nlohmann::json& json, int64_t side) {
 }
 
 Cage cage_of(const nlohmann::json& json, int64_t side) {
-  const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
-  const auto sign = has("operator")
-                        ? std::ranges::find(kSigns, json["operator"],
-                                            [](Sign each) { return nlohmann::json(text_of(each)); })
-                        : std::end(kSigns);
-  if (sign == std::end(kSigns) || !has("target") || !json["target"].is_number_integer() || !has("cells") ||
-      !json["cells"].is_array() || json["cells"].empty() || static_cast<int64_t>(json["cells"].size()) > side)
+  const auto refuse = [&] {
     refuse_given(kTask.key, "regions with \"cells\", \"target\" (a whole number) and \"operator\" (+ - * ÷)",
                  json);
-  Cage cage{{}, json["target"].get<int64_t>(), *sign};
-  for (const nlohmann::json& each : json["cells"]) {
+  };
+  const auto cells = json.find("cells"), target = json.find("target"), told = json.find("operator");
+  if (cells == json.end() || target == json.end() || told == json.end() || !told->is_string()) refuse();
+  const auto sign = std::ranges::find(kSigns, std::string_view(told->get_ref<const std::string&>()), text_of);
+  if (sign == std::end(kSigns) || !target->is_number_integer() || !cells->is_array() || cells->empty() ||
+      static_cast<int64_t>(cells->size()) > side)
+    refuse();
+  Cage cage{{}, target->get<int64_t>(), *sign};
+  cage.cells.reserve(cells->size());
+  for (const nlohmann::json& each : *cells) {
     cage.cells.push_back(place_at(each, side));
     if (cage.cells.back() < 0)
       refuse_given(kTask.key, "cells such as \"(1,2)\", inside the grid and counted from 1", each);
@@ -245,6 +272,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "calcudoko",
                          .title = "Calcudoko",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -1,11 +1,70 @@
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "puzzles/calcudoko/calcudoko.h"
 #include "puzzles/engine/bits.h"
 
 namespace longhaul::puzzles::calcudoko {
 namespace {
+
+using Filling = std::array<uint8_t, kLargestSide>;
+
+// What different numbers from 1 to a side make in cages of a size, sorted by it.
+class FillingTable {
+ public:
+  struct Row {
+    int64_t target = 0;
+    Filling filling{};
+  };
+  FillingTable(int64_t side, size_t size, Sign sign) : side_(side), size_(size), sign_(sign) {
+    Filling filling{};
+    add(filling, 0, 0);
+    std::ranges::stable_sort(rows_, {}, &Row::target);
+  }
+  std::span<const Row> making(int64_t target) const {
+    return std::ranges::equal_range(rows_, target, {}, &Row::target);
+  }
+
+  // One that is made once; there are few of small cages, and none is kept of others.
+  static const FillingTable* kept(int64_t side, size_t size, Sign sign) {
+    constexpr size_t kLargestKept = 4;
+    static std::array<std::array<std::array<std::atomic<const FillingTable*>, 4>, kLargestKept + 1>,
+                      kLargestSide + 1>
+        all;
+    if (size > kLargestKept) return nullptr;
+    auto& place = all[static_cast<size_t>(side)][size][static_cast<size_t>(sign)];
+    if (const FillingTable* known = place.load()) return known;
+    const auto* made = new FillingTable(side, size, sign);  // for as long as the program runs
+    const FillingTable* first = nullptr;
+    if (place.compare_exchange_strong(first, made)) return made;
+    delete made;
+    return first;
+  }
+
+ private:
+  void add(Filling& filling, size_t count, uint32_t used) {
+    if (count == size_) {
+      const std::vector<int64_t> numbers(filling.begin(), filling.begin() + static_cast<int64_t>(size_));
+      if (const auto made = made_of(sign_, numbers)) rows_.push_back({*made, filling});
+      return;
+    }
+    for (int64_t number = 1; number <= side_; ++number) {
+      if ((used >> number & 1) != 0) continue;
+      filling[count] = static_cast<uint8_t>(number);
+      add(filling, count + 1, used | 1U << number);
+    }
+  }
+
+  int64_t side_;
+  size_t size_;
+  Sign sign_;
+  std::vector<Row> rows_;
+};
 
 // Each cell has the numbers that it may hold, as bits. A cage leaves to its cells what its fillings have
 // there; a number that is alone in its cell is in no other cell of the row and column, and one that fits one
@@ -15,10 +74,13 @@ class Search {
   Search(const Board& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
       : side_(board.side), budget_(budget), found_(found) {
     for (const Cage& cage : board.cages) {
-      cages_.push_back({cage.cells, {}});
+      Fillings& fillings = cages_.emplace_back(Fillings{cage.cells, {}, {}});
       for (const int64_t cell : cage.cells) cage_of_[static_cast<size_t>(cell)] = cages_.size() - 1;
-      Filling filling{};
-      list_fillings(cage, filling, 0, {});
+      const FillingTable* table = FillingTable::kept(side_, cage.cells.size(), cage.sign);
+      if (table == nullptr)
+        table =
+            (fillings.own = std::make_shared<const FillingTable>(side_, cage.cells.size(), cage.sign)).get();
+      fillings.all = table->making(cage.target);
     }
   }
 
@@ -31,36 +93,11 @@ class Search {
 
  private:
   using Numbers = std::array<uint16_t, kLargestSide * kLargestSide>;
-  using Filling = std::array<uint8_t, kLargestSide>;
   struct Fillings {
     std::vector<int64_t> cells;
-    std::vector<Filling> all;
+    std::span<const FillingTable::Row> all;
+    std::shared_ptr<const FillingTable> own;
   };
-
-  struct Made {  // of the numbers that a filling has so far
-    int64_t sum = 0, product = 1;
-    uint32_t used = 0;
-  };
-  static bool makes_target(const Cage& cage, const Filling& filling, const Made& made) {
-    if (cage.sign == Sign::kSum) return made.sum == cage.target;
-    if (cage.sign == Sign::kProduct) return made.product == cage.target;
-    return made_of(cage.sign, {filling[0], filling[1]}) == cage.target;
-  }
-
-  void list_fillings(const Cage& cage, Filling& filling, size_t count, const Made& made) {
-    if (count == cage.cells.size()) {
-      if (makes_target(cage, filling, made)) cages_.back().all.push_back(filling);
-      return;
-    }
-    for (int64_t number = 1; number <= side_; ++number) {
-      const Made next{made.sum + number, made.product * number, made.used | 1U << number};
-      if (next.used == made.used || (cage.sign == Sign::kSum && next.sum > cage.target) ||
-          (cage.sign == Sign::kProduct && cage.target % next.product != 0))
-        continue;
-      filling[count] = static_cast<uint8_t>(number);
-      list_fillings(cage, filling, count + 1, next);
-    }
-  }
 
   bool narrow(Numbers& may, size_t cell, uint16_t to, uint64_t& changed) const {
     if ((may[cell] & to) == may[cell]) return true;
@@ -71,7 +108,7 @@ class Search {
 
   bool narrowed_by_cage(Numbers& may, const Fillings& cage, uint64_t& changed) const {
     std::array<uint16_t, kLargestSide> left{};
-    for (const Filling& filling : cage.all) {
+    for (const auto& [target, filling] : cage.all) {
       bool fits = true;
       for (size_t i = 0; i < cage.cells.size() && fits; ++i)
         fits = (may[static_cast<size_t>(cage.cells[i])] >> filling[i] & 1) != 0;

@@ -160,6 +160,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "campsite",
                          .title = "Campsite (tents and trees)",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

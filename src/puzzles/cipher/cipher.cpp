@@ -217,7 +217,7 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
 
 const TaskEntry kTask = {.key = "cipher",
                          .title = "Encrypt or decrypt by a described cipher",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -31,70 +31,122 @@ bool is_factor(const std::string& operators, size_t operand) {
          (operand < operators.size() && operators[operand] == '*');
 }
 
-// Sums and differences: a column after the other from the right, drawn again where the result's digit is none
-// of the chosen ones.
+// Sums and differences of some digits, drawn a column after the other from the right. Which carries a column
+// may pass on so that the columns left of it can still be filled is known beforehand, so that no column is
+// drawn in vain.
 class Columns {
  public:
-  Columns(const std::string& operators, const std::vector<size_t>& lengths, const std::vector<int>& digits,
-          Draw& draw)
-      : operators_(operators), lengths_(lengths), digits_(digits), draw_(draw) {
-    numbers_.operands.resize(lengths.size());
-    columns_ = *std::ranges::max_element(lengths);
+  Columns(const std::string& operators, const std::vector<size_t>& lengths, const std::vector<int>& digits)
+      : operators_(operators), lengths_(lengths), digits_(digits) {
+    for (const int digit : digits) chosen_[static_cast<size_t>(digit)] = true;
+    ways_.resize(*std::ranges::max_element(lengths));
+    for (size_t column = ways_.size(); column > 0; --column) note_ways(column - 1);
   }
+  bool possible() const { return ways_[0].can[kMostCarry]; }
 
-  std::optional<Numbers> run() {
-    if (!column(0, 0)) return std::nullopt;
-    for (std::string& operand : numbers_.operands) std::ranges::reverse(operand);
-    std::ranges::reverse(numbers_.result);
-    return numbers_;
+  Numbers drawn(Draw& draw) const {  // where it is possible
+    Numbers numbers{.operands = std::vector<std::string>(lengths_.size())};
+    int64_t carry = 0;
+    for (size_t column = 0; column < ways_.size(); ++column)
+      carry = draw_column(column, carry, numbers, draw);
+    if (carry > 0) numbers.result += static_cast<char>('0' + carry);
+    for (std::string& operand : numbers.operands) std::ranges::reverse(operand);
+    std::ranges::reverse(numbers.result);
+    return numbers;
   }
 
  private:
-  bool chosen(int64_t digit) const { return std::ranges::find(digits_, digit) != digits_.end(); }
+  static constexpr int64_t kMostSum = 45, kMostCarry = 5;  // of the digits of five operands
+  using Counts = std::array<uint32_t, 2 * kMostSum + 1>;   // by a sum from -45 to 45
+  struct Ways {
+    std::vector<Counts> from;  // of the operands from one on to have such a sum in this column
+    std::array<bool, 2 * kMostCarry + 1>
+        can;  // by a carry from -5 to 5: the columns from here on can be filled
+  };
+  static size_t place(int64_t sum) { return static_cast<size_t>(sum + kMostSum); }
 
-  bool column(size_t at, int64_t carry) {
-    if (at == columns_) {
-      if (carry < 0 || carry > 9 || (carry > 0 && !chosen(carry))) return false;
-      if (carry > 0) numbers_.result += static_cast<char>('0' + carry);
-      return numbers_.result.back() != '0';
-    }
-    // The choices of this column's digits are numbered; a step without common factors with their number
-    // visits each once.
-    uint64_t choices = 1;
-    for (const size_t length : lengths_) choices *= at < length ? digits_.size() : 1;
-    uint64_t choice = draw_.below(choices);
-    for (uint64_t tried = 0; tried < std::min<uint64_t>(choices, 24) && ++steps_ < 400; ++tried) {
-      choice = (choice + 7919) % choices;
-      uint64_t rest = choice;
-      int64_t sum = carry;
-      for (size_t i = 0; i < lengths_.size(); ++i) {
-        std::string& operand = numbers_.operands[i];
-        operand.resize(std::min(at, lengths_[i]));
-        if (at >= lengths_[i]) continue;
-        const int digit = digits_[rest % digits_.size()];
-        rest /= digits_.size();
-        operand += static_cast<char>('0' + digit);
-        if (digit == 0 && at + 1 == lengths_[i] && at > 0) sum = kNone;
-        if (sum != kNone) sum += i > 0 && operators_[i - 1] == '-' ? -digit : digit;
-      }
-      if (sum == kNone) continue;
-      const int64_t digit = (sum % 10 + 10) % 10;
-      if (!chosen(digit)) continue;
-      numbers_.result.resize(at);
-      numbers_.result += static_cast<char>('0' + digit);
-      if (column(at + 1, (sum - digit) / 10)) return true;
-    }
-    return false;
+  int64_t sign(size_t operand) const { return operand > 0 && operators_[operand - 1] == '-' ? -1 : 1; }
+  // Whether the operand may have the digit there.
+  bool fits(size_t operand, size_t column, int digit) const {
+    return digit != 0 || column == 0 || column + 1 != lengths_[operand];
+  }
+  // What a column passes on; none: no digit of the result, or nothing that the next columns can use.
+  std::optional<int64_t> passed(size_t column, int64_t total) const {
+    const int64_t digit = (total % 10 + 10) % 10, carry = (total - digit) / 10;
+    if (!chosen_[static_cast<size_t>(digit)]) return std::nullopt;
+    const bool last = column + 1 == ways_.size();
+    const bool can = !last        ? ways_[column + 1].can[static_cast<size_t>(carry + kMostCarry)]
+                     : carry == 0 ? digit != 0
+                     : carry > 0  ? chosen_[static_cast<size_t>(carry)]
+                                  : false;
+    return can ? std::optional(carry) : std::nullopt;
   }
 
-  static constexpr int64_t kNone = 1000;  // a number would begin with 0
+  void note_ways(size_t column) {
+    Ways& ways = ways_[column];
+    ways.from.assign(lengths_.size() + 1, Counts{});
+    ways.from.back()[place(0)] = 1;
+    int64_t most = 0;  // no sum is larger, with either sign
+    for (size_t operand = lengths_.size(); operand > 0; --operand) {
+      const Counts& rest = ways.from[operand];
+      Counts& here = ways.from[operand - 1];
+      if (column >= lengths_[operand - 1]) {
+        here = rest;
+        continue;
+      }
+      for (const int digit : digits_) {
+        if (!fits(operand - 1, column, digit)) continue;
+        const int64_t more = sign(operand - 1) * digit;
+        for (int64_t sum = -most; sum <= most; ++sum) here[place(sum + more)] += rest[place(sum)];
+      }
+      most += 9;
+    }
+    for (int64_t carry = -kMostCarry; carry <= kMostCarry; ++carry) {
+      bool can = false;
+      for (int64_t sum = -most; sum <= most && !can; ++sum)
+        can = ways.from[0][place(sum)] > 0 && passed(column, carry + sum).has_value();
+      ways.can[static_cast<size_t>(carry + kMostCarry)] = can;
+    }
+  }
+
+  int64_t draw_column(size_t column, int64_t carry, Numbers& numbers, Draw& draw) const {
+    const std::vector<Counts>& from = ways_[column].from;
+    int64_t sum = drawn_sum(draw, [&](int64_t one) {
+      return from[0][place(one)] > 0 && passed(column, carry + one) ? from[0][place(one)] : 0;
+    });
+    const int64_t total = carry + sum;
+    numbers.result += static_cast<char>('0' + (total % 10 + 10) % 10);
+    for (size_t operand = 0; operand < lengths_.size(); ++operand) {
+      if (column >= lengths_[operand]) continue;
+      const int64_t rest = drawn_sum(draw, [&](int64_t one) {
+        const int64_t digit = (sum - one) * sign(operand);
+        const bool may = digit >= 0 && digit <= 9 && chosen_[static_cast<size_t>(digit)] &&
+                         fits(operand, column, static_cast<int>(digit));
+        return may ? from[operand + 1][place(one)] : 0;
+      });
+      numbers.operands[operand] += static_cast<char>('0' + (sum - rest) * sign(operand));
+      sum = rest;
+    }
+    return *passed(column, total);
+  }
+  // One sum of all, as often as it has ways.
+  template <class WaysOf>
+  static int64_t drawn_sum(Draw& draw, const WaysOf& ways_of) {
+    uint64_t all = 0;
+    for (int64_t sum = -kMostSum; sum <= kMostSum; ++sum) all += ways_of(sum);
+    uint64_t left = draw.below(all);
+    for (int64_t sum = -kMostSum;; ++sum) {
+      const uint64_t ways = ways_of(sum);
+      if (left < ways) return sum;
+      left -= ways;
+    }
+  }
+
   const std::string& operators_;
   const std::vector<size_t>& lengths_;
   const std::vector<int>& digits_;
-  Draw& draw_;
-  Numbers numbers_;
-  size_t columns_ = 0;
-  int steps_ = 0;
+  std::array<bool, 10> chosen_{};
+  std::vector<Ways> ways_;
 };
 
 // With products: numbers of the chosen digits, taken where the result has no others.
@@ -126,8 +178,8 @@ std::optional<Numbers> with_products(const std::string& operators, const std::ve
 std::string joined(const std::vector<std::string>& operands, const std::string& operators,
                    const std::string& result) {
   std::string text = operands[0];
-  for (size_t i = 1; i < operands.size(); ++i) text += fmt::format(" {} {}", operators[i - 1], operands[i]);
-  return text + " = " + result;
+  for (size_t i = 1; i < operands.size(); ++i) (((text += ' ') += operators[i - 1]) += ' ') += operands[i];
+  return (text += " = ") += result;
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
@@ -142,9 +194,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::iota(digits.begin(), digits.end(), 0);
   draw.shuffle(digits);
   digits.resize(static_cast<size_t>(knobs["letters"]));
+  std::optional<Columns> columns;
+  if (!products) columns.emplace(operators, lengths, digits);
+  if (columns && !columns->possible()) return std::nullopt;
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    const std::optional<Numbers> numbers = products ? with_products(operators, lengths, digits, draw)
-                                                    : Columns(operators, lengths, digits, draw).run();
+    const std::optional<Numbers> numbers =
+        products ? with_products(operators, lengths, digits, draw) : columns->drawn(draw);
     if (!numbers) continue;
     const std::string solution = joined(numbers->operands, operators, numbers->result);
     if (!std::ranges::all_of(digits, [&](int digit) {
@@ -162,7 +217,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     SearchBudget budget{.nodes = 100'000};
     if (!equation || solution == kExample || !count_solutions(*equation, 2, budget).unique())
       return std::nullopt;
-    return Puzzle{.given = {{"equation", text}}, .solution = solution};
+    Puzzle puzzle{.given = nlohmann::json::object(), .solution = solution};
+    puzzle.given["equation"] = text;
+    return puzzle;
   }
   return std::nullopt;
 }
@@ -283,6 +340,7 @@ std::string canonical(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "cryptarithm",
                          .title = "Cryptarithm: letters for digits",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -18,8 +18,7 @@ inline constexpr std::string_view kOpeners = "([{<", kClosers = ")]}>";
 std::optional<std::string> open_brackets(std::string_view sequence);
 std::string closers_of(std::string_view open);  // that close these, innermost first
 
-// A sequence of `length` brackets of `kinds` kinds at whose end `open` are open; shapes have equal chances,
-// up to rounding in long ones.
+// A sequence of `length` brackets of `kinds` kinds at whose end `open` are open; shapes have equal chances.
 std::string random_prefix(int64_t kinds, int64_t length, int64_t open, Draw& draw);
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);

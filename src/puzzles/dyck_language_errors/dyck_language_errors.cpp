@@ -1,7 +1,7 @@
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 
 #include <algorithm>
-#include <vector>
+#include <array>
 
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/engine/answers/answer.h"
@@ -20,20 +20,22 @@ constexpr Knob kKnobs[] = {{"kinds", 1, 4, 2, 4, "kinds of brackets"},
 
 // One closing bracket changed into another kind, left out, or put in where it was not.
 std::string spoilt(std::string sequence, int64_t kinds, Draw& draw) {
-  std::vector<size_t> closers;
-  for (size_t i = 0; i < sequence.size(); ++i) {
-    if (kClosers.find(sequence[i]) != std::string_view::npos) closers.push_back(i);
-  }
+  // half of the brackets close
+  const auto any_closer = [&] {
+    size_t left = draw.below(sequence.size() / 2), place = 0;
+    while (kClosers.find(sequence[place]) == std::string_view::npos || left-- > 0) ++place;
+    return place;
+  };
   switch (kinds > 1 ? draw.below(3) : 1 + draw.below(2)) {
     case 0: {
-      char& closer = sequence[draw.pick(closers)];
+      char& closer = sequence[any_closer()];
       const auto kind = kClosers.find(closer);
       closer =
           kClosers[(kind + 1 + draw.below(static_cast<uint64_t>(kinds - 1))) % static_cast<uint64_t>(kinds)];
       break;
     }
     case 1:
-      sequence.erase(draw.pick(closers), 1);
+      sequence.erase(any_closer(), 1);
       break;
     default:
       sequence.insert(draw.below(sequence.size() + 1), 1, kClosers[draw.below(static_cast<uint64_t>(kinds))]);
@@ -48,16 +50,18 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   if (!valid) sequence = spoilt(std::move(sequence), knobs["kinds"], draw);
   const int64_t place = first_error(sequence);
   if (valid != (place == -1)) return std::nullopt;
-  nlohmann::json given = {{"sequence", sequence}, {"is_valid", valid}, {"first_error_pos", nullptr}};
-  if (!valid) given["first_error_pos"] = place;
+  nlohmann::json given = nlohmann::json::object();
+  given["sequence"] = sequence;
+  given["is_valid"] = valid;
+  given["first_error_pos"] = valid ? nlohmann::json() : nlohmann::json(place);
   return Puzzle{.given = std::move(given), .solution = std::to_string(place)};
 }
 
 int64_t key_of(const nlohmann::json& given) {
-  if (given.is_object() && given.contains("is_valid") && given["is_valid"].is_boolean() &&
-      given.contains("first_error_pos")) {
-    if (given["is_valid"].get<bool>()) return -1;
-    if (given["first_error_pos"].is_number_integer()) return given["first_error_pos"].get<int64_t>();
+  const auto valid = given.find("is_valid"), place = given.find("first_error_pos");
+  if (valid != given.end() && valid->is_boolean() && place != given.end()) {
+    if (valid->get<bool>()) return -1;
+    if (place->is_number_integer()) return place->get<int64_t>();
   }
   refuse_given(kTask.key, "\"is_valid\": true, or false and \"first_error_pos\": a whole number", given);
 }
@@ -86,14 +90,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  std::string names, text;
-  for (const char c : text_of(member_of(given, "sequence", kTask.key), "\"sequence\"", kTask.key)) {
+  // Kinds are names, in the order in which they come: A and a, B and b, …
+  std::array<char, 5> names{};
+  char next = 'A';
+  std::string text = text_of(member_of(given, "sequence", kTask.key), "\"sequence\"", kTask.key);
+  for (char& c : text) {
     const size_t opener = kOpeners.find(c), closer = kClosers.find(c);
-    const size_t kind = opener != std::string_view::npos ? opener : closer;
-    const char name = static_cast<char>('a' + static_cast<char>(kind == std::string_view::npos ? 9 : kind));
-    if (names.find(name) == std::string::npos) names += name;
-    text += static_cast<char>((opener != std::string_view::npos ? 'A' : 'a') +
-                              static_cast<char>(names.find(name)));
+    char& name = names[std::min({opener, closer, names.size() - 1})];
+    if (name == 0) name = next++;
+    c = static_cast<char>(name | (opener == std::string_view::npos ? 0x20 : 0));
   }
   return text;
 }
@@ -117,6 +122,7 @@ int64_t first_error(std::string_view sequence) {
 
 const TaskEntry kTask = {.key = "dyck_language_errors",
                          .title = "Find the first error in a sequence of brackets",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

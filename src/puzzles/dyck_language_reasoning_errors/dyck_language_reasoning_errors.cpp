@@ -16,7 +16,6 @@ namespace {
 
 using dyck_language::kClosers;
 using dyck_language::kOpeners;
-using dyck_language::open_brackets;
 
 constexpr int64_t kRightPercent = 10;  // of the traces have no error
 constexpr size_t kMostLines = 1000;
@@ -57,6 +56,25 @@ std::string spoilt_stack(const std::string& stack, char bracket, int64_t kinds, 
   return spoilt;
 }
 
+// The stack after each bracket, up to the first that does not fit.
+std::vector<std::string> stacks_of(std::string_view sequence) {
+  std::vector<std::string> stacks;
+  stacks.reserve(sequence.size());
+  std::string open;
+  for (const char c : sequence) {
+    const size_t closed = kClosers.find(c);
+    if (closed == std::string_view::npos) {
+      if (kOpeners.find(c) == std::string_view::npos) break;
+      open += c;
+    } else {
+      if (open.empty() || open.back() != kOpeners[closed]) break;
+      open.pop_back();
+    }
+    stacks.push_back(open);
+  }
+  return stacks;
+}
+
 std::string text_of_lines(const std::vector<int64_t>& lines) {
   return lines.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(lines, ","));
 }
@@ -64,8 +82,7 @@ std::string text_of_lines(const std::vector<int64_t>& lines) {
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t length = (knobs["length"] + 1) / 2 * 2, kinds = knobs["kinds"];
   const std::string sequence = dyck_language::random_prefix(kinds, length, 0, draw);
-  std::vector<std::string> stacks;
-  for (size_t i = 1; i <= sequence.size(); ++i) stacks.push_back(*open_brackets(sequence.substr(0, i)));
+  std::vector<std::string> stacks = stacks_of(sequence);
   bool says_empty = true;
   std::vector<size_t> places(sequence.size() + 1);  // the last is the closing line
   std::iota(places.begin(), places.end(), 0);
@@ -84,11 +101,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::ranges::sort(spoilt);
   const std::vector<int64_t> wrong = wrong_lines(sequence, stacks, says_empty);
   LONGHAUL_ASSERT(wrong == spoilt, "{}", sequence);
-  return Puzzle{.given = {{"sequence", sequence},
-                          {"stacks", stacks},
-                          {"says_empty", says_empty},
-                          {"error_indices", wrong}},
-                .solution = text_of_lines(wrong)};
+  nlohmann::json given = nlohmann::json::object();
+  given["sequence"] = sequence;
+  given["stacks"] = stacks;
+  given["says_empty"] = says_empty;
+  given["error_indices"] = wrong;
+  return Puzzle{.given = std::move(given), .solution = text_of_lines(wrong)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
@@ -122,7 +140,8 @@ std::string canonical(const nlohmann::json& given) {
   for (const char c : text) {
     if (kOpeners.find(c) != std::string_view::npos && names.find(c) == std::string::npos) names += c;
   }
-  text += fmt::format("/{}/{}", fmt::join(trace.stacks, "/"), trace.says_empty);
+  for (const std::string& stack : trace.stacks) (text += '/') += stack;
+  text += trace.says_empty ? "/+" : "/-";
   for (const char c : kOpeners) {
     if (names.find(c) == std::string::npos) names += c;  // one that stands in a wrong stack alone
   }
@@ -143,12 +162,13 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 
 std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks,
                                  bool says_empty) {
+  const std::vector<std::string> right = stacks_of(sequence);  // up to the first bracket that does not fit
   std::vector<int64_t> wrong;
   for (size_t i = 0; i < stacks.size(); ++i) {
-    if (open_brackets(sequence.substr(0, i + 1)) != stacks[i]) wrong.push_back(static_cast<int64_t>(i) + 3);
+    if (i >= right.size() || right[i] != stacks[i]) wrong.push_back(static_cast<int64_t>(i) + 3);
   }
-  if (says_empty != (open_brackets(sequence) == std::string()))
-    wrong.push_back(static_cast<int64_t>(stacks.size()) + 3);
+  const bool ends_empty = right.size() == sequence.size() && (right.empty() || right.back().empty());
+  if (says_empty != ends_empty) wrong.push_back(static_cast<int64_t>(stacks.size()) + 3);
   return wrong;
 }
 
@@ -165,6 +185,7 @@ Trace read_trace(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "dyck_language_reasoning_errors",
                          .title = "Find the wrong lines of a trace of brackets",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -63,10 +63,12 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
                         sequence);
   board += fmt::format("2. {}: {}\n", stack, empty);
   size_t line = 3;
-  for (const std::string& shown : stacks)
-    board +=
-        fmt::format("{}. {} ; {}: {}\n", line, sequence.at(line - 3), stack, shown.empty() ? empty : shown),
-        ++line;
+  for (const std::string& shown : stacks) {
+    ((board += std::to_string(line)) += ". ") += sequence.at(line - 3);
+    (((board += " ; ") += stack) += ": ") += shown.empty() ? empty : shown;
+    board += '\n';
+    ++line;
+  }
   if (is_chinese) {
     board += fmt::format("{}. 读完后栈{}空，所以序列{}配对完整的。", line, says_empty ? "为" : "不为",
                          says_empty ? "是" : "不是");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -25,9 +26,10 @@ void refuse_given(std::string_view task, std::string expected, const nlohmann::j
 }
 
 const nlohmann::json& member_of(const nlohmann::json& object, const char* key, std::string_view task) {
-  if (!object.is_object() || !object.contains(key))
-    refuse_given(task, fmt::format("an object with \"{}\"", key), object);
-  return object[key];
+  if (object.is_object()) {
+    if (const auto found = object.find(key); found != object.end()) return *found;
+  }
+  refuse_given(task, fmt::format("an object with \"{}\"", key), object);
 }
 
 const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what,
@@ -39,9 +41,12 @@ const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t m
 
 int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what,
                    std::string_view task) {
-  if (!value.is_number_integer() || value < least || value > most)
+  constexpr uint64_t kLargest = std::numeric_limits<int64_t>::max();
+  const auto* positive = value.get_ptr<const nlohmann::json::number_unsigned_t*>();
+  const auto* number = value.get_ptr<const nlohmann::json::number_integer_t*>();
+  if (number == nullptr || (positive != nullptr && *positive > kLargest) || *number < least || *number > most)
     refuse_given(task, fmt::format("{}: a whole number from {} to {}", what, least, most), value);
-  return value.get<int64_t>();
+  return *number;
 }
 
 const std::string& text_of(const nlohmann::json& value, std::string_view what, std::string_view task) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace longhaul::puzzles {
 
@@ -19,6 +20,15 @@ const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t m
                               std::string_view task);
 int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what,
                    std::string_view task);
+// [a, b, …], without the copies that an initializer list makes
+template <class... Items>
+nlohmann::json json_list(Items&&... items) {
+  nlohmann::json::array_t list;
+  list.reserve(sizeof...(items));
+  (list.emplace_back(std::forward<Items>(items)), ...);
+  return list;
+}
+
 const std::string& text_of(const nlohmann::json& value, std::string_view what, std::string_view task);
 
 }  // namespace longhaul::puzzles

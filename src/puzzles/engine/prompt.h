@@ -5,14 +5,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace longhaul::puzzles {
 
 enum class Language : uint8_t { kEnglish, kChinese };
+
+// Appends `pattern`, in which {0}, {1}, … stand for the parts.
+inline void tell(std::string& text, std::string_view pattern, std::span<const std::string_view> parts) {
+  for (size_t at = 0; at < pattern.size();) {
+    const size_t brace = std::min(pattern.find('{', at), pattern.size());
+    text.append(pattern.substr(at, brace - at));
+    if (brace < pattern.size()) text.append(parts[static_cast<size_t>(pattern[brace + 1] - '0')]);
+    at = brace + 3;
+  }
+}
 
 inline constexpr int64_t kTemplates = 8;  // of each task in each language
 

@@ -298,6 +298,7 @@ SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& b
 
 const TaskEntry kTask = {.key = "futoshiki",
                          .title = "Futoshiki",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

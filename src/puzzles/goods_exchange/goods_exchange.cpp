@@ -1,8 +1,9 @@
 #include "puzzles/goods_exchange/goods_exchange.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <numeric>
+#include <span>
 
 #include "base/error.h"
 #include "base/text/text.h"
@@ -29,28 +30,29 @@ Step random_step(bool changes, const std::vector<size_t>& owners, Draw& draw) {
   do {
     step.kind = draw.below(step_kinds().size());
   } while (step_kinds()[step.kind].changes != changes);
-  std::vector<size_t> people(owners.size());
-  std::iota(people.begin(), people.end(), 0);
-  draw.shuffle(people);
-  const std::string_view name = step_kinds()[step.kind].name;
-  const size_t a = people[0], b = people[1], x = thing_of(owners, a), y = thing_of(owners, b);
-  if (name == "swap" || name == "refuse") step.parts = {a, b};
-  if (name == "swap_things" || name == "owners_swap") step.parts = {x, y};
-  if (name == "owner_swaps_with") step.parts = {x, b};
-  if (name == "trade_for") step.parts = {a, x, y};
-  if (name == "give_and_get" || name == "exchange") step.parts = {a, x, b, y};
-  if (name == "swap_with_owner" || name == "like" || name == "look_for") step.parts = {a, y};
-  if (name == "circle") step.parts = {a, b, people[2]};
+  std::array<size_t, 3> people{};
+  for (size_t i = 0; i < people.size(); ++i) {
+    do {
+      people[i] = draw.below(owners.size());
+    } while (std::find(people.begin(), people.begin() + i, people[i]) != people.begin() + i);
+  }
+  for (const char part : step_kinds()[step.kind].drawn)
+    step.parts.push_back(part >= 'x' ? thing_of(owners, people[static_cast<size_t>(part - 'x')])
+                                     : people[static_cast<size_t>(part - 'a')]);
   return step;
 }
 
-std::string owns_text(const std::vector<std::string>& people, const std::vector<std::string>& things,
+template <class Text>
+std::string owns_text(const std::vector<Text>& people, const std::vector<Text>& things,
                       const std::vector<size_t>& owners, Language language) {
-  std::vector<std::string> pairs;
-  for (size_t person = 0; person < people.size(); ++person)
-    pairs.push_back(fmt::format("('{}','{}')", in_language(people[person], language),
-                                thing_in(things[thing_of(owners, person)], language)));
-  return fmt::format("({})", fmt::join(pairs, ","));
+  std::string text = "(";
+  for (size_t person = 0; person < people.size(); ++person) {
+    text += person == 0 ? "('" : ",('";
+    (text += in_language(people[person], language)) += "','";
+    write_thing(things[thing_of(owners, person)], language, text);
+    text += "')";
+  }
+  return text += ')';
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
@@ -63,24 +65,31 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   for (size_t i = 0; i < count; ++i) {
     people.emplace_back(all_names[i].english);
     // two of a kind, in two colours
-    goods.push_back(fmt::format("{} {}", draw.pick(all_colours).english, kinds[i / 2].english));
+    (goods.emplace_back(draw.pick(all_colours).english) += ' ') += kinds[i / 2].english;
     if (i % 2 == 1 && goods[i] == goods[i - 1]) return std::nullopt;
   }
   draw.shuffle(goods);
   std::vector<size_t> owners(count);
   std::iota(owners.begin(), owners.end(), 0);
-  nlohmann::json steps = nlohmann::json::array();
-  for (int64_t i = 0; i < knobs["steps"]; ++i) {
-    const Step step = random_step(!draw.chance(knobs["idle_percent"]), owners, draw);
-    nlohmann::json json = {step_kinds()[step.kind].name};
-    for (const size_t part : step.parts) json.push_back(part);
-    steps.push_back(std::move(json));
+  const int64_t idle = knobs["idle_percent"], count_of_steps = knobs["steps"];
+  nlohmann::json::array_t steps;
+  steps.reserve(static_cast<size_t>(count_of_steps));
+  for (int64_t i = 0; i < count_of_steps; ++i) {
+    const Step step = random_step(!draw.chance(idle), owners, draw);
+    nlohmann::json::array_t json;
+    json.reserve(step.parts.size() + 1);
+    json.emplace_back(step_kinds()[step.kind].name);
+    json.insert(json.end(), step.parts.begin(), step.parts.end());
+    steps.emplace_back(std::move(json));
     apply(step, owners);
   }
-  const std::string owns = owns_text(people, goods, owners, Language::kEnglish);
-  return Puzzle{
-      .given = {{"people", people}, {"before", goods}, {"steps", std::move(steps)}, {"owns_after", owns}},
-      .solution = owns};
+  Puzzle puzzle{.given = nlohmann::json::object(),
+                .solution = owns_text(people, goods, owners, Language::kEnglish)};
+  puzzle.given["people"] = people;
+  puzzle.given["before"] = goods;
+  puzzle.given["steps"] = std::move(steps);
+  puzzle.given["owns_after"] = puzzle.solution;
+  return puzzle;
 }
 
 std::string in_lower(std::string_view text) {
@@ -93,9 +102,10 @@ std::string in_lower(std::string_view text) {
 // written, in lower case.
 std::string compared_text(std::string_view text) {
   if (const auto name = english_word(text)) return in_lower(*name);
-  for (const Word& colour : colours()) {
-    if (!trimmed(text).starts_with(colour.chinese)) continue;
-    const auto thing = english_word(trimmed(text).substr(colour.chinese.size()));
+  const std::string_view bare = trimmed(text);
+  for (const Word& colour : bare.empty() || bare[0] >= ' ' ? std::span<const Word>() : colours()) {
+    if (!bare.starts_with(colour.chinese)) continue;
+    const auto thing = english_word(bare.substr(colour.chinese.size()));
     if (thing) return fmt::format("{} {}", colour.english, *thing);
   }
   std::string lower = in_lower(text);
@@ -105,18 +115,21 @@ std::string compared_text(std::string_view text) {
   return lower;
 }
 
-// Pairs of a person and a thing, as a list of pairs or a dictionary; none: it is something else, or names a
-// person twice.
-std::optional<std::map<std::string, std::string>> read_owns(std::string_view text) {
+// Pairs of a person and a thing, sorted, from a list of pairs or a dictionary; none: it is something else, or
+// names a person twice.
+using Owns = std::vector<std::pair<std::string, std::string>>;
+std::optional<Owns> read_owns(std::string_view text) {
   const std::optional<Literal> value = read_literal(text);
   if (!value || (!value->is_list() && value->kind != Literal::Kind::kDictionary)) return std::nullopt;
-  std::map<std::string, std::string> owns;
+  Owns owns;
+  owns.reserve(value->items.size());
   const auto add = [&](const Literal& person, const Literal& thing) {
     const auto is_text = [](const Literal& one) {
       return one.kind == Literal::Kind::kText || one.kind == Literal::Kind::kWord;
     };
-    return is_text(person) && is_text(thing) &&
-           owns.emplace(compared_text(person.text), compared_text(thing.text)).second;
+    if (!is_text(person) || !is_text(thing)) return false;
+    owns.emplace_back(compared_text(person.text), compared_text(thing.text));
+    return true;
   };
   if (value->is_list()) {
     for (const Literal& pair : value->items) {
@@ -128,22 +141,26 @@ std::optional<std::map<std::string, std::string>> read_owns(std::string_view tex
       if (!add(value->items[i], value->items[i + 1])) return std::nullopt;
     }
   }
-  return owns;
+  std::ranges::sort(owns);
+  const bool twice = std::ranges::adjacent_find(owns, {}, &Owns::value_type::first) != owns.end();
+  return twice ? std::nullopt : std::optional(std::move(owns));
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
-  const auto wanted =
-      read_owns(text_of(member_of(given, "owns_after", kTask.key), "\"owns_after\"", kTask.key));
+  const std::string& key = text_of(member_of(given, "owns_after", kTask.key), "\"owns_after\"", kTask.key);
+  const auto wanted = read_owns(key);
   if (!wanted || wanted->empty())
     refuse_given(kTask.key, "\"owns_after\": pairs of a person and a thing", given);
+  if (payload == key) return {};
   const auto answer = read_owns(payload);
   if (!answer) return {VerdictCode::kUnreadable, "not pairs of a person and a thing, each person once"};
   if (answer->size() != wanted->size())
     return {VerdictCode::kShape,
             fmt::format("{} people, where there are {}", answer->size(), wanted->size())};
   for (const auto& [person, thing] : *wanted) {
-    const auto found = answer->find(person);
-    if (found == answer->end()) return {VerdictCode::kShape, fmt::format("{} is missing", person)};
+    const auto found = std::ranges::lower_bound(*answer, person, {}, &Owns::value_type::first);
+    if (found == answer->end() || found->first != person)
+      return {VerdictCode::kShape, fmt::format("{} is missing", person)};
     if (found->second != thing)
       return {VerdictCode::kRuleBroken, fmt::format("{} does not own that", person)};
   }
@@ -151,61 +168,68 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  check_told(given);
-  // names of people and things are only names
-  return fmt::format("{} {}", given.at("people").size(), given.at("steps").dump());
+  const Told told = read_told(given);
+  std::string text = std::to_string(told.people.size());  // names of people and things are only names
+  for (const Step& step : told.steps) {
+    (text += ' ') += static_cast<char>('a' + static_cast<char>(step.kind));
+    for (const size_t part : step.parts) (text += std::to_string(part)) += ',';
+  }
+  return text;
 }
 
 Puzzle told_in(Puzzle puzzle, Language language) {
-  check_told(puzzle.given);
-  const auto people = puzzle.given["people"].get<std::vector<std::string>>(),
-             goods = puzzle.given["before"].get<std::vector<std::string>>();
-  std::vector<size_t> owners(people.size());
-  const auto owns = read_owns(puzzle.solution);
-  for (size_t person = 0; person < people.size(); ++person) {
-    const auto own = owns ? owns->find(compared_text(people[person]))
-                          : std::map<std::string, std::string>::const_iterator();
-    const auto thing = owns && own != owns->end() ? std::ranges::find(goods, own->second) : goods.end();
-    if (thing == goods.end())
+  const Told told = read_told(puzzle.given);
+  std::vector<size_t> owners(told.people.size());
+  const auto owns = read_owns(puzzle.solution).value_or(Owns());
+  for (size_t person = 0; person < told.people.size(); ++person) {
+    const auto own = std::ranges::find(owns, compared_text(told.people[person]), &Owns::value_type::first);
+    const auto thing = own == owns.end() ? told.before.end() : std::ranges::find(told.before, own->second);
+    if (thing == told.before.end())
       refuse_given(kTask.key, "a solution that tells what each of \"people\" has of \"before\"",
                    puzzle.solution);
-    owners[static_cast<size_t>(thing - goods.begin())] = person;
+    owners[static_cast<size_t>(thing - told.before.begin())] = person;
   }
-  puzzle.solution = owns_text(people, goods, owners, language);
+  puzzle.solution = owns_text(told.people, told.before, owners, language);
   puzzle.given["owns_after"] = puzzle.solution;
   return puzzle;
 }
 
 }  // namespace
 
-void check_told(const nlohmann::json& given) {
+Told read_told(const nlohmann::json& given) {
   constexpr size_t kMostTold = 200, kMostSteps = 1000;
-  const nlohmann::json& people =
-      list_of(member_of(given, "people", kTask.key), 1, kMostTold, "\"people\"", kTask.key);
-  for (const nlohmann::json& person : people) {
-    if (!word_in(text_of(person, "a person", kTask.key), Language::kEnglish))
+  Told told;
+  for (const nlohmann::json& person :
+       list_of(member_of(given, "people", kTask.key), 1, kMostTold, "\"people\"", kTask.key)) {
+    told.people.push_back(text_of(person, "a person", kTask.key));
+    if (!word_in(told.people.back(), Language::kEnglish))
       refuse_given(kTask.key, "names that our table holds", person);
   }
-  for (const nlohmann::json& json : list_of(member_of(given, "before", kTask.key), people.size(),
-                                            people.size(), "\"before\"", kTask.key)) {
-    const std::string_view thing = text_of(json, "a thing", kTask.key);
+  const size_t people = told.people.size();
+  for (const nlohmann::json& json :
+       list_of(member_of(given, "before", kTask.key), people, people, "\"before\"", kTask.key)) {
+    const std::string_view thing = told.before.emplace_back(text_of(json, "a thing", kTask.key));
     const size_t blank = thing.find(' ');
     const bool known = blank != std::string_view::npos &&
                        word_in(thing.substr(0, blank), Language::kEnglish) &&
                        word_in(thing.substr(blank + 1), Language::kEnglish);
     if (!known) refuse_given(kTask.key, "things that our tables hold, each with a colour", json);
   }
-  for (const nlohmann::json& step :
+  for (const nlohmann::json& json :
        list_of(member_of(given, "steps", kTask.key), 0, kMostSteps, "\"steps\"", kTask.key)) {
     const std::string& name =
-        text_of(list_of(step, 1, 5, "a step", kTask.key)[0], "the kind of a step", kTask.key);
+        text_of(list_of(json, 1, 5, "a step", kTask.key)[0], "the kind of a step", kTask.key);
     const auto kind = std::ranges::find(step_kinds(), name, &StepKind::name);
-    if (kind == step_kinds().end() || step.size() != kind->parts.size() + 1)
-      refuse_given(kTask.key, "\"steps\" that there are, with their parts", step);
-    for (size_t i = 1; i < step.size(); ++i)
-      integer_of(step[i], 0, static_cast<int64_t>(people.size()) - 1,
-                 "a part of a step: the place of a person or thing", kTask.key);
+    if (kind == step_kinds().end() || json.size() != kind->parts.size() + 1)
+      refuse_given(kTask.key, "\"steps\" that there are, with their parts", json);
+    Step& step = told.steps.emplace_back(Step{static_cast<size_t>(kind - step_kinds().begin()), {}});
+    step.parts.reserve(kind->parts.size());
+    for (size_t i = 1; i < json.size(); ++i)
+      step.parts.push_back(
+          static_cast<size_t>(integer_of(json[i], 0, static_cast<int64_t>(people) - 1,
+                                         "a part of a step: the place of a person or thing", kTask.key)));
   }
+  return told;
 }
 
 void apply(const Step& step, std::vector<size_t>& owners) {
@@ -226,16 +250,20 @@ void apply(const Step& step, std::vector<size_t>& owners) {
   std::swap(owners[thing(0)], owners[thing(kind.parts.size() - 1)]);
 }
 
-std::string thing_in(std::string_view english, Language language) {
+void write_thing(std::string_view english, Language language, std::string& text) {
   const size_t blank = english.find(' ');
   LONGHAUL_ASSERT(blank != std::string_view::npos, "{}", english);
-  if (language == Language::kEnglish) return std::string(english);
-  return fmt::format("{}{}", in_language(english.substr(0, blank), language),
-                     in_language(english.substr(blank + 1), language));
+  if (language == Language::kEnglish) {
+    text += english;
+  } else {
+    (text += in_language(english.substr(0, blank), language)) +=
+        in_language(english.substr(blank + 1), language);
+  }
 }
 
 const TaskEntry kTask = {.key = "goods_exchange",
                          .title = "Say who owns what after many exchanges",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

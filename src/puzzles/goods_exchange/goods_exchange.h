@@ -18,6 +18,9 @@ enum class Part : uint8_t { kPerson, kThing };
 // {1}, … are the parts, things with an article.
 struct StepKind {
   std::string_view name;
+  // What each part is when a step is drawn for two or three people: they themselves (a, b, c), or the things
+  // that the first two of them have then (x, y).
+  std::string_view drawn;
   std::vector<Part> parts;
   bool changes = true;  // false: nothing changes hands
   std::string_view english, chinese;
@@ -31,10 +34,15 @@ struct Step {
 // owners[i]: who owns thing i. At first thing i belongs to person i.
 void apply(const Step& step, std::vector<size_t>& owners);
 
-// Refuses what is not told whole: people, what each has, and the steps.
-void check_told(const nlohmann::json& given);
+// What is told: people, what each has, and the steps, as views of the given; refused where it is not whole.
+struct Told {
+  std::vector<std::string_view> people, before;
+  std::vector<Step> steps;
+};
+Told read_told(const nlohmann::json& given);
 
-std::string thing_in(std::string_view english, Language language);  // "red lamp", "红色台灯"
+// Appends "red lamp" or "红色台灯".
+void write_thing(std::string_view english, Language language, std::string& text);
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;
 

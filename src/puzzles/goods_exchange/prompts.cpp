@@ -1,3 +1,5 @@
+#include <array>
+
 #include "puzzles/engine/words/words.h"
 #include "puzzles/goods_exchange/goods_exchange.h"
 
@@ -46,68 +48,86 @@ const PromptParts& chinese() {
 std::span<const StepKind> step_kinds() {
   constexpr Part P = Part::kPerson, T = Part::kThing;
   static const std::vector<StepKind> all = {
-      {"swap", {P, P}, true, "{0} and {1} swap what they have.", "{0}和{1}互换各自拥有的东西。"},
+      {"swap", "ab", {P, P}, true, "{0} and {1} swap what they have.", "{0}和{1}互换各自拥有的东西。"},
       {"swap_things",
+       "xy",
        {T, T},
        true,
        "The owners of {0} and {1} exchange these two things.",
        "{0}的主人和{1}的主人交换这两样东西。"},
-      {"owner_swaps_with", {T, P}, true, "The owner of {0} swaps with {1}.", "{0}的主人与{1}互换东西。"},
-      {"trade_for", {P, T, T}, true, "{0} trades {1} for {2}.", "{0}用{1}换来了{2}。"},
+      {"owner_swaps_with",
+       "xb",
+       {T, P},
+       true,
+       "The owner of {0} swaps with {1}.",
+       "{0}的主人与{1}互换东西。"},
+      {"trade_for", "axy", {P, T, T}, true, "{0} trades {1} for {2}.", "{0}用{1}换来了{2}。"},
       {"give_and_get",
+       "axby",
        {P, T, P, T},
        true,
        "{0} gives {1} to {2}, and {2} gives {3} to {0}.",
        "{0}把{1}给{2}，{2}把{3}给{0}。"},
-      {"exchange", {P, T, P, T}, true, "{0} exchanges {1} with {2}, for {3}.", "{0}拿{1}与{2}的{3}交换。"},
+      {"exchange",
+       "axby",
+       {P, T, P, T},
+       true,
+       "{0} exchanges {1} with {2}, for {3}.",
+       "{0}拿{1}与{2}的{3}交换。"},
       {"owners_swap",
+       "xy",
        {T, T},
        true,
        "Whoever has {0} swaps with whoever has {1}.",
        "拥有{0}的人与拥有{1}的人互换东西。"},
-      {"swap_with_owner", {P, T}, true, "{0} swaps with the owner of {1}.", "{0}与{1}的主人互换东西。"},
+      {"swap_with_owner", "ay", {P, T}, true, "{0} swaps with the owner of {1}.", "{0}与{1}的主人互换东西。"},
       {"circle",
+       "abc",
        {P, P, P},
        true,
        "At the same time {0} gives what they have to {1}, {1} to {2}, and {2} to {0}.",
        "{0}把自己的东西给{1}，同时{1}把自己的给{2}，{2}把自己的给{0}。"},
       {"refuse",
+       "ab",
        {P, P},
        false,
        "{0} wants to trade with {1}, but {1} refuses.",
        "{0}想和{1}交易，但{1}拒绝了。"},
-      {"like", {P, T}, false, "{0} likes {1} very much.", "{0}很喜欢{1}。"},
-      {"look_for", {P, T}, false, "{0} looks for {1} but cannot find it.", "{0}寻找{1}，但没有找到。"}};
+      {"like", "ay", {P, T}, false, "{0} likes {1} very much.", "{0}很喜欢{1}。"},
+      {"look_for", "ay", {P, T}, false, "{0} looks for {1} but cannot find it.", "{0}寻找{1}，但没有找到。"}};
   return all;
 }
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  check_told(given);
-  const auto people = given.at("people").get<std::vector<std::string>>(),
-             goods = given.at("before").get<std::vector<std::string>>();
+  const Told told = read_told(given);
   const bool is_chinese = language == Language::kChinese;
   std::string board = is_chinese ? "起初：\n" : "At the beginning:\n";
-  for (size_t i = 0; i < people.size(); ++i) {
-    board += is_chinese
-                 ? fmt::format("{}有{}。\n", in_language(people[i], language), thing_in(goods[i], language))
-                 : fmt::format("{} has {}.\n", people[i], with_article(goods[i]));
+  for (size_t i = 0; i < told.people.size(); ++i) {
+    (board += in_language(told.people[i], language)) += is_chinese ? "有" : " has ";
+    if (is_chinese) {
+      write_thing(told.before[i], language, board);
+    } else {
+      board += with_article(told.before[i]);
+    }
+    board += is_chinese ? "。\n" : ".\n";
   }
   board += is_chinese ? "\n然后：" : "\nThen:";
-  int64_t number = 1;
-  for (const nlohmann::json& step : given.at("steps")) {
-    for (const StepKind& kind : step_kinds()) {
-      if (kind.name != step[0].get<std::string>()) continue;
-      std::vector<std::string> told(4);
-      for (size_t i = 0; i < kind.parts.size(); ++i) {
-        const auto part = step[i + 1].get<size_t>();
-        told[i] = kind.parts[i] == Part::kPerson
-                      ? std::string(in_language(people.at(part), language))
-                      : (is_chinese ? "" : "the ") + thing_in(goods.at(part), language);
+  std::array<std::string, 4> things;
+  std::array<std::string_view, 4> parts;
+  for (size_t number = 0; number < told.steps.size(); ++number) {
+    const Step& step = told.steps[number];
+    const StepKind& kind = step_kinds()[step.kind];
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      if (kind.parts[i] == Part::kPerson) {
+        parts[i] = in_language(told.people[step.parts[i]], language);
+        continue;
       }
-      board += fmt::format("\n{}. {}", number++,
-                           fmt::format(fmt::runtime(is_chinese ? kind.chinese : kind.english), told[0],
-                                       told[1], told[2], told[3]));
+      things[i] = is_chinese ? "" : "the ";
+      write_thing(told.before[step.parts[i]], language, things[i]);
+      parts[i] = things[i];
     }
+    ((board += '\n') += std::to_string(number + 1)) += ". ";
+    tell(board, is_chinese ? kind.chinese : kind.english, parts);
   }
   return prompt_of(is_chinese ? chinese() : english(), board, which);
 }

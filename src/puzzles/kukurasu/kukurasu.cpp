@@ -120,12 +120,12 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     return {VerdictCode::kShape,
             fmt::format("{} rows, where the puzzle has {}", cells->size(), sums.rows.size())};
   for (int64_t r = 0; r < marks.rows; ++r) {
-    const std::vector<std::string>& row = (*cells)[static_cast<size_t>(r)];
+    const std::vector<std::string_view>& row = (*cells)[static_cast<size_t>(r)];
     if (row.size() != sums.columns.size())
       return {VerdictCode::kShape, fmt::format("{} cells in row {}, where the puzzle has {}", row.size(),
                                                r + 1, sums.columns.size())};
     for (int64_t c = 0; c < marks.columns; ++c) {
-      const std::string& cell = row[static_cast<size_t>(c)];
+      const std::string_view cell = row[static_cast<size_t>(c)];
       if (cell != "1" && cell != "0" && cell != "X" && cell != "x")
         return {VerdictCode::kUnreadable, fmt::format("row {}, column {} is neither 1 nor X", r + 1, c + 1)};
       marks.at(r, c) = cell == "1" ? 1 : 0;
@@ -182,6 +182,7 @@ SolutionCount count_solutions(const Sums& sums, int64_t limit, SearchBudget& bud
 
 const TaskEntry kTask = {.key = "kukurasu",
                          .title = "Kukurasu",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

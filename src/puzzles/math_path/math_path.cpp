@@ -1,10 +1,10 @@
 #include "puzzles/math_path/math_path.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "puzzles/engine/answers/answer.h"
-#include "puzzles/engine/answers/formula.h"
 #include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
 
@@ -18,10 +18,82 @@ constexpr Knob kKnobs[] = {
 constexpr std::string_view kSigns = "+-*/%";
 constexpr int kTries = 100;  // drawings of numbers and operators in one attempt
 
-std::span<const FormulaOperator> operators() {
-  static const std::vector<FormulaOperator> all = {{"+", 1}, {"-", 1}, {"*", 2}, {"/", 2}, {"%", 2}};
-  return all;
-}
+// Reads an expression of whole numbers, + - * / % and parentheses, and computes it as it goes on.
+class Expression {
+ public:
+  explicit Expression(std::string_view text) : text_(text) {
+    const int64_t all = joined(0, 0);
+    skip_blanks();
+    readable_ = readable_ && at_ == text_.size() && text_.size() <= kLongestExpression;
+    if (readable_ && has_value_) value_ = all;
+  }
+  bool is_readable() const { return readable_; }
+  std::optional<int64_t> value() const { return value_; }  // none: a division that does not come out, …
+
+ private:
+  static constexpr size_t kLongestExpression = 1000;
+  static constexpr int kDeepest = 32, kMostDigits = 9;
+
+  void skip_blanks() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool take(char expected) {
+    skip_blanks();
+    if (at_ >= text_.size() || text_[at_] != expected) return false;
+    ++at_;
+    return true;
+  }
+  int64_t joined(int least, int depth) {  // operands and operators of at least that precedence
+    readable_ &= depth <= kDeepest;
+    if (!readable_) return 0;
+    int64_t left = operand(depth);
+    for (;;) {
+      skip_blanks();
+      const char sign = readable_ && at_ < text_.size() ? text_[at_] : ' ';
+      const int precedence = sign == '+' || sign == '-'                  ? 1
+                             : sign == '*' || sign == '/' || sign == '%' ? 2
+                                                                         : 0;
+      if (precedence == 0 || precedence < least) return left;
+      ++at_;
+      left = applied(sign, left, joined(precedence + 1, depth + 1));
+    }
+  }
+  int64_t operand(int depth) {
+    if (take('(')) {
+      const int64_t inside = joined(0, depth + 1);
+      readable_ = readable_ && take(')');
+      return inside;
+    }
+    const size_t begin = at_;
+    int64_t number = 0;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin <= kMostDigits; ++at_)
+      number = number * 10 + (text_[at_] - '0');
+    readable_ = readable_ && at_ > begin && at_ - begin <= kMostDigits;
+    return number;
+  }
+  int64_t applied(char sign, int64_t left, int64_t right) {
+    int64_t value = 0;
+    bool fits = has_value_;
+    if (sign == '+') fits = fits && !__builtin_add_overflow(left, right, &value);
+    if (sign == '-') fits = fits && !__builtin_sub_overflow(left, right, &value);
+    if (sign == '*') fits = fits && !__builtin_mul_overflow(left, right, &value);
+    if (sign == '/' || sign == '%') {
+      // the least number by -1 would not fit
+      fits =
+          fits && right != 0 && (right > 0 || (sign == '/' && left != std::numeric_limits<int64_t>::min()));
+      const int64_t rest = fits ? left % right : 0;
+      if (fits && sign == '/') value = left / right, fits = rest == 0;
+      if (fits && sign == '%') value = rest < 0 ? rest + right : rest;
+    }
+    has_value_ = fits;
+    return value;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  bool readable_ = true, has_value_ = true;
+  std::optional<int64_t> value_;
+};
 
 std::string drawn_expression(int64_t count, int64_t parentheses, Draw& draw) {
   // A pair opens at a number and closes at the next one; no number belongs to two pairs.
@@ -32,7 +104,7 @@ std::string drawn_expression(int64_t count, int64_t parentheses, Draw& draw) {
   }
   std::string text;
   for (size_t i = 0; i < pair_of.size(); ++i) {
-    if (i > 0) text += fmt::format(" {} ", kSigns[draw.below(kSigns.size())]);
+    if (i > 0) ((text += ' ') += kSigns[draw.below(kSigns.size())]) += ' ';
     if (pair_of[i] == 1) text += '(';
     text += static_cast<char>('0' + draw.below(10));
     if (pair_of[i] == 2) text += ')';
@@ -41,21 +113,25 @@ std::string drawn_expression(int64_t count, int64_t parentheses, Draw& draw) {
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
+  const int64_t operators = knobs["operators"], parentheses = knobs["parentheses"],
+                hidden_percent = knobs["hidden_percent"];
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    const std::string left = drawn_expression(knobs["operators"], knobs["parentheses"], draw);
-    const std::optional<Rational> value = value_of_left(left);
-    if (!value || value->above > 99'999 || value->above < -99'999) continue;
+    const std::string left = drawn_expression(operators, parentheses, draw);
+    const std::optional<int64_t> value = value_of_left(left);
+    if (!value || *value > 99'999 || *value < -99'999) continue;
     std::string query = left;
     bool hidden = false;
     for (char& c : query) {
-      if (c < '0' || c > '9' || !draw.chance(knobs["hidden_percent"])) continue;
+      if (c < '0' || c > '9' || !draw.chance(hidden_percent)) continue;
       c = '?';
       hidden = true;
     }
     if (!hidden) continue;
-    const std::string right = fmt::format(" = {}", value->above);
-    return Puzzle{.given = {{"ref_expr", left + right}, {"query_expr", query + right}},
-                  .solution = "[[" + left + right + "]]"};
+    const std::string right = " = " + std::to_string(*value);
+    Puzzle puzzle{.given = nlohmann::json::object(), .solution = "[[" + left + right + "]]"};
+    puzzle.given["ref_expr"] = left + right;
+    puzzle.given["query_expr"] = query + right;
+    return puzzle;
   }
   return std::nullopt;
 }
@@ -79,8 +155,8 @@ std::string query_of(const nlohmann::json& given) {
     if (is_place(i) && is_place(i + 1)) filled.clear();  // numbers have one digit
   }
   std::ranges::replace(filled, '?', '1');
-  if (equals == std::string::npos || query.size() > 500 || filled.find_first_of("xy|") != std::string::npos ||
-      !read_formula(filled, operators()) || !read_integer(query.substr(equals + 1)))
+  if (equals == std::string::npos || query.size() > 500 || !Expression(filled).is_readable() ||
+      !read_integer(query.substr(equals + 1)))
     refuse_given(kTask.key,
                  "\"query_expr\": numbers of one digit or ?, + - * / % ( ), then = and a whole number",
                  given);
@@ -106,10 +182,10 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
               fmt::format("'{}' stands where the puzzle has '{}'", answer[i], query[i])};
   }
   const size_t equals = answer.find('=');
-  const std::optional<Rational> value = value_of_left(answer.substr(0, equals));
+  const std::optional<int64_t> value = value_of_left(std::string_view(answer).substr(0, equals));
   if (!value) return {VerdictCode::kRuleBroken, "a division that does not come out, or a remainder by 0"};
-  if (*value != Rational{read_integer(answer.substr(equals + 1)).value(), 1})
-    return {VerdictCode::kRuleBroken, fmt::format("the left side makes {}", text_of(*value))};
+  if (*value != read_integer(std::string_view(answer).substr(equals + 1)).value())
+    return {VerdictCode::kRuleBroken, fmt::format("the left side makes {}", *value)};
   return {};
 }
 
@@ -117,30 +193,11 @@ std::string canonical(const nlohmann::json& given) { return query_of(given); }
 
 }  // namespace
 
-std::optional<Rational> value_of_left(std::string_view text) {
-  const std::optional<Formula> formula = read_formula(text, operators());
-  if (!formula) return std::nullopt;
-  return value_of(*formula,
-                  [](size_t which, const Rational& a, const Rational& b) -> std::optional<Rational> {
-                    switch (which) {
-                      case 0:
-                        return added(a, b);
-                      case 1:
-                        return subtracted(a, b);
-                      case 2:
-                        return multiplied(a, b);
-                      case 3: {
-                        const std::optional<Rational> quotient = divided(a, b);
-                        return quotient && quotient->below == 1 ? quotient : std::nullopt;
-                      }
-                      default:
-                        return b.above > 0 ? remainder_of(a, b) : std::nullopt;
-                    }
-                  });
-}
+std::optional<int64_t> value_of_left(std::string_view text) { return Expression(text).value(); }
 
 const TaskEntry kTask = {.key = "math_path",
                          .title = "Hidden digits of an equation",
+                         .version = 2,
                          .uniqueness = Uniqueness::kAny,
                          .knobs = kKnobs,
                          .generate = generate,

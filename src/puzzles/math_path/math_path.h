@@ -8,14 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "puzzles/engine/answers/rational.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::math_path {
 
 // The value of the left side by the rules of the puzzle; none: it is no expression, or a division or
 // remainder that they refuse.
-std::optional<Rational> value_of_left(std::string_view text);
+std::optional<int64_t> value_of_left(std::string_view text);
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 
 extern const TaskEntry kTask;

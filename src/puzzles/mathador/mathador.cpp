@@ -148,6 +148,7 @@ std::optional<std::string> solve(const std::vector<int64_t>& numbers, int64_t ta
 
 const TaskEntry kTask = {.key = "mathador",
                          .title = "Mathador (the game of 24)",
+                         .version = 2,
                          .uniqueness = Uniqueness::kAny,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -114,7 +114,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "minesweeper",
                          .title = "Minesweeper",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int64_t kLargestSide = 12;
 constexpr Knob kKnobs[] = {
-    {"side", 4, kLargestSide, 4, 7, "rows and columns"},
+    {"side", 4, kLargestSide, 4, 10, "rows and columns"},
     {"cells_per_region", 5, 30, 5, 5, "cells of a region, on an average"},
-    {"marked_percent", 0, 30, 15, 5,
+    {"marked_percent", 0, 30, 15, 0,
      "percent of the cells that belong to no region and are covered (an even number)"}};
 
 // Cells of dominoes that do not touch at a side; none: so many found no place.
@@ -70,7 +70,11 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     }
   }
   if (!grow_regions(regions, near, outside, draw) || !pair_regions(regions, near, draw)) return std::nullopt;
-  if (!narrow_regions(regions, *covered, near, solve, draw)) return std::nullopt;
+  const auto search = [&](const NumberGrid& now, SearchBudget& budget,
+                          const std::function<bool(const CellSet&)>& found) {
+    solve(now, budget, found, *covered);
+  };
+  if (!narrow_regions(regions, *covered, near, search, draw)) return std::nullopt;
   return Puzzle{.given = {{"region_grid", letters_json(region_letters(regions))}},
                 .solution = solution_of(*covered, near, side)};
 }
@@ -159,6 +163,7 @@ NumberGrid read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "norinori",
                          .title = "Norinori",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

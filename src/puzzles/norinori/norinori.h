@@ -14,8 +14,10 @@ namespace longhaul::puzzles::norinori {
 NumberGrid read_given(const nlohmann::json& given);
 
 // Calls `found` with the covered cells of each solution until it returns false: dominoes that do not touch
-// are told by their cells.
-void solve(const NumberGrid& regions, SearchBudget& budget, const std::function<bool(const CellSet&)>& found);
+// are told by their cells. `likely`: cells that are tried first, so that the
+// solutions that are most like them come first.
+void solve(const NumberGrid& regions, SearchBudget& budget, const std::function<bool(const CellSet&)>& found,
+           const CellSet& likely = {});
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;

@@ -116,12 +116,12 @@ Verdict read_land(const NumberGrid& board, std::string_view payload, CellSet& la
   if (static_cast<int64_t>(rows->size()) != board.rows)
     return {VerdictCode::kShape, fmt::format("{} rows, where the puzzle has {}", rows->size(), board.rows)};
   for (int64_t r = 0; r < board.rows; ++r) {
-    const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
+    const std::vector<std::string_view>& row = (*rows)[static_cast<size_t>(r)];
     if (static_cast<int64_t>(row.size()) != board.columns)
       return {VerdictCode::kShape,
               fmt::format("{} cells in row {}, where the puzzle has {}", row.size(), r + 1, board.columns)};
     for (int64_t c = 0; c < board.columns; ++c) {
-      const std::string& cell = row[static_cast<size_t>(c)];
+      const std::string_view cell = row[static_cast<size_t>(c)];
       if (board.at(r, c) != kBlank && read_integer(cell) != board.at(r, c))
         return {VerdictCode::kGivenChanged,
                 fmt::format("row {}, column {} is given as {}", r + 1, c + 1, board.at(r, c))};
@@ -187,6 +187,7 @@ NumberGrid read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "number_wall",
                          .title = "Number wall",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -131,6 +131,7 @@ NumberGrid random_full_grid(int64_t side, Draw& draw) {
 
 const TaskEntry kTask = {.key = "numbrix",
                          .title = "Numbrix",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -1,8 +1,13 @@
 #include "puzzles/object_counting/object_counting.h"
 
+#include <fmt/compile.h>
+
 #include <algorithm>
+#include <bitset>
 #include <cstdlib>
 #include <numeric>
+#include <tuple>
+#include <unordered_map>
 
 #include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
@@ -38,23 +43,25 @@ nlohmann::json json_of(const Statement& one) {
   nlohmann::json aside;
   if (one.remark >= 0) aside = one.remark;
   if (!one.history.empty()) aside = one.history;
-  return {one.owner, one.thing, one.count, std::move(aside)};
+  return json_list(one.owner, one.thing, one.count, std::move(aside));
 }
 
 std::vector<Statement> random_statements(const std::vector<size_t>& chosen, const KnobValues& knobs,
                                          Draw& draw) {
   const int64_t least = knobs["least_count"], most = std::max(least, knobs["largest_count"]);
+  const int64_t mine = knobs["mine"], others = knobs["others"], history_percent = knobs["history_percent"];
   std::vector<Statement> all;
+  all.reserve(chosen.size() * static_cast<size_t>(mine) + static_cast<size_t>(others));
   std::vector<std::string_view> known;  // things of the chosen categories
   for (const size_t category : chosen) {
     std::vector<Word> things(categories()[category].things.begin(), categories()[category].things.end());
     for (const Word& thing : things) known.push_back(thing.english);
-    draw.shuffle(things);
-    for (int64_t i = 0; i < knobs["mine"]; ++i) {
-      Statement one{.owner = "",
-                    .thing = std::string(things[static_cast<size_t>(i)].english),
-                    .count = draw.between(least, most)};
-      if (draw.chance(knobs["history_percent"])) {
+    for (int64_t i = 0; i < mine; ++i) {
+      const auto place = static_cast<size_t>(i);
+      std::swap(things[place], things[place + draw.below(things.size() - place)]);
+      Statement one{
+          .owner = "", .thing = things[static_cast<size_t>(i)].english, .count = draw.between(least, most)};
+      if (draw.chance(history_percent)) {
         one.history = random_history(one.count, least, most, draw);
       } else if (draw.chance(50)) {
         one.remark = draw.between(0, kRemarks - 1);
@@ -63,15 +70,13 @@ std::vector<Statement> random_statements(const std::vector<size_t>& chosen, cons
     }
   }
   std::vector<Word> people(names().begin(), names().end());
-  draw.shuffle(people);
-  for (int64_t i = 0; i < knobs["others"];) {
-    Statement one{.owner = std::string(people[draw.below(kOthers)].english),
-                  .thing = std::string(draw.pick(known)),
-                  .count = draw.between(least, most)};
-    const auto same = [&](const Statement& other) {
-      return other.owner == one.owner && other.thing == one.thing;
-    };
-    if (std::ranges::any_of(all, same)) continue;
+  for (size_t i = 0; i < kOthers; ++i) std::swap(people[i], people[i + draw.below(people.size() - i)]);
+  std::vector<std::bitset<kOthers>> told(known.size());  // by thing: whose are told of
+  for (int64_t i = 0; i < others;) {
+    const size_t person = draw.below(kOthers), thing = draw.below(known.size());
+    Statement one{.owner = people[person].english, .thing = known[thing], .count = draw.between(least, most)};
+    if (told[thing][person]) continue;
+    told[thing].set(person);
     if (draw.chance(50)) one.remark = draw.between(0, kRemarks - 1);
     all.push_back(std::move(one));
     ++i;
@@ -99,13 +104,15 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::iota(chosen.begin(), chosen.end(), 0);
   draw.shuffle(chosen);
   chosen.resize(static_cast<size_t>(knobs["categories"]));
-  nlohmann::json statements = nlohmann::json::array();
+  nlohmann::json::array_t statements;
   for (const Statement& one : random_statements(chosen, knobs, draw)) statements.push_back(json_of(one));
   static constexpr const char* kQuestions[] = {"total", "sum", "difference"};
   nlohmann::json question = {kQuestions[draw.below(std::size(kQuestions))],
                              categories()[chosen[0]].name.english};
   if (question[0] != "total") question.push_back(categories()[chosen[1]].name.english);
-  nlohmann::json given = {{"statements", std::move(statements)}, {"question", std::move(question)}};
+  nlohmann::json given = nlohmann::json::object();
+  given["statements"] = std::move(statements);
+  given["question"] = std::move(question);
   const int64_t answer = answer_of(read_given(given));
   return Puzzle{.given = std::move(given), .solution = std::to_string(answer)};
 }
@@ -119,11 +126,20 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  (void)read_given(given);              // whole, or refused
-  std::vector<std::string> statements;  // whose order makes no other puzzle
-  for (const nlohmann::json& one : given.at("statements")) statements.push_back(one.dump());
-  std::ranges::sort(statements);
-  return fmt::format("{}\n{}", given.at("question").dump(), fmt::join(statements, "\n"));
+  const Given puzzle = read_given(given);
+  std::vector<const Statement*> order;  // of statements makes no other puzzle
+  for (const Statement& one : puzzle.statements) order.push_back(&one);
+  std::ranges::sort(order, {}, [](const Statement* one) {
+    return std::tie(one->owner, one->thing, one->count, one->remark);
+  });
+  std::string text(puzzle.question);
+  for (const size_t category : puzzle.asked) (text += ' ') += std::to_string(category);
+  for (const Statement* one : order) {
+    fmt::format_to(std::back_inserter(text), FMT_COMPILE("\n{},{},{},{}"), one->owner, one->thing, one->count,
+                   one->remark);
+    for (const int64_t count : one->history) (text += '/') += std::to_string(count);
+  }
+  return text;
 }
 
 Statement read_statement(const nlohmann::json& json) {
@@ -148,19 +164,23 @@ Statement read_statement(const nlohmann::json& json) {
 }  // namespace
 
 size_t category_of(std::string_view thing) {
-  for (size_t category = 0; category < categories().size(); ++category) {
-    if (std::ranges::find(categories()[category].things, thing, &Word::english) !=
-        categories()[category].things.end())
-      return category;
-  }
-  return categories().size();
+  static const auto table = [] {
+    std::unordered_map<std::string_view, size_t> made;
+    for (size_t category = 0; category < categories().size(); ++category) {
+      for (const Word& word : categories()[category].things) made.emplace(word.english, category);
+    }
+    return made;
+  }();
+  const auto found = table.find(thing);
+  return found == table.end() ? categories().size() : found->second;
 }
 
 Given read_given(const nlohmann::json& given) {
   Given puzzle;
-  for (const nlohmann::json& one :
-       list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
-    puzzle.statements.push_back(read_statement(one));
+  const nlohmann::json& statements =
+      list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key);
+  puzzle.statements.reserve(statements.size());
+  for (const nlohmann::json& one : statements) puzzle.statements.push_back(read_statement(one));
   const nlohmann::json& question =
       list_of(member_of(given, "question", kTask.key), 2, 3, "\"question\"", kTask.key);
   puzzle.question = text_of(question[0], "\"question\"", kTask.key);
@@ -180,6 +200,7 @@ Given read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "object_counting",
                          .title = "Count things among what others have",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

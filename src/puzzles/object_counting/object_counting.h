@@ -15,13 +15,13 @@ namespace longhaul::puzzles::object_counting {
 inline constexpr int64_t kRemarks = 12;
 
 struct Statement {
-  std::string owner, thing;
+  std::string_view owner, thing;   // of our tables, or of the given that they were read from
   int64_t count = 0, remark = -1;  // remark: -1, none
   std::vector<int64_t> history;    // empty: none is told; its last is the count
 };
 struct Given {
   std::vector<Statement> statements;
-  std::string question;
+  std::string_view question;
   std::vector<size_t> asked;  // places in categories()
 };
 Given read_given(const nlohmann::json& given);

@@ -1,3 +1,5 @@
+#include <fmt/compile.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -21,51 +23,59 @@ constexpr std::string_view kRemarkTexts[kRemarks][2] = {{"a gift from an aunt", 
                                                         {"some of them a little dusty", "有些落了点灰"},
                                                         {"all photographed last week", "上周都拍了照片"}};
 
-std::string history_text(const std::vector<int64_t>& counts, bool chinese) {
-  std::string text = fmt::format(fmt::runtime(chinese ? "起初有{}" : "at first {}"), counts[0]);
+void write_history(const std::vector<int64_t>& counts, bool chinese, std::string& text) {
+  const auto add = std::back_inserter(text);
+  (text += chinese ? "起初有" : "at first ") += std::to_string(counts[0]);
   for (size_t i = 1; i < counts.size(); ++i) {
     const bool more = counts[i] > counts[i - 1];
     const int64_t change = std::abs(counts[i] - counts[i - 1]);
     if (chinese) {
-      text += fmt::format("，后来{}{}，变成{}", more ? "又得到" : "失去", change, counts[i]);
+      fmt::format_to(add, FMT_COMPILE("，后来{}{}，变成{}"), more ? "又得到" : "失去", change, counts[i]);
     } else {
-      text += fmt::format(", then {} {}, which made {}", more ? "got" : "lost", change, counts[i]);
+      fmt::format_to(add, FMT_COMPILE(", then {} {}, which made {}"), more ? "got" : "lost", change,
+                     counts[i]);
     }
   }
-  return text;
 }
 
-std::string plural(int64_t count, std::string_view thing) {
-  return count == 1 ? std::string(thing) : plural_of(thing);
-}
-
-std::string sentence(const Statement& one, bool chinese) {
-  std::string aside;
-  if (one.remark >= 0) aside = kRemarkTexts[one.remark][chinese ? 1 : 0];
-  if (!one.history.empty()) aside = history_text(one.history, chinese);
+void write_sentence(const Statement& one, bool chinese, std::string& text) {
   if (chinese) {
-    return fmt::format("{}有{}{}{}{}。",
-                       one.owner.empty() ? "我" : in_language(one.owner, Language::kChinese), one.count,
-                       categories()[category_of(one.thing)].measure,
-                       in_language(one.thing, Language::kChinese), aside.empty() ? "" : "（" + aside + "）");
+    text += one.owner.empty() ? "我" : in_language(one.owner, Language::kChinese);
+    (text += "有") += std::to_string(one.count);
+    (text += categories()[category_of(one.thing)].measure) += in_language(one.thing, Language::kChinese);
+  } else {
+    (text += one.owner.empty() ? "I" : one.owner) += one.owner.empty() ? " have " : " has ";
+    (text += std::to_string(one.count)) += ' ';
+    if (one.count == 1) {
+      text += one.thing;
+    } else {
+      text += plural_of(one.thing);
+    }
   }
-  return fmt::format("{} {} {}{}.", one.owner.empty() ? "I have" : one.owner + " has", one.count,
-                     plural(one.count, one.thing), aside.empty() ? "" : " (" + aside + ")");
+  if (one.remark >= 0 || !one.history.empty()) {
+    text += chinese ? "（" : " (";
+    if (one.history.empty()) {
+      text += kRemarkTexts[one.remark][chinese ? 1 : 0];
+    } else {
+      write_history(one.history, chinese, text);
+    }
+    text += chinese ? "）" : ")";
+  }
+  text += chinese ? "。\n" : ".\n";
 }
 
 // Which things count as what: those that occur, so that no one has to guess.
 std::string kinds_text(const Given& puzzle, bool chinese) {
+  std::vector<std::vector<std::string>> all(categories().size());
+  for (const Statement& one : puzzle.statements)
+    all[category_of(one.thing)].push_back(chinese ? std::string(in_language(one.thing, Language::kChinese))
+                                                  : plural_of(one.thing));
   std::string text;
   for (size_t category = 0; category < categories().size(); ++category) {
-    std::vector<std::string> things;
-    for (const Statement& one : puzzle.statements) {
-      if (category_of(one.thing) != category) continue;
-      const std::string thing =
-          chinese ? std::string(in_language(one.thing, Language::kChinese)) : plural_of(one.thing);
-      if (std::ranges::find(things, thing) == things.end()) things.push_back(thing);
-    }
+    std::vector<std::string>& things = all[category];
     if (things.empty()) continue;
     std::ranges::sort(things);
+    things.erase(std::unique(things.begin(), things.end()), things.end());
     text += chinese
                 ? fmt::format("{}：{}。\n", categories()[category].name.chinese, fmt::join(things, "、"))
                 : fmt::format("These are {}: {}.\n", categories()[category].plural, fmt::join(things, ", "));
@@ -128,7 +138,8 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const Given puzzle = read_given(given);
   const bool is_chinese = language == Language::kChinese;
   std::string board;
-  for (const Statement& one : puzzle.statements) board += sentence(one, is_chinese) + "\n";
+  board.reserve(puzzle.statements.size() * 64);
+  for (const Statement& one : puzzle.statements) write_sentence(one, is_chinese, board);
   board += "\n" + kinds_text(puzzle, is_chinese) + "\n" + question_text(puzzle, is_chinese);
   return prompt_of(is_chinese ? chinese() : english(), board, which);
 }

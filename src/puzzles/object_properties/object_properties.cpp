@@ -1,8 +1,8 @@
 #include "puzzles/object_properties/object_properties.h"
 
 #include <algorithm>
+#include <bitset>
 #include <numeric>
-#include <set>
 
 #include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
@@ -87,15 +87,23 @@ std::optional<int64_t> count_of(const Given& puzzle) {
 }
 
 nlohmann::json json_of(const Given& puzzle) {
-  nlohmann::json given = {{"items", puzzle.items},
-                          {"in_runs", puzzle.in_runs},
-                          {"changes", nlohmann::json::array()},
-                          {"question", puzzle.question}};
+  nlohmann::json::array_t items, changes, question;
+  items.reserve(puzzle.items.size());
+  for (const Item& item : puzzle.items)
+    items.push_back(json_list(item[0], item[1], item[2], item[3], item[4], item[5]));
   for (const Change& change : puzzle.changes) {
-    nlohmann::json json = {change_kinds()[change.kind].name};
-    for (const uint8_t value : change.values) json.push_back(value);
-    given["changes"].push_back(std::move(json));
+    nlohmann::json::array_t json;
+    json.reserve(change.values.size() + 1);
+    json.emplace_back(change_kinds()[change.kind].name);
+    json.insert(json.end(), change.values.begin(), change.values.end());
+    changes.emplace_back(std::move(json));
   }
+  for (const auto& [property, value] : puzzle.question) question.push_back(json_list(property, value));
+  nlohmann::json given = nlohmann::json::object();
+  given["items"] = std::move(items);
+  given["in_runs"] = puzzle.in_runs;
+  given["changes"] = std::move(changes);
+  given["question"] = std::move(question);
   return given;
 }
 
@@ -164,13 +172,20 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  const nlohmann::json plain = json_of(read_given(given));
-  std::vector<std::string> items, terms;  // whose order makes no other puzzle
-  for (const nlohmann::json& item : plain["items"]) items.push_back(item.dump());
-  for (const nlohmann::json& term : plain["question"]) terms.push_back(term.dump());
-  std::ranges::sort(items);
-  std::ranges::sort(terms);
-  return fmt::format("{}\n{}\n{}", fmt::join(items, ""), plain["changes"].dump(), fmt::join(terms, ""));
+  Given puzzle = read_given(given);  // in which the order of items and terms makes no other puzzle
+  std::ranges::sort(puzzle.items);
+  std::ranges::sort(puzzle.question);
+  std::string text;
+  const auto add = [&](uint64_t value) { text += static_cast<char>('0' + static_cast<char>(value)); };
+  for (const Item& item : puzzle.items) std::ranges::for_each(item, add);
+  for (const Change& change : puzzle.changes) {
+    text += '/';
+    add(change.kind);
+    std::ranges::for_each(change.values, add);
+  }
+  text += '?';
+  for (const auto& [property, value] : puzzle.question) add(property), add(value);
+  return text;
 }
 
 Puzzle told_in(Puzzle puzzle, Language language) {
@@ -188,27 +203,33 @@ uint8_t read_value(const nlohmann::json& json) {
 std::vector<Item> changed(const std::vector<Item>& items, const Change& change,
                           const std::vector<Item>& first) {
   const ChangeKind& kind = change_kinds()[change.kind];
-  std::set<std::pair<uint8_t, uint8_t>> pairs;
-  for (const Item& item : first) pairs.emplace(item[kSmell], item[kColour]);
+  std::bitset<kValues * kValues> pairs;  // of a smell and a colour; of what is hidden none is known
+  if (kind.values.empty()) {
+    for (const Item& item : first) pairs.set(item[kSmell] * kValues + item[kColour]);
+  }
+  const bool loses = kind.name == "lose", splits = kind.name == "split",
+             keeps = kind.name == "copy" || kind.name == "twin" || kind.name == "add_new_pairs",
+             hides = kind.name == "trade_unseen";
   std::vector<Item> after, added;
+  after.reserve(items.size());
   for (const Item& item : items) {
-    const bool chosen = kind.values.empty() ? !pairs.contains({item[kSmell], item[kColour]})
+    const bool chosen = kind.values.empty() ? !pairs[item[kSmell] * kValues + item[kColour]]
                                             : item[kind.values[0]] == change.values[0];
     if (!chosen) {
       after.push_back(item);
       continue;
     }
     Item other = item;
-    if (kind.name == "trade_unseen") other.fill(kHidden);
+    if (hides) other.fill(kHidden);
     set_values(other, kind, change);
-    if (kind.name == "lose") continue;
-    if (kind.name == "split") {  // the one changes its size, the other its colour
+    if (loses) continue;
+    if (splits) {  // the one changes its size, the other its colour
       Item same_size = item;
       same_size[kColour] = change.values[2];
       other[kColour] = item[kColour];
       after.push_back(other);
       added.push_back(same_size);
-    } else if (kind.name == "copy" || kind.name == "twin" || kind.name == "add_new_pairs") {
+    } else if (keeps) {
       after.push_back(item);
       added.push_back(other);
     } else {
@@ -251,7 +272,7 @@ Given read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "object_properties",
                          .title = "Count items of a collection that changes",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -12,15 +12,13 @@ std::string item_text(const Item& item, size_t left_out, Language language) {
   const bool chinese = language == Language::kChinese;
   std::string text;
   for (const size_t property : {kSize, kColour, kOrigin, kMaterial}) {
-    if (property != left_out)
-      text += fmt::format("{}{}", value_text(property, item[property], language), chinese ? "" : " ");
+    if (property != left_out) (text += value_text(property, item[property], language)) += chinese ? "" : " ";
   }
-  const std::string name(left_out == kName ? (chinese ? "物品" : "item")
-                                           : value_text(kName, item[kName], language));
-  const auto smell = value_text(kSmell, item[kSmell], language);
-  if (chinese)
-    return fmt::format("{}{}{}", text, name, left_out == kSmell ? "" : fmt::format("（{}味）", smell));
-  return with_article(text + name) + (left_out == kSmell ? "" : fmt::format(" that smells of {}", smell));
+  text += left_out != kName ? value_text(kName, item[kName], language) : chinese ? "物品" : "item";
+  if (!chinese) text = with_article(text);
+  if (left_out == kSmell) return text;
+  (text += chinese ? "（" : " that smells of ") += value_text(kSmell, item[kSmell], language);
+  return text += chinese ? "味）" : "";
 }
 
 std::string runs_text(const Given& puzzle, Language language) {
@@ -231,16 +229,16 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const bool is_chinese = language == Language::kChinese;
   std::string board = is_chinese ? "我的收藏起初是：" : "My collection at the beginning:";
   for (size_t i = 0; i < puzzle.items.size(); ++i)
-    board += fmt::format("\n{}. {}", i + 1, item_text(puzzle.items[i], puzzle.in_runs, language));
+    ((board += '\n') += std::to_string(i + 1)) += ". ",
+        board += item_text(puzzle.items[i], puzzle.in_runs, language);
   board += "\n" + runs_text(puzzle, language) + (is_chinese ? "\n\n然后：" : "\n\nThen:");
   for (size_t i = 0; i < puzzle.changes.size(); ++i) {
     const ChangeKind& kind = change_kinds()[puzzle.changes[i].kind];
-    std::vector<std::string_view> told(kProperties + 1);
+    std::array<std::string_view, kProperties + 1> told;
     for (size_t j = 0; j < kind.values.size(); ++j)
       told[j] = value_text(kind.values[j], puzzle.changes[i].values[j], language);
-    board += fmt::format("\n{}. {}", i + 1,
-                         fmt::format(fmt::runtime(is_chinese ? kind.chinese : kind.english), told[0], told[1],
-                                     told[2], told[3], told[4], told[5], told[6]));
+    ((board += '\n') += std::to_string(i + 1)) += ". ";
+    tell(board, is_chinese ? kind.chinese : kind.english, told);
   }
   board += "\n\n" + question_text(puzzle, language);
   return prompt_of(is_chinese ? chinese() : english(), board, which);

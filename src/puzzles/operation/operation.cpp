@@ -156,6 +156,7 @@ std::string canonical(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "operation",
                          .title = "Compute with new operators",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -126,7 +126,7 @@ std::string hint_of(const PlayGame& game, int64_t number) {
     int64_t open = 0;
     for (size_t row = 0; row < grid->size(); ++row) {
       for (size_t column = 0; column < (*grid)[row].size(); ++column) {
-        const std::string& cell = (*grid)[row][column];
+        const std::string_view cell = (*grid)[row][column];
         const bool is_given =
             given && row < given->size() && column < (*given)[row].size() && (*given)[row][column] == cell;
         if (!is_given && open++ == number)

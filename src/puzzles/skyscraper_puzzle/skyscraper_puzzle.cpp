@@ -235,6 +235,7 @@ SolutionCount count_solutions(const Board& board, int64_t limit, SearchBudget& b
 
 const TaskEntry kTask = {.key = "skyscraper_puzzle",
                          .title = "Skyscrapers",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

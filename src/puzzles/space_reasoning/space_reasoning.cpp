@@ -256,6 +256,7 @@ std::optional<std::string> answer_of(const Given& given) {
 
 const TaskEntry kTask = {.key = "space_reasoning",
                          .title = "Say what is where a walk over a grid ends",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

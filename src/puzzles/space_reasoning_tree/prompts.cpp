@@ -4,19 +4,22 @@
 namespace longhaul::puzzles::space_reasoning_tree {
 namespace {
 
-std::string sentence(const Fact& fact, bool chinese) {
-  std::vector<std::string> things;
-  for (const std::string& thing : fact.things)
-    things.push_back(chinese ? std::string(in_language(thing, Language::kChinese)) : "the " + thing);
+void write_sentence(const Fact& fact, bool chinese, std::string& text) {
   if (chinese) {
     const char* kind = fact.kind == "children" ? "孩子" : fact.kind == "grandchildren" ? "孙辈" : "兄弟姐妹";
-    const auto about = in_language(fact.about, Language::kChinese);
-    return things.empty() ? fmt::format("{}没有{}。\n", about, kind)
-                          : fmt::format("{}的全部{}：{}。\n", about, kind, fmt::join(things, "、"));
+    text += in_language(fact.about, Language::kChinese);
+    (text += fact.things.empty() ? "没有" : "的全部") += kind;
+  } else if (fact.things.empty()) {
+    (((text += "The ") += fact.about) += " has no ") += fact.kind;
+  } else {
+    (((text += "All ") += fact.kind) += " of the ") += fact.about;
   }
-  return things.empty()
-             ? fmt::format("The {} has no {}.\n", fact.about, fact.kind)
-             : fmt::format("All {} of the {}: {}.\n", fact.kind, fact.about, fmt::join(things, ", "));
+  const char* between = chinese ? "：" : ": the ";
+  for (const std::string_view thing : fact.things) {
+    (text += between) += chinese ? in_language(thing, Language::kChinese) : thing;
+    between = chinese ? "、" : ", the ";
+  }
+  text += chinese ? "。\n" : ".\n";
 }
 
 const PromptParts& english() {
@@ -64,7 +67,7 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const Given puzzle = read_given(given);
   const bool is_chinese = language == Language::kChinese;
   std::string board;
-  for (const Fact& fact : puzzle.facts) board += sentence(fact, is_chinese);
+  for (const Fact& fact : puzzle.facts) write_sentence(fact, is_chinese, board);
   board += is_chinese ? fmt::format("\n问题：{}的表亲有哪些？", in_language(puzzle.asked, language))
                       : fmt::format("\nQuestion: Which are the cousins of the {}?", puzzle.asked);
   return prompt_of(is_chinese ? chinese() : english(), board, which);

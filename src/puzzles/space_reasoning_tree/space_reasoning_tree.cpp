@@ -1,6 +1,7 @@
 #include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
 
 #include <algorithm>
+#include <array>
 
 #include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
@@ -66,7 +67,9 @@ Tree random_tree(size_t nodes, Draw& draw) {
 class Facts {
  public:
   Facts(const Tree& tree, const std::vector<Word>& words, Draw& draw)
-      : tree_(tree), words_(words), draw_(draw) {}
+      : tree_(tree), words_(words), draw_(draw) {
+    told_.fill(std::vector<bool>(tree.children.size()));
+  }
 
   void add(const char* kind, size_t about) {
     const std::string_view which = kind;
@@ -74,30 +77,32 @@ class Facts {
                                 : which == "grandchildren" ? tree_.grandchildren(about)
                                                            : tree_.siblings(about);
     draw_.shuffle(nodes);
-    nlohmann::json things = nlohmann::json::array();
-    for (const size_t node : nodes) things.push_back(words_[node].english);
-    nlohmann::json fact = {kind, words_[about].english, std::move(things)};
-    if (std::ranges::none_of(
-            facts_, [&](const nlohmann::json& one) { return one[0] == fact[0] && one[1] == fact[1]; }))
-      facts_.push_back(std::move(fact));
+    std::vector<bool>& told = told_[which[0] == 'c' ? 0 : which[0] == 'g' ? 1 : 2];
+    if (told[about]) return;
+    told[about] = true;
+    nlohmann::json::array_t things;
+    things.reserve(nodes.size());
+    for (const size_t node : nodes) things.emplace_back(words_[node].english);
+    facts_.push_back(json_list(kind, words_[about].english, std::move(things)));
   }
   nlohmann::json shuffled() {
     draw_.shuffle(facts_);
-    return facts_;
+    return std::move(facts_);
   }
 
  private:
   const Tree& tree_;
   const std::vector<Word>& words_;
   Draw& draw_;
-  std::vector<nlohmann::json> facts_;
+  std::array<std::vector<bool>, 3> told_;  // children, grandchildren and siblings, by node
+  nlohmann::json::array_t facts_;
 };
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const auto nodes = static_cast<size_t>(knobs["nodes"]);
   const Tree tree = random_tree(nodes, draw);
   std::vector<Word> words(things().begin(), things().end());
-  draw.shuffle(words);
+  for (size_t i = 0; i < nodes; ++i) std::swap(words[i], words[i + draw.below(words.size() - i)]);
   const size_t asked = draw.below(nodes), parent = tree.parent[asked], above = tree.parent[parent];
   std::vector<size_t> cousins = tree.grandchildren(above);
   std::erase_if(cousins, [&](size_t node) { return tree.parent[node] == parent; });
@@ -120,8 +125,10 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::vector<std::string> names;
   for (const size_t node : cousins) names.emplace_back(words[node].english);
   std::ranges::sort(names);
-  return Puzzle{.given = {{"facts", facts.shuffled()}, {"asked", words[asked].english}},
-                .solution = fmt::format("{}", fmt::join(names, ", "))};
+  nlohmann::json given = nlohmann::json::object();
+  given["facts"] = facts.shuffled();
+  given["asked"] = words[asked].english;
+  return Puzzle{.given = std::move(given), .solution = fmt::format("{}", fmt::join(names, ", "))};
 }
 
 const Fact* fact_of(const Given& given, std::string_view kind, std::string_view about) {
@@ -156,13 +163,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 std::string canonical(const nlohmann::json& given) {
   // whose order makes no other puzzle, and neither does the order of things in one
-  std::vector<std::string> facts;
-  for (Fact& fact : read_given(given).facts) {
+  Given puzzle = read_given(given);
+  std::ranges::sort(puzzle.facts, {}, [](const Fact& fact) { return std::pair(fact.about, fact.kind); });
+  std::string text(puzzle.asked);
+  for (Fact& fact : puzzle.facts) {
     std::ranges::sort(fact.things);
-    facts.push_back(fmt::format("{} {}: {}", fact.kind, fact.about, fmt::join(fact.things, ",")));
+    ((text += '\n') += fact.kind[0]) += fact.about;
+    for (const std::string_view thing : fact.things) (text += ',') += thing;
   }
-  std::ranges::sort(facts);
-  return fmt::format("{}\n{}", given.at("asked").get<std::string>(), fmt::join(facts, "\n"));
+  return text;
 }
 
 Puzzle told_in(Puzzle puzzle, Language language) {
@@ -177,7 +186,7 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 
 Given read_given(const nlohmann::json& given) {
   const auto thing = [](const nlohmann::json& json) {
-    const std::string& text = text_of(json, "a thing", kTask.key);
+    const std::string_view text = text_of(json, "a thing", kTask.key);
     if (!word_in(text, Language::kEnglish)) refuse_given(kTask.key, "things that our table holds", json);
     return text;
   };
@@ -188,6 +197,7 @@ Given read_given(const nlohmann::json& given) {
     Fact fact{.kind = text_of(json[0], "the kind of a fact", kTask.key), .about = thing(json[1])};
     if (fact.kind != "children" && fact.kind != "grandchildren" && fact.kind != "siblings")
       refuse_given(kTask.key, "facts of children, grandchildren or siblings", json);
+    fact.things.reserve(json[2].size());
     for (const nlohmann::json& one : list_of(json[2], 0, kMostNodes, "the things of a fact", kTask.key))
       fact.things.push_back(thing(one));
     puzzle.facts.push_back(std::move(fact));
@@ -201,12 +211,12 @@ std::optional<std::set<std::string>> cousins_of(const Given& given) {
   std::set<std::string> cousins;
   if (const Fact* all = fact_with(given, "grandchildren", given.asked)) {
     cousins.insert(all->things.begin(), all->things.end());
-    for (const std::string& sibling : family->things) cousins.erase(sibling);
+    for (const std::string_view sibling : family->things) cousins.erase(std::string(sibling));
     return cousins;
   }
   const Fact* parents = fact_with(given, "children", family->about);
   if (parents == nullptr) return std::nullopt;
-  for (const std::string& uncle : parents->things) {
+  for (const std::string_view uncle : parents->things) {
     if (uncle == family->about) continue;
     const Fact* children = fact_of(given, "children", uncle);
     if (children == nullptr) return std::nullopt;
@@ -217,6 +227,7 @@ std::optional<std::set<std::string>> cousins_of(const Given& given) {
 
 const TaskEntry kTask = {.key = "space_reasoning_tree",
                          .title = "Find the cousins of a thing in a tree",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -8,19 +8,21 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::space_reasoning_tree {
 
+// Views of the given that they were read from.
 struct Fact {
-  std::string kind, about;
-  std::vector<std::string> things;
+  std::string_view kind, about;
+  std::vector<std::string_view> things;
 };
 struct Given {
   std::vector<Fact> facts;
-  std::string asked;
+  std::string_view asked;
 };
 Given read_given(const nlohmann::json& given);
 std::optional<std::set<std::string>> cousins_of(const Given& given);  // none: the facts do not tell them

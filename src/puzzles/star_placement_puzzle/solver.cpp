@@ -1,4 +1,4 @@
-#include <bit>
+#include <array>
 #include <vector>
 
 #include "puzzles/engine/bits.h"
@@ -8,58 +8,166 @@
 namespace longhaul::puzzles::star_placement_puzzle {
 namespace {
 
-// The row, column or region that has the fewest ways left comes next: one of its cells has a star, or has
-// none.
+// The row, column or region that has the fewest cells to spare comes next: one of its cells has a star, or
+// has none. What follows is taken at once: a line that has its stars closes its other cells, and one with no
+// cell to spare has stars in all of them. A trail of what was done leads back.
 class Search {
  public:
-  Search(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found)
-      : near_(board.letters.rows, board.letters.rows), stars_(board.stars), budget_(budget), found_(found) {
-    const int64_t side = board.letters.rows;
-    for (int64_t i = 0; i < side; ++i) {
-      CellSet row, column;
-      for (int64_t j = 0; j < side; ++j) row.add(i * side + j), column.add(j * side + i);
-      lines_.push_back(row);
-      lines_.push_back(column);
+  Search(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found,
+         const CellSet& likely)
+      : near_(board.letters.rows, board.letters.rows), budget_(budget), found_(found), likely_(likely) {
+    const auto side = static_cast<size_t>(board.letters.rows);
+    const bool regions = !board.regions.cells.empty();
+    lines_.resize(regions ? 3 * side : 2 * side);
+    for (size_t cell = 0; cell < side * side; ++cell) {
+      lines_of_[cell] = {
+          static_cast<uint8_t>(cell / side), static_cast<uint8_t>(side + cell % side),
+          static_cast<uint8_t>(regions ? 2 * side + static_cast<size_t>(board.regions.cells[cell])
+                                       : cell / side)};
+      open_[cell] = true;
+      for (size_t kind = 0; kind < (regions ? 3U : 2U); ++kind)
+        lines_[lines_of_[cell][kind]].cells.push_back(static_cast<uint8_t>(cell));
     }
-    if (!board.regions.cells.empty()) {
-      for (const CellSet& region : cells_of_regions(board.regions)) lines_.push_back(region);
+    kinds_ = regions ? 3 : 2;
+    for (Line& line : lines_) {
+      line.open = static_cast<int64_t>(line.cells.size());
+      line.wanted = board.stars;
     }
   }
 
-  void run() { step(CellSet(), near_.all()); }
+  void run() {
+    for (size_t line = 0; line < lines_.size(); ++line) waiting_.push_back(line);
+    if (narrow()) step();
+  }
 
  private:
-  // `open`: cells that may still have a star.
-  bool step(CellSet placed, CellSet open) {
-    if (!budget_.spend()) return false;
-    const CellSet* best = nullptr;
-    int64_t fewest = 0;
-    for (const CellSet& line : lines_) {
-      const int64_t wanted = stars_ - (line & placed).count();
-      if (wanted < 0) return true;
-      if (wanted == 0) {
-        open = open.without(line);
-        continue;
-      }
-      const int64_t spare = (line & open).count() - wanted;
-      if (spare < 0) return true;
-      if (best == nullptr || spare < fewest) best = &line, fewest = spare;
+  struct Line {
+    std::vector<uint8_t> cells;
+    int64_t open = 0, wanted = 0;  // cells that may still have a star, and stars that are not placed yet
+  };
+
+  void close(size_t cell) {
+    if (!open_[cell]) return;
+    open_[cell] = false;
+    trail_.push_back(cell);
+    for (size_t kind = 0; kind < kinds_; ++kind) {
+      Line& line = lines_[lines_of_[cell][kind]];
+      if (--line.open <= line.wanted) waiting_.push_back(lines_of_[cell][kind]);
     }
-    if (best == nullptr) return found_(placed);
-    const int64_t cell = (*best & open).first();
-    if (cell < 0) return true;  // another line has closed what was open
-    CellSet with = placed, rest = open;
-    with.add(cell);
-    rest.remove(cell);
-    if (!step(with, rest.without(near_.around(cell)))) return false;
-    return fewest == 0 || step(placed, rest);
+  }
+  void place(size_t cell) {
+    close(cell);
+    trail_.push_back(cell | kStar);
+    placed_.add(static_cast<int64_t>(cell));
+    for (size_t kind = 0; kind < kinds_; ++kind) {
+      if (--lines_[lines_of_[cell][kind]].wanted == 0) waiting_.push_back(lines_of_[cell][kind]);
+    }
+    near_.around(static_cast<int64_t>(cell)).for_each([&](int64_t other) {
+      close(static_cast<size_t>(other));
+    });
+  }
+  void undo(size_t length) {
+    for (; trail_.size() > length; trail_.pop_back()) {
+      const size_t cell = trail_.back() & ~kStar;
+      const bool star = (trail_.back() & kStar) != 0;
+      if (star) placed_.remove(static_cast<int64_t>(cell));
+      open_[cell] = !star;
+      for (size_t kind = 0; kind < kinds_; ++kind) {
+        Line& line = lines_[lines_of_[cell][kind]];
+        (star ? line.wanted : line.open) += 1;
+      }
+    }
+  }
+  // A star beside so many open cells of a line that it could not have its own any more cannot be there.
+  // True: a cell was closed.
+  bool close_around_lines() {
+    constexpr int64_t kShort = 8;  // open cells of a line of which this is asked; longer ones hardly tell
+    const size_t before = trail_.size();
+    for (const Line& line : lines_) {
+      if (line.wanted <= 0 || line.open > kShort) continue;
+      CellSet own, all = near_.all();
+      for (const uint8_t cell : line.cells) {
+        if (!open_[cell]) continue;
+        own.add(cell);
+        if (line.wanted == 1) all &= near_.around(cell);  // a star there would close all of them
+      }
+      const CellSet near = line.wanted == 1 ? all : near_.around_any(own);
+      near.for_each([&](int64_t cell) {
+        if (!open_[static_cast<size_t>(cell)]) return;
+        const int64_t wanted = line.wanted - (own.has(cell) ? 1 : 0);
+        CellSet rest = own.without(near_.around(cell));
+        rest.remove(cell);
+        if (rest.count() < wanted) close(static_cast<size_t>(cell));
+      });
+    }
+    return trail_.size() > before;
+  }
+  // False: a line cannot have its stars any more.
+  bool narrow() {
+    do {
+      if (!narrow_lines()) return false;
+    } while (close_around_lines());
+    return narrow_lines();
+  }
+  bool narrow_lines() {
+    while (!waiting_.empty()) {
+      const Line& line = lines_[waiting_.back()];
+      waiting_.pop_back();
+      if (line.wanted < 0 || line.open < line.wanted) return waiting_.clear(), false;
+      if (line.open == 0 || (line.wanted != 0 && line.open != line.wanted)) continue;
+      const bool star = line.wanted != 0;
+      for (const uint8_t cell : line.cells) {
+        if (!open_[cell]) continue;
+        star ? place(cell) : close(cell);
+      }
+    }
+    return true;
   }
 
+  bool step() {
+    const size_t length = trail_.size();
+    for (;;) {
+      if (!budget_.spend()) break;
+      const Line* best = nullptr;
+      for (const Line& line : lines_) {
+        if (line.wanted > 0 && (best == nullptr || line.open - line.wanted < best->open - best->wanted))
+          best = &line;
+      }
+      if (best == nullptr) {
+        const bool go_on = found_(placed_);
+        undo(length);
+        return go_on;
+      }
+      size_t cell = kStar;
+      for (const uint8_t each : best->cells) {
+        if (open_[each] && (cell == kStar || likely_.has(each))) cell = each;
+      }
+      const size_t before = trail_.size();
+      place(cell);
+      if (narrow() && !step()) break;
+      undo(before);
+      close(cell);
+      if (!narrow()) {
+        undo(length);
+        return true;
+      }
+    }
+    undo(length);
+    return false;
+  }
+
+  static constexpr size_t kStar = 1024;  // on the trail: the star of a cell
+
   Neighbours near_;
-  int64_t stars_;
   SearchBudget& budget_;
   const std::function<bool(const CellSet&)>& found_;
-  std::vector<CellSet> lines_;
+  const CellSet& likely_;
+  size_t kinds_ = 0;
+  std::vector<Line> lines_;
+  std::array<std::array<uint8_t, 3>, kMostCells> lines_of_{};
+  std::array<bool, kMostCells> open_{};
+  std::vector<size_t> trail_, waiting_;
+  CellSet placed_;
 };
 
 // Rows are filled in order, each with its stars in any order, and back where nothing fits.
@@ -113,8 +221,9 @@ class Placement {
 
 }  // namespace
 
-void solve(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found) {
-  Search(board, budget, found).run();
+void solve(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found,
+           const CellSet& likely) {
+  Search(board, budget, found, likely).run();
 }
 
 std::optional<CellSet> random_stars(int64_t side, int64_t stars, Draw& draw) {

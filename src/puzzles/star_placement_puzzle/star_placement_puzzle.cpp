@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLargestSide = 12;
 // with side 8 there are two placements only, and with smaller sides none
 constexpr int64_t kLeastSideForTwo = 9;
-constexpr Knob kKnobs[] = {{"side", 5, kLargestSide, 7, 10, "rows, columns and regions"},
+constexpr Knob kKnobs[] = {{"side", 5, kLargestSide, 5, 12, "rows, columns and regions"},
                            {"stars", 1, 2, 1, 2, "stars of each row, column and region (2: from side 9)"}};
 
 std::string solution_of(const CellSet& stars, const LetterGrid& letters) {
@@ -47,7 +47,7 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   if (stars == 2 && !pair_regions(regions, near, draw)) return std::nullopt;
   const auto search = [&](const NumberGrid& now, SearchBudget& budget,
                           const std::function<bool(const CellSet&)>& found) {
-    solve({stars, LetterGrid(side, side, 'A'), now}, budget, found);
+    solve({stars, LetterGrid(side, side, 'A'), now}, budget, found, *placed);
   };
   if (!narrow_regions(regions, *placed, near, search, draw)) return std::nullopt;
   const LetterGrid letters = region_letters(regions);
@@ -149,6 +149,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "star_placement_puzzle",
                          .title = "Star placement",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -20,8 +20,10 @@ struct Board {
 Board read_given(const nlohmann::json& given);  // kData
 
 // Calls `found` with the cells of the stars of each solution until it returns false. Without regions, rows
-// and columns alone count.
-void solve(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found);
+// and columns alone count. `likely`: cells that are tried first, so that the
+// solutions that are most like them come first.
+void solve(const Board& board, SearchBudget& budget, const std::function<bool(const CellSet&)>& found,
+           const CellSet& likely = {});
 
 // Stars in rows and columns of a grid of that side; every placement may come. None: the search for one took
 // too long.

@@ -264,6 +264,7 @@ void solve(const Board& board, SearchBudget& budget, const std::function<bool(co
 
 const TaskEntry kTask = {.key = "survo",
                          .title = "Survo",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

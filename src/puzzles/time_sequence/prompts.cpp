@@ -34,7 +34,11 @@ constexpr std::string_view kRuleTexts[kRules][2] = {
     {"{0} can meet on Tuesday and Friday only, and for at most 30 minutes",
      "{0}只能在星期二和星期五开会，且最多30分钟"}};
 
-std::string clock(int64_t slot) { return fmt::format("{}:{:02}", 9 + slot / 12, slot % 12 * 5); }
+void write_clock(int64_t slot, std::string& text) {
+  const int64_t minute = slot % 12 * 5;
+  ((text += std::to_string(9 + slot / 12)) += ':') += static_cast<char>('0' + minute / 10);
+  text += static_cast<char>('0' + minute % 10);
+}
 
 const PromptParts& english() {
   static const PromptParts parts = {
@@ -101,18 +105,22 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   std::string board;
   for (const Person& person : read_people(given)) {
     const auto name = in_language(person.name, language);
-    board += fmt::format("{}{}{}\n", board.empty() ? "" : "\n", name, column == 1 ? "：" : ":");
+    ((board += board.empty() ? "" : "\n") += name) += column == 1 ? "：\n" : ":\n";
     for (size_t day = 0; day < kDays; ++day) {
       const Times& told = person.days[day];
-      std::vector<std::string> times;
-      for (const auto& [begin, end] : told.times) times.push_back(clock(begin) + "-" + clock(end));
-      const char* kind = column == 1 ? (told.busy ? "忙" : "空") : told.busy ? "busy" : "free";
-      board += fmt::format("{}, {}: {}\n", kDayNames[day][column], kind, fmt::join(times, ", "));
+      (board += kDayNames[day][column]) += ", ";
+      board += column == 1 ? (told.busy ? "忙: " : "空: ") : told.busy ? "busy: " : "free: ";
+      for (const auto& [begin, end] : told.times) {
+        if (&begin != &told.times[0].first) board += ", ";
+        write_clock(begin, board);
+        board += '-';
+        write_clock(end, board);
+      }
+      board += '\n';
     }
-    if (person.rule != Rule::kNone)
-      board += fmt::format(
-          "{}{}\n", fmt::format(fmt::runtime(kRuleTexts[static_cast<size_t>(person.rule)][column]), name),
-          column == 1 ? "。" : ".");
+    if (person.rule == Rule::kNone) continue;
+    tell(board, kRuleTexts[static_cast<size_t>(person.rule)][column], std::array{name});
+    board += column == 1 ? "。\n" : ".\n";
   }
   board.pop_back();
   return prompt_of(column == 1 ? chinese() : english(), board, which);

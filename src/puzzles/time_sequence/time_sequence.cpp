@@ -49,24 +49,29 @@ int64_t most_slots(Rule rule, int64_t day) {
 }
 
 // A number from `least` to `most`, of which n has the weight 1 / (n + more).
-int64_t weighted(int64_t least, int64_t most, int64_t more, Draw& draw) {
-  constexpr int64_t kUnit = 1'000'000;
-  int64_t sum = 0;
-  for (int64_t n = least; n <= most; ++n) sum += kUnit / (n + more);
-  auto place = static_cast<int64_t>(draw.below(static_cast<uint64_t>(sum)));
-  for (int64_t n = least; n < most; ++n) {
-    place -= kUnit / (n + more);
-    if (place < 0) return n;
+class Weighted {
+ public:
+  Weighted(int64_t least, int64_t most, int64_t more) : least_(least) {
+    int64_t sum = 0;
+    for (int64_t n = least; n <= most; ++n) sums_.push_back(sum += 1'000'000 / (n + more));
   }
-  return most;
-}
+  int64_t draw(Draw& draw) const {
+    const auto place = static_cast<int64_t>(draw.below(static_cast<uint64_t>(sums_.back())));
+    return least_ + (std::ranges::upper_bound(sums_, place) - sums_.begin());
+  }
+
+ private:
+  int64_t least_;
+  std::vector<int64_t> sums_;
+};
 
 Times random_times(bool busy, Draw& draw) {
+  static const Weighted first_gap(0, 35, 5), gap(1, 35, 5), length(1, 24, 2);
   Times day{.busy = busy};
   const int64_t count = draw.between(2, 5);
   int64_t at = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = at + weighted(i == 0 ? 0 : 1, 35, 5, draw), end = begin + weighted(1, 24, 2, draw);
+    const int64_t begin = at + (i == 0 ? first_gap : gap).draw(draw), end = begin + length.draw(draw);
     if (end > kSlots) break;
     day.times.emplace_back(begin, end);
     at = end;
@@ -80,11 +85,25 @@ bool needs_listed_commitments(Rule rule) {
 }
 
 nlohmann::json json_of(const std::vector<Person>& people) {
-  nlohmann::json json = nlohmann::json::array();
+  nlohmann::json::array_t json;
+  json.reserve(people.size());
   for (const Person& person : people) {
-    nlohmann::json days = nlohmann::json::array();
-    for (const Times& day : person.days) days.push_back({{"busy", day.busy}, {"times", day.times}});
-    json.push_back({{"name", person.name}, {"rule", name_of(person.rule)}, {"days", std::move(days)}});
+    nlohmann::json::array_t days;
+    days.reserve(kDays);
+    for (const Times& day : person.days) {
+      nlohmann::json::array_t times;
+      times.reserve(day.times.size());
+      for (const auto& [begin, end] : day.times) times.push_back(json_list(begin, end));
+      nlohmann::json::object_t& told =
+          days.emplace_back(nlohmann::json::object_t()).get_ref<nlohmann::json::object_t&>();
+      told["busy"] = day.busy;
+      told["times"] = std::move(times);
+    }
+    nlohmann::json::object_t& told =
+        json.emplace_back(nlohmann::json::object_t()).get_ref<nlohmann::json::object_t&>();
+    told["name"] = person.name;
+    told["rule"] = name_of(person.rule);
+    told["days"] = std::move(days);
   }
   return json;
 }
@@ -103,11 +122,13 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   }
   const Longest longest = longest_meeting(people);
   if (longest.minutes == 0 && !draw.chance(kEmptyPercent)) return std::nullopt;
-  return Puzzle{
-      .given = {{"people", json_of(people)},
-                {"records",
-                 {{"answers", {{"answer_maxLen", longest.minutes}, {"answer_nums", longest.starts}}}}}},
-      .solution = fmt::format("[{}, {}]", longest.minutes, longest.starts)};
+  nlohmann::json given = nlohmann::json::object();
+  given["people"] = json_of(people);
+  nlohmann::json& answers = given["records"]["answers"];
+  answers["answer_maxLen"] = longest.minutes;
+  answers["answer_nums"] = longest.starts;
+  return Puzzle{.given = std::move(given),
+                .solution = fmt::format("[{}, {}]", longest.minutes, longest.starts)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
@@ -131,10 +152,15 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
-  (void)read_people(given);         // whole, or refused
   std::vector<std::string> people;  // whose order and names make no other puzzle
-  for (const nlohmann::json& person : given.at("people"))
-    people.push_back(person.at("rule").dump() + person.at("days").dump());
+  for (const Person& person : read_people(given)) {
+    std::string& text = people.emplace_back(1, static_cast<char>('a' + static_cast<char>(person.rule)));
+    for (const Times& day : person.days) {
+      text += day.busy ? '+' : '-';
+      for (const auto& [begin, end] : day.times)
+        (text += static_cast<char>(' ' + begin)) += static_cast<char>(' ' + end);  // at most 96
+    }
+  }
   std::ranges::sort(people);
   return fmt::format("{}", fmt::join(people, "\n"));
 }
@@ -210,6 +236,7 @@ std::vector<Person> read_people(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "time_sequence",
                          .title = "Find the longest meeting of a week",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -9,6 +9,7 @@
 #include <array>
 #include <bitset>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "puzzles/task.h"
@@ -38,7 +39,7 @@ struct Times {
   std::vector<std::pair<int64_t, int64_t>> times;
 };
 struct Person {
-  std::string name;
+  std::string_view name;  // of our table, or of the given that it was read from
   Rule rule = Rule::kNone;
   std::array<Times, kDays> days;
 };

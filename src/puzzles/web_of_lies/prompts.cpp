@@ -1,3 +1,5 @@
+#include <array>
+
 #include "puzzles/engine/words/words.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
 
@@ -22,48 +24,50 @@ class Teller {
   Teller(const Given& given, Language language)
       : given_(given), chinese_(language == Language::kChinese), language_(language) {}
 
-  std::string person(int64_t which, bool by_place) const {
-    const auto name = in_language(given_.people[static_cast<size_t>(which)], language_);
-    if (!by_place) return std::string(name);
+  void write_person(int64_t which, bool by_place, std::string& text) const {
+    if (!by_place) {
+      text += in_language(given_.people[static_cast<size_t>(which)], language_);
+      return;
+    }
     const auto place = in_language(given_.places[static_cast<size_t>(which)], language_);
-    return chinese_ ? fmt::format("在{}的人", place) : fmt::format("the person at the {}", place);
+    (text += chinese_ ? "在" : "the person at the ") += place;
+    text += chinese_ ? "的人" : "";
   }
 
-  std::string sentence(const Statement& one) const {
-    std::vector<std::string> who;
-    for (size_t i = 0; i < one.people.size(); ++i)
-      who.push_back(person(one.people[i], (one.by >> i & 1) != 0));
-    std::string text = chinese_ ? chinese(one, who) : english(one, who);
-    if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
-    return text;
+  // {0}, {1}, … are the people.
+  void write_sentence(const Statement& one, std::string& text) const {
+    std::array<std::string, 3> who;
+    std::array<std::string_view, 4> parts;
+    for (size_t i = 0; i < one.people.size(); ++i) {
+      write_person(one.people[i], (one.by >> i & 1) != 0, who[i]);
+      parts[i] = who[i];
+    }
+    parts[3] = one.kind == "scene" ? kSceneTexts[one.scene][chinese_ ? 1 : 0]
+               : one.kind == "at"
+                   ? in_language(given_.places[static_cast<size_t>(one.people[0])], language_)
+                   : (one.yes ? (chinese_ ? "说真话" : "tells the truth") : (chinese_ ? "说谎" : "lies"));
+    const size_t begin = text.size();
+    tell(text, chinese_ ? chinese(one) : english(one), parts);
+    char& first = text[begin];
+    if (first >= 'a' && first <= 'z') first = static_cast<char>(first - 'a' + 'A');
   }
 
  private:
-  std::string english(const Statement& one, const std::vector<std::string>& who) const {
-    const auto kind = one.yes ? "tells the truth" : "lies";
-    if (one.kind == "at")
-      return fmt::format("{} is at the {}.", who[0], given_.places[static_cast<size_t>(one.people[0])]);
-    if (one.kind == "scene") return fmt::format("{} {}.", who[0], kSceneTexts[one.scene][0]);
-    if (one.kind == "tells") return fmt::format("{} {}.", who[0], kind);
-    if (one.kind == "says") return fmt::format("{} says that {} {}.", who[0], who[1], kind);
+  static std::string_view english(const Statement& one) {
+    if (one.kind == "at") return "{0} is at the {3}.";
+    if (one.kind == "scene" || one.kind == "tells") return "{0} {3}.";
+    if (one.kind == "says") return "{0} says that {1} {3}.";
     if (one.kind == "same")
-      return fmt::format("{} says: {} is {}of my kind.", who[0], who[1], one.yes ? "" : "not ");
-    if (one.yes)
-      return fmt::format("{} says that at least one of {} and {} tells the truth.", who[0], who[1], who[2]);
-    return fmt::format("{} says that both {} and {} lie.", who[0], who[1], who[2]);
+      return one.yes ? "{0} says: {1} is of my kind." : "{0} says: {1} is not of my kind.";
+    return one.yes ? "{0} says that at least one of {1} and {2} tells the truth."
+                   : "{0} says that both {1} and {2} lie.";
   }
-  std::string chinese(const Statement& one, const std::vector<std::string>& who) const {
-    const auto kind = one.yes ? "说真话" : "说谎";
-    if (one.kind == "at")
-      return fmt::format("{}在{}。", who[0],
-                         in_language(given_.places[static_cast<size_t>(one.people[0])], Language::kChinese));
-    if (one.kind == "scene") return fmt::format("{}{}。", who[0], kSceneTexts[one.scene][1]);
-    if (one.kind == "tells") return fmt::format("{}{}。", who[0], kind);
-    if (one.kind == "says") return fmt::format("{}说：{}{}。", who[0], who[1], kind);
-    if (one.kind == "same")
-      return fmt::format("{}说：{}和我{}同类人。", who[0], who[1], one.yes ? "是" : "不是");
-    if (one.yes) return fmt::format("{}说：{}和{}中至少有一人说真话。", who[0], who[1], who[2]);
-    return fmt::format("{}说：{}和{}都说谎。", who[0], who[1], who[2]);
+  static std::string_view chinese(const Statement& one) {
+    if (one.kind == "at") return "{0}在{3}。";
+    if (one.kind == "scene" || one.kind == "tells") return "{0}{3}。";
+    if (one.kind == "says") return "{0}说：{1}{3}。";
+    if (one.kind == "same") return one.yes ? "{0}说：{1}和我是同类人。" : "{0}说：{1}和我不是同类人。";
+    return one.yes ? "{0}说：{1}和{2}中至少有一人说真话。" : "{0}说：{1}和{2}都说谎。";
   }
 
   const Given& given_;
@@ -122,9 +126,14 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const Teller teller(puzzle, language);
   const bool is_chinese = language == Language::kChinese;
   std::string board, asked;
-  for (const Statement& one : puzzle.statements) board += teller.sentence(one) + "\n";
-  for (const auto& [person, by_place] : puzzle.asked)
-    asked += (asked.empty() ? "" : is_chinese ? "；" : "; ") + teller.person(person, by_place);
+  for (const Statement& one : puzzle.statements) {
+    teller.write_sentence(one, board);
+    board += '\n';
+  }
+  for (const auto& [person, by_place] : puzzle.asked) {
+    asked += asked.empty() ? "" : is_chinese ? "；" : "; ";
+    teller.write_person(person, by_place, asked);
+  }
   board += is_chinese ? fmt::format("\n问题：以下的人是否说真话？{}。", asked)
                       : fmt::format("\nQuestion: Do these people tell the truth? {}.", asked);
   // The example has another length than the answer.

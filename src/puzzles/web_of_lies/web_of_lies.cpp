@@ -20,12 +20,14 @@ constexpr Knob kKnobs[] = {
      "percent of statements about several people or the speaker's own kind"}};
 
 nlohmann::json json_of(const Statement& one) {
-  nlohmann::json json = {one.kind};
-  for (const int64_t person : one.people) json.push_back(person);
-  if (one.kind == "scene") json.push_back(one.scene);
+  nlohmann::json::array_t json;
+  json.reserve(one.people.size() + 3);
+  json.emplace_back(one.kind);
+  json.insert(json.end(), one.people.begin(), one.people.end());
+  if (one.kind == "scene") json.emplace_back(one.scene);
   if (one.kind == "at") return json;
-  if (one.kind != "scene") json.push_back(one.yes);
-  json.push_back(one.by);
+  if (one.kind != "scene") json.emplace_back(one.yes);
+  json.emplace_back(one.by);
   return json;
 }
 
@@ -127,9 +129,11 @@ void add_narration(const KnobValues& knobs, const std::vector<bool>& truthful, s
 
 std::vector<std::string> some_words(std::span<const Word> table, size_t count, Draw& draw) {
   std::vector<Word> words(table.begin(), table.end());
-  draw.shuffle(words);
   std::vector<std::string> some;
-  for (size_t i = 0; i < count; ++i) some.emplace_back(words[i].english);
+  for (size_t i = 0; i < count; ++i) {
+    std::swap(words[i], words[i + draw.below(words.size() - i)]);
+    some.emplace_back(words[i].english);
+  }
   return some;
 }
 
@@ -152,13 +156,17 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   draw.shuffle(candidates);
   const auto asked = static_cast<size_t>(std::min(knobs["asked"], knobs["people"] / 2));
   if (candidates.size() < asked) return std::nullopt;
-  nlohmann::json given = {{"people", puzzle.people}, {"places", puzzle.places}};
-  for (const Statement& one : puzzle.statements) given["statements"].push_back(json_of(one));
+  nlohmann::json given = nlohmann::json::object();
+  given["people"] = puzzle.people;
+  given["places"] = puzzle.places;
+  nlohmann::json::array_t statements;
+  statements.reserve(puzzle.statements.size());
+  for (const Statement& one : puzzle.statements) statements.push_back(json_of(one));
+  given["statements"] = std::move(statements);
   std::string solution;
   for (size_t i = 0; i < asked; ++i) {
-    given["asked"].push_back({candidates[i], draw.chance(kByPlacePercent)});
-    solution +=
-        fmt::format("{}{}", i > 0 ? ", " : "", truthful[static_cast<size_t>(candidates[i])] ? "yes" : "no");
+    given["asked"].push_back(json_list(candidates[i], draw.chance(kByPlacePercent)));
+    (solution += i > 0 ? ", " : "") += truthful[static_cast<size_t>(candidates[i])] ? "yes" : "no";
   }
   return Puzzle{.given = std::move(given), .solution = std::move(solution)};
 }
@@ -198,21 +206,23 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 std::string canonical(const nlohmann::json& given) {
   // Names and places are only names: people count in the order in which statements first speak of them.
-  Given puzzle = read_given(given);
-  std::vector<int64_t> order;
-  const auto number = [&](int64_t person) {
-    const auto found = std::ranges::find(order, person) - order.begin();
-    if (static_cast<size_t>(found) == order.size()) order.push_back(person);
-    return found;
+  const Given puzzle = read_given(given);
+  std::array<char, kMostPeople> names{};
+  char next = 'A';
+  const auto name = [&](int64_t person) {
+    char& known = names[static_cast<size_t>(person)];
+    if (known == 0) known = next++;
+    return known;
   };
   std::string text;
   for (const Statement& one : puzzle.statements) {
     if (one.kind == "scene" || one.kind == "at") continue;
-    text += one.kind;
-    for (const int64_t person : one.people) text += fmt::format(" {}", number(person));
-    text += one.yes ? " yes;" : " no;";
+    (text += one.kind) += ' ';
+    for (const int64_t person : one.people) text += name(person);
+    text += one.yes ? '+' : '-';
   }
-  for (const auto& [person, by_place] : puzzle.asked) text += fmt::format(" {}", number(person));
+  text += '?';
+  for (const auto& [person, by_place] : puzzle.asked) text += name(person);
   return text;
 }
 
@@ -256,6 +266,7 @@ Given read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "web_of_lies",
                          .title = "Who of people that speak of each other tells the truth",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

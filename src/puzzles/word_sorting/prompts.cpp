@@ -65,7 +65,9 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const std::string board =
       fmt::format("{}{}\n{}{}", zh ? "前置字母：" : "Front letters: ", fmt::join(front, ", "),
                   zh ? "单词：" : "Words: ", fmt::join(sorting.words, ", "));
-  return prompt_of(zh ? chinese(sorting.descending) : english(sorting.descending), board, which);
+  static const std::array<PromptParts, 4> parts = {english(false), english(true), chinese(false),
+                                                   chinese(true)};
+  return prompt_of(parts[(zh ? 2 : 0) + (sorting.descending ? 1 : 0)], board, which);
 }
 
 }  // namespace longhaul::puzzles::word_sorting

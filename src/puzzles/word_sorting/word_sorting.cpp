@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <set>
 
 #include "base/text/text.h"
 #include "puzzles/engine/answers/answer.h"
@@ -28,12 +27,13 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   sorting.front.assign(letters.begin(), letters.begin() + knobs["front"]);
   sorting.descending = draw.chance(50);
   sorting.words = drawn_words(knobs["words"], knobs["shared_percent"], draw);
-  const std::vector<std::string> solution = sorted(sorting);
+  const std::vector<std::string_view> solution = sorted(sorting);
   if (solution == sorting.words) return std::nullopt;  // the prompt would show the answer
-  return Puzzle{.given = {{"front", sorting.front},
-                          {"order", sorting.descending ? "descending" : "ascending"},
-                          {"words", sorting.words}},
-                .solution = fmt::format("{}", fmt::join(solution, ", "))};
+  Puzzle puzzle{.given = nlohmann::json::object(), .solution = fmt::format("{}", fmt::join(solution, ", "))};
+  puzzle.given["front"] = sorting.front;
+  puzzle.given["order"] = sorting.descending ? "descending" : "ascending";
+  puzzle.given["words"] = sorting.words;
+  return puzzle;
 }
 
 // Words between commas, or a list of them. Upper case counts as lower case.
@@ -60,11 +60,12 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Sorting sorting = read_given(given);
   const std::optional<std::vector<std::string>> answer = answered_words(payload);
   if (!answer) return {VerdictCode::kUnreadable, "no words of letters with commas between them"};
-  std::vector<std::string> have = *answer, wanted = sorting.words;
+  const std::vector<std::string_view> right = sorted(sorting);
+  if (std::ranges::equal(*answer, right)) return {};
+  std::vector<std::string> have = *answer, wanted(right.begin(), right.end());
   std::ranges::sort(have);
   std::ranges::sort(wanted);
   if (have != wanted) return {VerdictCode::kShape, "it does not hold each given word once and no other"};
-  const std::vector<std::string> right = sorted(sorting);
   for (size_t i = 0; i < right.size(); ++i) {
     if ((*answer)[i] != right[i])
       return {VerdictCode::kRuleBroken, fmt::format("'{}' is not word {} of the order", (*answer)[i], i + 1)};
@@ -76,7 +77,9 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 std::string canonical(const nlohmann::json& given) {
   Sorting sorting = read_given(given);
   std::ranges::sort(sorting.words);
-  return fmt::format("{} {} {}", sorting.front, sorting.descending, fmt::join(sorting.words, ","));
+  std::string text = sorting.front + (sorting.descending ? "-" : "+");
+  for (const std::string_view word : sorting.words) (text += word) += ',';
+  return text;
 }
 
 }  // namespace
@@ -88,33 +91,41 @@ Sorting read_given(const nlohmann::json& given) {
            std::ranges::all_of(text.get_ref<const std::string&>(),
                                [](char c) { return c >= 'a' && c <= 'z'; });
   };
-  if (!given.is_object() || !given.contains("front") || !is_word(given["front"]) ||
-      !given.contains("order") || (given["order"] != "ascending" && given["order"] != "descending") ||
-      !given.contains("words") || !given["words"].is_array() || given["words"].empty() ||
-      given["words"].size() > 1000 || !std::ranges::all_of(given["words"], is_word))
+  const auto refuse = [&] {
     refuse_given(
         kTask.key,
         "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z",
         given);
-  Sorting sorting{given["front"].get<std::string>(), given["order"] == "descending",
-                  given["words"].get<std::vector<std::string>>()};
-  if (std::set<char>(sorting.front.begin(), sorting.front.end()).size() != sorting.front.size() ||
-      std::set<std::string>(sorting.words.begin(), sorting.words.end()).size() != sorting.words.size())
+  };
+  const nlohmann::json &front = member_of(given, "front", kTask.key),
+                       &order = member_of(given, "order", kTask.key),
+                       &words = member_of(given, "words", kTask.key);
+  if (!is_word(front) || (order != "ascending" && order != "descending") || !words.is_array() ||
+      words.empty() || words.size() > 1000 || !std::ranges::all_of(words, is_word))
+    refuse();
+  Sorting sorting{front.get<std::string>(), order == "descending", {}};
+  sorting.words.reserve(words.size());
+  for (const nlohmann::json& word : words) sorting.words.push_back(word.get_ref<const std::string&>());
+  const auto all_differ = [](auto parts) {
+    std::ranges::sort(parts);
+    return std::ranges::adjacent_find(parts) == parts.end();
+  };
+  if (!all_differ(sorting.front) || !all_differ(sorting.words))
     refuse_given(kTask.key, "letters of \"front\" and words that are all different", given);
   return sorting;
 }
 
-std::vector<std::string> sorted(const Sorting& sorting) {
-  std::array<int, 26> rank{};
+std::vector<std::string_view> sorted(const Sorting& sorting) {
+  std::array<char, 26> rank{};
   for (size_t letter = 0; letter < 26; ++letter) {
     const size_t in_front = sorting.front.find(static_cast<char>('a' + static_cast<char>(letter)));
-    rank[letter] = static_cast<int>(in_front == std::string::npos ? 26 + letter : in_front);
+    rank[letter] = static_cast<char>(in_front == std::string::npos ? 26 + letter : in_front);
   }
-  std::vector<std::string> words = sorting.words;
-  std::ranges::sort(words, [&](const std::string& a, const std::string& b) {
-    return std::ranges::lexicographical_compare(
-        a, b, {}, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; },
-        [&](char c) { return rank[static_cast<size_t>(c - 'a')]; });
+  std::vector<std::string_view> words = sorting.words;
+  std::ranges::sort(words, [&](std::string_view a, std::string_view b) {
+    const auto differ = std::ranges::mismatch(a, b);
+    if (differ.in1 == a.end() || differ.in2 == b.end()) return a.size() < b.size();
+    return rank[static_cast<size_t>(*differ.in1 - 'a')] < rank[static_cast<size_t>(*differ.in2 - 'a')];
   });
   if (sorting.descending) std::ranges::reverse(words);
   return words;
@@ -122,7 +133,7 @@ std::vector<std::string> sorted(const Sorting& sorting) {
 
 const TaskEntry kTask = {.key = "word_sorting",
                          .title = "Sort words by a new alphabet",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "puzzles/task.h"
@@ -14,10 +15,10 @@ namespace longhaul::puzzles::word_sorting {
 struct Sorting {
   std::string front;
   bool descending = false;
-  std::vector<std::string> words;
+  std::vector<std::string_view> words;  // of the dictionary, or of the given that they were read from
 };
 Sorting read_given(const nlohmann::json& given);
-std::vector<std::string> sorted(const Sorting& sorting);
+std::vector<std::string_view> sorted(const Sorting& sorting);
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 
 extern const TaskEntry kTask;

@@ -13,13 +13,13 @@ struct State {
   std::vector<int64_t> depth;
 };
 
-State first_state(const std::vector<std::string>& words);
+State first_state(const std::vector<std::string_view>& words);
 // The group that is treated next: the leftmost of several words that have not all ended; none: everything is
 // in order.
 std::optional<size_t> next_group(const State& state);
 Thought places_of(const State& state, size_t group);
-// The state once a group is ordered by the numbers that a thought names; words that it does not name are
-// gone.
-State ordered(const State& state, size_t group, const std::vector<Place>& places);
+// Orders a group by the numbers that a thought names; words that it does not name are gone.
+void order_group(State& state, size_t group, const std::vector<Place>& places);
+std::string_view letter_of(int64_t number);  // "a" for 1, "-" for 0
 
 }  // namespace longhaul::puzzles::word_sorting_mistake

@@ -1,7 +1,6 @@
 #include "puzzles/word_sorting_mistake/word_sorting_mistake.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/text/text.h"
 #include "puzzles/engine/answers/answer.h"
@@ -33,7 +32,7 @@ void spoil_places(Thought& thought, Draw& draw) {
     case 1: {
       const auto letter = (place.number + draw.between(1, 26)) % 27;
       place.number = letter;
-      place.letter = letter == 0 ? "-" : std::string(1, static_cast<char>('a' + letter - 1));
+      place.letter = letter_of(letter);
       break;
     }
     default:
@@ -68,7 +67,7 @@ void spoil_order(State& state, Draw& draw) {
       if (groups[a].empty()) remove_group(a);
       break;
     default: {
-      const std::string word = draw.pick(groups[a]);
+      const std::string_view word = draw.pick(groups[a]);
       const size_t at = draw.below(groups.size() + 1);
       groups.insert(groups.begin() + static_cast<int64_t>(at), {word});
       state.depth.insert(state.depth.begin() + static_cast<int64_t>(at), static_cast<int64_t>(word.size()));
@@ -78,7 +77,7 @@ void spoil_order(State& state, Draw& draw) {
 
 // The thoughts of a sort. The thought with the number `wrong` is spoilt (0: none), and those after it go on
 // from there.
-std::vector<Thought> thoughts_of(const std::vector<std::string>& words, int64_t wrong, Draw& draw) {
+std::vector<Thought> thoughts_of(const std::vector<std::string_view>& words, int64_t wrong, Draw& draw) {
   State state = first_state(words);
   std::vector<Thought> thoughts;
   while (thoughts.size() < kMostThoughts) {
@@ -86,7 +85,7 @@ std::vector<Thought> thoughts_of(const std::vector<std::string>& words, int64_t 
     if (!group) break;
     thoughts.push_back(places_of(state, *group));
     if (static_cast<int64_t>(thoughts.size()) == wrong) spoil_places(thoughts.back(), draw);
-    state = ordered(state, *group, thoughts.back().places);
+    order_group(state, *group, thoughts.back().places);
     if (static_cast<int64_t>(thoughts.size()) + 1 == wrong) spoil_order(state, draw);
     thoughts.push_back({.order = state.groups});
   }
@@ -94,30 +93,44 @@ std::vector<Thought> thoughts_of(const std::vector<std::string>& words, int64_t 
 }
 
 nlohmann::json given_of(const Trace& trace) {
-  nlohmann::json thoughts = nlohmann::json::array();
+  nlohmann::json::array_t thoughts;
+  thoughts.reserve(trace.thoughts.size());
   for (const Thought& thought : trace.thoughts) {
+    nlohmann::json json = nlohmann::json::object();
     if (thought.letter == 0) {
-      thoughts.push_back({{"order", thought.order}});
-      continue;
+      nlohmann::json::array_t order;
+      order.reserve(thought.order.size());
+      for (const std::vector<std::string_view>& group : thought.order)
+        order.emplace_back(nlohmann::json::array_t(group.begin(), group.end()));
+      json["order"] = std::move(order);
+    } else {
+      nlohmann::json::array_t places;
+      places.reserve(thought.places.size());
+      for (const Place& place : thought.places)
+        places.push_back(json_list(place.word, place.letter, place.number));
+      json["letter"] = thought.letter;
+      json["places"] = std::move(places);
     }
-    nlohmann::json places = nlohmann::json::array();
-    for (const Place& place : thought.places) places.push_back({place.word, place.letter, place.number});
-    thoughts.push_back({{"letter", thought.letter}, {"places", places}});
+    thoughts.push_back(std::move(json));
   }
-  return {{"words", trace.words}, {"thoughts", thoughts}};
+  nlohmann::json given = nlohmann::json::object();
+  given["words"] = nlohmann::json::array_t(trace.words.begin(), trace.words.end());
+  given["thoughts"] = std::move(thoughts);
+  return given;
 }
 
 // All that a trace says, briefly.
 std::string text_of(const Trace& trace) {
   std::string text;
-  for (const std::string& word : trace.words) (text += word) += ' ';
+  text.reserve(kLongestTrace);
+  for (const std::string_view word : trace.words) (text += word) += ' ';
   for (const Thought& thought : trace.thoughts) {
     (text += '\n') += std::to_string(thought.letter);
     for (const Place& place : thought.places)
       ((((text += ' ') += place.word) += place.letter) += ':') += std::to_string(place.number);
-    for (const std::vector<std::string>& group : thought.order) {
+    for (const std::vector<std::string_view>& group : thought.order) {
       text += '<';
-      for (const std::string& word : group) (text += ' ') += word;
+      for (const std::string_view word : group) (text += ' ') += word;
     }
   }
   return text;
@@ -149,26 +162,45 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 std::string canonical(const nlohmann::json& given) { return text_of(read_given(given)); }
 
-bool is_word(const nlohmann::json& text) {
-  return text.is_string() && !text.get_ref<const std::string&>().empty() &&
-         text.get_ref<const std::string&>().size() <= 40 &&
-         std::ranges::all_of(text.get_ref<const std::string&>(), [](char c) { return c >= 'a' && c <= 'z'; });
+std::optional<std::string_view> word_of(const nlohmann::json& json) {
+  const auto* text = json.get_ptr<const std::string*>();
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (text == nullptr || text->empty() || text->size() > 40 || !std::ranges::all_of(*text, is_letter))
+    return std::nullopt;
+  return *text;
 }
-bool is_word_list(const nlohmann::json& list) {
-  return list.is_array() && !list.empty() && list.size() <= 200 && std::ranges::all_of(list, is_word);
+
+bool read_words(const nlohmann::json& list, std::vector<std::string_view>& words) {
+  if (!list.is_array() || list.empty() || list.size() > 200) return false;
+  words.reserve(list.size());
+  return std::ranges::all_of(list, [&](const nlohmann::json& one) {
+    const std::optional<std::string_view> word = word_of(one);
+    if (word) words.push_back(*word);
+    return word.has_value();
+  });
 }
-bool is_place(const nlohmann::json& place) {
-  return place.is_array() && place.size() == 3 && is_word(place[0]) && place[1].is_string() &&
-         place[2].is_number_integer();
+
+bool read_order(const nlohmann::json& thought, Thought& read) {
+  const auto order = thought.find("order");
+  if (order == thought.end() || !order->is_array()) return false;
+  read.order.reserve(order->size());
+  return std::ranges::all_of(
+      *order, [&](const nlohmann::json& group) { return read_words(group, read.order.emplace_back()); });
 }
-bool is_thought(const nlohmann::json& thought, bool places) {
-  if (!thought.is_object()) return false;
-  if (!places)
-    return thought.contains("order") && thought["order"].is_array() &&
-           std::ranges::all_of(thought["order"], is_word_list);
-  return thought.contains("letter") && thought["letter"].is_number_integer() && thought["letter"] > 0 &&
-         thought.contains("places") && thought["places"].is_array() && thought["places"].size() <= 200 &&
-         std::ranges::all_of(thought["places"], is_place);
+
+bool read_places(const nlohmann::json& thought, Thought& read) {
+  const auto letter = thought.find("letter"), places = thought.find("places");
+  if (letter == thought.end() || !letter->is_number_integer() || *letter <= 0) return false;
+  if (places == thought.end() || !places->is_array() || places->size() > 200) return false;
+  read.letter = letter->get<int64_t>();
+  read.places.reserve(places->size());
+  return std::ranges::all_of(*places, [&](const nlohmann::json& place) {
+    if (!place.is_array() || place.size() != 3 || !place[1].is_string() || !place[2].is_number_integer())
+      return false;
+    const std::optional<std::string_view> word = word_of(place[0]);
+    if (word) read.places.push_back({*word, place[1].get_ref<const std::string&>(), place[2].get<int64_t>()});
+    return word.has_value();
+  });
 }
 
 }  // namespace
@@ -178,32 +210,28 @@ Trace read_given(const nlohmann::json& given) {
       "\"words\": different words of a to z, and \"thoughts\": at most 60, in turn {\"letter\": 1, "
       "\"places\": [[word, letter, number], …]} "
       "and {\"order\": lists of words}";
-  if (!given.is_object() || !given.contains("words") || !is_word_list(given["words"]) ||
-      !given.contains("thoughts") || !given["thoughts"].is_array() ||
-      given["thoughts"].size() > kMostThoughts)
+  const nlohmann::json& thoughts = member_of(given, "thoughts", kTask.key);
+  Trace trace;
+  if (!read_words(member_of(given, "words", kTask.key), trace.words) || !thoughts.is_array() ||
+      thoughts.size() > kMostThoughts)
     refuse_given(kTask.key, std::string(kExpected), given);
-  Trace trace{.words = given["words"].get<std::vector<std::string>>()};
-  if (std::set<std::string>(trace.words.begin(), trace.words.end()).size() != trace.words.size())
+  std::vector<std::string_view> words = trace.words;
+  std::ranges::sort(words);
+  if (std::ranges::adjacent_find(words) != words.end())
     refuse_given(kTask.key, std::string(kExpected), given);
-  for (const nlohmann::json& one : given["thoughts"]) {
+  trace.thoughts.reserve(thoughts.size());
+  for (const nlohmann::json& one : thoughts) {
     const bool places = trace.thoughts.size() % 2 == 0;
-    if (!is_thought(one, places)) refuse_given(kTask.key, std::string(kExpected), one);
     Thought& thought = trace.thoughts.emplace_back();
-    if (!places) {
-      thought.order = one["order"].get<Groups>();
-      continue;
-    }
-    thought.letter = one["letter"].get<int64_t>();
-    for (const nlohmann::json& place : one["places"])
-      thought.places.push_back(
-          {place[0].get<std::string>(), place[1].get<std::string>(), place[2].get<int64_t>()});
+    if (!one.is_object() || !(places ? read_places(one, thought) : read_order(one, thought)))
+      refuse_given(kTask.key, std::string(kExpected), one);
   }
   return trace;
 }
 
 const TaskEntry kTask = {.key = "word_sorting_mistake",
                          .title = "Find the first mistake in a sort of words",
-                         .version = 2,
+                         .version = 3,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

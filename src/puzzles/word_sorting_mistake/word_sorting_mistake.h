@@ -8,18 +8,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::word_sorting_mistake {
 
+// Words and letters are views of the dictionary, or of the given that they were read from.
 struct Place {
-  std::string word, letter;  // letter: "-" where the word has ended
-  int64_t number = 0;        // 0: it has ended
+  std::string_view word, letter;  // letter: "-" where the word has ended
+  int64_t number = 0;             // 0: it has ended
   bool operator==(const Place&) const = default;
 };
-using Groups = std::vector<std::vector<std::string>>;
+using Groups = std::vector<std::vector<std::string_view>>;
 
 // One kind or the other: `places` of the letter at `letter` (from 1), or, where `letter` is 0, the `order`.
 struct Thought {
@@ -28,7 +30,7 @@ struct Thought {
   Groups order;
 };
 struct Trace {
-  std::vector<std::string> words;
+  std::vector<std::string_view> words;
   std::vector<Thought> thoughts;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kLargestSide = 20;
 constexpr Knob kKnobs[] = {{"side", 4, kLargestSide, 5, 15, "rows and columns"},
-                           {"words", 3, 30, 4, 11, "words that stand across and down, together"},
-                           {"crossings", 2, 60, 3, 10, "cells at least that belong to two words"}};
+                           {"words", 3, 30, 5, 16, "words that stand across and down, together"},
+                           {"crossings", 2, 60, 3, 20, "cells at least that belong to two words"}};
 
 // Words by length and by the letter at one place, so that those which may cross a letter are found at once.
 const std::vector<std::string_view>& words_with(size_t length, size_t place, char letter) {
@@ -175,7 +175,7 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 }
 
 // Letters in lower case, and 0 for an empty cell.
-std::optional<char> answered_cell(const std::string& text) {
+std::optional<char> answered_cell(std::string_view text) {
   if (text.empty() || text == "0") return '\0';
   if (text.size() > 1) return std::nullopt;
   const char letter = static_cast<char>(text[0] >= 'A' && text[0] <= 'Z' ? text[0] - 'A' + 'a' : text[0]);
@@ -187,8 +187,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const auto rows = read_grid(payload);
   if (!rows) return {VerdictCode::kUnreadable, "no list of rows of cells"};
   const auto width = static_cast<size_t>(board.grid.columns);
-  if (rows->size() != static_cast<size_t>(board.grid.rows) ||
-      !std::ranges::all_of(*rows, [&](const std::vector<std::string>& row) { return row.size() == width; }))
+  if (rows->size() != static_cast<size_t>(board.grid.rows) || !rows->are_all_as_long_as(width))
     return {VerdictCode::kShape, fmt::format("not {} rows of {} cells", board.grid.rows, board.grid.columns)};
   std::vector<char> letters;
   for (size_t r = 0; r < rows->size(); ++r) {
@@ -276,7 +275,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "wordscapes",
                          .title = "Wordscapes: a crossword whose words are listed",
-                         .version = 2,
+                         .version = 3,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

@@ -259,6 +259,7 @@ std::string table_of(const Zebra& zebra, const Places& places, Language language
 
 const TaskEntry kTask = {.key = "zebra_puzzle",
                          .title = "Zebra puzzle: who lives where",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

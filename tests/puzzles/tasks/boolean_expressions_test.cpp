@@ -55,6 +55,16 @@ TEST(BooleanExpressions, AreWrittenInBothLanguages) {
             "(not not (日本的首都是东京)) and (((-3) - (1 / (-2))) 不小于 (4))");
 }
 
+TEST(BooleanExpressions, ATreeMayStandAsItsText) {
+  const char* text = R"(["or", ["not", 1, ["fact", 0, 1, 1]], ["compare", "<", false, ["*", -2, 3], 6]])";
+  EXPECT_TRUE(value_of(nlohmann::json(text)));
+  EXPECT_EQ(expression_of(nlohmann::json(text), Language::kEnglish),
+            expression_of(tree(text), Language::kEnglish));
+  for (const char* bad : {"", "true false", "[\"or\", true]", R"(["or", true, true)", R"(["not", 1])",
+                          R"(["compare", "<", false, 1, 2, 3])", R"(["fact", 0, 1])", "[or, true, true]"})
+    EXPECT_THROW(value_of(nlohmann::json(bad)), Error) << bad;
+}
+
 TEST(BooleanExpressions, WhatIsNoTreeIsRefused) {
   for (const char* bad : {"[]", "1", "\"x\"", R"(["xor", true, true])", R"(["not", 0, true])",
                           R"(["compare", "<", 1, 2, 3])", R"(["compare", "<", false, ["/", 1, 0], 3])",

@@ -43,8 +43,8 @@ TEST(WordSorting, AnswersMayBeListsAndUpperCase) {
 TEST(WordSorting, HardPuzzlesHaveWordsThatBeginAlike) {
   const auto alike = [](int64_t percent) {
     Draw draw({.task = "alike", .index = 1});
-    std::map<std::string, int64_t> beginnings;
-    for (const std::string& word : drawn_words(40, percent, draw)) ++beginnings[word.substr(0, 3)];
+    std::map<std::string_view, int64_t> beginnings;
+    for (const std::string_view word : drawn_words(40, percent, draw)) ++beginnings[word.substr(0, 3)];
     int64_t shared = 0;
     for (const auto& [beginning, count] : beginnings) shared += count - 1;
     return shared;

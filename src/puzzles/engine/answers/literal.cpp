@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMostDepth = 8;
 constexpr int kMostValues = 8192;
+constexpr std::string_view kBlanks = " \t\r\n", kMarks = " \t\r\n,:[](){}\"'";
 
 class LiteralReader {
  public:
@@ -100,9 +101,7 @@ class LiteralReader {
 
   std::optional<Literal> bare() {
     const size_t begin = at_;
-    while (at_ < text_.size() &&
-           std::string_view(" \t\r\n,:[](){}\"'").find(text_[at_]) == std::string_view::npos)
-      ++at_;
+    while (at_ < text_.size() && kMarks.find(text_[at_]) == std::string_view::npos) ++at_;
     if (at_ == begin) return std::nullopt;
     Literal value{.kind = Literal::Kind::kWord, .text = std::string(text_.substr(begin, at_ - begin))};
     if (value.text == "None" || value.text == "null") {
@@ -135,6 +134,58 @@ class LiteralReader {
   int values_ = 0;
 };
 
+// Reads [[cell, …], …] of bare and of quoted cells without taking memory for each; what is written in any
+// other way is not read.
+class CellReader {
+ public:
+  explicit CellReader(std::string_view text) : text_(text) {}
+
+  std::optional<CellRows> whole() {
+    if (text_.size() > kMostValues || !take('[')) return std::nullopt;
+    do {
+      if (!read_row()) return std::nullopt;
+    } while (take(','));
+    if (!take(']')) return std::nullopt;
+    skip_blanks();
+    return at_ == text_.size() ? std::optional(std::move(found_)) : std::nullopt;
+  }
+
+ private:
+  static bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
+  void skip_blanks() {
+    while (at_ < text_.size() && is_one_of(text_[at_], kBlanks)) ++at_;
+  }
+  bool take(char expected) {
+    skip_blanks();
+    if (at_ >= text_.size() || text_[at_] != expected) return false;
+    ++at_;
+    return true;
+  }
+  bool read_row() {
+    if (!take('[')) return false;
+    std::vector<std::string_view>& cells = found_.rows.emplace_back();
+    if (found_.rows.size() > 1) cells.reserve(found_.rows[0].size());
+    do {
+      skip_blanks();
+      if (at_ >= text_.size()) return false;
+      const char first = text_[at_];
+      const bool quoted = first == '"' || first == '\'';
+      const size_t begin = quoted ? ++at_ : at_;
+      while (at_ < text_.size() &&
+             (quoted ? text_[at_] != first && text_[at_] != '\\' : !is_one_of(text_[at_], kMarks)))
+        ++at_;
+      if (at_ >= text_.size() || (quoted ? text_[at_] != first : at_ == begin)) return false;
+      cells.push_back(trimmed(text_.substr(begin, at_ - begin)));
+      if (quoted) ++at_;
+    } while (take(','));
+    return take(']');
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  CellRows found_;
+};
+
 std::optional<std::vector<std::vector<std::string>>> rows_of(const Literal& value) {
   if (!value.is_list() || value.items.empty()) return std::nullopt;
   std::vector<std::vector<std::string>> rows;
@@ -145,6 +196,23 @@ std::optional<std::vector<std::vector<std::string>>> rows_of(const Literal& valu
       if (cell.is_list() || cell.kind == Literal::Kind::kDictionary) return std::nullopt;
       cells.emplace_back(trimmed(cell.text));
     }
+  }
+  return rows;
+}
+
+// [[1 X,2 3]]
+std::optional<std::vector<std::vector<std::string>>> rows_between_commas(std::string_view payload) {
+  payload = trimmed(payload);
+  if (!payload.starts_with("[[") || !payload.ends_with("]]")) return std::nullopt;
+  payload = payload.substr(2, payload.size() - 4);
+  if (payload.find_first_of("[](){}") != std::string_view::npos) return std::nullopt;
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& row : words_between(payload, ',')) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (std::string& cell : words_between(row, ' ')) {
+      if (!cell.empty()) cells.push_back(std::move(cell));
+    }
+    if (rows.size() > 1000) return std::nullopt;
   }
   return rows;
 }
@@ -188,21 +256,18 @@ std::vector<std::string> words_between(std::string_view text, char separator) {
   return words;
 }
 
-std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload) {
-  if (const std::optional<Literal> value = read_literal(payload)) return rows_of(*value);
-  payload = trimmed(payload);
-  if (!payload.starts_with("[[") || !payload.ends_with("]]")) return std::nullopt;
-  payload = payload.substr(2, payload.size() - 4);
-  if (payload.find_first_of("[](){}") != std::string_view::npos) return std::nullopt;
-  std::vector<std::vector<std::string>> rows;
-  for (const std::string& row : words_between(payload, ',')) {
-    std::vector<std::string>& cells = rows.emplace_back();
-    for (std::string& cell : words_between(row, ' ')) {
-      if (!cell.empty()) cells.push_back(std::move(cell));
-    }
-    if (rows.size() > 1000) return std::nullopt;
+std::optional<CellRows> read_grid(std::string_view payload) {
+  if (std::optional<CellRows> plain = CellReader(payload).whole()) return plain;
+  std::optional<std::vector<std::vector<std::string>>> own;
+  if (const std::optional<Literal> value = read_literal(payload)) {
+    own = rows_of(*value);
+  } else {
+    own = rows_between_commas(payload);
   }
-  return rows;
+  if (!own) return std::nullopt;
+  CellRows cells{.own = std::move(*own)};
+  for (const std::vector<std::string>& row : cells.own) cells.rows.emplace_back(row.begin(), row.end());
+  return cells;
 }
 
 }  // namespace longhaul::puzzles

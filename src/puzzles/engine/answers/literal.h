@@ -7,6 +7,7 @@
 // Bounded: nesting of 8, 8,192 values; beyond that, and of anything else, there is no value. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,8 +41,20 @@ std::optional<int64_t> read_grouped_integer(std::string_view text);
 // empty word.
 std::vector<std::string> words_between(std::string_view text, char separator);
 
-// A grid of cells as texts. Rows are lists ("[[1, X], [2, 3]]"), or stand between commas with blanks between
-// cells ("[[1 X,2 3]]"). Rows may differ in length; cells must be no lists.
-std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload);
+// A grid of cells as texts without the blanks around them. Rows are lists ("[[1, X], [2, 3]]"), or stand
+// between commas with blanks between cells ("[[1 X,2 3]]"). Rows may differ in length; cells must be no
+// lists. The texts are views of `payload`, or of `own` where that is written otherwise than as plain lists,
+// so a CellRows must not be copied.
+struct CellRows {
+  std::vector<std::vector<std::string_view>> rows;  // at least one
+  std::vector<std::vector<std::string>> own;
+
+  size_t size() const { return rows.size(); }
+  const std::vector<std::string_view>& operator[](size_t row) const { return rows[row]; }
+  bool are_all_as_long_as(size_t columns) const {
+    return std::ranges::all_of(rows, [&](const auto& row) { return row.size() == columns; });
+  }
+};
+std::optional<CellRows> read_grid(std::string_view payload);
 
 }  // namespace longhaul::puzzles

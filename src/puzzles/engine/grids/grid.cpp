@@ -48,33 +48,34 @@ NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int
 }
 
 nlohmann::json grid_json(const NumberGrid& grid, const std::string& blank) {
-  nlohmann::json json = nlohmann::json::array();
+  nlohmann::json::array_t rows;
+  rows.reserve(static_cast<size_t>(grid.rows));
   for (int64_t r = 0; r < grid.rows; ++r) {
-    nlohmann::json& row = json.emplace_back(nlohmann::json::array());
+    nlohmann::json::array_t row;
+    row.reserve(static_cast<size_t>(grid.columns));
     for (int64_t c = 0; c < grid.columns; ++c) {
       if (grid.at(r, c) == kBlank) {
-        row.push_back(blank);
+        row.emplace_back(blank);
       } else {
-        row.push_back(grid.at(r, c));
+        row.emplace_back(grid.at(r, c));
       }
     }
+    rows.emplace_back(std::move(row));
   }
-  return json;
+  return rows;
 }
 
 std::optional<NumberGrid> answered_grid(std::string_view payload, const std::string& blank) {
-  const auto rows = read_grid(payload);
-  if (!rows) return std::nullopt;
-  NumberGrid grid(static_cast<int64_t>(rows->size()), static_cast<int64_t>(rows->front().size()));
-  for (int64_t r = 0; r < grid.rows; ++r) {
-    const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
-    if (static_cast<int64_t>(row.size()) != grid.columns) return std::nullopt;
-    for (int64_t c = 0; c < grid.columns; ++c) {
-      const std::string& cell = row[static_cast<size_t>(c)];
+  const std::optional<CellRows> rows = read_grid(payload);
+  if (!rows || !rows->are_all_as_long_as((*rows)[0].size())) return std::nullopt;
+  NumberGrid grid(static_cast<int64_t>(rows->size()), static_cast<int64_t>((*rows)[0].size()));
+  auto to = grid.cells.begin();
+  for (const std::vector<std::string_view>& row : rows->rows) {
+    for (const std::string_view cell : row) {
       const std::optional<int64_t> number = read_integer(cell);
       if (!number && (blank.empty() || cell != blank)) return std::nullopt;
       if (number && *number < 0) return std::nullopt;
-      grid.at(r, c) = number.value_or(kBlank);
+      *to++ = number.value_or(kBlank);
     }
   }
   return grid;
@@ -99,16 +100,22 @@ std::string grid_lines(const NumberGrid& grid, const std::string& blank) {
 }
 
 std::string grid_payload(const NumberGrid& grid, const std::string& blank) {
+  char digits[24];
   std::string text = "[";
+  text.reserve(grid.cells.size() * 4 + static_cast<size_t>(grid.rows) * 4 + 2);
   for (int64_t r = 0; r < grid.rows; ++r) {
     text += r == 0 ? "[" : ", [";
     for (int64_t c = 0; c < grid.columns; ++c) {
-      text += c == 0 ? "" : ", ";
-      text += grid.at(r, c) == kBlank ? '"' + blank + '"' : std::to_string(grid.at(r, c));
+      if (c > 0) text += ", ";
+      if (grid.at(r, c) == kBlank) {
+        ((text += '"') += blank) += '"';
+      } else {
+        text.append(digits, std::to_chars(digits, std::end(digits), grid.at(r, c)).ptr);
+      }
     }
     text += "]";
   }
-  return text + "]";
+  return text += "]";
 }
 
 std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns) {
@@ -124,12 +131,37 @@ std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns) {
 }
 
 std::string canonical_grid(const NumberGrid& grid) {
-  std::string least;
-  for (const NumberGrid& way : turned(grid)) {
-    const std::string text = grid_lines(way);
-    if (least.empty() || text < least) least = text;
+  // Texts of cells have one width, so that places in the order of these texts stand for them.
+  std::vector<int64_t> values = grid.cells;
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  LONGHAUL_ASSERT(values.size() <= 256, "{} different cells", values.size());
+  NumberGrid row(1, static_cast<int64_t>(values.size()));
+  row.cells = values;
+  const std::string line = grid_lines(row);
+  const size_t width = (line.size() + 1) / values.size() - 1;
+  const auto text_of = [&](size_t value) {
+    return std::string_view(line).substr(value * (width + 1), width);
+  };
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, text_of);
+  std::vector<char> places(values.size());
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<char>(i);
+  std::string cells;
+  for (const int64_t cell : grid.cells)
+    cells += places[static_cast<size_t>(std::ranges::lower_bound(values, cell) - values.begin())];
+  std::string lines;
+  for (const char cell :
+       least_turned(grid.rows, grid.columns, true, [&] { return [&](size_t i) { return cells[i]; }; })) {
+    if (!lines.empty())
+      lines += lines.size() % (static_cast<size_t>(grid.columns) * (width + 1)) ==
+                       static_cast<size_t>(grid.columns) * (width + 1) - 1
+                   ? '\n'
+                   : ' ';
+    lines += text_of(order[static_cast<unsigned char>(cell)]);
   }
-  return least;
+  return lines;
 }
 
 }  // namespace longhaul::puzzles

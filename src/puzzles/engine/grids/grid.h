@@ -69,6 +69,32 @@ std::vector<Grid<Cell>> turned(const Grid<Cell>& grid) {
 // The same ways for places: [way][place] is where the cell of that place comes to stand.
 std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns);
 
+// The least text, a character a cell, of those of a grid's eight ways (four: it is not square, or
+// `quarter_turns` is false). `reader()` gives for each way a function from a cell of the grid to its
+// character; it is called in the order of the text, so that it may rename what it meets.
+template <class Reader>
+std::string least_turned(int64_t rows, int64_t columns, bool quarter_turns, const Reader& reader) {
+  std::string least, text;
+  for (int way = 0; way < (rows == columns && quarter_turns ? 8 : 4); ++way) {
+    auto character = reader();
+    bool smaller = way == 0;
+    text.clear();
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t y = way % 2 == 1 ? rows - 1 - r : r, x = way / 2 % 2 == 1 ? columns - 1 - c : c;
+        const char one = character(static_cast<size_t>(way < 4 ? y * columns + x : x * columns + y));
+        const char other = smaller ? one : least[text.size()];
+        if (one != other && static_cast<unsigned char>(one) > static_cast<unsigned char>(other)) goto next;
+        smaller |= one != other;
+        text += one;
+      }
+    }
+    if (smaller) least.swap(text);
+  next:;
+  }
+  return least;
+}
+
 // A grid of numbers as a text; the least of those of its eight (or four) ways, equal for grids that are one
 // when turned or mirrored.
 std::string canonical_grid(const NumberGrid& grid);

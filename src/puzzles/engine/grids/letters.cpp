@@ -39,25 +39,26 @@ LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int
 }
 
 nlohmann::json letters_json(const LetterGrid& grid) {
-  nlohmann::json json = nlohmann::json::array();
+  nlohmann::json::array_t rows;
+  rows.reserve(static_cast<size_t>(grid.rows));
   for (int64_t r = 0; r < grid.rows; ++r) {
-    nlohmann::json& row = json.emplace_back(nlohmann::json::array());
-    for (int64_t c = 0; c < grid.columns; ++c) row.push_back(std::string(1, grid.at(r, c)));
+    nlohmann::json::array_t row;
+    row.reserve(static_cast<size_t>(grid.columns));
+    for (int64_t c = 0; c < grid.columns; ++c) row.emplace_back(std::string(1, grid.at(r, c)));
+    rows.emplace_back(std::move(row));
   }
-  return json;
+  return rows;
 }
 
 std::optional<LetterGrid> answered_letters(std::string_view payload, std::string_view allowed) {
-  const auto rows = read_grid(payload);
-  if (!rows) return std::nullopt;
-  LetterGrid grid(static_cast<int64_t>(rows->size()), static_cast<int64_t>(rows->front().size()));
-  for (int64_t r = 0; r < grid.rows; ++r) {
-    const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
-    if (static_cast<int64_t>(row.size()) != grid.columns) return std::nullopt;
-    for (int64_t c = 0; c < grid.columns; ++c) {
-      const std::string& letter = row[static_cast<size_t>(c)];
+  const std::optional<CellRows> rows = read_grid(payload);
+  if (!rows || !rows->are_all_as_long_as((*rows)[0].size())) return std::nullopt;
+  LetterGrid grid(static_cast<int64_t>(rows->size()), static_cast<int64_t>((*rows)[0].size()));
+  auto to = grid.cells.begin();
+  for (const std::vector<std::string_view>& row : rows->rows) {
+    for (const std::string_view letter : row) {
       if (letter.size() != 1 || allowed.find(letter) == std::string_view::npos) return std::nullopt;
-      grid.at(r, c) = letter[0];
+      *to++ = letter[0];
     }
   }
   return grid;

@@ -1,6 +1,9 @@
 #include "puzzles/engine/grids/regions.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
 
 #include "base/error.h"
 
@@ -22,22 +25,22 @@ bool grow_regions(NumberGrid& regions, const Neighbours& near, const CellSet& ou
   }
 }
 
-bool moved_to_a_neighbour(NumberGrid& regions, const Neighbours& near, int64_t cell, Draw& draw) {
+std::vector<int64_t> regions_to_join(const NumberGrid& regions, const Neighbours& near, int64_t cell) {
   const int64_t own = regions.cells[static_cast<size_t>(cell)];
+  std::vector<int64_t> others;
+  near.beside(cell).for_each([&](int64_t beside) {
+    const int64_t other = regions.cells[static_cast<size_t>(beside)];
+    if (other != own && other != kBlank && std::ranges::find(others, other) == others.end())
+      others.push_back(other);
+  });
+  if (others.empty()) return others;
   CellSet rest;
   for (size_t other = 0; other < regions.cells.size(); ++other) {
     if (regions.cells[other] == own) rest.add(static_cast<int64_t>(other));
   }
   rest.remove(cell);
-  if (rest.empty() || !near.is_connected(rest)) return false;
-  std::vector<int64_t> others;
-  near.beside(cell).for_each([&](int64_t beside) {
-    const int64_t other = regions.cells[static_cast<size_t>(beside)];
-    if (other != own && other != kBlank) others.push_back(other);
-  });
-  if (others.empty()) return false;
-  regions.cells[static_cast<size_t>(cell)] = draw.pick(others);
-  return true;
+  if (rest.empty() || !near.is_connected(rest)) others.clear();
+  return others;
 }
 
 bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
@@ -70,22 +73,99 @@ bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
   return true;
 }
 
+namespace {
+
+// Other solutions that were met, by their cells, and how many of them still are solutions.
+class OtherSolutions {
+ public:
+  OtherSolutions(const NumberGrid& regions, const CellSet& solution, const Neighbours& near)
+      : regions_(regions), solution_(solution), near_(near) {
+    solution.for_each([&](int64_t cell) {
+      if (regions.cells[static_cast<size_t>(cell)] == 0) ++each_;
+    });
+  }
+  void add(const CellSet& other) { all_.push_back(other.cells()); }
+  std::vector<int64_t> first_that_holds() const {  // empty: none does
+    const auto found = std::ranges::find_if(all_, [&](const auto& cells) { return holds(cells); });
+    return found == all_.end() ? std::vector<int64_t>() : *found;
+  }
+
+  struct Change {
+    int64_t cell = -1, region = -1;  // -1: there is none
+  };
+  // That ends a solution and leaves the fewest others.
+  Change best_change(const std::vector<int64_t>& other, NumberGrid& regions, Draw& draw) const {
+    Change best;
+    int64_t fewest = std::numeric_limits<int64_t>::max();
+    std::vector<int64_t> order = other;
+    draw.shuffle(order);
+    for (const int64_t cell : order) {
+      int64_t& own = regions.cells[static_cast<size_t>(cell)];
+      if (solution_.has(cell) || own == kBlank) continue;
+      for (const int64_t region : regions_to_join(regions, near_, cell)) {
+        const int64_t before = std::exchange(own, region);
+        const int64_t left = std::ranges::count_if(all_, [&](const auto& cells) { return holds(cells); });
+        own = before;
+        if (left < fewest) best = {cell, region}, fewest = left;
+      }
+    }
+    return best;
+  }
+
+ private:
+  bool holds(const std::vector<int64_t>& cells) const {
+    std::array<int8_t, kMostCells> counts{};
+    for (const int64_t cell : cells) {
+      const int64_t region = regions_.cells[static_cast<size_t>(cell)];
+      // as many cells as regions want in all: where none has too many, none has too few
+      if (region != kBlank && ++counts[static_cast<size_t>(region)] > each_) return false;
+    }
+    return true;
+  }
+
+  const NumberGrid& regions_;
+  const CellSet& solution_;
+  const Neighbours& near_;
+  int64_t each_ = 0;  // cells of a solution in a region
+  std::vector<std::vector<int64_t>> all_;
+};
+
+}  // namespace
+
 bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near,
                     const SolveRegions& solve, Draw& draw) {
-  constexpr int kMostChanges = 200;
-  for (int change = 0; change < kMostChanges; ++change) {
-    SearchBudget budget{.nodes = 5'000};
-    const auto other = other_than(
-        solution, budget, [&](SearchBudget& left, const auto& found) { solve(regions, left, found); });
-    if (other.unique()) return true;
-    if (!other.known) return false;
-    std::vector<int64_t> ways = other.solution->without(solution).cells();
-    draw.shuffle(ways);
-    const bool changed = std::ranges::any_of(ways, [&](int64_t cell) {
-      return regions.cells[static_cast<size_t>(cell)] != kBlank &&
-             moved_to_a_neighbour(regions, near, cell, draw);
-    });
-    if (!changed) return false;
+  constexpr int kAtOnce = 12;  // other solutions that a search looks for
+  constexpr int kMostShaken =
+      20;  // times that cells change their regions at random, because nothing else could
+  const auto most_changes = static_cast<int64_t>(100 + 3 * regions.cells.size());
+  OtherSolutions others(regions, solution, near);
+  int shaken = 0;
+  for (int64_t change = 0; change < most_changes; ++change) {
+    std::vector<int64_t> other = others.first_that_holds();
+    if (other.empty()) {
+      SearchBudget budget{.nodes = 2'000};
+      int found_now = 0;
+      solve(regions, budget, [&](const CellSet& found) {
+        if (found == solution) return true;
+        others.add(found);
+        return ++found_now < kAtOnce;
+      });
+      if (found_now == 0) return !budget.spent();
+      other = others.first_that_holds();
+    }
+    const OtherSolutions::Change best = others.best_change(other, regions, draw);
+    if (best.cell >= 0) {
+      regions.cells[static_cast<size_t>(best.cell)] = best.region;
+      continue;
+    }
+    if (++shaken > kMostShaken) return false;
+    std::vector<int64_t> any = near.all().without(solution).cells();
+    for (int tried = 0; tried < 40; ++tried) {
+      const int64_t cell = draw.pick(any);
+      if (regions.cells[static_cast<size_t>(cell)] == kBlank) continue;
+      std::vector<int64_t> ways = regions_to_join(regions, near, cell);
+      if (!ways.empty()) regions.cells[static_cast<size_t>(cell)] = draw.pick(ways);
+    }
   }
   return false;
 }
@@ -124,19 +204,14 @@ NumberGrid regions_of(const LetterGrid& letters) {
 }
 
 std::string canonical_regions(const NumberGrid& regions) {
-  std::string least;
-  for (const NumberGrid& now : turned(regions)) {
-    std::vector<int64_t> names;  // regions in the order in which they come
-    std::string text;
-    for (const int64_t region : now.cells) {
-      const auto known = std::ranges::find(names, region);
-      const auto name = known - names.begin();
-      if (region != kBlank && known == names.end()) names.push_back(region);
-      text += region == kBlank ? '.' : static_cast<char>('A' + name);
-    }
-    if (least.empty() || text < least) least = text;
-  }
-  return least;
+  return least_turned(regions.rows, regions.columns, true, [&] {
+    return [&, names = std::array<char, kMostCells>{}, next = 'A'](size_t cell) mutable {
+      if (regions.cells[cell] == kBlank) return '.';
+      char& name = names[static_cast<size_t>(regions.cells[cell])];  // in the order in which they come
+      if (name == 0) name = next++;
+      return name;
+    };
+  });
 }
 
 }  // namespace longhaul::puzzles

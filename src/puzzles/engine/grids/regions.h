@@ -20,16 +20,19 @@ inline constexpr std::string_view kRegionLetters = "ABCDEFGHIJKLMNOPQRSTUVWYZ";
 // False: one has none.
 bool grow_regions(NumberGrid& regions, const Neighbours& near, const CellSet& outside, Draw& draw);
 
-// Gives the cell to another region beside it, if there is one and its own stays in one piece (and does not
-// end).
-bool moved_to_a_neighbour(NumberGrid& regions, const Neighbours& near, int64_t cell, Draw& draw);
+// The other regions beside a cell to which it may go over, each once: none, where its own would end or fall
+// into pieces.
+std::vector<int64_t> regions_to_join(const NumberGrid& regions, const Neighbours& near, int64_t cell);
 
 // Each region joins one beside it, so that half as many are left. False: some found none.
 bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw);
 
-// Cells change regions until `solution` is the only solution: each change takes a cell of another solution,
-// and none of this one, out of its region, so that the other one is none any more. `solve` calls `found` for
-// each solution until it returns false. False: it was not reached.
+// Cells change regions until `solution` is the only solution, all regions having as many of its cells: each
+// change takes a cell of another solution, and none of this one, out of its region, so that the other one is
+// none any more. Of several changes the one is made after which the fewest of the others that were met so far
+// are solutions; only when none of them is, a search looks for more. `solve` calls `found` for each solution
+// until it returns false; what is a solution but for the counts of regions must not depend on these. False:
+// it was not reached.
 using SolveRegions =
     std::function<void(const NumberGrid&, SearchBudget&, const std::function<bool(const CellSet&)>&)>;
 bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near,

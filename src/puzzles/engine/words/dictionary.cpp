@@ -1,6 +1,7 @@
 #include "puzzles/engine/words/dictionary.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace longhaul::puzzles {
@@ -19,10 +20,14 @@ std::span<const std::string_view> dictionary() {
 }
 
 std::span<const std::string_view> dictionary_of(char first_letter) {
-  const auto letter = [](std::string_view word) { return word[0]; };
-  const std::span<const std::string_view> all = dictionary();
-  return {std::ranges::lower_bound(all, first_letter, {}, letter),
-          std::ranges::upper_bound(all, first_letter, {}, letter)};
+  static const auto table = [] {
+    const auto letter = [](std::string_view word) { return word[0]; };
+    std::array<std::span<const std::string_view>, 26> made;
+    for (char first = 'a'; first <= 'z'; ++first)
+      made[static_cast<size_t>(first - 'a')] = std::ranges::equal_range(dictionary(), first, {}, letter);
+    return made;
+  }();
+  return table.at(static_cast<size_t>(first_letter - 'a'));
 }
 
 }  // namespace longhaul::puzzles

@@ -1,5 +1,6 @@
 #include "puzzles/engine/words/words.h"
 
+#include <deque>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -9,7 +10,7 @@
 namespace longhaul::puzzles {
 namespace {
 
-using WordMap = std::unordered_map<std::string, const Word*>;
+using WordMap = std::unordered_map<std::string_view, const Word*>;
 
 std::string in_lower_case(std::string_view text) {
   std::string lower(text);
@@ -19,16 +20,28 @@ std::string in_lower_case(std::string_view text) {
   return lower;
 }
 
+// `name(word)` for all words of the tables, the first one counting where two have one.
+template <class Name>
+WordMap words_by(const Name& name) {
+  WordMap made;
+  for (const auto table : {names(), colours(), places(), things()}) {
+    for (const Word& word : table) made.emplace(name(word), &word);
+  }
+  return made;
+}
+
+const Word* word_of(const WordMap& words, std::string_view text) {
+  const auto found = words.find(text);
+  return found == words.end() ? nullptr : found->second;
+}
+
 // Both languages in one map: no English word is a Chinese one.
-const WordMap& all_words() {
+const WordMap& words_in_lower_case() {
+  static std::deque<std::string> kept;  // what the map's keys view
   static const WordMap map = [] {
-    WordMap made;
-    for (const auto table : {names(), colours(), places(), things()}) {
-      for (const Word& word : table) {
-        made.emplace(in_lower_case(word.english), &word);
-        made.emplace(word.chinese, &word);
-      }
-    }
+    WordMap made = words_by(
+        [](const Word& word) -> std::string_view { return kept.emplace_back(in_lower_case(word.english)); });
+    made.merge(words_by([](const Word& word) { return word.chinese; }));
     return made;
   }();
   return map;
@@ -39,9 +52,10 @@ bool is_vowel(char c) { return std::string_view("aeiou").find(c) != std::string_
 }  // namespace
 
 std::optional<std::string_view> word_in(std::string_view english, Language language) {
-  const auto found = all_words().find(in_lower_case(english));
-  if (found == all_words().end() || found->second->english != english) return std::nullopt;
-  return language == Language::kChinese ? found->second->chinese : found->second->english;
+  static const WordMap words = words_by([](const Word& word) { return word.english; });
+  const Word* word = word_of(words, english);
+  if (word == nullptr) return std::nullopt;
+  return language == Language::kChinese ? word->chinese : word->english;
 }
 
 std::string_view in_language(std::string_view english, Language language) {
@@ -59,14 +73,13 @@ std::optional<std::string_view> english_word(std::string_view text) {
       break;
     }
   }
-  const auto found = all_words().find(std::string(bare));
-  if (found == all_words().end()) return std::nullopt;
-  return found->second->english;
+  const Word* word = word_of(words_in_lower_case(), bare);
+  return word == nullptr ? std::nullopt : std::optional(word->english);
 }
 
 std::string with_article(std::string_view english) {
-  if (english.starts_with("hour")) return fmt::format("an {}", english);  // its h is silent
-  return fmt::format("{} {}", is_vowel(english[0]) ? "an" : "a", english);
+  const bool vowel = is_vowel(english[0]) || english.starts_with("hour");  // whose h is silent
+  return std::string(vowel ? "an " : "a ").append(english);
 }
 
 std::string plural_of(std::string_view english) {
