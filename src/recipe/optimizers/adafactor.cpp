@@ -15,9 +15,10 @@ constexpr OptimizerOption kScaleByWeights = {
     .name = "scale_by_weights",
     .field = &OptimOptions::scale_by_weights,
     .help = "steps are relative to the root mean square of a tensor's weights (form fairseq)."};
-constexpr OptimizerOption kRelativeStep = {.name = "relative_step",
-                                           .field = &OptimOptions::relative_step,
-                                           .help = "the learning rate is at most 1/sqrt(step) (form fairseq)."};
+constexpr OptimizerOption kRelativeStep = {
+    .name = "relative_step",
+    .field = &OptimOptions::relative_step,
+    .help = "the learning rate is at most 1/sqrt(step) (form fairseq)."};
 constexpr const OptimizerOption* kOptionsOfAdafactor[] = {
     &kMomentum, &kWeightDecay, &kAdafactorForm, &kScaleByWeights, &kRelativeStep, &kUpdateClip, &kSquareEps};
 constexpr OptimizerState kStatesOfAdafactor[] = {
