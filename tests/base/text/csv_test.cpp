@@ -1,5 +1,5 @@
-// Rows of CSV. For the texts that RFC 4180 allows they are those of Python's csv.reader with skipinitialspace,
-// without empty rows.
+// Rows of CSV. For the texts that RFC 4180 allows they are those of Python's csv.reader with
+// skipinitialspace, without empty rows.
 #include "base/text/csv.h"
 
 #include <gmock/gmock.h>
