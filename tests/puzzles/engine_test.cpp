@@ -12,6 +12,7 @@
 #include "puzzles/engine/answers/rational.h"
 #include "puzzles/engine/draw.h"
 #include "puzzles/engine/grids/grid.h"
+#include "puzzles/engine/grids/regions.h"
 #include "puzzles/engine/knobs.h"
 
 namespace longhaul::puzzles {
@@ -180,6 +181,38 @@ TEST(PuzzleArithmetic, RefusesEverythingElse) {
                           "1.5", "+3", "a", "()", "2(3)", "99999999999*99999999999*99999999999"})
     EXPECT_FALSE(read_arithmetic(bad)) << bad;
   EXPECT_FALSE(read_arithmetic(std::string(2000, '(') + "1" + std::string(2000, ')')));
+}
+
+TEST(PuzzleRegions, AreNarrowedUntilASearchHasShownThatOneSolutionIsLeft) {
+  Draw draw({.task = "regions"});
+  const Neighbours near(4, 4);
+  CellSet solution, another;
+  for (const int64_t cell : {0, 1, 8, 9}) solution.add(cell);
+  for (const int64_t cell : {2, 3, 10, 11}) another.add(cell);
+  const auto halves = [] {
+    NumberGrid regions(4, 4);
+    for (size_t cell = 8; cell < 16; ++cell) regions.cells[cell] = 1;
+    return regions;
+  };
+  NumberGrid regions = halves();
+  const SolveRegions unfinished = [](const NumberGrid&, SearchBudget& budget, const auto&) {
+    while (budget.spend()) {
+    }
+  };
+  EXPECT_FALSE(narrow_regions(regions, solution, near, unfinished, draw));
+  EXPECT_EQ(regions, halves());
+  const auto in_first = [](const NumberGrid& now, const CellSet& cells) {
+    int64_t count = 0;
+    cells.for_each([&](int64_t cell) { count += now.cells[static_cast<size_t>(cell)] == 0 ? 1 : 0; });
+    return count;
+  };
+  const SolveRegions both = [&](const NumberGrid& now, SearchBudget&, const auto& found) {
+    if (found(solution) && in_first(now, another) == 2) found(another);
+  };
+  EXPECT_TRUE(narrow_regions(regions, solution, near, both, draw));
+  EXPECT_EQ(in_first(regions, solution), 2);
+  EXPECT_NE(in_first(regions, another), 2);
+  for (const CellSet& region : cells_of_regions(regions)) EXPECT_TRUE(near.is_connected(region));
 }
 
 TEST(PuzzleDraw, IsAFunctionOfItsName) {

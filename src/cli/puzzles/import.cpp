@@ -37,6 +37,7 @@ const puzzles::TaskEntry& importable_task(const std::string& name) {
 
 puzzles::Puzzle variant_of(const puzzles::Puzzle& puzzle, int64_t index, int64_t seed) {
   puzzles::Draw draw({.task = "arc_agi/variants",
+                      .version = puzzles::arc_agi::kTask.version,
                       .seed = static_cast<uint64_t>(seed),
                       .index = static_cast<uint64_t>(index)});
   return puzzles::arc_agi::varied(puzzle, draw);
