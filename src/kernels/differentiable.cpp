@@ -119,6 +119,23 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
   }
 };
 
+// Where nobody records, as in inference, no node of a graph is made, which costs single tokens as much as a
+// small operator does. An input that is given back is another object, as autograd makes it.
+std::vector<Tensor> results_alone(const char* op, const std::vector<Tensor>& inputs,
+                                  const std::function<Recorded()>& forward) {
+  const at::NoGradGuard guard;
+  OperatorFrame frame(op, "forward");
+  Recorded recorded = forward();
+  frame.moves(inputs);
+  frame.moves(recorded.results);
+  frame.moves(recorded.saved);
+  for (Tensor& result : recorded.results) {
+    if (std::ranges::any_of(inputs, [&](const Tensor& input) { return input.is_same(result); }))
+      result = result.detach();
+  }
+  return std::move(recorded.results);
+}
+
 }  // namespace
 
 MadeAgain::MadeAgain() { ++passes_made_again; }
@@ -126,13 +143,14 @@ MadeAgain::~MadeAgain() { --passes_made_again; }
 
 std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs,
                                    const std::function<Recorded()>& forward) {
+  std::vector<Tensor> defined;
+  std::ranges::copy_if(inputs, std::back_inserter(defined),
+                       [](const Tensor& input) { return input.defined(); });
+  if (!at::GradMode::is_enabled() && SavedTensorsScope::current() == nullptr)
+    return results_alone(op, defined, forward);
   const auto record = c10::make_intrusive<RecordedPass>();
   record->op = op;
-  std::vector<Tensor> defined;
-  for (const Tensor& input : inputs) {
-    record->defined.push_back(input.defined());
-    if (input.defined()) defined.push_back(input);
-  }
+  for (const Tensor& input : inputs) record->defined.push_back(input.defined());
   const bool recorded = at::GradMode::is_enabled() && std::ranges::any_of(defined, [](const Tensor& input) {
                           return input.requires_grad();
                         });

@@ -50,6 +50,8 @@ struct RouterOptions {
   // one by scores, bias, groups or judged. The weights are those of these experts' scores; gradients flow
   // through them and p as usual. Undefined: route makes the choice.
   Tensor choice_tk{};
+  // false: the routing has weights and choice alone, which is all that inference reads.
+  bool statistics = true;
   bool plain() const {
     return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() &&
            !judged;
@@ -57,11 +59,12 @@ struct RouterOptions {
 };
 
 struct Routing {
-  Tensor weight_tk;           // fp32, weights of the chosen experts, best first (or in the given order)
-  Tensor choice_tk;           // int64
-  Tensor probability_sum_se;  // fp32 [sequences, experts]: Σ_t p_te over the tokens of each sequence
-  Tensor count_se;            // int64 [sequences, experts]: how often its tokens chose each expert
-  Tensor log_sum_square;      // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
+  Tensor weight_tk;  // fp32, weights of the chosen experts, best first (or in the given order)
+  Tensor choice_tk;  // int64
+  // The statistics.
+  Tensor probability_sum_se{};  // fp32 [sequences, experts]: Σ_t p_te over the tokens of each sequence
+  Tensor count_se{};            // int64 [sequences, experts]: how often its tokens chose each expert
+  Tensor log_sum_square{};      // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
 };
 // hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets: int64 [sequences +
 // 1] on the CPU, like document offsets; undefined: one sequence. Weights and sums are differentiable in

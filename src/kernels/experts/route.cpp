@@ -74,7 +74,8 @@ Tensor router_logits(const Tensor& hidden, const Tensor& router, ScalarType wide
   })[0];
 }
 
-Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
+Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences,
+                  bool statistics) {
   const Tensor logits = router_logits(hidden, router, at::kFloat);
   // The choice and its weights from logits; the rest is LibTorch's.
   const std::vector<Tensor> chosen = differentiable("route", {logits}, [&]() -> Recorded {
@@ -88,6 +89,7 @@ Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const S
                 },
             .not_recorded = {1}};
   });
+  if (!statistics) return {.weight_tk = chosen[0], .choice_tk = chosen[1]};
   return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
 }
 
@@ -155,11 +157,12 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
     return x.div(softmax ? sum : sum.add(1e-20));
   };
   const bool given = options.choice_tk.defined();
-  const Tensor weight = !options.normalised
-                            ? picked
-                            : (softmax && given ? weights_of_given(picked, logits, choice) : shares(picked));
-  return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits,
-                         softmax ? score : shares(score), sequences);
+  const Tensor unscaled =
+      !options.normalised ? picked
+                          : (softmax && given ? weights_of_given(picked, logits, choice) : shares(picked));
+  const Tensor weight = options.scale == 1 ? unscaled : unscaled.mul(options.scale);
+  if (!options.statistics) return {.weight_tk = weight, .choice_tk = choice};
+  return with_statistics(weight, choice, logits, softmax ? score : shares(score), sequences);
 }
 
 // Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way
@@ -347,12 +350,13 @@ Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const Gradi
   }
   if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
     const Tensor leaf = with_gradient_to(router, sink);
-    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences)
+    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences, options.statistics)
                                      : route_aten(hidden, leaf, k, sequences, options);
   }
   const std::vector<Tensor> results = differentiable("route", {hidden, router}, [&] {
     return record_route(hidden.contiguous(), router, k, sink, sequences, options.choice_tk);
   });
+  if (!options.statistics) return {.weight_tk = results[0], .choice_tk = results[1]};
   return {results[0], results[1], results[2], sequences.choices_per_expert(results[1], experts), results[3]};
 }
 

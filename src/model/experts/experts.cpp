@@ -58,7 +58,8 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden,
                              .scale = options_.scale,
                              .groups = options_.groups,
                              .groups_per_token = options_.groups_per_token,
-                             .bias_e = options_.bias_rate > 0 ? bias_->value.detach() : Tensor()};
+                             .bias_e = options_.bias_rate > 0 ? bias_->value.detach() : Tensor(),
+                             .statistics = context.training};
   if (context.training && options_.choice == recipe::RouterChoice::kSinkhorn)
     how.judged = [&](const Tensor& logits) { return balanced_by_sinkhorn(logits, view, context.ops); };
   if (context.training && options_.choice == recipe::RouterChoice::kRandom) {

@@ -121,6 +121,25 @@ TEST(Route, ASequencesStatisticsDoNotDependOnItsNeighbours) {
   EXPECT_TRUE(all.count_se[1].equal(last.count_se[0]));
 }
 
+// Inference reads weights and choice alone, and they have the bits that they have beside statistics: in fp32
+// of our loops, in fp64 and with sigmoid scores of LibTorch's operators.
+TEST(Route, WithoutStatistics) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const Tensor router = random_tensor({7, 40}, 2, type), x = random_tensor({30, 40}, 1, type);
+    for (const auto score : {RouterOptions::Score::kSoftmax, RouterOptions::Score::kSigmoid}) {
+      RouterOptions options{.score = score};
+      const Routing all = route(x, router, 3, Tensor(), {}, options);
+      options.statistics = false;
+      const Routing bare = route(x, router, 3, Tensor(), {}, options);
+      EXPECT_TRUE(bare.weight_tk.equal(all.weight_tk));
+      EXPECT_TRUE(bare.choice_tk.equal(all.choice_tk));
+      EXPECT_TRUE(all.count_se.defined());
+      for (const Tensor& statistic : {bare.probability_sum_se, bare.count_se, bare.log_sum_square})
+        EXPECT_FALSE(statistic.defined());
+    }
+  }
+}
+
 // A frozen router: the same results and gradients of hidden, nothing where its gradient would go.
 TEST(Route, WithoutASink) {
   const Tensor router = random_tensor({5, 9}, 2), sink = at::zeros({5, 9}, at::kDouble);
