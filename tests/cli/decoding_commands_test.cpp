@@ -120,7 +120,7 @@ TEST_F(DecodingCommands, AServerOnSeveralRanksWritesWhatOneWrites) {
       {{"--follow", "5"}, "--follow"},
       {{"second=" + run()}, "start a server for each"},
       {{"--memory", "1048576", "--max-batch", "4096"}, "--max-batch"},
-      {{"--weights", "int8"}, "int8"}};
+      {{"--weights", "int8"}, "leave --weights"}};
   for (const auto& [options, said] : refused) {
     std::vector<std::string> words{"serve", run(), "--tp", "2", "--port", "0"};
     words.insert(words.end(), options.begin(), options.end());
