@@ -119,8 +119,9 @@ TEST(ProveModels, AnyMemoryOfLcsm) {
   for (size_t i = 0; i < usual.size(); i += longhaul::testing::takes_all() ? 1 : 9)
     layouts.push_back(usual[i]);
   layouts.push_back(proof_layout({.tp = 2, .cp = 2}));
-  // With rows from outside these small models pass the bounds of bf16 (a gradient differs by 0.24, where 0.2 is
-  // allowed, a norm by 0.031 of 0.02), though fp64 is exact. Why is not known, so they are compared in fp64.
+  // With rows from outside these small models go past the bounds of bf16 (a gradient differs by 0.24, where
+  // 0.2 is allowed, a norm by 0.031 of 0.02), though fp64 is exact. Why is not known, so they are compared in
+  // fp64.
   std::erase_if(layouts, &ProofLayout::embedded);
   int64_t tensor_ranks = 0;
   const auto expect_exact = [&](std::span<const ProofLayout> over,
