@@ -5,7 +5,7 @@
     python bench/peers/serve.py --longhaul build/release/longhaul --shape tiny --runs 1  # only to see that it runs
 
 Weights are drawn here, so that bf16 (longhaul) and f16 (llama.cpp) both have them exactly, and become a published folder, which `longhaul import`
-and `longhaul export --gguf` read. A run asks both servers one after the other, so that the machine's mood hits both: 1, 4 and 16 clients for texts of
+and `longhaul export --gguf` read. A run asks both servers one after the other, the other one stopped meanwhile, so that the machine's mood hits both: 1, 4 and 16 clients for texts of
 --tokens new tokens after prompts of --prompt random tokens (the end of a text is ignored, nothing is in a cache), then one client for the first token
 after 2,000 tokens. Tokens a second are those of the answers; the time of reading prompts counts. Medians of --runs runs after one that does not
 count. Prints one JSON object; above 1 is better for "tokens_per_second", below 1 for "first_token".
@@ -19,6 +19,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -158,9 +159,18 @@ def main():
         try:
             servers = {"longhaul": Server(url, {}), "llama_cpp": Server(ours_pipe.recv(), {"cache_prompt": False})}
             times = {each: [] for each in servers}
+            processes = {"longhaul": process.pid, "llama_cpp": peer.pid}
             for run in range(arguments.runs + 1):
                 for each, server in servers.items():
-                    times[each].append(measure(server, arguments, random.Random(run)))
+                    # llama.cpp's threads wait for work by asking again and again, which would slow the other server down.
+                    others = [pid for name, pid in processes.items() if name != each]
+                    for pid in others:
+                        os.kill(pid, signal.SIGSTOP)
+                    try:
+                        times[each].append(measure(server, arguments, random.Random(run)))
+                    finally:
+                        for pid in others:
+                            os.kill(pid, signal.SIGCONT)
         finally:
             process.terminate()
             process.wait()
