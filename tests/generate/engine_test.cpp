@@ -214,6 +214,27 @@ TEST_P(EngineOf, LogProbabilitiesAreThoseOfTraining) {
   }
 }
 
+// Three pages for two texts that want two each: the second one waits in a file, so that the first ends first.
+TEST(EngineGivesWay, TheYoungestIsParkedAndTheOldestEndsFirst) {
+  const recipe::ModelConfig config = llama_like();
+  model::Decoder decoder = filled_decoder(config, "fp32");
+  const model::DecoderState shape = decoder.make_state();
+  Engine engine(decoder, {.sequences = 2,
+                          .prompt_tokens = kPageOfEngine,
+                          .prompts_tokens = 2 * kPageOfEngine,
+                          .bytes = 2 * shape.row_bytes() + 3 * shape.page_bytes()});
+  std::vector<int> ended;
+  for (const int text : {0, 1}) {
+    engine.submit({.prompt = random_ids(250, config.vocabulary, static_cast<uint64_t>(text)),
+                   .settings = exact_settings(3, 16),
+                   .on_end = [&ended, text](int64_t, Generation) { ended.push_back(text); }});
+  }
+  while (engine.step()) {
+  }
+  EXPECT_EQ(engine.counts().parkings, 1);
+  EXPECT_EQ(ended, (std::vector<int>{0, 1}));
+}
+
 // Keys and values in eight bits, beside each other, parked, and from the cache of prefixes.
 TEST(EngineOfEightBits, GivesEachRequestTheBitsThatItHasAlone) {
   for (const recipe::ModelConfig& config : {llama_like(), qwen_like()}) {
