@@ -7,6 +7,7 @@
 
 #include "base/threads/parallel.h"
 #include "kernels/by_device.h"
+#include "kernels/documents.h"
 #include "kernels/vector/row_blocks.h"
 #include "tensor/device.h"
 
