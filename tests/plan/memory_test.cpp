@@ -98,8 +98,8 @@ TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
   }
 }
 
-// By hand, of one softmax layer, one channel, everything else left out: tests/run/memory_test.cpp measures
-// the rest.
+// By hand, of one softmax layer, one channel, everything else left out: tests/run/memory/memory_test.cpp
+// measures the rest.
 TEST(MemoryPlan, ALayersActivations) {
   MemoryRequest request = request_of("llama-3-8b");
   request.sequence = 8192;

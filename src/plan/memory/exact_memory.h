@@ -14,8 +14,8 @@
 //        flex), rows in the precision of sums
 //   communication   workspace of a back end: for Gloo the parts from which a sum is made
 //
-// tests/run/rank_memory_test.cpp checks it for softmax, lightning, dense mixers and experts. For other mixers
-// the share of the heads is an estimate, and an upper bound where their width is the model's.
+// tests/run/memory/rank_memory_test.cpp checks it for softmax, lightning, dense mixers and experts. For
+// other mixers the share of the heads is an estimate, and an upper bound where their width is the model's.
 // docs/design/memory.md.
 #pragma once
 

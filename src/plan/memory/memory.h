@@ -8,9 +8,9 @@
 //   plan.peak();                                  // the sum at the fullest moment
 //   plan.peaks()[MemoryPurpose::kActivations];    // the largest value of one purpose at any moment
 //
-// tests/run/memory_test.cpp requires agreement within 5 % with the allocator's counts on a CPU in bf16 and
-// fp32, for the sum and for every large purpose. On a GPU, and in fp64, which uses other operators, it is an
-// estimate. Bytes are doubles, so that no request overflows them.
+// tests/run/memory/memory_test.cpp requires agreement within 5 % with the allocator's counts on a CPU in
+// bf16 and fp32, for the sum and for every large purpose. On a GPU, and in fp64, which uses other operators,
+// it is an estimate. Bytes are doubles, so that no request overflows them.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Activations of a decoder, layer by layer: what the forward pass keeps for the backward pass, and what the
 // passes need in addition. The entry of a mixer gives what it keeps (recipe/mixers/), based on src/model and
 // the autograd functions of src/kernels (save_for_backward). A change there needs a change of the entry, and
-// tests/run/memory_test.cpp detects a mismatch. In bytes.
+// tests/run/memory/memory_test.cpp detects a mismatch. In bytes.
 //
 // The gradient of a block's output enters its backward pass while everything that the block kept still
 // exists. So each part of a layer has its peak within its own backward pass: all that is kept so far + the

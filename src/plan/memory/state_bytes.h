@@ -2,7 +2,7 @@
 // state at every stage of ZeRO (layout::MeshRank::zero), and the temporary parts during the passes through a
 // layer: those of the layer, and of the next or previous one, whose values are being fetched or whose
 // gradients are still being summed. Shares are assumed even, which is true except for one row of each layer.
-// tests/run/rank_state_test.cpp compares it with what ranks have created.
+// tests/run/memory/rank_state_test.cpp compares it with what ranks have created.
 #pragma once
 
 #include <string>
