@@ -43,8 +43,8 @@ class PrefixCache {
 
   bool keeps() const { return bytes_of_one_ > 0 && bytes_of_one_ <= limit_; }  // at least one prefix has room
   int64_t most() const { return keeps() ? limit_ / bytes_of_one_ : 0; }        // prefixes that have room
-  // Where a prompt of so many tokens is cut, so that its prefixes can be kept: the end of the part that
-  // follows `read` tokens.
+  // A prompt of so many tokens is read in parts, so that its prefixes can be kept: returns the end of the
+  // part that follows `read` tokens.
   static int64_t next_stop(int64_t read, int64_t tokens);
   struct Begun {
     int64_t row = 0;

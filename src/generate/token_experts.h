@@ -20,7 +20,8 @@ struct LayerExperts {
 
 class PassExperts {
  public:
-  // Of a pass: [tokens, k] by block; `last`: the row of each continuation's last token.
+  // Takes a pass: choices and weights [tokens, k] by block; `last`: the row of each continuation's last
+  // token.
   void read(const model::Routes& choices, const model::Routes& weights, const std::vector<int64_t>& last);
   std::vector<LayerExperts> of(int64_t continuation) const;
 

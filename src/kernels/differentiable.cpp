@@ -119,7 +119,7 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
   }
 };
 
-// Where nobody records, as in inference, no node of a graph is made, which costs single tokens as much as a
+// Makes no node of a graph, for inference, where nobody records: a node costs single tokens as much as a
 // small operator does. An input that is given back is another object, as autograd makes it.
 std::vector<Tensor> results_alone(const char* op, const std::vector<Tensor>& inputs,
                                   const std::function<Recorded()>& forward) {

@@ -167,7 +167,7 @@ void add_linear(Lines& lines, int64_t tokens) {
   line(kAllScan, ContextSplit::kContiguous, "linear: all-scan", 1, "S");
 }
 
-// What the planner takes for a forward pass of a softmax layer (layout/methods/context.cpp).
+// The bytes that the planner counts for a forward pass of a softmax layer (layout/methods/context.cpp).
 int64_t planned(ContextMethod method, int64_t tokens) {
   const auto all = static_cast<double>(tokens);
   return std::llround(layout::kContextParallelism

@@ -45,7 +45,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// What a model on several ranks leaves out: each of them has a share of one model, and nobody else hears
+// Refuses what several ranks cannot serve: each of them has a share of one model, and only the first hears
 // requests.
 void check_ranks(const ServeArguments& arguments) {
   if (arguments.ranks.ranks() == 1) return;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/files/file.h"
 #include "base/log.h"
+#include "observe/board/group_kind.h"
 
 namespace longhaul::comm {
 namespace {
@@ -24,13 +25,6 @@ CallRecord record_of(const Call& call, const Communicator& of) {
   for (const Transfer& each : call.transfers)
     record.messages.push_back({each.direction, each.peer, describe(each.tensor)});
   return record;
-}
-
-// "world/tp 3" → "tp".
-std::string kind_of_group(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return path;
-  return path.substr(slash + 1, path.rfind(' ') - slash - 1);
 }
 
 }  // namespace
@@ -69,7 +63,7 @@ CallRecord* CallLog::find(int64_t number) {
 int64_t CallLog::entered(size_t group, const Call& call, const Communicator& of) {
   CallRecord record = record_of(call, of);
   const std::lock_guard lock(mutex_);
-  CallTotals& totals = totals_[{kind_of_group(groups_[group].path), call.kind}];
+  CallTotals& totals = totals_[{observe::group_kind(groups_[group].path), call.kind}];
   ++totals.calls;
   totals.traffic.sent += record.traffic.sent;
   totals.traffic.received += record.traffic.received;
@@ -136,7 +130,7 @@ void CallLog::ended(int64_t number, const std::string& error, int64_t end_ns) {
       record->state = error.empty() ? CallState::kDone : CallState::kFailed;
       record->error = error;
       if (record->awaited_ns != 0)
-        totals_[{kind_of_group(groups_[record->group].path), record->kind}].waited_ns +=
+        totals_[{observe::group_kind(groups_[record->group].path), record->kind}].waited_ns +=
             record->ended_ns - record->awaited_ns;
       if (spans_ && spans_->on()) show(*record, end_ns);
     }

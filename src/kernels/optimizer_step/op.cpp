@@ -99,7 +99,7 @@ struct StateShape {
   recipe::OptimizerState::Of of;
 };
 
-// Of a tensor, or of a stack of matrices.
+// The states of a tensor, or of a stack of matrices, with their shapes.
 std::vector<StateShape> state_shapes(const recipe::OptimOptions& options, const std::vector<int64_t>& sizes) {
   using enum recipe::OptimizerState::Of;
   const bool vector = sizes.size() < 2;

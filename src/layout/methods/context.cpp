@@ -14,9 +14,10 @@ using recipe::ContextMethod;
 
 constexpr const EvenRule* kRulesOfContextRanks[] = {&kHeadsOfContextRanks};
 
-// Of softmax layers: the other ranks' keys and values come here, round a ring or all at once; or heads are
-// exchanged for tokens, of queries, keys, values and results. Of recurrences: states, which every rank but
-// the last passes on (ring, all-scan); parallel.linear_context = all-gather sends all of them to all ranks.
+// In softmax layers the other ranks' keys and values come here, round a ring or all at once; or heads are
+// exchanged for tokens, of queries, keys, values and results. Recurrences exchange states, which every rank
+// but the last passes on (ring, all-scan); parallel.linear_context = all-gather sends all of them to all
+// ranks.
 SentBytes sent_by_context_ranks(const LayerBytes& layer, const RankSizes& ranks) {
   const bool heads = ranks.context == ContextMethod::kUlysses || ranks.context == ContextMethod::kTwoLevel;
   const double cp = static_cast<double>(ranks.cp);

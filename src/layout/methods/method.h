@@ -53,7 +53,7 @@ struct EvenRule {
 // LayerBytes: what ranks exchange of one layer in the forward pass of one micro-batch, in bytes.
 struct LayerBytes {
   double hidden = 0;  // hidden states of the tokens that a context rank has, all channels
-  // Of the part of the heads that a tensor rank has: keys and values of all tokens of the sequence, queries
+  // These are for the heads that a tensor rank has: keys and values of all tokens of the sequence, queries
   // likewise (results are as large), and states of recurrences.
   double keys = 0, queries = 0, states = 0;
   double rows_per_token = 0;  // experts of a token

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/progress.h"
+#include "observe/board/group_kind.h"
 #include "observe/format.h"
 #include "observe/table.h"
 #include "observe/trace/time_use.h"
@@ -28,18 +29,12 @@ std::string without_numbers(const std::string& name) {
   return kind;
 }
 
-// "world/dp 0" → "dp"
-std::string kind_of_group(const std::string& path) {
-  const std::string last = path.substr(path.rfind('/') + 1);
-  return last.substr(0, last.find_last_not_of("0123456789 ") + 1);
-}
-
 using Kinds = std::map<std::pair<std::string, std::string>, CallCost>;
 
 void add_calls(Kinds& kinds, const StepTrace& step, std::span<const int64_t> complete_ns) {
   for (size_t i = 0; i < step.calls.size(); ++i) {
     const CallSpan& call = step.calls[i];
-    CallCost& cost = kinds[{kind_of_group(call.group), without_numbers(call.name)}];
+    CallCost& cost = kinds[{group_kind(call.group), without_numbers(call.name)}];
     ++cost.calls;
     cost.bytes += call.sent;
     for (const Interval& blocked : blocked_by(call)) {

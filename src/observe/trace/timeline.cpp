@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "observe/board/group_kind.h"
+
 namespace longhaul::observe {
 namespace {
 
@@ -14,13 +16,6 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kComputeRow = 1, kDataRow = 2, kCheckpointRow = 3, kBesideRow = 4, kFirstCallRow = 10;
 constexpr int64_t kRowsOfKind = 64;  // for calls of one kind of group that overlap
-
-// "world/tp 3" → "tp": what its row is called.
-std::string kind_of(const std::string& group) {
-  const std::string last = group.substr(group.rfind('/') + 1);
-  const size_t cut = last.rfind(' ');
-  return cut == std::string::npos ? last : last.substr(0, cut);
-}
 
 std::string text_of(const SpanKind kind, int64_t chunk, int64_t micro_batch) {
   std::string text(name_of(kind));
@@ -35,7 +30,7 @@ class Walk {
     for (const RankTrace& rank : ranks) {
       for (const StepTrace& step : rank.steps) {
         origin_ns_ = std::min(origin_ns_, step.begin_ns);
-        for (const CallSpan& call : step.calls) kinds.insert(kind_of(call.group));
+        for (const CallSpan& call : step.calls) kinds.insert(group_kind(call.group));
         for (const BesideSpan& span : step.beside) origin_ns_ = std::min(origin_ns_, span.begin_ns);
       }
     }
@@ -132,15 +127,15 @@ class Walk {
     std::ranges::stable_sort(order, {}, [&](size_t i) { return calls[i].begin_ns; });
     for (const size_t i : order) {
       const CallSpan& call = calls[i];
-      auto& of_kind = free_from_[{rank.rank, kind_of(call.group)}];
+      auto& of_kind = free_from_[{rank.rank, group_kind(call.group)}];
       size_t row = 0;
       while (row < of_kind.size() && of_kind[row] > call.begin_ns) ++row;
       if (row == of_kind.size()) of_kind.push_back(0);
       of_kind[row] = call.end_ns;
-      call_of(
-          rank, call, complete_ns[i],
-          first_row_.at(kind_of(call.group)) + std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1),
-          sends[i], receives[i]);
+      call_of(rank, call, complete_ns[i],
+              first_row_.at(group_kind(call.group)) +
+                  std::min<int64_t>(static_cast<int64_t>(row), kRowsOfKind - 1),
+              sends[i], receives[i]);
     }
   }
 

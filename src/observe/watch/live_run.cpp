@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/file_beneath.h"
 #include "base/text/number.h"
+#include "observe/board/group_kind.h"
 #include "observe/events/event_log.h"
 #include "observe/trace/time_use.h"
 
@@ -339,9 +340,7 @@ void LiveRun::take_calls(int64_t rank, const StepTrace& step) {
   auto& calls = calls_of_[rank];
   calls.clear();
   for (const CallSpan& call : step.calls) {
-    // "world/dp 3" → "dp": there are as many groups of an axis as ranks beside it.
-    const std::string last = call.group.substr(call.group.rfind('/') + 1);
-    CallUse& use = calls[{call.kind, last.substr(0, last.find(' '))}];
+    CallUse& use = calls[{call.kind, group_kind(call.group)}];
     use.seconds += static_cast<double>(call.end_ns - call.begin_ns) * 1e-9;
     use.bytes += call.sent + call.received;
   }

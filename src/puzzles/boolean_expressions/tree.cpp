@@ -1,9 +1,9 @@
 #include "puzzles/boolean_expressions/tree.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/engine/answers/rational.h"
 #include "puzzles/engine/given.h"
@@ -202,12 +202,11 @@ class Reader {
   }
   int64_t integer(int64_t least, int64_t most) {
     skip_blanks();
-    int64_t number = 0;
-    const char* begin = text_.data() + at_;
-    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
-    check(error == std::errc() && number >= least && number <= most);
-    at_ += static_cast<size_t>(end - begin);
-    return number;
+    std::string_view rest = text_.substr(at_);
+    const std::optional<int64_t> number = take_number<int64_t>(rest);
+    check(number && *number >= least && *number <= most);
+    at_ = text_.size() - rest.size();
+    return *number;
   }
   int64_t next_integer(int64_t least, int64_t most) {
     check(take(","));

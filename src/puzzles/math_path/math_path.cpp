@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/expression_text.h"
 #include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
 
@@ -22,9 +23,9 @@ constexpr int kTries = 100;  // drawings of numbers and operators in one attempt
 class Expression {
  public:
   explicit Expression(std::string_view text) : text_(text) {
+    readable_ = text.size() <= kLongestExpression;
     const int64_t all = joined(0, 0);
-    skip_blanks();
-    readable_ = readable_ && at_ == text_.size() && text_.size() <= kLongestExpression;
+    readable_ = readable_ && text_.rest().empty();
     if (readable_ && has_value_) value_ = all;
   }
   bool is_readable() const { return readable_; }
@@ -32,44 +33,32 @@ class Expression {
 
  private:
   static constexpr size_t kLongestExpression = 1000;
-  static constexpr int kDeepest = 32, kMostDigits = 9;
+  static constexpr int kDeepest = 32;
 
-  void skip_blanks() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool take(char expected) {
-    skip_blanks();
-    if (at_ >= text_.size() || text_[at_] != expected) return false;
-    ++at_;
-    return true;
-  }
   int64_t joined(int least, int depth) {  // operands and operators of at least that precedence
     readable_ &= depth <= kDeepest;
     if (!readable_) return 0;
     int64_t left = operand(depth);
     for (;;) {
-      skip_blanks();
-      const char sign = readable_ && at_ < text_.size() ? text_[at_] : ' ';
+      const std::string_view rest = text_.rest();
+      const char sign = readable_ && !rest.empty() ? rest.front() : ' ';
       const int precedence = sign == '+' || sign == '-'                  ? 1
                              : sign == '*' || sign == '/' || sign == '%' ? 2
                                                                          : 0;
       if (precedence == 0 || precedence < least) return left;
-      ++at_;
+      text_.skip(1);
       left = applied(sign, left, joined(precedence + 1, depth + 1));
     }
   }
   int64_t operand(int depth) {
-    if (take('(')) {
+    if (text_.take('(')) {
       const int64_t inside = joined(0, depth + 1);
-      readable_ = readable_ && take(')');
+      readable_ = readable_ && text_.take(')');
       return inside;
     }
-    const size_t begin = at_;
-    int64_t number = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin <= kMostDigits; ++at_)
-      number = number * 10 + (text_[at_] - '0');
-    readable_ = readable_ && at_ > begin && at_ - begin <= kMostDigits;
-    return number;
+    const std::optional<int64_t> number = text_.take_number();
+    readable_ = readable_ && number;
+    return number.value_or(0);
   }
   int64_t applied(char sign, int64_t left, int64_t right) {
     int64_t value = 0;
@@ -89,8 +78,7 @@ class Expression {
     return value;
   }
 
-  std::string_view text_;
-  size_t at_ = 0;
+  ExpressionText text_;
   bool readable_ = true, has_value_ = true;
   std::optional<int64_t> value_;
 };

@@ -1,5 +1,7 @@
 #include "puzzles/engine/answers/formula.h"
 
+#include "puzzles/engine/answers/expression_text.h"
+
 namespace longhaul::puzzles {
 namespace {
 
@@ -12,21 +14,11 @@ class FormulaReader {
       : text_(text), operators_(operators) {}
 
   std::optional<Formula> whole() {
-    if (text_.size() > kLongestFormula || joined(0, 0) < 0) return std::nullopt;
-    skip_blanks();
-    return at_ == text_.size() ? std::optional(std::move(formula_)) : std::nullopt;
+    if (joined(0, 0) < 0) return std::nullopt;
+    return text_.rest().empty() ? std::optional(std::move(formula_)) : std::nullopt;
   }
 
  private:
-  void skip_blanks() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool take(char expected) {
-    skip_blanks();
-    if (at_ >= text_.size() || text_[at_] != expected) return false;
-    ++at_;
-    return true;
-  }
   int added_node(const Formula::Node& node) {
     formula_.nodes.push_back(node);
     return static_cast<int>(formula_.nodes.size()) - 1;
@@ -34,12 +26,11 @@ class FormulaReader {
 
   // The longest symbol of the table that stands here.
   std::optional<size_t> next_operator() {
-    skip_blanks();
+    const std::string_view rest = text_.rest();
     std::optional<size_t> best;
     for (size_t i = 0; i < operators_.size(); ++i) {
       const std::string& symbol = operators_[i].symbol;
-      if (text_.substr(at_).starts_with(symbol) && (!best || symbol.size() > operators_[*best].symbol.size()))
-        best = i;
+      if (rest.starts_with(symbol) && (!best || symbol.size() > operators_[*best].symbol.size())) best = i;
     }
     return best;
   }
@@ -51,7 +42,7 @@ class FormulaReader {
     while (left >= 0) {
       const std::optional<size_t> which = next_operator();
       if (!which || operators_[*which].precedence < least) break;
-      at_ += operators_[*which].symbol.size();
+      text_.skip(operators_[*which].symbol.size());
       const int right = joined(operators_[*which].precedence + 1, depth + 1);
       if (right < 0) return -1;
       left = added_node({.kind = Formula::Kind::kOperator, .which = *which, .left = left, .right = right});
@@ -60,35 +51,30 @@ class FormulaReader {
   }
 
   int operand(int depth) {
-    skip_blanks();
-    if (take('(')) {
+    if (text_.take('(')) {
       const int inside = joined(0, depth + 1);
-      return inside >= 0 && take(')') ? inside : -1;
+      return inside >= 0 && text_.take(')') ? inside : -1;
     }
-    if (take('|')) {
+    if (text_.take('|')) {
       const int inside = joined(0, depth + 1);
-      return inside >= 0 && take('|') ? added_node({.kind = Formula::Kind::kAbsolute, .left = inside}) : -1;
+      return inside >= 0 && text_.take('|') ? added_node({.kind = Formula::Kind::kAbsolute, .left = inside})
+                                            : -1;
     }
-    if (take('x')) return added_node({.kind = Formula::Kind::kX});
-    if (take('y')) return added_node({.kind = Formula::Kind::kY});
-    int64_t number = 0;
-    const size_t begin = at_;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      if (at_ - begin == 9) return -1;
-      number = number * 10 + (text_[at_] - '0');
-    }
-    return at_ > begin ? added_node({.number = number}) : -1;
+    if (text_.take('x')) return added_node({.kind = Formula::Kind::kX});
+    if (text_.take('y')) return added_node({.kind = Formula::Kind::kY});
+    const std::optional<int64_t> number = text_.take_number();
+    return number ? added_node({.number = *number}) : -1;
   }
 
-  std::string_view text_;
+  ExpressionText text_;
   std::span<const FormulaOperator> operators_;
-  size_t at_ = 0;
   Formula formula_;
 };
 
 }  // namespace
 
 std::optional<Formula> read_formula(std::string_view text, std::span<const FormulaOperator> operators) {
+  if (text.size() > kLongestFormula) return std::nullopt;
   return FormulaReader(text, operators).whole();
 }
 
