@@ -29,7 +29,7 @@ Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
     : decoder_(decoder),
       options_(options),
       state_(empty_state(decoder, options)),
-      prefixes_(state_, options.prefix_bytes) {
+      prefixes_(state_, options.prefix_bytes, least_read_at_once(decoder.config())) {
   LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens &&
                   options.prompt_tokens % PrefixCache::kTokens == 0);
   LONGHAUL_ASSERT(
@@ -88,8 +88,8 @@ Engine::Part Engine::begin_part(const JobPointer& job) {
     job->continued = state_.tokens(job->row);
   }
   const int64_t read = state_.tokens(job->row), unread = job->tokens() - read, most = most_of_part();
-  if (prefixes_.keeps()) return {job, PrefixCache::next_stop(read, job->tokens()) - read};
-  return {job, unread < most + PrefixCache::kLeast ? unread : most};
+  if (prefixes_.keeps()) return {job, prefixes_.next_stop(read, job->tokens()) - read};
+  return {job, unread < most + prefixes_.least() ? unread : most};
 }
 
 int64_t Engine::most_of_part() const {
@@ -104,7 +104,7 @@ std::vector<Engine::Part> Engine::next_parts() {
     // One that has not begun looks into the prefix cache when its first part is read, and not before: what is
     // read until then may be a prefix of it.
     const int64_t unread = job->tokens() - (job->row >= 0 ? state_.tokens(job->row) : 0);
-    if (!parts.empty() && std::min(unread, most_of_part() + PrefixCache::kLeast - 1) > left) break;
+    if (!parts.empty() && std::min(unread, most_of_part() + prefixes_.least() - 1) > left) break;
     parts.push_back(begin_part(job));
     left -= parts.back().tokens;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::generate {
 namespace {
@@ -13,11 +14,6 @@ std::vector<int64_t> tokens_of_page(std::span<const int64_t> ids, int64_t page) 
   return {own.begin(), own.end()};
 }
 
-// Whole pages of a prompt after which enough is left to be read.
-int64_t pages_before_end(std::span<const int64_t> ids) {
-  return std::max<int64_t>(0, std::ssize(ids) - PrefixCache::kLeast) / PrefixCache::kTokens;
-}
-
 std::vector<int64_t> end_of(std::span<const int64_t> ids, int64_t pages) {
   const auto rest = ids.subspan(static_cast<size_t>(pages * PrefixCache::kTokens));
   return {rest.begin(), rest.end()};
@@ -25,8 +21,21 @@ std::vector<int64_t> end_of(std::span<const int64_t> ids, int64_t pages) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(model::DecoderState& state, int64_t bytes)
-    : state_(state), bytes_of_one_(2 * state.row_bytes() + state.page_bytes()), limit_(bytes) {}
+int64_t least_read_at_once(const recipe::ModelConfig& config) {
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (recipe::operators_of_layer(config, layer).delta_rule.heads > 0) return 64;
+  return 8;
+}
+
+PrefixCache::PrefixCache(model::DecoderState& state, int64_t bytes, int64_t least)
+    : state_(state),
+      bytes_of_one_(2 * state.row_bytes() + state.page_bytes()),
+      limit_(bytes),
+      least_(least) {}
+
+int64_t PrefixCache::pages_before_end(std::span<const int64_t> ids) const {
+  return std::max<int64_t>(0, std::ssize(ids) - least_) / kTokens;
+}
 
 PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t pages) {
   Node* node = &root_;
@@ -40,16 +49,16 @@ PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t page
   return node;
 }
 
-int64_t PrefixCache::next_stop(int64_t read, int64_t tokens) {
-  const int64_t page = (read / kTokens + 1) * kTokens, last_step = (tokens - kLeast) / kStep * kStep;
-  if (tokens - page >= kLeast) return page;
+int64_t PrefixCache::next_stop(int64_t read, int64_t tokens) const {
+  const int64_t page = (read / kTokens + 1) * kTokens, last_step = (tokens - least_) / kStep * kStep;
+  if (tokens - page >= least_) return page;
   return tokens >= kLong && last_step > read ? last_step : tokens;
 }
 
-// A longer one that leaves at least kLeast to read, and ends with a step.
+// A longer one that leaves enough to be read, and ends with a step.
 PrefixCache::Node* PrefixCache::with_steps(Node* node, std::span<const int64_t> ids) const {
   const int64_t read = tokens_of(*node),
-                most = std::min(kTokens - kStep, (std::ssize(ids) - kLeast - read) / kStep * kStep);
+                most = std::min(kTokens - kStep, (std::ssize(ids) - least_ - read) / kStep * kStep);
   const auto rest = ids.subspan(static_cast<size_t>(read));
   for (int64_t steps = most; steps > 0; steps -= kStep) {
     const auto next = rest.first(static_cast<size_t>(steps));

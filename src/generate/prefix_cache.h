@@ -24,7 +24,15 @@
 #include "kernels/attention/paged/page_pool.h"
 #include "model/state.h"
 
+namespace longhaul::recipe {
+struct ModelConfig;
+}
+
 namespace longhaul::generate {
+
+// Tokens from which on a part of a prompt has the bits that it has within the whole one. Recurrences walk
+// fewer token by token (linear_recurrence/cpu), and delta rules fewer than 64 (kernels/delta_rule).
+int64_t least_read_at_once(const recipe::ModelConfig& config);
 
 class PrefixCache {
  public:
@@ -32,26 +40,25 @@ class PrefixCache {
   // A prompt that is read in parts which end at multiples of this has the bits that it has when it is read at
   // once.
   static constexpr int64_t kStep = 64;
-  // No part of a prompt that is read in several parts is shorter than this: a delta rule sums fewer tokens
-  // in another way (kernels/delta_rule), with different bits.
-  static constexpr int64_t kLeast = 64;
   // Prompts from this length on are kept to their last step: one pass more for the first of them, which reads
-  // all weights once more, and up to 192 tokens less for the next.
+  // all weights once more, and up to 255 tokens less for the next.
   static constexpr int64_t kLong = 1024;
 
-  PrefixCache(model::DecoderState& state, int64_t bytes);
+  // least: tokens of the shortest part of a prompt that is read in several parts (least_read_at_once).
+  PrefixCache(model::DecoderState& state, int64_t bytes, int64_t least);
 
   bool keeps() const { return bytes_of_one_ > 0 && bytes_of_one_ <= limit_; }  // at least one prefix has room
   int64_t most() const { return keeps() ? limit_ / bytes_of_one_ : 0; }        // prefixes that have room
+  int64_t least() const { return least_; }
   // A prompt of so many tokens is read in parts, so that its prefixes can be kept: returns the end of the
   // part that follows `read` tokens.
-  static int64_t next_stop(int64_t read, int64_t tokens);
+  int64_t next_stop(int64_t read, int64_t tokens) const;
   struct Begun {
     int64_t row = 0;
     Tensor logits_v;  // defined: the row has read the whole prompt, and these are the logits after it
   };
-  // Makes a new sequence of the state that has read the longest kept prefix of these tokens that leaves at
-  // least kLeast to read; or nothing; or all of them, where this prompt was kept and may be `whole`.
+  // Makes a new sequence of the state that has read the longest kept prefix of these tokens that leaves
+  // `least` or more to read; or nothing; or all of them, where this prompt was kept and may be `whole`.
   Begun begin(std::span<const int64_t> ids, bool whole = true);
   // Keeps the prefix that `row` has read: these tokens, a multiple of kStep.
   void keep(std::span<const int64_t> ids, int64_t row);
@@ -79,7 +86,8 @@ class PrefixCache {
     // by the tokens of one more page, or of a prompt's end
     std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;
   };
-  Node* found(std::span<const int64_t> ids, int64_t pages);  // the longest prefix of at most that many pages
+  int64_t pages_before_end(std::span<const int64_t> ids) const;  // after which enough is left to be read
+  Node* found(std::span<const int64_t> ids, int64_t pages);      // the longest prefix of at most that many pages
   Node* with_steps(Node* node, std::span<const int64_t> ids) const;  // what is kept of the next page, if any
   int64_t tokens_of(const Node& node) const { return node.row < 0 ? 0 : state_.tokens(node.row); }
   void add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes);
@@ -88,7 +96,7 @@ class PrefixCache {
   static Node* least_used_end(Node& node, const Node* but);
 
   model::DecoderState& state_;
-  int64_t bytes_of_one_, limit_, kept_ = 0, bytes_ = 0, clock_ = 0;
+  int64_t bytes_of_one_, limit_, least_, kept_ = 0, bytes_ = 0, clock_ = 0;
   Counts counts_;
   Node root_;
 };

@@ -33,7 +33,7 @@ TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
   const recipe::ModelConfig config = long_enough(small_models().front().config);
   model::Decoder decoder = filled_decoder(config, "fp32");
   model::DecoderState state = decoder.make_state();
-  PrefixCache one(state, int64_t{1} << 40);
+  PrefixCache one(state, int64_t{1} << 40, 64);
   const int64_t bytes = [&] {
     const std::vector<int64_t> ids = random_ids(kPage, config.vocabulary, 1);
     const int64_t row = state.add();
@@ -42,7 +42,7 @@ TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
     one.keep(ids, row);
     return one.bytes();
   }();
-  PrefixCache cache(state, 2 * bytes);  // two beginnings have room
+  PrefixCache cache(state, 2 * bytes, 64);  // two beginnings have room
   const auto ids_of = [&](uint64_t seed) { return random_ids(kPage + 100, config.vocabulary, seed); };
   const auto keep = [&](uint64_t seed) {
     const std::vector<int64_t> ids = ids_of(seed);
@@ -108,9 +108,10 @@ TEST_P(Prefixes, ContinueWithTheSameLogitsAndTokens) {
     EXPECT_EQ(counts.continued, 4);
     EXPECT_EQ(counts.tokens, 600 + 768 + 848 + 300 + 600 + 848);
     EXPECT_EQ(counts.tokens_not_read, 512 + 768 + 512 + 768);
-    EXPECT_EQ(generator.prefixes().kept(), 3)
-        << "256, 512 and 768 of the first three; 44 tokens would be left of the fourth";
-    EXPECT_EQ(generator.state().sequences(), 3) << "and nothing else";
+    const int64_t kept = least_read_at_once(config) == 64 ? 3 : 4;
+    EXPECT_EQ(generator.prefixes().kept(), kept)
+        << "256, 512 and 768 of the first three, and 256 of the fourth where 44 more tokens are enough";
+    EXPECT_EQ(generator.state().sequences(), kept) << "and nothing else";
   }
 }
 
@@ -141,18 +142,42 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
   }
 }
 
-// The prompt of a second turn begins with the first one's 1,200 tokens, of which 1,088 are four pages and a
-// step that leaves 64 or more.
+// What is left behind the last stop may be as short as least_read_at_once says, and one token more.
+TEST_P(Prefixes, AShortEndHasTheBitsOfTheWhole) {
+  const recipe::ModelConfig config = long_enough(GetParam().config);
+  const int64_t least = least_read_at_once(config);
+  for (const char* dtype : {"bf16", "fp32"}) {
+    model::Decoder decoder = filled_decoder(config, dtype);
+    model::DecoderState state = decoder.make_state();
+    for (const int64_t end : {least, least + 1}) {
+      const std::vector<int64_t> ids = random_ids(kPage + end, config.vocabulary, 6);
+      const auto logits_of = [&](const std::vector<int64_t>& stops) {
+        const int64_t row = state.add();
+        Tensor logits;
+        for (const int64_t stop : stops) {
+          const Continuation part{row, {ids.begin() + state.tokens(row), ids.begin() + stop}};
+          logits = advance(decoder, std::span(&part, 1), state);
+        }
+        return logits;
+      };
+      EXPECT_TRUE(logits_of({kPage, kPage + end}).equal(logits_of({kPage + end}))) << dtype << " " << end;
+    }
+  }
+}
+
+// The prompt of a second turn begins with the first one's 1,200 tokens, of which the last step that leaves
+// enough ends after 1,152, and after 1,088 where delta rules want 64.
 TEST_P(Prefixes, TheNextTurnGoesOnAtTheLastStep) {
   const PoisonFreshMemory poison;
   const recipe::ModelConfig config = long_enough(GetParam().config);
+  const int64_t least = least_read_at_once(config), last = least == 64 ? 1088 : 1152;
   const std::vector<int64_t> first = random_ids(1200, config.vocabulary, 1);
   const auto after = [&](int64_t same, int64_t others) {
     return joined({first.begin(), first.begin() + same}, random_ids(others, config.vocabulary, 2));
   };
-  const std::vector<std::vector<int64_t>> prompts = {first, after(1200, 150), after(1087, 100),
-                                                     after(1088, 63), after(1088, 64)};
-  const int64_t continued[] = {0, 1088, 1024, 1024, 1088};
+  const std::vector<std::vector<int64_t>> prompts = {first, after(1200, 150), after(last - 1, 100),
+                                                     after(last, least - 1), after(last, least)};
+  const int64_t continued[] = {0, last, 1024, 1024, last};
   for (const char* dtype : {"bf16", "fp32"}) {
     model::Decoder decoder = filled_decoder(config, dtype);
     Generator generator(decoder, int64_t{1} << 30);
@@ -168,21 +193,36 @@ TEST_P(Prefixes, TheNextTurnGoesOnAtTheLastStep) {
 }
 
 TEST(Stops, AreAtPagesAndAtTheLastStepOfALongPrompt) {
-  const auto stops_of = [](int64_t tokens, int64_t read = 0) {
-    std::vector<int64_t> stops;
-    for (; read < tokens; stops.push_back(read)) read = PrefixCache::next_stop(read, tokens);
+  using Stops = std::vector<int64_t>;
+  model::Decoder decoder = filled_decoder(small_models().front().config, "fp32");
+  model::DecoderState state = decoder.make_state();
+  const auto stops_of = [&](int64_t least, int64_t tokens, int64_t read = 0) {
+    const PrefixCache cache(state, 0, least);
+    Stops stops;
+    for (; read < tokens; stops.push_back(read)) read = cache.next_stop(read, tokens);
     return stops;
   };
-  using Stops = std::vector<int64_t>;
-  EXPECT_EQ(stops_of(1), (Stops{1}));
-  EXPECT_EQ(stops_of(319), (Stops{319}));
-  EXPECT_EQ(stops_of(320), (Stops{256, 320}));
-  EXPECT_EQ(stops_of(1023), (Stops{256, 512, 768, 1023})) << "no long prompt";
-  EXPECT_EQ(stops_of(1024), (Stops{256, 512, 768, 960, 1024}));
-  EXPECT_EQ(stops_of(1088), (Stops{256, 512, 768, 1024, 1088}));
-  EXPECT_EQ(stops_of(1200), (Stops{256, 512, 768, 1024, 1088, 1200}));
-  EXPECT_EQ(stops_of(1279, 1088), (Stops{1152, 1279}));
-  EXPECT_EQ(stops_of(1350, 1088), (Stops{1280, 1350}));
+  EXPECT_EQ(stops_of(64, 1), (Stops{1}));
+  EXPECT_EQ(stops_of(64, 319), (Stops{319}));
+  EXPECT_EQ(stops_of(64, 320), (Stops{256, 320}));
+  EXPECT_EQ(stops_of(64, 1023), (Stops{256, 512, 768, 1023})) << "no long prompt";
+  EXPECT_EQ(stops_of(64, 1024), (Stops{256, 512, 768, 960, 1024}));
+  EXPECT_EQ(stops_of(64, 1088), (Stops{256, 512, 768, 1024, 1088}));
+  EXPECT_EQ(stops_of(64, 1200), (Stops{256, 512, 768, 1024, 1088, 1200}));
+  EXPECT_EQ(stops_of(64, 1279, 1088), (Stops{1152, 1279}));
+  EXPECT_EQ(stops_of(64, 1350, 1088), (Stops{1280, 1350}));
+  EXPECT_EQ(stops_of(8, 263), (Stops{263}));
+  EXPECT_EQ(stops_of(8, 264), (Stops{256, 264}));
+  EXPECT_EQ(stops_of(8, 1031), (Stops{256, 512, 768, 960, 1031}));
+  EXPECT_EQ(stops_of(8, 1032), (Stops{256, 512, 768, 1024, 1032}));
+  EXPECT_EQ(stops_of(8, 1200), (Stops{256, 512, 768, 1024, 1152, 1200}));
+}
+
+TEST(LeastReadAtOnce, IsMoreForDeltaRules) {
+  recipe::ModelConfig config = small_models().front().config;
+  EXPECT_EQ(least_read_at_once(config), 8);
+  config.mixers.back() = recipe::Mixer::kGatedDeltaNet;
+  EXPECT_EQ(least_read_at_once(config), 64);
 }
 
 // Heads of more than 64 channels have longer blocks.
