@@ -87,7 +87,7 @@ class PrefixCache {
     std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;
   };
   int64_t pages_before_end(std::span<const int64_t> ids) const;  // after which enough is left to be read
-  Node* found(std::span<const int64_t> ids, int64_t pages);      // the longest prefix of at most that many pages
+  Node* found(std::span<const int64_t> ids, int64_t pages);  // the longest prefix of at most that many pages
   Node* with_steps(Node* node, std::span<const int64_t> ids) const;  // what is kept of the next page, if any
   int64_t tokens_of(const Node& node) const { return node.row < 0 ? 0 : state_.tokens(node.row); }
   void add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes);
