@@ -108,6 +108,10 @@ TEST_P(Prefixes, ContinueWithTheSameLogitsAndTokens) {
     EXPECT_EQ(counts.continued, 4);
     EXPECT_EQ(counts.tokens, 600 + 768 + 848 + 300 + 600 + 848);
     EXPECT_EQ(counts.tokens_not_read, 512 + 768 + 512 + 768);
+    // Of a prompt that ends with a kept page something is left to be read, since nobody kept its logits.
+    const std::vector<Generation> page = generator.run(std::span(&prompts[1], 1), settings);
+    EXPECT_EQ(page[0].continued_tokens, 512) << dtype;
+    EXPECT_EQ(page[0].ids, generate_batch(decoder, std::span(&prompts[1], 1), settings)[0].ids) << dtype;
     const int64_t kept = least_read_at_once(config) == 64 ? 3 : 4;
     EXPECT_EQ(generator.prefixes().kept(), kept)
         << "256, 512 and 768 of the first three, and 256 of the fourth where 44 more tokens are enough";

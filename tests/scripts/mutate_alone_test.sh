@@ -42,11 +42,11 @@ broken: It does not compile.
 TXT
 cd build/release
 mkdir -p together
-printf '#include "%s"\n#include "%s"\n' "$tree/src/area.cpp" "$tree/src/edge.cpp" >together/shapes.cpp
-entry() { printf '{"directory": "%s", "command": "g++ -O0 -o %s -c %s", "file": "%s"}' "$PWD" "$2" "$1" "$1"; }
+printf '#include "area.cpp"\n#include "edge.cpp"\n' >together/shapes.cpp
+entry() { printf '{"directory": "%s", "command": "g++ -O0 -I%s/src -o %s -c %s", "file": "%s"}' "$PWD" "$tree" "$2" "$1" "$1"; }
 printf '[%s, %s]\n' "$(entry "$PWD/together/shapes.cpp" shapes.o)" "$(entry "$tree/src/twice.cpp" twice.o)" >compile_commands.json
 for file in together/shapes.cpp "$tree"/src/twice.cpp "$tree"/tests/kernels/area_test.cpp; do
-  g++ -O0 -c "$file" -o "$(basename "$file" .cpp).o"
+  g++ -O0 -I"$tree/src" -c "$file" -o "$(basename "$file" .cpp).o"
 done
 ar rcs shapes.a shapes.o twice.o
 cd "$tree"
