@@ -96,6 +96,8 @@ struct OptimOptions {
   double clip_norm = 1.0;  // global gradient norm; 0: no clipping
 
   int64_t warmup_steps = 100;
+  bool lamb_grad_averaging = true;
+  double lamb_min_ratio = 0, lamb_max_ratio = 0;  // bounds of the trust ratio; 0: none
   double warmup_from = 0;  // fraction of lr before the first step
   Rise warmup_rise = Rise::kLinear;
   Schedule schedule = Schedule::kCosine;
