@@ -164,19 +164,19 @@ TEST_F(Lease, OfOthersAreReadWithCare) {
   EXPECT_THAT(lease_files(), IsEmpty());
 }
 
-// Does something behind the first renaming, or before the first look whether a file is there.
+// Does something behind the first renaming, or before the first lease is written.
 class Between final : public WrappedFileSystem {
  public:
   using WrappedFileSystem::WrappedFileSystem;
-  std::function<void()> behind_rename, before_exists;
+  std::function<void()> behind_rename, before_lease;
   void rename(const fs::path& from, const fs::path& to) override {
     WrappedFileSystem::rename(from, to);
     if (auto now = std::exchange(behind_rename, nullptr)) now();
   }
-  bool exists(const fs::path& path) const override {
-    auto& pending = const_cast<Between*>(this)->before_exists;
-    if (path.filename() == kManifestName && pending) std::exchange(pending, nullptr)();
-    return WrappedFileSystem::exists(path);
+  std::unique_ptr<FileWriter> create(const fs::path& path) override {
+    const bool lease = path.filename().string().find(".lease-") != std::string::npos;
+    if (auto now = lease ? std::exchange(before_lease, nullptr) : nullptr) now();
+    return WrappedFileSystem::create(path);
   }
 };
 
@@ -195,7 +195,7 @@ TEST_F(Lease, OfTheLastMomentBringsTheCheckpointBack) {
 // A checkpoint that was removed between choosing and leasing it is not returned.
 TEST_F(Lease, OpeningChoosesAgainWhenItsChoiceWasRemoved) {
   Between between(files_);
-  between.before_exists = [&] {
+  between.before_lease = [&] {
     save_test_checkpoint(files_, all_, 50, 1, 50);
     keep_one();
   };
