@@ -68,7 +68,8 @@ class AdamW(_LonghaulOptimizer):
 class Lamb(_LonghaulOptimizer):
     """LAMB: Adam's step scaled by a trust ratio for each matrix, for large batches (arXiv:1904.00962)."""
 
-    _name, _options = "lamb", ("betas", "eps", "weight_decay", "nvlamb", "l2")
+    _name = "lamb"
+    _options = ("betas", "eps", "weight_decay", "nvlamb", "l2", "grad_averaging", "min_ratio", "max_ratio")
 
     def __init__(
         self,
@@ -79,8 +80,22 @@ class Lamb(_LonghaulOptimizer):
         weight_decay: float = 0.1,
         nvlamb: bool = False,
         l2: bool = False,
+        grad_averaging: bool = True,
+        min_ratio: float = 0.0,
+        max_ratio: float = 0.0,
     ):
-        super().__init__(params, lr, betas=betas, eps=eps, weight_decay=weight_decay, nvlamb=nvlamb, l2=l2)
+        super().__init__(
+            params,
+            lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            nvlamb=nvlamb,
+            l2=l2,
+            grad_averaging=grad_averaging,
+            min_ratio=min_ratio,
+            max_ratio=max_ratio,
+        )
 
 
 class Came(_LonghaulOptimizer):

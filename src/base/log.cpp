@@ -3,8 +3,10 @@
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "base/log_form.h"
 #include "base/process/signals.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 
 namespace longhaul {
 namespace {
@@ -46,6 +48,9 @@ spdlog::logger& logger() {
 
 void set_log_level(LogLevel level) { logger().set_level(spdlog_level(level)); }
 bool log_shows(LogLevel level) { return logger().should_log(spdlog_level(level)); }
-void log_line(LogLevel level, std::string_view text) { logger().log(spdlog_level(level), text); }
+void log_line(LogLevel level, std::string_view text) {
+  if (log_form() == LogForm::kText) return logger().log(spdlog_level(level), text);
+  if (log_shows(level)) say_as_it_is(stderr, json_log_line(level, text));
+}
 
 }  // namespace longhaul

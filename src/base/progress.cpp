@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_form.h"
 #include "base/process/signals.h"
 
 namespace longhaul {
@@ -28,6 +29,10 @@ void write_error_stream(std::string_view text) {
   // Progress is a convenience: a closed standard error must not stop the work.
   const BrokenPipesAreErrors no_signal;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void write_error_line(const std::string& text) {
+  write_error_stream(log_form() == LogForm::kJson ? json_log_line(LogLevel::kInfo, text) : text + "\n");
 }
 
 // The text in the terminal's last line: one bar, the last that was drawn. It is never destroyed, because
@@ -85,7 +90,7 @@ struct Progress::State {
   std::string label;
   const int64_t total;
   Unit unit;
-  bool terminal = ::isatty(STDERR_FILENO) == 1;
+  bool terminal = ::isatty(STDERR_FILENO) == 1 && log_form() == LogForm::kText;
   Stopwatch watch;
   std::atomic<int64_t> done = 0;
   std::atomic<int64_t> next_ns = monotonic_ns() + static_cast<int64_t>(kSilent_s * 1e9);
@@ -104,7 +109,7 @@ struct Progress::State {
       screen().bar = "\r" + text + "\033[K";
       write_error_stream(screen().bar);
     } else {
-      write_error_stream(text + "\n");
+      write_error_line(text);
     }
     shown = true;
   }
@@ -119,9 +124,9 @@ Progress::~Progress() {
   const auto done = static_cast<double>(state_->done.load());
   const std::lock_guard lock(screen().mutex);
   if (screen().owner == state_.get()) screen().bar.clear();
-  write_error_stream(fmt::format("{}{}: {} in {} ({})\n", state_->terminal ? "\r\033[K" : "", state_->label,
-                                 amount_text(done, state_->unit), duration_text(elapsed_s),
-                                 rate_text(done / elapsed_s, state_->unit)));
+  write_error_line(fmt::format("{}{}: {} in {} ({})", state_->terminal ? "\r\033[K" : "", state_->label,
+                               amount_text(done, state_->unit), duration_text(elapsed_s),
+                               rate_text(done / elapsed_s, state_->unit)));
 }
 
 void Progress::advance(int64_t amount) {

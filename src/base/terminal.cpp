@@ -5,14 +5,25 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <exception>
+#include <string>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/log_form.h"
 #include "base/process/signals.h"
 
 namespace longhaul {
 
+namespace {
+
+bool wants_json(std::FILE* stream) { return stream == stderr && log_form() == LogForm::kJson; }
+
+}  // namespace
+
 void write_stream(std::FILE* stream, std::string_view text) {
+  std::string line;
+  if (wants_json(stream)) text = line = json_log_line(text);
   if (std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0) return;
   const int number = errno;
   std::clearerr(stream);
@@ -24,6 +35,15 @@ void write_stream(std::FILE* stream, std::string_view text) {
 }
 
 bool say(std::FILE* stream, std::string_view text) noexcept {
+  if (!wants_json(stream)) return say_as_it_is(stream, text);
+  try {
+    return say_as_it_is(stream, json_log_line(text));
+  } catch (const std::exception&) {  // there is no memory for the line
+    return false;
+  }
+}
+
+bool say_as_it_is(std::FILE* stream, std::string_view text) noexcept {
   const BrokenPipesAreErrors no_signal;
   const bool said =
       std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process/fault_point.h"
 #include "base/progress.h"
 #include "base/text/text.h"
 #include "checkpoint/load.h"
@@ -14,6 +15,7 @@
 #include "checkpoint/saved_recipe.h"
 #include "recipe/check.h"
 #include "storage/catalog.h"
+#include "storage/lease.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -146,9 +148,10 @@ std::filesystem::path folder_to_open(const std::filesystem::path& path) {
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device,
                      const ModelForm& form) {
   const SpikeRequest& spikes = form.spikes;
-  const storage::LocalFileSystem files;
-  const storage::Checkpoint checkpoint =
-      storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
+  const storage::Leased leased =
+      storage::open_leased(storage::local_file_system(), path, storage::Depth::kContents, kWeightRole);
+  const storage::Checkpoint& checkpoint = leased.checkpoint;
+  fault_point("open.load");
   OpenModel model{
       .recipe = saved_recipe(checkpoint), .folder = checkpoint.folder(), .step = checkpoint.manifest().step};
   const auto& position = checkpoint.manifest().data_position;

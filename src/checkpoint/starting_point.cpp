@@ -20,6 +20,7 @@
 #include "layout/parameters.h"
 #include "recipe/architecture/conversion.h"
 #include "storage/catalog.h"
+#include "storage/lease.h"
 
 namespace longhaul::checkpoint {
 
@@ -66,8 +67,8 @@ class FromPublished final : public StartingPoint {
 class FromCheckpoint final : public StartingPoint {
  public:
   explicit FromCheckpoint(const fs::path& path)
-      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kSizes,
-                                             kWeightRole)) {
+      : leased_(
+            storage::open_leased(storage::local_file_system(), path, storage::Depth::kSizes, kWeightRole)) {
     path_ = path;
     const recipe::Recipe saved = saved_recipe(checkpoint_).recipe;
     model_ = saved.model;
@@ -95,6 +96,8 @@ class FromCheckpoint final : public StartingPoint {
                  .hint = program_command("checkpoint verify RUN") + " says which of a run are whole"});
   }
 
+  void finish_reading() const override { leased_.lease.release(); }
+
  private:
   Tensor read(const std::string& logical, const layout::Rectangle& box) const override {
     const Tensor out = at::empty(box.length, scalar_type(checkpoint_.at(logical).dtype, logical));
@@ -102,7 +105,8 @@ class FromCheckpoint final : public StartingPoint {
                      {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
     return out;
   }
-  storage::Checkpoint checkpoint_;
+  mutable storage::Leased leased_;
+  const storage::Checkpoint& checkpoint_ = leased_.checkpoint;
 };
 
 // tokenizer: as a recipe says it; empty: nothing is said of it, nor of the roles of its tokens.

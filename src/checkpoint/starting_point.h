@@ -52,6 +52,8 @@ class StartingPoint {
   // Verifies every byte of the weights, all ranks together: a collective call. kCheckpoint: a file is
   // damaged.
   virtual void verify(const Writers&) const {}
+  // Nothing is read any more: what lies there may be removed (storage/lease.h).
+  virtual void finish_reading() const {}
   // Reads the weights among `state`.
   void read(const std::vector<StateEntry>& state, const recipe::LoadedRecipe& recipe) const;
 

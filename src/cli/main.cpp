@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log_form.h"
 #include "base/process/process.h"
 #include "base/process/process_limits.h"
 #include "base/terminal.h"
@@ -29,6 +30,7 @@ ExitCode run(int count, char** arguments) {
                    {"What an option means, and who set it", "config explain recipes/first-run.toml optim.lr"},
                    {"What this machine is and can do", "doctor"}},
                   [] { return version_text(); });
+  choose_log_form();
   register_commands(program.root());
   const auto asked_for = program.read(count, arguments);
   install_cpu_allocator();

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/files/file.h"
+#include "base/log_form.h"
 #include "base/process/launch.h"
 #include "base/process/signals.h"
 #include "base/version.h"
@@ -97,6 +98,7 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options) {
 }
 
 std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Placement& place) {
+  set_log_rank(place.rank);
   if (place.size == 1) return std::make_unique<Single>();
   std::unique_ptr<Wire> wire = reach_store(place, options.join_timeout);
   std::vector<Identity> identities = {own_program()};

@@ -155,7 +155,8 @@ VocabularyShare Decoder::share_of(Parameter& table) const {
   LONGHAUL_ASSERT(!table.narrow(), "{} is in eight bits, which no loss is made of", table.name);
   use_outside_layers();
   return {.weights = {.weight = table.value, .sinks = {.weight = table.sink()}, .kept = table.kept()},
-          .first_row = table.parts[0].held.offset[0]};
+          .first_row = table.parts[0].held.offset[0],
+          .vocabulary = table.parts[0].spec.tensor.global_shape[0]};
 }
 
 RowPlaces Decoder::places_of(const EmbeddedRows& rows, const layout::SequenceView& view) const {
@@ -175,7 +176,8 @@ Tensor Decoder::embed(Context& context, const Tensor& given_ids, const layout::S
   // A table in eight bits gives the wanted rows as a table of their own.
   const auto& narrow = embedding_->groups;
   const VocabularyShare table =
-      narrow ? VocabularyShare{.weights = {.weight = kernels::group_rows(*narrow, ids, precision_.compute)}}
+      narrow ? VocabularyShare{.weights = {.weight = kernels::group_rows(*narrow, ids, precision_.compute)},
+                               .vocabulary = ids.size(0)}
              : share_of(*embedding_);
   Tensor hidden = context.ops.embed(narrow ? at::arange(ids.size(0), ids.options()) : ids, table,
                                     position_ != nullptr ? &positions : nullptr, view);

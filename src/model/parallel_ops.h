@@ -79,7 +79,7 @@ struct Summand {
 // A matrix [vocabulary, hidden] of which this rank has the rows from `first_row` on.
 struct VocabularyShare {
   kernels::LinearWeights weights;
-  int64_t first_row = 0;
+  int64_t first_row = 0, vocabulary = 0;
 };
 
 // Statistics of the sequences of all replicas in the order of the batch, and the index at which this

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log_form.h"
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
@@ -53,6 +54,7 @@ void Terminal::line(const char* style, const char* tag, const std::string& text)
 }
 
 void Terminal::alarm_line(const char* tag, const std::string& text) {
+  if (options_.alarms == stderr && log_form() == LogForm::kJson) return log_warning("{}: {}", tag, text);
   write_stream(options_.alarms, tagged(options_.alarm_colours ? kRed : "", tag, text));
 }
 

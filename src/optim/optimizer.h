@@ -57,8 +57,9 @@ struct Members {
 
 // A measurement that an optimizer makes of a logical tensor during its step: one of these names, and a
 // number.
-inline constexpr std::string_view kTrustRatio = "trust_ratio", kMeanResidual = "mean_residual";
-inline constexpr std::string_view kOfTensors[] = {kTrustRatio, kMeanResidual};
+inline constexpr std::string_view kTrustRatio = "trust_ratio", kMeanResidual = "mean_residual",
+                                  kUpdateClipFactor = "update_clip_factor";
+inline constexpr std::string_view kOfTensors[] = {kTrustRatio, kMeanResidual, kUpdateClipFactor};
 struct OfTensor {
   std::string_view name;
   double number = 0;

@@ -123,6 +123,7 @@ int64_t longest_sequence(const recipe::OptimOptions& optim, const recipe::TrainO
 
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;
+  if (optim_.schedule == recipe::Schedule::kOneCycle) return peak * in_one_cycle(step);
   return peak * risen(optim_.warmup_rise, optim_.warmup_from, step, optim_.warmup_steps) * decay(step);
 }
 
@@ -158,12 +159,40 @@ double TrainSchedule::fallen(double done) const {
       }
       break;
     case recipe::Schedule::kInverseSqrt:
-      break;  // has no end that it falls to
+    case recipe::Schedule::kOneCycle:
+    case recipe::Schedule::kCosineRestarts:
+      break;  // have no single end that they fall to
   }
   LONGHAUL_ASSERT(false, "schedule {}", static_cast<int>(optim_.schedule));
 }
 
+double TrainSchedule::restarted(int64_t step) const {
+  LONGHAUL_ASSERT(optim_.restart_steps > 0, "cycles of {} steps", optim_.restart_steps);
+  int64_t done = std::max<int64_t>(0, step - std::max<int64_t>(1, optim_.warmup_steps));
+  int64_t length = optim_.restart_steps;
+  if (optim_.restart_factor == 1) done %= length;
+  for (; done >= length; length *= optim_.restart_factor) done -= length;
+  const double end = optim_.final_lr_fraction;
+  return end + (1 - end) * half_wave(static_cast<double>(done) / static_cast<double>(length));
+}
+
+double TrainSchedule::in_one_cycle(int64_t step) const {
+  const auto between = [&](double from, double to, double done) {
+    done = std::clamp(done, 0.0, 1.0);
+    const double left = optim_.cycle_form == recipe::CycleForm::kCosine ? half_wave(done) : 1 - done;
+    return to + (from - to) * left;
+  };
+  const auto at = static_cast<double>(step), last = static_cast<double>(steps_);
+  const double top = optim_.cycle_rise * last, back = 2 * top - 1;
+  const double start = 1 / optim_.cycle_start_divisor, end = start / optim_.cycle_end_divisor;
+  if (at <= top) return top > 1 ? between(start, 1, (at - 1) / (top - 1)) : 1;
+  if (!optim_.cycle_symmetric) return between(1, end, (at - top) / (last - top));
+  if (at <= back) return between(1, start, (at - top) / (top - 1));
+  return between(start, end, (at - back) / (last - back));
+}
+
 double TrainSchedule::decay(int64_t step) const {
+  if (optim_.schedule == recipe::Schedule::kCosineRestarts) return restarted(step);
   if (optim_.schedule == recipe::Schedule::kInverseSqrt) {
     const auto warmup = static_cast<double>(std::max<int64_t>(1, optim_.warmup_steps));
     return std::clamp(std::sqrt(warmup / static_cast<double>(step)), optim_.final_lr_fraction, 1.0);

@@ -56,7 +56,12 @@ class TrainSchedule {
   // until train.steps. wsd decays over the last decay_steps before train.steps; with u the share of them
   // that is done, its factor is fraction^u or, with f the fraction, f + (1 − f) times one of 1 − u, (1 +
   // cos πu)/2, 1 − √u, 2 · 0.5^u − 1. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the
-  // fraction.
+  // fraction. cosine_restarts falls from 1 to the fraction along half a cosine within each cycle; step
+  // max(W, 1) is the first of the first cycle. Every cycle begins at 1, and the steps of a cycle are those of
+  // the one before it times optim.restart_factor (torch's CosineAnnealingWarmRestarts).
+  // one_cycle has no warm-up (torch's OneCycleLR): it goes from 1 / cycle_start_divisor at step 1 to 1 at
+  // step R = cycle_rise · train.steps, if it is symmetric back to its start at step 2R − 1, and to the start
+  // over cycle_end_divisor at train.steps.
   double learning_rate(int64_t step) const;
 
   // The factor of optim.weight_decay: i + (1 − i) rise(s / train.steps), where i is weight_decay_from; 1
@@ -71,6 +76,8 @@ class TrainSchedule {
   void grow(const BatchGrowth& growth);
   double fallen(double done) const;
   double decay(int64_t step) const;
+  double restarted(int64_t step) const;
+  double in_one_cycle(int64_t step) const;
 
   recipe::OptimOptions optim_;
   int64_t steps_ = 0;

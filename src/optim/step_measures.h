@@ -1,7 +1,8 @@
 // StepMeasures: measures what one step did to the weights, exactly, however they are cut: the root mean
 // square of the change and of the weights themselves, over everything that trains and for each role. It
 // also collects what some optimizers measure, one number for each tensor, as mean, minimum and maximum:
-// LAMB's trust ratios, CAME's mean residual (docs/sources/optimizers.md §11).
+// LAMB's trust ratios, CAME's mean residual, and the factor by which CAME and Adafactor shrink an update to
+// optim.update_clip (docs/sources/optimizers.md §11).
 //
 //   const StepMeasures measures(optimizer, parameters);     // keeps a copy of the masters
 //   optimizer.step(…);

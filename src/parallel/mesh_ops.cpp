@@ -127,7 +127,7 @@ Tensor MeshOps::embed(const Tensor& ids, const model::VocabularyShare& table,
                       const kernels::EmbeddingTable* positions, const SequenceView& view) {
   if (tensor_ranks() == 1) return local_.embed(ids, table, positions, view);
   const kernels::EmbeddingTable rows{table.weights.weight, table.weights.sinks.weight};
-  const Tensor partial = kernels::embedding_of_share(ids, rows, table.first_row);
+  const Tensor partial = kernels::embedding_of_share(ids, rows, table.first_row, table.vocabulary);
   const Tensor own = sum_scatter_rows(tensor_group(), partial, view.tensor_lengths(), kTensorProducts);
   if (positions == nullptr) return own;
   const auto of_own = view.positions_of_axis(0).subspan(static_cast<size_t>(view.own.begin),

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "parallel/checked_sums.h"
-#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/priorities.h"
 
 namespace longhaul::parallel {
@@ -62,6 +61,10 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement)
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
     comm::Communicator& pipeline = groups_->over({Axis::kPp});
     stage_gradients_ = std::move(pipeline.split({same})[0]);
+    if (arrangement.pipeline.schedule == recipe::PipelineSchedule::kDualPipe) {
+      same.name = "pp shared gradients";
+      early_sums_ = std::move(pipeline.split({same})[0]);
+    }
     if (pipeline.in_order()) make_ways(pipeline, layout::ways_of(place_.pipeline()));
   }
 }
@@ -115,12 +118,15 @@ layout::RowShare Ranks::share() const {
 
 void Ranks::begin_step(model::ParameterSet& parameters, int64_t micro_batches) {
   sums_.clear();
-  started_ = 0;
+  started_ = summed_ = 0;
+  sums_of_stages_.reset();
   if (tree_ != nullptr) tree_->begin_step(parameters, micro_batches);
   if (groups_ == nullptr && tree_ == nullptr) return parameters.begin_step({});
   for (auto arena = parameters.arenas().rbegin(); arena != parameters.arenas().rend(); ++arena) {
     if ((*arena)->trains() && !(*arena)->gradients_come) sums_.push_back({.arena = arena->get()});
   }
+  if (groups_ != nullptr && place_.mesh.size(Axis::kPp) > 1)
+    sums_of_stages_.emplace(early_sums_ ? *early_sums_ : groups_->over({Axis::kPp}), parameters);
   parameters.begin_step([this](const model::Arena& arena) {
     const auto sum = std::ranges::find(sums_, &arena, &Sum::arena);
     if (sum == sums_.end()) return;  // it holds nothing here, or its gradients leave after each backward pass
@@ -143,6 +149,20 @@ void Ranks::start_sums() {
                            : started_sum(groups_->over(arena.copies()), arena.gradients, arena.gradients, {},
                                          options);
   }
+  start_sums_of_stages();
+}
+
+// As soon as the sum over copies is there. Shares of which several ranks hold copies, and sums in the order
+// of a tree, are there at the end of the step only.
+void Ranks::start_sums_of_stages() {
+  if (!sums_of_stages_ || early_sums_ == nullptr || tree_ != nullptr) return;
+  for (; summed_ < started_; ++summed_) {
+    Sum& sum = sums_[summed_];
+    if ((sum.arena->cut() && !sum.arena->share_copies.empty()) || !sum.work.done()) break;
+    sum.work.wait();
+    sums_of_stages_->complete(*sum.arena);
+  }
+  sums_of_stages_->advance();
 }
 
 void Ranks::sum_gradients(model::ParameterSet& parameters) {
@@ -163,11 +183,7 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   }
   for (comm::Work& work : between_copies) work.wait();
   if (Sharding* sharding = sharding_of(parameters)) sharding->end_step();
-  if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
-}
-
-void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
-  sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters);
+  if (sums_of_stages_) sums_of_stages_->finish();
 }
 
 void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers,

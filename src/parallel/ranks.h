@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/threads/turns.h"
@@ -18,6 +19,7 @@
 #include "parallel/gradient_tree.h"
 #include "parallel/mesh_ops.h"
 #include "parallel/pipeline/arrangement.h"
+#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/sharding.h"
 
 namespace longhaul::parallel {
@@ -58,8 +60,9 @@ class Ranks {
 
   // Sums the gradients of a step over the ranks: every rank that holds a copy gets the sum, or its share of
   // it. begin_step() comes before the first forward pass; sums of arenas start in the last backward pass as
-  // soon as their gradients are complete, on every rank after those of later layers. sum_gradients() then
-  // starts the rest and waits for all. micro_batches: the number on this rank, which is the same on every
+  // soon as their gradients are complete, on every rank after those of later layers, and behind them, with
+  // DualPipe, the sums over the two ranks that hold a layer. sum_gradients() then starts the rest and waits
+  // for all. micro_batches: the number on this rank, which is the same on every
   // rank.
   void begin_step(model::ParameterSet& parameters, int64_t micro_batches);
   void sum_gradients(model::ParameterSet& parameters);
@@ -105,7 +108,7 @@ class Ranks {
  private:
   void start_sums();
   void make_ways(comm::Communicator& pipeline, const std::vector<layout::MessageWay>& ways);
-  void sum_over_pipeline(model::ParameterSet& parameters) const;
+  void start_sums_of_stages();
 
   std::shared_ptr<observe::SpanRecorder> spans_ = std::make_shared<observe::SpanRecorder>();
   layout::MeshRank place_;
@@ -115,6 +118,8 @@ class Ranks {
   // values_ gathers values; null: every rank holds whole copies
   std::unique_ptr<MeshGroups> groups_, values_;
   std::unique_ptr<comm::Communicator> stage_gradients_;
+  // For sums of stages during the backward passes; null: they come when all passes are over.
+  std::unique_ptr<comm::Communicator> early_sums_;
   // of this rank; empty: channels have one communicator each
   std::map<layout::MessageWay, std::unique_ptr<comm::Communicator>> ways_;
   std::unique_ptr<Turns> turns_;
@@ -128,7 +133,8 @@ class Ranks {
     comm::Work work;
   };
   std::vector<Sum> sums_;
-  size_t started_ = 0;
+  size_t started_ = 0, summed_ = 0;          // of these; summed_: over copies, and given to sums_of_stages_
+  std::optional<StageSums> sums_of_stages_;  // none: no other rank of a pipeline holds this rank's tensors
 };
 
 }  // namespace longhaul::parallel

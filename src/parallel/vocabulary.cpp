@@ -28,7 +28,8 @@ kernels::TokenLogits joined(comm::Communicator& group, const kernels::TokenLogit
 }
 
 kernels::VocabularyRows rows_of(comm::Communicator& group, const model::VocabularyShare& head) {
-  return {head.first_row, [&group](const kernels::TokenLogits& of_rank) { return joined(group, of_rank); }};
+  return {head.first_row, head.vocabulary,
+          [&group](const kernels::TokenLogits& of_rank) { return joined(group, of_rank); }};
 }
 
 }  // namespace

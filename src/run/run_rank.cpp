@@ -323,6 +323,7 @@ void RankRun::begin(train::Trainer& trainer, observe::EventWriter& events) {
     from->verify(together_);
     trainer.begin_with(*from);
   }
+  if (from) from->finish_reading();
   together_.first("begin", [&]() -> nlohmann::json {
     for (const std::string& text :
          start_warnings(recipe_, {.training_tokens = facts_.training_tokens(),

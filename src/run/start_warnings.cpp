@@ -46,7 +46,7 @@ std::string about_adapters(const recipe::Recipe& recipe, const StartFacts& facts
 }
 
 std::string about_warmup(const recipe::Recipe& recipe) {
-  if (recipe.optim.warmup_steps < recipe.train.steps) return "";
+  if (recipe.optim.steps_of_warmup() < recipe.train.steps) return "";
   return fmt::format(
       "the learning rate rises until the end: optim.warmup_steps is {}, train.steps {}. "
       "Fewer of the former, or more of the latter, leave steps at the full rate",
@@ -73,9 +73,10 @@ std::string about_factors(const recipe::OptimOptions& optim) {
 std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
   if (!facts.earlier || facts.resume_step < facts.earlier->train.steps) return "";
   // A warm-up that was cut off goes on as it was meant to; and a constant rate has come to no end: whoever
-  // raised it has done so by hand.
-  if (facts.resume_step < recipe.optim.warmup_steps ||
-      facts.earlier->optim.schedule == recipe::Schedule::kConstant)
+  // raised it has done so by hand. Restarts are meant to raise the rate.
+  const recipe::Schedule before = facts.earlier->optim.schedule;
+  if (facts.resume_step < recipe.optim.steps_of_warmup() || before == recipe::Schedule::kConstant ||
+      before == recipe::Schedule::kCosineRestarts)
     return "";
   const double ended_at =
       optim::TrainSchedule(facts.earlier->optim, facts.earlier->train).learning_rate(facts.resume_step);

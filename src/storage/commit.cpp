@@ -159,7 +159,7 @@ void CheckpointWriter::point_latest_here() {
   files_.sync_folder(checkpoints_);
 }
 
-void discard_folder(FileSystem& files, const fs::path& folder) {
+bool discard_folder(FileSystem& files, const fs::path& folder, const std::function<bool()>& wanted) {
   const fs::path parent = folder.parent_path();
   const fs::path doomed = parent / (std::string(kDeletedPrefix) + folder.filename().string());
   remove_tree(files, doomed);  // of an earlier attempt
@@ -167,10 +167,16 @@ void discard_folder(FileSystem& files, const fs::path& folder) {
     files.rename(folder, doomed);
   } catch (const Error&) {
     if (files.exists(folder)) throw;
-    return;
+    return true;
+  }
+  if (wanted && wanted()) {
+    files.rename(doomed, folder);
+    files.sync_folder(parent);
+    return false;
   }
   files.sync_folder(parent);  // before the first file goes
   remove_tree(files, doomed);
+  return true;
 }
 
 Manifest read_manifest(const FileSystem& files, const fs::path& checkpoint) {

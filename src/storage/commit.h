@@ -88,8 +88,10 @@ class CheckpointWriter {
 };
 
 // Renames the folder and then removes it, so that a half-removed checkpoint is never taken for a checkpoint.
-// If somebody else has already done so, nothing happens.
-void discard_folder(FileSystem& files, const std::filesystem::path& folder);
+// If somebody else has already done so, nothing happens. `wanted` is asked behind the renaming; where it says
+// yes the folder gets its name back. True: the folder is gone.
+bool discard_folder(FileSystem& files, const std::filesystem::path& folder,
+                    const std::function<bool()>& wanted = {});
 
 Manifest read_manifest(const FileSystem& files, const std::filesystem::path& checkpoint);
 

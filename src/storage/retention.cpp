@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/machine/disk_errors.h"
+#include "storage/lease.h"
 
 namespace longhaul::storage {
 
@@ -17,21 +19,21 @@ struct Plan {
 
 // The reason why a usable checkpoint stays; empty: it may be removed. `position` counts from the newest.
 std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position,
-                           const RetentionPolicy& policy, int64_t generation) {
+                           const RetentionPolicy& policy, int64_t generation, const Leases& leases) {
   if (summary.generation > generation) return "of a later start of the run";
   if (summary.is_protected) return "protected";
   if (summary.is_latest) return "latest points to it";
-  if (superseded) return "";
-  if (position < policy.keep_last) return fmt::format("among the newest {}", policy.keep_last);
-  if (policy.keep_every > 0 && summary.name.step % policy.keep_every == 0) {
+  if (!superseded && position < policy.keep_last) return fmt::format("among the newest {}", policy.keep_last);
+  if (!superseded && policy.keep_every > 0 && summary.name.step % policy.keep_every == 0) {
     return fmt::format("its step is a multiple of {}", policy.keep_every);
   }
-  return "";
+  const auto reader = leases.readers.find(summary.path.filename().string());
+  return reader == leases.readers.end() ? "" : reader->second;
 }
 
 // `damaged`: path → the damage found when it was read; these do not count.
 Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged,
-             const RetentionPolicy& policy, int64_t generation) {
+             const RetentionPolicy& policy, int64_t generation, const Leases& leases) {
   Plan plan;
   std::set<int64_t> steps;
   int64_t position = 0;
@@ -47,7 +49,7 @@ Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs:
     }
     // The step was saved again since, after a rollback for example.
     const bool superseded = !steps.insert(summary.name.step).second;
-    const std::string reason = reason_to_keep(summary, superseded, position, policy, generation);
+    const std::string reason = reason_to_keep(summary, superseded, position, policy, generation, leases);
     position += superseded ? 0 : 1;
     if (plan.report.removed.empty() && !reason.empty()) plan.newer.push_back(summary.path);
     if (reason.empty()) {
@@ -72,10 +74,10 @@ std::optional<fs::path> unread_of(const Plan& plan, const ReadBack& known) {
 
 // What is removed, once a newer checkpoint is known to be whole.
 PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
-                          int64_t generation, ReadBack& known) {
+                          int64_t generation, const Leases& leases, ReadBack& known) {
   const std::vector<CheckpointSummary> summaries = list_checkpoints(files, checkpoints);
   for (;;) {
-    Plan plan = plan_of(summaries, known.damaged, policy, generation);
+    Plan plan = plan_of(summaries, known.damaged, policy, generation, leases);
     const auto unread = unread_of(plan, known);
     if (!unread) return std::move(plan.report);
     try {
@@ -119,23 +121,35 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
 std::optional<fs::path> unread_before_pruning(const FileSystem& files, const fs::path& checkpoints,
                                               const RetentionPolicy& policy, int64_t generation,
                                               const ReadBack& known) {
-  return unread_of(plan_of(list_checkpoints(files, checkpoints), known.damaged, policy, generation), known);
+  const Leases leases = leases_in(files, checkpoints, wall_time_s());
+  return unread_of(plan_of(list_checkpoints(files, checkpoints), known.damaged, policy, generation, leases),
+                   known);
 }
 
 PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
                   int64_t generation, double now_s, ReadBack& known, Prune mode) {
   LONGHAUL_ASSERT(policy.keep_last >= 1, "keep_last {}", policy.keep_last);
-  PruneReport report = verified_plan(files, checkpoints, policy, generation, known);
+  const Leases leases = leases_in(files, checkpoints, now_s);
+  PruneReport report = verified_plan(files, checkpoints, policy, generation, leases, known);
   for (const fs::path& path : leftovers(files, checkpoints, policy, generation, now_s))
     report.removed.push_back(path);
   if (mode == Prune::kOnlyReport) return report;
-  for (const fs::path& path : report.removed) {
-    if (path.filename().string().starts_with(kDeletedPrefix)) {
+  std::erase_if(report.removed, [&](const fs::path& path) {
+    const std::string name = path.filename().string();
+    if (name.starts_with(kDeletedPrefix)) {
       remove_tree(files, path);
-    } else {
-      discard_folder(files, path);
+      return false;
     }
-  }
+    std::string reader;
+    const bool gone = discard_folder(files, path, [&] {
+      const Leases now = leases_in(files, checkpoints, now_s);
+      if (const auto found = now.readers.find(name); found != now.readers.end()) reader = found->second;
+      return !reader.empty();
+    });
+    if (!gone) report.kept.push_back({path, reader});
+    return !gone;
+  });
+  for (const fs::path& path : leases.spent) files.remove(path);
   return report;
 }
 

@@ -1,11 +1,11 @@
 // Retention: the rules for which checkpoints are kept. Kept are the newest `keep_last`, every one whose step
-// is a multiple of `keep_every`, those marked with a ".keep" file, the target of `latest`, and all that are
-// damaged or of a later generation than the caller's. A checkpoint is removed only after a newer one has been
-// read back completely; a name is never used twice, so one reading suffices until that checkpoint itself is
-// removed. A caller that can read faster than one process (the ranks of a run, each some of the files) asks
-// unread_before_pruning() which checkpoint must be read first, and passes the result. Removal begins with a
-// rename, so that a half-removed checkpoint is never taken for one. Several processes may prune a folder at
-// once.
+// is a multiple of `keep_every`, those marked with a ".keep" file, the target of `latest`, those that a
+// process is reading (lease.h), and all that are damaged or of a later generation than the caller's. A
+// checkpoint is removed only after a newer one has been read back completely; a name is never used twice, so
+// one reading suffices until that checkpoint itself is removed. A caller that can read faster than one
+// process (the ranks of a run, each some of the files) asks unread_before_pruning() which checkpoint must be
+// read first, and passes the result. Removal begins with a rename, so that a half-removed checkpoint is
+// never taken for one. Several processes may prune a folder at once.
 #pragma once
 
 #include <map>

@@ -96,7 +96,7 @@ void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
 Resumed Trainer::resume() {
   take_skips();
   const Stopwatch loading;
-  const NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
+  NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
   const std::optional<storage::Checkpoint>& newest = from.checkpoint;
   if (!newest) {
     together_.first("checkpoints that are gone", [&]() -> nlohmann::json {
@@ -126,6 +126,7 @@ Resumed Trainer::resume() {
     optimizer_.set_steps(0);
     if (outer_state_) outer_state_->begin_anew();
   }
+  from.lease.release();
   ranks_.share_values(task_.parameters());
   saved_step_ = from.disk_step;
   const bool first = ranks_.rank() == 0;  // its events are those of the run

@@ -14,13 +14,15 @@ def rms(x):
     return np.sqrt(np.mean(x * x))
 
 
-def lamb(l2=False, wd=WD, nvlamb=False):
+def lamb(l2=False, wd=WD, nvlamb=False, beta3=0.1, least=0, most=np.inf):
     w, m, v = W0.copy(), 0, 0
     for t, g in enumerate(GRADIENTS, 1):
         g = g / max(1, np.linalg.norm(g)) + (wd * w if l2 else 0)
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        m, v = 0.9 * m + beta3 * g, 0.999 * v + 0.001 * g * g
         u = m / (1 - 0.9 ** t) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-6) + (0 if l2 else wd * w)
         ratio = np.linalg.norm(w) / np.linalg.norm(u) if wd != 0 or nvlamb else 1
+        if wd != 0 or nvlamb:
+            ratio = min(max(ratio, least), most)
         w = w - LR * ratio * u
     return w
 
@@ -99,6 +101,7 @@ def muon(original=False, nesterov=True, tall=False):
 np.set_printoptions(precision=10, floatmode="maxprec")
 for name, value in {
         "lamb": lamb(), "lamb l2": lamb(l2=True), "lamb no decay": lamb(wd=0), "nvlamb no decay": lamb(wd=0, nvlamb=True),
+        "lamb sums": lamb(beta3=1), "lamb bounded": lamb(least=0.8, most=1.25), "lamb no decay, bounded": lamb(wd=0, least=2),
         "adafactor torch": adafactor("torch"), "adafactor fairseq": adafactor("fairseq"),
         "adafactor fairseq, external lr, momentum": adafactor("fairseq", 0.9, False, False), "adafactor big_vision, momentum": adafactor("big_vision", 0.9),
         "adafactor torch, vector": adafactor("torch", w0=W0[0], gradients=[g[0] for g in GRADIENTS]),

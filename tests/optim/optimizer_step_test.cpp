@@ -45,6 +45,9 @@ std::vector<StepCase> step_cases() {
   add("lamb l2", {.name = "lamb", .lamb_decay = recipe::LambDecay::kL2}, {0.9, 0.95, 1e-8, 0.1, 0, 1});
   add("lamb without decay", {.name = "lamb", .weight_decay = 0}, {0.9, 0.95, 1e-8, 0});
   add("nvlamb", {.name = "lamb", .nvlamb = true, .weight_decay = 0}, {0.9, 0.95, 1e-8, 0, 1});
+  add("lamb sums, bounded",
+      {.name = "lamb", .lamb_grad_averaging = false, .lamb_min_ratio = 0.5, .lamb_max_ratio = 0.9},
+      {0.9, 0.95, 1e-8, 0.1, 0, 0, 0, 0.5, 0.9});
   add("came clipped",
       {.name = "came", .beta3 = 0.99, .update_clip = 0.1, .square_eps = 1e-20, .residual_eps = 1e-10},
       {0.9, 0.95, 0.99, 0.1, 0.1, 1e-20, 1e-10});

@@ -65,6 +65,15 @@ TEST(Optimizers, RefuseNumbersThatTheyCannotWorkWith) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
     EXPECT_NE(std::string(error.what()).find("optim.momentum=0"), std::string::npos) << error.what();
   }
+  try {
+    make_optimizer({.name = "lamb", .lamb_min_ratio = 2, .lamb_max_ratio = 1}, none,
+                   Precision::named("fp32"));
+    ADD_FAILURE() << "no ratio is at least 2 and at most 1";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("optim.lamb_min_ratio=0"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(make_optimizer({.name = "lamb", .lamb_min_ratio = 2}, none, Precision::named("fp32")));
 }
 
 }  // namespace

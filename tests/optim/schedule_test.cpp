@@ -167,10 +167,143 @@ TEST(Schedule, InverseSquareRootKnownValues) {
   EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 1000}).learning_rate(4), 1.0);
 }
 
+// torch.optim.lr_scheduler of PyTorch 2.13, 20 steps with a peak of 0.5: OneCycleLR(max_lr=0.5,
+// total_steps=20, …) with the arguments that each comment names; the rates are those of steps 1 to 20.
+// tests/peer/schedules.py compares whole runs with the torch at hand.
+TEST(Schedule, OneCycleIsTorchs) {
+  const auto expect = [](const OptimOptions& options, const std::array<double, 20>& rates) {
+    const TrainSchedule schedule(options, {.steps = 20});
+    for (size_t i = 0; i < rates.size(); ++i)
+      EXPECT_NEAR(schedule.learning_rate(static_cast<int64_t>(i) + 1), rates[i], 1e-15) << "step " << i + 1;
+    EXPECT_DOUBLE_EQ(schedule.learning_rate(21), rates[19]) << "a run that was made longer";
+  };
+  using recipe::CycleForm;
+  OptimOptions options{.lr = 0.5, .schedule = Schedule::kOneCycle};  // torch's defaults
+  expect(options, {0.02,
+                   0.06583592135001265,
+                   0.18583592135001265,
+                   0.3341640786499874,
+                   0.45416407864998737,
+                   0.5,
+                   0.49373200311754367,
+                   0.47524231600673683,
+                   0.445458088785525,
+                   0.40587282697488153,
+                   0.3584715008956504,
+                   0.30563101096814466,
+                   0.250001,
+                   0.19437098903185537,
+                   0.14153049910434962,
+                   0.09412917302511849,
+                   0.05454391121447502,
+                   0.024759683993263143,
+                   0.006269996882456277,
+                   2e-06});
+  options.cycle_symmetric = true;  // three_phase=True
+  expect(options, {0.02,
+                   0.06583592135001265,
+                   0.18583592135001265,
+                   0.3341640786499874,
+                   0.45416407864998737,
+                   0.5,
+                   0.45416407864998737,
+                   0.3341640786499874,
+                   0.18583592135001262,
+                   0.06583592135001264,
+                   0.02,
+                   0.019396986515238298,
+                   0.01766067838674666,
+                   0.015000500000000002,
+                   0.01173730812849164,
+                   0.008264691871508365,
+                   0.005001500000000003,
+                   0.00234132161325334,
+                   0.0006050134847617028,
+                   2e-06});
+  // anneal_strategy="linear", pct_start=0.25, div_factor=10, final_div_factor=100
+  options = {.lr = 0.5,
+             .schedule = Schedule::kOneCycle,
+             .cycle_rise = 0.25,
+             .cycle_start_divisor = 10,
+             .cycle_end_divisor = 100,
+             .cycle_form = CycleForm::kLinear};
+  expect(options, {0.05,   0.1625, 0.275,  0.3875, 0.5,   0.4667, 0.4334, 0.4001, 0.3668, 0.3335,
+                   0.3002, 0.2669, 0.2336, 0.2003, 0.167, 0.1337, 0.1004, 0.0671, 0.0338, 0.0005});
+  // three_phase=True, anneal_strategy="linear", pct_start=0.45, div_factor=4, final_div_factor=50
+  options = {.lr = 0.5,
+             .schedule = Schedule::kOneCycle,
+             .cycle_rise = 0.45,
+             .cycle_start_divisor = 4,
+             .cycle_end_divisor = 50,
+             .cycle_form = CycleForm::kLinear,
+             .cycle_symmetric = true};
+  expect(options, {0.125,    0.171875, 0.21875, 0.265625, 0.3125,  0.359375,
+                   0.40625,  0.453125, 0.5,     0.453125, 0.40625, 0.359375,
+                   0.3125,   0.265625, 0.21875, 0.171875, 0.125,   0.25 / 3 + 0.0025 / 3,
+                   0.13 / 3, 0.0025});
+}
+
+// A rise within the first step, and one that takes the whole run; warm-up plays no part.
+TEST(Schedule, OneCycleAtItsEnds) {
+  OptimOptions options{.lr = 2.0, .warmup_steps = 7, .schedule = Schedule::kOneCycle, .cycle_rise = 0.1};
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 10}).learning_rate(1), 2.0);
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 10}).learning_rate(10), 2.0 / 25e4);
+  options.cycle_rise = 1;
+  EXPECT_NEAR(TrainSchedule(options, {.steps = 10}).learning_rate(1), 0.08, 1e-15);
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 10}).learning_rate(10), 2.0);
+  EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 10}).learning_rate(11), 2.0 / 25e4);
+}
+
+// CosineAnnealingWarmRestarts(T_0=3, T_mult=2, eta_min=0.0) and (T_0=4, eta_min=0.05) of the same PyTorch.
+TEST(Schedule, CosineRestartsAreTorchs) {
+  OptimOptions options{.lr = 0.5,
+                       .warmup_steps = 0,
+                       .schedule = Schedule::kCosineRestarts,
+                       .final_lr_fraction = 0,
+                       .restart_steps = 3,
+                       .restart_factor = 2};
+  const double growing[] = {0.5,
+                            0.375,
+                            0.125,
+                            0.5,
+                            0.4665063509461097,
+                            0.375,
+                            0.25,
+                            0.125,
+                            0.03349364905389032,
+                            0.5,
+                            0.49148145657226705,
+                            0.4665063509461097,
+                            0.42677669529663687,
+                            0.375,
+                            0.3147047612756302,
+                            0.25,
+                            0.18529523872436984,
+                            0.125,
+                            0.07322330470336313,
+                            0.03349364905389032,
+                            0.00851854342773295,
+                            0.5,
+                            0.4978612153434526};
+  const auto rate = [&](int64_t step) { return TrainSchedule(options, {.steps = 20}).learning_rate(step); };
+  for (size_t i = 0; i < std::size(growing); ++i)
+    EXPECT_NEAR(rate(static_cast<int64_t>(i) + 1), growing[i], 1e-15) << "step " << i + 1;
+  // After warm-up, whose last step is the first of the first cycle.
+  options.warmup_steps = 5;
+  EXPECT_DOUBLE_EQ(rate(1), 0.1);
+  for (size_t i = 0; i < std::size(growing); ++i)
+    EXPECT_NEAR(rate(static_cast<int64_t>(i) + 5), growing[i], 1e-15) << "step " << i + 5;
+  options.warmup_steps = 0, options.final_lr_fraction = 0.1, options.restart_steps = 4;
+  options.restart_factor = 1;
+  const double even[] = {0.5, 0.4340990257669732, 0.275, 0.11590097423302682};
+  for (const int64_t step : {1, 2, 3, 4, 5, 6, 23, 24, 4'000'001})
+    EXPECT_NEAR(rate(step), even[(step - 1) % 4], 1e-15) << "step " << step;
+}
+
 // No jump anywhere: neighbouring steps differ by at most the steepest slope of the formulas.
 TEST(Schedule, ContinuousAtItsBorders) {
   for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd,
-                              Schedule::kInverseSqrt, Schedule::kPolynomial}) {
+                              Schedule::kInverseSqrt, Schedule::kPolynomial, Schedule::kOneCycle}) {
     for (const int64_t decay_steps : {0, 300, 990}) {
       const TrainSchedule schedule({.lr = 1.0,
                                     .warmup_steps = 100,

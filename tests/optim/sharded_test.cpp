@@ -178,6 +178,9 @@ std::vector<Subject> subjects() {
   all.push_back({"nvlamb, l2", with("lamb"), 1});
   all.back().options.nvlamb = true;
   all.back().options.lamb_decay = recipe::LambDecay::kL2;
+  all.push_back({"lamb sums, bounded", with("lamb"), 1});
+  all.back().options.lamb_grad_averaging = false;
+  all.back().options.lamb_min_ratio = 0.5, all.back().options.lamb_max_ratio = 1;
   // A number that differs in its last bits is rounded to its other neighbour now and then: a step of bf16, or
   // of the map, in what depends on sums.
   for (const auto& [name, phases] :

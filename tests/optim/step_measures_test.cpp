@@ -99,11 +99,40 @@ TEST(StepMeasures, AreWhatWeightsSay) {
   EXPECT_FALSE(found.contains("mean_residual_mean"));
 }
 
+// After one step, from the gradients alone: u = g / √(r/mean(r) · c) of a matrix and g / √v of a vector, in
+// which all moments are 1 − β2 times the squares, with β2 = 0 for Adafactor's first step.
+TEST(StepMeasures, FactorsThatShrinkUpdates) {
+  const parallel::Ranks alone;
+  for (const auto& [name, beta2] : {std::pair("came", 0.99), std::pair("adafactor", 0.0)}) {
+    for (const double clip : {0.9, 1e3}) {
+      recipe::OptimOptions options = measured_by(name);
+      options.update_clip = clip;
+      std::vector<double> factors;
+      for (const layout::ParameterSpec& each : measured_specs()) {
+        const Tensor g =
+            random_tensor(each.tensor.global_shape, seed_of(each.tensor.name, 1)).to(at::kDouble);
+        Tensor v = g.square();
+        if (g.dim() == 2) v = at::outer(v.mean(1), v.mean(0)) / v.mean();
+        const double rms = (g / (v * (1 - beta2)).sqrt()).square().mean().sqrt().item<double>();
+        factors.push_back(rms > clip ? clip / rms : 1);
+      }
+      const Measured found = measured(options, alone);
+      SCOPED_TRACE(fmt::format("{}, {}", name, clip));
+      EXPECT_NEAR(found.at("update_clip_factor_mean"), (factors[0] + factors[1] + factors[2]) / 3, 1e-12);
+      EXPECT_NEAR(found.at("update_clip_factor_most"), *std::ranges::max_element(factors), 1e-12);
+      EXPECT_NEAR(found.at("update_clip_factor_least"), *std::ranges::min_element(factors), 1e-12);
+      EXPECT_EQ(found.at("update_clip_factor_least") < 1, clip < 1);
+    }
+  }
+}
+
 TEST(StepMeasures, OfRanksAreThoseOfOne) {
   const parallel::Ranks alone;
-  for (const char* name : {"adamw", "lamb", "came"}) {
+  for (const char* name : {"adamw", "lamb", "came", "adafactor"}) {
     const Measured whole = measured(measured_by(name), alone);
     EXPECT_EQ(whole.contains("mean_residual_most"), name == std::string("came"));
+    EXPECT_EQ(whole.contains("update_clip_factor_most"),
+              name == std::string("came") || name == std::string("adafactor"));
     for (const auto& [world, shape, zero] : {std::tuple(2, layout::MeshShape{.tp = 2}, 0),
                                              {3, layout::MeshShape{}, 1},
                                              {4, layout::MeshShape{.tp = 2}, 1}}) {

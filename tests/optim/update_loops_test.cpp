@@ -30,7 +30,7 @@ Tensor after_all(int64_t count) {
   const kernels::UpdateLoops<Real>& loops = kernels::update_loops<Real>();
   loops.lion(run, {.lr = 0.1, .fade = 0.2, .zero_gradient = false});
   loops.sgd(run, {.lr = 0.1, .nesterov = true, .zero_gradient = false});
-  const kernels::LambSums sums = loops.lamb_moments(run, {.l2 = 0.01, .decay = 0.1});
+  const kernels::LambSums sums = loops.lamb_moments(run, {.l2 = 0.01, .decay = 0.1, .beta3 = 0.3});
   loops.lamb_update(run, {.decay = 0.1, .step = 0.05});
   const Tensor numbers = at::tensor({sums.weights, sums.updates}, at::kDouble);
   return at::cat({arrays.to(at::kDouble).reshape({-1}), value.to(at::kDouble), numbers});

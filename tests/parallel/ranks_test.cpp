@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "comm/threads/run_ranks.h"
+#include "comm/wrappers/traced.h"
 #include "layout/parameters.h"
 #include "model/arena.h"
 #include "parallel/pipeline/stage_gradients.h"
@@ -117,7 +118,14 @@ TEST(StageGradients, AreSummedInTheOrderOfRanks) {
         for (int64_t e = 0; e < parameter->grad.numel(); ++e)
           parameter->own_grad.mutable_data_ptr<float>()[e] = value(parameter->name, world.rank(), e);
       }
-      sum_gradients_of_stages(world, set, message_bytes);
+      StageSums sums(world, set, message_bytes);
+      // What becomes final on the way, in another order on each rank, changes no bit.
+      for (size_t i = 0; i < set.arenas().size(); ++i) {
+        sums.advance();
+        if (world.rank() < 2)
+          sums.complete(*set.arenas()[world.rank() == 0 ? i : set.arenas().size() - 1 - i]);
+      }
+      sums.finish();
       for (const auto& parameter : set.all()) {
         const std::vector<int64_t>& ranks = parameter->parts[0].spec.pipeline_ranks;
         for (int64_t e = 0; e < parameter->grad.numel(); ++e) {
@@ -129,6 +137,41 @@ TEST(StageGradients, AreSummedInTheOrderOfRanks) {
       }
     });
   }
+}
+
+// Of two ranks that share three layers. The exchange of the last layer begins as soon as it is final; that of
+// another one waits for those of later layers, and none for the end of the step.
+TEST(StageGradients, GoAsSoonAsThoseOfLaterLayersWent) {
+  comm::run_ranks(2, [&](comm::Communicator& thread) {
+    std::vector<layout::ParameterSpec> specs;
+    for (const int64_t layer : {0, 1, 2}) {
+      layout::ParameterSpec& spec = specs.emplace_back();
+      spec.tensor = {fmt::format("layers.{}", layer), {layer + 1, 2}, layout::Role::kChannelUp};
+      spec.layer = layer;
+      spec.pipeline_ranks = {0, 1};
+    }
+    model::ParameterSet set(specs, Precision::named("fp32"), at::kCPU, model::Use::kTraining, {});
+    for (const auto& spec : specs) set.add_stacked(spec.tensor.name, {spec.tensor.name});
+    set.allocate();
+    for (const auto& parameter : set.all()) parameter->own_grad.fill_(1);
+    const auto log = std::make_shared<comm::CallLog>(thread.rank());
+    comm::Traced world(comm::borrowed(thread), log);
+    StageSums sums(world, set);
+    const auto begun_after = [&](size_t layer) {
+      sums.complete(*set.arenas()[layer]);
+      sums.advance();
+      return log->records().calls.size();
+    };
+    sums.advance();
+    EXPECT_EQ(log->records().calls.size(), 0U) << "nothing is final";
+    EXPECT_EQ(begun_after(0), 0U) << "the last layer goes first";
+    EXPECT_EQ(begun_after(2), 1U);
+    EXPECT_GE(begun_after(1), 2U);
+    sums.finish();
+    EXPECT_EQ(log->records().calls.size(), 3U);
+    for (const auto& parameter : set.all())
+      EXPECT_TRUE(parameter->own_grad.eq(2).all().item<bool>()) << parameter->name;
+  });
 }
 
 }  // namespace

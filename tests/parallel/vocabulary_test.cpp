@@ -6,12 +6,19 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 
+#include "base/error.h"
 #include "comm/single.h"
 #include "comm/threads/run_ranks.h"
+#include "kernels/embedding/op.h"
 #include "kernels/gradient_sink.h"
+#include "model/context.h"
+#include "model/decoder.h"
+#include "parallel/mesh_ops.h"
+#include "support/models.h"
 
 namespace longhaul::parallel::vocabulary_test {
 namespace {
@@ -63,9 +70,11 @@ TEST(Vocabulary, PartsGiveTheLossAndGradientsOfTheWhole) {
     const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(),
                  hidden = of.hidden.clone().requires_grad_();
     const Tensor buffer = at::zeros({rows, kChannels}, at::kDouble);
-    const Tensor own = vocabulary_loss(
-        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first},
-        of.labels);
+    const Tensor own = vocabulary_loss(rank, hidden,
+                                       {.weights = {.weight = weight, .sinks = {.weight = buffer}},
+                                        .first_row = first,
+                                        .vocabulary = kWords},
+                                       of.labels);
     own.backward();
     EXPECT_LT((own.detach() - loss).abs().item<double>(), 1e-13);
     const Tensor sum = hidden.grad().clone();
@@ -87,7 +96,8 @@ TEST(Vocabulary, MakesItsLogitsOncePerPass) {
     const CountedProducts counted;
     const Tensor loss = vocabulary_loss(
         alone, hidden,
-        {.weights = {.weight = weight, .sinks = {.weight = kernels::GradientSink(buffer).into(queue)}}},
+        {.weights = {.weight = weight, .sinks = {.weight = kernels::GradientSink(buffer).into(queue)}},
+         .vocabulary = kWords},
         of.labels);
     EXPECT_EQ(counted.so_far(), 1);
     loss.backward();
@@ -123,9 +133,11 @@ TEST(Vocabulary, PartsGiveTheLogProbabilitiesOfTheWhole) {
     const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(),
                  hidden = of.hidden.clone().requires_grad_();
     const Tensor buffer = at::zeros({rows, kChannels}, at::kDouble);
-    const auto own = vocabulary_log_probabilities(
-        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first},
-        of.labels, options);
+    const auto own = vocabulary_log_probabilities(rank, hidden,
+                                                  {.weights = {.weight = weight, .sinks = {.weight = buffer}},
+                                                   .first_row = first,
+                                                   .vocabulary = kWords},
+                                                  of.labels, options);
     weighed(own).backward();
     EXPECT_LT((own.log_probability_t - expected.log_probability_t).abs().max().item<double>(), 1e-13);
     EXPECT_LT((own.entropy_t - expected.entropy_t).abs().max().item<double>(), 1e-13);
@@ -134,6 +146,68 @@ TEST(Vocabulary, PartsGiveTheLogProbabilitiesOfTheWhole) {
     rank.all_reduce(sum, comm::Reduction::kSum, {"gradients of hidden"}).wait();
     EXPECT_LT((sum - leaf.grad()).abs().max().item<double>(), 1e-12);
     EXPECT_LT((buffer - whole.grad().narrow(0, first, rows)).abs().max().item<double>(), 1e-12);
+  });
+}
+
+// What one process refuses, every rank does, whoever would have the row: the text is the same, and no rank is
+// left in a sum that the others do not come to.
+TEST(Vocabulary, IdsAndLabelsOutsideItAreRefusedOnEveryRank) {
+  const auto refusal = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return fmt::format("{} {}", static_cast<int>(error.code()), error.what());
+    }
+    return "nothing";
+  };
+  const Whole of;
+  for (const int64_t bad : {int64_t{-1}, kWords, int64_t{1} << 40}) {
+    const Tensor ids = at::tensor({int64_t{0}, kWords - 1, bad}, at::kLong);
+    const std::string expected = refusal([&] { kernels::embedding(ids, {of.weight, {}}); });
+    EXPECT_NE(expected.find("outside the model's vocabulary"), std::string::npos);
+    EXPECT_NE(expected.find("0 to 11"), std::string::npos) << expected;
+    comm::run_ranks(2, [&](comm::Communicator& rank) {
+      const int64_t rows = kWords / 2, first = rank.rank() * rows;
+      const Tensor own = of.weight.narrow(0, first, rows).contiguous();
+      EXPECT_EQ(refusal([&] {
+                  kernels::embedding_of_share(ids, {own, {}}, first, kWords);
+                }),
+                expected)
+          << "rank " << rank.rank();
+      if (bad < 0) return;  // of a label, −1 says that there is none
+      Tensor labels = of.labels.clone();
+      labels[2] = bad;
+      const auto told = refusal([&] {
+        vocabulary_loss(rank, of.hidden,
+                        {.weights = {.weight = own}, .first_row = first, .vocabulary = kWords}, labels);
+      });
+      EXPECT_NE(told.find(fmt::format("below {}", kWords)), std::string::npos) << told;
+    });
+  }
+}
+
+// The whole way: a decoder of two tensor ranks.
+TEST(Vocabulary, ADecoderOfTensorRanksRefusesThem) {
+  const recipe::ModelConfig config = longhaul::testing::parallel_blocks();
+  comm::run_ranks(2, [&](comm::Communicator& thread) {
+    const MeshGroups groups(thread, layout::Mesh(2, {.tp = 2}));
+    MeshOps ops(groups, {}, {}, 1);
+    model::Decoder decoder(config, Precision::named("fp32"), at::kCPU, model::Use::kTraining, groups.place());
+    decoder.parameters().initialise(3);
+    model::Context context(ops, decoder.precision());
+    const layout::SequenceView view{layout::make_packed(std::vector<int64_t>{5, 4}),
+                                    {.tensor_ranks = 2, .tensor_rank = thread.rank()}};
+    Tensor ids = longhaul::testing::id_tensor(longhaul::testing::random_ids(9, config.vocabulary, 31));
+    EXPECT_NO_THROW(decoder.hidden(context, ids, view));
+    ids[7] = config.vocabulary;
+    try {
+      decoder.hidden(context, ids, view);
+      ADD_FAILURE() << "rank " << thread.rank();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kData);
+      EXPECT_NE(std::string(error.what()).find(fmt::format("0 to {}", config.vocabulary - 1)),
+                std::string::npos);
+    }
   });
 }
 

@@ -188,12 +188,16 @@ def came(w, g, state, t, lr, decay, betas=(0.9, 0.999, 0.9999), clip=1.0):
     return w * (1 - lr * decay) - lr * step
 
 
-def lamb(w, g, state, t, lr, decay):
-    """arXiv 1904.00962, as apex's FusedLAMB."""
-    m = state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+def lamb(w, g, state, t, lr, decay, beta3=0.1, least=0.0, most=math.inf):
+    """arXiv 1904.00962, as apex's FusedLAMB; the bounds of the ratio are DeepSpeed's."""
+    m = state["m"] = 0.9 * state.get("m", 0) + beta3 * g
     v = state["v"] = 0.999 * state.get("v", 0) + 0.001 * g * g
     u = m / (1 - 0.9**t) / ((v / (1 - 0.999**t)).sqrt() + 1e-6) + decay * w
-    return w - lr * (w.norm() / u.norm() if decay else 1.0) * u
+    return w - lr * (min(max(w.norm() / u.norm(), least), most) if decay else 1.0) * u
+
+
+def bounded_lamb(*arguments):
+    return lamb(*arguments, beta3=1.0, least=0.9, most=2.0)
 
 
 def lion(w, g, state, t, lr, decay):
@@ -217,6 +221,7 @@ def sm3(w, g, state, t, lr, decay):
 
 def published(ops):
     for name, plain, options in (("came", came, lambda wd: [0.9, 0.999, 0.9999, wd]), ("lamb", lamb, lambda wd: [0.9, 0.999, 1e-6, wd]),
+                                 ("lamb", bounded_lamb, lambda wd: [0.9, 0.999, 1e-6, wd, 0, 0, 0, 0.9, 2.0]),
                                  ("lion", lion, lambda wd: [0.9, 0.99, wd]), ("sm3", sm3, lambda wd: [0.9, wd])):
         for dtype in WEIGHTS:
             for decay in (0.0, 0.05):

@@ -86,6 +86,27 @@ TEST(EarlyValues, OfTheFirstLayerAreUnderWayBeforeTheNextBatch) {
   }
 }
 
+// With DualPipe every layer lies on two ranks. Those of the last stage are summed while the first stage's
+// gradients are still to come: before this rank has sent its last gradient.
+TEST(EarlySums, OfStagesBeginDuringTheBackwardPasses) {
+  const recipe::ParallelOptions parallel{.pp = 2,
+                                         .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}};
+  for (const std::vector<std::string>& names :
+       calls_of(longhaul::testing::small_config(), proof_layout(parallel))) {
+    int64_t steps = 0;
+    for (auto begin = names.begin(); begin != names.end();) {
+      const auto end = std::find(begin + 1, names.end(), "weight of the step");
+      const auto first_sum = std::find(begin, end, "gradients that stages share");
+      const auto later_gradient = std::find_if(first_sum, end, [](const std::string& name) {
+        return name.starts_with("gradient of micro-batch");
+      });
+      steps += later_gradient != end ? 1 : 0;
+      begin = end;
+    }
+    EXPECT_EQ(steps, 3);
+  }
+}
+
 int64_t count_of(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::count(names, name);
 }

@@ -139,7 +139,24 @@ std::vector<std::string> keys_refused(const OptimOptions& optim) {
   return keys;
 }
 
+TEST(Optimizers, SchedulesAreRefusedWithoutWhatTheyNeed) {
+  EXPECT_THAT(keys_refused({.schedule = Schedule::kCosineRestarts}),
+              ElementsAre(::testing::StartsWith("optim.schedule optim.restart_steps=")));
+  EXPECT_THAT(keys_refused({.schedule = Schedule::kCosineRestarts, .restart_steps = 1}), IsEmpty());
+  OptimOptions cycle{.schedule = Schedule::kOneCycle, .cycle_rise = 0.6};
+  EXPECT_THAT(keys_refused(cycle), IsEmpty());
+  cycle.cycle_symmetric = true;
+  EXPECT_THAT(keys_refused(cycle), ElementsAre("optim.cycle_rise optim.cycle_rise=0.45"));
+  cycle.cycle_rise = 0.5;
+  EXPECT_THAT(keys_refused(cycle), IsEmpty());
+  EXPECT_THAT(keys_refused({.cycle_rise = 0.6, .cycle_symmetric = true}), IsEmpty()) << "cosine has no cycle";
+}
+
 TEST(Optimizers, RecipesAreRefusedWhoseNumbersAnOptimizerCannotTake) {
+  EXPECT_THAT(keys_refused({.name = "lamb", .lamb_min_ratio = 2, .lamb_max_ratio = 1}),
+              ElementsAre("optim.lamb_min_ratio optim.lamb_min_ratio=0"));
+  EXPECT_THAT(keys_refused({.name = "lamb", .lamb_min_ratio = 2}), IsEmpty()) << "0 is no bound";
+  EXPECT_THAT(keys_refused({.name = "lamb", .lamb_min_ratio = 2, .lamb_max_ratio = 2}), IsEmpty());
   EXPECT_THAT(keys_refused({.name = "adafactor", .momentum = 0.5, .adafactor_form = AdafactorForm::kTorch}),
               ElementsAre("optim.momentum optim.momentum=0"));
   EXPECT_THAT(keys_refused({.momentum = 0.5, .adafactor_form = AdafactorForm::kTorch}), IsEmpty())

@@ -56,6 +56,22 @@ TEST(UnreadOptions, NumbersOfWhatTheRecipeDoesNotHaveAreNamed) {
               ElementsAre("beta2 of optim.group, entry 1 (sgd has none)"));
 }
 
+TEST(UnreadOptions, OfSchedules) {
+  EXPECT_THAT(unread({"optim.schedule=one_cycle", "optim.warmup_steps=7", "optim.warmup_from=0.5",
+                      "optim.final_lr_fraction=0.5", "optim.decay_steps=7", "optim.restart_steps=7"}),
+              ElementsAre(HasSubstr("optim.warmup_steps"), HasSubstr("optim.warmup_from"),
+                          HasSubstr("optim.decay_steps"), HasSubstr("optim.final_lr_fraction"),
+                          HasSubstr("optim.restart_steps")));
+  EXPECT_THAT(unread({"optim.schedule=one_cycle", "optim.cycle_rise=0.2", "optim.cycle_symmetric=true"}),
+              IsEmpty());
+  EXPECT_THAT(unread({"optim.schedule=cosine_restarts", "optim.restart_steps=7", "optim.restart_factor=2",
+                      "optim.warmup_steps=7", "optim.warmup_from=0.5", "optim.final_lr_fraction=0.5"}),
+              IsEmpty());
+  EXPECT_THAT(unread({"optim.schedule=cosine_restarts", "optim.restart_steps=7", "optim.decay_steps=7",
+                      "optim.cycle_rise=0.2"}),
+              ElementsAre(HasSubstr("optim.decay_steps"), HasSubstr("optim.cycle_rise")));
+}
+
 // Stages of one training build on the first one's recipe, and have other schedules.
 TEST(UnreadOptions, WhatARecipeBuildsOnIsForOthersToo) {
   const longhaul::TemporaryFolder folder;  // a neighbour has one of this name

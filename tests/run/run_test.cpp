@@ -128,15 +128,21 @@ TEST_F(TrainRun, StepsSayHowOftenTheDataHaveBeenRead) {
 }
 
 TEST_F(TrainRun, ResumedRunEqualsTheUninterruptedOneBitByBit) {
-  const std::pair<std::string, std::string> kinds[] = {{"train.dtype=fp32", "model.mixers=lightning,softmax"},
-                                                       {"train.dtype=bf16", "model.mixers=lightning,softmax"},
-                                                       {"train.dtype=fp32", "model.mixers=softmax,hgrn2"},
-                                                       {"train.dtype=bf16", "model.mixers=hgrn2"}};
-  for (const auto& [dtype, mixers] : kinds) {
+  struct Kind {
+    std::string dtype, mixers, schedule = "optim.schedule=constant";
+  };
+  const Kind kinds[] = {{"train.dtype=fp32", "model.mixers=lightning,softmax"},
+                        {"train.dtype=bf16", "model.mixers=lightning,softmax"},
+                        {"train.dtype=fp32", "model.mixers=softmax,hgrn2", "optim.schedule=cosine_restarts"},
+                        {"train.dtype=bf16", "model.mixers=hgrn2"}};
+  for (const auto& [dtype, mixers, schedule] : kinds) {
     const std::string whole = "whole " + dtype + " " + mixers, parts = "parts " + dtype + " " + mixers;
-    run_training(request(whole, {dtype, mixers, "optim.schedule=constant"}));
-    run_training(request(parts, {dtype, mixers, "optim.schedule=constant", "train.steps=7"}));
-    const train::Outcome outcome = run_training(request(parts, {dtype, mixers, "optim.schedule=constant"}));
+    const std::vector<std::string> given = {dtype, mixers, schedule, "optim.restart_steps=4"};
+    auto shorter = given;
+    shorter.push_back("train.steps=7");
+    run_training(request(whole, given));
+    run_training(request(parts, shorter));
+    const train::Outcome outcome = run_training(request(parts, given));
     EXPECT_EQ(outcome.step, 12);
     EXPECT_EQ(events<observe::Resume>(parts).back().step, 7);
     const observe::Comparison comparison = observe::compare(folder_ / whole, folder_ / parts);

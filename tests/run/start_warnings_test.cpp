@@ -93,6 +93,22 @@ TEST(StartWarnings, ALearningRateThatRisesAgain) {
               IsEmpty());
 }
 
+// Restarts are meant to raise the rate; a cycle has no warm-up, and is stretched by more steps.
+TEST(StartWarnings, CyclesOfTheLearningRate) {
+  recipe::Recipe ended = usual();
+  ended.optim.schedule = recipe::Schedule::kCosineRestarts, ended.optim.restart_steps = 300;
+  recipe::Recipe longer = ended;
+  longer.train.steps = 2000;
+  EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 1000, .earlier = ended}),
+              IsEmpty());
+  for (recipe::Recipe* const each : {&ended, &longer}) {
+    each->optim.schedule = recipe::Schedule::kOneCycle;
+    each->optim.warmup_steps = 3000;
+  }
+  EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 1000, .earlier = ended}),
+              ElementsAre(StartsWith("the learning rate rises again, from 4e-09 at step 1,000 to")));
+}
+
 TEST(StartWarnings, OptionsThatNothingReads) {
   EXPECT_THAT(
       start_warnings(usual(), {.training_tokens = 9999,

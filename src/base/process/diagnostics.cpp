@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/log_form.h"
 #include "base/process/stack_area.h"
 
 namespace longhaul {
@@ -218,7 +219,7 @@ void write_all() {
   }
   if (file < 0) return;
   ::close(file);
-  Output(STDERR_FILENO) << "longhaul: diagnostics are in " << g_file << "\n";
+  write_message_in_signal("longhaul: diagnostics are in ", g_file);
 }
 
 void* interrupted_place(void* context) {

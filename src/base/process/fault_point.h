@@ -14,12 +14,13 @@
 //               memory group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) · corrupt
 //               (the caller damages what it has in hand: fault_point returns true)
 //
-// Points: start.load (at a start that resumes) · step.data · step.passes · step.reduce (gradients of several
-// ranks) · step.update · step.updated · call.move (a collective call between processes that all have entered)
-// · checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write
-// · memory.replicate · memory.before_commit · memory.after_commit · memory.message (a file that goes to
-// another machine) · start.inventory · start.fetch (at a start that looks for checkpoints in memory) ·
-// data.sample (whenever a sample is read; `step` is the sample's place in the order of the data).
+// Points: start.load (at a start that resumes) · open.load (of inference) · step.data · step.passes ·
+// step.reduce (gradients of several ranks) · step.update · step.updated · call.move (a collective call
+// between processes that all have entered) · checkpoint.copied · checkpoint.write · checkpoint.before_rename
+// · checkpoint.after_rename · memory.write · memory.replicate · memory.before_commit · memory.after_commit ·
+// memory.message (a file that goes to another machine) · start.inventory · start.fetch (at a start that looks
+// for checkpoints in memory) · data.sample (whenever a sample is read; `step` is the sample's place in the
+// order of the data).
 //
 // Without the variable a fault point costs one branch. With it, the first fault point reports the plan on
 // standard error. Any thread may meet one.

@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log_form.h"
 #include "base/process/diagnostics.h"
 
 namespace longhaul {
@@ -34,12 +36,9 @@ void request(int signal) {
 
 // A user who presses Ctrl-C sees at once that it was received: the step, or the save, may take a while yet.
 void say_that_it_was_heard() {
-  constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once\n";
-  const int begin = on_terminal ? 0 : 1;  // on a terminal the cursor is after ^C, or in a progress bar
-  const int before = errno;
-  [[maybe_unused]] const ssize_t written =
-      ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
-  errno = before;
+  constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once";
+  const size_t begin = on_terminal ? 0 : 1;  // on a terminal the cursor is after ^C, or in a progress bar
+  write_message_in_signal(std::string_view(kText).substr(begin));
 }
 
 void on_interrupt(int signal) {

@@ -157,13 +157,13 @@ Tensor apply(const Tensor& ids, const EmbeddingTable& table, const Tensor* posit
   })[0];
 }
 
-void check_ids(const Tensor& ids, const EmbeddingTable& table) {
+void check_ids(const Tensor& ids, const EmbeddingTable& table, int64_t vocabulary) {
   check_table("table", table);
   check_numbers("ids", ids);
-  if (const auto id = outside(ids, table.value_vd.size(0))) {
+  if (const auto id = outside(ids, vocabulary)) {
     throw Error({.code = ExitCode::kData,
                  .what = "a token id lies outside the model's vocabulary",
-                 .expected = fmt::format("0 to {}", table.value_vd.size(0) - 1),
+                 .expected = fmt::format("0 to {}", vocabulary - 1),
                  .found = std::to_string(*id),
                  .hint = "use the tokenizer that the model was trained with"});
   }
@@ -172,13 +172,13 @@ void check_ids(const Tensor& ids, const EmbeddingTable& table) {
 }  // namespace
 
 Tensor embedding(const Tensor& ids, const EmbeddingTable& table) {
-  check_ids(ids, table);
+  check_ids(ids, table, table.value_vd.size(0));
   return apply(ids, table, nullptr, nullptr);
 }
 
 Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& positions,
                  const EmbeddingTable& position) {
-  check_ids(ids, table);
+  check_ids(ids, table, table.value_vd.size(0));
   check_table("position", position);
   check_numbers("positions", positions);
   if (positions.sizes() != ids.sizes())
@@ -201,8 +201,10 @@ Tensor embedding(const Tensor& ids, const EmbeddingTable& table, const Tensor& p
   return apply(ids, table, &positions, &position);
 }
 
-Tensor embedding_of_share(const Tensor& ids, const EmbeddingTable& share, int64_t first_row) {
+Tensor embedding_of_share(const Tensor& ids, const EmbeddingTable& share, int64_t first_row,
+                          int64_t vocabulary) {
   if (share.value_vd.is_meta()) return embedding(ids, share);
+  check_ids(ids, share, vocabulary);
   const Tensor here =
       ids.ge(first_row).logical_and(ids.lt(first_row + share.value_vd.size(0))).nonzero().squeeze(1);
   const Tensor mine = embedding(ids.index_select(0, here).sub(first_row), share),

@@ -26,8 +26,10 @@ Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table);
 Tensor embedding(const Tensor& ids_t, const EmbeddingTable& table, const Tensor& positions_t,
                  const EmbeddingTable& position);
 
-// For a table that several ranks share, of which this rank has the rows from first_row on: returns zeros
-// for ids of other ranks' rows, so that the sum over ranks is the embedding.
-Tensor embedding_of_share(const Tensor& ids_t, const EmbeddingTable& share, int64_t first_row);
+// For a table of `vocabulary` rows that several ranks share, of which this rank has the rows from first_row
+// on: returns zeros for ids of other ranks' rows, so that the sum over ranks is the embedding. An id outside
+// the whole table is the same kData error on every rank.
+Tensor embedding_of_share(const Tensor& ids_t, const EmbeddingTable& share, int64_t first_row,
+                          int64_t vocabulary);
 
 }  // namespace longhaul::kernels

@@ -48,6 +48,7 @@ TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden, const Head&
                                                const LogProbabilityOptions& options,
                                                const VocabularyRows& rows) {
   const AskedFor asked{options.entropy, options.logsumexp};
+  if (rows.joined) check_labels(labels, rows.vocabulary);
   const auto results = differentiable("token_log_probabilities", {hidden, head.weight_vd}, [&]() -> Recorded {
     const Tensor own = rows.joined ? own_rows_of(labels, head.weight_vd, rows.first_row) : labels;
     const TokenLogitsInputs in{hidden, head.weight_vd, own, options.chunk, head.kept, options.temperature};

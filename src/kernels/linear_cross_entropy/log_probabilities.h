@@ -26,10 +26,10 @@ struct TokenLogProbabilities {
   Tensor log_probability_t, entropy_t, logsumexp_t;
 };
 
-// A head of which this rank has the rows from `first_row` on. `joined` makes the terms of all ranks' rows
-// from those of this rank's, the same on all ranks; null: this rank has all rows.
+// A head of `vocabulary` rows of which this rank has those from `first_row` on. `joined` makes the terms of
+// all ranks' rows from those of this rank's, the same on all ranks; null: this rank has all rows.
 struct VocabularyRows {
-  int64_t first_row = 0;
+  int64_t first_row = 0, vocabulary = 0;
   std::function<TokenLogits(const TokenLogits&)> joined{};
 };
 

@@ -104,6 +104,16 @@ Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem,
              : "";
 }
 
+void check_labels(const Tensor& labels, int64_t vocabulary) {
+  if (labels.is_cuda()) {
+    // the host does not wait
+    at::_assert_async(labels.lt(vocabulary).all(), "linear_cross_entropy: a label is not in the vocabulary");
+  } else if (labels.is_cpu() && labels.numel() > 0 && labels.max().item<int64_t>() >= vocabulary) {
+    refuse_argument(kOp, "labels", "below " + std::to_string(vocabulary),
+                    std::to_string(labels.max().item<int64_t>()));
+  }
+}
+
 void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels,
                          const LinearCrossEntropyOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()))
@@ -117,14 +127,7 @@ void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tenso
       labels.device() != hidden.device()) {
     refuse_argument(kOp, "labels", "[" + std::to_string(hidden.size(0)) + "] int64", shape_text(labels));
   }
-  if (labels.is_cuda()) {
-    // the host does not wait
-    at::_assert_async(labels.lt(weight.size(0)).all(),
-                      "linear_cross_entropy: a label is not in the vocabulary");
-  } else if (labels.is_cpu() && labels.numel() > 0 && labels.max().item<int64_t>() >= weight.size(0)) {
-    refuse_argument(kOp, "labels", "below " + std::to_string(weight.size(0)),
-                    std::to_string(labels.max().item<int64_t>()));
-  }
+  check_labels(labels, weight.size(0));
   if (options.chunk < 0) refuse_argument(kOp, "chunk", "0 or more", std::to_string(options.chunk));
 }
 

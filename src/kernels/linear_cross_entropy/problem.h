@@ -52,6 +52,7 @@ void token_logits_backward_fused(const CrossEntropyProblem& problem, const Token
                                  const CrossEntropyGradients& into);
 
 // Refuse bad arguments.
+void check_labels(const Tensor& labels, int64_t vocabulary);
 void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels,
                          const LinearCrossEntropyOptions& options);
 void check_cross_entropy_sink(const Tensor& sink, const Tensor& weight);

@@ -95,7 +95,7 @@ template <class Real>
 LambSums lamb_moments(const UpdateRun<Real>& run, const LambScalars& scalars) {
   const Tag<Real> d;
   const auto scale = all<Real>(scalars.gradient_scale), l2 = all<Real>(scalars.l2);
-  const auto beta1 = all<Real>(scalars.beta1), rest1 = all<Real>(1 - scalars.beta1);
+  const auto beta1 = all<Real>(scalars.beta1), beta3 = all<Real>(scalars.beta3);
   const auto beta2 = all<Real>(scalars.beta2), rest2 = all<Real>(1 - scalars.beta2);
   SquareSums weights, updates;
   for (int64_t i = 0; i < run.count; i += 16) {
@@ -103,7 +103,7 @@ LambSums lamb_moments(const UpdateRun<Real>& run, const LambScalars& scalars) {
     walk(d, std::min<int64_t>(16, run.count - i), [&](auto at) LONGHAUL_VECTOR {
       const auto w = load(d, run.master + i, at),
                  g = hn::Add(hn::Mul(load(d, run.gradient + i, at), scale), hn::Mul(l2, w));
-      const auto m = hn::Add(hn::Mul(beta1, load(d, run.first + i, at)), hn::Mul(rest1, g));
+      const auto m = hn::Add(hn::Mul(beta1, load(d, run.first + i, at)), hn::Mul(beta3, g));
       const auto v = hn::Add(hn::Mul(beta2, load(d, run.second + i, at)), hn::Mul(rest2, hn::Mul(g, g)));
       store(d, m, run.first + i, at);
       store(d, v, run.second + i, at);

@@ -41,12 +41,13 @@ struct SgdScalars {
   double gradient_scale = 1, momentum = 0.9, kept_weight = 1, lr = 0;
   bool nesterov = false, zero_gradient = true;
 };
-// LAMB: g' = g + l2·w;  m ← β1 m + (1 − β1) g';  v ← β2 v + (1 − β2) g'²;
+// LAMB: g' = g + l2·w;  m ← β1 m + β3 g';  v ← β2 v + (1 − β2) g'²;
 // u = m·correction / (√v·root_correction + ε) + decay·w.
 // The first pass brings m and v up to date and adds up w² and u²; the second makes u again and takes step·u
 // off w.
 struct LambScalars {
   double gradient_scale = 1, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, l2 = 0, decay = 0;
+  double beta3 = 1 - 0.9;                      // 1 − β1, or 1 where gradients are not averaged
   double correction = 1, root_correction = 1;  // 1 / (1 − β1^t), 1 / sqrt(1 − β2^t)
   double step = 0;                             // of the second pass: lr · trust ratio
   bool zero_gradient = true;

@@ -6,6 +6,7 @@
 #include "kernels/adamw/loops.h"
 #include "kernels/matmul/tasks.h"
 #include "kernels/optimizer_loops/loops.h"
+#include "kernels/optimizer_loops/trust_ratio.h"
 #include "kernels/optimizer_step/problem.h"
 
 namespace longhaul::kernels {
@@ -83,6 +84,7 @@ void step_of_lamb(const StepProblem<Real>& problem) {
                       .eps = options.eps,
                       .l2 = l2 ? decay : 0,
                       .decay = l2 ? 0 : decay,
+                      .beta3 = gradient_share(options),
                       .correction = 1 / (1 - std::pow(options.beta1, t)),
                       .root_correction = 1 / std::sqrt(1 - std::pow(options.beta2, t)),
                       .zero_gradient = false};
@@ -97,10 +99,9 @@ void step_of_lamb(const StepProblem<Real>& problem) {
     of_matrices[stretches[i].matrix].updates += sums[i].updates;
   }
   each_stretch(stretches, [&](const ElementStretch<Real>& stretch) {
-    const LambSums& own = of_matrices[stretch.matrix];
-    const bool scaled = (decay != 0 || options.nvlamb) && own.weights > 0 && own.updates > 0;
     LambScalars of_matrix = scalars;
-    of_matrix.step = problem.lr * (scaled ? std::sqrt(own.weights / own.updates) : 1);
+    of_matrix.step = problem.lr;
+    if (has_trust_ratio(options, decay)) of_matrix.step *= trust_ratio(options, of_matrices[stretch.matrix]);
     update_loops<Real>().lamb_update(stretch.run, of_matrix);
   });
 }

@@ -93,10 +93,10 @@ double Adafactor::step_size(const Matrix& matrix, double lr) const {
   return rate * std::max(kLeastScale, std::sqrt(squares_.number(matrix.weights) / elements));
 }
 
-double Adafactor::shrink(const Matrix& matrix) const {
+double Adafactor::shrink(Matrix& matrix) const {
   const double squares = sizes_.number(matrix.updates),
                elements = static_cast<double>(matrix.shard.spec().elements());
-  return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
+  return matrix.shrunk = 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
 // fairseq's momentum is of steps, in big_vision it is of updates.
@@ -175,7 +175,7 @@ void Adafactor::fused_sizes(const MatrixTiles& tiles, const StepSettings& settin
 void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {
   std::vector<kernels::AdafactorScalars> of_matrices;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    const Matrix& matrix = matrices_[tiles.named(i)];
+    Matrix& matrix = matrices_[tiles.named(i)];
     const layout::ParameterSpec& spec = matrix.shard.spec();
     const double lr = settings.lr * spec.lr_factor,
                  decay = spec.decay ? options_.weight_decay * settings.decay_factor : 0,
@@ -209,6 +209,14 @@ std::vector<StateTensor> Adafactor::state() {
     result.push_back(state_along(shard, 1, "column_mean", matrix.moment.columns));
   }
   return result;
+}
+
+std::vector<OfTensor> Adafactor::measured() const {
+  std::vector<OfTensor> all;
+  for (const Matrix& matrix : matrices_) {
+    if (matrix.shard.first_of_all()) all.push_back({kUpdateClipFactor, matrix.shrunk});
+  }
+  return all;
 }
 
 }  // namespace longhaul::optim

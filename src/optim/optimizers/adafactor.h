@@ -28,6 +28,7 @@ class Adafactor final : public Optimizer {
   Adafactor(const recipe::OptimOptions& options, Members members,
             MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
+  std::vector<OfTensor> measured() const override;  // the factor of û
 
  private:
   struct Matrix {  // or vector
@@ -36,6 +37,7 @@ class Adafactor final : public Optimizer {
     Tensor second;                     // of a vector
     ShardState momentum;               // undefined: none
     Partials::Place weights, updates;  // Σ w², Σ u²
+    double shrunk = 1;                 // û / u of the last step
     Divisors divisors;                 // for a fused step
   };
   bool torch() const { return options_.adafactor_form == recipe::AdafactorForm::kTorch; }
@@ -43,7 +45,7 @@ class Adafactor final : public Optimizer {
   double beta2() const;
   Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;  // u
   double step_size(const Matrix& matrix, double lr) const;                      // α
-  double shrink(const Matrix& matrix) const;                                    // of û
+  double shrink(Matrix& matrix) const;  // of û; it is kept in `shrunk`
   // Lower bound of the square of u's divisor.
   double floor() const;
   // Whether the momentum averages steps (α û), or else updates (û).

@@ -34,10 +34,10 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
     add_phase(std::move(each));
 }
 
-double Came::shrink(const Matrix& matrix) const {
+double Came::shrink(Matrix& matrix) const {
   const double squares = sizes_.number(matrix.squares),
                elements = static_cast<double>(matrix.shard.spec().elements());
-  return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
+  return matrix.shrunk = 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
 // Of C, by which a step is divided under its root; that of R cancels.
@@ -195,7 +195,9 @@ std::vector<StateTensor> Came::state() {
 std::vector<OfTensor> Came::measured() const {
   std::vector<OfTensor> all;
   for (const Matrix& matrix : matrices_) {
-    if (matrix.shard.matrix() && matrix.shard.first_of_all() && matrix.residual.mean_of_rows.defined())
+    if (!matrix.shard.first_of_all()) continue;
+    all.push_back({kUpdateClipFactor, matrix.shrunk});
+    if (matrix.shard.matrix() && matrix.residual.mean_of_rows.defined())
       all.push_back({kMeanResidual, matrix.residual.mean_of_rows.item<double>()});
   }
   return all;

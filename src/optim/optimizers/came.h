@@ -31,7 +31,7 @@ class Came final : public Optimizer {
   Came(const recipe::OptimOptions& options, Members members,
        MatrixImplementation implementation = MatrixImplementation::kAutomatic);
   std::vector<StateTensor> state() override;
-  std::vector<OfTensor> measured() const override;  // the mean of R
+  std::vector<OfTensor> measured() const override;  // the mean of R, the factor of û
 
  private:
   struct Matrix {  // or vector
@@ -40,10 +40,11 @@ class Came final : public Optimizer {
     Tensor second;  // of a vector
     Factors moment, residual;
     Partials::Place squares;      // Σ u²
+    double shrunk = 1;            // û / u of the last step
     Divisors moments, residuals;  // for a fused step
   };
   Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
-  double shrink(const Matrix& matrix) const;                             // of û
+  double shrink(Matrix& matrix) const;                                   // of û; it is kept in `shrunk`
   double correction(const Matrix& matrix) const;                         // bias correction of the step
   double decay(const Matrix& matrix, const StepSettings& settings) const {
     return matrix.shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/optimizer_loops/trust_ratio.h"
+
 namespace longhaul::optim {
 
 Lamb::Lamb(const recipe::OptimOptions& options, Members members)
@@ -33,6 +35,7 @@ kernels::LambScalars Lamb::scalars(const StepSettings& settings, const Piece& pi
           .eps = options().eps,
           .l2 = l2 ? decay : 0,
           .decay = l2 ? 0 : decay,
+          .beta3 = kernels::gradient_share(options()),
           .correction = 1 / (1 - std::pow(options().beta1, t)),
           .root_correction = 1 / std::sqrt(1 - std::pow(options().beta2, t)),
           .step = settings.lr * piece.lr_factor,
@@ -69,7 +72,7 @@ void Lamb::moments(const StepSettings& settings) {
     const Views views = views_of(piece);
     const kernels::LambScalars own = scalars(settings, piece);
     const Tensor g = views.gradient * own.gradient_scale + views.master * own.l2;
-    views.states[0].mul_(own.beta1).add_(g, 1 - own.beta1);
+    views.states[0].mul_(own.beta1).add_(g, own.beta3);
     views.states[1].mul_(own.beta2).addcmul_(g, g, 1 - own.beta2);
     const auto squares = [](const Tensor& x) {
       return at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).square();
@@ -79,10 +82,10 @@ void Lamb::moments(const StepSettings& settings) {
 }
 
 double Lamb::ratio(const Piece& piece) const {
-  if (!options().nvlamb && piece.weight_decay == 0) return 1;
+  if (!kernels::has_trust_ratio(options(), piece.weight_decay)) return 1;
   const Tensor numbers = norms_[place_of(piece)].cpu();
-  const double weights = numbers.const_data_ptr<double>()[0], updates = numbers.const_data_ptr<double>()[1];
-  return weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+  const auto* const sums = numbers.const_data_ptr<double>();
+  return kernels::trust_ratio(options(), {.weights = sums[0], .updates = sums[1]});
 }
 
 std::vector<OfTensor> Lamb::measured() const {

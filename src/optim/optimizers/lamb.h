@@ -1,10 +1,11 @@
 // LAMB (arXiv 1904.00962; docs/sources/optimizers.md §3) as in NVIDIA's apex: AdamW's direction, scaled for
 // every tensor to the length of its weights.
-//   m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  u = m̂ / (√v̂ + ε) + λ w;  w ← w − lr · ‖w‖/‖u‖ · u
-// The ratio is 1 when a norm is 0, and for tensors without weight decay (norms, biases) unless optim.nvlamb
-// is set. optim.lamb_decay = "l2" adds λ w to the gradient instead. Each element has two states. A step
-// makes two passes over memory on a CPU (kernels/updates), with one reduction between them: the squares of
-// the norms, two numbers for each tensor. Norms are those of logical tensors however they are cut: every
+//   m ← β1 m + β3 g;  v ← β2 v + (1 − β2) g²;  u = m̂ / (√v̂ + ε) + λ w;  w ← w − lr · ‖w‖/‖u‖ · u
+// β3 is 1 − β1, or 1 without optim.lamb_grad_averaging. The ratio is 1 when a norm is 0, and for tensors
+// without weight decay (norms, biases) unless optim.nvlamb is set; optim.lamb_min_ratio and lamb_max_ratio
+// bound the others. optim.lamb_decay = "l2" adds λ w to the gradient instead. Each element has two states. A
+// step makes two passes over memory on a CPU (kernels/updates), with one reduction between them: the squares
+// of the norms, two numbers for each tensor. Norms are those of logical tensors however they are cut: every
 // expert has a ratio of its own.
 #pragma once
 

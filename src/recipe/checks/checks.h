@@ -14,7 +14,7 @@ using Problems = std::vector<Problem>;
 void check_training(const Recipe& recipe, Problems& out);
 // Who holds what: copies of shares, rows of experts, and what train.elastic cannot add up in one order.
 void check_sharing(const Recipe& recipe, Problems& out);
-// Narrow states, outer loops, and rules of width.
+// Optimizers and schedules without what they need, narrow states, outer loops, and rules of width.
 void check_optimizers(const Recipe& recipe, Problems& out);
 // [data], and documents that are grids.
 void check_data(const Recipe& recipe, Problems& out);

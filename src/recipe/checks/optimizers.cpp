@@ -143,10 +143,30 @@ void refusals(const OptimOptions& optim, Problems& out) {
   }
 }
 
+// Schedules without what they need.
+void schedules(const Recipe& recipe, Problems& out) {
+  const OptimOptions& optim = recipe.optim;
+  if (optim.schedule == Schedule::kCosineRestarts && optim.restart_steps == 0) {
+    const int64_t quarter = (recipe.train.steps - optim.steps_of_warmup()) / 4;
+    out.push_back({{"optim.schedule", "optim.restart_steps"},
+                   "optim.schedule = cosine_restarts needs the length of its first cycle",
+                   fmt::format("optim.restart_steps={}", std::max<int64_t>(1, quarter))});
+  }
+  if (optim.schedule == Schedule::kOneCycle && optim.cycle_symmetric && optim.cycle_rise > 0.5) {
+    out.push_back(
+        {{"optim.cycle_rise", "optim.cycle_symmetric"},
+         fmt::format("optim.cycle_rise = {:g}: a symmetric cycle falls as long as it rises, and half "
+                     "of train.steps is the most that each may have",
+                     optim.cycle_rise),
+         "optim.cycle_rise=0.45"});
+  }
+}
+
 }  // namespace
 
 void check_optimizers(const Recipe& recipe, Problems& out) {
   refusals(recipe.optim, out);
+  schedules(recipe, out);
   narrow_states(recipe, out);
   outer(recipe, out);
   width(recipe, out);

@@ -27,10 +27,12 @@ void declare(OptionSet& set, ObserveOptions& observe) {
       .unit("steps")
       .at_least(0)
       .may_change();
-  set.add("observe.updates_every", observe.updates_every,
-          "Every such step also tells root mean squares of weights and of what it added to them, of each "
-          "role, the factor of clipping, lamb's trust "
-          "ratios and came's mean residuals. Needs a copy of the master weights meanwhile. 0: none.")
+  set.add(
+         "observe.updates_every", observe.updates_every,
+         "Every such step also tells root mean squares of weights and of what it added to them, of each "
+         "role, the factor of clipping, lamb's trust "
+         "ratios, came's mean residuals, and the factors with which came and adafactor clip updates. Needs a "
+         "copy of the master weights meanwhile. 0: none.")
       .unit("steps")
       .at_least(0)
       .may_change();

@@ -11,8 +11,10 @@
 namespace longhaul::recipe {
 
 std::vector<std::string_view> names_of(Schedule) {
-  return {"constant", "linear", "cosine", "wsd", "inverse_sqrt", "polynomial"};
+  return {"constant",     "linear",     "cosine",    "wsd",
+          "inverse_sqrt", "polynomial", "one_cycle", "cosine_restarts"};
 }
+std::vector<std::string_view> names_of(CycleForm) { return {"cosine", "linear"}; }
 std::vector<std::string_view> names_of(WsdFall) {
   return {"exponential", "linear", "cosine", "one_minus_sqrt", "halving"};
 }
@@ -84,6 +86,48 @@ void declare_states(OptionSet& set, OptimOptions& optim) {
       .unit("elements")
       .at_least(1)
       .at_most(1 << 30);
+}
+
+void declare_cycles(OptionSet& set, OptimOptions& optim) {
+  set.add("optim.cycle_rise", optim.cycle_rise,
+          "one_cycle: share of train.steps after which the learning rate is at its peak.")
+      .above(0)
+      .at_most(1)
+      .also_called({"pct_start"})
+      .may_change();
+  set.add("optim.cycle_start_divisor", optim.cycle_start_divisor,
+          "one_cycle: the first step's learning rate is the peak divided by this.")
+      .at_least(1)
+      .at_most(1e12)
+      .also_called({"div_factor"})
+      .may_change();
+  set.add("optim.cycle_end_divisor", optim.cycle_end_divisor,
+          "one_cycle: the last step's learning rate is the first step's divided by this.")
+      .at_least(1)
+      .at_most(1e12)
+      .also_called({"final_div_factor"})
+      .may_change();
+  set.add("optim.cycle_form", optim.cycle_form,
+          "one_cycle: the learning rate rises and falls along half a cosine, or along a line.")
+      .also_called({"anneal_strategy"})
+      .may_change();
+  set.add("optim.cycle_symmetric", optim.cycle_symmetric,
+          "one_cycle: from the peak the learning rate comes back to the first step's in as many steps as it "
+          "rose, and then falls to the last step's; false: it falls to the last step's at once.")
+      .also_called({"three_phase"})
+      .may_change();
+  set.add("optim.restart_steps", optim.restart_steps,
+          "cosine_restarts: steps of the first cycle, after warm-up; it must be given.")
+      .unit("steps")
+      .at_least(0)
+      .also_called({"T_0"})
+      .may_change();
+  set.add("optim.restart_factor", optim.restart_factor,
+          "cosine_restarts: each cycle is so many times as long as the one before it.")
+      .at_least(1)
+      .at_most(1000)
+      .also_called({"T_mult"})
+      .may_change();
 }
 
 }  // namespace
@@ -158,10 +202,13 @@ void declare(OptionSet& set, OptimOptions& optim) {
           "How the learning rate rises: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps "
           "that is left).")
       .may_change();
-  set.add("optim.schedule", optim.schedule,
-          "Learning rate after warm-up: constant; linear, cosine or polynomial down to its final fraction; "
-          "wsd (constant, then a fall at the "
-          "end); inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
+  set.add(
+         "optim.schedule", optim.schedule,
+         "Learning rate after warm-up: constant; linear, cosine or polynomial down to its final fraction; "
+         "wsd (constant, then a fall at the "
+         "end); inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least); "
+         "cosine_restarts (down to its final fraction again and again). one_cycle has no warm-up: it goes up "
+         "and down once over train.steps.")
       .also_called({"lr_schedule", "lr_decay_style", "scheduler"})
       .may_change();
   set.add("optim.wsd_fall", optim.wsd_fall,
@@ -187,6 +234,7 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .at_most(1)
       .also_called({"min_lr"})
       .may_change();
+  declare_cycles(set, optim);
   set.add_tables("optim.stages", optim.stages,
                  "Stages that change the learning rate, the batch or the length of sequences on the way, for "
                  "example [{ from_tokens = 69000000000, batch = 4096 }]. A run that goes on may have others, "

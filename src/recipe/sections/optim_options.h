@@ -17,11 +17,25 @@ class OptionSet;
 // constant: lr after warm-up. linear, cosine, polynomial: from lr down to lr · final_lr_fraction over the
 // decay. wsd: constant until decay_steps before the end, then down (docs/sources/minimax-01.md §5.2).
 // inverse_sqrt: with the inverse square root of the steps since the start, but not below that fraction.
-enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt, kPolynomial };
+// one_cycle: up and down once over train.steps, with no warm-up beside it. cosine_restarts: from lr down to
+// lr · final_lr_fraction again and again.
+enum class Schedule {
+  kConstant,
+  kLinear,
+  kCosine,
+  kWsd,
+  kInverseSqrt,
+  kPolynomial,
+  kOneCycle,
+  kCosineRestarts
+};
 std::vector<std::string_view> names_of(Schedule);
 // wsd: the form of its decay (optim/schedule.h).
 enum class WsdFall { kExponential, kLinear, kCosine, kOneMinusSqrt, kHalving };
 std::vector<std::string_view> names_of(WsdFall);
+// one_cycle: the form of its rise and its falls.
+enum class CycleForm { kCosine, kLinear };
+std::vector<std::string_view> names_of(CycleForm);
 // How a value rises from its start to its end (optim/schedule.h): the learning rate in warm-up, weight decay
 // over the run.
 enum class Rise { kLinear, kCosine, kOneMinusSqrt };
@@ -82,6 +96,8 @@ struct OptimOptions {
   double sign_fade = 0;
   bool nvlamb = false;
   LambDecay lamb_decay = LambDecay::kDecoupled;
+  bool lamb_grad_averaging = true;
+  double lamb_min_ratio = 0, lamb_max_ratio = 0;  // bounds of the trust ratio; 0: none
   AdafactorForm adafactor_form = AdafactorForm::kFairseq;
   bool scale_by_weights = true, relative_step = true;  // adafactor
   MuonScale muon_scale = MuonScale::kMatchRms;
@@ -105,6 +121,12 @@ struct OptimOptions {
   // length of the last phase, 0: a tenth of train.steps.
   int64_t decay_steps = 0;
   double final_lr_fraction = 0.1;  // fraction of lr at the end of the decay
+  // one_cycle: the share of train.steps until the peak, and what it and the start are divided by
+  double cycle_rise = 0.3, cycle_start_divisor = 25, cycle_end_divisor = 1e4;
+  CycleForm cycle_form = CycleForm::kCosine;
+  bool cycle_symmetric = false;  // from the peak back to the start as fast as it rose, and then to the end
+  int64_t restart_steps = 0;     // cosine_restarts: length of the first cycle
+  int64_t restart_factor = 1;    // a cycle is so many times as long as the one before it
   std::vector<OptimStage> stages;
   // The batch is doubled when the measured critical batch (observe.batch_noise_every) is so many times the
   // batch; 0: never (train/batch_ramp.h).
@@ -115,6 +137,8 @@ struct OptimOptions {
   bool fresh_states = false;  // allows a run to continue with another optimizer
   OuterOptions outer;
 
+  // of warm-up, which one_cycle has not
+  int64_t steps_of_warmup() const { return schedule == Schedule::kOneCycle ? 0 : warmup_steps; }
   bool operator==(const OptimOptions&) const = default;
 };
 

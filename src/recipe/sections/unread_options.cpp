@@ -31,7 +31,6 @@ bool has_windows(const Recipe& recipe) {
   return std::ranges::any_of(recipe.model.softmax.windows, [](int64_t window) { return window > 0; });
 }
 bool offloads_to_host(const Recipe& recipe) { return recipe.train.offload == Offload::kHost; }
-bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
 bool has_outer(const Recipe& recipe) { return recipe.optim.outer.method != Outer::kNone; }
@@ -40,9 +39,15 @@ bool is_late_co2(const Recipe& recipe) { return is_co2(recipe) && recipe.optim.o
 bool is_streaming(const Recipe& recipe) { return recipe.optim.outer.method == Outer::kStreaming; }
 bool is_wsd(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kWsd; }
 bool is_polynomial(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kPolynomial; }
-bool decays(const Recipe& recipe) { return recipe.optim.schedule != Schedule::kConstant; }
+bool is_one_cycle(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kOneCycle; }
+bool may_warm_up(const Recipe& recipe) { return !is_one_cycle(recipe); }
+bool warms_up(const Recipe& recipe) { return may_warm_up(recipe) && recipe.optim.warmup_steps > 0; }
+bool restarts(const Recipe& recipe) { return recipe.optim.schedule == Schedule::kCosineRestarts; }
+bool decays_to_fraction(const Recipe& recipe) {
+  return recipe.optim.schedule != Schedule::kConstant && !is_one_cycle(recipe);
+}
 bool decay_has_length(const Recipe& recipe) {
-  return decays(recipe) && recipe.optim.schedule != Schedule::kInverseSqrt;
+  return decays_to_fraction(recipe) && !restarts(recipe) && recipe.optim.schedule != Schedule::kInverseSqrt;
 }
 bool weight_decay_changes(const Recipe& recipe) { return recipe.optim.weight_decay_from != 1; }
 bool late_work_stays(const Recipe& recipe) { return keeps_local_work(recipe.optim.outer.method); }
@@ -56,12 +61,20 @@ constexpr Condition kConditions[] = {
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},
     {"optim.state_least", has_int8_states, "optim.state_dtype = int8"},
     {"optim.weight_decay_rise", weight_decay_changes, "optim.weight_decay_from is not 1"},
+    {"optim.warmup_steps", may_warm_up, "optim.schedule is not one_cycle"},
     {"optim.warmup_from", warms_up, "optim.warmup_steps is above 0"},
     {"optim.warmup_rise", warms_up, "optim.warmup_steps is above 0"},
     {"optim.wsd_fall", is_wsd, "optim.schedule = wsd"},
     {"optim.decay_power", is_polynomial, "optim.schedule = polynomial"},
     {"optim.decay_steps", decay_has_length, "optim.schedule = linear, cosine, polynomial or wsd"},
-    {"optim.final_lr_fraction", decays, "optim.schedule is not constant"},
+    {"optim.final_lr_fraction", decays_to_fraction, "optim.schedule is neither constant nor one_cycle"},
+    {"optim.cycle_rise", is_one_cycle, "optim.schedule = one_cycle"},
+    {"optim.cycle_start_divisor", is_one_cycle, "optim.schedule = one_cycle"},
+    {"optim.cycle_end_divisor", is_one_cycle, "optim.schedule = one_cycle"},
+    {"optim.cycle_form", is_one_cycle, "optim.schedule = one_cycle"},
+    {"optim.cycle_symmetric", is_one_cycle, "optim.schedule = one_cycle"},
+    {"optim.restart_steps", restarts, "optim.schedule = cosine_restarts"},
+    {"optim.restart_factor", restarts, "optim.schedule = cosine_restarts"},
     {"optim.batch_most", batch_grows, "optim.batch_growth is above 0"},
     {"optim.batch_lr_power", batch_grows, "optim.batch_growth is above 0"},
     {"optim.outer_momentum", has_outer, "optim.outer is not none"},

@@ -33,6 +33,7 @@ using storage::SavedMoment;
 
 struct DiskSearch {
   std::optional<storage::Checkpoint> newest;
+  storage::CheckpointLease lease{};                 // on rank 0, of the newest
   std::vector<storage::Search::Rejected> rejected;  // on rank 0: newer ones, and why they were passed over
 };
 
@@ -63,7 +64,7 @@ DiskSearch search_once(const storage::FileSystem& files, const std::filesystem::
 
 // As storage::find_newest_valid, by all ranks: what was there may have been pruned while it was read, and
 // something newer is there then.
-DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem::path& folder,
+DiskSearch newest_whole(storage::FileSystem& files, const std::filesystem::path& folder,
                         const checkpoint::Writers& together) {
   const auto names_now = [&] {
     return together.rank() == 0 ? storage::committed_names(files, folder) : std::vector<std::string>();
@@ -73,7 +74,9 @@ DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem:
     DiskSearch search = search_once(files, folder, together);
     const bool settled = together.first("settled", [&]() -> json {
       const std::vector<std::string> before = std::exchange(names, names_now());
-      return search.newest.has_value() || names == before;
+      if (!search.newest) return names == before;
+      search.lease = storage::CheckpointLease(files, search.newest->folder());
+      return files.exists(search.newest->folder() / storage::kManifestName);
     });
     if (!settled) continue;
     if (search.newest && together.rank() == 0) {
@@ -110,7 +113,7 @@ NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesy
     if (auto found = memory.newest(together, state, on_disk)) return {std::move(found), true, on_disk.step};
   }
   DiskSearch search = newest_whole(files, folder, together);
-  NewestCheckpoint newest{.checkpoint = std::move(search.newest)};
+  NewestCheckpoint newest{.checkpoint = std::move(search.newest), .lease = std::move(search.lease)};
   SavedMoment valid;
   if (newest.checkpoint)
     valid = {newest.checkpoint->manifest().generation, newest.checkpoint->manifest().step};

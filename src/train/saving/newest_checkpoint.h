@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "storage/lease.h"
 #include "train/saving/memory_checkpoints.h"
 
 namespace longhaul::train {
@@ -13,6 +14,8 @@ struct NewestCheckpoint {
   std::optional<storage::Checkpoint> checkpoint;  // none: the run starts from step 0
   bool in_memory = false;
   int64_t disk_step = -1;  // the newest step on the disk; −1: there is none
+  // On rank 0, of one on the disk: no other process removes it while this lives.
+  storage::CheckpointLease lease{};
 };
 
 // A collective call. Throws kCheckpoint where all checkpoints are damaged.
