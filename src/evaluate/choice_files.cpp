@@ -5,9 +5,8 @@
 #include <regex>
 
 #include "base/error.h"
-#include "base/files/file.h"
 #include "base/text/json.h"
-#include "base/text/utf8.h"
+#include "evaluate/question_lines.h"
 
 namespace longhaul::evaluate {
 namespace {
@@ -18,7 +17,8 @@ using nlohmann::json;
 constexpr JsonRules kRules{.what = "unusable question",
                            .hint = "docs/guides/evaluate.md lists the formats; --format names one"};
 
-std::string trimmed(const std::string& text) {
+// str.strip, for ASCII.
+std::string python_stripped(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\n\v\f\r"), end = text.find_last_not_of(" \t\n\v\f\r");
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
@@ -32,7 +32,8 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 // Of WikiHow's marks; "\[.*?\]" does not cross a line end.
 std::string without_marks(const std::string& text) {
   static const std::regex bracket("\\[[^\\]\\n]*\\]");
-  return replaced(std::regex_replace(replaced(trimmed(text), " [title]", ". "), bracket, ""), "  ", " ");
+  return replaced(std::regex_replace(replaced(python_stripped(text), " [title]", ". "), bracket, ""), "  ",
+                  " ");
 }
 
 // As Python's str.capitalize, for ASCII: the first letter large, the others small.
@@ -83,7 +84,7 @@ ChoiceItem hellaswag(const JsonView& line) {
 
 ChoiceItem lettered(const JsonView& line, const std::string& context) {
   const std::vector<std::string> letters = strings(line.at("choices").at("label"));
-  const auto gold = std::ranges::find(letters, trimmed(line.at("answerKey").string()));
+  const auto gold = std::ranges::find(letters, python_stripped(line.at("answerKey").string()));
   line.require(gold != letters.end(), "an answerKey that is one of choices.label");
   std::vector<std::string> choices = strings(line.at("choices").at("text"));
   line.require(choices.size() == letters.size(), "as many choices.text as choices.label");
@@ -108,8 +109,9 @@ ChoiceItem mmlu(const JsonView& line) {
     context = fmt::format("The following are multiple choice questions (with answers) about {}.\n\n",
                           replaced(line.at("subject").string(), "_", " "));
   }
-  context += fmt::format("{}\nA. {}\nB. {}\nC. {}\nD. {}\nAnswer:", trimmed(line.at("question").string()),
-                         choices[0], choices[1], choices[2], choices[3]);
+  context +=
+      fmt::format("{}\nA. {}\nB. {}\nC. {}\nD. {}\nAnswer:", python_stripped(line.at("question").string()),
+                  choices[0], choices[1], choices[2], choices[3]);
   return item_of(context, {"A", "B", "C", "D"}, number_of(line.at("answer")), line);
 }
 
@@ -123,7 +125,7 @@ ChoiceItem winogrande(const JsonView& line) {
   for (const char* option : {"option1", "option2"})
     item.contexts.push_back(sentence.substr(0, blank) + line.at(option).string());
   item.choices = item.contexts;
-  item.continuations.assign(2, " " + trimmed(sentence.substr(blank + 1)));
+  item.continuations.assign(2, " " + python_stripped(sentence.substr(blank + 1)));
   item.gold = number_of(line.at("answer")) - 1;
   line.require(item.gold == 0 || item.gold == 1, "answer 1 or 2");
   return item;
@@ -159,33 +161,6 @@ const std::vector<Format>& formats() {
   return all;
 }
 
-struct Line {
-  std::string text, where;
-};
-
-std::vector<Line> lines_of(const fs::path& file, int64_t limit) {
-  const std::string whole = read_text(file), text(without_byte_order_mark(whole));
-  std::vector<Line> lines;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    ++number;
-    std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    lines.push_back({std::move(line), fmt::format("{}:{}", file.string(), number)});
-    if (limit > 0 && static_cast<int64_t>(lines.size()) == limit) break;
-  }
-  if (lines.empty()) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "there are no questions",
-                 .expected = "JSON Lines, one question a line",
-                 .found = "none",
-                 .where = file.string()});
-  }
-  return lines;
-}
-
 }  // namespace
 
 std::vector<std::string> choice_formats() {
@@ -195,7 +170,7 @@ std::vector<std::string> choice_formats() {
 }
 
 std::string format_by_fields(const fs::path& file) {
-  const Line line = lines_of(file, 1).front();
+  const QuestionLine line = question_lines(file, 1).front();
   const json first = parse_json(line.text, line.where, kRules);
   for (const Format& format : formats()) {
     if (first.is_object() &&
@@ -214,7 +189,7 @@ std::vector<ChoiceItem> read_choices(const fs::path& file, const std::string& fo
   const auto known = std::ranges::find(formats(), format, &Format::name);
   LONGHAUL_ASSERT(known != formats().end(), "format {}", format);
   std::vector<ChoiceItem> items;
-  for (const Line& line : lines_of(file, limit)) {
+  for (const QuestionLine& line : question_lines(file, limit)) {
     const json object = parse_json(line.text, line.where, kRules);
     items.push_back(known->read(JsonView(object, line.where + ":", kRules)));
     items.back().where = line.where;

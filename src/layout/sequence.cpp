@@ -160,6 +160,11 @@ std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<
 std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split) {
   LONGHAUL_ASSERT(ranks >= 1 && rank >= 0 && rank < ranks, "rank {} of {}", rank, ranks);
   if (split == ContextSplit::kContiguous) return {even_part(tokens, ranks, rank)};
+  if (split == ContextSplit::kStriped) {
+    std::vector<Range> chunks;
+    for (int64_t token = rank; token < tokens; token += ranks) chunks.push_back({token, 1});
+    return chunks;
+  }
   return {even_part(tokens, 2 * ranks, rank), even_part(tokens, 2 * ranks, 2 * ranks - 1 - rank)};
 }
 

@@ -3,7 +3,9 @@
 // on the whole row, before a context-parallel split moves tokens to ranks; the split is one permutation of
 // everything of shape [tokens]. Zig-zag: the row is cut into 2·ranks chunks and rank r owns chunks r and
 // 2·ranks-1-r, so that causal attention costs every rank the same; the cut is global over the packed row,
-// never per document (docs/sources/long-context-parallelism.md A5-A7). Plain data, pure functions.
+// never per document (docs/sources/long-context-parallelism.md A5-A7). Striped (Striped Attention, arXiv
+// 2311.09431): rank r owns the tokens r, r + ranks, r + 2·ranks, …, chunks of one token each. Plain data,
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +62,8 @@ std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<
 
 using recipe::ContextSplit;
 
-// The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may
-// be empty.
+// The chunks of the row that a rank owns, in its local order: one (contiguous), two (zig-zag), or one for
+// each token (striped). Chunks may be empty.
 std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);
 // Row index of each local token.
 std::vector<int64_t> local_tokens(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);

@@ -1,7 +1,7 @@
-// SequenceView: the tokens of a packed row on one rank. Two axes cut a row: the context ranks (contiguous or
-// zig-zag, for the whole layer) and, within each of them, the tensor ranks, but only between mixers (sequence
-// parallelism: norms and residuals on a share of the tokens). Positions and labels are local; masks and
-// states follow the documents of the whole row, which every rank knows. Plain data.
+// SequenceView: the tokens of a packed row on one rank. Two axes cut a row: the context ranks (contiguous,
+// zig-zag or striped, for the whole layer) and, within each of them, the tensor ranks, but only between
+// mixers (sequence parallelism: norms and residuals on a share of the tokens). Positions and labels are
+// local; masks and states follow the documents of the whole row, which every rank knows. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ Tensor MeshOps::delta_rule(const kernels::DeltaRuleInputs& in, const kernels::Re
                            const SequenceView& view) {
   if (view.share.context_ranks == 1) return local_.delta_rule(in, states, view);
   LONGHAUL_ASSERT(!states.state_shkv.defined(), "decoding runs on one context rank");
-  return context_delta_rule(groups_.over({Axis::kCp}), in, view);
+  return context_delta_rule(context_.linear, groups_.over({Axis::kCp}), in, view);
 }
 
 Tensor MeshOps::short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias,

@@ -19,7 +19,8 @@ double count(int64_t x) { return static_cast<double>(x); }
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
-  // Part of `context`, if the layer is recomputed with its attention: entering states were kept.
+  // Part of `context` that a recomputed layer exchanges again: heads always, keys and values with their
+  // attention; entering states were kept.
   double context_again = 0;
   double attention_backward = 0;  // five products instead of two where scores are computed again
   double math() const { return products + expert_products + attention + recurrence; }
@@ -47,11 +48,21 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   if (layout.cp > 1) {
     const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
     const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks,
-                 states = 2 * work.recurrence_products / tp, bytes = keys + states;
-    time.context = layout::kContextParallelism.sent({.keys = keys, .states = states}, sizes).sent /
-                       ring_rate(cluster, layout.cp, layout.tp) +
-                   (cp - 1) * link_message_s(cluster);
-    time.context_again = bytes > 0 ? time.context * keys / bytes : 0;
+                 queries = tokens * cp * work.attention_channels * 2 / tp,
+                 states = 2 * work.recurrence_products / tp,
+                 rows = tokens * cp * work.linear_channels * 2 / tp;
+    const auto sent = [&](const layout::LayerBytes& bytes) {
+      return layout::kContextParallelism.sent(bytes, sizes).sent;
+    };
+    const double of_attention = sent({.keys = keys, .queries = queries}),
+                 of_linear = sent({.states = states, .linear_rows = rows}), bytes = of_attention + of_linear;
+    const bool heads = layout.context == recipe::ContextMethod::kUlysses ||
+                       layout.context == recipe::ContextMethod::kTwoLevel,
+               linear_heads = layout.linear_context == recipe::LinearContextMethod::kUlysses;
+    const double again =
+        (heads || practice.attention_again ? of_attention : 0) + (linear_heads ? of_linear : 0);
+    time.context = bytes / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
+    time.context_again = bytes > 0 ? time.context * again / bytes : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
     // Bytes sent, and as many back.
@@ -138,6 +149,8 @@ layout::RankSizes PlanLayout::sizes() const {
           .chunks = chunks,
           .micro_batch = micro_batch,
           .schedule = schedule,
+          .context = context,
+          .linear_context = linear_context,
           .dispatcher = dispatcher};
 }
 
@@ -147,6 +160,11 @@ std::string PlanLayout::text() const {
   if (ep * etp > 1) text += fmt::format(" ep {} etp {}", ep, etp);
   if (ep * etp > 1 && dispatcher != recipe::Dispatcher::kAllToAll)
     text += fmt::format(" {}", recipe::names_of(dispatcher)[static_cast<size_t>(dispatcher)]);
+  const PlanLayout usual;
+  if (cp > 1 && context != usual.context)
+    text += fmt::format(" {}", recipe::names_of(context)[static_cast<size_t>(context)]);
+  if (cp > 1 && linear_context != usual.linear_context)
+    text += fmt::format(" linear-{}", recipe::names_of(linear_context)[static_cast<size_t>(linear_context)]);
   text += fmt::format(" zero {}", zero) + (zero_copies > 1 ? fmt::format(" in {} copies", zero_copies) : "");
   if (pp > 1) text += fmt::format(" {}", name) + (chunks > 1 ? fmt::format("×{}", chunks) : "");
   text += fmt::format(" micro-batch {}", micro_batch);
@@ -175,6 +193,8 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.to_host = recipe.train.offload == recipe::Offload::kHost;
   if (layout.to_host) layout.host_share = recipe::parse_offload_share(recipe.train.offload_share);
   layout.dispatcher = parallel.experts.dispatcher;
+  layout.context = parallel.context.softmax;
+  layout.linear_context = parallel.context.linear;
   return layout;
 }
 
@@ -243,8 +263,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double whole_forward = one.math() + one.elementwise + one.scores + one.tensor + one.context +
                                one.experts + cluster.efficiency.layer_s;
   const double made_again = whole_forward - one.context -
-                            (practice.attention_again ? 0 : one.attention + one.scores) +
-                            (practice.attention_again ? one.context_again : 0);
+                            (practice.attention_again ? 0 : one.attention + one.scores) + one.context_again;
   // Of a mean layer; a run splits each layer by what was measured (plan/offload_split.h).
   const double moved_s = tokens * work.kept_of(layout.recompute, layout.tp) / cluster.host_rate,
                rows_s = tokens * work.row_bytes / tp / cluster.host_rate;

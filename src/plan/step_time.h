@@ -26,6 +26,8 @@ struct PlanLayout {
   bool to_host = false;  // train.offload = host: copies hide behind compute as far as they can
   std::optional<double> host_share{};  // of rows; none: as much as hides
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
+  recipe::ContextMethod context = recipe::ContextMethod::kAllGather;
+  recipe::LinearContextMethod linear_context = recipe::LinearContextMethod::kAllGather;
   int64_t world() const { return dp * tp * pp * cp; }
   int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }

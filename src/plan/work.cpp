@@ -1,6 +1,7 @@
 #include "plan/work.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "layout/parameters.h"
 #include "plan/memory/memory_layers.h"
@@ -96,6 +97,7 @@ layout::SharedWork Work::shared_work(int64_t batch) const {
   return {.layers = static_cast<int64_t>(layers),
           .heads = heads,
           .key_heads = kv_heads,
+          .linear_heads = linear_heads,
           .experts = expert_count,
           .batch = batch};
 }
@@ -141,6 +143,12 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
     work.recurrence_products +=
         1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;
     if (attention.heads > 0) work.kv_heads = attention.kv_heads;
+    work.linear_channels +=
+        number(2 * (recurrence.causal ? recurrence.heads : 0) * (recurrence.key + recurrence.value) +
+               2 * (delta_rule.key_heads * delta_rule.key + delta_rule.heads * delta_rule.value)) /
+        work.layers;
+    work.linear_heads =
+        std::gcd(work.linear_heads, recipe::linear_heads(recipe::operators_of_layer(model, l)));
   }
   add_parameters(model, work);
   add_activations(model, work);

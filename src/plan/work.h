@@ -32,7 +32,9 @@ struct Work {
   double attention_channels = 0;
   double key_value_channels = 0;   // kv_heads · (key + value channels), for the mean layer
   double recurrence_products = 0;  // heads · key · value
-  bool causal = true;              // for attention; else every token sees all keys
+  // Of recurrences and delta rules: query, key, value and result channels, for the mean layer.
+  double linear_channels = 0;
+  bool causal = true;  // for attention; else every token sees all keys
   double embedding_parameters = 0, head_parameters = 0;
   // Bytes per token and mean layer, in bf16: what is kept for the backward pass, how much of that is cheap to
   // compute again, the layer's input, attention's result, and a recurrence's with its states.
@@ -43,6 +45,7 @@ struct Work {
   double activation_bytes = 0;
   double dispatch_bytes = 0;  // the same for rows that are sent to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
+  int64_t linear_heads = 0;  // what divides those of every linear layer; 0: there is none
   bool parallel_block = false;
   TokenFlops flops;                   // per token, forward and backward
   std::vector<GroupedHeads> grouped;  // one for each number of heads

@@ -96,6 +96,12 @@ OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer) {
                                                                   : entry.operators)(model);
 }
 
+int64_t linear_heads(const OperatorSizes& sizes) {
+  if (sizes.delta_rule.heads > 0) return sizes.delta_rule.key_heads;
+  if (!sizes.recurrence.causal) return 0;
+  return sizes.recurrence.sums_beside ? std::min<int64_t>(1, sizes.recurrence.heads) : sizes.recurrence.heads;
+}
+
 std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer) {
   if (!model.causal) return {};  // nothing is decoded
   const SequenceMixerEntry& entry = entry_of(model.mixer(layer));

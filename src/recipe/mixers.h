@@ -105,6 +105,7 @@ struct RecurrenceSizes {
   int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
   bool gated = false;                     // decays and keys are computed from a gate for each key channel
   bool causal = true;                     // false: one state for a whole document (kernels/bidirectional)
+  bool sums_beside = false;               // the mixer has a second recurrence, of one head
 };
 struct DeltaRuleSizes {
   int64_t heads = 0, key_heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
@@ -168,9 +169,11 @@ struct SequenceLimit {
 };
 
 struct SequenceMixerEntry {
-  std::string_view name;                      // in recipes: "lightning"
-  bool biases = false;                        // its linear layers may have biases
-  bool bidirectional = false;                 // it has a form for model.causal = false
+  std::string_view name;       // in recipes: "lightning"
+  bool biases = false;         // its linear layers may have biases
+  bool bidirectional = false;  // it has a form for model.causal = false
+  // Tokens meet in softmax attention and nowhere else, so a rank may hold any of them in any order.
+  bool attention_alone = false;
   void (*declare)(OptionSet&, ModelConfig&);  // declares its own options
   // Refuses impossible options; called where the mixer is used.
   void (*check)(const ModelConfig&, std::vector<Problem>&) = nullptr;
@@ -201,6 +204,9 @@ const SequenceMixerEntry& entry_of(Mixer mixer);
 const ChannelMixerEntry& entry_of(ChannelMixer mixer);
 
 OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer);
+// The number of heads whose states pass from token to token apart from each other, in groups where heads
+// share keys, so that ranks may each take some; 0: no state does.
+int64_t linear_heads(const OperatorSizes& sizes);
 std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer);
 
 // The smallest limit of its mixers and its learned positions.

@@ -107,6 +107,20 @@ TEST(ParallelMethods, HeadsOfContextRanks) {
   EXPECT_FALSE(kHeadsOfContextRanks.holds({.key_heads = 8}, {.tp = 4, .cp = 4, .context = kUlysses}));
 }
 
+TEST(ParallelMethods, HeadsOfLinearContext) {
+  constexpr auto kUlysses = recipe::LinearContextMethod::kUlysses;
+  const auto holds = [](int64_t heads, const RankSizes& ranks) {
+    return kHeadsOfLinearContext.holds({.linear_heads = heads}, ranks);
+  };
+  EXPECT_TRUE(holds(8, {.tp = 2, .cp = 4, .linear_context = kUlysses}));
+  EXPECT_FALSE(holds(8, {.tp = 4, .cp = 4, .linear_context = kUlysses}));
+  EXPECT_FALSE(holds(2, {.tp = 4, .cp = 2, .linear_context = kUlysses})) << "a copy of one";
+  EXPECT_TRUE(holds(0, {.tp = 1, .cp = 3, .linear_context = kUlysses})) << "no state passes on";
+  EXPECT_TRUE(holds(8, {.tp = 1, .cp = 3}));
+  EXPECT_EQ(kHeadsOfLinearContext.numbers({.linear_heads = 8}, {.tp = 4, .cp = 4}),
+            "2 heads on each of 4 tensor ranks, over cp 4");
+}
+
 TEST(ParallelMethods, WhateverOneRuleForbidsDoesNotComeOutEven) {
   const SharedWork work = {.layers = 8, .heads = 8, .key_heads = 4, .experts = 4, .batch = 16};
   const RankSizes good = {.world = 16, .dp = 2, .tp = 2, .pp = 2, .cp = 2, .ep = 4};
@@ -126,6 +140,9 @@ TEST(ParallelMethods, WhateverOneRuleForbidsDoesNotComeOutEven) {
   EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes& ranks) {
     one.key_heads = 3, ranks.tp = 1, ranks.context = recipe::ContextMethod::kUlysses;
   }));
+  EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes& ranks) {
+    one.linear_heads = 6, ranks.linear_context = recipe::LinearContextMethod::kUlysses;
+  }));
 }
 
 // Of 3 channels in 2 bytes and 8 tokens a context rank has 48 bytes.
@@ -140,6 +157,12 @@ TEST(ParallelMethods, BytesByHand) {
   EXPECT_EQ(context({.keys = 160, .states = 16}, kRing), 132);
   // A rank has a quarter of queries, results, keys and values, and gives three quarters of that away.
   EXPECT_EQ(context({.keys = 160, .queries = 320}, kUlysses), (2 * 320 + 160) / 4 * 3 / 4);
+  // Likewise of what recurrences read and give; their states stay.
+  EXPECT_EQ(kContextParallelism
+                .sent({.states = 16, .linear_rows = 640},
+                      {.cp = 4, .linear_context = recipe::LinearContextMethod::kUlysses})
+                .sent,
+            640 / 4 * 3 / 4);
   const auto experts = [](recipe::Dispatcher dispatcher) {
     const SentBytes sent =
         kExpertParallelism.sent({.hidden = 96, .rows_per_token = 3, .imbalance = 1.25, .chance = 0.5},

@@ -129,12 +129,18 @@ TEST(ContextSplitTest, KnownZigzag) {
   EXPECT_THAT(context_chunks(16, 4, 1, ContextSplit::kZigzag), ElementsAre(Range{2, 2}, Range{12, 2}));
 }
 
+TEST(ContextSplitTest, KnownStripes) {
+  EXPECT_THAT(split_permutation(8, 3, ContextSplit::kStriped), ElementsAre(0, 3, 6, 1, 4, 7, 2, 5));
+  EXPECT_THAT(context_chunks(2, 4, 1, ContextSplit::kStriped), ElementsAre(Range{1, 1}));
+  EXPECT_TRUE(context_chunks(2, 4, 2, ContextSplit::kStriped).empty());
+}
+
 TEST(ContextSplitProperty, EveryTokenOnceAndInverseUndoes) {
   Draw draw("sequence/split");
   for (int round = 0; round < 300; ++round) {
     const int64_t tokens = draw.between(0, 40);
     const int64_t ranks = draw.between(1, 6);
-    const ContextSplit split = draw.coin() ? ContextSplit::kZigzag : ContextSplit::kContiguous;
+    const auto split = static_cast<ContextSplit>(draw.between(0, 2));
     const std::vector<int64_t> permutation = split_permutation(tokens, ranks, split);
     // refuses what is not a permutation
     const std::vector<int64_t> inverse = inverse_permutation(permutation);
@@ -174,6 +180,14 @@ TEST(ContextSplitProperty, ZigzagBalancesCausalWork) {
       ASSERT_LE(std::abs(causal_work(uneven, ranks, rank, ContextSplit::kZigzag) - mean), 2 * uneven);
     }
   }
+  // Of stripes a rank has at most one key more than the rank before it, for each of its tokens.
+  for (const int64_t tokens : {60, 61, 64}) {
+    for (int64_t rank = 1; rank < 4; ++rank) {
+      const int64_t more = causal_work(tokens, 4, rank, ContextSplit::kStriped) -
+                           causal_work(tokens, 4, rank - 1, ContextSplit::kStriped);
+      EXPECT_LE(std::abs(more), tokens) << tokens << " tokens, rank " << rank;
+    }
+  }
   EXPECT_GT(causal_work(64, 2, 1, ContextSplit::kContiguous),
             2 * causal_work(64, 2, 0, ContextSplit::kContiguous));
 }
@@ -183,7 +197,7 @@ TEST(ContextSplitProperty, SegmentsTileTheRankAndTheDocuments) {
   for (int round = 0; round < 300; ++round) {
     const SequenceLayout layout = make_packed(random_lengths(draw));
     const int64_t ranks = draw.between(1, 5);
-    const ContextSplit split = draw.coin() ? ContextSplit::kZigzag : ContextSplit::kContiguous;
+    const auto split = static_cast<ContextSplit>(draw.between(0, 2));
     std::vector<int> seen(static_cast<size_t>(layout.tokens()), 0);
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const LocalSequence view = local_view(layout, ranks, rank, split);

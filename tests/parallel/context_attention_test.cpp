@@ -77,6 +77,33 @@ TEST(ContextAttention, KeysBehindATokenToo) {
 // By the kernels of 4-byte numbers: 2^-24 a rounding, a few dozen of them.
 TEST(ContextAttention, InSinglePrecision) { expect_every_case({4, 2, 9}, {4}, at::kFloat, 1e-5); }
 
+// Every rank has every so many-th token, and the ring is the plain loop: causal and not, with windows shorter
+// than, as long as and longer than the distance of a stripe's tokens, documents anywhere, ranks without
+// tokens.
+TEST(ContextAttention, AStripedRow) {
+  for (const Shape& shape : {Shape{4, 2}, Shape{3, 1, 1}, Shape{3, 1, 2}, Shape{3, 3, 3}, Shape{4, 2, 4},
+                             Shape{4, 2, 9}, Shape{.heads = 4, .key_heads = 2, .causal = false}}) {
+    std::vector<std::vector<int64_t>> all = kPackings;
+    all.insert(all.end(), kTinyPackings.begin(), kTinyPackings.end());
+    for (const auto& lengths : all) {
+      for (const int64_t ranks : {2, 3, 4}) {
+        const layout::SequenceLayout row = layout::make_packed(lengths);
+        const WholeInputs in = inputs_of(shape, row.tokens());
+        const Tensor d_o = random_tensor({row.tokens(), shape.heads, kValues}, 9);
+        expect_the_whole(
+            found(ContextMethod::kRing, shape, lengths, ranks, ContextSplit::kStriped, in, d_o), in, d_o,
+            1e-12,
+            [&](const std::vector<Tensor>& x) {
+              return kernels::attention_reference(x[0], x[1], x[2], to_tensor(row.document_offsets), {},
+                                                  shape.options())
+                  .o_thd;
+            },
+            text_of(lengths, ranks, ContextSplit::kStriped) + ", window " + std::to_string(shape.window));
+      }
+    }
+  }
+}
+
 TEST(ContextAttention, UlyssesRefusesHeadsThatRanksDoNotDivide) {
   const WholeInputs in = inputs_of({4, 2}, 23);
   try {
@@ -104,10 +131,12 @@ TEST(ContextAttention, BytesAreThoseOfTheFormulas) {
   const Shape shape{8, 4};
   const int64_t keys = shape.key_heads * (kChannels + kValues) * 8,
                 queries = shape.heads * (kChannels + kValues) * 8;
-  for (const Sent& sent : sent_by(ContextMethod::kRing, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {
-    EXPECT_EQ(sent.forward, (kRanks - 1) * kOwn * keys);
-    EXPECT_EQ(sent.backward, (kRanks - 1) * kOwn * keys + kRanks * kOwn * keys)
-        << "again, and the gradients all the way home";
+  for (const auto split : {ContextSplit::kZigzag, ContextSplit::kStriped}) {
+    for (const Sent& sent : sent_by(ContextMethod::kRing, shape, {kTokens}, kRanks, split)) {
+      EXPECT_EQ(sent.forward, (kRanks - 1) * kOwn * keys);
+      EXPECT_EQ(sent.backward, (kRanks - 1) * kOwn * keys + kRanks * kOwn * keys)
+          << "again, and the gradients all the way home";
+    }
   }
   for (const Sent& sent :
        sent_by(ContextMethod::kAllGather, shape, {kTokens}, kRanks, ContextSplit::kZigzag)) {

@@ -18,22 +18,24 @@ kernels::DeltaRuleInputs delta_inputs_of(const std::vector<Tensor>& x) {
           .scale = 0.6};
 }
 
-TEST(ContextDeltaRule, IsThatOfTheWholeRow) {
+void expect_the_whole_row(recipe::LinearContextMethod method, int64_t key_heads) {
+  const int64_t heads = 2 * key_heads;
   for (const std::string decay : {"none", "head", "channel"}) {
     for_each_case({2, 3, 4}, [&](const std::vector<int64_t>& lengths, int64_t ranks, ContextSplit split) {
       const layout::SequenceLayout row = layout::make_packed(lengths);
       const int64_t tokens = row.tokens();
       Tensor g;
-      if (decay == "head") g = random_tensor({tokens, 4}, 5).sigmoid().neg();
-      if (decay == "channel") g = random_tensor({tokens, 4, 3}, 5).sigmoid().neg();
-      const WholeInputs in{{random_tensor({tokens, 2, 3}, 1), random_tensor({tokens, 2, 3}, 2),
-                            random_tensor({tokens, 4, 5}, 3), random_tensor({tokens, 4}, 4), g},
-                           {true, true, true, true, true}};
-      const Tensor d_o = random_tensor({tokens, 4, 5}, 9);
+      if (decay == "head") g = random_tensor({tokens, heads}, 5).sigmoid().neg();
+      if (decay == "channel") g = random_tensor({tokens, heads, 3}, 5).sigmoid().neg();
+      const WholeInputs in{
+          {random_tensor({tokens, key_heads, 3}, 1), random_tensor({tokens, key_heads, 3}, 2),
+           random_tensor({tokens, heads, 5}, 3), random_tensor({tokens, heads}, 4), g},
+          {true, true, true, true, true}};
+      const Tensor d_o = random_tensor({tokens, heads, 5}, 9);
       const WholeResult found = on_context_ranks(
           lengths, ranks, split, in, d_o,
           [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
-            return context_delta_rule(group, delta_inputs_of(own), view);
+            return context_delta_rule(method, group, delta_inputs_of(own), view);
           });
       expect_the_whole(
           found, in, d_o, 1e-11,
@@ -45,6 +47,13 @@ TEST(ContextDeltaRule, IsThatOfTheWholeRow) {
           decay + ", " + text_of(lengths, ranks, split));
     });
   }
+}
+
+TEST(ContextDeltaRule, IsThatOfTheWholeRow) {
+  expect_the_whole_row(recipe::LinearContextMethod::kAllGather, 2);
+}
+TEST(ContextDeltaRule, OfHeadsIsThatOfTheWholeRow) {
+  expect_the_whole_row(recipe::LinearContextMethod::kUlysses, 12);
 }
 
 }  // namespace

@@ -233,6 +233,8 @@ TEST(StepTime, TheLayoutOfARecipe) {
   recipe.parallel.ranks = 32, recipe.parallel.tp = 2, recipe.parallel.pp = 2, recipe.parallel.cp = 2;
   recipe.parallel.ep = 2, recipe.parallel.etp = 2, recipe.parallel.zero = 2, recipe.parallel.zero_copies = 2;
   recipe.parallel.experts.dispatcher = recipe::Dispatcher::kFlex;
+  recipe.parallel.context = {.softmax = recipe::ContextMethod::kRing,
+                             .linear = recipe::LinearContextMethod::kUlysses};
   recipe.parallel.pipeline.schedule = PipelineSchedule::kZbH1;
   recipe.train.micro_batch = 3;
   recipe.train.recompute = recipe::Recompute::kSelective;
@@ -249,7 +251,12 @@ TEST(StepTime, TheLayoutOfARecipe) {
                             .micro_batch = 3,
                             .recompute = recipe::Recompute::kSelective,
                             .offload = true,
-                            .dispatcher = recipe::Dispatcher::kFlex};
+                            .dispatcher = recipe::Dispatcher::kFlex,
+                            .context = recipe::ContextMethod::kRing,
+                            .linear_context = recipe::LinearContextMethod::kUlysses};
+  EXPECT_EQ(expected.text(),
+            "dp 4 tp 2 pp 2 cp 2 ep 2 etp 2 flex ring linear-ulysses zero 2 in 2 copies zb-h1 micro-batch 3 "
+            "recompute selective offload");
   EXPECT_EQ(layout_of_recipe(recipe), expected) << layout_of_recipe(recipe).text();
   recipe.train.offload = recipe::Offload::kNone;
   EXPECT_FALSE(layout_of_recipe(recipe).offload);
@@ -332,6 +339,36 @@ TEST(StepTime, ContextRanksGatherWholeHeads) {
   const double head = 8192 * 2 * 2 * 128;  // keys and values of all tokens, bf16
   EXPECT_NEAR(exchange(4), 3 * 32 * 2 * head / 2 / 240e9, 1e-9) << "two heads a rank, half of them away";
   EXPECT_NEAR(exchange(16), 3 * 32 * head / 2 / 23.5e9, 1e-9) << "one, over the network";
+}
+
+// Queries, keys, values and results of a tensor rank's 8 of 32 heads, half of them away; a layer that is made
+// again exchanges them again. States would be the same for every length.
+TEST(StepTime, ContextRanksDealOutHeads) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency.message_s = 0;
+  const auto parts = [&](recipe::Mixer mixer, recipe::Recompute recompute) {
+    model.mixers = {mixer};
+    return step_parts(work_of(model, 8192),
+                      {.tp = 4,
+                       .cp = 2,
+                       .recompute = recompute,
+                       .context = recipe::ContextMethod::kUlysses,
+                       .linear_context = recipe::LinearContextMethod::kUlysses},
+                      1, cluster, {});
+  };
+  const double head = 4096 * 2 * 128;  // one channel vector of a head, of a rank's tokens, bf16
+  const auto expect = [&](recipe::Mixer mixer, double heads) {
+    const StepParts once = parts(mixer, recipe::Recompute::kNone),
+                    again = parts(mixer, recipe::Recompute::kFull);
+    EXPECT_NEAR(once.context_exchange, 3 * 32 * heads * head / 2 / 240e9, 1e-9);
+    EXPECT_NEAR(again.recomputation,
+                once.products / 3 + once.recurrence / 3 + once.elementwise / 2.6 + once.tensor_exchange / 2 +
+                    once.layer_overhead / 2 + once.context_exchange / 3,
+                1e-9 * again.recomputation);
+  };
+  expect(recipe::Mixer::kLightning, 4 * 8);
+  expect(recipe::Mixer::kSoftmax, 2 * 8 + 2 * 2);
 }
 
 // Experts that hardly anybody chooses take as long as their weights take to be read.

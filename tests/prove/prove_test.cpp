@@ -109,8 +109,10 @@ TEST(Prove, TheUsualLayoutsInTheirOrder) {
                                        "cp2-contiguous",
                                        "cp2",
                                        "cp2-ulysses-linear-all-scan",
+                                       "cp2-ulysses-linear-ulysses",
                                        "cp4-ring-linear-ring-contiguous",
                                        "cp4-ring-linear-ring",
+                                       "cp2-ring-striped",
                                        "cp4-two-level-linear-all-scan-contiguous",
                                        "pp2-1f1b",
                                        "pp2-gpipe",
@@ -133,7 +135,7 @@ TEST(Prove, TheUsualLayoutsInTheirOrder) {
   for (const char* layout : {"workers2-tp2", "workers2-dp2-zero3", "workers2-pp2-1f1b-zero1",
                              "dp2-cp2-zero3-copies2", "dp8-ep2-zero2-copies2"})
     expected.emplace_back(layout);
-  ASSERT_EQ(names.size(), 66u) << "the last two have rows from outside";
+  ASSERT_EQ(names.size(), 68u) << "the last two have rows from outside";
   names.resize(expected.size());
   EXPECT_EQ(names, expected);
 }
@@ -174,6 +176,70 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   EXPECT_EQ(refused.layout, "cp3-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
   EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 1 found"));
+}
+
+// Heads of recurrences, and key heads of delta rules; a memory of one head refuses as well. A mixer without
+// heads whose states pass on is not asked.
+TEST(Prove, HeadsOfLinearLayersThatContextRanksCannotShareAreRefused) {
+  const auto proof_of = [](Mixer mixer, int64_t heads, int64_t cp) {
+    recipe::ModelConfig config = dense_linear();
+    config.mixers = {mixer};
+    config.heads = heads;
+    config.softmax.kv_heads = heads;
+    return prove({.model = config,
+                  .layouts = {proof_layout(
+                      {.cp = cp, .context = {.linear = recipe::LinearContextMethod::kUlysses}})}})[0];
+  };
+  const Proof refused = proof_of(Mixer::kLightning, 4, 3);
+  EXPECT_EQ(refused.layout, "cp3-linear-ulysses");
+  EXPECT_EQ(refused.status, Proof::Status::kRefused);
+  EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 4 in layer 0, lightning found"));
+  EXPECT_THAT(proof_of(Mixer::kLcsm, 4, 2).reason, HasSubstr("1 in layer 0, lcsm found"));
+  EXPECT_EQ(proof_of(Mixer::kSoftmax, 4, 3).status, Proof::Status::kTried);
+}
+
+// A striped row is for layers of softmax attention in a ring; everything else says what it needs.
+TEST(Prove, StripedRowsOfSoftmaxLayers) {
+  const recipe::ContextOptions stripes{.softmax = recipe::ContextMethod::kRing,
+                                       .split = recipe::ContextSplit::kStriped};
+  recipe::ModelConfig config = hybrid();
+  config.mixers = {Mixer::kSoftmax};
+  expect_proved(config, {{.cp = 2, .context = stripes},
+                         {.cp = 3, .context = stripes},
+                         {.cp = 4, .context = stripes},
+                         {.tp = 2, .cp = 2, .zero = 2, .context = stripes},
+                         {.pp = 2, .cp = 2, .ep = 2, .context = stripes}});
+  const auto reason = [](const recipe::ModelConfig& model, recipe::ContextOptions context) {
+    const Proof refused =
+        prove({.model = model, .layouts = {proof_layout({.cp = 2, .context = context})}})[0];
+    EXPECT_EQ(refused.status, Proof::Status::kRefused) << refused.layout;
+    return refused.reason;
+  };
+  recipe::ContextOptions gathered = stripes;
+  gathered.softmax = recipe::ContextMethod::kAllGather;
+  EXPECT_THAT(reason(config, gathered), HasSubstr("parallel.context = ring expected, all-gather found"));
+  config.mixers = {Mixer::kSoftmax, Mixer::kLightning};
+  EXPECT_THAT(reason(config, stripes), HasSubstr("layer 1, lightning found"));
+}
+
+// ring = all-gather = all-scan = ulysses = one process, for decays of heads and decays from the data, a delta
+// rule, and what no method changes.
+TEST(Prove, EveryContextMethodOfLinearLayers) {
+  using enum recipe::LinearContextMethod;
+  recipe::ModelConfig config = dense_linear();
+  config.heads = 4;
+  config.softmax.kv_heads = 4;
+  std::vector<recipe::ParallelOptions> layouts;
+  for (const auto method : {kRing, kAllGather, kAllScan, kUlysses}) {
+    layouts.push_back({.cp = 4, .context = {.linear = method}});
+    layouts.push_back(
+        {.tp = 2, .cp = 2, .context = {.linear = method, .split = recipe::ContextSplit::kContiguous}});
+  }
+  for (const std::vector<Mixer>& mixers : std::vector<std::vector<Mixer>>{
+           {Mixer::kLightning, Mixer::kMamba2}, {Mixer::kGatedDeltaNet, Mixer::kHgrn2}, {Mixer::kHgrn}}) {
+    config.mixers = mixers;
+    expect_proved(config, layouts);
+  }
 }
 
 // What the ranks share is asked of the recipe's own layers and experts, of which the small model has others.

@@ -152,7 +152,8 @@ TEST(DryRun, CallsWhatRealRanksCallByEveryContextMethod) {
        {ContextMethod::kRing, ContextMethod::kAllGather, ContextMethod::kUlysses, ContextMethod::kTwoLevel}) {
     expect_what_real_ranks_call(small(0, 4, {.cp = 4}, {.softmax = softmax}));
   }
-  for (const auto linear : {LinearContextMethod::kRing, LinearContextMethod::kAllScan}) {
+  for (const auto linear :
+       {LinearContextMethod::kRing, LinearContextMethod::kAllScan, LinearContextMethod::kUlysses}) {
     expect_what_real_ranks_call(
         small(0, 4, {.cp = 4}, {.linear = linear, .split = layout::ContextSplit::kContiguous}));
   }

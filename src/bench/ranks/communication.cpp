@@ -176,6 +176,17 @@ int64_t planned(ContextMethod method, int64_t tokens) {
                           .sent);
 }
 
+// Likewise of a linear layer whose heads are dealt out.
+void add_linear_heads(Lines& lines, int64_t tokens) {
+  const auto bytes =
+      std::llround(layout::kContextParallelism
+                       .sent({.linear_rows = static_cast<double>(tokens * 4 * kQueryBytes)},
+                             {.cp = kContextRanks, .linear_context = LinearContextMethod::kUlysses})
+                       .sent);
+  lines.add("linear: Ulysses", linear_layer(LinearContextMethod::kUlysses, tokens, ContextSplit::kZigzag),
+            {bytes, bytes}, "(P−1)/P·(N/P)·(2w_k + 2w_v)·c", "the same");
+}
+
 void add_softmax(Lines& lines, int64_t tokens) {
   using enum ContextMethod;
   const int64_t own = tokens / kContextRanks, around = planned(kAllGather, tokens),
@@ -223,6 +234,7 @@ std::vector<CountedBytes> count_communication() {
   for (const int64_t tokens : {256, 1024}) {  // what does not depend on the length must not
     Lines lines(tokens);
     add_linear(lines, tokens);
+    add_linear_heads(lines, tokens);
     add_softmax(lines, tokens);
     add_experts(lines, tokens);
     all.insert(all.end(), lines.lines.begin(), lines.lines.end());

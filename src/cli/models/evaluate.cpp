@@ -248,11 +248,15 @@ void add_evaluate(Command& program) {
        {"multiple choice from a local file, for a program",
         "evaluate runs/first-run --task choice --data hellaswag.jsonl --json"}});
   evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
-  evaluate.option("--data", arguments->data,
-                  "file or folder of text or JSONL; of --task choice its file of questions");
+  evaluate.option(
+      "--data", arguments->data,
+      "file or folder of text or JSONL; of --task choice its file of questions, of mr-niah and longbench "
+      "their files");
   evaluate.option("--jsonl-field", arguments->jsonl_field,
                   "key that holds the text of a document in JSONL files (default: data.jsonl_field)");
-  evaluate.option("--context", arguments->context, "longest context in tokens (default: of training)")
+  evaluate
+      .option("--context", arguments->context,
+              "longest context in tokens (default: of training); longbench: of a question with its answer")
       .at_least(1);
   evaluate
       .option("--stride", arguments->stride,
@@ -263,7 +267,7 @@ void add_evaluate(Command& program) {
   evaluate
       .option("--task", arguments->task,
               "instead of the loss on texts: a test of memory, or questions (docs/guides/evaluate.md)")
-      .one_of({"needle", "mqar", "copy", "ruler", "choice"});
+      .one_of({"needle", "mqar", "copy", "ruler", "choice", "mr-niah", "longbench"});
   evaluate.option("--lengths", arguments->lengths,
                   "tokens of a question, with commas (default: train.sequence, twice and four times that)");
   evaluate.option("--depths", arguments->depths, "needle: where it is hidden, in percent").default_shown();
@@ -286,7 +290,10 @@ void add_evaluate(Command& program) {
       .default_shown();
   evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)")
       .at_least(1);
-  evaluate.option("--limit", arguments->limit, "choice: only so many questions from the front").at_least(1);
+  evaluate
+      .option("--limit", arguments->limit,
+              "choice, mr-niah, longbench: only so many questions from the front of a file")
+      .at_least(1);
   evaluate.option("--seed", arguments->seed, "of questions that are made up").default_shown();
   evaluate
       .option("--weight-growth", arguments->weight_growth,

@@ -1,4 +1,4 @@
-// `longhaul evaluate CKPT --task needle|mqar|copy|ruler|choice`
+// `longhaul evaluate CKPT --task needle|mqar|copy|ruler|choice`; the other tasks are in evaluate_files.cpp.
 #include "cli/models/evaluate.h"
 
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "cli/models/evaluate_output.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "evaluate/choice_files.h"
@@ -29,22 +30,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using observe::Align;
-
-bool speaks(const evaluate::EvaluationShare& share) { return share.rank == 0; }
-
-// Of the first rank, which speaks for all.
-class TaskProgress {
- public:
-  TaskProgress(const evaluate::EvaluationShare& share, const char* what, int64_t count) {
-    if (speaks(share)) progress_.emplace(what, count);
-  }
-  void advance() {
-    if (progress_) progress_->advance(1);
-  }
-
- private:
-  std::optional<Progress> progress_;
-};
 
 // "512,1024" → numbers, each in its range.
 std::vector<int64_t> numbers_of(const std::string& words, const char* option, int64_t least, int64_t most) {
@@ -71,36 +56,6 @@ std::vector<int64_t> numbers_of(const std::string& words, const char* option, in
 std::vector<int64_t> lengths_of(const EvaluateArguments& arguments, int64_t sequence) {
   if (!arguments.lengths.empty()) return numbers_of(arguments.lengths, "--lengths", 1, int64_t{1} << 30);
   return {sequence, 2 * sequence, 4 * sequence};
-}
-
-void write_page(const EvaluateArguments& arguments, const checkpoint::OpenModel& model,
-                observe::ResultPage page) {
-  if (arguments.page.empty()) return;
-  page.kicker = fmt::format("evaluation · step {}", count_text(model.step));
-  page.facts.insert(page.facts.begin(),
-                    {{"checkpoint", model.folder.string()}, {"seed", std::to_string(arguments.seed)}});
-  write_text_atomically(arguments.page, page.html());
-  if (!arguments.json) print(fmt::format("page: {}\n", arguments.page));
-}
-
-void print_grid(const std::string& title, const std::string& corner, const evaluate::Grid& grid) {
-  std::vector<observe::Column> columns = {{corner}};
-  for (const std::string& column : grid.columns) columns.push_back({column, Align::kRight});
-  observe::Table table(title, columns);
-  for (size_t r = 0; r < grid.rows.size(); ++r) {
-    std::vector<std::string> cells = {grid.rows[r]};
-    for (const double value : grid.values[r])
-      cells.push_back(std::isfinite(value) ? fmt::format("{:.1f} %", 100 * value) : "");
-    table.row(cells);
-  }
-  print(table.text(colours_wanted(stdout)));
-}
-
-ordered_json result_of(const EvaluateArguments& arguments, const checkpoint::OpenModel& model) {
-  return {{"task", arguments.task},
-          {"step", model.step},
-          {"checkpoint", model.folder.string()},
-          {"seed", arguments.seed}};
 }
 
 evaluate::GridRequest grid_request(const EvaluateArguments& arguments, const checkpoint::OpenModel& model) {
@@ -350,6 +305,8 @@ ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::Ope
                                                     .never = {gaps.begin(), gaps.end()}});
   if (arguments.task == "needle") return run_needle(arguments, model, answers, tokenizer, share);
   if (arguments.task == "ruler") return run_ruler(arguments, model, answers, tokenizer, share);
+  if (arguments.task == "mr-niah") return run_mr_niah(arguments, model, answers, tokenizer, share);
+  if (arguments.task == "longbench") return run_longbench(arguments, model, answers, tokenizer, share);
   return run_choice(arguments, model, answers, tokenizer, share);
 }
 

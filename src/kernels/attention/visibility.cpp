@@ -2,7 +2,20 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace longhaul::kernels {
+namespace {
+
+// ⌊a / b⌋ for b > 0; C++ rounds to zero.
+int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// How many of the rows first, first + stride, … come before row `end`.
+int64_t rows_before(int64_t end, int64_t first, int64_t stride) {
+  return std::max<int64_t>(0, -floor_of(first - end, stride));
+}
+
+}  // namespace
 
 TokenRange Visibility::near(const AttentionDocument& document, int64_t i) const {
   const int64_t p = i + document.shift, reach = causal ? 1 : window > 0 ? window : document.keys - p;
@@ -41,6 +54,29 @@ Visibility Visibility::pair(TokenRange queries, TokenRange keys) const {
                                 .keys = k_end - k,
                                 .shift = document.shift + queries_before - keys_before,
                                 .prefix = std::clamp<int64_t>(document.prefix - keys_before, 0, k_end - k)});
+  }
+  return result;
+}
+
+// Query row q + stride·i sees key row k + stride·j of the same rows if stride·j ≤ stride·i + (q − k), which
+// is j ≤ i + ⌊(q − k) / stride⌋; a window ends likewise at ⌊(q − k − window) / stride⌋.
+Visibility Visibility::striped(int64_t stride, int64_t of_queries, int64_t of_keys) const {
+  LONGHAUL_ASSERT(causal || window == 0, "a window of {} on both sides", window);
+  const int64_t between = of_queries - of_keys, ahead = floor_of(between, stride);
+  Visibility result{{}, causal, window > 0 ? ahead - floor_of(between - window, stride) : 0};
+  if (window > 0 && result.window == 0) return result;  // the window reaches no key of that stripe
+  for (const AttentionDocument& document : documents) {
+    LONGHAUL_ASSERT(document.q == document.k && document.shift == 0 && document.prefix == 0,
+                    "queries {} and keys {} that are not the same rows", document.q, document.k);
+    const int64_t q = rows_before(document.q, of_queries, stride),
+                  k = rows_before(document.k, of_keys, stride);
+    const AttentionDocument part{
+        .q = q,
+        .queries = rows_before(document.q + document.queries, of_queries, stride) - q,
+        .k = k,
+        .keys = rows_before(document.k + document.keys, of_keys, stride) - k,
+        .shift = q - k + ahead};
+    if (part.queries > 0 && part.keys > 0) result.documents.push_back(part);
   }
   return result;
 }

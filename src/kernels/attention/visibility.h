@@ -46,6 +46,10 @@ struct Visibility {
   // The keys of [keys.first, keys.last) that queries [queries.first, queries.last) see; rows are counted
   // from the beginnings of the two ranges.
   Visibility pair(TokenRange queries, TokenRange keys) const;
+  // What the rows of_queries, of_queries + stride, … see of the keys of_keys, of_keys + stride, …, both
+  // counted by themselves. For documents whose queries and keys are the same rows, and no window where
+  // attention is not causal. Documents of which either side has no row are left out.
+  Visibility striped(int64_t stride, int64_t of_queries, int64_t of_keys) const;
   // With documents of queries without keys, and of keys without queries, for the rows that are in none: every
   // row is in one.
   Visibility covering(int64_t queries, int64_t keys) const;

@@ -26,6 +26,8 @@ namespace longhaul::layout {
 // SharedWork: the numbers of a model and of its step that ranks divide.
 struct SharedWork {
   int64_t layers = 1, heads = 1, key_heads = 1;
+  // What divides the heads of every recurrence and delta rule; 0: the model has none.
+  int64_t linear_heads = 0;
   int64_t experts = 0;
   int64_t batch = 1;  // sequences of a step
 };
@@ -38,6 +40,7 @@ struct RankSizes {
   int64_t micro_batch = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
   recipe::ContextMethod context = recipe::ContextMethod::kAllGather;
+  recipe::LinearContextMethod linear_context = recipe::LinearContextMethod::kAllGather;
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
   int64_t stage_ranks() const { return dp * tp * cp; }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
@@ -54,8 +57,9 @@ struct EvenRule {
 struct LayerBytes {
   double hidden = 0;  // hidden states of the tokens that a context rank has, all channels
   // These are for the heads that a tensor rank has: keys and values of all tokens of the sequence, queries
-  // likewise (results are as large), and states of recurrences.
-  double keys = 0, queries = 0, states = 0;
+  // likewise (results are as large), and states of recurrences; and what these read and give of all tokens
+  // of the sequence.
+  double keys = 0, queries = 0, states = 0, linear_rows = 0;
   double rows_per_token = 0;  // experts of a token
   double imbalance = 1;       // rows of the busiest expert / mean
   double chance = 1;          // that a token has any of its experts on a given rank

@@ -7,7 +7,7 @@
 namespace longhaul::layout {
 
 extern const EvenRule kRanksOfReplicas, kSequencesOfReplicas, kHeadsOfTensorRanks, kStagesOfLayers,
-    kRoundsOfStages, kExpertsOfRanks, kModelOfExperts, kHeadsOfContextRanks;
+    kRoundsOfStages, kExpertsOfRanks, kModelOfExperts, kHeadsOfContextRanks, kHeadsOfLinearContext;
 extern const ParallelMethod kReplicas, kTensorParallelism, kContextParallelism, kPipelineParallelism,
     kExpertParallelism, kShares, kOuterLoops;
 

@@ -4,8 +4,9 @@
 //   ring       Keys and values go from rank to rank. Each rank computes the pairs (its queries, visiting
 //              keys) that see each other and merges the results in fp32. Keys go no further than to the last
 //              rank that sees one of them. In the backward pass their gradients travel with them, and that
-//              last rank sends the gradients to the owner. Rows may be contiguous or zig-zag, with documents
-//              anywhere; kernels::Visibility says what a pair sees.
+//              last rank sends the gradients to the owner. Rows may be contiguous, zig-zag or striped, with
+//              documents anywhere; kernels::Visibility says what a pair sees. The other methods take no
+//              striped row.
 //   ulysses    A rank exchanges the heads of its own tokens for all tokens of some heads, computes, and
 //              exchanges back.
 //   two-level  Ulysses among `inner` neighbours, as many as the key heads allow, and a ring of these groups.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "parallel/context/context_carry.h"
 #include "parallel/context/context_pieces.h"
+#include "parallel/context/head_exchange.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::parallel {
@@ -44,10 +46,33 @@ Tensor with_entering(const Tensor& extended, const ContextPiece& piece, const Te
                   o.narrow(0, first, o.size(0) - first)});
 }
 
+Tensor delta_rule_of_heads(comm::Communicator& group, const kernels::DeltaRuleInputs& in,
+                           const layout::SequenceView& view) {
+  LONGHAUL_ASSERT(in.k_tgk.size(1) % group.size() == 0, "{} key heads over {} context ranks",
+                  in.k_tgk.size(1), group.size());
+  const HeadExchange heads(group, neighbours_of(view, context_pieces(view), 0, group.size()),
+                           in.v_thv.device());
+  const auto numbers = [&](const Tensor& x, const char* name) {
+    return heads.to_heads(x.unsqueeze(2), name).squeeze(2);
+  };
+  kernels::DeltaRuleInputs own = in;
+  own.q_tgk = heads.to_heads(in.q_tgk, "queries to heads");
+  own.k_tgk = heads.to_heads(in.k_tgk, "keys to heads");
+  own.v_thv = heads.to_heads(in.v_thv, "values to heads");
+  own.beta_th = numbers(in.beta_th, "write strengths to heads");
+  if (in.log_decay.defined()) {
+    own.log_decay = in.log_decay.dim() == 3 ? heads.to_heads(in.log_decay, "decays to heads")
+                                            : numbers(in.log_decay, "decays to heads");
+  }
+  own.offsets = to_tensor(view.layout.document_offsets);
+  return heads.to_tokens(kernels::delta_rule(own).o_thd, "results to tokens");
+}
+
 }  // namespace
 
-Tensor context_delta_rule(comm::Communicator& group, const kernels::DeltaRuleInputs& in,
-                          const layout::SequenceView& view) {
+Tensor context_delta_rule(recipe::LinearContextMethod method, comm::Communicator& group,
+                          const kernels::DeltaRuleInputs& in, const layout::SequenceView& view) {
+  if (method == recipe::LinearContextMethod::kUlysses) return delta_rule_of_heads(group, in, view);
   const int64_t heads = in.v_thv.size(1), values = in.v_thv.size(2), keys = in.k_tgk.size(2);
   const std::vector<ContextPiece> pieces = context_pieces(view);
   std::vector<kernels::LinearRecurrenceResult> own;

@@ -8,6 +8,7 @@
 #include "kernels/linear_recurrence/raw.h"
 #include "kernels/saved/recomputed.h"
 #include "parallel/context/context_states.h"
+#include "parallel/context/head_exchange.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::parallel {
@@ -228,6 +229,35 @@ std::vector<Tensor> backward(const Operands& operands, const HeadParts& parts, c
   return gradients.take();
 }
 
+// Ulysses.
+Tensor recurrence_of_heads(comm::Communicator& group, const Operands& all, const layout::SequenceView& view) {
+  const HeadExchange heads(group, neighbours_of(view, context_pieces(view), 0, group.size()),
+                           all.of[kQ].device());
+  static constexpr const char* kNames[kOperands] = {"queries to heads", "keys to heads", "values to heads",
+                                                    "decays to heads", ""};
+  std::vector<Tensor> own;
+  for (size_t i = 0; i < kOperands; ++i) {
+    const Tensor& x = all.of[i];
+    LONGHAUL_ASSERT(!x.defined() || x.size(Operands::head_axis(i, x)) % group.size() == 0,
+                    "{} heads over {} context ranks", x.size(Operands::head_axis(i, x)), group.size());
+    if (!x.defined()) {
+      own.push_back(x);
+    } else if (Operands::head_axis(i, x) == 0) {  // every rank knows those of all heads
+      own.push_back(Operands::heads_of(i, x, group.size(), group.rank()));
+    } else {
+      const bool vectors = x.dim() == 3;
+      const Tensor of_heads = heads.to_heads(vectors ? x : x.unsqueeze(2), kNames[i]);
+      own.push_back(vectors ? of_heads : of_heads.squeeze(2));
+    }
+  }
+  LinearRecurrenceOptions options = all.options;
+  options.gate.lower_bound_hk = own[kBound];
+  const Tensor offsets = to_tensor(view.layout.document_offsets);
+  return heads.to_tokens(
+      kernels::linear_recurrence(own[kQ], own[kK], own[kV], own[kDecay], {}, offsets, options).o_thd,
+      "results to tokens");
+}
+
 }  // namespace
 
 Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator& group, const Tensor& q,
@@ -235,6 +265,8 @@ Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator
                           const layout::SequenceView& view, const LinearRecurrenceOptions& options) {
   LONGHAUL_ASSERT(!options.reverse, "context ranks run documents from their first token to the last");
   const std::vector<Tensor> inputs{q, k, v, log_decay, options.gate.lower_bound_hk};
+  if (method == recipe::LinearContextMethod::kUlysses)
+    return recurrence_of_heads(group, {inputs, options}, view);
   // a closure that held an input would not notice that it was written to
   LinearRecurrenceOptions plain = options;
   plain.gate.lower_bound_hk = Tensor();

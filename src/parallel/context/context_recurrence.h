@@ -16,6 +16,11 @@
 //                part without the state meanwhile and adds the state's part to the outputs, which takes one
 //                more pass over the tokens; this form needs none, and gives the same bits.
 //
+//   ulysses      Heads are dealt out instead of tokens (head_exchange.h): every rank runs its share of the
+//                heads over the whole row, as one process would and with the same bits, and no state goes
+//                anywhere. What is sent grows with the row: (P − 1) / P of the queries, keys, values, decays
+//                of tokens, and results of a rank. The ranks must divide the heads.
+//
 // A piece in which a document begins lets no state through; a piece that begins with its first document
 // receives none, and there the ring sends nothing. Bytes: docs/sources/long-context-parallelism.md A8.
 // Zig-zag doubles each of them. A collective call of the group.

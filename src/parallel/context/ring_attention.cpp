@@ -22,8 +22,13 @@ using kernels::Recorded;
 using kernels::Visibility;
 using layout::Range;
 
-// Of two runs of the row: what the queries of the one see of the keys of the other; documents that see
-// nothing are left out.
+// What the queries of a member may see of the keys of another one.
+Visibility between(const Ring& ring, const RingMember& queries, const RingMember& keys) {
+  return ring.stripes == 1 ? ring.visible : ring.visible.striped(ring.stripes, queries.rank, keys.rank);
+}
+
+// Of two runs of them: what the queries of the one see of the keys of the other; documents that see nothing
+// are left out.
 Visibility seen_between(const Visibility& visible, const Range& queries, const Range& keys) {
   Visibility pair = visible.pair({queries.begin, queries.end()}, {keys.begin, keys.end()});
   std::erase_if(pair.documents, [&](const auto& document) {
@@ -32,7 +37,8 @@ Visibility seen_between(const Visibility& visible, const Range& queries, const R
   return pair;
 }
 
-bool sees(const Visibility& visible, const RingMember& queries, const RingMember& keys) {
+bool sees(const Ring& ring, const RingMember& queries, const RingMember& keys) {
+  const Visibility visible = between(ring, queries, keys);
   return std::ranges::any_of(queries.runs, [&](const Range& q) {
     return std::ranges::any_of(
         keys.runs, [&](const Range& k) { return !seen_between(visible, q, k).documents.empty(); });
@@ -45,7 +51,7 @@ class Journey {
   explicit Journey(const Ring& ring) : ring_(ring) {
     for (int64_t m = 0; m < members(); ++m) {
       int64_t hops = members() - 1;
-      while (hops > 0 && !sees(ring.visible, at(m + hops), at(m))) --hops;
+      while (hops > 0 && !sees(ring, at(m + hops), at(m))) --hops;
       hops_.push_back(hops);
     }
   }
@@ -68,8 +74,8 @@ class Journey {
 
 // The pairs of runs of own queries and visiting keys: f(rows of queries, rows of keys, what is seen).
 template <class Function>
-void for_each_pair(const Visibility& visible, const RingMember& own, const RingMember& visitor,
-                   const Function& f) {
+void for_each_pair(const Ring& ring, const RingMember& own, const RingMember& visitor, const Function& f) {
+  const Visibility visible = between(ring, own, visitor);
   int64_t q_row = 0;
   for (const Range& q : own.runs) {
     int64_t k_row = 0;
@@ -154,7 +160,7 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
       at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), options)};
   go_round(ring, journey, own, "keys and values of the ring", [&](int64_t hop, const KeysAndValues& here) {
     if (!journey.comes(hop)) return;
-    for_each_pair(ring.visible, journey.own(), journey.visitor(hop),
+    for_each_pair(ring, journey.own(), journey.visitor(hop),
                   [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
                     const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k),
                                                    rows_of(here.v, of_k), pair, scale};
@@ -189,7 +195,7 @@ std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndVal
              if (journey.comes(hop)) {
                const KeysAndValues sum = zeros(journey.visitor(hop));
                for_each_pair(
-                   ring.visible, journey.own(), journey.visitor(hop),
+                   ring, journey.own(), journey.visitor(hop),
                    [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
                      kernels::attention_backward(
                          {rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},

@@ -25,6 +25,63 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
                .hint = fmt::format("parallel.pp={}", model.layers)});
 }
 
+// Ulysses in linear layers.
+void require_linear_heads(const recipe::ModelConfig& model, const Arrangement& arrangement) {
+  const int64_t cp = arrangement.mesh.size(Axis::kCp), tp = arrangement.mesh.size(Axis::kTp);
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const int64_t heads = recipe::linear_heads(recipe::operators_of_layer(model, layer));
+    if (layout::kHeadsOfLinearContext.holds(
+            {.linear_heads = heads}, {.tp = tp, .cp = cp, .linear_context = arrangement.context.linear}))
+      continue;
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::string(layout::kHeadsOfLinearContext.broken),
+                 .expected = fmt::format(
+                     "a number of heads (of keys, where heads share them) on each tensor rank that {} "
+                     "context ranks divide",
+                     cp),
+                 .found = fmt::format("{} in layer {}, {}", std::max<int64_t>(1, heads / tp), layer,
+                                      recipe::entry_of(model.mixer(layer)).name),
+                 .where = "parallel.linear_context = ulysses",
+                 .hint = "parallel.linear_context=all-gather"});
+  }
+}
+
+// A striped row: only the ring of softmax attention knows which tokens a rank has.
+void require_stripes(const recipe::ModelConfig& model, const Arrangement& arrangement) {
+  using recipe::ContextMethod;
+  if (arrangement.mesh.size(Axis::kCp) == 1 || arrangement.context.split != recipe::ContextSplit::kStriped)
+    return;
+  const auto refuse = [](std::string what, std::string expected, std::string found, std::string hint) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = std::move(what),
+                 .expected = std::move(expected),
+                 .found = std::move(found),
+                 .where = "parallel.context_split = striped",
+                 .hint = std::move(hint)});
+  };
+  const ContextMethod method = arrangement.context.softmax;
+  if (method != ContextMethod::kRing) {
+    refuse("a striped row is for the ring of softmax layers", "parallel.context = ring",
+           std::string(names_of(method)[static_cast<size_t>(method)]),
+           "parallel.context=ring, or parallel.context_split=zigzag");
+  }
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const recipe::SequenceMixerEntry& entry = recipe::entry_of(model.mixer(layer));
+    const int64_t window = model.softmax.window(layer);
+    if (!model.causal && window > 0) {
+      refuse("a window on both sides is not the same for all pairs of stripes",
+             "model.causal = true, or no window", fmt::format("a window of {} in layer {}", window, layer),
+             "parallel.context_split=zigzag");
+    }
+    if (entry.attention_alone && model.toeplitz == 0) continue;
+    refuse("what passes along the tokens of a row needs pieces of it, and a striped row has none",
+           "layers of softmax attention alone, model.toeplitz = 0",
+           entry.attention_alone ? fmt::format("model.toeplitz = {}", model.toeplitz)
+                                 : fmt::format("layer {}, {}", layer, entry.name),
+           "parallel.context_split=zigzag");
+  }
+}
+
 }  // namespace
 
 Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options,
@@ -173,6 +230,8 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
     head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp),
                std::max<int64_t>(1, attention.kv_heads / mesh.size(Axis::kTp)));
   }
+  require_linear_heads(model, arrangement);
+  require_stripes(model, arrangement);
 }
 
 }  // namespace longhaul::parallel

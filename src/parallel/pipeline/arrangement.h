@@ -28,7 +28,8 @@ Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::Paral
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world);
 
 // Checks that heads and experts divide evenly, every stage has a layer, and the method of context attention
-// can share the key heads.
+// can share the key heads, and that of linear layers their heads, and that layers do not need pieces of a
+// striped row.
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement);
 
 }  // namespace longhaul::parallel

@@ -234,8 +234,9 @@ class RankPlan {
   double states_kept(int64_t layer) const {
     const double states = share_.entering_states(layer);
     MixerResultBytes mixer = mixer_result_bytes(share_.local, layer);
-    // Over context ranks delta rules are run again, for they are folded in two steps.
-    if (share_.cp > 1 && recipe::operators_of_layer(share_.local.model, layer).delta_rule.heads > 0)
+    // Over context ranks that cut documents delta rules are run again, for they are folded in two steps.
+    if (share_.cp > 1 && !share_.deals_out_linear_heads() &&
+        recipe::operators_of_layer(share_.local.model, layer).delta_rule.heads > 0)
       mixer = {};
     if (!whole_.offload) return states + mixer.total();
     return share_.small(states) + share_.small(mixer.output) + share_.small(mixer.log_sums) +

@@ -62,6 +62,8 @@ OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
       {.context_ranks = cp, .context_rank = rank.place.coordinate(Axis::kCp), .split = rank.context.split});
   own.tokens = view.tokens();
   own.segments = std::ssize(view.segments);
+  if (rank.context.split == recipe::ContextSplit::kStriped)  // a document is one run of its stripe
+    own.segments = std::min(documents, own.tokens);
   return own;
 }
 
@@ -127,7 +129,9 @@ BlockShare RankShare::mixer(int64_t layer) const {
     block.backward += norm_over_ranks(layer, sizes, block);
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
-  if (cp > 1 && sizes.recurrence.heads > 0) {
+  if (deals_out_linear_heads() && recipe::linear_heads(sizes) > 0) {
+    linear_heads(sizes, block);
+  } else if (cp > 1 && sizes.recurrence.heads > 0) {
     // Gradients of q, k, v of all pieces, in addition to those of one. For sums over whole documents, a piece
     // and its results in their precision.
     block.kept += entering_states(layer);
@@ -139,7 +143,9 @@ BlockShare RankShare::mixer(int64_t layer) const {
 
 double RankShare::entering_states(int64_t layer) const {
   const recipe::RecurrenceSizes sizes = recipe::operators_of_layer(local.model, layer).recurrence;
-  return cp > 1 && sizes.causal ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide : 0;
+  return cp > 1 && sizes.causal && !deals_out_linear_heads()
+             ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide
+             : 0;
 }
 
 // A norm over channels of several ranks is computed by ATen in the precision of sums: the rows, normalised,
@@ -168,9 +174,10 @@ double RankShare::members_of_ring(int64_t kv_heads) const {
   return number(method == kRing ? cp : method == kTwoLevel ? cp / std::gcd(cp, kv_heads) : 1);
 }
 
-// The ranks among them that have parts of the same document. Runs from both ends of the row meet all.
+// The ranks among them that have parts of the same document. Runs from both ends of the row, and
+// stripes, meet all.
 double RankShare::members_that_see(double members) const {
-  if (members == 1 || rank.context.split == recipe::ContextSplit::kZigzag) return members;
+  if (members == 1 || rank.context.split != recipe::ContextSplit::kContiguous) return members;
   const double of_document = members / std::max(1.0, whole.documents_at_once());
   return std::min(members,
                   std::floor(of_document) == of_document ? of_document : std::floor(of_document) + 2);
@@ -198,6 +205,16 @@ void RankShare::context(const recipe::AttentionSizes& sizes, BlockShare& block) 
   const double of_group = own.all * number(sizes.kv_heads * (sizes.head_dim + sizes.value_dim)) /
                           number(layout::key_head_groups(sizes.kv_heads));
   block.backward += of_group * 2 * (element + wide) + q / element * wide;
+}
+
+// Queries, keys and values of the own heads in place of those of own tokens; results in both orders.
+void RankShare::linear_heads(const recipe::OperatorSizes& sizes, BlockShare& block) const {
+  const recipe::RecurrenceSizes& recurrence = sizes.recurrence;
+  const recipe::DeltaRuleSizes& delta_rule = sizes.delta_rule;
+  const double keys = channels(recurrence.heads * recurrence.key + delta_rule.key_heads * delta_rule.key),
+               values = channels(recurrence.heads * recurrence.value + delta_rule.heads * delta_rule.value);
+  block.kept += values;
+  block.backward += 2 * keys + 2 * values;
 }
 
 BlockShare RankShare::channel(int64_t layer) const {

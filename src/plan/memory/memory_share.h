@@ -40,6 +40,10 @@ struct RankShare {
   double norm_statistics() const;
   // States of a recurrence over context ranks that enter its pieces; kept whatever is recomputed.
   double entering_states(int64_t layer) const;
+  // Context ranks deal out the heads of recurrences and delta rules instead of tokens.
+  bool deals_out_linear_heads() const {
+    return cp > 1 && rank.context.linear == recipe::LinearContextMethod::kUlysses;
+  }
   double last_norm() const;  // its output is not recomputed
   // Tokens travel to other ranks' experts, rather than one row for each of a token's experts, because not all
   // experts are here.
@@ -65,6 +69,7 @@ struct RankShare {
   double members_of_ring(int64_t kv_heads) const;
   double members_that_see(double members) const;
   void context(const recipe::AttentionSizes& sizes, BlockShare& block) const;
+  void linear_heads(const recipe::OperatorSizes& sizes, BlockShare& block) const;
   void rows_of_tokens(const MemoryRequest& rows, BlockShare& block) const;
   BlockShare chosen(const recipe::BlockMemory& memory) const;
   double products_of_weights(const std::vector<ProductWeight>& weights, double rows) const;

@@ -71,7 +71,10 @@ int64_t channels_of(const ModelConfig& model) { return model.heads * model.head_
 OperatorSizes lcsm_operators(const ModelConfig& model) {
   const int64_t channels = channels_of(model), rows = model.lcsm.rows();
   if (model.lcsm.by_rows()) return {.recurrence = {.heads = 1, .key = rows, .value = channels}};
-  return {.recurrence = {.heads = channels, .key = rows, .value = 1}};
+  return {.recurrence = {.heads = channels,
+                         .key = rows,
+                         .value = 1,
+                         .sums_beside = model.lcsm.oscillation == LcsmOscillation::kCumulative}};
 }
 
 MixerTensor numbers(MixerTensor tensor, Fill fill) {

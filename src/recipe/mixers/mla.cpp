@@ -137,6 +137,7 @@ MlaOptions mla_sizes(const ModelConfig& model) {
 }
 
 constinit const SequenceMixerEntry kMlaMixer{.name = "mla",
+                                             .attention_alone = true,
                                              .declare = declare_mla,
                                              .check = check_mla,
                                              .operators = mla_operators,

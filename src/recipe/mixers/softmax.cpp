@@ -215,6 +215,7 @@ std::vector<double> SoftmaxOptions::rotary_frequencies(int64_t channels) const {
 constinit const SequenceMixerEntry kSoftmaxMixer{.name = "softmax",
                                                  .biases = true,
                                                  .bidirectional = true,
+                                                 .attention_alone = true,
                                                  .declare = declare_all,
                                                  .check = check_softmax,
                                                  .operators = softmax_operators,

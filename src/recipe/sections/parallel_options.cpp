@@ -7,11 +7,13 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zigzag"}; }
+std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zigzag", "striped"}; }
 std::vector<std::string_view> names_of(ContextMethod) {
   return {"ring", "all-gather", "ulysses", "two-level"};
 }
-std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
+std::vector<std::string_view> names_of(LinearContextMethod) {
+  return {"ring", "all-gather", "all-scan", "ulysses"};
+}
 std::vector<std::string_view> names_of(PipelineSchedule) {
   return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"};
 }
@@ -117,12 +119,13 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .may_change();
   set.add("parallel.linear_context", parallel.context.linear,
           "How context ranks share linear attention: its state goes from rank to rank (ring), all are "
-          "gathered (all-gather), or it goes in slices "
-          "(all-scan).")
+          "gathered (all-gather), it goes in slices (all-scan), or heads are dealt out instead of tokens and "
+          "no state goes anywhere (ulysses).")
       .may_change();
   set.add("parallel.context_split", parallel.context.split,
-          "Which tokens a context rank has: one run of them, or two that make causal attention cost all "
-          "ranks the same (zigzag).")
+          "Which tokens a context rank has: one run of them, two that make causal attention cost all ranks "
+          "the same (zigzag), or every cp-th token (striped: the same in the ring of softmax layers, which "
+          "all layers must then be).")
       .may_change();
   set.add("parallel.schedule", parallel.pipeline.schedule,
           "The order in which a rank of the pipeline runs forward and backward passes.")

@@ -13,9 +13,9 @@ class OptionSet;
 
 // How the tokens of a sequence are distributed over context ranks, and how these compute together
 // (docs/design/parallel.md).
-enum class ContextSplit { kContiguous, kZigzag };
-enum class ContextMethod { kRing, kAllGather, kUlysses, kTwoLevel };  // for softmax layers
-enum class LinearContextMethod { kRing, kAllGather, kAllScan };       // for linear layers
+enum class ContextSplit { kContiguous, kZigzag, kStriped };
+enum class ContextMethod { kRing, kAllGather, kUlysses, kTwoLevel };       // for softmax layers
+enum class LinearContextMethod { kRing, kAllGather, kAllScan, kUlysses };  // for linear layers
 // The names in recipes, in the order of the values.
 std::vector<std::string_view> names_of(ContextSplit);
 std::vector<std::string_view> names_of(ContextMethod);

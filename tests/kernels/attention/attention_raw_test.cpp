@@ -278,6 +278,29 @@ TEST(MergeAttention, TakesAnyOrderAndGrouping) {
   }
 }
 
+// Every so many-th row of queries and of keys, key by key: what the whole mask has in these places.
+TEST(Visibility, OfStripesIsThatOfTheirRows) {
+  const std::vector<int64_t> offsets = {0, 1, 1, 9, 20, 23, 40};
+  const int64_t rows = offsets.back();
+  for (const auto& [causal, window] :
+       {std::pair(true, 0), {true, 1}, {true, 2}, {true, 3}, {true, 7}, {false, 0}}) {
+    Visibility whole = Visibility::packed(offsets, offsets);
+    whole.causal = causal, whole.window = window;
+    const Tensor mask = longhaul::testing::mask_of(whole, rows, rows);
+    for (const int64_t stride : {1, 2, 3, 5, 41}) {
+      for (int64_t q = 0; q < stride; ++q) {
+        for (int64_t k = 0; k < stride; ++k) {
+          const auto of = [&](int64_t first) { return at::arange(std::min(first, rows), rows, stride); };
+          const Tensor own = of(q), others = of(k);
+          EXPECT_TRUE(longhaul::testing::mask_of(whole.striped(stride, q, k), own.size(0), others.size(0))
+                          .equal(mask.index_select(0, own).index_select(1, others)))
+              << "stride " << stride << ", queries " << q << ", keys " << k << ", window " << window;
+        }
+      }
+    }
+  }
+}
+
 // What nobody sees may be anything, and what a call does not own stays as it is.
 TEST(RawAttentionBounds, UnseenKeysAndOtherRowsDoNotCount) {
   const Visibility visible{{{10, 100, 20, 130, 30}}};

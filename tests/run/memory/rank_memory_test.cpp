@@ -287,6 +287,7 @@ std::vector<Case> of_contexts() {
       add("parallel.linear_context", "ring", "");
       add("parallel.linear_context", "all-gather", "");
       add("parallel.linear_context", "all-scan", zigzag_of_two ? "dense bf16" : "");
+      add("parallel.linear_context", "ulysses", zigzag_of_two ? "dense bf16" : "");
     }
   }
   return cases;
