@@ -120,7 +120,7 @@ TEST(ContextRecurrence, MessagesDoNotGrowWithTheRow) {
                 << tokens << " tokens, rank " << r << " of " << ranks;
             EXPECT_EQ(sent.backward, r > 0 ? one : 0) << tokens << " tokens, rank " << r << " of " << ranks;
             const int64_t messages = gathered                                  ? kGatheredHalves
-                                     : method == LinearContextMethod::kAllScan ? kScanSlices
+                                     : method == LinearContextMethod::kAllScan ? layout::kScanSlices
                                                                                : 1;
             EXPECT_EQ(sent.messages, r + 1 == ranks ? 0 : messages);
           }

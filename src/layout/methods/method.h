@@ -28,6 +28,8 @@ struct SharedWork {
   int64_t layers = 1, heads = 1, key_heads = 1;
   int64_t experts = 0;
   int64_t batch = 1;  // sequences of a step
+  // Experts judge all sequences of a step together, so one rank has to see all of them.
+  bool judges_batch = false;
 };
 
 // RankSizes: among how many ranks.
@@ -37,7 +39,7 @@ struct RankSizes {
   int64_t chunks = 1;  // stages on a rank
   int64_t micro_batch = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
-  recipe::ContextMethod context = recipe::ContextMethod::kAllGather;
+  recipe::ContextOptions context{};
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
   int64_t stage_ranks() const { return dp * tp * cp; }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
@@ -54,8 +56,9 @@ struct EvenRule {
 struct LayerBytes {
   double hidden = 0;  // hidden states of the tokens that a context rank has, all channels
   // These are for the heads that a tensor rank has: keys and values of all tokens of the sequence, queries
-  // likewise (results are as large), and states of recurrences.
-  double keys = 0, queries = 0, states = 0;
+  // likewise (results are as large); of one piece of the row the states of recurrences, those of delta rules,
+  // which every rank gathers, and those of whole documents, which ranks sum.
+  double keys = 0, queries = 0, states = 0, delta_states = 0, summed_states = 0;
   double rows_per_token = 0;  // experts of a token
   double imbalance = 1;       // rows of the busiest expert / mean
   double chance = 1;          // that a token has any of its experts on a given rank
