@@ -1,5 +1,5 @@
 // Mappings of experts over emulated links: what is sent, what it should take, and that all give one result.
-// Ranks are processes, which only the program can start (tests/cli/bench_folding_test.cpp); here the
+// Ranks are processes, which only the program can start (tests/cli/rank_benches_test.cpp); here the
 // formulas.
 #include "bench/ranks/folding.h"
 

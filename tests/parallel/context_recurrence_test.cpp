@@ -3,6 +3,7 @@
 // (docs/sources/long-context-parallelism.md A8, A11). ctest: timeout=120
 #include "parallel/context/context_recurrence.h"
 
+#include "layout/methods/methods.h"
 #include "parallel/context_cases.h"
 
 namespace longhaul::parallel {

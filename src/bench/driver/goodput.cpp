@@ -255,6 +255,14 @@ std::vector<GoodputRow> measure_goodput(const GoodputRequest& request) {
   std::optional<TemporaryFolder> temporary;
   if (request.folder.empty()) temporary.emplace();
   const fs::path folder = temporary ? temporary->path() : request.folder;
+  if (fs::exists(folder / "calm")) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the folder holds the runs of another bench, which these would go on with",
+                 .expected = "an empty folder, or one that is not there yet",
+                 .found = (folder / "calm").string(),
+                 .where = "--folder",
+                 .hint = "bench goodput --folder ANOTHER"});
+  }
   make_folders(folder);
   write_recipe(folder);
   const double step_s = calm_step_s(request, folder);

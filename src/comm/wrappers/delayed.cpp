@@ -40,7 +40,7 @@ int64_t Delayed::bytes_of(const Call& call) const {
   const auto near = [&](int64_t peer) { return node_of(peer) == node_of(rank()); };
   const int64_t here = larger(traffic_with(call, rank(), size(), near)),
                 away = larger(traffic_with(call, rank(), size(), [&](int64_t peer) { return !near(peer); }));
-  return std::max(here, std::llround(static_cast<double>(away) * nodes_.times_slower));
+  return std::max<int64_t>(here, std::llround(static_cast<double>(away) * nodes_.times_slower));
 }
 
 std::unique_ptr<Communicator> Delayed::around(std::shared_ptr<Communicator> group,
