@@ -108,7 +108,7 @@ class Side {
 
   // One forward and one backward pass, from the moment when all ranks begin until all have ended.
   double seconds() {
-    hidden_.mutable_grad() = {};
+    hidden_.mutable_grad() = Tensor();
     meet();
     const Stopwatch watch;
     result_ = ops_.experts(hidden_, choices_,
