@@ -97,7 +97,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
 // Layers of the fullest rank through which a micro-batch passes; they determine the speed. Stages are as even
 // as whole layers allow.
 double layers_of_rank(const Work& work, const PlanLayout& layout);
-// Of one stage.
+// Layers of one stage, the fullest.
 int64_t layers_of_stage(const Work& work, const PlanLayout& layout);
 // How many layers of a rank are recomputed (PlanLayout::recompute_layers).
 double layers_again(const Work& work, const PlanLayout& layout);
