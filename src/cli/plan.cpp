@@ -81,7 +81,8 @@ plan::PlanReport report_of(const PlanArguments& a) {
     report.found.best = {plan::evaluate(report.work, layout, report.cluster, report.batch)};
     report.found.tried = 1;
   } else {
-    report.found = plan::search(report.work, report.cluster, {.batch = report.batch, .keep = a.keep});
+    report.found = plan::search(report.work, report.cluster,
+                                {.batch = report.batch, .keep = a.keep, .context = recipe.parallel.context});
   }
   return report;
 }

@@ -25,7 +25,10 @@ plan::TokenFlops DecoderPlan::flops() const {
 }
 
 double DecoderPlan::flops_again() const {
-  return plan::flops_again_per_token(recipe_.model, recipe_.train.recompute) +
+  const layout::Pipeline pipeline(recipe_.parallel.pp, recipe_.parallel.pipeline);
+  return plan::flops_again_per_token(
+             recipe_.model, recipe_.train.recompute,
+             layout::first_of_stages(pipeline, recipe_.model.layers, recipe_.train.recompute_layers)) +
          teacher_flops_per_token(recipe_);
 }
 

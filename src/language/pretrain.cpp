@@ -174,7 +174,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data,
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
                model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
-  decoder_.set_recompute(recipe.train.recompute);
+  decoder_.set_recompute(recipe.train.recompute, recipe.train.recompute_layers);
   require_rows();
   require_grids(recipe.model, data.train());
   require_grids(recipe.model, data.held_out());

@@ -28,7 +28,7 @@ Recall::Recall(const recipe::Recipe& recipe, at::Device device, const parallel::
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
                model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
-  decoder_.set_recompute(recipe.train.recompute);
+  decoder_.set_recompute(recipe.train.recompute, recipe.train.recompute_layers);
   data::recall_row(shape_, 0, 0);  // refuses now, and not when data are prepared
 }
 

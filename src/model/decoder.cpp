@@ -256,15 +256,19 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
   Stage& stage = stages_[static_cast<size_t>(context.chunk)];
   std::vector<Layer>& layers = stage.layers;
   if (rows == nullptr) {
-    const recipe::Recompute recompute = at::GradMode::is_enabled() ? recompute_ : recipe::Recompute::kNone;
-    if (runs_layers_again(recompute)) return run_layers_twice(context, stream, view);
+    const size_t again = at::GradMode::is_enabled() ? recomputed_layers(layers.size()) : 0,
+                 cheaper = recompute_ == recipe::Recompute::kSelective ? again : 0, twice = again - cheaper;
+    // The norm of the layer behind those that run twice has run with the last of them.
+    Tensor h = twice > 0 ? run_layers_twice(context, stream, view, twice) : Tensor();
     kernels::CheapTensors cheap(offload_);
-    const kernels::SavedTensorsScope scope(recompute == recipe::Recompute::kSelective ? &cheap : offload_);
-    for (size_t l = 0; l < layers.size(); ++l) {
+    for (size_t l = twice; l < layers.size(); ++l) {
+      const kernels::SavedTensorsScope scope(l < cheaper ? &cheap : offload_);
       const int64_t layer = stage.first_layer + static_cast<int64_t>(l);
-      begin_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
-      Tensor h = read(context, layers[l].mixer_norm, stream);
-      if (l > 0) h = told(context, layer - 1, stream.residual_td, h);
+      if (l == 0 || l > twice) {
+        begin_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
+        h = read(context, layers[l].mixer_norm, stream);
+        if (l > 0) h = told(context, layer - 1, stream.residual_td, h);
+      }
       if (config_.wiring == recipe::Wiring::kPostNorm) stream.residual_td = h;
       run_blocks(context, layers[l], h, stream, view, nullptr);
       end_layer(parameters_.watched_by(), layer, {&stream.residual_td, &stream.branch_td});
@@ -282,21 +286,26 @@ void Decoder::run_layers(Context& context, Stream& stream, const layout::Sequenc
     rows->state.advance(rows->rows[i], view.layout.document(static_cast<int64_t>(i)).length);
 }
 
+size_t Decoder::recomputed_layers(size_t layers) const {
+  if (recompute_ == recipe::Recompute::kNone) return 0;
+  return recompute_layers_ == 0 ? layers : std::min(layers, static_cast<size_t>(recompute_layers_));
+}
+
 // A part ends behind the norm with which the next layer begins, so that one tensor is kept of each: what was
 // normed, or, where the residual goes on from the norm, its result. The join before a norm rounds, and norms
 // what it rounded: normed again it has the same bits. So whoever watches a layer is told that it begins
 // before the part in front of it, and that its gradients are there behind that one's backward.
-void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view) {
+Tensor Decoder::run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view,
+                                 size_t again) {
   Stage& stage = stages_[static_cast<size_t>(context.chunk)];
   std::vector<Layer>& layers = stage.layers;
-  if (layers.empty()) return;
   ParameterWatch* const watch = parameters_.watched_by();
   const bool post = config_.wiring == recipe::Wiring::kPostNorm;
   const auto later = std::make_shared<Context>(context.again());
   const auto own_view = std::make_shared<const layout::SequenceView>(view);
   begin_layer(watch, stage.first_layer, {&stream.residual_td, &stream.branch_td});
   Tensor h = read(context, layers[0].mixer_norm, stream);
-  for (size_t l = 0; l < layers.size(); ++l) {
+  for (size_t l = 0; l < again; ++l) {
     Layer& layer = layers[l];
     const int64_t number = stage.first_layer + static_cast<int64_t>(l);
     const Norm* const next = l + 1 < layers.size() ? &layers[l + 1].mixer_norm : nullptr;
@@ -335,6 +344,7 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
               .factors = layer.channel != nullptr ? layer.channel_factors : layer.mixer_factors,
               .writer = layer.channel != nullptr ? &layer.channel->name() : &layer.mixer->name()};
   }
+  return again < layers.size() ? h : Tensor();
 }
 
 DecoderState Decoder::make_state() const {
@@ -390,7 +400,9 @@ Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::sp
                                  const layout::SequenceView& view) {
   LONGHAUL_ASSERT(ahead.size() == predictions_.size(), "{} rows of tokens, {} modules", ahead.size(),
                   predictions_.size());
-  const bool cheap_again = recompute_ == recipe::Recompute::kSelective && at::GradMode::is_enabled();
+  const size_t layers = stages_.back().layers.size();  // a module's layer is as the last of these
+  const bool cheap_again = recompute_ == recipe::Recompute::kSelective && at::GradMode::is_enabled() &&
+                           recomputed_layers(layers) == layers;
   kernels::CheapTensors cheap(offload_);
   const kernels::SavedTensorsScope scope(cheap_again ? &cheap : offload_);
   Tensor h = hidden, result = hidden;

@@ -90,8 +90,11 @@ class Decoder {
   void use_outside_layers() const;
 
   // Sets which activations of a layer training keeps for the backward pass; results have the same bits. The
-  // default is kNone.
-  void set_recompute(recipe::Recompute recompute) { recompute_ = recompute; }
+  // default is kNone. layers: only the first so many of each stage; 0: all.
+  void set_recompute(recipe::Recompute recompute, int64_t layers = 0) {
+    recompute_ = recompute;
+    recompute_layers_ = layers;
+  }
   // Tensors that the layers save for their backward pass are offered to `offload`, which must outlive them
   // (kernels/saved/saved_tensors.h); null: they stay in memory. With selective recomputation these are the
   // kept tensors, with full recomputation the inputs of the layers.
@@ -149,7 +152,11 @@ class Decoder {
                   const MixerRows* state) const;  // after the layer's first norm
   void run_layers(Context& context, Stream& stream, const layout::SequenceView& view,
                   const DecoderRows* rows);
-  void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
+  // The first `again` layers of the stage; returns what the norm of the next one made, undefined behind the
+  // last.
+  Tensor run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view, size_t again);
+  // How many layers of a stage of so many are recomputed: the first ones.
+  size_t recomputed_layers(size_t layers) const;
   VocabularyShare share_of(Parameter& table) const;
   RowPlaces places_of(const EmbeddedRows& rows, const layout::SequenceView& view) const;
 
@@ -162,6 +169,7 @@ class Decoder {
   int64_t tensor_ranks_;
   std::shared_ptr<Spiking> spiking_;
   recipe::Recompute recompute_ = recipe::Recompute::kNone;
+  int64_t recompute_layers_ = 0;
   kernels::SavedTensors* offload_ = nullptr;
   struct Stage;
   std::vector<Stage> stages_;  // by chunk

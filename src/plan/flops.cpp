@@ -82,17 +82,21 @@ double recurrence_flops(const recipe::OperatorSizes& sizes) {
 
 }  // namespace
 
-double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute) {
+double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute,
+                             const std::vector<bool>& again) {
   if (!runs_layers_again(recompute)) return 0;
+  const auto runs_again = [&](int64_t layer) { return again.empty() || again[static_cast<size_t>(layer)]; };
   double flops = 0;
   const std::vector<layout::ParameterSpec> list = layout::parameters(config);
   const int64_t first = layout::first_layer_backward(list, config.layers);
   for (const auto& spec : list) {
-    if (spec.layer >= first && spec.ahead < 0) flops += 2 * parameters_in_products(config, spec);
+    if (spec.layer >= first && spec.ahead < 0 && runs_again(spec.layer))
+      flops += 2 * parameters_in_products(config, spec);
   }
   if (recompute == recipe::Recompute::kTokens) return flops;  // which keeps what recurrences gave
-  for (int64_t l = first; l < config.layers; ++l)
-    flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
+  for (int64_t l = first; l < config.layers; ++l) {
+    if (runs_again(l)) flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
+  }
   return flops;
 }
 

@@ -30,7 +30,9 @@ struct TokenFlops {
 // recurrences, whose forward pass is a third of the FLOPs above. The result of softmax attention is kept, and
 // nothing outside the layers is repeated. Other kinds of recomputation only repeat elementwise passes, which
 // are not counted.
-double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute);
+// again: of each layer, whether it is recomputed (layout::first_of_stages); empty: all are.
+double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute,
+                             const std::vector<bool>& again = {});
 
 // Forward and backward pass, per token, for sequences of `sequence` tokens.
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence);

@@ -26,7 +26,7 @@ struct Exchange {
 };
 
 std::vector<Exchange> exchanges_of(const PlanLayout& layout, double micro_batches, const StepParts& parts) {
-  const double each = micro_batches * static_cast<double>(layout.chunks);
+  const double each = micro_batches * static_cast<double>(layout.visits());
   return {{"tp", "all_gather", parts.tensor_exchange / each / 2, parts.tensor_exchange / each / 2},
           {"cp", "all_gather", parts.context_exchange / each / 3, 2 * parts.context_exchange / each / 3},
           {"ep", "all_to_all", parts.expert_exchange / each / 2, parts.expert_exchange / each / 2, true}};

@@ -13,7 +13,7 @@ std::optional<layout::Timeline> simulated(const PlanLayout& plan, int64_t micro_
                           {.forward = parts.forward,
                            .backward_input = parts.backward_input,
                            .backward_weight = parts.backward_weight,
-                           .transfer = parts.transfer / static_cast<double>(plan.chunks),
+                           .transfer = parts.transfer / static_cast<double>(plan.visits()),
                            .exchange = parts.expert_exchange / static_cast<double>(2 * micro_batches)});
 }
 

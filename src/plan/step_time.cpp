@@ -19,9 +19,9 @@ double count(int64_t x) { return static_cast<double>(x); }
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
-  // Part of `context` that a recomputed layer exchanges again: heads always, keys and values with their
-  // attention; entering states were kept.
-  double context_again = 0;
+  // Parts of `context` that a recomputed layer exchanges again: heads always, keys and values with their
+  // attention; and what delta rules gather. The states that entered recurrences were kept.
+  double context_again = 0, delta_again = 0;
   double attention_backward = 0;  // five products instead of two where scores are computed again
   double math() const { return products + expert_products + attention + recurrence; }
 };
@@ -32,10 +32,40 @@ double any_expert(const Work& work, const PlanLayout& layout) {
                                std::llround(work.experts_per_token));
 }
 
+layout::LayerBytes context_layer(const Work& work, const PlanLayout& layout, double tokens) {
+  const double tp = count(layout.tp), row = tokens * count(layout.cp);
+  const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
+  return {.keys = row * work.key_value_channels * 2 / key_ranks,
+          .queries = row * work.attention_channels * 2 / tp,
+          .linear_rows = row * work.linear_channels * 2 / tp,
+          .states = work.state_bytes / tp,
+          .delta_states = work.delta_state_bytes / tp,
+          .summed_states = work.summed_state_bytes / tp};
+}
+
+// What context ranks send of one layer in a forward pass, by what it is.
+struct ContextBytes {
+  double attention = 0, linear_rows = 0, delta_states = 0, summed_states = 0;
+  double state = 0;  // the states of one piece of the row
+};
+
+ContextBytes context_bytes(const Work& work, const PlanLayout& layout, double tokens) {
+  const layout::RankSizes sizes = layout.sizes();
+  const layout::LayerBytes layer = context_layer(work, layout, tokens);
+  const auto sent = [&](const layout::LayerBytes& part) {
+    return layout::kContextParallelism.sent(part, sizes).sent;
+  };
+  return {.attention = sent({.keys = layer.keys, .queries = layer.queries}),
+          .linear_rows = sent({.linear_rows = layer.linear_rows}),
+          .delta_states = sent({.delta_states = layer.delta_states}),
+          .summed_states = sent({.summed_states = layer.summed_states}),
+          .state = layer.states};
+}
+
 void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster,
                    const Practice& practice, double tokens, LayerTime& time) {
-  const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp),
-               ep = count(layout.ep), etp = count(layout.etp);
+  const double hidden = 2 * tokens * work.hidden, cp = count(layout.cp), ep = count(layout.ep),
+               etp = count(layout.etp);
   const layout::RankSizes sizes = layout.sizes();
   if (layout.tp > 1) {
     const double exchanges = work.parallel_block ? 1 : 2;  // gathers, and as many sums
@@ -44,25 +74,21 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     const double bytes = layout::kTensorParallelism.sent({.hidden = hidden}, sizes).sent;
     time.tensor = exchanges * (bytes / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
   }
-  // keys and values of all, and the states of recurrences, whose size no sequence changes
   if (layout.cp > 1) {
-    const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
-    const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks,
-                 queries = tokens * cp * work.attention_channels * 2 / tp,
-                 states = 2 * work.recurrence_products / tp,
-                 rows = tokens * cp * work.linear_channels * 2 / tp;
-    const auto sent = [&](const layout::LayerBytes& bytes) {
-      return layout::kContextParallelism.sent(bytes, sizes).sent;
-    };
-    const double of_attention = sent({.keys = keys, .queries = queries}),
-                 of_linear = sent({.states = states, .linear_rows = rows}), bytes = of_attention + of_linear;
-    const bool heads = layout.context == recipe::ContextMethod::kUlysses ||
-                       layout.context == recipe::ContextMethod::kTwoLevel,
-               linear_heads = layout.linear_context == recipe::LinearContextMethod::kUlysses;
-    const double again =
-        (heads || practice.attention_again ? of_attention : 0) + (linear_heads ? of_linear : 0);
-    time.context = bytes / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
-    time.context_again = bytes > 0 ? time.context * again / bytes : 0;
+    const ContextBytes bytes = context_bytes(work, layout, tokens);
+    const double rate = ring_rate(cluster, layout.cp, layout.tp),
+                 messages = (cp - 1) * link_message_s(cluster), attention = bytes.attention / rate,
+                 delta = bytes.delta_states / rate, rows = bytes.linear_rows / rate;
+    // A chain hands states on one after the other, and its last rank waits for all of them.
+    const double states =
+        (bytes.summed_states + bytes.state * layout::states_in_turn(layout.context, layout.cp)) / rate;
+    const bool heads = layout.context.softmax == recipe::ContextMethod::kUlysses ||
+                       layout.context.softmax == recipe::ContextMethod::kTwoLevel;
+    const double all = attention + delta + states + rows,
+                 again = (heads || practice.attention_again ? attention : 0) + rows;
+    time.context = all + messages;
+    time.context_again = all > 0 ? time.context * again / all : 0;
+    time.delta_again = delta > 0 ? delta + messages : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
     // Bytes sent, and as many back.
@@ -123,7 +149,8 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
 // The fullest rank: without a pipeline with all layers; else a rank in the middle, or one that has the head
 // or the embedding in addition to its layers, or in place of one.
 double parameters_of_rank(const Work& work, const PlanLayout& layout) {
-  const double layers = layers_of_rank(work, layout), spare = spare_layers(work, layout);
+  const double layers = count(layout.stage_copies()) * layers_of_rank(work, layout),
+               spare = spare_layers(work, layout);
   const double layer = work.dense_parameters_of(layout.tp), of_head = work.head_parameters / count(layout.tp),
                of_embedding = work.embedding_parameters / count(layout.tp);
   if (both_ends(layout)) return layers * layer + of_head + of_embedding;
@@ -133,7 +160,8 @@ double parameters_of_rank(const Work& work, const PlanLayout& layout) {
 }
 
 double experts_of_rank(const Work& work, const PlanLayout& layout) {
-  return layers_of_rank(work, layout) * work.expert_parameters / count(layout.ep * layout.etp);
+  return count(layout.stage_copies()) * layers_of_rank(work, layout) * work.expert_parameters /
+         count(layout.ep * layout.etp);
 }
 
 }  // namespace
@@ -150,7 +178,6 @@ layout::RankSizes PlanLayout::sizes() const {
           .micro_batch = micro_batch,
           .schedule = schedule,
           .context = context,
-          .linear_context = linear_context,
           .dispatcher = dispatcher};
 }
 
@@ -161,15 +188,17 @@ std::string PlanLayout::text() const {
   if (ep * etp > 1 && dispatcher != recipe::Dispatcher::kAllToAll)
     text += fmt::format(" {}", recipe::names_of(dispatcher)[static_cast<size_t>(dispatcher)]);
   const PlanLayout usual;
-  if (cp > 1 && context != usual.context)
-    text += fmt::format(" {}", recipe::names_of(context)[static_cast<size_t>(context)]);
-  if (cp > 1 && linear_context != usual.linear_context)
-    text += fmt::format(" linear-{}", recipe::names_of(linear_context)[static_cast<size_t>(linear_context)]);
+  const auto [softmax, linear, split] = context;
+  if (cp > 1 && softmax != usual.context.softmax)
+    text += fmt::format(" {}", recipe::names_of(softmax)[static_cast<size_t>(softmax)]);
+  if (cp > 1 && linear != usual.context.linear)
+    text += fmt::format(" linear-{}", recipe::names_of(linear)[static_cast<size_t>(linear)]);
   text += fmt::format(" zero {}", zero) + (zero_copies > 1 ? fmt::format(" in {} copies", zero_copies) : "");
   if (pp > 1) text += fmt::format(" {}", name) + (chunks > 1 ? fmt::format("×{}", chunks) : "");
   text += fmt::format(" micro-batch {}", micro_batch);
   if (recompute != recipe::Recompute::kNone)
-    text += fmt::format(" recompute {}", recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
+    text += fmt::format(" recompute {}", recipe::names_of(recompute)[static_cast<size_t>(recompute)]) +
+            (recompute_layers > 0 ? fmt::format(" of {} layers a stage", recompute_layers) : "");
   if (to_host) text += " to the host" + (host_share ? fmt::format(" {:.2f}", *host_share) : "");
   return text + (offload ? " offload" : "");
 }
@@ -189,12 +218,12 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.pairs_in_turns = parallel.arranged_pipeline().pairs_in_turns;
   layout.micro_batch = recipe.train.micro_batch;
   layout.recompute = recipe.train.recompute;
+  layout.recompute_layers = recipe.train.recompute_layers;
+  layout.context = parallel.context;
   layout.offload = recipe.train.offload == recipe::Offload::kFile;
   layout.to_host = recipe.train.offload == recipe::Offload::kHost;
   if (layout.to_host) layout.host_share = recipe::parse_offload_share(recipe.train.offload_share);
   layout.dispatcher = parallel.experts.dispatcher;
-  layout.context = parallel.context.softmax;
-  layout.linear_context = parallel.context.linear;
   return layout;
 }
 
@@ -208,13 +237,29 @@ Practice default_practice(const PlanLayout& layout) {
 }
 
 double layers_of_rank(const Work& work, const PlanLayout& layout) {
-  const double chunks = count(layout.chunks);
-  return std::ceil(work.layers / (count(layout.pp) * chunks)) * chunks;
+  return count(layers_of_stage(work, layout) * layout.visits());
 }
 
-// In zbv's V both are on the first rank.
+int64_t layers_of_stage(const Work& work, const PlanLayout& layout) {
+  return static_cast<int64_t>(std::ceil(work.layers / count(layout.pp * layout.visits())));
+}
+
+double layers_again(const Work& work, const PlanLayout& layout) {
+  const double layers = layers_of_rank(work, layout);
+  if (layout.recompute == recipe::Recompute::kNone) return 0;
+  return layout.recompute_layers == 0 ? layers
+                                      : std::min(layers, count(layout.recompute_layers * layout.visits()));
+}
+
+// In zbv's V both are on the first rank, and with dualpipe on the first and on the last.
 bool both_ends(const PlanLayout& layout) {
-  return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV;
+  return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV || layout.stage_copies() > 1;
+}
+
+double exchanged_state_bytes(const Work& work, const PlanLayout& layout) {
+  const ContextBytes bytes = context_bytes(work, layout, 0);
+  return layout::kContextParallelism.sent({.states = bytes.state}, layout.sizes()).sent + bytes.delta_states +
+         bytes.summed_states;
 }
 
 double spare_layers(const Work& work, const PlanLayout& layout) {
@@ -235,6 +280,19 @@ double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const Ste
       const int64_t left = micro_batches % layout.pp;  // rounds that are not full wait for the rest
       return others * chunk + (left != 0 ? count(layout.chunks - 1) * count(layout.pp - left) * chunk : 0);
     }
+    // The two halves of the micro-batches meet in the middle of the ranks, so that half of them wait. Without
+    // pairs in turns a rank waits (p/2 − 1)(F + B − W); pairs in turns, whose messages go before and after
+    // both passes, wait for one forward pass more. Where backward passes are longer than forward ones by more
+    // than the pipeline can even out, or shorter, the difference adds up. The formula is this program's own;
+    // it agrees with the lists of actions to rounding (plan_test Engines.DualPipe).
+    case PipelineSchedule::kDualPipe: {
+      const double half = count(layout.pp / 2 - 1), input = pass.backward_input,
+                   weight = pass.backward_weight;
+      const double uneven = std::max(0.0, half * input - (half + 1) * forward) +
+                            (layout.pairs_in_turns ? 0 : half * std::max(0.0, forward - backward));
+      return half * ((layout.pairs_in_turns ? 2 : 1) * forward + std::max(0.0, input - weight)) + uneven +
+             2 * others * pass.transfer;
+    }
     // Zero-bubble methods: weight gradients fill what they can (ZB-H1 (p−1)(F + B − W); with two chunks per
     // rank, half).
     default:
@@ -248,7 +306,8 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
                      const Practice& practice) {
   const double m = count(layout.micro_batches(batch)),
                tokens = count(layout.micro_batch) * work.sequence / count(layout.cp);
-  const double layers = layers_of_rank(work, layout), tp = count(layout.tp);
+  const double layers = layers_of_rank(work, layout), recomputed = layers_again(work, layout),
+               tp = count(layout.tp);
   const LayerTime one = layer_time(work, layout, cluster, practice, tokens);
   const double often = m * layers;
   StepParts parts;
@@ -263,7 +322,8 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double whole_forward = one.math() + one.elementwise + one.scores + one.tensor + one.context +
                                one.experts + cluster.efficiency.layer_s;
   const double made_again = whole_forward - one.context -
-                            (practice.attention_again ? 0 : one.attention + one.scores) + one.context_again;
+                            (practice.attention_again ? 0 : one.attention + one.scores) + one.context_again +
+                            one.delta_again;
   // Of a mean layer; a run splits each layer by what was measured (plan/offload_split.h).
   const double moved_s = tokens * work.kept_of(layout.recompute, layout.tp) / cluster.host_rate,
                rows_s = tokens * work.row_bytes / tp / cluster.host_rate;
@@ -275,37 +335,49 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
                        : layout.recompute == recipe::Recompute::kSelective
                            ? (practice.flash ? 0.5 * one.elementwise : one.attention + one.scores)
                            : 0;
-  parts.recomputation = often * again;
+  parts.recomputation = m * recomputed * again;
   parts.forward = layers * whole_forward;
   parts.backward_weight = layers * (one.products + one.expert_products);
   parts.backward_input =
       layers * (one.products + one.expert_products + one.attention_backward + 2 * one.recurrence +
                 1.6 * (one.elementwise + one.scores) + practice.backward_tensor * one.tensor +
-                2 * one.context + one.experts + cluster.efficiency.layer_s + again);
+                2 * one.context + one.experts + cluster.efficiency.layer_s) +
+      recomputed * again;
   const double head =
       tokens / tp *
       (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
        practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
   const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / layers;
-  // In place of a layer, or in addition to all of them.
-  parts.head = m * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);
+  // In place of a layer, or in addition to all of them; two ranks with the head share the micro-batches.
+  const double copies_of_stage = count(layout.stage_copies());
+  parts.head = m / copies_of_stage * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);
   if (layout.pp > 1) {  // both ways, once for every stage on the rank
-    const double chunks = count(layout.chunks);
     const double whole = 2 * tokens * work.hidden;
     double message =
         whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
     // Each tensor rank sent a share.
     if (!practice.sequence_parallel) message += whole * (tp - 1) / tp / link_rate(cluster, whole);
-    parts.transfer = practice.pipeline_exposed * message * chunks;
+    parts.transfer = practice.pipeline_exposed * message * count(layout.visits());
     parts.pipeline_exchange = m * 2 * parts.transfer;
   }
   parts.bubble = bubble_seconds(layout, layout.micro_batches(batch), parts);
   const double dense = parameters_of_rank(work, layout), experts = experts_of_rank(work, layout);
-  parts.gradients = exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, m, layers,
-                                                 cluster, practice.gradient_bytes) +
+  // A rank with two stages has `held` layers, and sees half of the micro-batches in each of them.
+  const double held = layers * copies_of_stage, rounds = m / copies_of_stage;
+  parts.gradients = exposed_seconds(reduction_of(dense, layout.dp * layout.cp, layout.tp, layout, rounds,
+                                                 held, cluster, practice.gradient_bytes) +
                                         reduction_of(experts, layout.expert_copies(), layout.ep * layout.etp,
-                                                     layout, m, layers, cluster, practice.gradient_bytes),
-                                    layout, practice, parts, m, layers);
+                                                     layout, rounds, held, cluster, practice.gradient_bytes),
+                                    layout, practice, parts, m, held);
+  if (layout.stage_copies() > 1) {  // the two ranks that hold a stage add up what they have, when all is done
+    const auto shared = [&](double parameters, int64_t copies) {
+      return parameters / count(layout.zero >= 1 ? std::max<int64_t>(1, copies / layout.zero_copies) : 1);
+    };
+    parts.gradients += practice.gradient_bytes *
+                           (shared(dense, layout.dp * layout.cp) + shared(experts, layout.expert_copies())) /
+                           cluster.device.nic_rate +
+                       network_message_s(cluster);
+  }
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
   parts.update = practice.update_bytes * (dense + experts) /
                  (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));

@@ -18,19 +18,26 @@ struct PlanLayout {
   int64_t zero = 1, zero_copies = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
   int64_t chunks = 1;  // stages per rank
-  // As in recipe::PipelineOptions; only the simulated engine knows what it hides.
+  // As in recipe::PipelineOptions. The formulas know the longer bubble of such pairs; only the simulated
+  // engine knows what they hide.
   bool pairs_in_turns = false;
   int64_t micro_batch = 1;
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;  // train.offload = file: activations go there and back, while passes wait
-  bool to_host = false;  // train.offload = host: copies hide behind compute as far as they can
+  int64_t recompute_layers = 0;  // of each stage so many, the first ones, are recomputed; 0: all
+  bool offload = false;          // train.offload = file: activations go there and back, while passes wait
+  bool to_host = false;          // train.offload = host: copies hide behind compute as far as they can
   std::optional<double> host_share{};  // of rows; none: as much as hides
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
-  recipe::ContextMethod context = recipe::ContextMethod::kAllGather;
-  recipe::LinearContextMethod linear_context = recipe::LinearContextMethod::kAllGather;
+  recipe::ContextOptions context{};
   int64_t world() const { return dp * tp * pp * cp; }
   int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
+  // Stages of one rank through which a micro-batch passes, and ranks of a replica that hold each stage: in
+  // dualpipe a rank has two stages, and each micro-batch passes through one of them.
+  int64_t visits() const { return stage_copies() > 1 ? 1 : chunks; }
+  int64_t stage_copies() const { return pp > 1 && schedule == recipe::PipelineSchedule::kDualPipe ? 2 : 1; }
+  // Whether the two passes of a pair may take turns, as a recipe's layout has it unless it says otherwise.
+  bool can_pair() const { return stage_copies() > 1 && ep * etp > 1; }
   layout::RankSizes sizes() const;
   std::string text() const;
   bool operator==(const PlanLayout&) const = default;
@@ -87,14 +94,23 @@ struct StepParts {
 StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster,
                      const Practice& practice);
 
-// Layers of the fullest rank, which determines the speed: stages are as even as whole layers allow.
+// Layers of the fullest rank through which a micro-batch passes; they determine the speed. Stages are as even
+// as whole layers allow.
 double layers_of_rank(const Work& work, const PlanLayout& layout);
+// Layers of one stage, the fullest.
+int64_t layers_of_stage(const Work& work, const PlanLayout& layout);
+// How many layers of a rank are recomputed (PlanLayout::recompute_layers).
+double layers_again(const Work& work, const PlanLayout& layout);
 // Places for layers that stay empty. If there is one, the stage with the head has one layer less; if there
 // are two, the stage with the embedding has too.
 double spare_layers(const Work& work, const PlanLayout& layout);
 
 // True if one rank has the embedding and the head.
 bool both_ends(const PlanLayout& layout);
+
+// Bytes of recurrences' states that a context rank sends for the mean layer in the forward pass of a
+// micro-batch of one document, by the method of layout.context.
+double exchanged_state_bytes(const Work& work, const PlanLayout& layout);
 
 // The bubble of one step, in addition to the passes, when all stages take equally long: by the schedule's
 // formula, where there is one.

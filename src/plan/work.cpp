@@ -10,6 +10,8 @@
 namespace longhaul::plan {
 namespace {
 
+constexpr double kStateElement = 4;  // bytes: states are fp32
+
 GroupedHeads& grouped_of(Work& work, int64_t heads) {
   const auto found = std::ranges::find(work.grouped, heads, &GroupedHeads::heads);
   return found != work.grouped.end() ? *found : work.grouped.emplace_back(GroupedHeads{.heads = heads});
@@ -99,7 +101,8 @@ layout::SharedWork Work::shared_work(int64_t batch) const {
           .key_heads = kv_heads,
           .linear_heads = linear_heads,
           .experts = expert_count,
-          .batch = batch};
+          .batch = batch,
+          .judges_batch = judges_batch};
 }
 
 double Work::dense_parameters_of(int64_t tp) const {
@@ -130,6 +133,7 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   work.heads = model.heads;
   work.kv_heads = model.heads;
   work.causal = model.causal;
+  work.judges_batch = model.shares_batch();
   work.parallel_block = model.wiring == recipe::Wiring::kParallel;
   for (int64_t l = 0; l < model.layers; ++l) {
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
@@ -138,7 +142,12 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
     work.attention_heads += number(attention.heads) / work.layers;
     work.key_value_channels +=
         number(attention.kv_heads * (attention.head_dim + attention.value_dim)) / work.layers;
-    work.recurrence_products += number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
+    const double state = number(recurrence.heads * recurrence.key * recurrence.value) / work.layers;
+    work.recurrence_products += state;
+    (recurrence.causal ? work.state_bytes : work.summed_state_bytes) += kStateElement * state;
+    work.delta_state_bytes +=
+        kStateElement * number(delta_rule.heads * delta_rule.key * (delta_rule.key + delta_rule.value)) /
+        work.layers;
     // as in flops.cpp
     work.recurrence_products +=
         1.5 * number(delta_rule.heads * delta_rule.key * delta_rule.value) / work.layers;

@@ -30,7 +30,11 @@ struct Work {
   double experts = 0, experts_per_token = 0;
   // Heads · (key + value channels of a head) / 2, for the mean layer: half if every second layer is softmax.
   double attention_channels = 0;
-  double key_value_channels = 0;   // kv_heads · (key + value channels), for the mean layer
+  double key_value_channels = 0;  // kv_heads · (key + value channels), for the mean layer
+  // For the mean layer, the states that context ranks exchange of one piece of a row, in bytes (fp32): those
+  // that travel as parallel.linear_context says, delta rules', which all ranks gather whatever it says
+  // (parallel/context/context_delta_rule.h), and those of whole documents, which ranks sum.
+  double state_bytes = 0, delta_state_bytes = 0, summed_state_bytes = 0;
   double recurrence_products = 0;  // heads · key · value
   // Of recurrences and delta rules: query, key, value and result channels, for the mean layer.
   double linear_channels = 0;
@@ -47,6 +51,7 @@ struct Work {
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   int64_t linear_heads = 0;  // what divides those of every linear layer; 0: there is none
   bool parallel_block = false;
+  bool judges_batch = false;          // ModelConfig::shares_batch
   TokenFlops flops;                   // per token, forward and backward
   std::vector<GroupedHeads> grouped;  // one for each number of heads
   // The part of the mean layer on one of tp tensor ranks.

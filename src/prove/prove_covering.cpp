@@ -109,15 +109,20 @@ const std::vector<Choice>& choices() {
        [](ProofLayout& l, size_t v) { l.parallel.experts.delay_gradients = v == 1; },
        [](const ProofLayout& l) { return static_cast<size_t>(l.parallel.experts.delay_gradients); }},
       {"train.recompute",
-       {"none", "selective", "tokens", "full", "none, kept in a file", "tokens, kept on the host"},
+       {"none", "selective", "tokens", "full", "none, kept in a file", "tokens, kept on the host",
+        "full, of one layer in each stage", "selective, of one layer in each stage"},
        nullptr,
        [](ProofLayout& l, size_t v) {
-         l.recompute = v == 4 ? Recompute::kNone : v == 5 ? Recompute::kTokens : static_cast<Recompute>(v);
+         constexpr Recompute kMore[] = {Recompute::kNone, Recompute::kTokens, Recompute::kFull,
+                                        Recompute::kSelective};
+         l.recompute = v >= 4 ? kMore[v - 4] : static_cast<Recompute>(v);
+         l.recompute_layers = v >= 6 ? 1 : 0;
          l.offload = v == 4   ? recipe::Offload::kFile
                      : v == 5 ? recipe::Offload::kHost
                               : recipe::Offload::kNone;
        },
        [](const ProofLayout& l) {
+         if (l.recompute_layers > 0) return l.recompute == Recompute::kFull ? size_t{6} : size_t{7};
          return l.offload == recipe::Offload::kFile   ? size_t{4}
                 : l.offload == recipe::Offload::kHost ? size_t{5}
                                                       : static_cast<size_t>(l.recompute);
@@ -316,7 +321,8 @@ class Covering {
     }
     if (!found) return found;
     had_.add(features_of(*found));
-    return proof_layout(found->parallel, found->packed, found->recompute, found->offload);
+    return proof_layout(found->parallel, found->packed, found->recompute, found->offload,
+                        found->recompute_layers);
   }
 
  private:

@@ -12,9 +12,12 @@ namespace longhaul::prove {
 using recipe::ParallelOptions;
 
 ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recompute recompute,
-                         recipe::Offload offload) {
-  ProofLayout layout{
-      .parallel = std::move(parallel), .packed = packed, .recompute = recompute, .offload = offload};
+                         recipe::Offload offload, int64_t recompute_layers) {
+  ProofLayout layout{.parallel = std::move(parallel),
+                     .packed = packed,
+                     .recompute = recompute,
+                     .recompute_layers = recompute_layers,
+                     .offload = offload};
   const ParallelOptions& of = layout.parallel;
   const auto add = [&](const std::string& part) { layout.name += (layout.name.empty() ? "" : "-") + part; };
   const int64_t workers = std::max<int64_t>(1, of.workers),
@@ -56,6 +59,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (layout.name.empty()) add("one");
   if (recompute != recipe::Recompute::kNone)
     add(fmt::format("{}-again", names_of(recompute)[static_cast<size_t>(recompute)]));
+  if (recompute_layers > 0) add(fmt::format("of{}", recompute_layers));
   if (offload == recipe::Offload::kFile) add("in-file");
   if (offload == recipe::Offload::kHost) add("on-host");
   if (!packed) add("rows");
@@ -99,6 +103,7 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, kFile));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, kFile));
+  layouts.push_back(proof_layout({.ranks = 2, .tp = 2}, true, kFull, recipe::Offload::kNone, 1));
   for (ProofLayout& each : elastic_layouts(4)) layouts.push_back(std::move(each));
   for (ProofLayout& each : weighted_layouts()) layouts.push_back(std::move(each));
   for (ProofLayout& each : embedded_layouts()) layouts.push_back(std::move(each));
@@ -123,7 +128,8 @@ ProofLayout own_layout(const recipe::Recipe& recipe) {
   ParallelOptions own = recipe.parallel;
   if (own.world() >= 2 * own.needed())
     own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
-  const ProofLayout layout = proof_layout(own, true, recipe.train.recompute, recipe.train.offload);
+  const ProofLayout layout =
+      proof_layout(own, true, recipe.train.recompute, recipe.train.offload, recipe.train.recompute_layers);
   return recipe.train.elastic ? made_elastic(layout) : layout;
 }
 

@@ -22,6 +22,7 @@ struct ProofLayout {
       parallel{};
   bool packed = true;  // true: a row packs documents of any length; false: it is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
+  int64_t recompute_layers = 0;                      // of each stage so many, the first ones; 0: all
   recipe::Offload offload = recipe::Offload::kNone;  // where activations are between the passes
   const ProofMistake* mistake = nullptr;  // a mistake planted in the ranks, in fp64 only or in bf16 only
   bool processes = false;                 // true: its ranks are processes; false: threads
@@ -33,7 +34,8 @@ struct ProofLayout {
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true,
                          recipe::Recompute recompute = recipe::Recompute::kNone,
-                         recipe::Offload offload = recipe::Offload::kNone);  // named after its choices
+                         recipe::Offload offload = recipe::Offload::kNone,
+                         int64_t recompute_layers = 0);  // named after its choices
 
 parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout);
 

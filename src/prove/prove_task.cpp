@@ -268,7 +268,7 @@ ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, con
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place(),
                projector(config, layout.embedded)),
       stage_(decoder_, ranks) {
-  decoder_.set_recompute(layout.recompute);
+  decoder_.set_recompute(layout.recompute, layout.recompute_layers);
   const recipe::TrainOptions train{.offload = layout.offload,
                                    .offload_folder = std::filesystem::temp_directory_path().string(),
                                    .offload_share = "0.3"};

@@ -81,6 +81,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .sequence = train.sequence,
           .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,
           .recompute = train.recompute,
+          .recompute_layers = train.recompute_layers,
           .offload = train.offload != recipe::Offload::kNone,
           .to_host = train.offload == recipe::Offload::kHost,
           .host_share = recipe::parse_offload_share(train.offload_share),

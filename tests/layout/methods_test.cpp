@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "layout/mesh.h"
 #include "layout/parameters.h"
+#include "layout/schedule/schedule.h"
 
 namespace longhaul::layout {
 namespace {
@@ -103,8 +104,10 @@ TEST(ParallelMethods, HeadsOfContextRanks) {
   EXPECT_EQ(ranks_of_heads(kUlysses, 4, 8), 4);
   EXPECT_EQ(ranks_of_heads(kUlysses, 4, 6), 0);
   EXPECT_EQ(ranks_of_heads(kTwoLevel, 4, 6), 2);
-  EXPECT_TRUE(kHeadsOfContextRanks.holds({.key_heads = 8}, {.tp = 2, .cp = 4, .context = kUlysses}));
-  EXPECT_FALSE(kHeadsOfContextRanks.holds({.key_heads = 8}, {.tp = 4, .cp = 4, .context = kUlysses}));
+  EXPECT_TRUE(
+      kHeadsOfContextRanks.holds({.key_heads = 8}, {.tp = 2, .cp = 4, .context = {.softmax = kUlysses}}));
+  EXPECT_FALSE(
+      kHeadsOfContextRanks.holds({.key_heads = 8}, {.tp = 4, .cp = 4, .context = {.softmax = kUlysses}}));
 }
 
 TEST(ParallelMethods, HeadsOfLinearContext) {
@@ -112,10 +115,10 @@ TEST(ParallelMethods, HeadsOfLinearContext) {
   const auto holds = [](int64_t heads, const RankSizes& ranks) {
     return kHeadsOfLinearContext.holds({.linear_heads = heads}, ranks);
   };
-  EXPECT_TRUE(holds(8, {.tp = 2, .cp = 4, .linear_context = kUlysses}));
-  EXPECT_FALSE(holds(8, {.tp = 4, .cp = 4, .linear_context = kUlysses}));
-  EXPECT_FALSE(holds(2, {.tp = 4, .cp = 2, .linear_context = kUlysses})) << "a copy of one";
-  EXPECT_TRUE(holds(0, {.tp = 1, .cp = 3, .linear_context = kUlysses})) << "no state passes on";
+  EXPECT_TRUE(holds(8, {.tp = 2, .cp = 4, .context = {.linear = kUlysses}}));
+  EXPECT_FALSE(holds(8, {.tp = 4, .cp = 4, .context = {.linear = kUlysses}}));
+  EXPECT_FALSE(holds(2, {.tp = 4, .cp = 2, .context = {.linear = kUlysses}})) << "a copy of one";
+  EXPECT_TRUE(holds(0, {.tp = 1, .cp = 3, .context = {.linear = kUlysses}})) << "no state passes on";
   EXPECT_TRUE(holds(8, {.tp = 1, .cp = 3}));
   EXPECT_EQ(kHeadsOfLinearContext.numbers({.linear_heads = 8}, {.tp = 4, .cp = 4}),
             "2 heads on each of 4 tensor ranks, over cp 4");
@@ -138,11 +141,67 @@ TEST(ParallelMethods, WhateverOneRuleForbidsDoesNotComeOutEven) {
   EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes&) { one.experts = 6; }));
   EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes&) { one.experts = 0; }));
   EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes& ranks) {
-    one.key_heads = 3, ranks.tp = 1, ranks.context = recipe::ContextMethod::kUlysses;
+    one.key_heads = 3, ranks.tp = 1, ranks.context.softmax = recipe::ContextMethod::kUlysses;
   }));
   EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes& ranks) {
-    one.linear_heads = 6, ranks.linear_context = recipe::LinearContextMethod::kUlysses;
+    one.linear_heads = 6, ranks.context.linear = recipe::LinearContextMethod::kUlysses;
   }));
+  EXPECT_TRUE(spoilt([](SharedWork& one, RankSizes& ranks) {
+    one.batch = 6, ranks.schedule = recipe::PipelineSchedule::kDualPipe;
+  })) << "three micro-batches of each replica";
+}
+
+// Where a pipeline's own lists can be made.
+TEST(ParallelMethods, PairsOfStages) {
+  int refused = 0;
+  for (int64_t pp = 1; pp <= 6; ++pp) {
+    for (int64_t micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+      const bool made =
+          pp == 1 || accepted([&] {
+            passes_of(Pipeline(pp, {.schedule = recipe::PipelineSchedule::kDualPipe}), micro_batches);
+          });
+      refused += made ? 0 : 1;
+      const RankSizes ranks = {.pp = pp, .chunks = 2, .schedule = recipe::PipelineSchedule::kDualPipe};
+      EXPECT_EQ(kPairsOfStages.holds({.batch = micro_batches}, ranks), made)
+          << pp << " ranks, " << micro_batches << " micro-batches";
+      EXPECT_EQ(kStagesOfLayers.holds({.layers = pp}, ranks), true) << "two of the stages, not twice as many";
+      EXPECT_EQ(kStagesOfLayers.holds({.layers = pp - 1}, ranks), false);
+    }
+  }
+  EXPECT_GT(refused, 30);
+  EXPECT_FALSE(kPairsOfStages.holds({.batch = 8, .judges_batch = true},
+                                    {.pp = 2, .schedule = recipe::PipelineSchedule::kDualPipe}));
+}
+
+// Of four context ranks in the order of the row: of a chain over 0 1 2 3 each but the last sends one state;
+// over 0 1 2 3 3 2 1 0 the middle ones send two, and six messages follow one another.
+TEST(ParallelMethods, StatesByHand) {
+  using enum recipe::LinearContextMethod;
+  using enum recipe::ContextSplit;
+  const auto states = [](recipe::LinearContextMethod method, recipe::ContextSplit split, int64_t ranks) {
+    const RankSizes sizes = {.cp = ranks, .context = {.linear = method, .split = split}};
+    return kContextParallelism.sent({.states = 16}, sizes).sent / 16;
+  };
+  EXPECT_EQ(states(kRing, kContiguous, 4), 1);
+  EXPECT_EQ(states(kAllScan, kContiguous, 4), 1);
+  EXPECT_EQ(states(kRing, kZigzag, 4), 2);
+  EXPECT_EQ(states(kAllScan, kZigzag, 2), 1);
+  EXPECT_EQ(states(kAllGather, kContiguous, 4), 3);
+  EXPECT_EQ(states(kAllGather, kZigzag, 4), 6);
+  EXPECT_EQ(states(kAllGather, kZigzag, 1), 0);
+  const auto in_turn = [](recipe::LinearContextMethod method, recipe::ContextSplit split, int64_t ranks) {
+    return states_in_turn({.linear = method, .split = split}, ranks);
+  };
+  EXPECT_EQ(in_turn(kRing, kContiguous, 4), 3);
+  EXPECT_EQ(in_turn(kRing, kZigzag, 4), 6);
+  EXPECT_EQ(in_turn(kAllScan, kContiguous, 4), 1 + 2.0 / 4) << "four slices";
+  EXPECT_EQ(in_turn(kAllGather, kZigzag, 4), 6);
+  EXPECT_EQ(in_turn(kAllScan, kZigzag, 1), 0);
+  // Delta rules gather whatever the method is.
+  EXPECT_EQ(kContextParallelism
+                .sent({.delta_states = 16}, {.cp = 4, .context = {.linear = kRing, .split = kContiguous}})
+                .sent,
+            3 * 16);
 }
 
 // Of 3 channels in 2 bytes and 8 tokens a context rank has 48 bytes.
@@ -150,17 +209,18 @@ TEST(ParallelMethods, BytesByHand) {
   EXPECT_EQ(kTensorParallelism.sent({.hidden = 48}, {.tp = 4}).sent, 48 * 2 * 3 / 4);
   using enum recipe::ContextMethod;
   const auto context = [](LayerBytes layer, recipe::ContextMethod method) {
-    return kContextParallelism.sent(layer, {.cp = 4, .context = method}).sent;
+    return kContextParallelism.sent(layer, {.cp = 4, .context = {.softmax = method}}).sent;
   };
   EXPECT_EQ(context({.keys = 160}, kAllGather), 120);  // three of four parts come
   EXPECT_EQ(context({.keys = 160}, kRing), 120);
-  EXPECT_EQ(context({.keys = 160, .states = 16}, kRing), 132);
   // A rank has a quarter of queries, results, keys and values, and gives three quarters of that away.
   EXPECT_EQ(context({.keys = 160, .queries = 320}, kUlysses), (2 * 320 + 160) / 4 * 3 / 4);
+  // Sums go out and come back: twice three quarters of them.
+  EXPECT_EQ(context({.summed_states = 16}, kAllGather), 2 * 12);
   // Likewise of what recurrences read and give; their states stay.
   EXPECT_EQ(kContextParallelism
-                .sent({.states = 16, .linear_rows = 640},
-                      {.cp = 4, .linear_context = recipe::LinearContextMethod::kUlysses})
+                .sent({.linear_rows = 640, .states = 16, .delta_states = 16},
+                      {.cp = 4, .context = {.linear = recipe::LinearContextMethod::kUlysses}})
                 .sent,
             640 / 4 * 3 / 4);
   const auto experts = [](recipe::Dispatcher dispatcher) {

@@ -57,6 +57,19 @@ TEST(ScheduleGolden, Makespans) {
   }
 }
 
+// Eleven layers in four stages: three, three, three and two.
+TEST(PipelineStages, FirstLayersOfEach) {
+  const auto first = [](int64_t layers) {
+    std::string text;
+    for (const bool each : first_of_stages(Pipeline(4), 11, layers)) text += each ? '1' : '0';
+    return text;
+  };
+  EXPECT_EQ(first(0), "11111111111");
+  EXPECT_EQ(first(1), "10010010010");
+  EXPECT_EQ(first(2), "11011011011");
+  EXPECT_EQ(first(9), "11111111111");
+}
+
 TEST(ScheduleGolden, Orders) {
   const Schedule interleaved = made(kInterleaved, 2, 4, 2);
   EXPECT_EQ(text(interleaved.ranks[0]),

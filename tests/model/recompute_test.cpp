@@ -39,7 +39,8 @@ struct Trained {
 // Forward passes of all micro-batches, then their backward passes; weights' products at once or afterwards.
 Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute recompute,
               bool postponed = false, bool embedding = true, int64_t* moved = nullptr,
-              std::optional<double> host_share = {}, int64_t host_room = INT64_MAX) {
+              std::optional<double> host_share = {}, int64_t host_room = INT64_MAX,
+              int64_t recomputed_layers = 0) {
   Decoder decoder = filled_decoder(config, dtype);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
@@ -55,7 +56,7 @@ Trained train(const recipe::ModelConfig& config, const char* dtype, Recompute re
   if (!embedding)
     decoder.parameters().freeze(
         [](const Parameter& parameter) { return parameter.name.starts_with("embedding"); });
-  decoder.set_recompute(recompute);
+  decoder.set_recompute(recompute, recomputed_layers);
   ParameterSet& parameters = decoder.parameters();
   Trained trained;
   parameters.begin_step([&](Arena& arena) { trained.ready.push_back(arena.name); });
@@ -121,6 +122,9 @@ TEST_P(Recomputation, IsTheSameToTheBit) {
   for (const Recompute recompute : kAgain) {
     SCOPED_TRACE(recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
     expect_same(expected, train(config(), dtype(), recompute));
+    for (const int64_t layers : {1, 2})
+      expect_same(expected, train(config(), dtype(), recompute, /*postponed=*/layers == 2, true, nullptr, {},
+                                  INT64_MAX, layers));
   }
 }
 
@@ -226,11 +230,11 @@ recipe::ModelConfig config_of_activations() {
   config.hidden = 64, config.head_dim = 16, config.intermediate = 48, config.layers = 8;
   return config;
 }
-Activations activations_of(Recompute recompute, bool offloads = false) {
+Activations activations_of(Recompute recompute, bool offloads = false, int64_t layers = 0) {
   install_cpu_allocator();
   const recipe::ModelConfig config = config_of_activations();
   Decoder decoder = filled_decoder(config, "bf16");
-  decoder.set_recompute(recompute);
+  decoder.set_recompute(recompute, layers);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
   kernels::FileOffload offload(std::filesystem::temp_directory_path(), 4096, weights);
@@ -296,6 +300,27 @@ TEST(RecomputationMemory, KeepsTheInputOfEachLayerAndWhatAttentionGave) {
   const Activations moved = activations_of(Recompute::kFull, /*offloads=*/true);
   EXPECT_LE(moved.kept, 5 * hidden + 512 * 64) << "what is not of a layer stays";
   EXPECT_LT(2 * activations_of(Recompute::kNone, /*offloads=*/true).peak, none.peak);
+}
+
+// The first layers are recomputed and the others keep what they kept: each one more of them saves as much as
+// a layer of its kind, and all eight, or more than there are, are the same as no number.
+TEST(RecomputationMemory, OfTheFirstLayersAlone) {
+  for (const Recompute recompute : kAgain) {
+    SCOPED_TRACE(recipe::names_of(recompute)[static_cast<size_t>(recompute)]);
+    const int64_t none = activations_of(Recompute::kNone).kept, all = activations_of(recompute).kept;
+    int64_t before = none;
+    std::vector<int64_t> saved;
+    for (int64_t layers = 1; layers <= 8; ++layers) {
+      const int64_t kept = activations_of(recompute, false, layers).kept;
+      saved.push_back(before - kept);
+      before = kept;
+    }
+    EXPECT_EQ(before, all);
+    EXPECT_EQ(activations_of(recompute, false, 9).kept, all);
+    // Every third layer is of one kind; the first and the last part end elsewhere.
+    for (size_t l = 4; l < 7; ++l) EXPECT_EQ(saved[l], saved[l - 3]) << "layer " << l;
+    EXPECT_GT(std::ranges::min(saved), 0);
+  }
 }
 
 // What recurrences gave, [tokens, heads, channels] in bf16, and the states between segments of a document

@@ -4,6 +4,7 @@
 #include "parallel/context/context_recurrence.h"
 
 #include "kernels/linear_recurrence/raw.h"
+#include "layout/methods/methods.h"
 #include "parallel/context/context_pieces.h"
 #include "parallel/context_cases.h"
 
@@ -126,7 +127,7 @@ TEST(ContextRecurrence, MessagesDoNotGrowWithTheRow) {
                 << tokens << " tokens, rank " << r << " of " << ranks;
             EXPECT_EQ(sent.backward, r > 0 ? one : 0) << tokens << " tokens, rank " << r << " of " << ranks;
             const int64_t messages = gathered                                  ? kGatheredHalves
-                                     : method == LinearContextMethod::kAllScan ? kScanSlices
+                                     : method == LinearContextMethod::kAllScan ? layout::kScanSlices
                                                                                : 1;
             EXPECT_EQ(sent.messages, r + 1 == ranks ? 0 : messages);
           }

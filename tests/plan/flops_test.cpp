@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "layout/schedule/pipeline.h"
 #include "recipe/architecture/presets.h"
 #include "recipe/mixers.h"
 
@@ -48,6 +49,10 @@ TEST(Flops, WhatRecomputationMakesAgain) {
   EXPECT_NEAR(flops_again_per_token(config, recipe::Recompute::kFull), 2.0 * 96 * 12 * 12288 * 12288, 1e3);
   EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kTokens),
             flops_again_per_token(config, recipe::Recompute::kFull));  // without a recurrence
+  // Of 96 layers in four stages of 24, the first three of each.
+  const auto again = layout::first_of_stages(layout::Pipeline(4), 96, 3);
+  EXPECT_NEAR(flops_again_per_token(config, recipe::Recompute::kFull, again),
+              flops_again_per_token(config, recipe::Recompute::kFull) / 8, 1e3);
   EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kSelective), 0);
   EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kNone), 0);
   const recipe::ModelConfig text = text_01();

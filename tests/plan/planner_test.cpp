@@ -84,6 +84,64 @@ TEST(Engines, Agree) {
   }
 }
 
+// DualPipe's formula at random times of passes, with and without pairs in turns; and whatever the times, a
+// rank holds no more micro-batches than the plan's memory counts.
+TEST(Engines, DualPipe) {
+  std::mt19937_64 draw(5);
+  std::uniform_real_distribution<double> seconds(0.1, 2);
+  for (int64_t i = 0; i < 60; ++i) {
+    const int64_t pp = 2 * (1 + i % 6), m = 2 * pp + 2 * (i % 3);
+    const PlanLayout layout{
+        .pp = pp, .schedule = PipelineSchedule::kDualPipe, .chunks = 2, .pairs_in_turns = i % 2 == 0};
+    StepParts parts;
+    parts.forward = seconds(draw), parts.backward_input = seconds(draw),
+    parts.backward_weight = seconds(draw);
+    const double ideal =
+        static_cast<double>(m) * (parts.forward + parts.backward_input + parts.backward_weight);
+    const auto timeline = simulated(layout, m, parts);
+    ASSERT_TRUE(timeline);
+    EXPECT_NEAR(timeline->makespan, ideal + bubble_seconds(layout, m, parts), 1e-9)
+        << "pp " << pp << " m " << m << ": " << parts.forward << " " << parts.backward_input << " "
+        << parts.backward_weight << (layout.pairs_in_turns ? " in turns" : "");
+    for (const double busy : timeline->busy) EXPECT_NEAR(busy, ideal, 1e-9);
+    EXPECT_EQ(std::ranges::max(timeline->peak_in_flight), in_flight(layout, m));
+  }
+}
+
+// Two ranks of a replica hold each stage, and take half of its micro-batches each.
+TEST(Engines, DualPipeHasTwoCopies) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  model.tie_embeddings = false;
+  const Work work = work_of(model, 4096);
+  const Cluster cluster = planner_a100(16);
+  const PlanLayout one{.dp = 2, .pp = 8, .zero = 0};
+  PlanLayout two = one;
+  two.schedule = PipelineSchedule::kDualPipe, two.chunks = 2;
+  const StepParts of_one = step_parts(work, one, 32, cluster, {}),
+                  of_two = step_parts(work, two, 32, cluster, {});
+  EXPECT_DOUBLE_EQ(of_two.products, of_one.products) << "each rank has as much to do";
+  EXPECT_DOUBLE_EQ(of_two.head, of_one.head / 2) << "both ends have the head, for half of the micro-batches";
+  EXPECT_DOUBLE_EQ(of_two.pipeline_exchange, of_one.pipeline_exchange);
+  const double h = 4096, layer = 2 * h * h + 2 * h * 1024 + 3 * h * 14336 + 2 * h, table = 128256 * h;
+  const double held = 8 * layer + 2 * table;
+  EXPECT_NEAR(of_two.update, 38 * held / (0.8 * cluster.device.memory_rate), 1e-4 * of_two.update);
+  // All-reduced over two data ranks, half of it seen; then with the other rank of the pipeline.
+  EXPECT_GT(of_two.gradients, 4 * held / cluster.device.nic_rate);
+  const SearchMemory memory = search_memory(work, two, 32, cluster);
+  EXPECT_NEAR(memory.weights, 2 * held, 1e-4 * memory.weights);
+  EXPECT_NEAR(memory.optimizer, 12 * held, 1e-4 * memory.optimizer);
+  EXPECT_NEAR(memory.activations, 4096 * work.kept_of(recipe::Recompute::kNone, 1) * (4 * 9 + 1), 1)
+      << "nine micro-batches in four layers, and a layer";
+  // The exact state of the first rank, tensor by tensor.
+  const layout::Mesh mesh(16, {.pp = 8});
+  const RankState state = rank_state(
+      model, recipe::Dtype::kBf16, {},
+      {.mesh = mesh, .rank = 0, .pipelined = {.schedule = PipelineSchedule::kDualPipe}, .zero = 0});
+  EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) /
+                  (state.weights + state.gradients + state.optimizer),
+              1, 0.002);
+}
+
 // A message is a chunk's; an exchange of rows one of two passes of a micro-batch.
 TEST(Engines, PlayMessagesAndExchanges) {
   StepParts parts;
@@ -103,7 +161,8 @@ TEST(Engines, PlayMessagesAndExchanges) {
   EXPECT_NEAR(simulated(turns, 8, parts)->makespan, played(turns, 8, 0.2, 0), 1e-12);
   const PlanLayout pairs{
       .pp = 4, .schedule = PipelineSchedule::kDualPipe, .chunks = 2, .pairs_in_turns = true};
-  EXPECT_NEAR(simulated(pairs, 16, parts)->makespan, played(pairs, 16, 0.3, 0.1), 1e-12);
+  EXPECT_NEAR(simulated(pairs, 16, parts)->makespan, played(pairs, 16, 0.6, 0.1), 1e-12)
+      << "a micro-batch passes one of the two stages of a rank";
   EXPECT_LT(played(pairs, 16, 0.3, 0.1), played(pairs, 16, 0.3, 0))
       << "an exchange hides beside the other pass of a pair";
 }
@@ -239,6 +298,38 @@ TEST(SearchMemory, InFlight) {
   EXPECT_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kGpipe}, 16), 16);
   EXPECT_DOUBLE_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 3}, 16),
                    4 * (1 + 3.0 / 12));
+  EXPECT_EQ(in_flight({.pp = 4, .schedule = PipelineSchedule::kDualPipe, .chunks = 2}, 16), 5);
+}
+
+// Of eight ranks with four layers each, one micro-batch at a time: so many recomputed layers keep less.
+TEST(SearchMemory, SomeLayersAreRecomputed) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  const Work work = work_of(model, 4096);
+  const Cluster cluster = planner_a100(8);
+  const double whole = work.kept_of(recipe::Recompute::kNone, 1),
+               less = work.kept_of(recipe::Recompute::kFull, 1);
+  const auto activations = [&](int64_t layers, PipelineSchedule schedule, int64_t chunks) {
+    return search_memory(work,
+                         {.pp = 8,
+                          .schedule = schedule,
+                          .chunks = chunks,
+                          .recompute = recipe::Recompute::kFull,
+                          .recompute_layers = layers},
+                         8, cluster)
+               .activations /
+           4096;
+  };
+  EXPECT_NEAR(activations(0, PipelineSchedule::k1F1B, 1), 8 * 4 * less + whole, 1);
+  EXPECT_NEAR(activations(3, PipelineSchedule::k1F1B, 1), 8 * (3 * less + whole) + whole, 1);
+  EXPECT_NEAR(activations(1, PipelineSchedule::kZbV, 2), 8 * (2 * less + 2 * whole) + whole, 1)
+      << "one of each of its two stages";
+  const auto seconds = [&](int64_t layers) {
+    return step_parts(work, {.pp = 8, .recompute = recipe::Recompute::kFull, .recompute_layers = layers}, 8,
+                      cluster, {})
+        .recomputation;
+  };
+  EXPECT_NEAR(seconds(3) / seconds(0), 3.0 / 4, 1e-12);
+  EXPECT_EQ(seconds(7), seconds(0)) << "no more than there are";
 }
 
 // 34·s·b·h/t bytes a layer (arXiv 2205.05198) is of a GPT with dropout masks, 2 · s·b·h of them; ours has
@@ -348,6 +439,30 @@ double expert_exchange(int64_t ep, int64_t etp,
                     cluster, {})
       .expert_exchange;
 }
+// Bytes of states of minimax-text-01 over eight context ranks: 70 of 80 layers have 64 heads of 128 · 128,
+// and fp32 is sent; a tensor rank has an eighth of the heads.
+TEST(Exchanges, StatesAreOfTheRecipesMethod) {
+  const Work work = work_of(recipe::preset_model("minimax-text-01"), 65536);
+  const double state = 70.0 / 80 * 64 * 128 * 128 * 4 / 8;
+  using enum recipe::LinearContextMethod;
+  const auto sent = [&](recipe::LinearContextMethod method, recipe::ContextSplit split) {
+    return exchanged_state_bytes(work, {.tp = 8, .cp = 8, .context = {.linear = method, .split = split}});
+  };
+  EXPECT_NEAR(sent(kAllGather, recipe::ContextSplit::kZigzag), 14 * state, 1e-3);
+  EXPECT_NEAR(sent(kAllGather, recipe::ContextSplit::kContiguous), 7 * state, 1e-3);
+  EXPECT_NEAR(sent(kRing, recipe::ContextSplit::kContiguous), state, 1e-3);
+  EXPECT_NEAR(sent(kAllScan, recipe::ContextSplit::kZigzag), 2 * state, 1e-3);
+  Cluster cluster = planner_a100(64);
+  cluster.efficiency.message_s = 0;
+  const auto seconds = [&](recipe::LinearContextMethod method) {
+    const recipe::ContextOptions context{.linear = method, .split = recipe::ContextSplit::kContiguous};
+    return step_parts(work, {.tp = 8, .cp = 8, .context = context}, 1, cluster, {}).context_exchange;
+  };
+  EXPECT_NEAR(seconds(kRing), seconds(kAllGather), 1e-12) << "the last rank waits for seven, one by one";
+  EXPECT_NEAR((seconds(kRing) - seconds(kAllScan)) / (3 * 80 * state / ring_rate(cluster, 8, 8)),
+              7 - (1 + 6.0 / 4), 1e-6);
+}
+
 constexpr double kTokenSeconds =
     // each token once: 12 layers, to and fro, both passes, two bytes a channel
     12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;

@@ -252,8 +252,7 @@ TEST(StepTime, TheLayoutOfARecipe) {
                             .recompute = recipe::Recompute::kSelective,
                             .offload = true,
                             .dispatcher = recipe::Dispatcher::kFlex,
-                            .context = recipe::ContextMethod::kRing,
-                            .linear_context = recipe::LinearContextMethod::kUlysses};
+                            .context = {recipe::ContextMethod::kRing, recipe::LinearContextMethod::kUlysses}};
   EXPECT_EQ(expected.text(),
             "dp 4 tp 2 pp 2 cp 2 ep 2 etp 2 flex ring linear-ulysses zero 2 in 2 copies zb-h1 micro-batch 3 "
             "recompute selective offload");
@@ -353,8 +352,7 @@ TEST(StepTime, ContextRanksDealOutHeads) {
                       {.tp = 4,
                        .cp = 2,
                        .recompute = recompute,
-                       .context = recipe::ContextMethod::kUlysses,
-                       .linear_context = recipe::LinearContextMethod::kUlysses},
+                       .context = {recipe::ContextMethod::kUlysses, recipe::LinearContextMethod::kUlysses}},
                       1, cluster, {});
   };
   const double head = 4096 * 2 * 128;  // one channel vector of a head, of a rank's tokens, bf16

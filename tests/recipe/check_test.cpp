@@ -107,6 +107,8 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_THAT(reason({"train.device=cuda:"}), HasSubstr("cuda:N"));
   EXPECT_THAT(reason({"train.until_time=noon"}), HasSubstr("noon"));
   EXPECT_THAT(reason({"train.offload_share=1.5"}), HasSubstr("1.5"));
+  EXPECT_THAT(reason({"train.recompute=full", "train.recompute_layers=1", "train.offload=file"}),
+              HasSubstr("train.recompute_layers"));
   EXPECT_THAT(reason({"train.offload=host"}), HasSubstr("train.recompute = tokens"));
   EXPECT_THAT(reason({"data.source=[]"}), HasSubstr("nothing to train on"));
   EXPECT_THAT(reason({"data.validation=a,,b"}), HasSubstr("names nothing"));

@@ -260,6 +260,7 @@ const std::vector<Row>& rows() {
       {"train.device", "\"cpu\"", [](const Recipe& r) { return r.train.device == "cpu"; }, "", ""},
       {"train.freeze", "[\"layers.0.*\"]",
        [](const Recipe& r) { return r.model.frozen == std::vector<std::string>{"layers.0.*"}; }, "", ""},
+      {"train.recompute_layers", "3", [](const Recipe& r) { return r.train.recompute_layers == 3; }, "", ""},
       {"train.offload", "\"file\"", [](const Recipe& r) { return r.train.offload == Offload::kFile; }, "",
        ""},
       {"train.offload_folder", "\"/scratch\"",

@@ -11,6 +11,7 @@
 #include "comm/wrappers/traced.h"
 #include "language/text_stage.h"
 #include "optim/optimizer.h"
+#include "plan/step_time.h"
 #include "recipe/architecture/presets.h"
 #include "train/step.h"
 
@@ -132,6 +133,45 @@ TEST(DryRun, CallsWhatRealRanksCall) {
   DryRunRequest gathered = small(4, 4, {.tp = 2, .ep = 2, .etp = 2});
   gathered.arrangement.experts.dispatcher = recipe::Dispatcher::kAllGather;
   expect_what_real_ranks_call(gathered);
+}
+
+// The bytes of states that the planner counts for a recipe's method are those that the rank which sends most
+// gives to its communicator in a step that trains: four micro-batches of one document in two lightning
+// layers.
+TEST(PlannedBytes, OfStatesAreThoseOfRealRanks) {
+  using recipe::LinearContextMethod, recipe::ContextSplit;
+  for (const int64_t ranks : {2, 4}) {
+    for (const auto method :
+         {LinearContextMethod::kRing, LinearContextMethod::kAllGather, LinearContextMethod::kAllScan}) {
+      for (const ContextSplit split : {ContextSplit::kContiguous, ContextSplit::kZigzag}) {
+        DryRunRequest request = small(0, ranks, {.cp = ranks}, {.linear = method, .split = split});
+        request.rows = 1;
+        const plan::PlanLayout planned{.cp = ranks, .context = request.arrangement.context};
+        const double bytes =
+            plan::exchanged_state_bytes(plan::work_of(request.model, request.sequence), planned);
+        std::vector<int64_t> forward(static_cast<size_t>(ranks)), backward(forward);
+        comm::run_ranks(ranks, [&](comm::Communicator& threads) {
+          const auto log = std::make_shared<comm::CallLog>(threads.rank());
+          comm::Traced traced(comm::borrowed(threads), log);
+          parallel::Ranks placed(traced, request.arrangement);
+          SmallTask task(request, placed);
+          const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());
+          train::run_step(task, *optimizer, placed, 1, {.lr = 1e-3, .clip_norm = 1});
+          for (const comm::CallRecord& call : log->records().calls) {
+            if (!call.name.starts_with("states of the recurrence")) continue;
+            (call.name.ends_with("(gradient)") ? backward : forward)[static_cast<size_t>(threads.rank())] +=
+                call.traffic.sent;
+          }
+        });
+        const double of_step = bytes * static_cast<double>(request.model.layers * request.micro_batches);
+        EXPECT_EQ(static_cast<double>(std::ranges::max(forward)), of_step)
+            << recipe::names_of(method)[static_cast<size_t>(method)] << " of " << ranks << " ranks, "
+            << recipe::names_of(split)[static_cast<size_t>(split)];
+        EXPECT_EQ(std::ranges::max(backward), std::ranges::max(forward));
+        EXPECT_GT(of_step, 0);
+      }
+    }
+  }
 }
 
 // A choice that needs whole sequences, and a balance over replicas whose share is asked for once though

@@ -41,7 +41,7 @@ class CaptionedPictures final : public train::Task {
                           set.add_stacked(name, {name});
                       }}),
         stage_(decoder_, ranks_) {
-    decoder_.set_recompute(recipe_.train.recompute);
+    decoder_.set_recompute(recipe_.train.recompute, recipe_.train.recompute_layers);
   }
 
   model::ParameterSet& parameters() override { return decoder_.parameters(); }

@@ -156,15 +156,21 @@ class Lines {
 
 void add_linear(Lines& lines, int64_t tokens) {
   using enum LinearContextMethod;
-  const auto line = [&](LinearContextMethod method, ContextSplit split, const char* name, int64_t states,
+  const auto line = [&](LinearContextMethod method, ContextSplit split, const char* name,
                         const char* formula) {
-    lines.add(name, linear_layer(method, tokens, split), {states * kStateBytes, states * kStateBytes},
-              formula, formula);
+    const int64_t bytes =
+        std::llround(layout::kContextParallelism
+                         .sent({.states = kStateBytes},
+                               {.cp = kContextRanks, .context = {.linear = method, .split = split}})
+                         .sent);
+    lines.add(name, linear_layer(method, tokens, split), {bytes, bytes}, formula, formula);
   };
-  line(kRing, ContextSplit::kContiguous, "linear: ring", 1, "S");
-  line(kAllGather, ContextSplit::kContiguous, "linear: all-gather", kContextRanks - 1, "(P−1)·S");
-  line(kAllGather, ContextSplit::kZigzag, "linear: all-gather, zig-zag", 2 * (kContextRanks - 1), "2(P−1)·S");
-  line(kAllScan, ContextSplit::kContiguous, "linear: all-scan", 1, "S");
+  line(kRing, ContextSplit::kContiguous, "linear: ring", "S");
+  line(kRing, ContextSplit::kZigzag, "linear: ring, zig-zag", "2·S");
+  line(kAllGather, ContextSplit::kContiguous, "linear: all-gather", "(P−1)·S");
+  line(kAllGather, ContextSplit::kZigzag, "linear: all-gather, zig-zag", "2(P−1)·S");
+  line(kAllScan, ContextSplit::kContiguous, "linear: all-scan", "S");
+  line(kAllScan, ContextSplit::kZigzag, "linear: all-scan, zig-zag", "2·S");
 }
 
 // The bytes that the planner counts for a forward pass of a softmax layer (layout/methods/context.cpp).
@@ -172,7 +178,7 @@ int64_t planned(ContextMethod method, int64_t tokens) {
   const auto all = static_cast<double>(tokens);
   return std::llround(layout::kContextParallelism
                           .sent({.keys = all * 2 * kKeyBytes, .queries = all * kQueryBytes},
-                                {.cp = kContextRanks, .context = method})
+                                {.cp = kContextRanks, .context = {.softmax = method}})
                           .sent);
 }
 
@@ -181,7 +187,7 @@ void add_linear_heads(Lines& lines, int64_t tokens) {
   const auto bytes =
       std::llround(layout::kContextParallelism
                        .sent({.linear_rows = static_cast<double>(tokens * 4 * kQueryBytes)},
-                             {.cp = kContextRanks, .linear_context = LinearContextMethod::kUlysses})
+                             {.cp = kContextRanks, .context = {.linear = LinearContextMethod::kUlysses}})
                        .sent);
   lines.add("linear: Ulysses", linear_layer(LinearContextMethod::kUlysses, tokens, ContextSplit::kZigzag),
             {bytes, bytes}, "(P−1)/P·(N/P)·(2w_k + 2w_v)·c", "the same");

@@ -19,6 +19,7 @@
 namespace longhaul::cli {
 
 void add_bench_faults(Command& group);     // bench_faults.cpp
+void add_bench_goodput(Command& group);    // bench_goodput.cpp
 void add_bench_loader(Command& group);     // bench_loader.cpp
 void add_bench_models(Command& group);     // bench_models.cpp
 void add_bench_offload(Command& group);    // bench_offload.cpp
@@ -157,6 +158,7 @@ void add_bench(Command& program) {
   add_bench_models(bench);
   add_bench_ranks(bench);
   add_bench_faults(bench);
+  add_bench_goodput(bench);
   add_bench_loader(bench);
   add_bench_plan(bench);
   add_bench_posttrain(bench);

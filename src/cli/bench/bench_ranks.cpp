@@ -1,5 +1,5 @@
-// `longhaul bench communication | startup | elastic | overlap | corruption`: what ranks send, how they start,
-// and what they see of each other.
+// `longhaul bench communication | folding | startup | elastic | overlap | corruption`: what ranks send, how
+// they start, and what they see of each other.
 #include <algorithm>
 #include <memory>
 
@@ -9,6 +9,7 @@
 #include "bench/models/corruption.h"
 #include "bench/models/elastic.h"
 #include "bench/ranks/communication.h"
+#include "bench/ranks/folding.h"
 #include "bench/ranks/overlap.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -52,6 +53,57 @@ void add_bench_communication(Command& group) {
               run.comparison.text() + "\n");
     }
     return good ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_bench_folding(Command& group) {
+  struct Options {
+    bench::FoldingRequest request;
+    double near = 32, far = 4;
+    bool json = false;
+    std::string as_rank;
+  };
+  auto options = std::make_shared<Options>();
+  Command folding = group.add(
+      "folding",
+      "a layer of experts whose ranks stand on one node or on several, over links of two speeds, in turns "
+      "(exit 1: results or bytes differ)",
+      {{"the table", "bench folding"},
+       {"a network 18 times as slow as a node's links, more turns",
+        "bench folding --near 36 --far 2 --turns 15"},
+       {"for a script", "bench folding --json"}});
+  folding.option("--near", options->near, "megabytes a second, that a rank's link passes on its node")
+      .at_least(0.001)
+      .default_shown();
+  folding.option("--far", options->far, "the same, to other nodes").at_least(0.001).default_shown();
+  folding.option("--tokens", options->request.tokens, "of a rank; a multiple of 32")
+      .at_least(32)
+      .default_shown();
+  folding.option("--hidden", options->request.hidden, "channels").at_least(8).default_shown();
+  folding
+      .option("--intermediate", options->request.intermediate,
+              "inner channels of each of eight experts; of each of 64 an eighth; a multiple of 32")
+      .at_least(32)
+      .default_shown();
+  folding.option("--turns", options->request.turns, "of which the median counts").at_least(1).default_shown();
+  folding.option("--as-rank", options->as_rank, "").hidden();
+  folding.json_flag(options->json, "print one JSON object a line");
+  folding.on_run([options] {
+    if (!options->as_rank.empty()) {
+      bench::measure_folding_as_rank(options->as_rank);
+      return ExitCode::kDone;
+    }
+    bench::FoldingRequest& request = options->request;
+    request.near_bytes_per_second = 1e6 * options->near;
+    request.far_bytes_per_second = 1e6 * options->far;
+    bench::require_even(request);
+    const std::vector<bench::FoldingRow> rows = bench::measure_folding(request);
+    if (options->json) {
+      for (const bench::FoldingRow& row : rows) print_json(bench::to_json(request, row));
+    } else {
+      print(bench::table_of(request, rows).text(colours_wanted(stdout)));
+    }
+    return std::ranges::all_of(rows, &bench::FoldingRow::good) ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
 }
 
@@ -199,6 +251,7 @@ void add_bench_corruption(Command& group) {
 
 void add_bench_ranks(Command& group) {
   add_bench_communication(group);
+  add_bench_folding(group);
   add_bench_startup(group);
   add_bench_elastic(group);
   add_bench_overlap(group);

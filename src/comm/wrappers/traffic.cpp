@@ -10,47 +10,63 @@ int64_t share_of_sum(int64_t elements, int64_t rank, int64_t size) {
   return elements / size + (rank < elements % size ? 1 : 0);
 }
 
-Traffic of_transfers(const Call& call, int64_t rank) {
-  Traffic traffic;
-  for (const Transfer& each : call.transfers) {
-    if (each.peer == rank) continue;
-    (each.direction == Direction::kSend ? traffic.sent : traffic.received) += bytes_in(each.tensor);
-  }
-  return traffic;
+// Bytes of one of the rows along dimension 0.
+int64_t row_bytes(const Tensor& tensor) {
+  return tensor.size(0) == 0 ? 0 : bytes_in(tensor) / tensor.size(0);
 }
 
-// Of rows that all_to_all moves: those to and from oneself do not travel.
-int64_t travelling(const Tensor& tensor, const std::vector<int64_t>& rows, int64_t rank) {
-  const int64_t all = tensor.size(0);
-  return all == 0 ? 0 : bytes_in(tensor) / all * (all - rows[static_cast<size_t>(rank)]);
-}
-
-}  // namespace
-
-Traffic traffic_of(const Call& call, int64_t rank, int64_t size) {
-  const int64_t others = size - 1;
+// Between this rank and one other.
+Traffic with_peer(const Call& call, int64_t rank, int64_t size, int64_t peer) {
+  const auto at = static_cast<size_t>(peer);
   switch (call.kind) {
     case CallKind::kAllReduce: {
       const auto width = static_cast<int64_t>(call.input.element_size());
-      const int64_t own = share_of_sum(call.input.numel(), rank, size) * width,
-                    foreign = bytes_in(call.input) - own;
-      return {foreign + own * others, own * others + foreign};
+      // The peer's share goes there to be added up, this rank's share goes there when it is; and likewise
+      // back.
+      const int64_t both =
+          (share_of_sum(call.input.numel(), rank, size) + share_of_sum(call.input.numel(), peer, size)) *
+          width;
+      return {both, both};
     }
     case CallKind::kReduceScatter:
-      return {bytes_in(call.input) - bytes_in(call.output), bytes_in(call.output) * others};
+      return {call.input_rows[at] * row_bytes(call.input), bytes_in(call.output)};
     case CallKind::kAllGather:
-      return {bytes_in(call.input) * others, bytes_in(call.output) - bytes_in(call.input)};
+      return {bytes_in(call.input), call.output_rows[at] * row_bytes(call.output)};
     case CallKind::kAllToAll:
-      return {travelling(call.input, call.input_rows, rank), travelling(call.output, call.output_rows, rank)};
+      return {call.input_rows[at] * row_bytes(call.input), call.output_rows[at] * row_bytes(call.output)};
     case CallKind::kBroadcast:
-      return rank == call.root ? Traffic{bytes_in(call.input) * others, 0} : Traffic{0, bytes_in(call.input)};
-    case CallKind::kExchange:
-      return of_transfers(call, rank);
+      return {rank == call.root ? bytes_in(call.input) : 0, peer == call.root ? bytes_in(call.input) : 0};
+    case CallKind::kExchange: {
+      Traffic traffic;
+      for (const Transfer& each : call.transfers) {
+        if (each.peer != peer) continue;
+        (each.direction == Direction::kSend ? traffic.sent : traffic.received) += bytes_in(each.tensor);
+      }
+      return traffic;
+    }
     case CallKind::kBarrier:
     case CallKind::kSplit:
       return {};
   }
   return {};
+}
+
+}  // namespace
+
+Traffic traffic_with(const Call& call, int64_t rank, int64_t size,
+                     const std::function<bool(int64_t peer)>& counts) {
+  Traffic traffic;
+  for (int64_t peer = 0; peer < size; ++peer) {
+    if (peer == rank || !counts(peer)) continue;
+    const Traffic more = with_peer(call, rank, size, peer);
+    traffic.sent += more.sent;
+    traffic.received += more.received;
+  }
+  return traffic;
+}
+
+Traffic traffic_of(const Call& call, int64_t rank, int64_t size) {
+  return traffic_with(call, rank, size, [](int64_t) { return true; });
 }
 
 }  // namespace longhaul::comm

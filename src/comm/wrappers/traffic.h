@@ -5,6 +5,8 @@
 // are not counted.
 #pragma once
 
+#include <functional>
+
 #include "comm/call.h"
 
 namespace longhaul::comm {
@@ -12,5 +14,8 @@ namespace longhaul::comm {
 using observe::Traffic;
 
 Traffic traffic_of(const Call& call, int64_t rank, int64_t size);
+// The part of it that goes to and comes from some of the other ranks of the group.
+Traffic traffic_with(const Call& call, int64_t rank, int64_t size,
+                     const std::function<bool(int64_t peer)>& counts);
 
 }  // namespace longhaul::comm

@@ -30,6 +30,8 @@ struct SharedWork {
   int64_t linear_heads = 0;
   int64_t experts = 0;
   int64_t batch = 1;  // sequences of a step
+  // Experts judge all sequences of a step together, so one rank has to see all of them.
+  bool judges_batch = false;
 };
 
 // RankSizes: among how many ranks.
@@ -39,8 +41,7 @@ struct RankSizes {
   int64_t chunks = 1;  // stages on a rank
   int64_t micro_batch = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
-  recipe::ContextMethod context = recipe::ContextMethod::kAllGather;
-  recipe::LinearContextMethod linear_context = recipe::LinearContextMethod::kAllGather;
+  recipe::ContextOptions context{};
   recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
   int64_t stage_ranks() const { return dp * tp * cp; }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }
@@ -57,9 +58,10 @@ struct EvenRule {
 struct LayerBytes {
   double hidden = 0;  // hidden states of the tokens that a context rank has, all channels
   // These are for the heads that a tensor rank has: keys and values of all tokens of the sequence, queries
-  // likewise (results are as large), and states of recurrences; and what these read and give of all tokens
-  // of the sequence.
-  double keys = 0, queries = 0, states = 0, linear_rows = 0;
+  // likewise (results are as large), and what linear layers read and give of all tokens of the sequence; of
+  // one piece of the row the states of recurrences, those of delta rules, which every rank gathers, and those
+  // of whole documents, which ranks sum.
+  double keys = 0, queries = 0, linear_rows = 0, states = 0, delta_states = 0, summed_states = 0;
   double rows_per_token = 0;  // experts of a token
   double imbalance = 1;       // rows of the busiest expert / mean
   double chance = 1;          // that a token has any of its experts on a given rank

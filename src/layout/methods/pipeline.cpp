@@ -8,7 +8,7 @@ namespace {
 
 using recipe::PipelineSchedule;
 
-constexpr const EvenRule* kRulesOfStages[] = {&kStagesOfLayers, &kRoundsOfStages};
+constexpr const EvenRule* kRulesOfStages[] = {&kStagesOfLayers, &kRoundsOfStages, &kPairsOfStages};
 
 std::vector<recipe::ParallelOptions> proved_stages() {
   using enum recipe::PipelineSchedule;
@@ -24,8 +24,7 @@ std::vector<recipe::ParallelOptions> proved_stages() {
 
 const EvenRule kStagesOfLayers = {
     .broken = "there are more pipeline stages than layers",
-    .holds = [](const SharedWork& work,
-                const RankSizes& ranks) { return ranks.pp * ranks.chunks <= work.layers; },
+    .holds = [](const SharedWork& work, const RankSizes& ranks) { return stages_of(ranks) <= work.layers; },
     .numbers =
         [](const SharedWork& work, const RankSizes& ranks) {
           return fmt::format("{} stages on each of {} ranks, {} layers", ranks.chunks, ranks.pp, work.layers);
@@ -42,6 +41,21 @@ const EvenRule kRoundsOfStages = {.broken = "interleaved stages need whole round
                                         return fmt::format("{} micro-batches over pp {}",
                                                            ranks.micro_batches(work.batch), ranks.pp);
                                       }};
+
+const EvenRule kPairsOfStages = {
+    .broken = "dualpipe cannot pair its ranks or micro-batches",
+    .holds =
+        [](const SharedWork& work, const RankSizes& ranks) {
+          if (ranks.schedule != PipelineSchedule::kDualPipe || ranks.pp == 1) return true;
+          const int64_t micro_batches = ranks.micro_batches(work.batch);
+          return ranks.pp % 2 == 0 && micro_batches % 2 == 0 && micro_batches >= 2 * ranks.pp &&
+                 !work.judges_batch;
+        },
+    .numbers =
+        [](const SharedWork& work, const RankSizes& ranks) {
+          if (work.judges_batch) return std::string("experts judge all sequences of a step on one rank");
+          return fmt::format("{} micro-batches over pp {}", ranks.micro_batches(work.batch), ranks.pp);
+        }};
 
 const ParallelMethod kPipelineParallelism = {
     .name = "pipeline parallelism", .rules = kRulesOfStages, .proved = proved_stages};

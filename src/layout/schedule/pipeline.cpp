@@ -103,4 +103,14 @@ int64_t Pipeline::stage_with(int64_t layer, int64_t layers) const {
   return 0;
 }
 
+std::vector<bool> first_of_stages(const Pipeline& pipeline, int64_t layers, int64_t first) {
+  std::vector<bool> all(static_cast<size_t>(layers), first == 0);
+  for (int64_t stage = 0; stage < pipeline.stages(); ++stage) {
+    const Range range = pipeline.layers_of(stage, layers);
+    for (int64_t layer = range.begin; layer < std::min(range.end(), range.begin + first); ++layer)
+      all[static_cast<size_t>(layer)] = true;
+  }
+  return all;
+}
+
 }  // namespace longhaul::layout

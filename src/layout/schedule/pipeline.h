@@ -53,4 +53,7 @@ class Pipeline {
   PipelineOptions options_;
 };
 
+// Of each of the model's layers, whether it is one of the first `first` of its stage; 0: every layer is.
+std::vector<bool> first_of_stages(const Pipeline& pipeline, int64_t layers, int64_t first);
+
 }  // namespace longhaul::layout

@@ -32,7 +32,6 @@
 
 namespace longhaul::parallel {
 
-inline constexpr int64_t kScanSlices = 4;
 inline constexpr int64_t kGatheredHalves = 2;
 
 // Returns o for this rank's tokens. The arguments are those of linear_recurrence, for this rank's tokens.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/context/context_recurrence.h"
+#include "layout/methods/methods.h"
 
 namespace longhaul::parallel {
 
@@ -160,8 +160,9 @@ void StatePassing::use_gathered(Gathering gathering, const Use& use) const {
 void StatePassing::run_chained(const std::vector<Step>& steps, const std::string& name, const Fold& fold,
                                const Use& use) const {
   const int64_t keys = kind_.sizes[1];
-  const int64_t slices =
-      method_ == recipe::LinearContextMethod::kAllScan ? std::clamp<int64_t>(keys, 1, kScanSlices) : 1;
+  const int64_t slices = method_ == recipe::LinearContextMethod::kAllScan
+                             ? std::clamp<int64_t>(keys, 1, layout::kScanSlices)
+                             : 1;
   const auto cut = [&](int64_t slice) { return layout::even_part(keys, slices, slice); };
   std::vector<ComingState> coming(steps.size());
   std::vector<ContextFold> folds(steps.size());

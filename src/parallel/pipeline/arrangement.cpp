@@ -30,8 +30,8 @@ void require_linear_heads(const recipe::ModelConfig& model, const Arrangement& a
   const int64_t cp = arrangement.mesh.size(Axis::kCp), tp = arrangement.mesh.size(Axis::kTp);
   for (int64_t layer = 0; layer < model.layers; ++layer) {
     const int64_t heads = recipe::linear_heads(recipe::operators_of_layer(model, layer));
-    if (layout::kHeadsOfLinearContext.holds(
-            {.linear_heads = heads}, {.tp = tp, .cp = cp, .linear_context = arrangement.context.linear}))
+    if (layout::kHeadsOfLinearContext.holds({.linear_heads = heads},
+                                            {.tp = tp, .cp = cp, .context = arrangement.context}))
       continue;
     throw Error({.code = ExitCode::kUsage,
                  .what = std::string(layout::kHeadsOfLinearContext.broken),

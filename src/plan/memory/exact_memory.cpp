@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "layout/schedule/schedule.h"
 #include "plan/memory/memory_layers.h"
@@ -53,7 +54,12 @@ std::shared_ptr<const layout::Schedule> schedule_of(const layout::MeshRank& plac
 class RankPlan {
  public:
   RankPlan(const MemoryRequest& request, const RankRequest& rank)
-      : share_(request, rank), whole_(request), rank_(rank), mesh_(rank.place.mesh) {}
+      : share_(request, rank), whole_(request), rank_(rank), mesh_(rank.place.mesh) {
+    if (request.recompute_layers == 0 || request.recompute == recipe::Recompute::kNone) return;
+    plain_request_ = request;
+    plain_request_.recompute = recipe::Recompute::kNone;
+    plain_.emplace(plain_request_, rank);
+  }
 
   MemoryPlan plan() {
     MemoryPlan plan;
@@ -216,19 +222,34 @@ class RankPlan {
     }
   }
 
+  // Whether train.recompute is about this layer, and whether the whole layer runs again.
+  bool recomputed(int64_t layer) const {
+    if (!plain_) return true;
+    const layout::Pipeline pipeline = rank_.place.pipeline();
+    const int64_t layers = whole_.model.layers;
+    return layer - pipeline.layers_of(pipeline.stage_with(layer, layers), layers).begin <
+           whole_.recompute_layers;
+  }
+  bool runs_again(int64_t layer) const { return runs_layers_again(whole_.recompute) && recomputed(layer); }
+  const RankShare& share_of(int64_t layer) const { return recomputed(layer) ? share_ : *plain_; }
+  // The norm of a layer behind one that runs again runs again with that one, and only its result is kept.
+  double norm_not_kept(const layout::Range& layers, int64_t layer) const {
+    const bool behind = layer > layers.begin && runs_again(layer - 1) && !runs_again(layer);
+    return behind ? share_.between + share_.norm_statistics() : 0;
+  }
+
   // For a stage: what its layers keep of a micro-batch in memory.
   double stage_kept(const layout::Range& layers) const {
-    const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm,
-               again = runs_layers_again(whole_.recompute);
-    // The first norm precedes the recomputed parts and is not asked.
+    const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm;
     double kept = 0;
-    if (again) {
-      for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += states_kept(layer);
-      if (whole_.offload) return kept + (layers.length > 0 ? share_.between + share_.norm_statistics() : 0);
-      return kept + number(layers.length) * share_.between + (post ? share_.between : 0);
+    for (int64_t layer = layers.begin; layer < layers.end(); ++layer) {
+      kept += runs_again(layer) ? states_kept(layer) + (whole_.offload ? 0 : share_.between)
+                                : layer_kept(layer) - norm_not_kept(layers, layer);
     }
-    for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += layer_kept(layer);
-    return kept;
+    // The first norm precedes the recomputed parts and is not asked.
+    if (layers.length == 0 || !runs_again(layers.begin)) return kept;
+    if (whole_.offload) return kept + share_.between + share_.norm_statistics();
+    return kept + (post ? share_.between : 0);
   }
   // For a recomputed layer, in addition to its input.
   double states_kept(int64_t layer) const {
@@ -266,9 +287,10 @@ class RankPlan {
                     channel_memory(share_.local, whole_.model.channel_mixer(layer), layer).evaluation);
   }
   double layer_kept(int64_t layer) const {
-    const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);
+    const RankShare& share = share_of(layer);
+    const BlockShare of_mixer = share.mixer(layer), of_channel = share.channel(layer);
     if (!whole_.offload)
-      return share_.norm_before(layer, false) + of_mixer.kept + share_.norm_before(layer, true) +
+      return share.norm_before(layer, false) + of_mixer.kept + share.norm_before(layer, true) +
              of_channel.kept;
     return 2 * share_.small(share_.norm_statistics()) + of_mixer.stays + of_channel.stays;
   }
@@ -349,7 +371,7 @@ class RankPlan {
       bytes[kWorkspace] += workspace;
       moments.push_back({std::move(name), bytes});
     };
-    const bool again = runs_layers_again(whole_.recompute), pipelined = rank_.place.pipeline().ranks() > 1;
+    const bool pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
     for (int64_t layer = layers_of(chunk).begin; layer < layers.begin; ++layer)
       add(fmt::format("forward of layer {}, frozen", layer), beside + evaluation_of(layer), 0);
@@ -366,11 +388,12 @@ class RankPlan {
       if (postpones) kept += share_.hidden;
     }
     for (int64_t layer = layers.end() - 1; layer >= layers.begin; --layer) {
-      const BlockShare of_channel = share_.channel(layer), of_mixer = share_.mixer(layer);
+      const RankShare& share = share_of(layer);
+      const BlockShare of_channel = share.channel(layer), of_mixer = share.mixer(layer);
       const std::string name = fmt::format("backward of layer {}, ", layer);
       const bool ends_stage = pipelined && layer == layers.end() - 1;
       const double at_end = ends_stage ? end_of_stage(layer, last(chunk)) : 0;
-      if (again) {
+      if (runs_again(layer)) {
         // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
         // it.
         const bool next = layer + 1 < layers.end(), post = whole_.model.wiring == recipe::Wiring::kPostNorm;
@@ -399,10 +422,10 @@ class RankPlan {
         kept -= layer_kept(layer);
       } else {
         add(name + "channel", kept + entered + at_end + of_channel.backward, of_channel.workspace);
-        kept -= of_channel.kept + share_.norm_before(layer, true);
+        kept -= of_channel.kept + share.norm_before(layer, true);
         if (postpones) kept += of_channel.postponed;
         add(name + "mixer", kept + entered + of_mixer.backward, of_mixer.workspace);
-        kept -= of_mixer.kept + share_.norm_before(layer, false);
+        kept -= of_mixer.kept + share.norm_before(layer, false) - norm_not_kept(layers, layer);
         if (postpones) kept += of_mixer.postponed;
         continue;
       }
@@ -423,6 +446,9 @@ class RankPlan {
   }
 
   RankShare share_;
+  // Of layers that are not recomputed, where others are; empty: all layers are as `share_` has them.
+  MemoryRequest plain_request_{};
+  std::optional<RankShare> plain_;
   const MemoryRequest& whole_;
   const RankRequest& rank_;
   const layout::Mesh& mesh_;

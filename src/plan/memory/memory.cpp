@@ -217,7 +217,15 @@ double predictions_bytes(const MemoryRequest& request, const Blocks& blocks) {
 // The passes through the model; `always` exists all the time.
 void add_passes(const MemoryRequest& request, const PurposeBytes& always,
                 std::vector<MemoryMoment>& moments) {
-  const Blocks blocks(request);
+  MemoryRequest plain_request = request;
+  plain_request.recompute = recipe::Recompute::kNone;
+  const int64_t layers = request.model.layers, recomputed = request.recompute_layers > 0
+                                                                ? std::min(layers, request.recompute_layers)
+                                                                : layers;
+  const bool some = recomputed < layers && request.recompute != recipe::Recompute::kNone;
+  // plain: of layers that are not recomputed, where others are.
+  const Blocks blocks(request), plain(some ? plain_request : request);
+  const auto of = [&](int64_t block) -> const Blocks& { return block / 2 < recomputed ? blocks : plain; };
   const double hidden = hidden_bytes(request),
                logits_each = 3 * request.tokens() * number(wide_bytes(request.dtype));
   const auto add = [&](std::string name, double activations, double workspace) {
@@ -226,7 +234,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always,
     bytes[kWorkspace] += workspace;
     moments.push_back({std::move(name), bytes});
   };
-  double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
+  double kept = rotary_bytes(request) + predictions_bytes(request, plain) + embedding_bytes(request);
   const int64_t first = blocks.first_backward();
   if (first > 0) add("forward of frozen layers", kept + blocks.evaluation() - hidden, 0);
   // For each layer, what its own part of the passes needs; full recomputation computes it again instead of
@@ -252,35 +260,38 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always,
     }
     return;
   }
+  // The first `twice` layers run again, the others do not.
   const double last_norm = norm_bytes(request);
-  if (runs_layers_again(request.recompute)) {
-    const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
-    // For each layer its input and the result of its mixer; post-norm: the input of the first norm.
-    kept += number(request.model.layers - first) * hidden + (post ? hidden : 0);
-    for (int64_t l = first; l < request.model.layers; ++l) kept += mixer_result_bytes(request, l).total();
-    add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each,
-        loss_workspace(request));
-    for (int64_t l = request.model.layers - 1; l >= first; --l) {
-      // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
-      // it.
-      const bool last = l == request.model.layers - 1;
-      kept -= mixer_result_bytes(request, l).total();  // these are included in what the layer keeps
-      const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
-      const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
-      const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
-      add(name_of_block(2 * l + 1), mixer + blocks.kept(2 * l + 1) + channel.backward, channel.workspace);
-      add(name_of_block(2 * l), mixer + sequence.backward, sequence.workspace);
-      kept -= hidden;
-    }
-    return;
-  }
-  for (int64_t b = 0; b < blocks.count(); ++b) kept += blocks.kept(b);
+  const int64_t twice = runs_layers_again(request.recompute) ? recomputed : 0, whole = std::max(first, twice);
+  const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
+  // The norm of the first of the others runs again with the layer in front of it, and only its result is
+  // kept.
+  const auto kept_of = [&](int64_t block) {
+    const bool behind = twice > first && block == 2 * twice;
+    return of(block).kept(block) - (behind ? last_norm - hidden : 0);
+  };
+  // For each layer its input and the result of its mixer; post-norm: the input of the first norm.
+  for (int64_t l = first; l < twice; ++l) kept += hidden + mixer_result_bytes(request, l).total();
+  if (twice > first && post) kept += hidden;
+  for (int64_t b = 2 * twice; b < blocks.count(); ++b) kept += kept_of(b);
   // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is
   // over.
-  add("loss", kept + last_norm + hidden + logits_each, loss_workspace(request));
-  for (int64_t b = blocks.count() - 1; b >= 2 * first; --b) {
-    add(name_of_block(b), kept + hidden + blocks.at(b).backward, blocks.at(b).workspace);
-    kept -= blocks.kept(b);
+  add("loss", kept + last_norm + hidden + (twice == layers && layers > 0 ? hidden : 0) + logits_each,
+      loss_workspace(request));
+  for (int64_t b = blocks.count() - 1; b >= 2 * whole; --b) {
+    add(name_of_block(b), kept + hidden + of(b).at(b).backward, of(b).at(b).workspace);
+    kept -= kept_of(b);
+  }
+  for (int64_t l = twice - 1; l >= first; --l) {
+    // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered it.
+    const bool last = l == layers - 1;
+    kept -= mixer_result_bytes(request, l).total();  // these are included in what the layer keeps
+    const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
+    const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
+    const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
+    add(name_of_block(2 * l + 1), mixer + blocks.kept(2 * l + 1) + channel.backward, channel.workspace);
+    add(name_of_block(2 * l), mixer + sequence.backward, sequence.workspace);
+    kept -= hidden;
   }
 }
 

@@ -37,6 +37,7 @@ struct MemoryRequest {
   int64_t sequence = 512;   // tokens
   int64_t documents = 0;    // in a micro-batch; 0: every sequence is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
+  int64_t recompute_layers = 0;  // of each stage so many, the first ones, are recomputed; 0: all
   // What layers keep is in a file or on the host between the passes (train.offload).
   bool offload = false, to_host = false;
   std::optional<double> host_share{};  // of rows; none: chosen while the run goes on

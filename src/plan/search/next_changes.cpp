@@ -37,6 +37,9 @@ class Neighbours {
     PlanLayout other = from_;
     edit(other);
     if (other.pp == 1) other.schedule = PipelineSchedule::k1F1B, other.chunks = 1;
+    other.pairs_in_turns = other.can_pair() && (from_.pairs_in_turns || !from_.can_pair());
+    if (other.recompute == Recompute::kNone || other.recompute_layers >= layers_of_stage(work_, other))
+      other.recompute_layers = 0;
     if (other != from_ && other.world() == from_.world() && can_be(work_, other, batch_))
       all.emplace_back(what, other);
   }
@@ -84,17 +87,30 @@ class Neighbours {
       add(recompute == Recompute::kNone ? "no recomputation" : fmt::format("recompute {}", name),
           [&](PlanLayout& to) { to.recompute = recompute; });
     }
-    add(from_.offload ? "activations stay" : "activations to a file (train.offload)",
-        [](PlanLayout& to) { to.offload = !to.offload; });
+    if (from_.recompute != Recompute::kNone) add_layers();
+    if (from_.recompute_layers == 0)
+      add(from_.offload ? "activations stay" : "activations to a file (train.offload)",
+          [](PlanLayout& to) { to.offload = !to.offload; });
+  }
+
+  // One layer of a stage more or less that is recomputed, half of them, or all.
+  void add_layers() {
+    const int64_t most = layers_of_stage(work_, from_),
+                  now = from_.recompute_layers > 0 ? from_.recompute_layers : most;
+    for (const int64_t layers : {now - 1, now + 1, now / 2, most}) {
+      if (layers < 1 || layers > most || layers == now || from_.offload || from_.to_host) continue;
+      add(layers == most ? "recompute all layers" : fmt::format("recompute {} of {} layers", layers, most),
+          [&](PlanLayout& to) { to.recompute_layers = layers; });
+    }
   }
 
   void add_schedules() {
     if (from_.pp == 1) return;
-    for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
+    for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kGpipe, PipelineSchedule::kZbH1,
+                                PipelineSchedule::kZbV, PipelineSchedule::kDualPipe}) {
       const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];
-      add(fmt::format("schedule {}", name), [&](PlanLayout& to) {
-        to.schedule = schedule, to.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
-      });
+      add(fmt::format("schedule {}", name),
+          [&](PlanLayout& to) { to.schedule = schedule, to.chunks = chunks_of(schedule); });
     }
     for (const int64_t chunks : {from_.chunks / 2, from_.chunks - 1, from_.chunks + 1, from_.chunks * 2}) {
       if (chunks < 2) continue;

@@ -53,6 +53,7 @@ ordered_json json_of(const PlanLayout& layout) {
           {"chunks", layout.chunks},
           {"micro_batch", layout.micro_batch},
           {"recompute", recipe::names_of(layout.recompute)[static_cast<size_t>(layout.recompute)]},
+          {"recompute_layers", layout.recompute_layers},
           {"offload", layout.offload}};
 }
 

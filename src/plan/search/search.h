@@ -17,6 +17,7 @@ struct SearchLimits {
   int64_t batch = 0;         // sequences per step
   int64_t keep = 10;         // number of layouts to return
   int64_t most_context = 0;  // limit of ranks per sequence; 0: as long as each has kLeastContext tokens
+  recipe::ContextOptions context{};  // how context ranks exchange, as the recipe says
 };
 
 struct PlanCandidate {
@@ -40,6 +41,9 @@ struct SearchResult {
 };
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits);
+
+// What the search tries of each schedule's number of stages on a rank: 1, or 2 where the method says so.
+int64_t chunks_of(recipe::PipelineSchedule schedule);
 
 // Evaluates one layout, whether the search would find it or not.
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch);

@@ -27,7 +27,7 @@ AnswerTask::AnswerTask(const recipe::Recipe& recipe, SplitSamples samples, at::D
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device,
                model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
-  decoder_.set_recompute(recipe.train.recompute);
+  decoder_.set_recompute(recipe.train.recompute, recipe.train.recompute_layers);
   require_same_on_all_ranks();
 }
 

@@ -56,7 +56,7 @@ Critic::Critic(const recipe::Recipe& recipe, const ReinforceOptions& options, co
       clip_norm_(recipe.optim.clip_norm),
       decoder_(critic_model(recipe.model), precision, device),
       head_(make_head(recipe.model.hidden, precision, device)) {
-  decoder_.set_recompute(recipe.train.recompute);
+  decoder_.set_recompute(recipe.train.recompute, recipe.train.recompute_layers);
   for (model::ParameterSet* const each : {&decoder_.parameters(), &head_})
     trained_.push_back({*each, optim::make_optimizer(optimizer_of(recipe), *each, precision, seed_)});
 }

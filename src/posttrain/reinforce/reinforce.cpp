@@ -43,7 +43,7 @@ Reinforce::Reinforce(const train::TaskRequest& request)
       rollouts_(options_, decoder_, tokenizer_, prompts_, judge_, ranks_),
       state_(options_, prompts_, ranks_.rank() == 0),
       schedule_(recipe_.optim, recipe_.train) {
-  decoder_.set_recompute(recipe_.train.recompute);
+  decoder_.set_recompute(recipe_.train.recompute, recipe_.train.recompute_layers);
   if (options_.kl > 0)
     reference_ = std::make_unique<ReferenceModel>(recipe_, decoder_.precision(), request.device, ranks_);
   if (options_.has_critic)

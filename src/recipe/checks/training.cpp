@@ -69,6 +69,12 @@ void training(const Recipe& recipe, Problems& out) {
                    "train.offload = host moves what train.recompute = tokens keeps",
                    "train.recompute=tokens, or train.offload=file"});
   }
+  if (train.recompute_layers > 0 && train.offload != Offload::kNone) {
+    out.push_back(
+        {{"train.recompute_layers", "train.offload"},
+         "train.offload moves what all layers keep, so train.recompute_layers cannot leave some out",
+         "train.recompute_layers=0, or train.offload=none"});
+  }
 }
 
 // The frozen model is whole on every rank, and reads what this rank reads.

@@ -214,6 +214,13 @@ void declare(OptionSet& set, TrainOptions& train) {
          "(tokens).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
       .may_change();
+  set.add("train.recompute_layers", train.recompute_layers,
+          "Layers of each pipeline stage that train.recompute makes again, the first ones; the others keep "
+          "everything. 0: all. Their bits are the same.")
+      .unit("layers")
+      .at_least(0)
+      .also_called({"recompute_num_layers"})
+      .may_change();
   set.add("train.offload", train.offload,
           "Where what layers keep for the backward pass lies meanwhile: in memory (none); in the host's "
           "memory, copied while layers compute (host, beside train.recompute = tokens); or in a file "

@@ -61,6 +61,7 @@ struct TrainOptions {
   int64_t micro_batch = 8;  // sequences per forward and backward pass; divides batch
   int64_t sequence = 512;   // tokens per sequence
   Recompute recompute = Recompute::kNone;
+  int64_t recompute_layers = 0;  // of each pipeline stage so many, the first ones, are recomputed; 0: all
   Offload offload = Offload::kNone;
   std::string offload_folder;  // for kFile; empty: data.cache
   // For kHost: the share of the rows that are stored rather than recomputed: "auto", or a number from 0 to 1.

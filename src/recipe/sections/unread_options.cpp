@@ -30,6 +30,7 @@ bool has_spikes(const Recipe& recipe) { return recipe.model.spikes.wanted(); }
 bool has_windows(const Recipe& recipe) {
   return std::ranges::any_of(recipe.model.softmax.windows, [](int64_t window) { return window > 0; });
 }
+bool recomputes(const Recipe& recipe) { return recipe.train.recompute != Recompute::kNone; }
 bool offloads_to_host(const Recipe& recipe) { return recipe.train.offload == Offload::kHost; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
@@ -56,6 +57,7 @@ bool gap_is_constant(const Recipe& recipe) {
 }
 
 constexpr Condition kConditions[] = {
+    {"train.recompute_layers", recomputes, "train.recompute"},
     {"train.offload_share", offloads_to_host, "train.offload = host"},
     {"train.offload_memory", offloads_to_host, "train.offload = host"},
     {"optim.state_block", has_int8_states, "optim.state_dtype = int8"},

@@ -235,6 +235,22 @@ TEST_P(MemoryRecomputed, IsWhatIsCounted) {
   }
 }
 
+// The first of six layers alone.
+TEST_F(MemoryOfRuns, SomeLayersAreRecomputed) {
+  for (const auto& [family, recompute, layers, dtype] : {std::tuple("first_run", "full", 2, "bf16"),
+                                                         {"gpt2", "selective", 3, "fp32"},
+                                                         {"llama", "full", 5, "bf16"},
+                                                         {"lightning", "tokens", 4, "fp32"},
+                                                         {"dense_post_norm", "full", 3, "fp32"}}) {
+    expect_as_planned(
+        fmt::format("{}, {} of {}, {}", family, layers, recompute, dtype),
+        kFamilies.at(family) + Words{fmt::format("train.dtype={}", dtype),
+                                     fmt::format("train.recompute={}", recompute),
+                                     fmt::format("train.recompute_layers={}", layers), "model.layers=6",
+                                     "train.batch=4", "train.micro_batch=2", "train.sequence=1024"});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, MemoryRecomputed,
                          ::testing::Combine(::testing::Values("first_run", "gpt2", "llama", "lightning",
                                                               "hgrn2", "dense_post_norm"),

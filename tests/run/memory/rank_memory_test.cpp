@@ -219,6 +219,13 @@ std::vector<Case> of_dispatchers() {
 
 std::vector<Case> of_recomputation() {
   std::vector<Case> cases;
+  for (const std::string recompute : {"selective", "full"}) {
+    cases.push_back({"tp2 one layer " + recompute,
+                     2,
+                     {"parallel.tp=2", "train.recompute=" + recompute, "train.recompute_layers=1"},
+                     "dense",
+                     "dense bf16"});
+  }
   for (const std::string recompute : {"selective", "tokens", "full"}) {
     const bool full = recompute == "full";
     const auto add = [&](const std::string& name, const Words& words, const std::string& models,
@@ -262,6 +269,9 @@ std::vector<Case> of_schedules() {
     cases.push_back({"pp2 m8 " + schedule, 2, of_two + Words{"train.batch=8"}, "dense"});
     cases.push_back({"pp2 selective " + schedule, 2, of_two + Words{"train.recompute=selective"}, "dense"});
     cases.push_back({"pp2 full " + schedule, 2, of_two + Words{"train.recompute=full"}, "dense"});
+    const Words of_one = {"train.recompute=full", "train.recompute_layers=1"};
+    cases.push_back({"pp2 full of one layer " + schedule, 2, of_two + of_one, "dense",
+                     schedule == "zbv" || schedule == "zb-h1" ? "dense bf16" : ""});
     cases.push_back(
         {"pp4 " + schedule, 4, words + Words{"parallel.pp=4", "model.layers=8", "train.batch=8"}, "dense"});
   }
