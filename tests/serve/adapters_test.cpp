@@ -9,24 +9,24 @@ namespace {
 class AdapterServer : public ::testing::Test {
  protected:
   AdapterServer()
-      : server_(
-            ServerTest::with_bodies({}), {{"base", "base"}, {"law", "law", "base"}, {"code", "code", "base"}},
-            [](const ModelShelf::Entry& entry) {
-              EXPECT_EQ(entry.name, "base") << "adapters are opened with their base";
-              LoadedModel loaded = small_model(true);
-              // Beside the keys of all layers, so large that texts change.
-              for (const double size : {3.0, -3.0}) {
-                std::map<std::string, model::ServedAdapters::Matrix> matrices;
-                for (const layout::ParameterSpec& spec : layout::parameters(byte_model())) {
-                  if (layout::last_word(spec.tensor.name) != "key") continue;
-                  const auto& shape = spec.tensor.global_shape;
-                  matrices[spec.tensor.name] = {
-                      .down_ri = at::ones({1, shape[1]}), .up_or = at::full({shape[0], 1}, size), .scale = 1};
-                }
-                loaded.model.decoder->parameters().served()->add(matrices);
-              }
-              return loaded;
-            }) {
+      : server_(options(), {{"base", "base"}, {"law", "law", "base"}, {"code", "code", "base"}},
+                [](const ModelShelf::Entry& entry) {
+                  EXPECT_EQ(entry.name, "base") << "adapters are opened with their base";
+                  LoadedModel loaded = small_model(true);
+                  // Beside the keys of all layers, so large that texts change.
+                  for (const double size : {3.0, -3.0}) {
+                    std::map<std::string, model::ServedAdapters::Matrix> matrices;
+                    for (const layout::ParameterSpec& spec : layout::parameters(byte_model())) {
+                      if (layout::last_word(spec.tensor.name) != "key") continue;
+                      const auto& shape = spec.tensor.global_shape;
+                      matrices[spec.tensor.name] = {.down_ri = at::ones({1, shape[1]}),
+                                                    .up_or = at::full({shape[0], 1}, size),
+                                                    .scale = 1};
+                    }
+                    loaded.model.decoder->parameters().served()->add(matrices);
+                  }
+                  return loaded;
+                }) {
     thread_.post([this] { server_.run(); });
   }
   ~AdapterServer() override {
@@ -34,20 +34,20 @@ class AdapterServer : public ::testing::Test {
     thread_.wait();
   }
   static ServeOptions options() {
-    ServeOptions options;
-    options.http.longest_body = 1 << 20;
-    options.drain_s = 20;
-    return options;
+    ServeOptions small;
+    small.http.longest_body = 1 << 20;
+    small.drain_s = 20;
+    return small;
   }
   HttpAnswer post(const std::string& path, const json& body) const {
     HttpAddress address = http_address(server_.url());
     address.path = path;
     return http_post(address, body.dump(), "application/json", 60, 16 << 20);
   }
-  std::string text_of(const char* model, int64_t n = 1) const {
+  std::string text_of(const char* model) const {
     const HttpAnswer answer =
         post("/v1/completions",
-             {{"model", model}, {"prompt", "a prompt"}, {"max_tokens", 24}, {"temperature", 0}, {"n", n}});
+             {{"model", model}, {"prompt", "a prompt"}, {"max_tokens", 24}, {"temperature", 0}});
     EXPECT_EQ(answer.status, 200) << answer.body;
     return json::parse(answer.body)["choices"][0]["text"].dump();
   }
