@@ -9,6 +9,7 @@
 #include "base/text/text.h"
 #include "base/threads/parallel.h"
 #include "generate/engine_parts.h"
+#include "model/served_adapters.h"
 
 namespace longhaul::generate {
 namespace {
@@ -61,6 +62,9 @@ int64_t Engine::submit(Request request) {
   require_ids(request, decoder_.config().vocabulary);
   require_experts(request, decoder_.config(), options_.pass != nullptr);
   require_possible(request, options_.sequences, limit_of_tokens());
+  LONGHAUL_ASSERT(request.adapter == 0 || (!options_.pass && request.adapter > 0 &&
+                                           request.adapter <= decoder_.parameters().served()->count()),
+                  "adapter {}", request.adapter);
   const bool idle = waiting_.empty() && reading_.empty() && writing_.empty() && parked_.empty();
   if (idle) records_routes_ = request.settings.records_routes;
   LONGHAUL_ASSERT(records_routes_ == request.settings.records_routes,
@@ -79,7 +83,8 @@ Engine::Part Engine::begin_part(const JobPointer& job) {
   if (job->row < 0) {
     if (prefixes_.keeps()) {
       // the logits of a whole prompt are kept without the experts that led to them
-      const PrefixCache::Begun begun = prefixes_.begin(job->request.prompt, !job->wants_experts());
+      const PrefixCache::Begun begun =
+          prefixes_.begin(job->request.prompt, !job->wants_experts(), job->request.adapter);
       job->row = begun.row;
       job->logits_v = begun.logits_v;
     } else {
@@ -127,12 +132,13 @@ bool Engine::step() {
 
 void Engine::run_pass(const std::vector<Part>& parts) {
   std::vector<Continuation> next;
-  for (const SequencePointer& sequence : writing_) next.push_back({sequence->row, {sequence->next}});
+  for (const SequencePointer& sequence : writing_)
+    next.push_back({sequence->row, {sequence->next}, sequence->job->request.adapter});
   const size_t writing = next.size();
   for (const Part& part : parts) {
     if (part.tokens == 0) continue;
     const auto begin = part.job->request.prompt.begin() + state_.tokens(part.job->row);
-    next.push_back({part.job->row, {begin, begin + part.tokens}});
+    next.push_back({part.job->row, {begin, begin + part.tokens}, part.job->request.adapter});
     counts_.read_tokens += part.tokens;
   }
   PassExperts experts;
@@ -171,8 +177,9 @@ void Engine::after_part(const Part& part, const Tensor& logits_v, const std::vec
   const int64_t read = state_.tokens(job.row);
   if (prefixes_.keeps() && part.tokens > 0) {
     if (read % PrefixCache::kTokens == 0 || read < job.tokens())
-      prefixes_.keep(prompt.first(static_cast<size_t>(read)), job.row);
-    if (options_.keeps_prompts && read == job.tokens()) prefixes_.keep_prompt(prompt, job.row, logits_v);
+      prefixes_.keep(prompt.first(static_cast<size_t>(read)), job.row, job.request.adapter);
+    if (options_.keeps_prompts && read == job.tokens())
+      prefixes_.keep_prompt(prompt, job.row, logits_v, job.request.adapter);
   }
   if (read == job.tokens()) begin_writing(part.job, logits_v, experts);
 }
@@ -203,8 +210,11 @@ void Engine::draw_one(Sequence& sequence) const {
   const auto drawable =
       static_cast<size_t>(settings.vocabulary > 0 ? std::min(settings.vocabulary, vocabulary) : vocabulary);
   const bool changes = settings.grammar != nullptr || sequence.history.changes(settings, drawn);
+  const auto all_of = [&]<class Logit>(Logit) {
+    return std::span<const Logit>(sequence.logits_v.const_data_ptr<Logit>(), static_cast<size_t>(vocabulary));
+  };
   const auto changed_row = [&]<class Logit>(std::vector<Logit>& own) -> std::span<const Logit> {
-    const std::span<const Logit> row(sequence.logits_v.const_data_ptr<Logit>(), drawable);
+    const std::span<const Logit> row = all_of(Logit{}).first(drawable);
     if (!changes) return row;
     own.assign(row.begin(), row.end());
     sequence.history.change(std::span<Logit>(own), settings, drawn);
@@ -212,8 +222,9 @@ void Engine::draw_one(Sequence& sequence) const {
       settings.grammar->restrict_to(sequence.form, settings.stop_ids, std::span<Logit>(own));
     return own;
   };
-  const auto measure = [&](const auto& row) {
+  const auto measure = [&]<class Logit>(std::span<const Logit> row) {
     if (!settings.wants_log_probabilities()) return;
+    if (settings.of_whole_distribution) row = all_of(Logit{});
     sequence.log_probability = log_probability(row, sequence.drawn, settings.temperature);
     if (settings.top_log_probabilities > 0)
       sequence.top = likeliest_tokens(row, settings.top_log_probabilities, settings.temperature);

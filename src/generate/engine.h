@@ -44,6 +44,7 @@ void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelCon
 struct Continuation {
   int64_t row = 0;
   std::vector<int64_t> ids;  // at least one
+  int64_t adapter = 0;       // of the decoder's served ones (model/served_adapters.h); 0: none
 };
 // One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances
 // the state. `recorder`, if any, records the routes, and `experts` those of each continuation's last token.
@@ -62,6 +63,7 @@ struct Drawn {
 struct Request {
   std::vector<int64_t> prompt;
   GenerateSettings settings;
+  int64_t adapter = 0;  // as Continuation has it
   // false: the text of this sequence ends here (Finish::kStop).
   std::function<bool(const Drawn&)> on_token = {};
   // Called once for each sequence.

@@ -8,12 +8,33 @@
 #include "base/text/text.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
+#include "model/served_adapters.h"
 #include "model/state.h"
 #include "recipe/mixers.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::generate {
 namespace {
+
+// The adapters of a pass's tokens, as long as it lives.
+class AdaptersOfPass {
+ public:
+  AdaptersOfPass(model::ServedAdapters& served, std::span<const Continuation> continuations)
+      : served_(served) {
+    if (std::ranges::all_of(continuations, [](const Continuation& each) { return each.adapter == 0; }))
+      return;
+    std::vector<int64_t> of_tokens;
+    for (const Continuation& each : continuations)
+      of_tokens.insert(of_tokens.end(), each.ids.size(), each.adapter);
+    served_.choose(std::move(of_tokens));
+  }
+  ~AdaptersOfPass() { served_.choose({}); }
+  AdaptersOfPass(const AdaptersOfPass&) = delete;
+  AdaptersOfPass& operator=(const AdaptersOfPass&) = delete;
+
+ private:
+  model::ServedAdapters& served_;
+};
 
 // Calls `see` with each tensor of a saved sequence, in one order.
 void for_each_tensor(model::DecoderState::Saved& saved, const std::function<void(Tensor&)>& see) {
@@ -116,7 +137,7 @@ void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelCon
 PassInput::PassInput(std::span<const Continuation> continuations, model::DecoderState& state)
     : rows{state, {}} {
   std::vector<int64_t> lengths, firsts;
-  for (const auto& [row, fresh] : continuations) {
+  for (const auto& [row, fresh, adapter] : continuations) {
     LONGHAUL_ASSERT(!fresh.empty());
     ids.insert(ids.end(), fresh.begin(), fresh.end());
     lengths.push_back(static_cast<int64_t>(fresh.size()));
@@ -131,6 +152,7 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
                model::DecoderState& state, RouteRecorder* recorder, PassExperts* experts) {
   const at::NoGradGuard no_gradient;
   const PassInput input(continuations, state);
+  const AdaptersOfPass adapters(*decoder.parameters().served(), continuations);
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;

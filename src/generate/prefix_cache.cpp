@@ -37,8 +37,8 @@ int64_t PrefixCache::pages_before_end(std::span<const int64_t> ids) const {
   return std::max<int64_t>(0, std::ssize(ids) - least_) / kTokens;
 }
 
-PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t pages) {
-  Node* node = &root_;
+PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t pages, int64_t adapter) {
+  Node* node = &roots_[adapter];
   ++clock_;
   for (int64_t page = 0; page < pages; ++page) {
     const auto next = node->longer.find(tokens_of_page(ids, page));
@@ -68,10 +68,10 @@ PrefixCache::Node* PrefixCache::with_steps(Node* node, std::span<const int64_t> 
   return node;
 }
 
-PrefixCache::Begun PrefixCache::begin(std::span<const int64_t> ids, bool whole) {
+PrefixCache::Begun PrefixCache::begin(std::span<const int64_t> ids, bool whole, int64_t adapter) {
   LONGHAUL_ASSERT(!ids.empty());
   const int64_t pages = pages_before_end(ids);
-  Node* node = found(ids, pages);
+  Node* node = found(ids, pages, adapter);
   Tensor logits_v;
   const auto kept = whole && tokens_of(*node) == pages * kTokens ? node->longer.find(end_of(ids, pages))
                                                                  : node->longer.end();
@@ -101,12 +101,12 @@ void PrefixCache::add(Node& above, std::span<const int64_t> rest, int64_t row, i
   bytes_ += bytes;
 }
 
-void PrefixCache::keep(std::span<const int64_t> ids, int64_t row) {
+void PrefixCache::keep(std::span<const int64_t> ids, int64_t row, int64_t adapter) {
   const auto tokens = std::ssize(ids);
   LONGHAUL_ASSERT(tokens > 0 && tokens % kStep == 0 && state_.tokens(row) == tokens,
                   "{} tokens, of which the sequence has {}", tokens, state_.tokens(row));
   const int64_t pages = (tokens - 1) / kTokens;
-  Node* const above = found(ids, pages);
+  Node* const above = found(ids, pages, adapter);
   if (tokens_of(*above) != pages * kTokens) return;  // the shorter one had no room
   if (const auto there = above->longer.find(end_of(ids, pages)); there != above->longer.end())
     there->second->last_used = clock_;
@@ -114,11 +114,12 @@ void PrefixCache::keep(std::span<const int64_t> ids, int64_t row) {
     add(*above, ids.subspan(static_cast<size_t>(pages * kTokens)), row, bytes_of_one_);
 }
 
-void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v) {
+void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v,
+                              int64_t adapter) {
   LONGHAUL_ASSERT(state_.tokens(row) == std::ssize(ids), "{} tokens, of which the sequence has {}",
                   ids.size(), state_.tokens(row));
   const int64_t pages = pages_before_end(ids);
-  Node* const above = found(ids, pages);
+  Node* const above = found(ids, pages, adapter);
   if (tokens_of(*above) != pages * kTokens) return;
   const auto logit_bytes = static_cast<int64_t>(logits_v.nbytes());
   const auto there = above->longer.find(end_of(ids, pages));
@@ -147,6 +148,15 @@ PrefixCache::Node* PrefixCache::least_used_end(Node& node, const Node* but) {
   return least;
 }
 
+PrefixCache::Node* PrefixCache::least_used_end(const Node* but) {
+  std::vector<Node*> ends;
+  for (auto& [adapter, root] : roots_) {
+    if (Node* const end = least_used_end(root, but); end != nullptr) ends.push_back(end);
+  }
+  const auto least = std::ranges::min_element(ends, {}, &Node::last_used);
+  return least == ends.end() ? nullptr : *least;
+}
+
 void PrefixCache::drop(Node& end) {
   state_.drop(end.row);
   --kept_;
@@ -158,7 +168,7 @@ void PrefixCache::drop(Node& end) {
 bool PrefixCache::make_room(int64_t bytes, const Node* but) {
   if (bytes_of_one_ == 0 || bytes > limit_) return false;
   while (bytes_ + bytes > limit_) {
-    Node* const end = least_used_end(root_, but);
+    Node* const end = least_used_end(but);
     if (end == nullptr) return false;
     drop(*end);
   }
@@ -166,7 +176,7 @@ bool PrefixCache::make_room(int64_t bytes, const Node* but) {
 }
 
 bool PrefixCache::drop_least_used() {
-  Node* const end = least_used_end(root_, nullptr);
+  Node* const end = least_used_end(nullptr);
   if (end != nullptr) drop(*end);
   return end != nullptr;
 }

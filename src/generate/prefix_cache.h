@@ -58,12 +58,13 @@ class PrefixCache {
     Tensor logits_v;  // defined: the row has read the whole prompt, and these are the logits after it
   };
   // Makes a new sequence of the state that has read the longest kept prefix of these tokens that leaves
-  // `least` or more to read; or nothing; or all of them, where this prompt was kept and may be `whole`.
-  Begun begin(std::span<const int64_t> ids, bool whole = true);
+  // `least` or more to read; or nothing; or all of them, where this prompt was kept and may be `whole`. What
+  // was read with one adapter (Continuation::adapter) is no prefix for another.
+  Begun begin(std::span<const int64_t> ids, bool whole = true, int64_t adapter = 0);
   // Keeps the prefix that `row` has read: these tokens, a multiple of kStep.
-  void keep(std::span<const int64_t> ids, int64_t row);
+  void keep(std::span<const int64_t> ids, int64_t row, int64_t adapter = 0);
   // Keeps the whole prompt that `row` has read, with the logits after it.
-  void keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v);
+  void keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v, int64_t adapter = 0);
   // Drops the leaf that was unused for longest; false: nothing is kept.
   bool drop_least_used();
 
@@ -87,18 +88,20 @@ class PrefixCache {
     std::map<std::vector<int64_t>, std::unique_ptr<Node>> longer;
   };
   int64_t pages_before_end(std::span<const int64_t> ids) const;  // after which enough is left to be read
-  Node* found(std::span<const int64_t> ids, int64_t pages);  // the longest prefix of at most that many pages
+  // the longest prefix of at most that many pages
+  Node* found(std::span<const int64_t> ids, int64_t pages, int64_t adapter);
   Node* with_steps(Node* node, std::span<const int64_t> ids) const;  // what is kept of the next page, if any
   int64_t tokens_of(const Node& node) const { return node.row < 0 ? 0 : state_.tokens(node.row); }
   void add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes);
   void drop(Node& end);
   bool make_room(int64_t bytes, const Node* but);
+  Node* least_used_end(const Node* but);
   static Node* least_used_end(Node& node, const Node* but);
 
   model::DecoderState& state_;
   int64_t bytes_of_one_, limit_, least_, kept_ = 0, bytes_ = 0, clock_ = 0;
   Counts counts_;
-  Node root_;
+  std::map<int64_t, Node> roots_;  // by adapter
 };
 
 }  // namespace longhaul::generate

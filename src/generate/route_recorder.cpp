@@ -6,7 +6,7 @@ namespace longhaul::generate {
 
 void RouteRecorder::read(std::span<const Continuation> continuations, const model::Routes& routes) {
   int64_t first = 0;
-  for (const auto& [row, ids] : continuations) {
+  for (const auto& [row, ids, adapter] : continuations) {
     Sequence& sequence = of_rows_[row];
     sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.end());
     for (const auto& [block, choice_tk] : routes)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/sampling/log_softmax.h"
 #include "kernels/sampling/loops.h"
 
 namespace longhaul::generate {
@@ -189,61 +190,38 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
 
 namespace {
 
-double largest_of(std::span<const double> logits) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (const double logit : logits) largest = logit > largest || std::isnan(logit) ? logit : largest;
-  return largest;
-}
-
-// The log probabilities of a row of logits.
 template <class Logit>
-class LogSoftmax {
- public:
-  LogSoftmax(std::span<const Logit> logits, double temperature)
-      : logits_(logits), largest_(largest_of(logits)), scale_(temperature == 0 ? 1 : temperature) {
-    double sum = 0;
-    for (const Logit logit : logits) sum += std::exp((static_cast<double>(logit) - largest_) / scale_);
-    log_sum_ = std::log(sum);
-  }
-  double of(int64_t id) const {
-    return (static_cast<double>(logits_[static_cast<size_t>(id)]) - largest_) / scale_ - log_sum_;
-  }
-
-  std::vector<TokenProbability> likeliest(int64_t count) const {
-    std::vector<int64_t> ids(logits_.size());
-    std::iota(ids.begin(), ids.end(), int64_t{0});
-    const auto end =
-        ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<int64_t>(count, 0, std::ssize(logits_)));
-    std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
-      const Logit of_a = logits_[static_cast<size_t>(a)], of_b = logits_[static_cast<size_t>(b)];
-      return of_a > of_b || (of_a == of_b && a < b);
-    });
-    std::vector<TokenProbability> found;
-    for (auto id = ids.begin(); id != end; ++id) found.push_back({*id, of(*id)});
-    return found;
-  }
-
- private:
-  std::span<const Logit> logits_;
-  double largest_, scale_, log_sum_;
-};
+std::vector<TokenProbability> likeliest(std::span<const Logit> logits, int64_t count, double temperature) {
+  const kernels::LogSoftmax<Logit> softmax(logits, temperature);
+  std::vector<int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), int64_t{0});
+  const auto end =
+      ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<int64_t>(count, 0, std::ssize(logits)));
+  std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
+    const Logit of_a = logits[static_cast<size_t>(a)], of_b = logits[static_cast<size_t>(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
+  });
+  std::vector<TokenProbability> found;
+  for (auto id = ids.begin(); id != end; ++id) found.push_back({*id, softmax.of(*id)});
+  return found;
+}
 
 }  // namespace
 
 double log_probability(std::span<const float> logits, int64_t id, double temperature) {
-  return LogSoftmax<float>(logits, temperature).of(id);
+  return kernels::LogSoftmax<float>(logits, temperature).of(id);
 }
 double log_probability(std::span<const double> logits, int64_t id, double temperature) {
-  return LogSoftmax<double>(logits, temperature).of(id);
+  return kernels::LogSoftmax<double>(logits, temperature).of(id);
 }
 
 std::vector<TokenProbability> likeliest_tokens(std::span<const float> logits, int64_t count,
                                                double temperature) {
-  return LogSoftmax<float>(logits, temperature).likeliest(count);
+  return likeliest(logits, count, temperature);
 }
 std::vector<TokenProbability> likeliest_tokens(std::span<const double> logits, int64_t count,
                                                double temperature) {
-  return LogSoftmax<double>(logits, temperature).likeliest(count);
+  return likeliest(logits, count, temperature);
 }
 
 }  // namespace longhaul::generate

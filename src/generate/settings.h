@@ -41,7 +41,9 @@ struct GenerateSettings {
   // Tells with each new token (Drawn) the experts of the pass that it was drawn after; the model must have
   // some, and this process the whole model.
   bool experts = false;
-  bool log_probabilities = false;      // records those of the drawn tokens in Generation::log_probabilities
+  bool log_probabilities = false;  // records those of the drawn tokens in Generation::log_probabilities
+  // They are those that the model gives to all of its rows, whatever may be drawn: as training has them.
+  bool of_whole_distribution = false;
   int64_t top_log_probabilities = 0;   // and those of so many of the likeliest tokens in each one's place
   std::vector<int64_t> never = {};     // ids that are never drawn, because they stand for nothing
   std::vector<int64_t> stop_ids = {};  // drawing one of them ends the text

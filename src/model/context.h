@@ -24,6 +24,8 @@
 
 namespace longhaul::model {
 
+struct Written;  // model/as_written.h
+
 // Statistics of experts: the load of the busiest expert divided by the mean load, and the share of choices
 // that were dropped.
 inline constexpr const char* kBusiestOverMean = "router/busiest_over_mean";
@@ -94,6 +96,10 @@ struct Context {
   std::shared_ptr<const Routes> replayed_routes;
   // Where set, it receives the weights of these experts, in the order of the choices: [own tokens, k].
   std::shared_ptr<Routes> recorded_weights;
+
+  // Where set, sequence mixers have the values that an engine had when it wrote the documents of this pass
+  // (model/as_written.h).
+  std::shared_ptr<const Written> written;
 
   // Where set, it is called with (block name, output); the numeric guard uses it to find the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

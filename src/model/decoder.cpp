@@ -14,6 +14,7 @@
 #include "kernels/saved/recomputed.h"
 #include "kernels/saved/saved_tensors.h"
 #include "layout/parameter_sets.h"
+#include "model/as_written.h"
 #include "model/linear.h"
 #include "model/mixers/mixers.h"
 #include "model/mixers/toeplitz_positions.h"
@@ -28,8 +29,9 @@ struct Decoder::Layer {
   recipe::ModelConfig::ResidualFactors mixer_factors, channel_factors;
   Norm mixer_norm;
   std::unique_ptr<SequenceMixer> mixer;
-  std::optional<Norm> channel_norm;       // none: the channel mixer reads what the sequence mixer reads
-  std::unique_ptr<ChannelMixer> channel;  // null: none
+  std::optional<Norm> channel_norm;             // none: the channel mixer reads what the sequence mixer reads
+  std::unique_ptr<ChannelMixer> channel;        // null: none
+  std::vector<recipe::MixerStateTensor> state;  // what the sequence mixer keeps while decoding
 };
 
 // The residual stream between two norms: a branch waits beside it until the norm that reads it joins them in
@@ -139,7 +141,8 @@ Decoder::Layer Decoder::make_layer(const std::string& prefix, int64_t layer) {
           mixer_norm,
           std::move(mixer),
           channel_norm,
-          std::move(channel)};
+          std::move(channel),
+          config_.causal ? recipe::state_of_layer(config_, layer) : std::vector<recipe::MixerStateTensor>()};
 }
 
 void Decoder::use_outside_layers() const {
@@ -221,15 +224,24 @@ void Decoder::run_layer(Context& context, Layer& layer, Stream& stream, const la
   run_blocks(context, layer, h, stream, view, state);
 }
 
+Tensor Decoder::by_mixer(Context& context, Layer& layer, const Tensor& h, const layout::SequenceView& view,
+                         const MixerRows* state) const {
+  const Tensor made = layer.mixer->forward(context, h, view, state);
+  if (state != nullptr || context.written == nullptr) return made;
+  return as_written(context, *layer.mixer, layer.state, h, made, view);
+}
+
 void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream& stream,
                          const layout::SequenceView& view, const MixerRows* state) const {
   if (layer.channel == nullptr) {
-    stream.branch_td = layer.mixer->forward(context, h, view, state);
+    stream.branch_td = by_mixer(context, layer, h, view, state);
     stream.factors = layer.mixer_factors;
     stream.writer = &layer.mixer->name();
     return;
   }
   if (!layer.channel_norm) {
+    LONGHAUL_ASSERT(context.written == nullptr, "{} is added up with what stands beside it",
+                    layer.mixer->name());
     BlockInput input{h};
     const Summand mixed = layer.mixer->summand(context, input, view, state);
     // Their sum does not tell whose the bad number is.
@@ -242,7 +254,7 @@ void Decoder::run_blocks(Context& context, Layer& layer, const Tensor& h, Stream
     stream.writer = &layer.channel->name();
     return;
   }
-  stream.branch_td = layer.mixer->forward(context, h, view, state);
+  stream.branch_td = by_mixer(context, layer, h, view, state);
   stream.factors = layer.mixer_factors;
   stream.writer = &layer.mixer->name();
   const Tensor g = read(context, *layer.channel_norm, stream);

@@ -150,6 +150,8 @@ class Decoder {
   void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream,
                   const layout::SequenceView& view,
                   const MixerRows* state) const;  // after the layer's first norm
+  Tensor by_mixer(Context& context, Layer& layer, const Tensor& normed_td, const layout::SequenceView& view,
+                  const MixerRows* state) const;  // its output, or the engine's
   void run_layers(Context& context, Stream& stream, const layout::SequenceView& view,
                   const DecoderRows* rows);
   // The first `again` layers of the stage; returns what the norm of the next one made, undefined behind the

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/group_linear/op.h"
+#include "model/served_adapters.h"
 #include "model/spiking_product.h"
 
 namespace longhaul::model {
@@ -19,6 +20,8 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   if (bias) bias_ = parameters.add_runs(prefix + "." + storage + ".bias", names(".bias"));
   for (const Parameter* const run : weight_.runs) adapters_.emplace_back(parameters, *run);
   spiking_ = parameters.spiking();
+  served_ = parameters.served();
+  for (const Parameter* const run : weight_.runs) served_->offer(*run);
   if (weights == Weights::kWide) return;
   for (Parameter* const run : weight_.runs) parameters.keep_in_groups(*run);
 }
@@ -34,8 +37,9 @@ kernels::LinearWeights Linear::weights(size_t run) const {
 }
 
 bool Linear::plain() const {
-  return !adapted() && spiking_ == nullptr &&
-         std::ranges::none_of(weight_.runs, [](const Parameter* run) { return run->groups.has_value(); });
+  return !adapted() && spiking_ == nullptr && std::ranges::none_of(weight_.runs, [&](const Parameter* run) {
+    return run->groups.has_value() || served_->has(*run);
+  });
 }
 
 bool Linear::adapted() const { return std::ranges::any_of(adapters_, &Adapters::any); }
@@ -49,6 +53,9 @@ kernels::LinearWeights Linear::weights() const {
 }
 
 std::pair<Tensor, uint64_t> Linear::merged() const {
+  LONGHAUL_ASSERT(
+      std::ranges::none_of(weight_.runs, [&](const Parameter* run) { return served_->has(*run); }),
+      "{} is joined with another matrix, and has adapters of several tasks", weight_.runs[0]->name);
   if (!adapted()) {
     const kernels::LinearWeights own = weights();
     return {own.weight, own.kept.version};
@@ -60,6 +67,11 @@ std::pair<Tensor, uint64_t> Linear::merged() const {
 }
 
 Tensor Linear::product(const Tensor& x, size_t run, const kernels::LinearWeights& own) const {
+  return served_->adapted(x, *weight_.runs[run], product_alone(x, run, own));
+}
+
+// Without the adapters that are served beside it.
+Tensor Linear::product_alone(const Tensor& x, size_t run, const kernels::LinearWeights& own) const {
   if (adapters_[run].any()) return adapters_[run].product(x, own);
   if (spiking_ != nullptr) return spiking_product(*spiking_, x, *weight_.runs[run], own);
   if (const auto& groups = weight_.runs[run]->groups) return kernels::group_linear(x, *groups, own.bias);

@@ -50,11 +50,13 @@ class Linear {
  private:
   kernels::LinearWeights weights(size_t run) const;
   Tensor product(const Tensor& x_ti, size_t run, const kernels::LinearWeights& own) const;
+  Tensor product_alone(const Tensor& x_ti, size_t run, const kernels::LinearWeights& own) const;
   Summand once_biased(const Context& context, kernels::LinearWeights& own) const;
 
   Stacked weight_, bias_;           // no bias: no runs
   std::vector<Adapters> adapters_;  // of each run
   std::shared_ptr<Spiking> spiking_;
+  std::shared_ptr<ServedAdapters> served_;
 };
 
 }  // namespace longhaul::model

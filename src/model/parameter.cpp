@@ -9,6 +9,7 @@
 #include "kernels/by_device.h"
 #include "layout/freezing.h"
 #include "model/arena.h"
+#include "model/served_adapters.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::model {
@@ -67,7 +68,12 @@ ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 
 ParameterSet::ParameterSet(std::vector<layout::ParameterSpec> specs, Precision precision, at::Device device,
                            Use use, layout::MeshRank place)
-    : specs_(std::move(specs)), precision_(precision), device_(device), use_(use), place_(std::move(place)) {
+    : specs_(std::move(specs)),
+      precision_(precision),
+      device_(device),
+      use_(use),
+      place_(std::move(place)),
+      served_(std::make_shared<ServedAdapters>()) {
   places_.reserve(specs_.size());
   for (size_t i = 0; i < specs_.size(); ++i) {
     const bool fresh = places_.emplace(specs_[i].tensor.name, Place{.spec = i}).second;

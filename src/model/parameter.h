@@ -49,6 +49,8 @@ class SpikeStatistics;  // spikes/statistics.h
 
 namespace longhaul::model {
 
+class ServedAdapters;
+
 // One logical tensor inside a value.
 struct Part {
   layout::ParameterSpec spec;
@@ -202,6 +204,8 @@ class ParameterSet {
   // What the matrices that are added from now on read; null: numbers.
   void spike(std::shared_ptr<Spiking> how) { spiking_ = std::move(how); }
   const std::shared_ptr<Spiking>& spiking() const { return spiking_; }
+  // Adapters that are served beside these weights (served_adapters.h).
+  const std::shared_ptr<ServedAdapters>& served() const { return served_; }
   // Keeps the matrices of a product by groups, where the model is one of Use::kIntegers.
   void keep_in_groups(Parameter& parameter) const;
 
@@ -239,6 +243,7 @@ class ParameterSet {
   std::unique_ptr<Progress> progress_ = std::make_unique<Progress>();  // what the parameters' flows point to
   std::unique_ptr<ParameterWatch> watch_;
   std::shared_ptr<Spiking> spiking_;
+  std::shared_ptr<ServedAdapters> served_;
 };
 
 }  // namespace longhaul::model

@@ -66,12 +66,12 @@ generate::GenerateSettings Exchange::settings(size_t prompt) const {
   return settings;
 }
 
-void Exchange::submit(generate::Engine& engine) {
+void Exchange::submit(generate::Engine& engine, int64_t adapter) {
   const auto self = shared_from_this();
   const auto n = static_cast<size_t>(begun_.request.options.n);
   try {
     for (size_t p = 0; p < begun_.prompts.size(); ++p) {
-      generate::Request request{.prompt = begun_.prompts[p], .settings = settings(p)};
+      generate::Request request{.prompt = begun_.prompts[p], .settings = settings(p), .adapter = adapter};
       if (begun_.prompts.size() > 1)
         request.where = fmt::format("prompt {} of {}", p + 1, begun_.prompts.size());
       request.on_token = [self, p, n](const generate::Drawn& drawn) {

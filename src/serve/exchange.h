@@ -37,7 +37,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::string& id() const { return begun_.id; }
   int64_t choices() const { return std::ssize(writers_); }
   // Hands the prompts to the engine; what it refuses is answered with an error.
-  void submit(generate::Engine& engine);
+  // adapter: of the engine's model, 0 for none.
+  void submit(generate::Engine& engine, int64_t adapter);
   void leave(generate::Engine& engine);  // the client has left
   void cancel(generate::Engine& engine);
   // Ends it with an error, whatever was said so far.

@@ -52,18 +52,22 @@ class ModelShelf {
   struct Entry {
     std::string name;
     std::filesystem::path path;
+    std::string base = "";  // the model beside which this adapter stands; empty: it is a model of its own
   };
   using Open = std::function<LoadedModel(const Entry&)>;
   ModelShelf(std::vector<Entry> entries, Open open);
 
   const std::vector<Entry>& entries() const { return entries_; }
   bool has(const std::string& name) const;
+  // The adapters of a model, in their order, and the number that its engine has for a name: 0 for the model.
+  std::vector<Entry> adapters_of(const std::string& base) const;
+  int64_t adapter_number(const std::string& name) const;
 
   // Any other thread: waits until the model is open. Where it is not, `ask` must have the computing thread
   // call open(). Rethrows why it cannot be opened.
   std::shared_ptr<const ModelText> text(const std::string& name, const std::function<void()>& ask);
-  // The computing thread: opens the model if it is not open. An error stays with it: the next who asks tries
-  // again.
+  // The computing thread: opens the model if it is not open; for an adapter its base, with all of its
+  // adapters. An error stays with it: the next who asks tries again.
   LoadedModel* open(const std::string& name);
   // Closes the model and opens it again, at what is its newest checkpoint by now. Nobody may use its engine.
   LoadedModel* open_anew(const std::string& name);
@@ -71,6 +75,8 @@ class ModelShelf {
   void give_up();  // text() throws from now on: the computing thread ends
 
  private:
+  const Entry& entry_of(const std::string& name) const;
+
   std::vector<Entry> entries_;
   Open open_;
   std::map<std::string, LoadedModel> loaded_;  // of the computing thread

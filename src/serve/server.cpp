@@ -203,7 +203,7 @@ void Server::begin(const std::shared_ptr<Exchange>& exchange, const std::string&
                                    "rate_limit_exceeded")
                               .retry_after(kComeBack_s));
   }
-  exchange->submit(engine);
+  exchange->submit(engine, shelf_.adapter_number(exchange->model()));
   if (exchange->ended()) return;
   exchanges_[id] = exchange;
   // In the thread of the connections.
@@ -219,11 +219,13 @@ void Server::begin(const std::shared_ptr<Exchange>& exchange, const std::string&
 
 HttpReply Server::models() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const ModelShelf::Entry& entry : shelf_.entries())
+  for (const ModelShelf::Entry& entry : shelf_.entries()) {
     list.push_back({{"id", entry.name},
                     {"object", "model"},
                     {"created", static_cast<int64_t>(began_s_)},
                     {"owned_by", "longhaul"}});
+    if (!entry.base.empty()) list.back()["parent"] = entry.base;
+  }
   return json_of({{"object", "list"}, {"data", list}});
 }
 
@@ -264,6 +266,9 @@ void Server::answer_embeddings(const HttpRequest& request, const Responder& resp
   if (!model->embeds)
     throw ApiError(400, "Several ranks have this model together, and they make no embeddings.", "model",
                    "unsupported_model");
+  if (shelf_.adapter_number(name) > 0)
+    throw ApiError(400, "Embeddings are of the model without its adapters: ask for those of its base.",
+                   "model", "unsupported_model");
   const auto texts = prompts_of({.prompts = wanted.inputs}, *model);
   int64_t tokens = 0;
   for (const std::vector<int64_t>& text : texts) {

@@ -4,10 +4,12 @@
 
 #include "checkpoint/adapters/adapted_run.h"
 #include "checkpoint/adapters/peft.h"
+#include "checkpoint/adapters/served_adapter.h"
 #include "checkpoint/open_model.h"
 #include "checkpoint/published/export.h"
 #include "checkpoint/published/published_model.h"
 #include "layout/adapters.h"
+#include "model/served_adapters.h"
 #include "published_for_tests.h"
 
 namespace longhaul::checkpoint {
@@ -188,6 +190,38 @@ TEST_F(AdapterFolders, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(import_refused(peft), HasSubstr("lora_magnitude_vector"));
   peft.tensors.clear();
   EXPECT_THAT(import_refused(peft), HasSubstr("no tensors"));
+}
+
+TEST_F(AdapterFolders, AreServedBesideTheirBase) {
+  peft_of(model_).write(place("peft"));
+  import_adapter(base(), place("peft"), place("adapted"));
+  const OpenModel served = open_model(base(), "fp32"), adapted = open_model(place("adapted"), "fp32");
+  const Tensor ids = read_tensor(kGolden / "llama" / "expected.safetensors", "ids");
+  const Tensor of_base = logits_of(*served.decoder, ids);
+  const int64_t number = add_served_adapter(*served.decoder, place("adapted"));
+  EXPECT_EQ(number, 1);
+  model::ServedAdapters& all = *served.decoder->parameters().served();
+  EXPECT_TRUE(logits_of(*served.decoder, ids).equal(of_base)) << "nobody has chosen it";
+  all.choose(std::vector<int64_t>(static_cast<size_t>(ids.numel()), number));
+  EXPECT_TRUE(logits_of(*served.decoder, ids).equal(logits_of(*adapted.decoder, ids)));
+}
+
+TEST_F(AdapterFolders, AreServedBesideNothingElse) {
+  peft_of(model_).write(place("peft"));
+  import_adapter(base(), place("peft"), place("adapted"));
+  const auto told = [&](const fs::path& of, const fs::path& run) {
+    const OpenModel opened = open_model(of, "fp32");
+    const std::string text = refused([&] { add_served_adapter(*opened.decoder, run); });
+    EXPECT_EQ(opened.decoder->parameters().served()->count(), 0);
+    return text;
+  };
+  merge_adapters(place("adapted"), place("merged"), std::nullopt);
+  EXPECT_THAT(told(place("merged"), place("adapted")), HasSubstr("beside other weights"));
+  EXPECT_THAT(told(place("adapted"), place("adapted")), HasSubstr("one of another model"));
+  EXPECT_THAT(told(base(), base()), HasSubstr("no adapters"));
+  peft_of(model_, true).write(place("dora"));
+  import_adapter(base(), place("dora"), place("adapted_dora"));
+  EXPECT_THAT(told(base(), place("adapted_dora")), HasSubstr("not served beside others"));
 }
 
 TEST_F(AdapterFolders, OtherReadersSayWhatToDo) {

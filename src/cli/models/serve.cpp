@@ -9,6 +9,7 @@
 #include "base/terminal.h"
 #include "base/text/text.h"
 #include "base/version.h"
+#include "checkpoint/adapters/served_adapter.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/model_options.h"
@@ -33,7 +34,7 @@ constexpr int64_t kTokensOfPrompts = 512;  // beside the texts that are written:
 constexpr int64_t kShareOfPrefixes = 4;    // a quarter of the memory
 
 struct ServeArguments {
-  std::vector<std::string> checkpoints, names;
+  std::vector<std::string> checkpoints, adapters, names;
   std::string host = "127.0.0.1", token_file, tokenizer, dtype, experts, weights, kv_cache, device = "auto";
   int64_t port = 8000, max_batch = 16, memory = 0, queue = 256, max_tokens = 4096;
   double timeout = 600, drain = 60, follow = 0;
@@ -68,8 +69,28 @@ void check_ranks(const ServeArguments& arguments) {
            fmt::format("{} ranks of {}", place.size, place.engine), "start it without the launcher");
 }
 
+// Adapters stand beside one model, whose products they follow as they were trained.
+void check_adapters(const ServeArguments& arguments) {
+  if (arguments.adapters.empty()) return;
+  const auto refuse = [](const std::string& expected, const std::string& found) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "adapters are served beside one model, as it was trained",
+                 .expected = expected,
+                 .found = found,
+                 .where = "--adapter",
+                 .hint = "longhaul checkpoint merge RUN DIR, and serve DIR as a model of its own"});
+  };
+  if (arguments.checkpoints.size() > 1)
+    refuse("one CKPT", counted(std::ssize(arguments.checkpoints), "model"));
+  if (arguments.ranks.ranks() > 1) refuse("--tp 1 and --pp 1", counted(arguments.ranks.ranks(), "rank"));
+  if (!arguments.weights.empty()) refuse("no --weights", "--weights " + arguments.weights);
+  if (arguments.spikes.wanted) refuse("no --spikes", "--spikes");
+  if (arguments.follow > 0) refuse("no --follow", fmt::format("--follow {}", arguments.follow));
+}
+
 void check(const ServeArguments& arguments) {
   check_ranks(arguments);
+  check_adapters(arguments);
   if (is_loopback(arguments.host) || !arguments.token_file.empty()) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "other machines could use this server without being asked who they are",
@@ -140,6 +161,12 @@ serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArgume
       .text = {},
       .engine = {}};
   checkpoint::require_next_token(loaded.model, "serve");
+  // In the order of the shelf's list, which their numbers follow.
+  for (const std::string& adapter : arguments.adapters) {
+    const serve::ModelShelf::Entry own = entry_of(adapter);
+    checkpoint::add_served_adapter(*loaded.model.decoder, own.path);
+    log_info("{}: an adapter of {} beside {}", own.name, own.path.string(), entry.name);
+  }
   const int64_t bytes = bytes_of_model(arguments, device);
   loaded.engine = std::make_unique<generate::Engine>(
       *loaded.model.decoder, generate::EngineOptions{.sequences = arguments.max_batch,
@@ -261,6 +288,10 @@ ExitCode run(const ServeArguments& arguments) {
   }
   std::vector<serve::ModelShelf::Entry> entries;
   for (const std::string& checkpoint : arguments.checkpoints) entries.push_back(entry_of(checkpoint));
+  for (const std::string& adapter : arguments.adapters) {
+    entries.push_back(entry_of(adapter));
+    entries.back().base = entries.front().name;
+  }
   serve::Server server(serve_options(arguments), entries,
                        [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
   run_server(server);
@@ -275,6 +306,7 @@ void add_serve(Command& program) {
       "serve", "trained models behind OpenAI's HTTP interface (docs/guides/serve.md)",
       {{"for this machine", "serve runs/first-run"},
        {"two models by name, at another port", "serve small=runs/first-run large=runs/big --port 9000"},
+       {"three models of one base", "serve base=runs/qwen3 --adapter law=runs/law --adapter code=runs/code"},
        {"for a network, for whoever knows a token",
         "serve runs/first-run --host 0.0.0.0 --token-file ~/token"}});
   serve
@@ -282,6 +314,12 @@ void add_serve(Command& program) {
               "checkpoints or run folders (their newest), or NAME=PATH; each is opened when it is first "
               "asked for")
       .required();
+  serve
+      .option(
+          "--adapter", arguments->adapters,
+          "a run with adapters that were trained beside CKPT, or NAME=PATH: a model name of its own, whose "
+          "texts are written beside those of the others; repeat for more")
+      .one_each();
   serve
       .option("--host", arguments->host,
               "address to listen at; another one than this machine's own needs --token-file")

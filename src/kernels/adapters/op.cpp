@@ -72,16 +72,23 @@ Tensor adapted_linear(const Tensor& x, const LinearWeights& base, const LinearWe
   };
   return differentiable("adapted_linear", inputs, [&]() -> Recorded {
     const Tensor y = linear_output(x, base.weight, base.bias, base.kept);
-    const Tensor z = linear_output(x, down.weight, {}, down.kept).mul_(scale);
+    const Tensor z = add_adapters(y, x, down, ups, scale);
     std::vector<Tensor> saved{x, z, base.weight, down.weight};
-    for (const AdapterUp& up : ups) {
-      const Tensor& weight = up.weights.weight;
-      saved.push_back(weight);
-      y.narrow(1, up.first_column, weight.size(0))
-          .add_(linear_output(z.narrow(1, up.first_rank, weight.size(1)), weight, {}, up.weights.kept));
-    }
+    for (const AdapterUp& up : ups) saved.push_back(up.weights.weight);
     return {.results = {y}, .saved = saved, .backward = backward, .sinks = sinks};
   })[0];
+}
+
+Tensor add_adapters(const Tensor& y, const Tensor& x, const LinearWeights& down,
+                    const std::vector<AdapterUp>& ups, double scale) {
+  const at::NoGradGuard no_gradient;
+  const Tensor z = linear_output(x, down.weight, {}, down.kept).mul_(scale);
+  for (const AdapterUp& up : ups) {
+    const Tensor& weight = up.weights.weight;
+    y.narrow(1, up.first_column, weight.size(0))
+        .add_(linear_output(z.narrow(1, up.first_rank, weight.size(1)), weight, {}, up.weights.kept));
+  }
+  return z;
 }
 
 Tensor merged_weight(const Tensor& weight, const Tensor& down, const std::vector<AdapterUp>& ups,

@@ -25,6 +25,10 @@ struct AdapterUp {
 Tensor adapted_linear(const Tensor& x_ti, const LinearWeights& base, const LinearWeights& down,
                       const std::vector<AdapterUp>& ups, double scale);
 
+// y_to += what the adapters make of x; without a gradient. Returns scale · x Aᵀ [tokens, ranks].
+Tensor add_adapters(const Tensor& y_to, const Tensor& x_ti, const LinearWeights& down,
+                    const std::vector<AdapterUp>& ups, double scale);
+
 // W with scale · B_i A_i added to its rows, in the precision of sums (fp32; fp64 for fp64). No gradient.
 Tensor merged_weight(const Tensor& weight_oi, const Tensor& down_ri, const std::vector<AdapterUp>& ups,
                      double scale);

@@ -1,9 +1,14 @@
 #include "kernels/linear_cross_entropy/log_probabilities.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "base/error.h"
+#include "base/threads/parallel.h"
 #include "kernels/differentiable.h"
+#include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/problem.h"
+#include "kernels/sampling/log_softmax.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -14,6 +19,40 @@ Tensor own_rows_of(const Tensor& labels, const Tensor& weight, int64_t first_row
   const Tensor row = labels.sub(first_row),
                here = row.ge(0).bitwise_and(row.lt(weight.size(0))).bitwise_and(labels.ge(0));
   return row.add(1).mul(here).sub(1);
+}
+
+template <class Logit>
+void measure_drawn(const Tensor& logits_tv, const Tensor& labels, double temperature, double* result) {
+  const int64_t vocabulary = logits_tv.size(1);
+  const Logit* const row = logits_tv.const_data_ptr<Logit>();
+  const int64_t* const label = labels.const_data_ptr<int64_t>();
+  parallel_for(0, logits_tv.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      if (label[t] < 0) continue;
+      const std::span<const Logit> logits(row + t * vocabulary, static_cast<size_t>(vocabulary));
+      result[t] = LogSoftmax<Logit>(logits, temperature).of(label[t]);
+    }
+  });
+}
+
+// [tokens] fp64; 0 without a label.
+Tensor drawn_log_probabilities(const Tensor& hidden, const Head& head, const Tensor& labels,
+                               double temperature) {
+  LONGHAUL_ASSERT(hidden.is_cpu() && labels.is_cpu(), "an engine's numbers are made on the CPU");
+  constexpr int64_t kLogitsAtOnce = 1 << 22;
+  const Tensor result_t = at::zeros(labels.sizes(), at::kDouble), label_t = labels.contiguous();
+  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / head.weight_vd.size(0));
+  for (int64_t begin = 0; begin < labels.size(0); begin += at_once) {
+    const int64_t count = std::min(at_once, labels.size(0) - begin);
+    const Tensor logits_tv =
+        linear_wide(hidden.narrow(0, begin, count), head.weight_vd, head.kept).contiguous();
+    double* const result = result_t.mutable_data_ptr<double>() + begin;
+    if (logits_tv.scalar_type() == at::kDouble)
+      measure_drawn<double>(logits_tv, label_t.narrow(0, begin, count), temperature, result);
+    else
+      measure_drawn<float>(logits_tv, label_t.narrow(0, begin, count), temperature, result);
+  }
+  return result_t;
 }
 
 // The results in the order in which autograd knows them.
@@ -32,7 +71,8 @@ struct AskedFor {
   // Of L, the label's logit and H, from those of the results; undefined where a result was not used.
   TokenLogits gradients(const std::vector<Tensor>& of_results, const Tensor& labelled) const {
     const auto of_result = [&](size_t i) {
-      return of_results[i].defined() ? of_results[i].mul(labelled) : at::zeros_like(labelled);
+      return of_results[i].defined() ? of_results[i].to(labelled.scalar_type()).mul(labelled)
+                                     : at::zeros_like(labelled);
     };
     const Tensor d_label = of_result(0);
     Tensor d_logsumexp = d_label.neg();
@@ -55,9 +95,14 @@ TokenLogProbabilities log_probabilities_of_all(const Tensor& hidden, const Head&
     const TokenLogits of_rank = token_logits(in, options.entropy),
                       of = rows.joined ? rows.joined(of_rank) : of_rank;
     const Tensor labelled = labels.ge(0).to(of.logsumexp_t.scalar_type());
+    std::vector<Tensor> told = asked.results(of, labelled);
+    if (options.as_drawn) {
+      LONGHAUL_ASSERT(!rows.joined, "an engine's numbers are of all rows of the head");
+      told[0] = drawn_log_probabilities(hidden, head, labels, options.temperature);
+    }
     std::vector<Tensor> kept_tensors = {hidden, head.weight_vd, own, of.logsumexp_t, labelled};
     if (options.entropy) kept_tensors.push_back(of.entropy_t);
-    return {.results = asked.results(of, labelled),
+    return {.results = std::move(told),
             .saved = kept_tensors,
             .backward =
                 [asked, sink = head.sink, kept = head.kept, options](const BackwardCall& call) {

@@ -18,6 +18,9 @@ struct LogProbabilityOptions {
   bool entropy = false;
   bool logsumexp = false;  // for a z-loss: coefficient · logsumexp²
   int64_t chunk = 0;       // as in TokenLogitsInputs
+  // The values of log_probability_t, then in fp64, are those that an engine tells of the tokens that it draws
+  // (kernels/sampling/log_softmax.h), bit for bit. On the CPU, with all rows of the head.
+  bool as_drawn = false;
 };
 
 // [tokens] fp32 (fp64 for fp64 inputs); undefined what was not asked for. Differentiable in hidden; the

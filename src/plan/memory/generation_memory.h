@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "plan/memory/exact_memory.h"
 #include "plan/memory/memory.h"
 
 namespace longhaul::plan {
@@ -18,7 +19,10 @@ struct GenerationSizes {
 };
 
 // Activations at the fullest moment of the generation. The request says which model computes, and in what.
-double generation_bytes(const MemoryRequest& request, const GenerationSizes& sizes);
+// `rank`: its share of the model's heads and layers, or null; with tensor ranks the passes are an upper
+// bound.
+double generation_bytes(const MemoryRequest& request, const GenerationSizes& sizes,
+                        const RankRequest* rank = nullptr);
 
 // Adds the moment `name` to the plan of a run: its state, with or without a checkpoint's copy beside it, and
 // what the generation needs.

@@ -116,7 +116,7 @@ std::map<std::string, train::Metric> Critic::train(const std::vector<MicroBatch>
     sums[kAllTokens] += micro_batch.layout.tokens();
   }
   const Tensor counts = sums.clone();
-  sum_over_replicas(ranks_, counts, decoder_.device());
+  sum_over_ranks(ranks_, counts, decoder_.device());
   const auto tokens = std::max(1.0, counts[kTokens].item<double>());
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const MicroBatch& micro_batch = micro_batches[i];
@@ -138,11 +138,11 @@ std::map<std::string, train::Metric> Critic::train(const std::vector<MicroBatch>
     sums[kReturn2] += return_t.square().sum();
     sums[kError2] += (return_t - now_t).square().sum();
   }
-  sum_over_replicas(ranks_, sums, decoder_.device());
+  sum_over_ranks(ranks_, sums, decoder_.device());
   for (const Trained& each : trained_) {
     for (const auto& parameter : each.parameters.all()) {
       if (!parameter->trainable()) continue;
-      sum_over_replicas(ranks_, parameter->grad, decoder_.device());
+      sum_over_ranks(ranks_, parameter->grad, decoder_.device());
       parameter->grad.div_(tokens);
     }
   }

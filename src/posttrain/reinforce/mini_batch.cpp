@@ -50,6 +50,7 @@ void add_document(MicroBatch& micro_batch, const Place& place) {
   }
   micro_batch.answers.push_back(place.answer);
   micro_batch.numbers.push_back(place.number);
+  micro_batch.prompts.push_back(std::ssize(prompt));
 }
 
 // One row of two tokens, of which nothing counts: a replica without answers goes through the model as the
@@ -122,6 +123,17 @@ std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, cons
   return micro_batches;
 }
 
+std::shared_ptr<const model::Routes> MicroBatch::routes(const std::vector<std::string>& routers,
+                                                        at::Device device) const {
+  auto all = std::make_shared<model::Routes>();
+  for (const std::string& router : routers) {
+    std::vector<Tensor> of_answers;
+    for (const Answer* const answer : answers) of_answers.push_back(answer->routes.at(router));
+    (*all)[router] = at::cat(of_answers).to(device);
+  }
+  return all;
+}
+
 double weight_of(const std::vector<MicroBatch>& micro_batches, const ReinforceOptions& options) {
   double weight = 0;
   for (const MicroBatch& micro_batch : micro_batches) {
@@ -184,7 +196,7 @@ Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& to
     sums.entropy = sum_of(tokens.entropy_t.detach().index_select(0, index).to(at::kDouble));
   sums.clipped_high = sum_of(losses.clipped_high_t);
   sums.clipped_low = sum_of(losses.clipped_low_t);
-  const Tensor gap_t = (old_t - generated_t).clamp(-20, 20);
+  const Tensor gap_t = ((options.ahead ? now_t : old_t) - generated_t).clamp(-20, 20);
   sums.gap = sum_of(gap_t.abs());
   sums.gap_kl = sum_of(gap_t.exp() - gap_t - 1);
   const auto weighted = [&](const Tensor& each_t) { return (each_t * weight_t).to(l_t.device()); };

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/linear_cross_entropy/log_probabilities.h"
@@ -16,7 +18,8 @@ namespace longhaul::posttrain {
 // Sums over the tokens of a pass, for metrics.
 struct TokenSums {
   double tokens = 0, entropy = 0, clipped_high = 0, clipped_low = 0, kl = 0;
-  double gap = 0, gap_kl = 0;  // |l_old − l_gen|, and the k3 estimate of KL(generated ‖ old)
+  // Of l_old, or with rollouts ahead of l now: |l − l_gen|, and the k3 estimate of KL(generated ‖ l)
+  double gap = 0, gap_kl = 0;
 };
 
 struct MicroBatch {
@@ -25,10 +28,14 @@ struct MicroBatch {
   // in the order of their documents; none: it only keeps other replicas company
   std::vector<Answer*> answers;
   std::vector<int64_t> numbers;        // of each among the answers of the mini-batch
+  std::vector<int64_t> prompts;        // of their documents, in tokens
   std::vector<int64_t> places;         // of their sampled tokens in the row, answer by answer
   std::vector<std::vector<double>> l;  // of the last pass, by answer
   TokenSums sums;                      // likewise
   language::PackedText text() const { return {layout, inputs, labels}; }
+  // To which experts the engine sent the tokens of the rows, for these routers; there are answers.
+  std::shared_ptr<const model::Routes> routes(const std::vector<std::string>& routers,
+                                              at::Device device) const;
 };
 
 struct PackOptions {

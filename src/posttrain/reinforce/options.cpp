@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "posttrain/reinforce/option_checks.h"
 #include "recipe/options/option.h"
 #include "recipe/sections/outside_lists.h"
 
@@ -50,16 +51,6 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found,
-                         const std::string& where, const std::string& hint) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = what,
-               .expected = expected,
-               .found = found,
-               .where = where,
-               .hint = hint});
-}
-
 size_t place_in(auto&& names, const std::string& name) {
   return static_cast<size_t>(std::ranges::find(names, name) - std::begin(names));
 }
@@ -71,63 +62,34 @@ RewardPart reward_part(const std::string& text) {
   if (star != std::string::npos) {
     part.weight = parse_number<double>(std::string_view(text).substr(star + 1)).value_or(std::nan(""));
     if (!std::isfinite(part.weight))
-      refuse("the weight of a reward is no number", "NAME or NAME*WEIGHT, as format*0.1", text,
-             "reinforce.reward", "reinforce.reward='[\"exact\"]'");
+      refuse_option("the weight of a reward is no number", "NAME or NAME*WEIGHT, as format*0.1", text,
+                    "reinforce.reward", "reinforce.reward='[\"exact\"]'");
   }
   if (place_in(kRewards, part.name) == std::size(kRewards))
-    refuse("there is no reward of this name", fmt::format("{}", fmt::join(kRewards, ", ")), part.name,
-           "reinforce.reward", "reinforce.reward='[\"exact\"]'");
+    refuse_option("there is no reward of this name", fmt::format("{}", fmt::join(kRewards, ", ")), part.name,
+                  "reinforce.reward", "reinforce.reward='[\"exact\"]'");
   return part;
 }
 
-void check_rewards(const ReinforceOptions& options) {
-  if (options.reward.empty())
-    refuse("answers have no reward", "at least one", "none", "reinforce.reward",
-           "reinforce.reward='[\"exact\"]'");
-  for (const RewardPart& part : options.reward) {
-    const bool of_puzzles = part.name.starts_with("puzzle");
-    if (of_puzzles && options.puzzles.empty())
-      refuse("only puzzles can be judged as puzzles", "reinforce.puzzles", "prompts of a file",
-             "reinforce.reward", "reinforce.puzzles='[\"sudoku\"]', or reinforce.reward='[\"exact\"]'");
-    const auto needs = [&](const char* name, const std::string& option) {
-      if (part.name == name && option.empty())
-        refuse(fmt::format("the reward \"{}\" has nothing to judge with", name),
-               fmt::format("reinforce.{}", name), "none", "reinforce.reward",
-               fmt::format("reinforce.{}=…", name));
-    };
-    needs("regex", options.regex);
-    needs("program", options.program);
-    needs("http", options.http);
+// reinforce.tokens, and what reinforce.stages make of it.
+std::vector<ReinforceOptions::Window> windows_of(const recipe::OutsideOptions& outside) {
+  std::vector<ReinforceOptions::Window> windows = {{1, outside.whole("reinforce.tokens")}};
+  for (const std::string& text : recipe::list_of(outside, "reinforce.stages")) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    const auto number = [&](std::string_view part) { return parse_number<int64_t>(part).value_or(0); };
+    const std::string_view all = text;
+    const ReinforceOptions::Window window{number(all.substr(0, colon)),
+                                          number(all.substr(std::min(colon + 1, all.size())))};
+    const ReinforceOptions::Window& before = windows.back();
+    if (window.from_step <= before.from_step || window.tokens <= before.tokens)
+      refuse_option("a stage of answers does not follow the one before it",
+                    fmt::format("STEP:TOKENS with a step above {} and more than {} tokens", before.from_step,
+                                before.tokens),
+                    text, "reinforce.stages",
+                    fmt::format("reinforce.stages='[\"{}:{}\"]'", before.from_step + 100, 2 * before.tokens));
+    windows.push_back(window);
   }
-}
-
-void check_sizes(const ReinforceOptions& options, const recipe::TrainOptions& train) {
-  if (options.prompts % options.updates != 0)
-    refuse("the prompts of a rollout batch cannot be dealt out to its updates",
-           "reinforce.prompts divisible by reinforce.updates",
-           fmt::format("{} prompts, {} updates", options.prompts, options.updates), "[reinforce]",
-           fmt::format("reinforce.prompts={}", (options.prompts / options.updates + 1) * options.updates));
-  if (options.tokens >= train.sequence)
-    refuse("an answer and its prompt are longer than a row of the trainer",
-           fmt::format("reinforce.tokens below {}", train.sequence), std::to_string(options.tokens),
-           "reinforce.tokens and train.sequence", fmt::format("train.sequence={}", 2 * options.tokens));
-  if (options.overlong_cache > options.tokens)
-    refuse("the penalty of long answers begins before they do",
-           fmt::format("at most reinforce.tokens = {}", options.tokens),
-           std::to_string(options.overlong_cache), "reinforce.overlong_cache", "reinforce.overlong_cache=0");
-  if (options.group == 1 && !options.batch_normalised && !options.has_critic)
-    refuse("a group of one answer has nothing to be compared with",
-           "reinforce.group of at least 2, or algorithm = reinforce_pp or ppo", "1", "reinforce.group",
-           "reinforce.group=8");
-}
-
-void check_prompts(const ReinforceOptions& options) {
-  const bool from_file = !options.prompts_file.empty();
-  if (from_file == options.puzzles.empty()) return;
-  refuse(from_file ? "prompts come from a file or are puzzles, not both" : "there are no prompts",
-         "one of both", from_file ? "both" : "neither", "reinforce.prompts_file and reinforce.puzzles",
-         from_file ? "reinforce.puzzles='[]'"
-                   : "reinforce.puzzles='[\"dyck_language\"]', or reinforce.prompts_file=prompts.jsonl");
+  return windows;
 }
 
 void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
@@ -193,6 +155,17 @@ void declare_critic(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
 }
 
 void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
+  set.add("reinforce.rollouts", outside.text("reinforce.rollouts", "now"),
+          "When a rollout batch is generated: now (with the weights that are about to be trained) or ahead "
+          "(before the steps on the batch before it, one batch off; ratios are taken from the engine's "
+          "log-probabilities).")
+      .one_of({"now", "ahead"});
+  set.add("reinforce.exact", outside.flag("reinforce.exact", false),
+          "The trainer's forward pass has the bits that the engine had: sequence mixers and the head are "
+          "computed a second time, in the engine's order. On the CPU, bf16 or fp32.");
+  set.add("reinforce.replay_routes", outside.flag("reinforce.replay_routes", false),
+          "Experts: the trainer sends every token where the engine sent it.")
+      .also_called({"router_replay", "routing_replay"});
   set.add("reinforce.group", outside.whole("reinforce.group", 8), "Answers to each prompt.")
       .unit("answers")
       .at_least(1)
@@ -221,6 +194,9 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
       .unit("tokens")
       .at_least(1)
       .also_called({"max_completion_length", "max_response_length"});
+  recipe::add_outside_list(set, "reinforce.stages", recipe::outside_list(outside, "reinforce.stages", {}),
+                           "Longer answers from a step on, as STEP:TOKENS, in order: [\"200:512\", "
+                           "\"400:1024\"]; reinforce.tokens is what the run begins with.");
   set.add("reinforce.temperature", outside.number("reinforce.temperature", 1),
           "Of sampling, and of every log-probability that the losses take.")
       .above(0);
@@ -326,8 +302,8 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
                   .clip_high = or_own("reinforce.clip_high", entry.clip_high),
                   .dual_clip = outside.number("reinforce.dual_clip")};
   if (options.loss.dual_clip > 0 && options.loss.dual_clip <= 1)
-    refuse("the dual clip would take the gradient of the first update", "0, or above 1",
-           fmt::format("{}", options.loss.dual_clip), "reinforce.dual_clip", "reinforce.dual_clip=3");
+    refuse_option("the dual clip would take the gradient of the first update", "0, or above 1",
+                  fmt::format("{}", options.loss.dual_clip), "reinforce.dual_clip", "reinforce.dual_clip=3");
   options.baseline = entry.baseline;
   options.batch_normalised = entry.batch_normalised;
   options.has_critic = entry.has_critic;
@@ -336,8 +312,8 @@ void read_algorithm(const recipe::OutsideOptions& outside, ReinforceOptions& opt
   const bool whole_answers = entry.loss == PolicyLoss::kGspo || entry.loss == PolicyLoss::kEcpo;
   if (!sum.empty()) {
     if (whole_answers && sum != "answers")
-      refuse(fmt::format("{} is a loss of whole answers", options.algorithm), "reinforce.sum = answers", sum,
-             "reinforce.sum", "reinforce.sum=answers");
+      refuse_option(fmt::format("{} is a loss of whole answers", options.algorithm),
+                    "reinforce.sum = answers", sum, "reinforce.sum", "reinforce.sum=answers");
     options.aggregation = static_cast<Aggregation>(place_in(kAggregations, sum));
   }
   options.kl = outside.number("reinforce.kl");
@@ -370,7 +346,11 @@ ReinforceOptions reinforce_options(const recipe::Recipe& recipe) {
   options.updates = outside.whole("reinforce.updates");
   options.dynamic = outside.flag("reinforce.dynamic") && options.group > 1 && !options.has_critic;
   options.rounds = outside.whole("reinforce.rounds");
-  options.tokens = outside.whole("reinforce.tokens");
+  options.ahead = outside.text("reinforce.rollouts") == "ahead";
+  options.exact = outside.flag("reinforce.exact");
+  options.replays_routes = outside.flag("reinforce.replay_routes");
+  options.windows = windows_of(outside);
+  options.tokens = options.windows.back().tokens;
   options.temperature = outside.number("reinforce.temperature");
   options.loop_tokens = outside.whole("reinforce.loop_tokens");
   options.sequences = outside.whole("reinforce.sequences");
@@ -394,10 +374,16 @@ ReinforceOptions reinforce_options(const recipe::Recipe& recipe) {
   options.evaluate_prompts = outside.whole("reinforce.evaluate_prompts");
   options.rollouts_every = outside.whole("reinforce.rollouts_every");
   options.seed = static_cast<uint64_t>(recipe.train.seed);
-  check_prompts(options);
-  check_rewards(options);
-  check_sizes(options, recipe.train);
+  check_options(options, recipe);
   return options;
+}
+
+int64_t ReinforceOptions::window_at(int64_t step) const {
+  const Window* now = &windows.front();
+  for (const Window& window : windows) {
+    if (window.from_step <= step) now = &window;
+  }
+  return now->tokens;
 }
 
 }  // namespace longhaul::posttrain

@@ -45,7 +45,17 @@ struct ReinforceOptions {
   bool dynamic = false;
   int64_t rounds = 0;  // of generation for one rollout batch, at most
 
-  int64_t tokens = 0;  // of an answer, at most
+  bool ahead = false;           // a batch is generated before the steps on the one before it
+  bool exact = false;           // the trainer's log-probabilities have the engine's bits
+  bool replays_routes = false;  // the trainer sends tokens to the experts that the engine chose
+
+  int64_t tokens = 0;  // of an answer, at most: the longest window
+  // The longest answer from a step on, in order; the first from step 1.
+  struct Window {
+    int64_t from_step = 1, tokens = 0;
+  };
+  std::vector<Window> windows;
+  int64_t window_at(int64_t step) const;
   double temperature = 1;
   int64_t loop_tokens = 0, sequences = 0;
   int64_t overlong_cache = 0;

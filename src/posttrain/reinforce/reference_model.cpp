@@ -4,12 +4,20 @@
 #include "recipe/recipe.h"
 
 namespace longhaul::posttrain {
+namespace {
+
+// Copies are whole, whatever the policy shares of its state.
+layout::MeshRank of_whole_copies(layout::MeshRank place) {
+  place.zero = 0;
+  return place;
+}
+
+}  // namespace
 
 ReferenceModel::ReferenceModel(const recipe::Recipe& recipe, const Precision& precision, at::Device device,
                                const parallel::Ranks& ranks)
-    : decoder_(recipe.model, precision, device, model::Use::kInference),
-      stage_(decoder_, ranks),
-      written_here_(ranks.rank() == 0) {}
+    : decoder_(recipe.model, precision, device, model::Use::kInference, of_whole_copies(ranks.place())),
+      stage_(decoder_, ranks) {}
 
 void ReferenceModel::take_once(const model::ParameterSet& from) {
   if (std::exchange(taken_, true)) return;
@@ -30,7 +38,7 @@ std::vector<checkpoint::StateEntry> ReferenceModel::tensors() {
       const model::Part& part = parameter->parts[i];
       entries.push_back({"task.reference." + part.spec.tensor.name, "task", "task",
                          part.spec.tensor.global_shape, part.held, parameter->part_of(parameter->value, i),
-                         written_here_});
+                         part.first_copy});
     }
   }
   return entries;

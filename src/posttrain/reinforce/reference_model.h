@@ -25,7 +25,7 @@ class ReferenceModel final : public checkpoint::StateProvider {
  private:
   model::Decoder decoder_;
   language::TextStage stage_;
-  bool written_here_, taken_ = false;
+  bool taken_ = false;
 };
 
 }  // namespace longhaul::posttrain

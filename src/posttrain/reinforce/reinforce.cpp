@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory/memory_purpose.h"
+#include "model/as_written.h"
 #include "posttrain/reinforce/rollout_file.h"
 #include "train/offload.h"
 #include "train/passes.h"
@@ -41,13 +42,22 @@ Reinforce::Reinforce(const train::TaskRequest& request)
       prompts_(options_, tokenizer_, recipe_.train.sequence + 1 - options_.tokens),
       judge_(options_),
       rollouts_(options_, decoder_, tokenizer_, prompts_, judge_, ranks_),
-      state_(options_, prompts_, ranks_.rank() == 0),
+      state_(recipe_, options_, prompts_, ranks_.rank() == 0),
       schedule_(recipe_.optim, recipe_.train) {
   decoder_.set_recompute(recipe_.train.recompute, recipe_.train.recompute_layers);
+  if (options_.replays_routes) routers_ = model::blocks_with_routers(recipe_.model);
   if (options_.kl > 0)
     reference_ = std::make_unique<ReferenceModel>(recipe_, decoder_.precision(), request.device, ranks_);
   if (options_.has_critic)
     critic_ = std::make_unique<Critic>(recipe_, options_, decoder_.precision(), request.device, ranks_);
+  if (options_.exact && !request.device.is_cpu()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the trainer cannot have the engine's bits",
+                 .expected = "train.device = cpu",
+                 .found = request.device.str(),
+                 .where = "reinforce.exact",
+                 .hint = "train.device=cpu, or reinforce.exact=false"});
+  }
   if (tokenizer_.stop_ids().empty())
     log_warning(
         "the tokenizer has no token that ends a text: every answer goes on to reinforce.tokens = {} "
@@ -102,7 +112,7 @@ void Reinforce::warm_critic(int64_t step) {
   observe::TaskPhase phase(*ranks_.spans(), "critic_warmup");
   const double lr = options_.critic_lr > 0 ? options_.critic_lr : recipe_.optim.lr;
   for (; !critic_->is_warm(); critic_->add_warm_batch()) {
-    state_.batch = rollouts_.next(state_.next_prompt, options_.adaptive ? &state_.levels : nullptr);
+    state_.batch = generated(step);
     value_batch(step);
     for (int64_t update = 0; update < options_.updates; ++update) {
       take_update(update);
@@ -120,14 +130,21 @@ void Reinforce::value_batch(int64_t step) {
   estimate_advantages(state_.batch.groups, options_);
 }
 
+RolloutBatch Reinforce::generated(int64_t step) {
+  return rollouts_.next(state_.next_prompt, options_.adaptive ? &state_.levels : nullptr,
+                        options_.window_at(step));
+}
+
 void Reinforce::begin_batch(int64_t step) {
   if (critic_) warm_critic(step);
-  state_.batch = rollouts_.next(state_.next_prompt, options_.adaptive ? &state_.levels : nullptr);
+  state_.batch = state_.ahead ? std::move(*state_.ahead) : generated(step);
+  state_.ahead.reset();
+  if (options_.ahead) state_.ahead = generated(step + options_.updates);
   state_.used = 0;
   tell_of_batch();
   score(step);
   if (critic_) value_batch(step);
-  state_.keep_batch();
+  state_.keep_batches();
 }
 
 void Reinforce::tell_of_batch() {
@@ -153,11 +170,17 @@ void Reinforce::tell_of_batch() {
 
 // The log-probabilities that all updates of a batch compare with.
 void Reinforce::score(int64_t step) {
-  if (options_.updates == 1 && !reference_) return;
+  const bool scores_old = options_.updates > 1 && !options_.ahead;
+  for (Group& group : state_.batch.groups) {
+    for (Answer& answer : group.answers) {
+      if (options_.ahead) answer.old = answer.generated;
+    }
+  }
+  if (!scores_old && !reference_) return;
   observe::TaskPhase phase(*ranks_.spans(), "old_policy");
   for (int64_t update = 0; update < options_.updates; ++update) {
     take_update(update);
-    if (options_.updates > 1) {
+    if (scores_old) {
       recording_ = &stage_;
       score_update(step, &Answer::old);
     }
@@ -185,17 +208,21 @@ void Reinforce::record_in(std::vector<double> Answer::*into) {
   }
 }
 
-// The log-probabilities that the last pass recorded for every answer of the groups, on all replicas.
+// The log-probabilities that the last pass recorded for every answer of the groups, on all ranks. They come
+// from the model's last stage, whose tensor ranks all have the same.
 std::vector<std::vector<double>> Reinforce::gathered(const std::vector<Group*>& groups) const {
   int64_t answers = 0;
   for (const Group* const group : groups) answers += std::ssize(group->answers);
   const Tensor all = at::zeros({answers, options_.tokens}, at::kDouble);
   for (const MicroBatch& micro_batch : micro_batches_) {
-    for (size_t i = 0; i < micro_batch.answers.size(); ++i)
+    const layout::MeshRank& place = ranks_.place();
+    const bool tells = place.coordinate(layout::Axis::kTp) == 0 &&
+                       place.coordinate(layout::Axis::kPp) + 1 == place.mesh.size(layout::Axis::kPp);
+    for (size_t i = 0; tells && i < micro_batch.answers.size(); ++i)
       std::ranges::copy(micro_batch.l[i],
                         all.mutable_data_ptr<double>() + micro_batch.numbers[i] * options_.tokens);
   }
-  sum_over_replicas(ranks_, all, decoder_.device());
+  sum_over_ranks(ranks_, all, decoder_.device());
   std::vector<std::vector<double>> result;
   const double* row = all.const_data_ptr<double>();
   for (const Group* const group : groups) {
@@ -209,9 +236,15 @@ std::vector<std::vector<double>> Reinforce::gathered(const std::vector<Group*>& 
 
 Tensor Reinforce::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {
   MicroBatch& own = micro_batches_[static_cast<size_t>(micro_batch)];
-  const kernels::LogProbabilityOptions options{.temperature = options_.temperature,
-                                               .entropy = recording_ == nullptr};
   const language::TextStage& stage = recording_ != nullptr ? *recording_ : stage_;
+  // The reference is another model, which has written nothing.
+  const bool wrote = &stage == &stage_ && !own.answers.empty();
+  if (wrote && !routers_.empty()) context.replayed_routes = own.routes(routers_, decoder_.device());
+  if (wrote && options_.exact)
+    context.written = std::make_shared<const model::Written>(model::Written{.at_once = own.prompts});
+  const kernels::LogProbabilityOptions options{.temperature = options_.temperature,
+                                               .entropy = recording_ == nullptr,
+                                               .as_drawn = wrote && options_.exact};
   return stage.forward(context, own.text(), entering, options,
                        [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView&) {
                          if (recording_ == nullptr) return loss_of(own, tokens, options_);
@@ -264,6 +297,7 @@ void Reinforce::add_batch_metrics(std::map<std::string, train::Metric>& metrics)
   mean("rollout/tokens", static_cast<double>(tally.tokens), answers);
   mean("rollout/accepted", static_cast<double>(tally.accepted), static_cast<double>(tally.groups));
   mean("rollout/rounds", static_cast<double>(tally.rounds), 1);
+  if (options_.windows.size() > 1) mean("rollout/window", static_cast<double>(tally.window), 1);
   for (const std::string& task : prompts_.tasks()) {
     const auto found = tally.of_task.find(task);
     const RolloutTally::OfTask of_task =

@@ -8,11 +8,15 @@
 // Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what
 // the step itself computes: the ratio is 1 to the bit, and no pass is spent on it.
 //
+// With rollouts ahead (reinforce.rollouts) a batch is generated before the steps on the batch before it, with
+// the weights that these begin with, as where a second set of machines generates meanwhile. l_old is then
+// what the engine said when it drew the tokens.
+//
 // With a critic (ppo) the values of all tokens are read when the batch comes, and every step trains the
 // critic on its part of the prompts, while it is prepared.
 //
-// Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert
-// ranks, ZeRO up to stage 2), because the engine needs it.
+// Replicas share prompts and rows. The ranks of a replica may share its heads and layers (tp, pp), because
+// the engine can (generate/rank_pass.h), and no tokens or experts; ZeRO goes up to stage 2.
 #pragma once
 
 #include <filesystem>
@@ -52,6 +56,7 @@ class Reinforce final : public train::Task {
 
  private:
   void begin_batch(int64_t step);
+  RolloutBatch generated(int64_t step);  // for this step and those that share its batch
   void warm_critic(int64_t step);
   void tell_of_batch();
   void take_update(int64_t update);  // its groups and their rows become those of the step
@@ -75,6 +80,7 @@ class Reinforce final : public train::Task {
   Judge judge_;
   Rollouts rollouts_;
   RolloutState state_;
+  std::vector<std::string> routers_;           // whose choices are replayed; none: all choose by themselves
   std::unique_ptr<ReferenceModel> reference_;  // null: no divergence is asked for
   std::unique_ptr<Critic> critic_;             // null: answers are compared with those of their group
   optim::TrainSchedule schedule_;

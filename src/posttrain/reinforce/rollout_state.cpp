@@ -1,81 +1,60 @@
 #include "posttrain/reinforce/rollout_state.h"
 
-#include "base/memory/memory_purpose.h"
+#include "model/experts/routes.h"
 
 namespace longhaul::posttrain {
 namespace {
 
 constexpr const char* kFact = "reinforce";
 
-nlohmann::json json_of(const Answer& answer) {
-  return {{"tokens", answer.ids.size()},  {"ended", answer.ended},   {"reward", answer.reward.sum},
-          {"parts", answer.reward.parts}, {"shaped", answer.shaped}, {"formatted", answer.reward.formatted},
-          {"advantage", answer.advantage}};
+KeptBatch::Sizes sizes_of(const recipe::Recipe& recipe, const ReinforceOptions& options, bool ahead) {
+  KeptBatch::Sizes sizes{.answers = options.prompts * options.group, .tokens = options.tokens};
+  sizes.scores = !ahead;
+  sizes.values = !ahead && options.has_critic;
+  if (!options.replays_routes) return sizes;
+  sizes.routers = model::blocks_with_routers(recipe.model);
+  sizes.read = recipe.train.sequence;
+  sizes.experts = recipe.model.experts_per_token;
+  return sizes;
 }
 
-template <class Element>
-void write_row(const Tensor& all, int64_t row, const std::vector<Element>& values) {
-  std::copy(values.begin(), values.end(), all.mutable_data_ptr<Element>() + row * all.size(1));
-}
-template <class Element>
-std::vector<Element> read_row(const Tensor& all, int64_t row, int64_t length) {
-  const Element* const begin = all.const_data_ptr<Element>() + row * all.size(1);
-  return {begin, begin + length};
-}
+bool keeps(const ReinforceOptions& options) { return options.updates > 1; }
 
 }  // namespace
 
-RolloutState::RolloutState(const ReinforceOptions& options, const Prompts& prompts, bool written_here)
+RolloutState::RolloutState(const recipe::Recipe& recipe, const ReinforceOptions& options,
+                           const Prompts& prompts, bool written_here)
     : levels(options.level),
       used(options.updates),
       options_(options),
       prompts_(prompts),
       written_here_(written_here) {
-  if (!keeps()) return;
-  const MemoryPurposeScope scope(MemoryPurpose::kData);
-  const std::vector<int64_t> sizes = {options.prompts * options.group, options.tokens};
-  ids_ = at::zeros(sizes, at::kLong);
-  for (Tensor* const each : {&generated_, &old_, &reference_}) *each = at::zeros(sizes, at::kDouble);
-  if (options_.has_critic) values_ = at::zeros(sizes, at::kDouble);
+  if (keeps(options)) kept_.emplace("task.rollout.", sizes_of(recipe, options, false));
+  if (options.ahead) kept_ahead_.emplace("task.rollout.ahead.", sizes_of(recipe, options, true));
 }
 
-double RolloutState::kept_bytes(const ReinforceOptions& options) {
-  if (options.updates == 1) return 0;
-  constexpr double kNumber = 8;
-  const double tensors = options.has_critic ? 5 : 4;
-  return tensors * kNumber * static_cast<double>(options.prompts) * static_cast<double>(options.group) *
-         static_cast<double>(options.tokens);
+double RolloutState::kept_bytes(const recipe::Recipe& recipe, const ReinforceOptions& options) {
+  return (keeps(options) ? sizes_of(recipe, options, false).bytes() : 0) +
+         (options.ahead ? sizes_of(recipe, options, true).bytes() : 0);
 }
 
-void RolloutState::keep_batch() {
-  if (!keeps()) return;
-  for (const Tensor* const each : {&ids_, &generated_, &old_, &reference_, &values_}) {
-    if (each->defined()) each->zero_();
-  }
-  int64_t row = 0;
-  for (const Group& group : batch.groups) {
-    for (const Answer& answer : group.answers) {
-      write_row(ids_, row, answer.ids);
-      write_row(generated_, row, answer.generated);
-      write_row(old_, row, answer.old);
-      write_row(reference_, row, answer.reference);
-      if (options_.has_critic) write_row(values_, row, answer.values);
-      ++row;
-    }
-  }
+double RolloutState::route_bytes(const recipe::Recipe& recipe, const ReinforceOptions& options) {
+  KeptBatch::Sizes sizes = sizes_of(recipe, options, true);
+  sizes.tokens = 0;
+  return sizes.bytes() * (options.ahead ? 2 : 1);
+}
+
+void RolloutState::keep_batches() {
+  if (kept_) kept_->keep(batch);
+  if (kept_ahead_) kept_ahead_->keep(*ahead);
 }
 
 std::vector<checkpoint::StateEntry> RolloutState::tensors() {
-  if (!keeps()) return {};
-  const auto entry = [&](const char* name, const Tensor& view) {
-    const layout::Shape shape = view.sizes().vec();
-    return checkpoint::StateEntry{name, "task",       "task", shape, layout::Rectangle::whole(shape),
-                                  view, written_here_};
-  };
-  std::vector<checkpoint::StateEntry> entries = {
-      entry("task.rollout.ids", ids_), entry("task.rollout.generated", generated_),
-      entry("task.rollout.old", old_), entry("task.rollout.reference", reference_)};
-  if (options_.has_critic) entries.push_back(entry("task.rollout.values", values_));
+  std::vector<checkpoint::StateEntry> entries;
+  for (const std::optional<KeptBatch>* const kept : {&kept_, &kept_ahead_}) {
+    if (!*kept) continue;
+    for (checkpoint::StateEntry& entry : (*kept)->tensors(written_here_)) entries.push_back(std::move(entry));
+  }
   return entries;
 }
 
@@ -85,14 +64,9 @@ nlohmann::json RolloutState::facts() {
                           {"equal_batches", equal_batches},
                           {"used", used}};
   if (options_.adaptive) facts["levels"] = nlohmann::json(levels.json());
-  nlohmann::json groups = nlohmann::json::array();
-  for (const Group& group : batch.groups) {
-    if (!keeps() || used >= options_.updates) break;
-    nlohmann::json answers = nlohmann::json::array();
-    for (const Answer& answer : group.answers) answers.push_back(json_of(answer));
-    groups.push_back({{"number", group.prompt.number}, {"level", group.prompt.level}, {"answers", answers}});
-  }
-  facts["groups"] = groups;
+  facts["groups"] = nlohmann::json::array();
+  if (kept_ && used < options_.updates) facts.update(KeptBatch::facts(batch));
+  if (ahead) facts["ahead"] = KeptBatch::facts(*ahead);
   return {{kFact, facts}};
 }
 
@@ -104,26 +78,9 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
   used = facts.at("used");
   if (options_.adaptive) levels = puzzles::LevelMixture::from_json(facts.at("levels"), saved.where);
   batch = {};
-  int64_t row = 0;
-  for (const nlohmann::json& group_json : facts.at("groups")) {
-    Group& group = batch.groups.emplace_back(
-        Group{.prompt = prompts_.again(group_json.at("number"), group_json.at("level")), .answers = {}});
-    for (const nlohmann::json& json : group_json.at("answers")) {
-      Answer& answer = group.answers.emplace_back();
-      const int64_t length = json.at("tokens");
-      answer.ids = read_row<int64_t>(ids_, row, length);
-      answer.generated = read_row<double>(generated_, row, length);
-      answer.old = read_row<double>(old_, row, length);
-      if (options_.has_critic) answer.values = read_row<double>(values_, row, length);
-      if (options_.kl > 0) answer.reference = read_row<double>(reference_, row, length);
-      answer.ended = json.at("ended");
-      answer.reward = {
-          .sum = json.at("reward"), .parts = json.at("parts"), .formatted = json.at("formatted")};
-      answer.shaped = json.at("shaped");
-      answer.advantage = json.at("advantage");
-      ++row;
-    }
-  }
+  if (!facts.at("groups").empty()) batch = kept_->batch(facts, prompts_);
+  ahead.reset();
+  if (facts.contains("ahead")) ahead = kept_ahead_->batch(facts.at("ahead"), prompts_);
   if (options_.has_critic) estimate_advantages(batch.groups, options_);
 }
 

@@ -16,15 +16,17 @@ namespace {
 std::vector<int32_t> narrow(const std::vector<int64_t>& ids) { return {ids.begin(), ids.end()}; }
 std::vector<int64_t> widened(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
-// The numbers that an answer takes beside its tokens in the exchange of replicas.
+// The numbers that an answer takes beside its tokens in the exchange of ranks.
 constexpr int64_t kLength = 0, kEnded = 1, kSum = 2, kFormatted = 3, kParts = 4;
 
 }  // namespace
 
-void sum_over_replicas(const parallel::Ranks& ranks, const Tensor& numbers, at::Device device) {
-  if (ranks.replicas() == 1) return;
+using layout::Axis;
+
+void sum_over_ranks(const parallel::Ranks& ranks, const Tensor& numbers, at::Device device) {
+  if (ranks.groups() == nullptr) return;
   const Tensor there = numbers.to(device);
-  ranks.reduce_over({layout::Axis::kDp}, there, comm::Reduction::kSum);
+  ranks.sum(there, "answers");
   if (!there.is_alias_of(numbers)) numbers.copy_(there);
 }
 
@@ -40,11 +42,19 @@ Rollouts::Rollouts(const ReinforceOptions& options, model::Decoder& decoder, con
       tokenizer_(tokenizer),
       prompts_(prompts),
       judge_(judge),
-      ranks_(ranks) {}
+      ranks_(ranks) {
+  const layout::Mesh& mesh = ranks.place().mesh;
+  if (mesh.size(Axis::kTp) * mesh.size(Axis::kPp) > 1) pass_.emplace(decoder, ranks);
+}
 
 // Groups are dealt out one by one, so that every replica has long and short ones.
 bool Rollouts::is_own(size_t group) const {
   return static_cast<int64_t>(group) % ranks_.replicas() == ranks_.replica();
+}
+
+// Of the ranks that have all of a replica's answers: what a verifier says twice need not be the same.
+bool Rollouts::judges() const {
+  return ranks_.place().coordinate(Axis::kTp) == 0 && ranks_.place().coordinate(Axis::kPp) == 0;
 }
 
 std::string Rollouts::text_of(const Answer& answer) const {
@@ -59,7 +69,9 @@ void Rollouts::generate(Round& round) const {
   const int64_t own =
       (std::ssize(round.groups) + ranks_.replicas() - 1 - ranks_.replica()) / ranks_.replicas();
   observe::TaskPhase phase(*ranks_.spans(), "rollout");
-  generate::Engine engine(decoder_, {.sequences = std::max(options_.sequences, round.answers)});
+  generate::EngineOptions engine_options{.sequences = std::max(options_.sequences, round.answers)};
+  if (pass_) engine_options.pass = pass_->function();
+  generate::Engine engine(decoder_, engine_options);
   const std::vector<int64_t> stops = widened(tokenizer_.stop_ids());
   const RandomStream seeds(options_.seed, "reinforce/answers");
   std::exception_ptr failure;
@@ -69,14 +81,16 @@ void Rollouts::generate(Round& round) const {
     group.answers.resize(static_cast<size_t>(round.answers));
     if (!is_own(g)) continue;
     generate::Request request{.prompt = group.prompt.ids,
-                              .settings = {.tokens = options_.tokens,
+                              .settings = {.tokens = round.tokens,
                                            .temperature = round.temperature,
                                            .top_p = 1,
                                            .loop_tokens = options_.loop_tokens,
                                            .seed = seeds.bits(static_cast<uint64_t>(group.prompt.number)),
                                            .count = round.answers,
                                            .vocabulary = tokenizer_.vocabulary(),
+                                           .records_routes = options_.replays_routes && round.trains,
                                            .log_probabilities = true,
+                                           .of_whole_distribution = true,
                                            .never = widened(tokenizer_.without_token())}};
     request.where = fmt::format("prompt {}", group.prompt.number);
     // A token that ends the text belongs to the answer, so the engine must not take it away.
@@ -89,6 +103,9 @@ void Rollouts::generate(Round& round) const {
       answer.ended = generation.finish == generate::Finish::kStop;
       answer.ids = std::move(generation.ids);
       answer.generated = std::move(generation.log_probabilities);
+      const MemoryPurposeScope kept(MemoryPurpose::kData);
+      for (const auto& [block, choice_tk] : generation.routed.routes)
+        answer.routes[block] = choice_tk.clone();
       phase.progress(++done, own * round.answers);
     };
     engine.submit(std::move(request));
@@ -100,6 +117,7 @@ void Rollouts::generate(Round& round) const {
 }
 
 void Rollouts::judge(Round& round) const {
+  if (!judges()) return;
   observe::TaskPhase phase(*ranks_.spans(), "judging");
   std::vector<JudgedAnswers> own;
   for (size_t g = 0; g < round.groups.size(); ++g) {
@@ -118,7 +136,7 @@ void Rollouts::judge(Round& round) const {
 }
 
 void Rollouts::exchange(Round& round) const {
-  if (ranks_.replicas() == 1) return;
+  if (ranks_.groups() == nullptr) return;
   const auto parts = std::ssize(options_.reward);
   const int64_t rows = std::ssize(round.groups) * round.answers;
   const Tensor ids = at::zeros({rows, options_.tokens}, at::kLong),
@@ -127,7 +145,7 @@ void Rollouts::exchange(Round& round) const {
   const auto each = [&](bool own, const auto& what) {
     for (int64_t row = 0; row < rows; ++row) {
       const auto group = static_cast<size_t>(row / round.answers);
-      if (is_own(group) == own)
+      if ((is_own(group) && judges()) == own)
         what(row, round.groups[group].answers[static_cast<size_t>(row % round.answers)]);
     }
   };
@@ -146,9 +164,10 @@ void Rollouts::exchange(Round& round) const {
     for (int64_t part = 0; part < parts; ++part)
       number[row][kParts + part] = answer.reward.parts[static_cast<size_t>(part)];
   });
-  for (const Tensor* all : {&ids, &generated, &numbers}) sum_over_replicas(ranks_, *all, decoder_.device());
+  for (const Tensor* all : {&ids, &generated, &numbers}) sum_over_ranks(ranks_, *all, decoder_.device());
   each(false, [&](int64_t row, Answer& answer) {
     const auto length = static_cast<int64_t>(number[row][kLength]);
+    answer = {};
     for (int64_t t = 0; t < length; ++t) {
       answer.ids.push_back(id[row][t]);
       answer.generated.push_back(log_probability[row][t]);
@@ -158,6 +177,35 @@ void Rollouts::exchange(Round& round) const {
     answer.reward.formatted = number[row][kFormatted] == 1;
     for (int64_t part = 0; part < parts; ++part) answer.reward.parts.push_back(number[row][kParts + part]);
   });
+  if (options_.replays_routes && round.trains) exchange_routes(round);
+}
+
+// Only replicas share the work: ranks that have the model together record no routes.
+void Rollouts::exchange_routes(Round& round) const {
+  const recipe::ModelConfig& model = decoder_.config();
+  int64_t longest = 0;
+  for (const Group& group : round.groups) {
+    for (const Answer& answer : group.answers)
+      longest = std::max(longest, std::ssize(group.prompt.ids) + std::ssize(answer.ids) - 1);
+  }
+  const int64_t rows = std::ssize(round.groups) * round.answers;
+  for (const std::string& block : model::blocks_with_routers(model)) {
+    const Tensor all = at::zeros({rows, longest, model.experts_per_token}, at::kLong);
+    const auto each = [&](bool own, const auto& what) {
+      for (size_t g = 0; g < round.groups.size(); ++g) {
+        for (size_t i = 0; is_own(g) == own && i < round.groups[g].answers.size(); ++i) {
+          Answer& answer = round.groups[g].answers[i];
+          const int64_t read = std::ssize(round.groups[g].prompt.ids) + std::ssize(answer.ids) - 1;
+          what(answer,
+               all[static_cast<int64_t>(g) * round.answers + static_cast<int64_t>(i)].narrow(0, 0, read));
+        }
+      }
+    };
+    each(true, [&](const Answer& answer, const Tensor& row_tk) { row_tk.copy_(answer.routes.at(block)); });
+    sum_over_ranks(ranks_, all, decoder_.device());
+    const MemoryPurposeScope kept(MemoryPurpose::kData);
+    each(false, [&](Answer& answer, const Tensor& row_tk) { answer.routes[block] = row_tk.clone(); });
+  }
 }
 
 namespace {
@@ -190,12 +238,14 @@ void tell_levels(puzzles::LevelMixture& levels, const std::vector<Group>& groups
 
 }  // namespace
 
-RolloutBatch Rollouts::next(int64_t& next_prompt, puzzles::LevelMixture* levels) const {
+RolloutBatch Rollouts::next(int64_t& next_prompt, puzzles::LevelMixture* levels, int64_t window) const {
   RolloutBatch batch;
+  batch.tally.window = window;
   std::vector<Group> all;
   const auto wanted = static_cast<size_t>(options_.prompts);
   while (batch.groups.size() < wanted && batch.tally.rounds < (options_.dynamic ? options_.rounds : 1)) {
-    Round round{.groups = {}, .answers = options_.group, .temperature = options_.temperature};
+    Round round{
+        .groups = {}, .answers = options_.group, .tokens = window, .temperature = options_.temperature};
     for (size_t i = 0; i < wanted; ++i)
       round.groups.push_back({.prompt = prompts_.prompt(next_prompt++, levels), .answers = {}});
     generate(round);
@@ -210,17 +260,16 @@ RolloutBatch Rollouts::next(int64_t& next_prompt, puzzles::LevelMixture* levels)
         batch.groups.push_back(std::move(group));
     }
   }
-  set_advantages(batch.groups);
+  set_advantages(batch.groups, window);
   return batch;
 }
 
-void Rollouts::set_advantages(std::vector<Group>& groups) const {
+void Rollouts::set_advantages(std::vector<Group>& groups, int64_t window) const {
   std::vector<double> advantages, weights;
   for (Group& group : groups) {
     std::vector<double> shaped;
     for (Answer& answer : group.answers) {
-      const double penalty =
-          overlong_penalty(std::ssize(answer.ids), options_.tokens, options_.overlong_cache);
+      const double penalty = overlong_penalty(std::ssize(answer.ids), window, options_.overlong_cache);
       answer.shaped = answer.reward.sum + options_.overlong_weight * penalty;
       shaped.push_back(answer.shaped);
       weights.push_back(static_cast<double>(answer.ids.size()));
@@ -261,7 +310,7 @@ void estimate_advantages(std::vector<Group>& groups, const ReinforceOptions& opt
 }
 
 std::vector<Group> Rollouts::held_out(int64_t count) const {
-  Round round{.groups = {}, .answers = 1, .temperature = 0};
+  Round round{.groups = {}, .answers = 1, .tokens = options_.tokens, .temperature = 0, .trains = false};
   const int64_t most = prompts_.held_out_count();
   for (int64_t i = 0; i < (most > 0 ? std::min(count, most) : count); ++i)
     round.groups.push_back({.prompt = prompts_.held_out(i), .answers = {}});

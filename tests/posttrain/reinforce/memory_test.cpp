@@ -11,6 +11,7 @@
 
 #include "base/memory/memory_purpose.h"
 #include "base/progress.h"
+#include "plan/memory/generation_memory.h"
 #include "posttrain/tasks.h"
 #include "recipe/load.h"
 #include "run/run.h"
@@ -131,6 +132,29 @@ TEST_F(ReinforceMemory, OfPassesAndWhatStandsBesideThemIsWhatIsCounted) {
   expect_as_planned("passes", passes);
   expect_as_planned("reference", passes + Words{"reinforce.kl=0.1", "reinforce.updates=2"});
   expect_as_planned("critic", passes + Words{"reinforce.algorithm=ppo", "reinforce.updates=2"});
+}
+
+// By hand: of two layers of 8 heads each, with states of 64 × 64 numbers, a rank has one layer, or four heads
+// of each. While the last layer's rows are doubled, half of them exist a second time: a quarter of two
+// layers'. What remains of a pass is small beside 256 states.
+TEST(ReinforceMemoryOfRanks, HasTheRanksShareOfStates) {
+  const plan::MemoryRequest request{
+      .model =
+          recipe::load_defaults({"model.layers=2", "model.hidden=64", "model.heads=8", "model.kv_heads=8",
+                                 "model.head_dim=64", "model.vocabulary=257", "model.mixers=lightning",
+                                 "model.intermediate=64", "data.tokenizer=bytes"})
+              .recipe.model,
+      .dtype = recipe::Dtype::kFp32};
+  const plan::GenerationSizes sizes{.sequences = 256, .group = 8, .prompts = 32, .prompt = 8, .tokens = 8};
+  const double states = 256.0 * 2 * 8 * 64 * 64 * 4;
+  const auto bytes = [&](int64_t tp, int64_t pp) {
+    const plan::RankRequest rank{.place = {.mesh = layout::Mesh(tp * pp, {.pp = pp, .tp = tp}), .rank = 0}};
+    return plan::generation_bytes(request, sizes, tp * pp == 1 ? nullptr : &rank);
+  };
+  EXPECT_NEAR(bytes(1, 1), 1.25 * states, 1e-3 * states);
+  EXPECT_NEAR(bytes(2, 1), 1.25 * states / 2, 1e-3 * states);
+  EXPECT_NEAR(bytes(1, 2), 1.5 * states / 2, 1e-3 * states);
+  EXPECT_NEAR(bytes(2, 2), 1.5 * states / 4, 1e-3 * states);
 }
 
 }  // namespace
