@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kEndless = 100'000'000;             // steps: a run is ended from outside
 constexpr int64_t kCalmSteps = 60, kFirstSteps = 10;  // of the run that says how long a step is
-constexpr double kPatience_s = 120;                   // for a run that is asked to end, and for the calm one
+constexpr double kLongestEnd_s = 120;                 // for a run that is asked to end, and for the calm one
 constexpr double kReported_s = 0.2;  // the report of a step that was over may come so long after a kill
 
 struct Way {
@@ -91,7 +91,7 @@ class Supervised {
   void end() {
     if (ended()) return;
     Children::signal(child_, SIGTERM);
-    for (const Stopwatch asked; !ended() && asked.seconds() < kPatience_s;) pause_briefly();
+    for (const Stopwatch asked; !ended() && asked.seconds() < kLongestEnd_s;) pause_briefly();
     if (!ended()) Children::signal(child_, SIGKILL);
   }
 
@@ -133,7 +133,7 @@ double calm_step_s(const GoodputRequest& request, const fs::path& folder) {
                  {fmt::format("train.steps={}", kCalmSteps), "train.checkpoint_every=0",
                   "train.checkpoint_memory_every=0"});
   run.start();
-  for (const Stopwatch watch; !run.ended() && watch.seconds() < kPatience_s;) {
+  for (const Stopwatch watch; !run.ended() && watch.seconds() < kLongestEnd_s;) {
     if (!pause_unless_stopped(0.05)) throw_if_stop_requested("the bench");
   }
   if (!run.ended() || run.status() != 0) refuse_end(run);
