@@ -274,7 +274,13 @@ class Prover {
     judge(difference_of_copies(ranks, ""), proof);
     if (layout.mistake != nullptr) return;
     if (request_.dtype == recipe::Dtype::kFp32) compare_fp32(layout, proof);
-    if (request_.dtype == recipe::Dtype::kBf16) compare_bf16(layout, none, proof);
+    if (request_.dtype == recipe::Dtype::kBf16 && has_bf16_bounds(layout)) compare_bf16(layout, none, proof);
+  }
+
+  // cosFormer divides by sums that are nearly 0 where a token sees few keys, and rows from outside make such
+  // sums: what two orders of rounding leave of their gradients in bf16 has no bound. fp64 compares them.
+  bool has_bf16_bounds(const ProofLayout& layout) const {
+    return !layout.embedded || std::ranges::count(request_.model.mixers, recipe::Mixer::kCosformer) == 0;
   }
 
   void compare_fp32(const ProofLayout& layout, Proof& proof) {

@@ -22,7 +22,8 @@ class ReadAndRemoved : public StartedProgram {
         "version = 1\n[model]\nlayers = 1\nhidden = 16\nheads = 2\nkv_heads = 1\nhead_dim = 8\n"
         "vocabulary = 257\nmixers = [\"softmax\"]\nintermediate = 16\nrotary_dim = 8\n[data]\nsource = [\"" +
             path("texts") +
-            "\"]\ntokenizer = \"bytes\"\nheld_out_percent = 20\n[train]\nsteps = 3\nbatch = 2\nsequence = "
+            "\"]\ntokenizer = \"bytes\"\nheld_out_percent = 20\n[train]\nsteps = 3\nbatch = 2\nmicro_batch = "
+            "2\nsequence = "
             "16\n"
             "checkpoint_every = 1\ncheckpoint_keep = 0\nevaluate_every = 0\nthreads = 1\n[sample]\ntokens = "
             "0\n");

@@ -92,48 +92,50 @@ TEST(Delayed, LatenciesOverlapAndBytesDoNot) {
 
 // Four ranks on two nodes: what goes to the other node takes four times as long, beside what stays.
 TEST(Delayed, RanksOfOtherNodesAreFurtherAway) {
-  run_ranks(4, [](Communicator& world) {
-    const DelayedNodes nodes{.node_of_rank = {7, 7, 9, 9}, .times_slower = 4};
-    const auto seconds = [&](const std::function<void(Communicator&)>& call) {
+  const auto expect_seconds = [](const std::function<void(Communicator&)>& call,
+                                 const std::function<double(int64_t)>& expected) {
+    run_ranks(4, [&](Communicator& world) {
       const auto link = link_of(0, 1e6);
-      Delayed slow(borrowed(world), link, nodes);
+      Delayed slow(borrowed(world), link, DelayedNodes{.node_of_rank = {7, 7, 9, 9}, .times_slower = 4});
       call(slow);
-      return link->busy_s();
-    };
-    // Of each rank 1,000 bytes for each: one peer is near, two are away.
-    EXPECT_NEAR(seconds([](Communicator& group) {
-                  const Tensor rows = at::ones({4, 250});
-                  group.all_to_all(rows, at::empty_like(rows), {1, 1, 1, 1}, {1, 1, 1, 1}, {"rows"}).wait();
-                }),
-                4 * 2e-3, 1e-9);
-    // Near ones get 5,000 bytes, the other node 1,000: the near link is the later one.
-    EXPECT_NEAR(
-        seconds([&](Communicator& group) {
-          const bool first = group.rank() < 2;
-          const std::vector<int64_t> rows =
-              first ? std::vector<int64_t>{5, 5, 0, 1} : std::vector<int64_t>{0, 1, 5, 5};
-          std::vector<int64_t> back =
-              first ? std::vector<int64_t>{5, 5, 0, 0} : std::vector<int64_t>{0, 0, 5, 5};
-          if (group.rank() == 3) back = {1, 1, 5, 5};
-          if (group.rank() == 1) back = {5, 5, 1, 1};
-          const auto all = [](const std::vector<int64_t>& of) { return of[0] + of[1] + of[2] + of[3]; };
-          group.all_to_all(at::ones({all(rows), 250}), at::empty({all(back), 250}), rows, back, {"rows"})
-              .wait();
-        }),
-        std::max(5e-3, 4e-3 * (world.rank() % 2 == 1 ? 2 : 1)), 1e-9);
-    // A group of both ranks of a node keeps to its node, one of two nodes does not.
-    for (const bool within : {true, false}) {
-      EXPECT_NEAR(seconds([&](Communicator& group) {
-                    const auto pair =
-                        group.split({{.name = "pair",
-                                      .groups = within ? std::vector<std::vector<int64_t>>{{0, 1}, {2, 3}}
-                                                       : std::vector<std::vector<int64_t>>{{0, 2}, {1, 3}}}});
-                    const Tensor all = at::empty({2, 250});
-                    pair[0]->all_gather(at::ones({1, 250}), all, {"rows"}).wait();
-                  }),
-                  within ? 1e-3 : 4e-3, 1e-9);
-    }
-  });
+      EXPECT_NEAR(link->busy_s(), expected(world.rank()), 1e-9);
+    });
+  };
+  // Of each rank 1,000 bytes for each: one peer is near, two are away.
+  expect_seconds(
+      [](Communicator& group) {
+        const Tensor rows = at::ones({4, 250});
+        group.all_to_all(rows, at::empty_like(rows), {1, 1, 1, 1}, {1, 1, 1, 1}, {"rows"}).wait();
+      },
+      [](int64_t) { return 4 * 2e-3; });
+  // Near ones get 5,000 bytes, the other node 1,000: the near link is the later one. Ranks 1 and 3 get 1,000
+  // from either rank of the other node.
+  expect_seconds(
+      [](Communicator& group) {
+        const bool first = group.rank() < 2;
+        const std::vector<int64_t> rows =
+            first ? std::vector<int64_t>{5, 5, 0, 1} : std::vector<int64_t>{0, 1, 5, 5};
+        std::vector<int64_t> back =
+            first ? std::vector<int64_t>{5, 5, 0, 0} : std::vector<int64_t>{0, 0, 5, 5};
+        if (group.rank() == 3) back = {1, 1, 5, 5};
+        if (group.rank() == 1) back = {5, 5, 1, 1};
+        const auto all = [](const std::vector<int64_t>& of) { return of[0] + of[1] + of[2] + of[3]; };
+        group.all_to_all(at::ones({all(rows), 250}), at::empty({all(back), 250}), rows, back, {"rows"})
+            .wait();
+      },
+      [](int64_t rank) { return std::max(5e-3, 4e-3 * (rank % 2 == 1 ? 2 : 1)); });
+  // A group of both ranks of a node keeps to its node, one of two nodes does not.
+  for (const bool within : {true, false}) {
+    expect_seconds(
+        [&](Communicator& group) {
+          const auto pair =
+              group.split({{.name = "pair",
+                            .groups = within ? std::vector<std::vector<int64_t>>{{0, 1}, {2, 3}}
+                                             : std::vector<std::vector<int64_t>>{{0, 2}, {1, 3}}}});
+          pair[0]->all_gather(at::ones({1, 250}), at::empty({2, 250}), {"rows"}).wait();
+        },
+        [&](int64_t) { return within ? 1e-3 : 4e-3; });
+  }
 }
 
 // Once the first is on the way, the others are taken by their priority, not in the order in which they came.

@@ -140,6 +140,8 @@ TEST(Engines, DualPipeHasTwoCopies) {
   EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) /
                   (state.weights + state.gradients + state.optimizer),
               1, 0.002);
+  // Two messages of gradients with the part of either rank, and the sum of one.
+  EXPECT_EQ(state.stage_sums, (2 * 2 + 1) * double{16 << 20});
 }
 
 // A message is a chunk's; an exchange of rows one of two passes of a micro-batch.

@@ -83,6 +83,7 @@ inline void expect_equal(const recipe::ModelConfig& config, bool experts,
         << proof.layout << ": " << proof.worst << " in " << proof.tensor;
     std::string& earlier = before[elastic                               ? "elastic"
                                   : proof.layout.ends_with("-weighted") ? "weighted"
+                                  : proof.layout.ends_with("-embedded") ? "embedded"
                                   : proof.layout.ends_with("-rows")     ? "rows"
                                                                         : "packed"];
     EXPECT_EQ(proof.resumed_from, earlier.empty() ? "one" : earlier);

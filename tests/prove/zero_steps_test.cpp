@@ -67,7 +67,7 @@ void expect_equal_steps(const recipe::OptimOptions& optim, recipe::ParallelOptio
   const recipe::ModelConfig config = made_small(hybrid(), parallel);
   parallel.zero = 0;
   const TwentySteps copies = after_steps(config, optim, parallel, dtype);
-  EXPECT_LT(copies.losses.back(), 0.8 * copies.losses.front()) << "something is learnt";
+  EXPECT_LT(copies.losses.back(), 0.95 * copies.losses.front()) << "something is learnt";
   for (const int64_t zero : {1, 2, 3}) {
     parallel.zero = zero;
     const TwentySteps shares = after_steps(config, optim, parallel, dtype);

@@ -1,7 +1,10 @@
 #include "plan/memory/state_bytes.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <vector>
 
 #include "plan/memory/memory.h"
 #include "plan/memory/memory_layers.h"
@@ -19,11 +22,19 @@ struct Passing {
 
 constexpr double kStageMessage = 16 << 20;  // parallel/pipeline/stage_gradients.h
 
-// In addition to shared gradients of so many bytes: two messages in transfer, each with this rank's part and
-// one of each other rank, and the sum of one of them.
-double beside_stage_sum(double bytes, double ranks) {
-  const double first = std::min(bytes, kStageMessage), second = std::min(bytes - first, kStageMessage);
-  return first * (ranks + 1) + second * ranks;
+// In addition to the gradients that so many ranks of a pipeline share, of whose layers each has so many bytes,
+// in the order in which they are summed: two messages in transfer, each with this rank's part and one of each
+// other rank, and the sum of the first of them. No message has tensors of two layers.
+double beside_stage_sums(const std::vector<double>& layers, double ranks) {
+  std::vector<double> messages;
+  for (double left : layers)
+    for (; left > 0; left -= messages.back()) messages.push_back(std::min(left, kStageMessage));
+  double most = 0;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const double second = i + 1 < messages.size() ? messages[i + 1] : 0;
+    most = std::max(most, messages[i] * (ranks + 1) + second * ranks);
+  }
+  return most;
 }
 
 }  // namespace
@@ -39,7 +50,8 @@ RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recip
   RankState held;
   UpdateMemory updating(optimizer, wide_bytes(dtype));
   std::map<int64_t, Passing> layers;
-  std::map<std::vector<int64_t>, double> shared_by_stages;
+  // by the ranks that share them and by layer, the last one first
+  std::map<std::vector<int64_t>, std::map<int64_t, double, std::greater<>>> shared_by_stages;
   for (const layout::ParameterSpec& spec : parameters) {
     const layout::Placement placement =
         layout::placement_of(spec, place.mesh, place.coordinate(layout::Axis::kPp));
@@ -67,7 +79,7 @@ RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recip
     const double pieces = number(spec.elements()) / elements;  // by tensor ranks; of whole matrices
     updating.add(spec, share, ranks * pieces);
     if (spec.trainable && spec.pipeline_ranks.size() > 1)
-      shared_by_stages[spec.pipeline_ranks] += wide * elements / (cut ? ranks : 1);
+      shared_by_stages[spec.pipeline_ranks][spec.layer] += wide * elements / (cut ? ranks : 1);
     Passing& layer = layers[spec.layer];
     if (spec.trainable && place.mesh.size(layout::copied_over(placement)) > 1)
       layer.summed += wide * elements;
@@ -75,9 +87,11 @@ RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recip
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
   }
   for (const auto& [layer, of] : layers) held.largest_sum = std::max(held.largest_sum, of.summed);
-  for (const auto& [stages, bytes] : shared_by_stages)
-    held.stage_sums =
-        std::max(held.stage_sums, beside_stage_sum(bytes, number(static_cast<int64_t>(stages.size()))));
+  for (const auto& [stages, by_layer] : shared_by_stages) {
+    std::vector<double> bytes;
+    for (const auto& [layer, of_layer] : by_layer) bytes.push_back(of_layer);
+    held.stage_sums = std::max(held.stage_sums, beside_stage_sums(bytes, number(std::ssize(stages))));
+  }
   const Passing outside = layers[-1];
   layers.erase(-1);
   for (auto layer = layers.begin(); layer != layers.end(); ++layer) {
