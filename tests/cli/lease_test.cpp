@@ -77,7 +77,7 @@ TEST_F(ReadAndRemoved, AResumingStartHoldsItsCheckpointUntilItHasReadIt) {
   resuming.send(SIGCONT);
   EXPECT_EQ(resuming.wait(), 0) << resuming.output();
   EXPECT_TRUE(leases().empty());
-  EXPECT_TRUE(there(3));
+  EXPECT_TRUE(fs::exists(checkpoints() / "step-000000003.g2")) << "of the second start";
 }
 
 }  // namespace
