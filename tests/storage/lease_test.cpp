@@ -25,6 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 class Lease : public ::testing::Test {
  protected:
@@ -58,6 +59,9 @@ class Lease : public ::testing::Test {
 TEST_F(Lease, KeepsItsCheckpointUntilItIsReleased) {
   CheckpointLease lease(files_, of(20));
   EXPECT_TRUE(lease.held());
+  EXPECT_THAT(prune_unread(files_, all_, {.keep_last = 1}, 1, wall_time_s(), Prune::kOnlyReport).removed,
+              UnorderedElementsAre(of(10), of(30)))
+      << "what is asked before is told the same";
   const PruneReport report = keep_one();
   EXPECT_THAT(steps(), ElementsAre(20, 40));
   EXPECT_THAT(report.removed, SizeIs(2));
