@@ -22,9 +22,9 @@ struct Passing {
 
 constexpr double kStageMessage = 16 << 20;  // parallel/pipeline/stage_gradients.h
 
-// In addition to the gradients that so many ranks of a pipeline share, of whose layers each has so many bytes,
-// in the order in which they are summed: two messages in transfer, each with this rank's part and one of each
-// other rank, and the sum of the first of them. No message has tensors of two layers.
+// In addition to the gradients that so many ranks of a pipeline share, of whose layers each has so many
+// bytes, in the order in which they are summed: two messages in transfer, each with this rank's part and one
+// of each other rank, and the sum of the first of them. No message has tensors of two layers.
 double beside_stage_sums(const std::vector<double>& layers, double ranks) {
   std::vector<double> messages;
   for (double left : layers)
