@@ -167,6 +167,8 @@ TEST(LongBench, EveryDataSetHasItsMeasure) {
   };
   for (const char* set : {"narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique"})
     EXPECT_EQ(score(set, "A Hill!", "the hill"), 1) << set;
+  EXPECT_EQ(longbench_score("qasper", "hill", {"the hill", "nothing like it"}, {}), 1)
+      << "the best of the answers, wherever it stands";
   EXPECT_EQ(score("triviaqa", "\n\nhill\nPassage: hill hill hill", "the hill"), 1) << "the first line alone";
   EXPECT_EQ(score("multifieldqa_zh", "大山。", "山大"), 1) << "by characters";
   for (const char* set : {"gov_report", "qmsum", "multi_news"})
