@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/chat/conversation.h"
 #include "data/chat/rendered_chat.h"
+#include "data/tokenizer/wide_ids.h"
 
 namespace longhaul::evaluate {
 namespace {
@@ -34,8 +35,6 @@ std::string one_text(const std::vector<Turn>& turns, const std::string& lead) {
   return text + "Assistant:" + lead;
 }
 
-std::vector<int64_t> wide_ids(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
-
 }  // namespace
 
 AskedIds asked_ids(const data::Tokenizer& tokenizer, const AskedText& text, const AskSettings& settings) {
@@ -54,19 +53,19 @@ AskedIds asked_ids(const data::Tokenizer& tokenizer, const AskedText& text, cons
     turns[0].content = without_middle(tokenizer, turns[0].content, most, asked.cut);
   }
   if (!asked.as_chat) {
-    asked.ids = wide_ids(tokenizer.encode_prompt(one_text(turns, text.lead)));
+    asked.ids = data::wide_ids(tokenizer.encode_prompt(one_text(turns, text.lead)));
     return asked;
   }
   data::chat::ChatInput input;
   for (const Turn& turn : turns) input.messages.push_back({{"role", turn.role}, {"content", turn.content}});
-  asked.ids = wide_ids(data::chat::encode(settings.format->render(std::move(input)), tokenizer));
+  asked.ids = data::wide_ids(data::chat::encode(settings.format->render(std::move(input)), tokenizer));
   return asked;
 }
 
 AskedScores ask(Answers& answers, const data::Tokenizer& tokenizer, const std::vector<AskedText>& texts,
                 const AskSettings& settings, const std::function<void()>& progress,
                 const EvaluationShare& share) {
-  std::vector<int64_t> stops = wide_ids(tokenizer.stop_ids());
+  std::vector<int64_t> stops = data::wide_ids(tokenizer.stop_ids());
   if (settings.format != nullptr) {
     if (const auto end = settings.format->end_of_turn(tokenizer)) stops.push_back(*end);
   }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
+#include "data/tokenizer/wide_ids.h"
 
 namespace longhaul::evaluate {
 namespace {
@@ -42,8 +43,6 @@ struct Joined {
   }
 };
 
-std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
-
 // As the harness: a template's tokens, unless the text spells them itself. A tokenizer made here has no
 // template, and begins every document alike.
 std::vector<int64_t> before_context(const data::Tokenizer& tokenizer, const std::string& context,
@@ -56,7 +55,7 @@ std::vector<int64_t> before_context(const data::Tokenizer& tokenizer, const std:
   if (prefix == ChoicePrefix::kNone) return {};
   const std::vector<int32_t> own = tokenizer.encode(context), prompt = tokenizer.encode_prompt(context);
   if (tokenizer.before().empty() || prompt == own) return {};
-  return wide(tokenizer.before());
+  return data::wide_ids(tokenizer.before());
 }
 
 Joined join(const data::Tokenizer& tokenizer, std::string context, std::string continuation,
@@ -71,7 +70,7 @@ Joined join(const data::Tokenizer& tokenizer, std::string context, std::string c
 // A token is judged by what stands before it: where that is nothing, a text begins.
 void require_something_before(const data::Tokenizer& tokenizer, EncodedPair& pair) {
   if (pair.scored < static_cast<int64_t>(pair.ids.size())) return;
-  const std::vector<int64_t> beginning = wide(tokenizer.beginning());
+  const std::vector<int64_t> beginning = data::wide_ids(tokenizer.beginning());
   if (beginning.empty()) {
     throw Error({.code = ExitCode::kData,
                  .what = "the tokenizer has nothing to begin a text with",

@@ -23,7 +23,7 @@ constexpr JsonRules kLongBenchRules{.what = "unusable question",
                                     .hint = "docs/guides/evaluate.md has the fields of LongBench's files",
                                     .string_bytes = size_t{1} << 28};
 
-// What is asked: the text before the context, that between it and the input, and that behind the input.
+// Prompt: the words before the context, those between it and the input, and those behind the input.
 struct Prompt {
   const char *before, *between, *behind;
 };

@@ -37,7 +37,7 @@ std::string_view without_full_stop(std::string_view line) {
   return line;
 }
 
-// What follows "12. ", or nothing.
+// The text behind "12. ", or nothing where a line has no number.
 std::string_view entry_of(std::string_view line) {
   const size_t digits = std::min(line.find_first_not_of("0123456789"), line.size());
   return digits > 0 && line.substr(digits).starts_with(". ") ? line.substr(digits + 2) : std::string_view();

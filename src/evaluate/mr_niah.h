@@ -7,8 +7,8 @@
 // that there was no such conversation, as in its score.py. That program lists the parts of the 20 published
 // labels; components_of() finds the same ones by a rule.
 //
-// Where an answer stands is told by its place: a file has each label at several places, and the earliest is
-// the first. The published files have three, which their page calls 25, 50 and 75 %.
+// An answer's place says where it stands: a file has each label at several places, and the earliest is the
+// first. The published files have three, which their page calls 25, 50 and 75 %.
 #pragma once
 
 #include <filesystem>

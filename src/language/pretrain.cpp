@@ -13,6 +13,7 @@
 #include "base/memory/memory_purpose.h"
 #include "base/text/text.h"
 #include "data/tokenizer/continuation.h"
+#include "data/tokenizer/wide_ids.h"
 #include "data/tokens/row_check.h"
 #include "generate/generate.h"
 #include "recipe/mixers.h"
@@ -85,8 +86,6 @@ int64_t longest_prompt(const recipe::ModelConfig& model, const data::Tokenizer& 
              ? limit - static_cast<int64_t>(tokenizer.beginning().size())
              : limit;
 }
-
-std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
 // The next batches of an evaluation, one for each replica; those who get none go along with the first, of
 // which nothing counts.
@@ -366,8 +365,8 @@ generate::GenerateSettings Pretrain::sample_settings() const {
           .top_p = options.top_p,
           .seed = static_cast<uint64_t>(options.seed),
           .vocabulary = data_.tokenizer.vocabulary(),
-          .never = wide(data_.tokenizer.without_token()),
-          .stop_ids = wide(data_.tokenizer.stop_ids())};
+          .never = data::wide_ids(data_.tokenizer.without_token()),
+          .stop_ids = data::wide_ids(data_.tokenizer.stop_ids())};
 }
 
 std::optional<train::TaskSample> Pretrain::sample() {
@@ -388,8 +387,8 @@ std::optional<train::TaskSample> Pretrain::sample() {
   const std::vector<int32_t> prompt =
       given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
   data::Continuation text(data_.tokenizer, prompt);
-  std::vector<int64_t> ids =
-      given ? wide(data_.tokenizer.encode_prompt(options.prompt)) : wide(data_.tokenizer.beginning());
+  std::vector<int64_t> ids = given ? data::wide_ids(data_.tokenizer.encode_prompt(options.prompt))
+                                   : data::wide_ids(data_.tokenizer.beginning());
   if (!given) ids.insert(ids.end(), prompt.begin(), prompt.end());
   generate::GenerateSettings settings = sample_settings();
   settings.min_tokens = options.tokens;  // a short document would show little of how the model writes

@@ -60,10 +60,9 @@ class Ranks {
 
   // Sums the gradients of a step over the ranks: every rank that holds a copy gets the sum, or its share of
   // it. begin_step() comes before the first forward pass; sums of arenas start in the last backward pass as
-  // soon as their gradients are complete, on every rank after those of later layers, and behind them, with
-  // DualPipe, the sums over the two ranks that hold a layer. sum_gradients() then starts the rest and waits
-  // for all. micro_batches: the number on this rank, which is the same on every
-  // rank.
+  // soon as their gradients are complete, on every rank after those of later layers. With DualPipe the sums
+  // over the two ranks that hold a layer follow them. sum_gradients() starts the rest and waits for all.
+  // micro_batches: the number on this rank, which is the same on every rank.
   void begin_step(model::ParameterSet& parameters, int64_t micro_batches);
   void sum_gradients(model::ParameterSet& parameters);
 

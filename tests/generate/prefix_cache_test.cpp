@@ -27,6 +27,18 @@ recipe::ModelConfig long_enough(recipe::ModelConfig config) {
   return config;
 }
 
+// Logits after these tokens, which a new sequence reads in parts that end at the stops.
+Tensor logits_after(model::Decoder& decoder, model::DecoderState& state, const std::vector<int64_t>& ids,
+                    const std::vector<int64_t>& stops) {
+  const int64_t row = state.add();
+  Tensor logits;
+  for (const int64_t stop : stops) {
+    const Continuation part{row, {ids.begin() + state.tokens(row), ids.begin() + stop}};
+    logits = advance(decoder, std::span(&part, 1), state);
+  }
+  return logits;
+}
+
 // The least used makes room: a was kept before b, but used after it; c takes b's place, and d then a's, for c
 // is newer.
 TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
@@ -128,13 +140,7 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
     model::Decoder decoder = filled_decoder(config, dtype);
     model::DecoderState state = decoder.make_state();
     const auto read = [&](const std::vector<int64_t>& stops) {
-      const int64_t row = state.add();
-      Tensor logits;
-      for (const int64_t stop : stops) {
-        const Continuation part{row, {ids.begin() + state.tokens(row), ids.begin() + stop}};
-        logits = advance(decoder, std::span(&part, 1), state);
-      }
-      return logits;
+      return logits_after(decoder, state, ids, stops);
     };
     const Tensor whole = read({700});
     EXPECT_TRUE(read({kPage, 2 * kPage, 700}).equal(whole))
@@ -155,16 +161,9 @@ TEST_P(Prefixes, AShortEndHasTheBitsOfTheWhole) {
     model::DecoderState state = decoder.make_state();
     for (const int64_t end : {least, least + 1}) {
       const std::vector<int64_t> ids = random_ids(kPage + end, config.vocabulary, 6);
-      const auto logits_of = [&](const std::vector<int64_t>& stops) {
-        const int64_t row = state.add();
-        Tensor logits;
-        for (const int64_t stop : stops) {
-          const Continuation part{row, {ids.begin() + state.tokens(row), ids.begin() + stop}};
-          logits = advance(decoder, std::span(&part, 1), state);
-        }
-        return logits;
-      };
-      EXPECT_TRUE(logits_of({kPage, kPage + end}).equal(logits_of({kPage + end}))) << dtype << " " << end;
+      EXPECT_TRUE(logits_after(decoder, state, ids, {kPage, kPage + end})
+                      .equal(logits_after(decoder, state, ids, {kPage + end})))
+          << dtype << " " << end;
     }
   }
 }

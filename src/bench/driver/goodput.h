@@ -59,8 +59,9 @@ struct GoodputRow {
 // Seconds from the beginning at which failures come, within `length_s`.
 std::vector<double> failure_times(uint64_t seed, double mean_s, double length_s);
 
-// What the events of a run say, from `begin_s` to `end_s` of Unix time. interval_s: between checkpoints that
-// survive a failure. Formula and simulation take the number of failures and the restart time from the row.
+// Reads a row from the events of a run between `begin_s` and `end_s` (Unix time). interval_s: seconds between
+// checkpoints that survive a failure. Formula and simulation take the number of failures and the restart time
+// from the row.
 GoodputRow goodput_of(const std::string& way, const std::vector<observe::Event>& events, double begin_s,
                       double end_s, const std::vector<InjectedFailure>& failures, double interval_s);
 

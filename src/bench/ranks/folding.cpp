@@ -160,8 +160,8 @@ class Side {
   Tensor hidden_, result_;
 };
 
-// Of both passes, in bytes and in seconds: rows go to experts and back, and are gathered and reduced over the
-// ranks that share them. Of the other ranks of a group some are on the own node.
+// Adds the bytes and seconds of both passes: rows go to experts and back, and are gathered and reduced over
+// the ranks that share them. Of the other ranks of a group some are on the own node.
 void add_formulas(const FoldingRequest& request, FoldingRow& row) {
   const auto [sent, within] = layout::kExpertParallelism.sent(
       {.hidden = real(4 * request.tokens * request.hidden), .rows_per_token = real(row.chosen)},

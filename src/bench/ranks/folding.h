@@ -1,8 +1,8 @@
-// What it costs to place the ranks that share experts badly (docs/sources/moe-parallel-folding.md §12, 10):
-// eight processes of this machine are the ranks of one expert group, and links of two speeds are emulated
-// between them (comm::Delayed): a fast one on a node, a slower one to other nodes. One layer of experts runs
-// forward and backward in every mapping, all mappings of one call in turns, so that other load on the machine
-// affects all alike.
+// `longhaul bench folding` measures how much time is lost where the ranks that share experts stand on several
+// nodes (docs/sources/moe-parallel-folding.md §12, 10). Eight processes of this machine are the ranks of one
+// expert group, and links of two speeds are emulated between them (comm::Delayed): a fast one on a node, a
+// slower one to other nodes. One layer of experts runs forward and backward in every mapping, all mappings of
+// one call in turns, so that other load on the machine affects all alike.
 //
 //   folded      the ranks of ep are those of cp (or tp): one node has all eight
 //   not folded  ep lies across cp: of a run with cp 8 and ep 8 the eight ranks of an expert group stand on

@@ -1,4 +1,4 @@
-// What the tasks of `longhaul evaluate` print and write alike.
+// Output that all tasks of `longhaul evaluate` share: tables, JSON and pages.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -21,6 +21,7 @@
 #include "cli/models/write_routes.h"
 #include "cli/models/write_spike_raster.h"
 #include "cli/output.h"
+#include "data/tokenizer/wide_ids.h"
 #include "generate/generate.h"
 #include "generate/prompts_file.h"
 #include "generate/rank_pass.h"
@@ -96,8 +97,6 @@ void check(const SampleArguments& arguments) {
                .hint = fmt::format("--tokens {}", arguments.settings.min_tokens)});
 }
 
-std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
-
 struct PromptIds {
   std::vector<int64_t> read;   // by the model
   std::vector<int32_t> shown;  // those whose text is printed
@@ -105,7 +104,8 @@ struct PromptIds {
 
 // A prompt of ids is read as it stands; before a text stands what begins one.
 PromptIds ids_of(const generate::Prompt& prompt, const data::Tokenizer& tokenizer) {
-  if (!prompt.ids) return {wide(tokenizer.encode_prompt(prompt.text)), tokenizer.encode(prompt.text)};
+  if (!prompt.ids)
+    return {data::wide_ids(tokenizer.encode_prompt(prompt.text)), tokenizer.encode(prompt.text)};
   const auto bad = std::ranges::find_if(*prompt.ids, [&](int64_t id) {
     return id < 0 || id >= tokenizer.vocabulary() || !tokenizer.token_of(static_cast<int32_t>(id));
   });
@@ -189,8 +189,8 @@ generate::GenerateSettings settings_of(const SampleArguments& arguments, const d
   settings.log_probabilities = arguments.json || arguments.logprobs >= 0;
   settings.top_log_probabilities = std::max<int64_t>(0, arguments.logprobs);
   settings.vocabulary = tokenizer.vocabulary();
-  settings.never = wide(tokenizer.without_token());
-  settings.stop_ids = wide(tokenizer.stop_ids());
+  settings.never = data::wide_ids(tokenizer.without_token());
+  settings.stop_ids = data::wide_ids(tokenizer.stop_ids());
   return settings;
 }
 

@@ -7,8 +7,8 @@
 //       comm::LinkOptions{.latency_s = 1e-3, .bytes_per_second = 1e9});
 //   comm::Delayed slow(comm::borrowed(world), link);   // one link for each rank
 //
-// Where ranks stand on nodes, what goes to other nodes leaves by another, slower link at the same time; a
-// call is through when both parts are.
+// Ranks may stand on nodes: bytes for other nodes leave by another, slower link at the same time, and a call
+// is through when both parts are.
 #pragma once
 
 #include <vector>

@@ -8,13 +8,13 @@
 #include "base/memory/memory_purpose.h"
 #include "base/process/fault_point.h"
 #include "base/random.h"
+#include "data/tokenizer/wide_ids.h"
 #include "generate/engine.h"
 
 namespace longhaul::posttrain {
 namespace {
 
 std::vector<int32_t> narrow(const std::vector<int64_t>& ids) { return {ids.begin(), ids.end()}; }
-std::vector<int64_t> widened(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
 // The numbers that an answer takes beside its tokens in the exchange of ranks.
 constexpr int64_t kLength = 0, kEnded = 1, kSum = 2, kFormatted = 3, kParts = 4;
@@ -72,7 +72,7 @@ void Rollouts::generate(Round& round) const {
   generate::EngineOptions engine_options{.sequences = std::max(options_.sequences, round.answers)};
   if (pass_) engine_options.pass = pass_->function();
   generate::Engine engine(decoder_, engine_options);
-  const std::vector<int64_t> stops = widened(tokenizer_.stop_ids());
+  const std::vector<int64_t> stops = data::wide_ids(tokenizer_.stop_ids());
   const RandomStream seeds(options_.seed, "reinforce/answers");
   std::exception_ptr failure;
   int64_t done = 0;
@@ -91,7 +91,7 @@ void Rollouts::generate(Round& round) const {
                                            .records_routes = options_.replays_routes && round.trains,
                                            .log_probabilities = true,
                                            .of_whole_distribution = true,
-                                           .never = widened(tokenizer_.without_token())}};
+                                           .never = data::wide_ids(tokenizer_.without_token())}};
     request.where = fmt::format("prompt {}", group.prompt.number);
     // A token that ends the text belongs to the answer, so the engine must not take it away.
     request.on_token = [&stops](const generate::Drawn& drawn) {
